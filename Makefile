@@ -1,0 +1,44 @@
+# The front door. `make help` lists what it opens.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+CACHE ?= $(or $(ACTIVITYPOOL_CACHE),$(HOME)/.cache/activitypool)
+export ACTIVITYPOOL_CACHE := $(CACHE)
+PYTHON ?= python3
+UV := $(CACHE)/uv/bin/uv
+export UV_CACHE_DIR := $(CACHE)/uv-cache
+BIN := .venv/bin
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+$(UV):
+	@echo "==> a package installer for the development environment"
+	@$(PYTHON) -m venv $(CACHE)/uv && $(CACHE)/uv/bin/pip install --quiet --disable-pip-version-check uv
+
+.venv/.ready: pyproject.toml .ci/dev.lock | $(UV)
+	@echo "==> development environment (.venv, from .ci/dev.lock)"
+	@$(UV) venv --quiet --clear --python $(PYTHON) .venv
+	@$(UV) pip sync --quiet --python $(BIN)/python .ci/dev.lock
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $@
+
+.PHONY: env lock lint unit test cluster-up cluster-down
+env: .venv/.ready ## Make the development environment (.venv) from the lock
+
+lock: | $(UV) ## Renew the locks from pyproject.toml
+	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra dev --no-emit-package activitypool -o .ci/dev.lock pyproject.toml
+	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra worker -o worker_image/requirements.lock pyproject.toml
+	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra operator -o operator/requirements.lock pyproject.toml
+
+lint: env ## Style, types, layers
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-cache
+
+unit: env ## The tests without I/O
+	@$(BIN)/pytest tests/unit
+
+cluster-up: env ## Boot a real local Kubernetes cluster (kind with Docker, else embedded on Linux as root)
+	@$(BIN)/python -m tests.cluster up
+
+cluster-down: env ## Stop it and leave the machine as it was
+	@$(BIN)/python -m tests.cluster down

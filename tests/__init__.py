@@ -1,0 +1,1 @@
+"""The tests: unit, conformance, integration, e2e, bench, and the local cluster they run on."""
