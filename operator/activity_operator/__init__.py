@@ -1,0 +1,1 @@
+"""The operator: it watches ActivityPools and keeps the right number of workers."""

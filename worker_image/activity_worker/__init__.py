@@ -1,0 +1,1 @@
+"""The worker runtime: it polls a task source, runs your handler, heartbeats and concludes the task."""

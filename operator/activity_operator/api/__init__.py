@@ -1,0 +1,1 @@
+"""The ActivityPool resource: spec, status, conditions, and the CRD made from them."""

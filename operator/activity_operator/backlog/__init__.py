@@ -1,0 +1,1 @@
+"""One file a source: how much work waits."""

@@ -1,0 +1,1 @@
+"""The decisions, pure: values in (time included), values out."""

@@ -1,0 +1,1 @@
+"""One file a source: where leases come from."""

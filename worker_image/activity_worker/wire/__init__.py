@@ -1,0 +1,1 @@
+"""Clients, keys and schemas that the worker and the operator both need."""

@@ -1,0 +1,3 @@
+module activitypools.dev/tests/cluster/tools/coredns
+
+go 1.25.0

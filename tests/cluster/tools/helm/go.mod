@@ -1,0 +1,3 @@
+module activitypools.dev/tests/cluster/tools/helm
+
+go 1.25.0

@@ -1,0 +1,77 @@
+"""What the worker and the operator agree on: names, and the forms of report and reply.
+
+Standard library only, because both halves import it and handler images lag behind the operator by versions. Both sides
+ignore unknown fields; a reader accepts every protocol from `OLDEST_PROTOCOL` on.
+"""
+
+from activity_worker.contract.fields import ContractError
+from activity_worker.contract.names import (
+    ERROR_DELETED,
+    ERROR_NO_WORKER,
+    ERROR_WORKER_STOPPED,
+    EXIT_ERROR,
+    EXIT_OK,
+    EXIT_POLLING,
+    EXIT_USAGE,
+    GROUP,
+    LABEL_LEADER,
+    LABEL_POOL,
+    LABEL_REVISION,
+    MAX_BUFFERED_EVENTS,
+    MAX_MESSAGE_LENGTH,
+    MAX_REPORT_BYTES,
+    OLDEST_PROTOCOL,
+    PROTOCOL_VERSION,
+    REPORT_PATH,
+    TOKEN_AUDIENCE,
+    Directive,
+    Env,
+    EventName,
+    WorkerState,
+    lease_id,
+)
+from activity_worker.contract.reply import (
+    Grant,
+    Reply,
+)
+from activity_worker.contract.report import (
+    Counters,
+    ExitOutput,
+    HeldLease,
+    LifecycleEvent,
+    Report,
+)
+
+__all__ = [
+    "ERROR_DELETED",
+    "ERROR_NO_WORKER",
+    "ERROR_WORKER_STOPPED",
+    "EXIT_ERROR",
+    "EXIT_OK",
+    "EXIT_POLLING",
+    "EXIT_USAGE",
+    "GROUP",
+    "LABEL_LEADER",
+    "LABEL_POOL",
+    "LABEL_REVISION",
+    "MAX_BUFFERED_EVENTS",
+    "MAX_MESSAGE_LENGTH",
+    "MAX_REPORT_BYTES",
+    "OLDEST_PROTOCOL",
+    "PROTOCOL_VERSION",
+    "REPORT_PATH",
+    "TOKEN_AUDIENCE",
+    "ContractError",
+    "Counters",
+    "Directive",
+    "Env",
+    "EventName",
+    "ExitOutput",
+    "Grant",
+    "HeldLease",
+    "LifecycleEvent",
+    "Reply",
+    "Report",
+    "WorkerState",
+    "lease_id",
+]

@@ -1,0 +1,96 @@
+"""The names both halves use: protocol numbers, labels, exit codes, environment variables, events, states."""
+
+import hashlib
+from enum import StrEnum
+
+PROTOCOL_VERSION = 1
+OLDEST_PROTOCOL = 1
+
+#: The audience of the ServiceAccount token with which a worker reports.
+TOKEN_AUDIENCE = "activitypools.dev/operator"  # noqa: S105 - a name, not a secret
+#: POST target of a report, and the largest body in bytes that the operator reads.
+REPORT_PATH = "/v1/report"
+MAX_REPORT_BYTES = 262_144
+#: How many events a worker keeps while nobody acknowledges them, and how many characters of a message travel.
+MAX_BUFFERED_EVENTS = 100
+MAX_MESSAGE_LENGTH = 256
+
+GROUP = "activitypools.dev"
+LABEL_POOL = f"{GROUP}/pool"
+LABEL_REVISION = f"{GROUP}/revision"
+LABEL_LEADER = f"{GROUP}/leader"
+
+#: Exit codes of `activity-worker`, as `exitOutput.code`.
+EXIT_OK = 0
+EXIT_ERROR = 1
+EXIT_USAGE = 2
+EXIT_POLLING = 10
+
+#: Error names with which this project fails a task.
+ERROR_WORKER_STOPPED = "ActivityPool.WorkerStopped"
+ERROR_DELETED = "ActivityPool.Deleted"
+ERROR_NO_WORKER = "ActivityPool.NoWorker"
+
+
+class Env(StrEnum):
+    """Environment variables that the operator sets in a worker's pod."""
+
+    ACTIVITY_ARN = "ACTIVITY_ARN"
+    HANDLER = "ACTIVITY_HANDLER"
+    SLOTS = "ACTIVITY_SLOTS"
+    REGION = "AWS_REGION"
+    ENDPOINT_URL = "AWS_ENDPOINT_URL_SFN"
+    TASK_HEARTBEAT_SECONDS = "ACTIVITY_TASK_HEARTBEAT_SECONDS"
+    TASK_DEADLINE_SECONDS = "ACTIVITY_TASK_DEADLINE_SECONDS"
+    DRAIN_TIMEOUT_SECONDS = "ACTIVITY_DRAIN_TIMEOUT_SECONDS"
+    POOL = "ACTIVITY_POOL"
+    POD_NAMESPACE = "POD_NAMESPACE"
+    POD_NAME = "POD_NAME"
+    POD_UID = "POD_UID"
+    REPORT_URL = "ACTIVITY_REPORT_URL"
+    REPORT_TOKEN_FILE = "ACTIVITY_REPORT_TOKEN_FILE"  # noqa: S105 - a path's name
+    REPORT_CA_FILE = "ACTIVITY_REPORT_CA_FILE"
+    HEALTH_PORT = "ACTIVITY_HEALTH_PORT"
+
+
+class EventName(StrEnum):
+    """The fifteen lifecycle events, named as in system 000."""
+
+    WORKER_STARTING = "worker:starting"
+    WORKER_RUNNING = "worker:running"
+    WORKER_STOPPING = "worker:stopping"
+    WORKER_STOPPED = "worker:stopped"
+    WORKER_ERROR = "worker:error"
+    POLLING_STARTING = "polling:starting"
+    POLLING_SUCCESS = "polling:success"
+    POLLING_ERROR = "polling:error"
+    TASK_RECEIVED = "task:received"
+    TASK_START = "task:start"
+    TASK_HEARTBEAT = "task:heartbeat"
+    TASK_SUCCESS = "task:success"
+    TASK_FAILURE = "task:failure"
+    TASK_ERRORED = "task:errored"
+    TASK_DONE = "task:done"
+
+
+class WorkerState(StrEnum):
+    """What a worker (one pod) says of itself. `drained` is terminal: the pod waits to be removed."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    DRAINING = "draining"
+    DRAINED = "drained"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+
+
+class Directive(StrEnum):
+    """What the operator tells a worker to do."""
+
+    RUN = "run"
+    DRAIN = "drain"
+
+
+def lease_id(task_token: str) -> str:
+    """Return the name by which both sides speak of a task without showing its token (32 hex characters)."""
+    return hashlib.sha256(task_token.encode()).hexdigest()[:32]

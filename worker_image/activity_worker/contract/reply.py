@@ -1,0 +1,81 @@
+"""What the operator answers: the reply and its grants, with their JSON form."""
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from activity_worker.contract import fields
+from activity_worker.contract.names import PROTOCOL_VERSION, Directive
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A lease whose owner is now the worker: it runs the task and heartbeats from here on."""
+
+    id: str
+    task_token: str = field(repr=False)
+    input: str = field(repr=False)
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"id": self.id, "taskToken": self.task_token, "input": self.input}
+
+    @classmethod
+    def from_wire(cls, data: Any) -> Self:
+        """Read the JSON form; raises `ContractError`."""
+        body = fields.record(data, "granted")
+        return cls(
+            id=fields.text(body, "id", 64),
+            task_token=fields.text(body, "taskToken", 2048),
+            input=fields.text(body, "input", 1 << 20),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the operator answers: its lease `term` (a lower one is ignored), when to report next, what to do.
+
+    `offers` are ids of leases that the worker may claim in its next report, at once; `granted` answers claims,
+    `refused` names claims that went to another worker; `ack` is the highest event sequence that need not be sent
+    again; `released` echoes the report's released leases whose records are gone.
+    """
+
+    term: int
+    next_report_seconds: float
+    directive: Directive = Directive.RUN
+    ack: int = 0
+    offers: tuple[str, ...] = ()
+    granted: tuple[Grant, ...] = ()
+    refused: tuple[str, ...] = ()
+    released: tuple[str, ...] = ()
+    protocol: int = PROTOCOL_VERSION
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "protocol": self.protocol,
+            "term": self.term,
+            "nextReportSeconds": self.next_report_seconds,
+            "directive": self.directive.value,
+            "ack": self.ack,
+            "offers": list(self.offers),
+            "granted": [grant.to_wire() for grant in self.granted],
+            "refused": list(self.refused),
+            "released": list(self.released),
+        }
+
+    @classmethod
+    def from_wire(cls, data: Any) -> Self:
+        """Read the JSON form; raises `ContractError`. A directive this runtime does not know means `run`."""
+        body = fields.record(data, "reply")
+        directive = fields.text(body, "directive", 32)
+        return cls(
+            protocol=fields.count(body, "protocol"),
+            term=fields.count(body, "term"),
+            next_report_seconds=min(max(fields.seconds(body, "nextReportSeconds", 5.0), 0.1), 600.0),
+            directive=Directive(directive) if directive in set(Directive) else Directive.RUN,
+            ack=fields.count(body, "ack"),
+            offers=fields.ids(body, "offers"),
+            granted=tuple(Grant.from_wire(item) for item in fields.items(body, "granted", 1000)),
+            refused=fields.ids(body, "refused"),
+            released=fields.ids(body, "released"),
+        )

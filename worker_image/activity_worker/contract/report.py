@@ -1,0 +1,209 @@
+"""What a worker says: the report and its parts, with their JSON form."""
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from activity_worker.contract import fields
+from activity_worker.contract.fields import ContractError
+from activity_worker.contract.names import (
+    MAX_BUFFERED_EVENTS,
+    MAX_MESSAGE_LENGTH,
+    OLDEST_PROTOCOL,
+    PROTOCOL_VERSION,
+    WorkerState,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ExitOutput:
+    """How a worker ended: exit code and, for an errored stop, what happened (at most 256 characters)."""
+
+    code: int
+    error: str = ""
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"code": self.code, "error": self.error[:MAX_MESSAGE_LENGTH]}
+
+    @classmethod
+    def from_wire(cls, data: Any) -> Self:
+        """Read the JSON form; raises `ContractError`."""
+        body = fields.record(data, "exit")
+        return cls(code=fields.count(body, "code"), error=fields.text(body, "error", 4096)[:MAX_MESSAGE_LENGTH])
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleEvent:
+    """One entry of a worker's own story; never carries a task's payload. `at` is Unix seconds."""
+
+    sequence: int
+    name: str
+    at: float
+    message: str = ""
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "sequence": self.sequence,
+            "name": self.name,
+            "at": self.at,
+            "message": self.message[:MAX_MESSAGE_LENGTH],
+        }
+
+    @classmethod
+    def from_wire(cls, data: Any) -> Self:
+        """Read the JSON form; raises `ContractError`."""
+        body = fields.record(data, "events")
+        return cls(
+            sequence=fields.count(body, "sequence"),
+            name=fields.text(body, "name", 64),
+            at=fields.seconds(body, "at"),
+            message=fields.text(body, "message", 4096)[:MAX_MESSAGE_LENGTH],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Totals since the worker's container started."""
+
+    received: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    task_heartbeat_failures: int = 0
+    empty_polls: int = 0
+    busy_seconds: float = 0.0
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "received": self.received,
+            "succeeded": self.succeeded,
+            "failed": self.failed,
+            "taskHeartbeatFailures": self.task_heartbeat_failures,
+            "emptyPolls": self.empty_polls,
+            "busySeconds": round(self.busy_seconds, 3),
+        }
+
+    @classmethod
+    def from_wire(cls, data: Any) -> Self:
+        """Read the JSON form; raises `ContractError`."""
+        body = fields.record(data, "counters")
+        return cls(
+            received=fields.count(body, "received"),
+            succeeded=fields.count(body, "succeeded"),
+            failed=fields.count(body, "failed"),
+            task_heartbeat_failures=fields.count(body, "taskHeartbeatFailures"),
+            empty_polls=fields.count(body, "emptyPolls"),
+            busy_seconds=fields.seconds(body, "busySeconds"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLease:
+    """A task that the worker holds: `lease_id` of its token, and seconds since it was received."""
+
+    id: str
+    age_seconds: float
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"id": self.id, "ageSeconds": round(self.age_seconds, 3)}
+
+    @classmethod
+    def from_wire(cls, data: Any) -> Self:
+        """Read the JSON form; raises `ContractError`."""
+        body = fields.record(data, "leases")
+        return cls(id=fields.text(body, "id", 64), age_seconds=fields.seconds(body, "ageSeconds"))
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one worker says: who it is, what it does, and what happened since the last acknowledgement.
+
+    `incarnation` is new at every container start; `sequence` grows by one a report within an incarnation. `open_polls`
+    counts polls in flight. `claims` are offered leases that the worker asks to own; an offered lease that it holds
+    is in `leases`, one that it has concluded in `released` until the operator acknowledges it in `Reply.released`.
+    """
+
+    namespace: str
+    pool: str
+    pod_name: str
+    pod_uid: str
+    incarnation: str
+    sequence: int
+    state: WorkerState
+    slots: int
+    busy: int
+    open_polls: int = 0
+    idle_seconds: float = 0.0
+    leases: tuple[HeldLease, ...] = ()
+    counters: Counters = field(default_factory=Counters)
+    events: tuple[LifecycleEvent, ...] = ()
+    dropped_events: int = 0
+    claims: tuple[str, ...] = ()
+    released: tuple[str, ...] = ()
+    exit: ExitOutput | None = None
+    runtime: str = ""
+    protocol: int = PROTOCOL_VERSION
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "protocol": self.protocol,
+            "namespace": self.namespace,
+            "pool": self.pool,
+            "podName": self.pod_name,
+            "podUid": self.pod_uid,
+            "incarnation": self.incarnation,
+            "sequence": self.sequence,
+            "state": self.state.value,
+            "slots": self.slots,
+            "busy": self.busy,
+            "openPolls": self.open_polls,
+            "idleSeconds": round(self.idle_seconds, 3),
+            "leases": [lease.to_wire() for lease in self.leases],
+            "counters": self.counters.to_wire(),
+            "events": [event.to_wire() for event in self.events],
+            "droppedEvents": self.dropped_events,
+            "claims": list(self.claims),
+            "released": list(self.released),
+            "exit": None if self.exit is None else self.exit.to_wire(),
+            "runtime": self.runtime,
+        }
+
+    @classmethod
+    def from_wire(cls, data: Any) -> Self:
+        """Read the JSON form, from a worker that is not trusted; raises `ContractError` naming the field."""
+        body = fields.record(data, "report")
+        protocol = fields.count(body, "protocol")
+        if protocol < OLDEST_PROTOCOL:
+            raise ContractError(f"protocol: this side speaks {OLDEST_PROTOCOL} and later, got {protocol}")
+        state = fields.text(body, "state", 32)
+        if state not in set(WorkerState):
+            raise ContractError(f"state: expected one of {', '.join(WorkerState)}")
+        slots, busy = fields.count(body, "slots"), fields.count(body, "busy")
+        if slots > 1000 or busy > slots:
+            raise ContractError("slots, busy: expected busy <= slots <= 1000")
+        end = body.get("exit")
+        return cls(
+            protocol=protocol,
+            namespace=fields.text(body, "namespace"),
+            pool=fields.text(body, "pool"),
+            pod_name=fields.text(body, "podName"),
+            pod_uid=fields.text(body, "podUid"),
+            incarnation=fields.text(body, "incarnation", 64),
+            sequence=fields.count(body, "sequence"),
+            state=WorkerState(state),
+            slots=slots,
+            busy=busy,
+            open_polls=fields.count(body, "openPolls"),
+            idle_seconds=fields.seconds(body, "idleSeconds"),
+            leases=tuple(HeldLease.from_wire(item) for item in fields.items(body, "leases", 1000)),
+            counters=Counters.from_wire(body.get("counters", {})),
+            events=tuple(LifecycleEvent.from_wire(item) for item in fields.items(body, "events", MAX_BUFFERED_EVENTS)),
+            dropped_events=fields.count(body, "droppedEvents"),
+            claims=fields.ids(body, "claims"),
+            released=fields.ids(body, "released"),
+            exit=None if end is None else ExitOutput.from_wire(end),
+            runtime=fields.text(body, "runtime", 64),
+        )
