@@ -1,0 +1,124 @@
+"""What `decide` answers: actions for the shell to carry out, the memory to carry on, and why."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from activity_worker.contract import Directive
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyRevision:
+    """Server-side apply one revision's whole Deployment (create it, render it anew, or put an edit back)."""
+
+    name: str
+    revision: str
+    replicas: int
+    manifest: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SetReplicas:
+    """Write only `spec.replicas`; a lowering write carries `resource_version`, so a former leader's gets 409."""
+
+    name: str
+    replicas: int
+    resource_version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteDeployment:
+    """Delete an old revision's Deployment, by UID."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetDeletionCost:
+    """Write (or with None remove) the pod-deletion-cost that makes a ReplicaSet remove this pod first."""
+
+    pod: str
+    uid: str
+    cost: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete one pod by UID: a stalled worker, or a start that failed and is tried again."""
+
+    pod: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Publish a Kubernetes Event on the pool. `kind` is Normal or Warning; `reason` is stable, CamelCase."""
+
+    kind: str
+    reason: str
+    message: str
+
+
+Action = ApplyRevision | SetReplicas | DeleteDeployment | SetDeletionCost | DeletePod | Say
+
+
+@dataclass(frozen=True, slots=True)
+class SentinelOrder:
+    """How many polls the operator keeps open for the pool, and how many leases it may hold in all."""
+
+    polls: int = 0
+    take: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """The start breaker: `trips` failed starts in a row, the last at `opened_at`; closed when `trips` is 0."""
+
+    trips: int = 0
+    opened_at: float = 0.0
+    reason: str = ""
+    message: str = ""
+
+    @property
+    def open(self) -> bool:
+        """Whether growth is stopped."""
+        return self.trips > 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingMemory:
+    """What carries over from one decision to the next; all of it can be rebuilt, at the price of waiting a window.
+
+    `recommendations` are (Unix seconds, workers), oldest first, within the stabilization window; `quiet_since` is when
+    the pool last became empty of work; `proven` are revisions that ever had a worker report.
+    """
+
+    recommendations: tuple[tuple[float, int], ...] = ()
+    quiet_since: float | None = None
+    proven: frozenset[str] = frozenset()
+    breaker: Breaker = field(default_factory=Breaker)
+    said: Mapping[str, str] = field(default_factory=dict)
+    grown_from: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many workers, which rule bound it, and the sentence for people."""
+
+    desired: int
+    limit: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One answer for one pool. `directives` are by pod UID; `look_again_in` seconds, None when only a change matters."""
+
+    size: Size
+    memory: ScalingMemory
+    actions: tuple[Action, ...] = ()
+    directives: Mapping[str, Directive] = field(default_factory=dict)
+    victims: tuple[str, ...] = ()
+    sentinel: SentinelOrder = field(default_factory=SentinelOrder)
+    look_again_in: float | None = None

@@ -1,0 +1,128 @@
+"""What is seen of one pool at one moment: frozen facts, including `now`. Nothing here asks anybody anything."""
+
+from dataclasses import dataclass, field
+
+from activity_worker.contract import WorkerState
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFacts:
+    """The resource's identity. `generation` is metadata.generation; `deleting` once it has a deletionTimestamp."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentFacts:
+    """One revision's Deployment as the watch last showed it.
+
+    `rendered_generation` is the pool generation it was rendered for; `drifted` says that fields we own differ from what
+    we applied (somebody edited it); `failure` is the message of its ReplicaFailure condition (quota, admission).
+    """
+
+    name: str
+    uid: str
+    resource_version: str
+    revision: str
+    rendered_generation: int
+    replicas: int
+    created: float = 0.0
+    drifted: bool = False
+    deleting: bool = False
+    failure: str = ""
+    failure_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """One worker's pod as the watch last showed it. Times are Unix seconds; `deletion_cost` None means unset.
+
+    `waiting_reason` is the worker container's (ImagePullBackOff, CrashLoopBackOff …); `last_exit_code` and
+    `last_exit_reason` (Error, OOMKilled, Completed) are of its last termination; `unschedulable` is the scheduler's message.
+    """
+
+    name: str
+    uid: str
+    revision: str
+    phase: str
+    created: float
+    assigned: bool = True
+    ready: bool = False
+    ready_since: float = 0.0
+    running_since: float = 0.0
+    restarts: int = 0
+    deletion_cost: int | None = None
+    deleting: bool = False
+    waiting_reason: str = ""
+    waiting_message: str = ""
+    last_exit_code: int | None = None
+    last_exit_reason: str = ""
+    unschedulable: str = ""
+    resource_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFacts:
+    """What one worker last said, by pod UID; `reported_at` Unix seconds, `interval_seconds` as last ordered."""
+
+    pod_uid: str
+    incarnation: str
+    state: WorkerState
+    slots: int
+    busy: int
+    open_polls: int
+    idle_seconds: float
+    reported_at: float
+    interval_seconds: float
+    leases: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceError:
+    """Why the task source cannot be read: one of the condition reasons, and a message that names the fix."""
+
+    reason: str
+    message: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """What the operator itself knows of the source: its own polls, the leases it holds, a count where there is one.
+
+    `held` are leases recorded and not yet claimed by a worker; `claimed` ones are a worker's, whose report has not yet
+    shown them. `backlog` is None when the source cannot count; `exact` False means a lower bound.
+    """
+
+    open_polls: int = 0
+    held: int = 0
+    claimed: int = 0
+    backlog: int | None = None
+    exact: bool = True
+    observed_at: float = 0.0
+    error: SourceError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Everything that `decide` may know.
+
+    `leader_since` is when this process began to lead (Unix seconds); `suspect` says that reports failed for so many
+    workers at once that the report path itself is doubted; `refusal` is the tenancy policy's objection, empty when the
+    pool may run; `rivals` are other pools on the same ARN, as namespace/name.
+    """
+
+    now: float
+    pool: PoolFacts
+    deployments: tuple[DeploymentFacts, ...] = ()
+    pods: tuple[PodFacts, ...] = ()
+    workers: tuple[WorkerFacts, ...] = ()
+    source: SourceFacts = field(default_factory=SourceFacts)
+    leader_since: float = 0.0
+    suspect: str = ""
+    refusal: str = ""
+    rivals: tuple[str, ...] = ()
