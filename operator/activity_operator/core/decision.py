@@ -91,15 +91,16 @@ class ScalingMemory:
     """What carries over from one decision to the next; all of it can be rebuilt, at the price of waiting a window.
 
     `recommendations` are (Unix seconds, workers), oldest first, within the stabilization window; `quiet_since` is when
-    the pool last became empty of work; `proven` are revisions that ever had a worker report.
+    the pool last became empty of work, `saturated_since` when every slot last became busy; `proven` are revisions that
+    ever had a worker report.
     """
 
     recommendations: tuple[tuple[float, int], ...] = ()
     quiet_since: float | None = None
+    saturated_since: float | None = None
     proven: frozenset[str] = frozenset()
     breaker: Breaker = field(default_factory=Breaker)
     said: Mapping[str, str] = field(default_factory=dict)
-    grown_from: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,10 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One answer for one pool. `directives` are by pod UID; `look_again_in` seconds, None when only a change matters."""
+    """One answer for one pool.
+
+    `directives` are by pod UID; `look_again_in` is in seconds, None when only a change can alter the answer.
+    """
 
     size: Size
     memory: ScalingMemory

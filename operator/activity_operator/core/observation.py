@@ -7,13 +7,18 @@ from activity_worker.contract import WorkerState
 
 @dataclass(frozen=True, slots=True)
 class PoolFacts:
-    """The resource's identity. `generation` is metadata.generation; `deleting` once it has a deletionTimestamp."""
+    """The resource's identity.
+
+    `generation` is metadata.generation; `deleting` once it has a deletionTimestamp; `proven_revision` is the status's:
+    the last template revision of which a worker ever reported.
+    """
 
     namespace: str
     name: str
     uid: str
     generation: int
     deleting: bool = False
+    proven_revision: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +46,9 @@ class DeploymentFacts:
 class PodFacts:
     """One worker's pod as the watch last showed it. Times are Unix seconds; `deletion_cost` None means unset.
 
-    `waiting_reason` is the worker container's (ImagePullBackOff, CrashLoopBackOff …); `last_exit_code` and
-    `last_exit_reason` (Error, OOMKilled, Completed) are of its last termination; `unschedulable` is the scheduler's message.
+    `running_since` is 0 unless the worker container runs now; `waiting_reason` is that container's (ImagePullBackOff,
+    CrashLoopBackOff …); `last_exit_code` and `last_exit_reason` (Error, OOMKilled, Completed) are of its last
+    termination; `unschedulable` is the scheduler's message.
     """
 
     name: str
