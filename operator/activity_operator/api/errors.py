@@ -1,0 +1,28 @@
+"""What is said when a spec cannot be used."""
+
+from typing import Any
+
+from activity_operator.api.conditions import Reason
+
+#: How much of a wrong value is repeated in a message.
+MAX_SHOWN_VALUE = 80
+
+
+class SpecError(ValueError):
+    """A spec that cannot be used: which field (path in YAML), its value, and what to do about it.
+
+    `reason` is the condition reason: `InvalidSpec`, or `PodTemplateRejected` for the pod template.
+    """
+
+    def __init__(self, field: str, value: Any, fix: str, reason: Reason = Reason.INVALID_SPEC) -> None:
+        self.field = field
+        self.value = value
+        self.fix = fix
+        self.reason = reason
+        super().__init__(self._sentence())
+
+    def _sentence(self) -> str:
+        shown = "" if self.value is None or isinstance(self.value, dict | list) else str(self.value)
+        if not shown or f"'{shown}'" in self.fix:
+            return f"spec.{self.field}: {self.fix}"
+        return f"spec.{self.field} '{shown[:MAX_SHOWN_VALUE]}' {self.fix}"

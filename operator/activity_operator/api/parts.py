@@ -1,0 +1,153 @@
+"""The parts of an ActivityPool's spec: each group of fields with its units, bounds and defaults."""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from activity_operator.api import rules
+from activity_operator.api.arn import MAX_ARN_LENGTH
+from activity_operator.api.model import ApiModel, Int32
+
+DAY_SECONDS = 86_400
+
+ActivityArnText = Annotated[str, Field(max_length=MAX_ARN_LENGTH, json_schema_extra=rules.attach(rules.ACTIVITY_ARN))]
+
+
+class StepFunctionsSource(ApiModel):
+    """Tasks of an AWS Step Functions activity."""
+
+    activity_arn: ActivityArnText = Field(
+        description="ARN of the activity whose tasks the workers take. Cannot be changed: make a new pool instead."
+    )
+
+
+class Source(ApiModel):
+    """Where the tasks come from: exactly one member."""
+
+    model_config = ConfigDict(json_schema_extra=rules.attach(rules.SOURCE))
+
+    step_functions: StepFunctionsSource | None = Field(
+        default=None, description="Tasks of an AWS Step Functions activity; the long form of activityArn."
+    )
+
+
+class ScaleDown(ApiModel):
+    """How slowly a pool shrinks."""
+
+    stabilization_window_seconds: Int32 = Field(
+        default=60,
+        ge=0,
+        le=3600,
+        description="Seconds over which the highest wanted size holds before the pool shrinks to it (default 60), "
+        "so that a short lull costs no workers.",
+    )
+    zero_after_seconds: Int32 = Field(
+        default=300,
+        ge=0,
+        le=DAY_SECONDS,
+        description="Seconds without any task, waiting or running, before a pool with minWorkers 0 goes to zero "
+        "(default 300), because starting from zero costs a pod start.",
+    )
+
+
+class Scaling(ApiModel):
+    """How demand becomes a number of workers."""
+
+    target_utilization: float = Field(
+        default=1.0,
+        ge=0.01,
+        le=1.0,
+        description="Share of all slots that tasks should fill, 0.01 to 1 (default 1.0). Lower keeps idle workers "
+        "ready for the next task.",
+    )
+    scale_down: ScaleDown = Field(default_factory=ScaleDown, description="How slowly the pool shrinks.")
+
+
+class Reports(ApiModel):
+    """What is expected of the workers' reports."""
+
+    timeout_seconds: Int32 = Field(
+        default=60,
+        ge=5,
+        le=3600,
+        description="Seconds without a report after which a worker counts as stalled (default 60): it is no free "
+        "capacity then and holds the pool above zero. Never less than three report intervals.",
+    )
+
+
+class Stalled(ApiModel):
+    """What happens to workers that went silent."""
+
+    deadline_seconds: Int32 = Field(
+        default=300,
+        ge=10,
+        le=DAY_SECONDS,
+        description="Seconds after which a worker that is stalled and not Ready is deleted and replaced (default "
+        "300). A Ready one is left alone: it may be working.",
+    )
+
+
+class TaskHeartbeat(ApiModel):
+    """The heartbeats of running tasks."""
+
+    interval_seconds: Int32 = Field(
+        default=10,
+        ge=1,
+        le=3600,
+        description="Seconds between two heartbeats of a running task (default 10), sent whatever the handler does. "
+        "Set HeartbeatSeconds in the state machine to at least three times this.",
+    )
+
+
+class Drain(ApiModel):
+    """How a worker leaves."""
+
+    timeout_seconds: Int32 = Field(
+        default=1800,
+        ge=0,
+        le=7 * DAY_SECONDS,
+        description="Seconds a worker may take to finish its tasks when its pod is deleted (default 1800). After "
+        "that they fail with ActivityPool.WorkerStopped, for the state machine's Retry. Scaling down never cuts.",
+    )
+
+
+class Activation(ApiModel):
+    """How work is noticed while no worker runs."""
+
+    mode: Literal["Sentinel", "None"] = Field(
+        default="Sentinel",
+        description="Sentinel (default): while no worker is ready the operator itself polls, and hands what it gets "
+        "to the first worker. None: the operator never polls and sees no payload; minWorkers must be at least 1.",
+    )
+    hold_seconds: Int32 | None = Field(
+        default=None,
+        ge=1,
+        le=7 * DAY_SECONDS,
+        description="Seconds for which the operator keeps a task alive that no worker takes; then it fails with "
+        "ActivityPool.NoWorker. Unset (default): until the service's own time-out ends it.",
+    )
+
+
+class Aws(ApiModel):
+    """How AWS is reached."""
+
+    region: str | None = Field(
+        default=None,
+        max_length=64,
+        json_schema_extra=rules.attach(rules.REGION),
+        description="Region of the API calls. Unset (default): the region in the ARN.",
+    )
+    endpoint_url: str | None = Field(
+        default=None,
+        max_length=512,
+        json_schema_extra=rules.attach(rules.ENDPOINT_URL),
+        description="URL of the Step Functions endpoint, for emulators and private endpoints. Unset (default): "
+        "the public one of the region. The administrator's tenancy policy must allow it.",
+    )
+    role_arn: str | None = Field(
+        default=None,
+        max_length=2048,
+        json_schema_extra=rules.attach(rules.ROLE_ARN),
+        description="ARN of an IAM role that the operator assumes for its own calls for this pool, with an external "
+        "id of cluster/namespace. Unset (default): the operator's own identity. Workers use their ServiceAccount's.",
+    )

@@ -1,0 +1,211 @@
+"""The CRD's CEL rules and the sentences a person reads when one fails."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from activity_operator.api.arn import (
+    ACCOUNT_PATTERN,
+    ACTIVITY_ARN_SHAPE,
+    NAME_PATTERN,
+    PARTITION_PATTERN,
+    REGION_PATTERN,
+)
+
+#: The longest name of a pool: pods are named POOL-HASH-HASH-RANDOM and a pod's name is a label of 63 characters.
+MAX_NAME_LENGTH = 47
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One CEL rule: what must hold, and what is said when it does not.
+
+    `message` is plain text, used where `expression` (CEL, naming the value) is empty or cannot be evaluated.
+    `field` is the JSON path, relative to where the rule is attached, that the API server blames.
+    """
+
+    rule: str
+    message: str
+    expression: str = ""
+    field: str = ""
+
+    def as_schema(self) -> dict[str, str]:
+        """Return the rule as an entry of `x-kubernetes-validations`."""
+        entry = {"rule": self.rule, "message": self.message}
+        if self.expression:
+            entry["messageExpression"] = self.expression
+        if self.field:
+            entry["fieldPath"] = self.field
+        return entry
+
+
+def attach(rules: Sequence[Rule]) -> dict[str, Any]:
+    """Return the schema extension that carries the rules."""
+    return {"x-kubernetes-validations": [rule.as_schema() for rule in rules]}
+
+
+def literal(text: str) -> str:
+    """Return the text as a CEL string literal."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _quoted(value: str, before: str, after: str) -> str:
+    """Return CEL for: before, the value in quotes, after."""
+    return f"{literal(before + chr(39))} + {value} + {literal(chr(39) + after)}"
+
+
+# An ARN's parts are only looked at when it is one at all: `foo` gets one message, not five.
+_PARTS = "self.split(':')"
+_IS_ARN = f"{_PARTS}.size() >= 6 && {_PARTS}[0] == 'arn' && {_PARTS}[1].matches({literal(PARTITION_PATTERN)})"
+
+
+def _arn_part(check: str, message: str, expression: str) -> Rule:
+    return Rule(f"!({_IS_ARN}) || {check}", message, expression)
+
+
+ACTIVITY_ARN = (
+    Rule(
+        _IS_ARN,
+        f"is not an ARN; it must look like {ACTIVITY_ARN_SHAPE}",
+        _quoted("self", "", f" is not an ARN; it must look like {ACTIVITY_ARN_SHAPE}"),
+    ),
+    _arn_part(
+        f"{_PARTS}[2] == 'states'",
+        "is of another service; an activity's ARN has 'states' there",
+        f"{_quoted('self', '', ' is of the service ')} + "
+        + _quoted(f"{_PARTS}[2]", "", "; an activity's ARN has 'states' there"),
+    ),
+    _arn_part(
+        f"{_PARTS}[3].matches({literal(REGION_PATTERN)})",
+        f"has no region; it must look like {ACTIVITY_ARN_SHAPE}",
+        f"{_PARTS}[3] == '' ? {_quoted('self', '', f' has no region; it must look like {ACTIVITY_ARN_SHAPE}')} : "
+        f"{_quoted('self', '', ' has the malformed region ')} + "
+        + _quoted(f"{_PARTS}[3]", "", "; write one such as us-east-1"),
+    ),
+    _arn_part(
+        f"{_PARTS}[4].matches({literal(ACCOUNT_PATTERN)})",
+        f"has no account; it must look like {ACTIVITY_ARN_SHAPE}",
+        f"{_PARTS}[4] == '' ? {_quoted('self', '', f' has no account; it must look like {ACTIVITY_ARN_SHAPE}')} : "
+        f"{_quoted('self', '', ' has the malformed account ')} + "
+        + _quoted(f"{_PARTS}[4]", "", "; it must be 12 digits"),
+    ),
+    _arn_part(
+        f"{_PARTS}[5] == 'activity'",
+        "names another resource; a pool works on an 'activity'",
+        f"{_quoted('self', '', ' names the resource ')} + "
+        + _quoted(f"{_PARTS}[5]", "", "; a pool works on an 'activity'"),
+    ),
+    _arn_part(
+        f"{_PARTS}[5] != 'activity' || ({_PARTS}.size() == 7 && {_PARTS}[6].matches({literal(NAME_PATTERN)}))",
+        "has a missing or malformed activity name; it must be 1 to 80 letters, digits, - or _",
+        _quoted("self", "", " has a missing or malformed activity name; it must be 1 to 80 letters, digits, - or _"),
+    ),
+)
+
+#: The members of `source`, by their names in YAML. Further sources are added here and in `spec.Source`.
+SOURCE_MEMBERS = ("stepFunctions",)
+_MEMBER_COUNT = f"[{', '.join(f'has(self.{member})' for member in SOURCE_MEMBERS)}].filter(given, given).size()"
+SOURCE = (Rule(f"{_MEMBER_COUNT} == 1", f"source needs exactly one member of: {', '.join(SOURCE_MEMBERS)}"),)
+
+
+def _effective_arn(spec: str) -> str:
+    in_source = f"{spec}.source.stepFunctions"
+    return (
+        f"(has({spec}.activityArn) ? {spec}.activityArn : "
+        f"has({spec}.source) && has({in_source}) ? {in_source}.activityArn : '')"
+    )
+
+
+SPEC = (
+    Rule(
+        "has(self.activityArn) != has(self.source)",
+        "exactly one of activityArn and source must be set",
+        "has(self.source) ? 'activityArn and source are both set; keep exactly one of them' : "
+        "'neither activityArn nor source is set; set exactly one of them'",
+    ),
+    Rule(
+        "self.minWorkers <= self.maxWorkers",
+        "minWorkers must not be greater than maxWorkers; lower it or raise maxWorkers",
+        "'minWorkers ' + string(self.minWorkers) + ' is greater than maxWorkers ' + string(self.maxWorkers) + "
+        "'; lower it or raise maxWorkers'",
+        ".minWorkers",
+    ),
+    Rule(
+        "self.activation.mode != 'None' || self.minWorkers >= 1",
+        "activation.mode None needs minWorkers of at least 1: without the sentinel nobody notices work at zero",
+        field=".minWorkers",
+    ),
+    Rule(
+        f"{_effective_arn('self')} == {_effective_arn('oldSelf')}",
+        "the activity's ARN cannot be changed; make a new pool for another activity",
+        "'the activity\\'s ARN cannot be changed (it is ' + "
+        f"{_effective_arn('oldSelf')} + '); make a new pool for another activity'",
+    ),
+)
+
+IMAGE = (
+    Rule(
+        "!self.matches('\\\\s')",
+        "handlerImage must be an image reference without spaces, such as registry.example.com/resize:1.4.2",
+        _quoted("self", "handlerImage ", " has a space; write a reference such as registry.example.com/resize:1.4.2"),
+    ),
+)
+REGION = (
+    Rule(
+        f"self.matches({literal(REGION_PATTERN)})",
+        "is not a region; write one such as us-east-1",
+        _quoted("self", "", " is not a region; write one such as us-east-1"),
+    ),
+)
+ENDPOINT_URL = (
+    Rule(
+        "isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != ''",
+        "is not an http or https URL; write one such as https://states.internal.example.com",
+        _quoted("self", "", " is not an http or https URL; write one such as https://states.internal.example.com"),
+    ),
+)
+ROLE_ARN = (
+    Rule(
+        "self.matches('^arn:aws(-[a-z]+)*:iam::[0-9]{12}:role/.+$')",
+        "is not the ARN of an IAM role; it must look like arn:aws:iam::ACCOUNT:role/NAME",
+        _quoted("self", "", " is not the ARN of an IAM role; it must look like arn:aws:iam::ACCOUNT:role/NAME"),
+    ),
+)
+SERVICE_ACCOUNT_NAME = (
+    Rule(
+        "self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",
+        "is not the name of a ServiceAccount; it has lower-case letters, digits, - and .",
+        _quoted("self", "", " is not the name of a ServiceAccount; it has lower-case letters, digits, - and ."),
+    ),
+)
+
+#: Rules of the whole object: the only place from which the API server lets a rule see the name.
+POOL = (
+    Rule(
+        f"self.metadata.name.size() <= {MAX_NAME_LENGTH}",
+        f"a pool's name has at most {MAX_NAME_LENGTH} characters, so that its pods' names fit into 63",
+        f"'the name has ' + string(self.metadata.name.size()) + ' characters; a pool\\'s name has at most "
+        f"{MAX_NAME_LENGTH}, so that its pods\\' names fit into 63'",
+        ".metadata.name",
+    ),
+    Rule(
+        "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+        "a pool's name starts with a letter and has only lower-case letters, digits and -",
+        _quoted(
+            "self.metadata.name",
+            "the name ",
+            " does not fit; a pool's name starts with a letter and has only lower-case letters, digits and -",
+        ),
+        ".metadata.name",
+    ),
+)
+
+#: Labels and annotations of the pod template: what the operator selects and counts by is its own.
+OWN_KEYS = (
+    Rule(
+        "self.all(key, !key.startsWith('activitypools.dev/'))",
+        "keys under activitypools.dev/ are the operator's own; remove them",
+        "'the keys ' + self.filter(key, key.startsWith('activitypools.dev/')).join(', ') + "
+        "' are under activitypools.dev/, which is the operator\\'s own; remove them'",
+    ),
+)

@@ -1,0 +1,185 @@
+"""What a person declares: the spec of an ActivityPool. Its schema becomes the CRD's (`schema`)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from activity_operator.api import rules
+from activity_operator.api.arn import ActivityArn, arn_problems, parse_activity_arn
+from activity_operator.api.errors import SpecError
+from activity_operator.api.model import ApiModel, Int32
+from activity_operator.api.parts import (
+    DAY_SECONDS,
+    Activation,
+    ActivityArnText,
+    Aws,
+    Drain,
+    Reports,
+    ScaleDown,
+    Scaling,
+    Source,
+    Stalled,
+    StepFunctionsSource,
+    TaskHeartbeat,
+)
+from activity_operator.api.pod_template import check_pod_template
+
+__all__ = [
+    "Activation",
+    "Aws",
+    "Drain",
+    "PoolSpec",
+    "Reports",
+    "ScaleDown",
+    "Scaling",
+    "Source",
+    "SpecError",
+    "Stalled",
+    "StepFunctionsSource",
+    "TaskHeartbeat",
+    "parse_spec",
+]
+
+
+class PoolSpec(ApiModel):
+    """What the pool works on, with which image, and how many workers it may have."""
+
+    model_config = ConfigDict(json_schema_extra=rules.attach(rules.SPEC))
+
+    activity_arn: ActivityArnText | None = Field(
+        default=None,
+        description="ARN of the Step Functions activity whose tasks the workers take. Either this or source. Cannot "
+        "be changed: make a new pool instead.",
+    )
+    source: Source | None = Field(
+        default=None, description="Where the tasks come from, with exactly one member. Either this or activityArn."
+    )
+    handler_image: str = Field(
+        min_length=1,
+        max_length=512,
+        json_schema_extra=rules.attach(rules.IMAGE),
+        description="Container image with the worker runtime and your handler. A new image rolls out worker by "
+        "worker, after the tasks they have; the old one keeps serving if the new one never starts.",
+    )
+    min_workers: Int32 = Field(
+        default=0,
+        ge=0,
+        le=1000,
+        description="Fewest workers (pods), 0 to 1000 (default 0: no cost while there is no work).",
+    )
+    max_workers: Int32 = Field(
+        ge=1,
+        le=1000,
+        description="Most workers (pods), 1 to 1000. Always holds, also for replicas and kubectl scale. During a "
+        "rollout, workers that still finish their tasks come on top.",
+    )
+    slots_per_worker: Int32 = Field(
+        default=1,
+        ge=1,
+        le=100,
+        description="Tasks that one worker runs at the same time, 1 to 100 (default 1), each with its own poll and "
+        "its own process.",
+    )
+    replicas: Int32 | None = Field(
+        default=None,
+        ge=0,
+        description="Pins the number of workers, within minWorkers and maxWorkers: written by kubectl scale or an "
+        "autoscaler of your own. Unset (no default): this operator decides. Remove it to hand back.",
+    )
+    paused: bool = Field(
+        default=False,
+        description="true: workers finish their tasks and leave, and no new task is taken until it is false again "
+        "(default false). Beats replicas and minWorkers.",
+    )
+    scaling: Scaling = Field(default_factory=Scaling, description="How demand becomes a number of workers.")
+    reports: Reports = Field(default_factory=Reports, description="What is expected of the workers' reports.")
+    stalled: Stalled = Field(default_factory=Stalled, description="What happens to workers that went silent.")
+    task_heartbeat: TaskHeartbeat = Field(default_factory=TaskHeartbeat, description="The heartbeats of running tasks.")
+    task_deadline_seconds: Int32 | None = Field(
+        default=None,
+        ge=1,
+        le=365 * DAY_SECONDS,
+        description="Seconds after which a task's handler is killed and the task fails. Unset (default): no "
+        "deadline besides the state machine's own TimeoutSeconds.",
+    )
+    drain: Drain = Field(default_factory=Drain, description="How a worker leaves.")
+    activation: Activation = Field(default_factory=Activation, description="How work is noticed while no worker runs.")
+    aws: Aws = Field(default_factory=Aws, description="How AWS is reached. Unset (default): as the ARN says.")
+    service_account_name: str | None = Field(
+        default=None,
+        max_length=253,
+        json_schema_extra=rules.attach(rules.SERVICE_ACCOUNT_NAME),
+        description="ServiceAccount of the workers, for their AWS credentials (IRSA or Pod Identity). It needs no "
+        "RBAC. Unset (default): the namespace's default one.",
+    )
+    pod_template: dict[str, Any] = Field(
+        default_factory=dict,
+        json_schema_extra={"x-activitypools-schema": "pod-template"},
+        description="Additions to the workers' pods: metadata.labels, metadata.annotations and a pod spec (default "
+        "none). The container named worker is the handler's: resources, env and volumeMounts go there. Labels and "
+        "annotations under activitypools.dev/ are ours. The pod must stay restricted (Pod Security Standards).",
+    )
+
+    @property
+    def arn(self) -> str:
+        """The activity's ARN, whichever form declares it; empty when none does."""
+        if self.activity_arn is not None:
+            return self.activity_arn
+        if self.source is not None and self.source.step_functions is not None:
+            return self.source.step_functions.activity_arn
+        return ""
+
+    @property
+    def activity(self) -> ActivityArn:
+        """The parts of the ARN. Raises MalformedArnError when it is malformed, which `parse_spec` rules out."""
+        return parse_activity_arn(self.arn)
+
+    @property
+    def region(self) -> str:
+        """The region to call: `aws.region`, else the ARN's."""
+        return self.aws.region or self.activity.region
+
+
+def parse_spec(raw: Mapping[str, Any]) -> PoolSpec:
+    """Return the spec of a pool as it came from the API server, with defaults filled in.
+
+    Raises SpecError with field, value and fix: for what the CRD's rules cannot catch (the pod template) and, because
+    objects may be older than the rules, for what they do catch too.
+    """
+    try:
+        spec = PoolSpec.model_validate(raw)
+    except ValidationError as error:
+        raise _as_spec_error(error) from error
+    _check_source(spec)
+    _check_sizes(spec)
+    check_pod_template(spec.pod_template)
+    return spec
+
+
+def _as_spec_error(error: ValidationError) -> SpecError:
+    first = error.errors(include_url=False)[0]
+    field = ".".join(str(part) for part in first["loc"]) or "spec"
+    if first["type"] == "missing":
+        return SpecError(field, None, "is required")
+    return SpecError(field, first["input"], first["msg"][:1].lower() + first["msg"][1:])
+
+
+def _check_source(spec: PoolSpec) -> None:
+    if spec.activity_arn is not None and spec.source is not None:
+        raise SpecError("source", "", "is set beside activityArn; keep exactly one of them")
+    if spec.activity_arn is None and spec.source is None:
+        raise SpecError("activityArn", None, "is not set, and neither is source; set exactly one of them")
+    if spec.source is not None and spec.source.step_functions is None:
+        raise SpecError("source", "", f"needs exactly one member of: {', '.join(rules.SOURCE_MEMBERS)}")
+    field = "activityArn" if spec.source is None else "source.stepFunctions.activityArn"
+    for problem in arn_problems(spec.arn):
+        raise SpecError(field, spec.arn, problem)
+
+
+def _check_sizes(spec: PoolSpec) -> None:
+    if spec.min_workers > spec.max_workers:
+        fix = f"is greater than maxWorkers {spec.max_workers}; lower it or raise maxWorkers"
+        raise SpecError("minWorkers", spec.min_workers, fix)
+    if spec.activation.mode == "None" and spec.min_workers == 0:
+        raise SpecError("minWorkers", 0, "must be at least 1 with activation.mode None")

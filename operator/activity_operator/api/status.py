@@ -1,0 +1,136 @@
+"""What the operator says of a pool: the status. Written only on change, never with task payloads or tokens."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+
+from activity_operator.api.conditions import CONDITIONS_SCHEMA, Condition
+from activity_operator.api.model import ApiModel, Int32, Int64
+from activity_operator.api.times import to_rfc3339
+
+#: How many entries the rings keep, and how many characters a text has at most; longer ones are cut, never refused.
+MAX_DECISIONS = 10
+MAX_EVENTS = 20
+MAX_VICTIMS = 20
+MAX_TEXT_LENGTH = 256
+MAX_WORD_LENGTH = 64
+
+
+def _clip(length: int) -> BeforeValidator:
+    """Cut a text to the length that the CRD allows: a long message must not cost the whole status."""
+    return BeforeValidator(lambda text: text[:length] if isinstance(text, str) else text)
+
+
+def _last(count: int) -> BeforeValidator:
+    """Keep the last `count` entries."""
+    return BeforeValidator(lambda items: tuple(items)[-count:] if isinstance(items, Sequence) else items)
+
+
+def _read_conditions(raw: Any) -> Any:
+    if not isinstance(raw, Iterable):
+        return raw
+    return tuple(found for item in raw if (found := _read_condition(item)) is not None)
+
+
+def _read_condition(raw: Any) -> Any:
+    return Condition.from_dict(raw) if isinstance(raw, Mapping) else raw
+
+
+def _write_conditions(conditions: Iterable[Condition]) -> list[dict[str, Any]]:
+    return [condition.as_dict() for condition in conditions]
+
+
+Text = Annotated[str, _clip(MAX_TEXT_LENGTH), Field(max_length=MAX_TEXT_LENGTH)]
+Word = Annotated[str, _clip(MAX_WORD_LENGTH), Field(max_length=MAX_WORD_LENGTH)]
+Name = Annotated[str, _clip(253), Field(max_length=253)]
+Time = Annotated[datetime, PlainSerializer(to_rfc3339, return_type=str)]
+Conditions = Annotated[
+    tuple[Condition, ...],
+    BeforeValidator(_read_conditions),
+    PlainSerializer(_write_conditions),
+    WithJsonSchema(CONDITIONS_SCHEMA),
+]
+
+
+class DecisionRecord(ApiModel):
+    """One decision that changed the size, with what it was made from."""
+
+    at: Time = Field(description="When it was decided.")
+    trigger: Word = Field(default="", description="What made the operator look, such as backlog, report or spec.")
+    backlog: Int32 | None = Field(default=None, description="Tasks waiting; absent when unknown.")
+    inflight: Int32 = Field(default=0, description="Tasks running in workers.")
+    held: Int32 = Field(default=0, description="Tasks that the operator held for workers to come.")
+    workers: Int32 = Field(default=0, description="Workers before the decision.")
+    desired: Int32 = Field(description="Workers decided on.")
+    limit: Word = Field(default="", description="What bound the result, such as maxWorkers, pin or window; or empty.")
+    reason: Text = Field(default="", description="The decision in a sentence.")
+    victims: Annotated[tuple[Name, ...], _last(MAX_VICTIMS), Field(max_length=MAX_VICTIMS)] = Field(
+        default=(),
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+        description="Pods chosen to leave (at most 20 are named).",
+    )
+
+
+class ExitRecord(ApiModel):
+    """How a worker ended."""
+
+    code: Int32 = Field(description="Exit code of the worker.")
+    error: Text = Field(default="", description="Name of the error that ended it, or empty.")
+
+
+class EventRecord(ApiModel):
+    """One event in the life of a worker; equal ones in a row are counted, not repeated."""
+
+    at: Time = Field(description="When it happened last.")
+    name: Word = Field(description="Such as worker:running, worker:stopped, OOMKilled, ImagePullBackOff, stalled.")
+    worker: Name = Field(default="", description="The worker's pod.")
+    message: Text = Field(default="", description="What happened, in a sentence.")
+    count: Int32 = Field(default=1, ge=1, description="How often in a row.")
+    exit: ExitRecord | None = Field(default=None, description="How the worker ended, if it did.")
+
+
+class PoolStatus(ApiModel):
+    """What the operator saw, decided and did."""
+
+    observed_generation: Int64 = Field(
+        default=-1, description="The generation of the spec that this status speaks of; -1 before the first look."
+    )
+    conditions: Conditions = Field(default=(), description="Ready says whether the pool can do its work, and why not.")
+    replicas: Int32 = Field(default=0, description="Worker pods that exist.")
+    ready_replicas: Int32 = Field(default=0, description="Workers that are ready.")
+    desired_replicas: Int32 = Field(default=0, description="Workers wanted.")
+    busy_workers: Int32 = Field(default=0, description="Workers with at least one task.")
+    backlog: Int32 | None = Field(
+        default=None,
+        json_schema_extra={"nullable": True},
+        description="Tasks waiting. Absent when the source cannot tell, as Step Functions cannot.",
+    )
+    selector: Annotated[str, Field(max_length=512)] = Field(
+        default="", description="Label selector of the workers' pods, for /scale."
+    )
+    last_scale_time: Time | None = Field(default=None, description="When the wanted size last changed.")
+    last_scale_reason: Text = Field(default="", description="Why it changed, in a sentence.")
+    proven_revision: Word = Field(
+        default="", description="The template revision that last had a worker report: it is known to start."
+    )
+    decisions: Annotated[tuple[DecisionRecord, ...], _last(MAX_DECISIONS), Field(max_length=MAX_DECISIONS)] = Field(
+        default=(),
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+        description="The last 10 decisions that changed the size, oldest first.",
+    )
+    events: Annotated[tuple[EventRecord, ...], _last(MAX_EVENTS), Field(max_length=MAX_EVENTS)] = Field(
+        default=(),
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+        description="The last 20 events of workers' lives, oldest first.",
+    )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the status as it is written to the API server; what is unknown is left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def parse_status(raw: Mapping[str, Any] | None) -> PoolStatus:
+    """Return the status that the API server holds, or an empty one. Raises ValidationError (pydantic) for a foreign one."""
+    return PoolStatus.model_validate(raw or {})
