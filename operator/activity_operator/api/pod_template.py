@@ -7,6 +7,7 @@ refused here; what remains wrong is refused by the API server when the Deploymen
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from activity_operator.api import rules
 from activity_operator.api.conditions import Reason
 from activity_operator.api.errors import SpecError
 from activity_worker.contract.names import GROUP
@@ -19,6 +20,40 @@ RESTRICTED_VOLUMES = frozenset(
 )
 #: Capabilities that the restricted Pod Security Standard lets a container add.
 RESTRICTED_CAPABILITIES = frozenset({"NET_BIND_SERVICE"})
+
+#: The most labels or annotations; a bound that the cost estimate of the rules needs.
+MAX_KEYS = 64
+
+
+def _keys_schema(description: str) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "maxProperties": MAX_KEYS,
+        "additionalProperties": {"type": "string"},
+        "description": description,
+        **rules.attach(rules.OWN_KEYS),
+    }
+
+
+#: The schema of the field; pydantic sees a plain mapping.
+POD_TEMPLATE_SCHEMA: dict[str, Any] = {
+    "properties": {
+        "metadata": {
+            "type": "object",
+            "description": "Labels and annotations of the workers' pods.",
+            "properties": {
+                "labels": _keys_schema("Labels of the workers' pods, none under activitypools.dev/."),
+                "annotations": _keys_schema("Annotations of the workers' pods, none under activitypools.dev/."),
+            },
+        },
+        "spec": {
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": True,
+            "description": "A pod spec (see kubectl explain pod.spec): volumes, sidecars, node selection, and in the "
+            "container named worker what the handler needs. Its image is handlerImage.",
+        },
+    }
+}
 
 _NOT_RESTRICTED = "is not allowed in a restricted pod; remove it"
 _OURS = {

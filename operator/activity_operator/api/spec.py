@@ -23,7 +23,7 @@ from activity_operator.api.parts import (
     StepFunctionsSource,
     TaskHeartbeat,
 )
-from activity_operator.api.pod_template import check_pod_template
+from activity_operator.api.pod_template import POD_TEMPLATE_SCHEMA, check_pod_template
 
 __all__ = [
     "Activation",
@@ -115,7 +115,7 @@ class PoolSpec(ApiModel):
     )
     pod_template: dict[str, Any] = Field(
         default_factory=dict,
-        json_schema_extra={"x-activitypools-schema": "pod-template"},
+        json_schema_extra=POD_TEMPLATE_SCHEMA,
         description="Additions to the workers' pods: metadata.labels, metadata.annotations and a pod spec (default "
         "none). The container named worker is the handler's: resources, env and volumeMounts go there. Labels and "
         "annotations under activitypools.dev/ are ours. The pod must stay restricted (Pod Security Standards).",

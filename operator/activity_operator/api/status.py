@@ -66,7 +66,7 @@ class DecisionRecord(ApiModel):
     desired: Int32 = Field(description="Workers decided on.")
     limit: Word = Field(default="", description="What bound the result, such as maxWorkers, pin or window; or empty.")
     reason: Text = Field(default="", description="The decision in a sentence.")
-    victims: Annotated[tuple[Name, ...], _last(MAX_VICTIMS), Field(max_length=MAX_VICTIMS)] = Field(
+    victims: Annotated[tuple[Name, ...], Field(max_length=MAX_VICTIMS), _last(MAX_VICTIMS)] = Field(
         default=(),
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
         description="Pods chosen to leave (at most 20 are named).",
@@ -115,12 +115,12 @@ class PoolStatus(ApiModel):
     proven_revision: Word = Field(
         default="", description="The template revision that last had a worker report: it is known to start."
     )
-    decisions: Annotated[tuple[DecisionRecord, ...], _last(MAX_DECISIONS), Field(max_length=MAX_DECISIONS)] = Field(
+    decisions: Annotated[tuple[DecisionRecord, ...], Field(max_length=MAX_DECISIONS), _last(MAX_DECISIONS)] = Field(
         default=(),
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
         description="The last 10 decisions that changed the size, oldest first.",
     )
-    events: Annotated[tuple[EventRecord, ...], _last(MAX_EVENTS), Field(max_length=MAX_EVENTS)] = Field(
+    events: Annotated[tuple[EventRecord, ...], Field(max_length=MAX_EVENTS), _last(MAX_EVENTS)] = Field(
         default=(),
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
         description="The last 20 events of workers' lives, oldest first.",
@@ -132,5 +132,5 @@ class PoolStatus(ApiModel):
 
 
 def parse_status(raw: Mapping[str, Any] | None) -> PoolStatus:
-    """Return the status that the API server holds, or an empty one. Raises ValidationError (pydantic) for a foreign one."""
+    """Return the status that the API server holds, or an empty one. Raises ValidationError for a foreign one."""
     return PoolStatus.model_validate(raw or {})

@@ -1,0 +1,72 @@
+"""From a pydantic model to the structural schema that a CRD takes: no references, no unions, no titles."""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+Schema = dict[str, Any]
+
+_REFERENCE = "#/$defs/"
+
+
+def structural_schema(model: type[BaseModel], *, defaults: bool) -> Schema:
+    """Return the model's schema as the API server takes it.
+
+    `defaults`: whether the API server fills in the models' defaults. A group of fields with any default gets `{}` as
+    its own, or the API server would not look inside. None is "unset" and never a default.
+    Raises ValueError for a union other than "or None", which a structural schema cannot express.
+    """
+    raw = model.model_json_schema(by_alias=True)
+    schema = _convert(raw, raw.get("$defs", {}))
+    return _with_group_defaults(schema) if defaults else _without_defaults(schema)
+
+
+def _convert(node: Schema, definitions: Schema) -> Schema:
+    """Resolve references and "or None", drop what is not structural, and go down."""
+    node = _flatten(node, definitions)
+    result = {key: value for key, value in node.items() if key not in ("$defs", "title", "properties", "items")}
+    if result.get("default", ...) is None:
+        del result["default"]
+    if result.get("additionalProperties") is True:
+        del result["additionalProperties"]  # beside properties it is refused; free-form parts say so themselves
+    if "properties" in node:
+        result["properties"] = {name: _convert(child, definitions) for name, child in node["properties"].items()}
+    if "items" in node:
+        result["items"] = _convert(node["items"], definitions)
+    return result
+
+
+def _flatten(node: Schema, definitions: Schema) -> Schema:
+    """Merge what the node refers to under what it says itself: its own description wins over the class's."""
+    if "$ref" in node:
+        referred = definitions[node["$ref"].removeprefix(_REFERENCE)]
+        return _flatten({**referred, **_without(node, "$ref")}, definitions)
+    if "anyOf" in node:
+        choices = [choice for choice in node["anyOf"] if choice != {"type": "null"}]
+        if len(choices) != 1:
+            raise ValueError(f"a CRD's schema has no union of {len(choices)} types: {node}")
+        return _flatten({**choices[0], **_without(node, "anyOf")}, definitions)
+    return node
+
+
+def _without(node: Schema, key: str) -> Schema:
+    return {name: value for name, value in node.items() if name != key}
+
+
+def _with_group_defaults(node: Schema) -> Schema:
+    if "properties" not in node:
+        return node
+    properties = {name: _with_group_defaults(child) for name, child in node["properties"].items()}
+    for name, child in properties.items():
+        if any("default" in grandchild for grandchild in child.get("properties", {}).values()):
+            properties[name] = {**child, "default": {}}
+    return {**node, "properties": properties}
+
+
+def _without_defaults(node: Schema) -> Schema:
+    result = _without(node, "default")
+    if "properties" in node:
+        result["properties"] = {name: _without_defaults(child) for name, child in node["properties"].items()}
+    if "items" in node:
+        result["items"] = _without_defaults(node["items"])
+    return result
