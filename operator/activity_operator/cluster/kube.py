@@ -1,0 +1,225 @@
+"""The only way to the Kubernetes API: raw dicts in and out over the transport of `kubernetes.aio`.
+
+Typed models are not used: decoding them costs seven times as much and they refuse partial objects. Every call has a
+time-out of its own, and a write also tells the server to give up then, so that none takes effect after its sender
+has lost the lease (`WRITE_TIMEOUT_SECONDS` fits into the gap between renew deadline and lease duration).
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, Self
+
+import aiohttp
+from kubernetes.aio import client as transport
+from kubernetes.aio import config as credentials
+
+from activity_operator.cluster.kinds import TOKEN_REVIEWS, Kind, Raw, Raws
+
+FIELD_MANAGER = "activitypool"
+READ_TIMEOUT_SECONDS = 30.0
+WRITE_TIMEOUT_SECONDS = 5.0
+#: Objects a page of a LIST; the API server's own clients use 500.
+PAGE_SIZE = 500
+#: How often a LIST whose continue token expired starts again before the error is the caller's.
+LIST_ATTEMPTS = 3
+
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+
+log = logging.getLogger(__name__)
+
+
+class KubeError(Exception):
+    """A call to the Kubernetes API did not succeed."""
+
+
+class ApiUnreachableError(KubeError):
+    """The API server did not answer: connection refused, reset, or the call's time-out passed."""
+
+
+class ApiError(KubeError):
+    """The API server refused: HTTP `status`, machine-readable `reason` (NotFound, Conflict …) and its message."""
+
+    def __init__(self, status: int, reason: str, message: str, retry_after: float = 0.0) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+
+    @property
+    def conflict(self) -> bool:
+        """Whether the object changed meanwhile, or already exists."""
+        return self.status == 409
+
+    @property
+    def missing(self) -> bool:
+        """Whether the object does not exist."""
+        return self.status == 404
+
+    @classmethod
+    def from_answer(cls, status: int, body: bytes, headers: Mapping[str, str]) -> Self:
+        """Read a Status object; an answer that is none (a proxy's page) gives its first 200 characters."""
+        wait = headers.get("Retry-After", "")
+        retry_after = float(wait) if wait.isdigit() else 0.0
+        try:
+            said = json.loads(body)
+            return cls(status, str(said.get("reason", "")), str(said.get("message", "")), retry_after)
+        except (ValueError, AttributeError):
+            return cls(status, "", body[:200].decode(errors="replace"), retry_after)
+
+
+class Credentials(Protocol):
+    """Fills a transport configuration: where the API server is and how to prove who we are."""
+
+    async def __call__(self, configuration: Any) -> None:
+        """Set host, CA and credentials on `configuration`."""
+        ...
+
+
+async def in_cluster(configuration: Any) -> None:
+    """Use the pod's ServiceAccount; the token file is read again every minute."""
+    credentials.load_incluster_config(client_configuration=configuration)
+
+
+def from_kubeconfig(path: str) -> Credentials:
+    """Use a kubeconfig file, for running outside a cluster."""
+
+    async def load(configuration: Any) -> None:
+        await credentials.load_kube_config(config_file=path, client_configuration=configuration, persist_config=False)
+
+    return load
+
+
+class KubeClient:
+    """Calls to one API server. `observed(verb, plural, code)` is told of every answer; code 0 means none came."""
+
+    def __init__(self, api: Any, observed: Callable[[str, str, int], None] | None = None) -> None:
+        self._api = api
+        self._observed = observed or (lambda *_: None)
+
+    @classmethod
+    async def connect(cls, load: Credentials, observed: Callable[[str, str, int], None] | None = None) -> Self:
+        """Read the credentials and return a client; nothing is sent yet."""
+        configuration = type.__call__(transport.Configuration)
+        await load(configuration)
+        return cls(transport.ApiClient(configuration=configuration), observed)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._api.close()
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Raw:
+        """Read one object; raises `ApiError` (404 when there is none)."""
+        return await self._call("GET", kind, kind.path(namespace, name))
+
+    async def list(self, kind: Kind, namespace: str = "", label_selector: str = "") -> tuple[Raws, str]:
+        """Return all objects and the resourceVersion of the listing, read from the storage, not from a cache.
+
+        Pages of 500 come from one snapshot; when it expires midway the LIST starts again.
+        """
+        for attempt in range(1, LIST_ATTEMPTS + 1):
+            try:
+                return await self._pages(kind, namespace, label_selector)
+            except ApiError as error:
+                if error.status != 410 or attempt == LIST_ATTEMPTS:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _pages(self, kind: Kind, namespace: str, label_selector: str) -> tuple[Raws, str]:
+        found: Raws = []
+        query = {"limit": str(PAGE_SIZE)}
+        if label_selector:
+            query["labelSelector"] = label_selector
+        version = ""
+        while True:
+            page = await self._call("GET", kind, kind.path(namespace), query=query)
+            found += page.get("items") or ()
+            meta = page.get("metadata", {})
+            version = version or str(meta.get("resourceVersion", ""))
+            if not meta.get("continue"):
+                return found, version
+            query["continue"] = meta["continue"]
+
+    async def create(self, kind: Kind, namespace: str, body: Raw) -> Raw:
+        """Create one object; 409 when the name is taken."""
+        return await self._call("POST", kind, kind.path(namespace), body=body, query={"fieldManager": FIELD_MANAGER})
+
+    async def replace(self, kind: Kind, namespace: str, name: str, body: Raw, timeout: float | None = None) -> Raw:
+        """PUT the whole object; with metadata.resourceVersion in it, 409 unless it is still the current one."""
+        query = {"fieldManager": FIELD_MANAGER}
+        return await self._call("PUT", kind, kind.path(namespace, name), body=body, query=query, timeout=timeout)
+
+    async def apply(
+        self, kind: Kind, namespace: str, name: str, body: Raw, *, subresource: str = "", dry_run: bool = False
+    ) -> Raw:
+        """Server-side apply the fields of `body`, taking over those others own; unknown fields are refused (400)."""
+        query = {"fieldManager": FIELD_MANAGER, "force": "true", "fieldValidation": "Strict"}
+        if dry_run:
+            query["dryRun"] = "All"
+        full = {"apiVersion": kind.api_version, "kind": kind.name, **body}
+        path = kind.path(namespace, name, subresource)
+        return await self._call("PATCH", kind, path, body=full, query=query, content_type=APPLY)
+
+    async def apply_status(self, kind: Kind, namespace: str, name: str, body: Raw) -> Raw:
+        """Server-side apply on /status."""
+        return await self.apply(kind, namespace, name, body, subresource="status")
+
+    async def merge_patch(self, kind: Kind, namespace: str, name: str, body: Raw) -> Raw:
+        """JSON merge patch; metadata.resourceVersion or metadata.uid in `body` are preconditions (409)."""
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+        path = kind.path(namespace, name)
+        return await self._call("PATCH", kind, path, body=body, query=query, content_type=MERGE)
+
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str, resource_version: str = "") -> None:
+        """Delete the object of that UID (409 when the name now belongs to another); one that is gone is no error."""
+        preconditions = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
+        body: Raw = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        body["propagationPolicy"] = "Background"
+        try:
+            await self._call("DELETE", kind, kind.path(namespace, name), body=body)
+        except ApiError as error:
+            if not error.missing:
+                raise
+
+    async def create_token_review(self, token: str, audience: str) -> Raw:
+        """Ask the API server whose token it is; returns the review's `status`."""
+        spec = {"token": token, "audiences": [audience]}
+        body = {"apiVersion": TOKEN_REVIEWS.api_version, "kind": TOKEN_REVIEWS.name, "spec": spec}
+        answer = await self._call("POST", TOKEN_REVIEWS, TOKEN_REVIEWS.path(), body=body)
+        return dict(answer.get("status") or {})
+
+    async def _call(
+        self,
+        method: str,
+        kind: Kind,
+        path: str,
+        *,
+        body: Raw | None = None,
+        query: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        content_type: str = "application/json",
+    ) -> Raw:
+        seconds = timeout or (READ_TIMEOUT_SECONDS if method == "GET" else WRITE_TIMEOUT_SECONDS)
+        asked = {**(query or {}), "timeout": f"{max(int(seconds), 1)}s"}
+        headers = {"Accept": "application/json", "Content-Type": content_type}
+        status = 0
+        try:
+            request = await self._api.param_serialize(
+                method, path, query_params=list(asked.items()), header_params=headers, body=body,
+                auth_settings=["BearerToken"],
+            )  # fmt: skip
+            answer = await self._api.call_api(
+                *request, _request_timeout=aiohttp.ClientTimeout(total=seconds), _preload_content=False
+            )
+            data = await answer.read()
+            status = answer.status
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            detail = str(error) or type(error).__name__
+            raise ApiUnreachableError(f"{method} {path}: no answer within {seconds:g} s ({detail})") from error
+        finally:
+            self._observed(method, kind.plural, status)
+        if status >= 400:
+            raise ApiError.from_answer(status, data, answer.headers)
+        return dict(json.loads(data))

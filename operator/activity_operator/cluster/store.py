@@ -1,0 +1,152 @@
+"""What the operator knows of the cluster: raw objects of pools, Deployments and pods, by UID and by pool.
+
+Three streams feed it: the watch, the sweep's LISTs, and the answers to our own writes. Whatever the order in which they
+come, an object never goes back to an older resourceVersion, and one that is gone does not come back.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+from activity_operator.cluster.kinds import DEPLOYMENTS, PODS, POOLS, Key, Kind, Raw
+from activity_operator.cluster.trim import trim
+from activity_worker.contract import LABEL_POOL
+
+KINDS = (POOLS, DEPLOYMENTS, PODS)
+#: How many removed UIDs are remembered, with the version at which they went: enough to outlive a LIST in flight.
+TOMBSTONES = 20_000
+
+
+def is_older(version: str, than: str) -> bool:
+    """Whether a resourceVersion is older; versions that are not numbers cannot be compared and count as newer."""
+    return version.isdigit() and than.isdigit() and int(version) < int(than)
+
+
+def uid_of(raw: Raw) -> str:
+    """Return the object's UID."""
+    return str(raw["metadata"]["uid"])
+
+
+def version_of(raw: Raw) -> str:
+    """Return the object's resourceVersion."""
+    return str(raw["metadata"].get("resourceVersion", ""))
+
+
+def pool_key(kind: Kind, raw: Raw) -> Key | None:
+    """Return which pool an object is about: itself, or by its label; None for a stranger."""
+    meta = raw["metadata"]
+    if kind == POOLS:
+        return (meta["namespace"], meta["name"])
+    name = (meta.get("labels") or {}).get(LABEL_POOL)
+    return (meta["namespace"], name) if name else None
+
+
+class Store:
+    """The objects as last seen. `changed(key)` is called whenever something about a pool became different."""
+
+    def __init__(self, changed: Callable[[Key], None]) -> None:
+        self._changed = changed
+        self._objects: dict[Kind, dict[str, Raw]] = {kind: {} for kind in KINDS}
+        self._names: dict[Kind, dict[Key, str]] = {kind: {} for kind in KINDS}
+        self._of_pool: dict[Kind, dict[Key, set[str]]] = {kind: {} for kind in KINDS}
+        self._gone: OrderedDict[str, str] = OrderedDict()
+
+    def pool(self, key: Key) -> Raw | None:
+        """Return the pool of that name."""
+        uid = self._names[POOLS].get(key)
+        return None if uid is None else self._objects[POOLS][uid]
+
+    def pools(self) -> dict[Key, Raw]:
+        """Return all pools by key."""
+        return {key: self._objects[POOLS][uid] for key, uid in self._names[POOLS].items()}
+
+    def of_pool(self, kind: Kind, key: Key) -> list[Raw]:
+        """Return the Deployments or pods that carry the pool's label, ordered by name."""
+        found = (self._objects[kind][uid] for uid in self._of_pool[kind].get(key, ()))
+        return sorted(found, key=lambda raw: str(raw["metadata"]["name"]))
+
+    def by_uid(self, kind: Kind, uid: str) -> Raw | None:
+        """Return one object by UID."""
+        return self._objects[kind].get(uid)
+
+    def by_name(self, kind: Kind, namespace: str, name: str) -> Raw | None:
+        """Return one object by name."""
+        uid = self._names[kind].get((namespace, name))
+        return None if uid is None else self._objects[kind][uid]
+
+    def keys(self) -> set[Key]:
+        """Return every pool key that anything is known about, so that leftovers of vanished pools are looked at too."""
+        return {key for kind in KINDS for key, uids in self._of_pool[kind].items() if uids}
+
+    def put(self, kind: Kind, raw: Raw) -> bool:
+        """Take in an object from watch, LIST or the answer to a write; False when it told nothing new."""
+        key = pool_key(kind, raw)
+        meta = raw["metadata"]
+        uid, version, name = uid_of(raw), version_of(raw), (meta["namespace"], meta["name"])
+        if key is None:
+            return self.remove(kind, raw)
+        if uid in self._gone and not is_older(self._gone[uid], version):
+            return False
+        known = self._objects[kind].get(uid)
+        if known is not None and (is_older(version, version_of(known)) or version == version_of(known)):
+            return False
+        other = self._names[kind].get(name, uid)
+        if other != uid:
+            # Two UIDs under one name: the younger one proves that the other is gone, whichever was heard of first.
+            if is_older(version, version_of(self._objects[kind][other])):
+                return False
+            self._drop(kind, other, version)
+        if known is not None and pool_key(kind, known) != key:
+            self._drop(kind, uid, "")
+        self._objects[kind][uid] = trim(kind, raw)
+        self._names[kind][name] = uid
+        self._of_pool[kind].setdefault(key, set()).add(uid)
+        self._gone.pop(uid, None)
+        self._changed(key)
+        return True
+
+    def remove(self, kind: Kind, raw: Raw) -> bool:
+        """Take out an object that a watch says is gone (or no longer selected); an older tale is ignored."""
+        uid, version = uid_of(raw), version_of(raw)
+        known = self._objects[kind].get(uid)
+        if known is not None and is_older(version, version_of(known)):
+            return False
+        return self._drop(kind, uid, version)
+
+    def _drop(self, kind: Kind, uid: str, version: str) -> bool:
+        if version:
+            self._gone[uid] = version
+            self._gone.move_to_end(uid)
+            while len(self._gone) > TOMBSTONES:
+                self._gone.popitem(last=False)
+        raw = self._objects[kind].pop(uid, None)
+        if raw is None:
+            return False
+        name = (raw["metadata"]["namespace"], raw["metadata"]["name"])
+        if self._names[kind].get(name) == uid:
+            del self._names[kind][name]
+        key = pool_key(kind, raw)
+        if key is not None:
+            left = self._of_pool[kind][key]
+            left.discard(uid)
+            if not left:
+                del self._of_pool[kind][key]
+            self._changed(key)
+        return True
+
+    def snapshot(self, kind: Kind) -> dict[str, str]:
+        """Return UID -> resourceVersion of a kind, to be taken before a LIST begins and given to `sweep` after it."""
+        return {uid: version_of(raw) for uid, raw in self._objects[kind].items()}
+
+    def sweep(self, kind: Kind, listed: Iterable[Raw], before: dict[str, str], list_version: str) -> int:
+        """Take in a full LIST; remove what was known before it began and is not in it. Returns how many that were.
+
+        Objects that came while the LIST was under way are left alone.
+        """
+        present = set()
+        for raw in listed:
+            present.add(uid_of(raw))
+            self.put(kind, raw)
+        phantoms = [uid for uid in before if uid not in present and uid in self._objects[kind]]
+        for uid in phantoms:
+            self._drop(kind, uid, list_version or before[uid])
+        return len(phantoms)

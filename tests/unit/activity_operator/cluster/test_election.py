@@ -1,0 +1,269 @@
+"""The election: never two leaders, whatever the API server does."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from activity_operator.cluster.election import Elector, Timing
+from activity_operator.cluster.kube import ApiError, ApiUnreachableError
+
+
+class LeaseServer:
+    """One Lease with compare-and-swap, whose answers a test can spoil for one caller or for all."""
+
+    def __init__(self) -> None:
+        self.lease: dict[str, Any] | None = None
+        self.version = 100
+        self.created = "2026-01-01T00:00:00Z"
+        self.writes = 0
+
+    def client(self) -> "LeaseClient":
+        return LeaseClient(self)
+
+    def store(self, body: dict[str, Any]) -> dict[str, Any]:
+        self.version += 1
+        self.writes += 1
+        meta = {**body["metadata"], "resourceVersion": str(self.version)}
+        meta.setdefault("creationTimestamp", self.created)
+        self.lease = {**body, "metadata": meta}
+        return self.lease
+
+
+class LeaseClient:
+    """One process's view of the server. `fault` is awaited before each call; `after` after the write took effect."""
+
+    def __init__(self, server: LeaseServer) -> None:
+        self.server = server
+        self.fault: Callable[[], Any] | None = None
+        self.after: Callable[[], Any] | None = None
+
+    async def _trouble(self) -> None:
+        if self.fault is not None:
+            await self.fault()
+
+    async def get(self, kind: object, namespace: str, name: str) -> dict[str, Any]:
+        await self._trouble()
+        if self.server.lease is None:
+            raise ApiError(404, "NotFound", "no lease")
+        return self.server.lease
+
+    async def create(self, kind: object, namespace: str, body: dict[str, Any]) -> dict[str, Any]:
+        await self._trouble()
+        if self.server.lease is not None:
+            raise ApiError(409, "AlreadyExists", "there is one")
+        return self.server.store(body)
+
+    async def replace(
+        self, kind: object, namespace: str, name: str, body: dict[str, Any], timeout: float | None = None
+    ) -> dict[str, Any]:
+        await self._trouble()
+        if self.server.lease is None:
+            raise ApiError(404, "NotFound", "no lease")
+        if body["metadata"]["resourceVersion"] != self.server.lease["metadata"]["resourceVersion"]:
+            raise ApiError(409, "Conflict", "changed")
+        stored = self.server.store(body)
+        if self.after is not None:
+            await self.after()
+        return stored
+
+
+async def refuse() -> None:
+    raise ApiUnreachableError("connection refused")
+
+
+async def hang() -> None:
+    await asyncio.Event().wait()
+
+
+class Scene:
+    """Electors on one clock that the test moves; the call time-out is real and short."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.server = LeaseServer()
+        self.electors: list[Elector] = []
+        self.changes: list[tuple[str, bool]] = []
+
+    def join(self, name: str) -> tuple[Elector, LeaseClient]:
+        client = self.server.client()
+        elector = Elector(
+            client,
+            "ops",
+            "lease",
+            name,
+            clock=lambda: self.now,
+            wall=lambda: 1_800_000_000.0 + self.now,
+            on_change=lambda leading: self.changes.append((name, leading)),
+            timing=Timing(15, 10, 2, 0.05),
+        )
+        self.electors.append(elector)
+        return elector, client
+
+    async def pass_time(self, seconds: float) -> None:
+        """Move the clock in steps of half a second; every elector tries every two. Nobody may ever share the lead."""
+        for tick in range(int(seconds * 2)):
+            self.now += 0.5
+            for elector in self.electors if tick % 4 == 3 else ():
+                await elector.step()
+                self.check()
+            self.check()
+
+    def check(self) -> None:
+        assert len([elector for elector in self.electors if elector.leading]) <= 1
+
+
+async def test_the_first_to_write_leads_and_the_other_waits() -> None:
+    scene = Scene()
+    one, _ = scene.join("one")
+    two, _ = scene.join("two")
+    await scene.pass_time(60)
+
+    assert one.leading
+    assert not two.leading
+    assert scene.changes == [("one", True)]
+
+
+async def test_a_holder_that_cannot_reach_the_api_stops_leading_before_another_begins() -> None:
+    scene = Scene()
+    one, broken = scene.join("one")
+    two, _ = scene.join("two")
+    await scene.pass_time(4)
+    broken.fault = refuse
+    await scene.pass_time(30)
+
+    assert not one.leading
+    assert two.leading
+    assert scene.changes == [("one", True), ("one", False), ("two", True)]
+
+
+async def test_a_holder_whose_calls_hang_stops_leading_before_another_begins() -> None:
+    scene = Scene()
+    one, broken = scene.join("one")
+    two, _ = scene.join("two")
+    await scene.pass_time(4)
+    broken.fault = hang
+    await scene.pass_time(30)
+
+    assert not one.leading
+    assert two.leading
+
+
+async def test_a_holder_that_was_frozen_does_not_lead_when_it_thaws() -> None:
+    scene = Scene()
+    one, _ = scene.join("one")
+    await scene.pass_time(4)
+    scene.now += 60
+
+    assert not one.leading
+
+
+async def test_with_the_api_down_for_all_nobody_leads_and_nobody_gives_up() -> None:
+    scene = Scene()
+    pairs = [scene.join("one"), scene.join("two")]
+    await scene.pass_time(4)
+    for _, client in pairs:
+        client.fault = refuse
+    await scene.pass_time(60)
+    assert not any(elector.leading for elector in scene.electors)
+    assert not any(elector.reachable for elector in scene.electors)
+    for _, client in pairs:
+        client.fault = None
+    await scene.pass_time(20)
+
+    assert len([elector for elector in scene.electors if elector.leading]) == 1
+
+
+async def test_a_renewal_that_took_effect_but_whose_answer_was_lost_keeps_the_lead() -> None:
+    scene = Scene()
+    one, client = scene.join("one")
+    await scene.pass_time(4)
+    client.after = hang
+    await scene.pass_time(2)
+    client.after = None
+    await scene.pass_time(20)
+
+    assert one.leading
+    assert scene.changes == [("one", True)]
+
+
+async def test_two_that_race_for_a_free_lease_get_one_winner() -> None:
+    scene = Scene()
+    one, _ = scene.join("one")
+    two, _ = scene.join("two")
+    await asyncio.gather(one.step(), two.step())
+    scene.check()
+
+    assert one.leading != two.leading
+
+
+async def test_a_released_lease_is_taken_at_the_next_try() -> None:
+    scene = Scene()
+    one, _ = scene.join("one")
+    two, _ = scene.join("two")
+    await scene.pass_time(4)
+    await one.release()
+    scene.electors.remove(one)
+    await scene.pass_time(4)
+
+    assert two.leading
+
+
+async def test_terms_only_grow_even_when_the_lease_is_deleted() -> None:
+    scene = Scene()
+    one, _ = scene.join("one")
+    two, _ = scene.join("two")
+    await scene.pass_time(4)
+    first = one.term
+    await one.release()
+    scene.electors.remove(one)
+    await scene.pass_time(4)
+    second = two.term
+    scene.server.lease, scene.server.created = None, "2026-01-01T00:10:00Z"
+    scene.electors.remove(two)
+    three, _ = scene.join("three")
+    await scene.pass_time(4)
+
+    assert first < second < three.term
+
+
+async def test_a_holder_that_lost_and_won_again_begins_a_new_term() -> None:
+    scene = Scene()
+    one, client = scene.join("one")
+    await scene.pass_time(4)
+    first = one.term
+    client.fault = refuse
+    await scene.pass_time(20)
+    client.fault = None
+    await scene.pass_time(20)
+
+    assert one.leading
+    assert one.term > first
+
+
+async def test_a_clock_that_jumps_on_the_wall_changes_nothing() -> None:
+    scene = Scene()
+    one, _ = scene.join("one")
+    two, _ = scene.join("two")
+    await scene.pass_time(4)
+    assert scene.server.lease is not None
+    scene.server.lease["spec"]["renewTime"] = "1999-01-01T00:00:00.000000Z"
+    await scene.pass_time(8)
+
+    assert one.leading
+    assert not two.leading
+
+
+async def test_an_answer_that_makes_no_sense_does_not_end_the_loop() -> None:
+    scene = Scene()
+    one, client = scene.join("one")
+
+    async def nonsense() -> None:
+        scene.server.lease = {"metadata": {}}
+
+    client.fault = nonsense
+    await scene.pass_time(4)
+    client.fault = None
+    scene.server.lease = None
+    await scene.pass_time(4)
+
+    assert one.leading
