@@ -1,0 +1,263 @@
+"""What the workers said: the last word of each, by pod UID, the orders that wait for it, and the events of each pool.
+
+Nothing here waits, writes or looks at a clock. A pool whose workers are silent, or that has none, costs nothing.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from activity_operator.core.observation import WorkerFacts
+from activity_operator.workers import intervals, suspicion
+from activity_operator.workers.events import EventRing, PoolEvent
+from activity_worker.contract import Directive, Report, WorkerState
+
+Key = tuple[str, str]
+
+#: Workers that one operator remembers, in all and in one namespace; their pods must exist, so quotas bind earlier.
+MAX_WORKERS = 20_000
+MAX_WORKERS_PER_NAMESPACE = 10_000
+#: Earlier incarnations of a pod whose late reports are still recognised as such.
+REMEMBERED_INCARNATIONS = 4
+
+_ORDER_OPEN = {
+    Directive.DRAIN: frozenset({WorkerState.STARTING, WorkerState.RUNNING}),
+    Directive.RUN: frozenset({WorkerState.DRAINING}),
+}
+
+
+class RegistryFullError(Exception):
+    """There is no room for another worker; the message names the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What becomes of one report.
+
+    `fresh` is False for a replay, which changed nothing. `ack` is the highest event sequence taken in. `replaced` is
+    the incarnation that this report's follows in the same pod, "" if none.
+    """
+
+    fresh: bool
+    ack: int
+    directive: Directive
+    next_report_seconds: float
+    replaced: str = ""
+
+
+@dataclass(slots=True)
+class _Worker:
+    key: Key
+    pod_name: str
+    facts: WorkerFacts
+    sequence: int
+    acked: int
+    exited: bool
+    former: tuple[str, ...] = ()
+
+
+class WorkerRegistry:
+    """The workers of all pools. `on_change(namespace, pool)` is called when a decision could turn out differently."""
+
+    def __init__(
+        self,
+        on_change: Callable[[str, str], None],
+        *,
+        rate: float = intervals.DEFAULT_RATE,
+        dice: Callable[[], float] = random.random,
+        max_workers: int = MAX_WORKERS,
+        max_per_namespace: int = MAX_WORKERS_PER_NAMESPACE,
+    ) -> None:
+        self._on_change = on_change
+        self._rate = rate
+        self._dice = dice
+        self._max_workers = max_workers
+        self._max_per_namespace = max_per_namespace
+        self._workers: dict[str, _Worker] = {}
+        self._pools: dict[Key, dict[str, _Worker]] = {}
+        self._per_namespace: dict[str, int] = {}
+        self._directives: dict[Key, Mapping[str, Directive]] = {}
+        self._hurried: set[str] = set()
+        self._rings: dict[Key, EventRing] = {}
+        self._leader_since = 0.0
+        self._expected = 0
+        self._doubt: tuple[float, str] = (float("-inf"), "")
+
+    def __len__(self) -> int:
+        return len(self._workers)
+
+    def begin_term(self, now: float, expected_workers: int) -> None:
+        """Forget what was said to nobody: this process leads from `now` on, and so many pods run workers."""
+        self._workers.clear()
+        self._pools.clear()
+        self._per_namespace.clear()
+        self._hurried.clear()
+        self._leader_since, self._expected = now, expected_workers
+        self._doubt = (float("-inf"), "")
+
+    def record(self, report: Report, now: float, *, hurry: bool = False) -> Receipt:
+        """Take in one report of a worker whose pod and pool were checked; `hurry` asks for the next one soon.
+
+        Raises `RegistryFullError`. A sequence that is not higher than the last of its incarnation, and an incarnation
+        that another one followed, are late or repeated: they are answered and otherwise ignored.
+        """
+        known = self._workers.get(report.pod_uid)
+        if known is not None and _is_late(known, report):
+            return self._answer(known, fresh=False, hurry=hurry)
+        key = (report.namespace, report.pool)
+        worker, replaced = self._place(key, report, known)
+        told = self._tell(worker, report, now)
+        before, was_exited = worker.facts, worker.exited
+        worker.exited = report.exit is not None
+        worker.facts = _facts(report, now, interval=before.interval_seconds)
+        receipt = self._answer(worker, fresh=True, hurry=hurry, replaced=replaced)
+        worker.facts = _facts(report, now, interval=receipt.next_report_seconds)
+        first = known is None or bool(replaced)
+        if first or told or worker.exited != was_exited or report.claims or _differs(before, worker.facts):
+            self._on_change(*key)
+        return receipt
+
+    def said(self, namespace: str, pool: str) -> tuple[WorkerFacts, ...]:
+        """Return the last word of each worker of the pool."""
+        return tuple(worker.facts for worker in self._pools.get((namespace, pool), {}).values())
+
+    def last(self, pod_uid: str) -> WorkerFacts | None:
+        """Return the last word of one worker."""
+        worker = self._workers.get(pod_uid)
+        return None if worker is None else worker.facts
+
+    def events(self, namespace: str, pool: str) -> tuple[PoolEvent, ...]:
+        """Return the pool's story, oldest first."""
+        return tuple(self._rings.get((namespace, pool), ()))
+
+    def note(self, key: Key, name: str, message: str, *, at: float, pod: str = "") -> None:
+        """Add what only the cluster sees (OOMKilled, Evicted, stalled …) to the pool's story. Calls nobody back."""
+        self._rings.setdefault(key, EventRing()).add(name, message, at, pod)
+
+    def set_directives(self, namespace: str, pool: str, directives: Mapping[str, Directive]) -> None:
+        """Order the workers of one pool, by pod UID; one that is not named runs."""
+        key = (namespace, pool)
+        if self._directives.get(key, {}) == directives:
+            return
+        if directives:
+            self._directives[key] = dict(directives)
+        else:
+            self._directives.pop(key, None)
+
+    def directive(self, key: Key, pod_uid: str) -> Directive:
+        """Return what the worker is ordered."""
+        return self._directives.get(key, {}).get(pod_uid, Directive.RUN)
+
+    def suspect(self, now: float) -> str:
+        """Return why reports as a whole are not to be believed now, "" if they are; reckoned once a second at most."""
+        interval = intervals.plan(max(len(self._workers), self._expected), 0, self._rate).normal
+        fresh = suspicion.new_term_doubt(now, self._leader_since, interval, self._expected)
+        if fresh:
+            return fresh
+        if now - self._doubt[0] >= 1.0:
+            self._doubt = (now, suspicion.report_path_doubt(now, self._all_facts()))
+        return self._doubt[1]
+
+    def forget(self, pod_uid: str) -> None:
+        """Drop a worker whose pod is gone. Calls nobody back: whoever saw the pod go knows."""
+        worker = self._workers.pop(pod_uid, None)
+        self._hurried.discard(pod_uid)
+        if worker is None:
+            return
+        self._leave(worker, pod_uid)
+
+    def forget_pool(self, namespace: str, pool: str) -> None:
+        """Drop what is kept of a pool that is gone; its workers go with their pods."""
+        self._rings.pop((namespace, pool), None)
+        self._directives.pop((namespace, pool), None)
+
+    def _all_facts(self) -> Iterator[WorkerFacts]:
+        return (worker.facts for worker in self._workers.values())
+
+    def _leave(self, worker: _Worker, pod_uid: str) -> None:
+        pool = self._pools[worker.key]
+        del pool[pod_uid]
+        if not pool:
+            del self._pools[worker.key]
+        left = self._per_namespace[worker.key[0]] - 1
+        if left:
+            self._per_namespace[worker.key[0]] = left
+        else:
+            del self._per_namespace[worker.key[0]]
+
+    def _place(self, key: Key, report: Report, known: _Worker | None) -> tuple[_Worker, str]:
+        """Return the worker that reports, new or known, and the incarnation that it replaces."""
+        if known is None:
+            self._make_room(key[0])
+            worker = _Worker(key, report.pod_name, _facts(report, 0.0, intervals.FASTEST_SECONDS), 0, 0, exited=False)
+            self._workers[report.pod_uid] = worker
+            self._pools.setdefault(key, {})[report.pod_uid] = worker
+            self._per_namespace[key[0]] = self._per_namespace.get(key[0], 0) + 1
+            return worker, ""
+        if known.facts.incarnation == report.incarnation:
+            return known, ""
+        replaced = known.facts.incarnation
+        known.former = (*known.former, replaced)[-REMEMBERED_INCARNATIONS:]
+        known.acked, known.exited = 0, False
+        return known, replaced
+
+    def _make_room(self, namespace: str) -> None:
+        if len(self._workers) >= self._max_workers:
+            raise RegistryFullError(f"the operator remembers {self._max_workers} workers at most")
+        if self._per_namespace.get(namespace, 0) >= self._max_per_namespace:
+            raise RegistryFullError(f"the operator remembers {self._max_per_namespace} workers a namespace at most")
+
+    def _tell(self, worker: _Worker, report: Report, now: float) -> bool:
+        """Take in the report's new events; tell whether one of them is new to the pool's story."""
+        worker.sequence = report.sequence
+        new = [event for event in report.events if event.sequence > worker.acked]
+        if not new:
+            return False
+        worker.acked = max(event.sequence for event in new)
+        ring = self._rings.setdefault(worker.key, EventRing())
+        new_entries = [ring.add_reported(event, worker.pod_name, report.exit, now) for event in new]
+        return any(new_entries)
+
+    def _answer(self, worker: _Worker, *, fresh: bool, hurry: bool, replaced: str = "") -> Receipt:
+        pod_uid = worker.facts.pod_uid
+        directive = self.directive(worker.key, pod_uid)
+        waits = hurry or worker.facts.state in _ORDER_OPEN[directive]
+        if waits:
+            self._hurried.add(pod_uid)
+        else:
+            self._hurried.discard(pod_uid)
+        planned = intervals.plan(len(self._workers), len(self._hurried), self._rate)
+        seconds = planned.order(hurried=waits, dice=self._dice())
+        return Receipt(fresh, worker.acked, directive, seconds, replaced)
+
+
+def _is_late(known: _Worker, report: Report) -> bool:
+    if known.facts.incarnation == report.incarnation:
+        return report.sequence <= known.sequence
+    return report.incarnation in known.former
+
+
+def _differs(before: WorkerFacts, after: WorkerFacts) -> bool:
+    """Whether a decision could depend on the difference, or the worker may have counted as stalled in between."""
+    was_silent = after.reported_at - before.reported_at > suspicion.STALLED_INTERVALS * before.interval_seconds
+    return was_silent or (before.state, before.slots, before.busy, before.leases) != (
+        after.state,
+        after.slots,
+        after.busy,
+        after.leases,
+    )
+
+
+def _facts(report: Report, now: float, interval: float) -> WorkerFacts:
+    return WorkerFacts(
+        pod_uid=report.pod_uid,
+        incarnation=report.incarnation,
+        state=report.state,
+        slots=report.slots,
+        busy=report.busy,
+        open_polls=report.open_polls,
+        idle_seconds=report.idle_seconds,
+        reported_at=now,
+        interval_seconds=interval,
+        leases=len(report.leases),
+    )

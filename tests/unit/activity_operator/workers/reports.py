@@ -1,0 +1,28 @@
+"""Reports as workers send them, with everything that a test does not care about filled in."""
+
+from dataclasses import replace
+from typing import Any
+
+from activity_worker.contract import LifecycleEvent, Report, WorkerState
+
+PLAIN = Report(
+    namespace="media",
+    pool="resize",
+    pod_name="resize-a",
+    pod_uid="uid-a",
+    incarnation="first",
+    sequence=1,
+    state=WorkerState.RUNNING,
+    slots=2,
+    busy=0,
+)
+
+
+def report(**changes: Any) -> Report:
+    """Return a report of worker `uid-a` in pool media/resize with `changes`."""
+    return replace(PLAIN, **changes)
+
+
+def event(sequence: int, name: str = "worker:starting", message: str = "", at: float = 100.0) -> LifecycleEvent:
+    """Return one lifecycle event."""
+    return LifecycleEvent(sequence, name, at, message)

@@ -1,0 +1,226 @@
+"""What the operator remembers of its workers' reports."""
+
+from collections.abc import Callable
+
+import pytest
+
+from activity_operator.workers.registry import RegistryFullError, WorkerRegistry
+from activity_worker.contract import Directive, ExitOutput, HeldLease, WorkerState
+from tests.unit.activity_operator.workers.reports import event, report
+
+POOL = ("media", "resize")
+
+
+class Changes:
+    """Counts the calls of `on_change`."""
+
+    def __init__(self) -> None:
+        self.keys: list[tuple[str, str]] = []
+
+    def __call__(self, namespace: str, pool: str) -> None:
+        self.keys.append((namespace, pool))
+
+
+@pytest.fixture
+def changes() -> Changes:
+    return Changes()
+
+
+@pytest.fixture
+def registry(changes: Changes) -> WorkerRegistry:
+    return WorkerRegistry(changes, dice=lambda: 0.0)
+
+
+def test_the_last_word_of_a_worker_is_what_its_pool_says(registry: WorkerRegistry) -> None:
+    registry.record(report(), 100.0)
+    registry.record(report(sequence=2, busy=1, open_polls=1, leases=(HeldLease("l", 1.0),)), 101.0)
+
+    (said,) = registry.said(*POOL)
+    assert (said.busy, said.open_polls, said.leases, said.reported_at, said.interval_seconds) == (1, 1, 1, 101.0, 1.0)
+
+
+@pytest.mark.parametrize("sequence", [1, 2])
+def test_an_older_or_repeated_sequence_changes_nothing(
+    registry: WorkerRegistry, changes: Changes, sequence: int
+) -> None:
+    registry.record(report(sequence=2, busy=1), 100.0)
+    seen = len(changes.keys)
+
+    receipt = registry.record(report(sequence=sequence, busy=2, events=(event(1),)), 101.0)
+
+    assert not receipt.fresh
+    assert registry.said(*POOL)[0].busy == 1
+    assert registry.events(*POOL) == ()
+    assert len(changes.keys) == seen
+
+
+def test_a_restarted_container_starts_its_sequence_anew(registry: WorkerRegistry) -> None:
+    registry.record(report(sequence=50, events=(event(7),)), 100.0)
+
+    receipt = registry.record(report(incarnation="second", sequence=1, events=(event(1),)), 101.0)
+
+    assert (receipt.fresh, receipt.replaced, receipt.ack) == (True, "first", 1)
+    assert registry.said(*POOL)[0].incarnation == "second"
+
+
+def test_a_late_report_of_a_former_incarnation_is_ignored(registry: WorkerRegistry) -> None:
+    registry.record(report(sequence=5), 100.0)
+    registry.record(report(incarnation="second", sequence=1), 101.0)
+
+    assert not registry.record(report(sequence=99, busy=2), 102.0).fresh
+    assert registry.said(*POOL)[0].incarnation == "second"
+
+
+def test_plain_repeats_wake_nobody(registry: WorkerRegistry, changes: Changes) -> None:
+    registry.record(report(), 100.0)
+    for second in range(1, 20):
+        registry.record(report(sequence=1 + second, idle_seconds=float(second), open_polls=second % 2), 100.0 + second)
+
+    assert changes.keys == [POOL]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"busy": 1},
+        {"state": WorkerState.DRAINING},
+        {"state": WorkerState.DRAINED},
+        {"exit": ExitOutput(10, "denied")},
+        {"claims": ("l",)},
+        {"leases": (HeldLease("l", 1.0),)},
+        {"incarnation": "second"},
+        {"events": (event(1, "polling:error", "denied"),)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_a_decision_depends_on_wakes_the_pool(
+    registry: WorkerRegistry, changes: Changes, change: dict[str, object]
+) -> None:
+    registry.record(report(), 100.0)
+    registry.record(report(sequence=2, **change), 101.0)
+
+    assert changes.keys == [POOL, POOL]
+
+
+def test_a_worker_heard_of_again_after_a_silence_wakes_the_pool(registry: WorkerRegistry, changes: Changes) -> None:
+    registry.record(report(), 100.0)
+    registry.record(report(sequence=2), 104.0)
+
+    assert changes.keys == [POOL, POOL]
+
+
+def test_repeated_events_are_counted_not_repeated(registry: WorkerRegistry, changes: Changes) -> None:
+    for number in range(1, 51):
+        events = (event(number, "polling:error", "denied", at=100.0 + number),)
+        registry.record(report(sequence=number, events=events), 200.0)
+
+    (entry,) = registry.events(*POOL)
+    assert (entry.name, entry.count, entry.first_at, entry.at) == ("polling:error", 50, 101.0, 150.0)
+    assert len(changes.keys) == 1
+
+
+def test_a_flood_of_different_events_keeps_the_last_twenty(registry: WorkerRegistry) -> None:
+    for number in range(1, 101):
+        registry.record(
+            report(sequence=number, events=(event(number, "worker:error", f"no. {number}"),)), 100.0 + number
+        )
+
+    assert [entry.message for entry in registry.events(*POOL)] == [f"no. {number}" for number in range(81, 101)]
+
+
+def test_events_that_were_acknowledged_are_not_counted_again(registry: WorkerRegistry) -> None:
+    registry.record(report(events=(event(1), event(2, "worker:running"))), 100.0)
+    receipt = registry.record(report(sequence=2, events=(event(2, "worker:running"), event(3))), 101.0)
+
+    assert receipt.ack == 3
+    assert {entry.name: entry.count for entry in registry.events(*POOL)} == {"worker:running": 1, "worker:starting": 2}
+
+
+def test_a_stop_tells_how_it_ended(registry: WorkerRegistry) -> None:
+    stopped = (event(1, "worker:stopped"),)
+    registry.record(report(state=WorkerState.STOPPED, exit=ExitOutput(10, "polling failed"), events=stopped), 100.0)
+
+    (entry,) = registry.events(*POOL)
+    assert (entry.exit_code, entry.message, entry.pod) == (10, "polling failed", "resize-a")
+
+
+def test_task_events_and_unknown_names_stay_out_of_the_story(registry: WorkerRegistry) -> None:
+    receipt = registry.record(report(events=(event(1, "task:start"), event(2, "my:event"))), 100.0)
+
+    assert receipt.ack == 2
+    assert registry.events(*POOL) == ()
+
+
+def test_an_event_from_the_future_is_told_as_of_now(registry: WorkerRegistry) -> None:
+    registry.record(report(events=(event(1, at=1e11),)), 100.0)
+
+    assert registry.events(*POOL)[0].at == 100.0
+
+
+def test_an_order_that_waits_makes_the_next_report_come_soon(changes: Changes) -> None:
+    registry = WorkerRegistry(changes, dice=lambda: 0.0, rate=1.0)
+    for number in range(20):
+        registry.record(report(pod_uid=f"uid-{number}"), 100.0)
+    registry.set_directives(*POOL, {"uid-3": Directive.DRAIN})
+
+    ordered = registry.record(report(pod_uid="uid-3", sequence=2), 101.0)
+    others = registry.record(report(pod_uid="uid-4", sequence=2), 101.0)
+    obeyed = registry.record(report(pod_uid="uid-3", sequence=3, state=WorkerState.DRAINING), 102.0)
+
+    assert ordered.directive is Directive.DRAIN
+    assert ordered.next_report_seconds < 3.0 < others.next_report_seconds
+    assert obeyed.next_report_seconds == 20.0
+
+
+def test_a_cordon_is_lifted_when_the_directive_goes(registry: WorkerRegistry) -> None:
+    registry.set_directives(*POOL, {"uid-a": Directive.DRAIN})
+    registry.record(report(), 100.0)
+    registry.set_directives(*POOL, {})
+
+    assert registry.record(report(sequence=2, state=WorkerState.DRAINING), 101.0).directive is Directive.RUN
+
+
+def test_a_forgotten_worker_leaves_nothing_behind(registry: WorkerRegistry) -> None:
+    registry.record(report(), 100.0)
+    registry.forget("uid-a")
+    registry.forget("uid-a")
+    registry.forget_pool(*POOL)
+
+    assert len(registry) == 0
+    assert registry.said(*POOL) == ()
+    assert registry.last("uid-a") is None
+
+
+@pytest.mark.parametrize(
+    ("make", "limit"),
+    [
+        (lambda changes: WorkerRegistry(changes, max_workers=3), "3 workers at most"),
+        (lambda changes: WorkerRegistry(changes, max_per_namespace=3), "3 workers a namespace"),
+    ],
+)
+def test_memory_is_bounded(changes: Changes, make: Callable[[Changes], WorkerRegistry], limit: str) -> None:
+    registry = make(changes)
+    for number in range(3):
+        registry.record(report(pod_uid=f"uid-{number}"), 100.0)
+
+    with pytest.raises(RegistryFullError, match=limit):
+        registry.record(report(pod_uid="uid-3"), 100.0)
+    registry.forget("uid-0")
+    registry.record(report(pod_uid="uid-3"), 100.0)
+
+
+def test_a_new_leader_has_heard_nobody_and_says_so(registry: WorkerRegistry) -> None:
+    registry.record(report(), 100.0)
+    registry.begin_term(200.0, expected_workers=4)
+
+    assert registry.said(*POOL) == ()
+    assert registry.suspect(201.0)
+    assert not registry.suspect(206.0)
+
+
+def test_a_fleet_that_falls_silent_at_once_makes_the_path_the_suspect(registry: WorkerRegistry) -> None:
+    for number in range(10):
+        registry.record(report(pod_uid=f"uid-{number}"), 100.0)
+
+    assert not registry.suspect(105.0)
+    assert "10 of 10" in registry.suspect(130.0)
