@@ -57,6 +57,7 @@ class Scaling(ApiModel):
         default=1.0,
         ge=0.01,
         le=1.0,
+        json_schema_extra=rules.attach(rules.TARGET_UTILIZATION),
         description="Share of all slots that tasks should fill, 0.01 to 1 (default 1.0). Lower keeps idle workers "
         "ready for the next task.",
     )

@@ -57,6 +57,7 @@ POD_TEMPLATE_SCHEMA: dict[str, Any] = {
 
 _NOT_RESTRICTED = "is not allowed in a restricted pod; remove it"
 _OURS = {
+    "activeDeadlineSeconds": "would kill workers at work; remove it (spec.taskDeadlineSeconds bounds one task)",
     "restartPolicy": "is the operator's; remove it (workers are restarted always)",
     "terminationGracePeriodSeconds": "is the operator's; set spec.drain.timeoutSeconds instead",
     "serviceAccountName": "is the operator's; set spec.serviceAccountName instead",
@@ -125,8 +126,9 @@ def _security_problems(field: str, context: Any) -> Iterator[Problem]:
     for name in capabilities.get("add") or []:
         if name not in RESTRICTED_CAPABILITIES:
             yield f"{field}.capabilities.add", name, _NOT_RESTRICTED
-    if (context.get("seccompProfile") or {}).get("type") == "Unconfined":
-        yield f"{field}.seccompProfile.type", "Unconfined", _NOT_RESTRICTED
+    for profile in ("seccompProfile", "appArmorProfile"):
+        if (context.get(profile) or {}).get("type") == "Unconfined":
+            yield f"{field}.{profile}.type", "Unconfined", _NOT_RESTRICTED
 
 
 def _objects(parent: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:

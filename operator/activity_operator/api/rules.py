@@ -126,8 +126,8 @@ SPEC = (
     Rule(
         "self.minWorkers <= self.maxWorkers",
         "minWorkers must not be greater than maxWorkers; lower it or raise maxWorkers",
-        "'minWorkers ' + string(self.minWorkers) + ' is greater than maxWorkers ' + string(self.maxWorkers) + "
-        "'; lower it or raise maxWorkers'",
+        "'minWorkers %d is greater than maxWorkers %d; lower it or raise maxWorkers'"
+        ".format([self.minWorkers, self.maxWorkers])",
         ".minWorkers",
     ),
     Rule(
@@ -150,6 +150,8 @@ IMAGE = (
         _quoted("self", "handlerImage ", " has a space; write a reference such as registry.example.com/resize:1.4.2"),
     ),
 )
+#: Beside `minimum`, which the API server rounds down to 0 when it compares it with a whole number such as 0.
+TARGET_UTILIZATION = (Rule("self >= 0.01", "targetUtilization must be from 0.01 to 1"),)
 REGION = (
     Rule(
         f"self.matches({literal(REGION_PATTERN)})",
@@ -159,9 +161,9 @@ REGION = (
 )
 ENDPOINT_URL = (
     Rule(
-        "isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != ''",
-        "is not an http or https URL; write one such as https://states.internal.example.com",
-        _quoted("self", "", " is not an http or https URL; write one such as https://states.internal.example.com"),
+        # No credentials in it: the URL is repeated in logs and messages.
+        "isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != '' && !self.contains('@')",
+        "endpointUrl must be an http or https URL without credentials, such as https://states.internal.example.com",
     ),
 )
 ROLE_ARN = (
@@ -184,8 +186,9 @@ POOL = (
     Rule(
         f"self.metadata.name.size() <= {MAX_NAME_LENGTH}",
         f"a pool's name has at most {MAX_NAME_LENGTH} characters, so that its pods' names fit into 63",
-        f"'the name has ' + string(self.metadata.name.size()) + ' characters; a pool\\'s name has at most "
-        f"{MAX_NAME_LENGTH}, so that its pods\\' names fit into 63'",
+        f"'the name has %d characters; a pool\\'s name has at most {MAX_NAME_LENGTH}, "
+        "so that its pods\\' names fit into 63'"
+        ".format([self.metadata.name.size()])",
         ".metadata.name",
     ),
     Rule(
@@ -205,7 +208,5 @@ OWN_KEYS = (
     Rule(
         "self.all(key, !key.startsWith('activitypools.dev/'))",
         "keys under activitypools.dev/ are the operator's own; remove them",
-        "'the keys ' + self.filter(key, key.startsWith('activitypools.dev/')).join(', ') + "
-        "' are under activitypools.dev/, which is the operator\\'s own; remove them'",
     ),
 )

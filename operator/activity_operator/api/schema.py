@@ -100,7 +100,8 @@ def pool_schema() -> Schema:
         "properties": {
             "apiVersion": {"type": "string", "description": f"{GROUP}/{VERSION}."},
             "kind": {"type": "string", "description": f"{KIND}."},
-            "metadata": {"type": "object"},
+            # The API server's own bound, repeated for the cost estimate of the rules on the name.
+            "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 253}}},
             "spec": spec,
             "status": status,
         },

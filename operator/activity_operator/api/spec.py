@@ -162,7 +162,7 @@ def _as_spec_error(error: ValidationError) -> SpecError:
     field = ".".join(str(part) for part in first["loc"]) or "spec"
     if first["type"] == "missing":
         return SpecError(field, None, "is required")
-    return SpecError(field, first["input"], first["msg"][:1].lower() + first["msg"][1:])
+    return SpecError(field, first["input"], first["msg"].replace("Input should", "must"))
 
 
 def _check_source(spec: PoolSpec) -> None:

@@ -1,0 +1,134 @@
+"""What cannot work is refused at apply, by the API server itself, with a sentence that says what to fix."""
+
+from typing import Any
+
+import pytest
+
+from activity_operator.api.arn import arn_problems
+from tests.integration.crd.arrange import Kubectl, pool
+from tests.unit.activity_operator.api.arn_cases import GOOD_ARN, MALFORMED, WELL_FORMED
+
+OTHER_ARN = GOOD_ARN.replace("resize-images", "another")
+IN_SOURCE = {"stepFunctions": {"activityArn": GOOD_ARN}}
+
+
+@pytest.mark.parametrize("text", [case[1] for case in MALFORMED], ids=[case[0] for case in MALFORMED])
+def test_a_malformed_arn_is_refused_with_the_same_sentences_as_in_the_operator(
+    cluster_kubectl: Kubectl, text: str
+) -> None:
+    short = cluster_kubectl.dry_run(pool(activityArn=text))
+    long = cluster_kubectl.dry_run(pool(activityArn=None, source={"stepFunctions": {"activityArn": text}}))
+
+    sentences = list(arn_problems(text))
+    assert sentences
+    for sentence in sentences:
+        assert sentence in short.err
+        assert sentence in long.err
+    assert "spec.activityArn" in short.err
+    assert "spec.source.stepFunctions.activityArn" in long.err
+
+
+@pytest.mark.parametrize("text", WELL_FORMED)
+def test_a_well_formed_arn_is_accepted_in_both_forms(cluster_kubectl: Kubectl, text: str) -> None:
+    assert cluster_kubectl.dry_run(pool(activityArn=text)).ok
+    assert cluster_kubectl.dry_run(pool(activityArn=None, source={"stepFunctions": {"activityArn": text}})).ok
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "sentence"),
+    [
+        ({"minWorkers": 9}, "spec.minWorkers", "minWorkers 9 is greater than maxWorkers 5; lower it or raise"),
+        ({"source": IN_SOURCE}, "spec", "activityArn and source are both set; keep exactly one of them"),
+        ({"activityArn": None}, "spec", "neither activityArn nor source is set; set exactly one of them"),
+        ({"activityArn": None, "source": {}}, "spec.source", "source needs exactly one member of: stepFunctions"),
+        ({"activation": {"mode": "None"}}, "spec.minWorkers", "activation.mode None needs minWorkers of at least 1"),
+        ({"activation": {"mode": "CloudWatch"}}, "spec.activation.mode", '"Sentinel", "None"'),
+        ({"maxWorkers": 0}, "spec.maxWorkers", "greater than or equal to 1"),
+        ({"maxWorkers": 1001}, "spec.maxWorkers", "less than or equal to 1000"),
+        ({"maxWorkers": None}, "spec.maxWorkers", "Required value"),
+        ({"handlerImage": None}, "spec.handlerImage", "Required value"),
+        ({"handlerImage": "a b"}, "spec.handlerImage", "handlerImage 'a b' has a space"),
+        ({"slotsPerWorker": 0}, "spec.slotsPerWorker", "greater than or equal to 1"),
+        ({"scaling": {"targetUtilization": 0}}, "spec.scaling.targetUtilization", "must be from 0.01 to 1"),
+        ({"scaling": {"targetUtilization": 0.001}}, "spec.scaling.targetUtilization", "must be from 0.01 to 1"),
+        ({"scaling": {"targetUtilization": 1.5}}, "spec.scaling.targetUtilization", "less than or equal to 1"),
+        ({"aws": {"region": "US East"}}, "spec.aws.region", "'US East' is not a region; write one such as us-east-1"),
+        ({"aws": {"endpointUrl": "states:443"}}, "spec.aws.endpointUrl", "must be an http or https URL"),
+        ({"aws": {"endpointUrl": "https://me:secret@a"}}, "spec.aws.endpointUrl", "without credentials"),
+        ({"aws": {"roleArn": "arn:aws:iam::1:user/a"}}, "spec.aws.roleArn", "is not the ARN of an IAM role"),
+        ({"serviceAccountName": "A_b"}, "spec.serviceAccountName", "'A_b' is not the name of a ServiceAccount"),
+        (
+            {"podTemplate": {"metadata": {"labels": {"activitypools.dev/pool": "x"}}}},
+            "spec.podTemplate.metadata.labels",
+            "keys under activitypools.dev/ are the operator's own; remove them",
+        ),
+        (
+            {"podTemplate": {"metadata": {"annotations": {"activitypools.dev/a": "x"}}}},
+            "spec.podTemplate.metadata.annotations",
+            "keys under activitypools.dev/ are the operator's own; remove them",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused_with_its_field_and_the_fix(
+    cluster_kubectl: Kubectl, changes: dict[str, Any], field: str, sentence: str
+) -> None:
+    answer = cluster_kubectl.dry_run(pool(**changes))
+
+    assert not answer.ok
+    assert f"{field}: " in answer.err
+    assert sentence in answer.err
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"minWorkers": 5},
+        {"minWorkers": 1, "activation": {"mode": "None"}},
+        {"replicas": 50},
+        {"replicas": 0},
+        {"aws": {"endpointUrl": "http://127.0.0.1:4566", "roleArn": "arn:aws:iam::123456789012:role/path/name"}},
+        {"podTemplate": {"metadata": {"labels": {"team": "images"}}, "spec": {"nodeSelector": {"disk": "ssd"}}}},
+    ],
+)
+def test_the_edges_of_what_works_are_accepted(cluster_kubectl: Kubectl, changes: dict[str, Any]) -> None:
+    answer = cluster_kubectl.dry_run(pool(**changes))
+
+    assert answer.ok, answer.err
+
+
+def test_a_name_of_47_characters_fits_and_one_of_48_is_told_its_length(cluster_kubectl: Kubectl) -> None:
+    assert cluster_kubectl.dry_run(pool("p" * 47)).ok
+    refused = cluster_kubectl.dry_run(pool("p" * 48))
+    assert "the name has 48 characters; a pool's name has at most 47" in refused.err
+    assert "metadata.name" in refused.err
+
+
+@pytest.mark.parametrize("name", ["1st", "resize.images"])
+def test_a_name_that_no_service_could_have_is_refused(cluster_kubectl: Kubectl, name: str) -> None:
+    assert f"the name '{name}' does not fit" in cluster_kubectl.dry_run(pool(name)).err
+
+
+def test_the_activity_cannot_be_changed_and_the_sentence_says_which_it_is(kubectl: Kubectl) -> None:
+    kubectl.apply(pool())
+
+    for changed in (
+        pool(activityArn=OTHER_ARN),
+        pool(activityArn=None, source={"stepFunctions": {"activityArn": OTHER_ARN}}),
+    ):
+        refused = kubectl.dry_run(changed)
+        assert f"the activity's ARN cannot be changed (it is {GOOD_ARN}); make a new pool" in refused.err
+
+
+def test_the_same_activity_may_move_between_the_two_forms(kubectl: Kubectl) -> None:
+    kubectl.apply(pool())
+
+    moved = kubectl.apply(pool(activityArn=None, source=IN_SOURCE))
+    assert "activityArn" not in moved["spec"]
+    assert kubectl.apply(pool())["spec"]["activityArn"] == GOOD_ARN
+
+
+def test_everything_else_can_be_changed(kubectl: Kubectl) -> None:
+    kubectl.apply(pool())
+
+    changed = kubectl.apply(pool(handlerImage="registry.example.com/resize:2", maxWorkers=9, paused=True))
+    assert changed["metadata"]["generation"] == 2

@@ -1,0 +1,139 @@
+"""What the API server makes of the CRD: defaults, columns, explanations, and the two subresources."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from activity_operator.api.conditions import Condition, ConditionType, Reason, merge
+from activity_operator.api.spec import parse_spec
+from activity_operator.api.status import DecisionRecord, EventRecord, ExitRecord, PoolStatus, parse_status
+from tests.integration.crd.arrange import MINIMAL, Kubectl, pool
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def a_full_status(generation: int) -> PoolStatus:
+    """Return a status in which every field says something."""
+    ready = Condition(ConditionType.READY, "True", Reason.POOL_READY, "2 workers are ready", generation)
+    return PoolStatus(
+        observed_generation=generation,
+        conditions=merge((), [ready, Condition(ConditionType.ACTIVE, "True", Reason.TASKS_PRESENT)], NOON),
+        replicas=3,
+        ready_replicas=2,
+        desired_replicas=4,
+        busy_workers=1,
+        backlog=7,
+        selector="activitypools.dev/pool=resize-images",
+        last_scale_time=NOON,
+        last_scale_reason="7 tasks wait",
+        proven_revision="5d8f",
+        decisions=(DecisionRecord(at=NOON, trigger="backlog", desired=4, limit="maxWorkers", victims=("a", "b")),) * 12,
+        events=(EventRecord(at=NOON, name="worker:stopped", message="m" * 999, exit=ExitRecord(code=10, error="E")),)
+        * 30,
+    )
+
+
+def write_status(kubectl: Kubectl, status: dict[str, Any]) -> dict[str, Any]:
+    """Write the status as the operator does: server-side, to the subresource."""
+    manifest = {**pool(), "status": status}
+    del manifest["spec"]
+    arguments = ("apply", "--server-side", "--subresource=status", "-o", "json", "-f", "-")
+    return kubectl(*arguments, stdin=json.dumps(manifest)).object()
+
+
+def test_the_api_server_fills_in_the_models_defaults(kubectl: Kubectl) -> None:
+    stored = kubectl.apply(pool())["spec"]
+
+    expected = parse_spec(MINIMAL).model_dump(by_alias=True, exclude_none=True, exclude={"aws", "pod_template"})
+    assert stored == expected
+    assert parse_spec(stored) == parse_spec(MINIMAL)
+
+
+def test_a_group_that_is_given_in_part_gets_the_rest(kubectl: Kubectl) -> None:
+    stored = kubectl.apply(pool(scaling={"scaleDown": {"zeroAfterSeconds": 5}}))["spec"]["scaling"]
+
+    assert stored == {
+        "targetUtilization": 1,
+        "scaleDown": {"stabilizationWindowSeconds": 60, "zeroAfterSeconds": 5},
+    }
+
+
+def test_before_the_operator_looks_the_observed_generation_is_minus_one(kubectl: Kubectl) -> None:
+    kubectl.apply(pool())
+
+    assert kubectl("get", "apool", "resize-images", "-o", "json").object()["status"] == {"observedGeneration": -1}
+
+
+def test_what_the_operator_writes_is_what_it_reads(kubectl: Kubectl) -> None:
+    kubectl.apply(pool())
+    status = a_full_status(1)
+
+    stored = write_status(kubectl, status.as_dict())
+
+    assert stored["status"] == status.as_dict()
+    assert parse_status(stored["status"]) == status
+
+
+def test_columns_show_sizes_and_the_wide_ones_say_why(kubectl: Kubectl) -> None:
+    kubectl.apply(pool(minWorkers=1))
+    write_status(kubectl, a_full_status(1).as_dict())
+
+    header, row = kubectl("get", "apool").out.splitlines()
+    assert " ".join(header.split()) == "NAME READY WORKERS DESIRED BUSY BACKLOG MIN MAX AGE"
+    assert " ".join(row.split()[:8]) == "resize-images True 2 4 1 7 1 5"
+    wide = kubectl("get", "workers", "-o", "wide").out
+    assert "ACTIVE" in wide
+    assert MINIMAL["handlerImage"] in wide
+    assert MINIMAL["activityArn"] in wide
+    assert "2 workers are ready" in wide
+
+
+def test_kubectl_scale_pins_the_pool_though_replicas_were_absent(kubectl: Kubectl) -> None:
+    kubectl.apply(pool())
+
+    scaled = kubectl("scale", "apool/resize-images", "--replicas=4")
+
+    assert scaled.ok, scaled.err
+    assert kubectl("get", "apool", "resize-images", "-o", "jsonpath={.spec.replicas}").out == "4"
+
+
+def test_kubectl_scale_beyond_max_is_accepted_for_the_operator_to_limit(kubectl: Kubectl) -> None:
+    kubectl.apply(pool())
+
+    assert kubectl("scale", "apool/resize-images", "--replicas=50").ok
+
+
+def test_scale_gives_an_autoscaler_the_size_and_the_selector(kubectl: Kubectl) -> None:
+    kubectl.apply(pool(replicas=3))
+    write_status(kubectl, a_full_status(1).as_dict())
+
+    path = f"/apis/activitypools.dev/v1alpha1/namespaces/{kubectl.namespace}/activitypools/resize-images/scale"
+    scale = kubectl("get", "--raw", path).object()
+    assert scale["spec"] == {"replicas": 3}
+    assert scale["status"] == {"replicas": 3, "selector": "activitypools.dev/pool=resize-images"}
+
+
+def test_writing_the_status_does_not_make_a_new_generation(kubectl: Kubectl) -> None:
+    kubectl.apply(pool())
+
+    assert write_status(kubectl, a_full_status(1).as_dict())["metadata"]["generation"] == 1
+
+
+def test_kubectl_wait_sees_a_pool_become_ready(kubectl: Kubectl) -> None:
+    kubectl.apply(pool())
+    write_status(kubectl, a_full_status(1).as_dict())
+
+    assert kubectl("wait", "--for=condition=Ready", "apool/resize-images", "--timeout=10s").ok
+
+
+def test_kubectl_explain_tells_unit_and_default(cluster_kubectl: Kubectl) -> None:
+    told = " ".join(cluster_kubectl("explain", "apool.spec.scaling.scaleDown.zeroAfterSeconds").out.split())
+
+    assert "Seconds without any task" in told
+    assert "default 300" in told
+
+
+def test_an_unknown_field_is_told_at_once(cluster_kubectl: Kubectl) -> None:
+    answer = cluster_kubectl.dry_run(pool(maxWorker=3))
+
+    assert 'unknown field "spec.maxWorker"' in answer.err

@@ -1,0 +1,111 @@
+"""What a person declares becomes a PoolSpec, or an error that names the field, the value and the fix."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from activity_operator.api.conditions import Reason
+from activity_operator.api.spec import PoolSpec, SpecError, parse_spec
+from tests.unit.activity_operator.api.arn_cases import GOOD_ARN
+
+MINIMAL: dict[str, Any] = {
+    "activityArn": GOOD_ARN,
+    "handlerImage": "registry.example.com/resize:1.4.2",
+    "maxWorkers": 5,
+}
+
+
+def refusal(**changes: Any) -> SpecError:
+    """Return the error that the minimal spec with these changes gives; a change to None takes the field away."""
+    raw = {field: value for field, value in {**MINIMAL, **changes}.items() if value is not None}
+    with pytest.raises(SpecError) as refused:
+        parse_spec(raw)
+    return refused.value
+
+
+def test_three_fields_are_enough_and_the_rest_has_the_defaults_of_the_design() -> None:
+    spec = parse_spec(MINIMAL)
+
+    assert (spec.min_workers, spec.slots_per_worker, spec.replicas, spec.paused) == (0, 1, None, False)
+    assert spec.scaling.target_utilization == 1.0
+    assert spec.scaling.scale_down.stabilization_window_seconds == 60
+    assert spec.scaling.scale_down.zero_after_seconds == 300
+    assert spec.reports.timeout_seconds == 60
+    assert spec.stalled.deadline_seconds == 300
+    assert spec.task_heartbeat.interval_seconds == 10
+    assert spec.task_deadline_seconds is None
+    assert spec.drain.timeout_seconds == 1800
+    assert (spec.activation.mode, spec.activation.hold_seconds) == ("Sentinel", None)
+    assert spec.pod_template == {}
+
+
+def test_both_forms_of_the_source_give_the_same_arn() -> None:
+    long_form = {**MINIMAL, "source": {"stepFunctions": {"activityArn": GOOD_ARN}}}
+    del long_form["activityArn"]
+
+    assert parse_spec(long_form).arn == parse_spec(MINIMAL).arn == GOOD_ARN
+
+
+def test_the_region_is_the_arns_unless_the_spec_says_another() -> None:
+    assert parse_spec(MINIMAL).region == "us-east-1"
+    assert parse_spec({**MINIMAL, "aws": {"region": "eu-west-1"}}).region == "eu-west-1"
+
+
+def test_a_spec_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError):
+        parse_spec(MINIMAL).max_workers = 7
+
+
+def test_fields_of_a_newer_crd_are_ignored() -> None:
+    assert parse_spec({**MINIMAL, "schedules": [], "scaling": {"targetWaitSeconds": 3}}) == parse_spec(MINIMAL)
+
+
+def test_a_spec_can_be_written_with_python_names() -> None:
+    assert PoolSpec(activity_arn=GOOD_ARN, handler_image=MINIMAL["handlerImage"], max_workers=5) == parse_spec(MINIMAL)
+
+
+def test_replicas_beyond_max_are_accepted_because_max_holds_anyway() -> None:
+    assert parse_spec({**MINIMAL, "replicas": 50}).replicas == 50
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [
+        ("source", {"source": {"stepFunctions": {"activityArn": GOOD_ARN}}}),
+        ("activityArn", {"activityArn": None}),
+        ("source", {"activityArn": None, "source": {}}),
+        ("source", {"activityArn": None, "source": {"redis": {}}}),
+        ("activityArn", {"activityArn": "arn:aws:sqs:us-east-1:123456789012:activity:a"}),
+        ("source.stepFunctions.activityArn", {"activityArn": None, "source": {"stepFunctions": {"activityArn": "x"}}}),
+        ("handlerImage", {"handlerImage": None}),
+        ("maxWorkers", {"maxWorkers": None}),
+        ("maxWorkers", {"maxWorkers": 0}),
+        ("minWorkers", {"minWorkers": 6}),
+        ("minWorkers", {"activation": {"mode": "None"}}),
+        ("activation.mode", {"activation": {"mode": "CloudWatch"}}),
+        ("scaling.targetUtilization", {"scaling": {"targetUtilization": 0}}),
+        ("scaling.targetUtilization", {"scaling": {"targetUtilization": 1.1}}),
+        ("scaling.scaleDown.zeroAfterSeconds", {"scaling": {"scaleDown": {"zeroAfterSeconds": -1}}}),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_its_field(field: str, changes: dict[str, Any]) -> None:
+    error = refusal(**changes)
+
+    assert (error.field, error.reason) == (field, Reason.INVALID_SPEC)
+    assert str(error).startswith(f"spec.{field}")
+
+
+def test_the_sentence_names_the_value_and_the_fix() -> None:
+    assert str(refusal(maxWorkers=0)) == "spec.maxWorkers '0' must be greater than or equal to 1"
+    assert str(refusal(minWorkers=9)) == (
+        "spec.minWorkers '9' is greater than maxWorkers 5; lower it or raise maxWorkers"
+    )
+
+
+def test_mode_none_is_fine_with_a_worker_that_is_always_there() -> None:
+    assert parse_spec({**MINIMAL, "minWorkers": 1, "activation": {"mode": "None"}}).activation.mode == "None"
+
+
+def test_a_long_wrong_value_is_cut_in_the_message() -> None:
+    assert len(str(refusal(handlerImage="x" * 10_000))) < 300

@@ -1,0 +1,65 @@
+"""The status is small, complete on the wire, and never refused for a text that is too long."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from activity_operator.api.conditions import Condition, ConditionType, Reason, merge
+from activity_operator.api.status import DecisionRecord, EventRecord, ExitRecord, PoolStatus, parse_status
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def test_a_status_survives_the_round_trip_through_the_api_server() -> None:
+    status = PoolStatus(
+        observed_generation=3,
+        conditions=merge((), [Condition(ConditionType.READY, "True", Reason.POOL_READY, "fine", 3)], NOON),
+        replicas=2,
+        backlog=7,
+        last_scale_time=NOON,
+        decisions=(DecisionRecord(at=NOON, desired=2, victims=("resize-0",)),),
+        events=(EventRecord(at=NOON, name="worker:stopped", exit=ExitRecord(code=10, error="PollingError")),),
+    )
+
+    assert parse_status(status.as_dict()) == status
+
+
+def test_before_the_first_look_nothing_was_observed() -> None:
+    assert parse_status(None).observed_generation == -1
+
+
+def test_an_unknown_backlog_is_left_out_and_is_not_zero() -> None:
+    assert "backlog" not in PoolStatus(backlog=None).as_dict()
+    assert PoolStatus(backlog=0).as_dict()["backlog"] == 0
+
+
+def test_the_rings_keep_the_latest() -> None:
+    times = [NOON + timedelta(seconds=second) for second in range(30)]
+    status = PoolStatus(
+        decisions=tuple(DecisionRecord(at=at, desired=1) for at in times),
+        events=tuple(EventRecord(at=at, name="stalled") for at in times),
+    )
+
+    assert [record.at for record in status.decisions] == times[-10:]
+    assert [record.at for record in status.events] == times[-20:]
+
+
+def test_long_texts_are_cut_rather_than_the_whole_status_refused() -> None:
+    event = EventRecord(at=NOON, name="n" * 900, message="m" * 900)
+
+    assert (len(event.name), len(event.message)) == (64, 256)
+
+
+def test_times_are_written_in_whole_seconds_of_utc() -> None:
+    at = NOON.replace(microsecond=123456).astimezone()
+
+    assert PoolStatus(last_scale_time=at).as_dict()["lastScaleTime"] == "2026-01-01T12:00:00Z"
+
+
+def test_a_time_without_a_zone_is_not_written() -> None:
+    with pytest.raises(ValueError, match="no time zone"):
+        PoolStatus(last_scale_time=NOON.replace(tzinfo=None)).as_dict()
+
+
+def test_conditions_of_other_versions_are_passed_over() -> None:
+    assert parse_status({"conditions": [{"type": "Unheard", "status": "True"}]}).conditions == ()
