@@ -1,0 +1,75 @@
+"""Leases that the operator took, and how one of them comes to run here exactly once."""
+
+from activity_worker.claims import CLAIM_PATIENCE_SECONDS, ClaimBook
+from activity_worker.contract import Grant, Reply
+
+
+def reply(**parts: object) -> Reply:
+    return Reply(term=1, next_report_seconds=1.0, **parts)  # type: ignore[arg-type]
+
+
+def test_offers_are_claimed_for_free_slots_only() -> None:
+    book = ClaimBook()
+    book.answered(reply(offers=("a", "b", "c")), asked=())
+
+    assert book.claim(free_slots=2, now=0.0)
+    assert list(book.claims) == ["a", "b"]
+    assert not book.claim(free_slots=2, now=0.1)
+
+
+def test_a_grant_is_run_once_however_often_it_is_answered() -> None:
+    book = ClaimBook(offers=("a",))
+    book.claim(free_slots=1, now=0.0)
+    grant = Grant("a", "token", "{}")
+
+    assert book.answered(reply(granted=(grant,)), asked=("a",)) == (grant,)
+    assert book.answered(reply(granted=(grant,), offers=("a",)), asked=("a",)) == ()
+    assert not book.claim(free_slots=1, now=1.0)
+
+
+def test_a_refused_claim_frees_its_slot() -> None:
+    book = ClaimBook(offers=("a",))
+    book.claim(free_slots=1, now=0.0)
+    book.answered(reply(refused=("a",)), asked=("a",))
+
+    assert book.reserved(now=0.1) == 0
+    assert book.claims == {}
+
+
+def test_a_claim_that_is_still_offered_is_claimed_again() -> None:
+    book = ClaimBook(offers=("a",))
+    book.claim(free_slots=1, now=0.0)
+    book.answered(reply(offers=("a",)), asked=("a",))
+
+    assert list(book.claims) == ["a"]
+
+
+def test_a_claim_made_after_the_report_left_is_not_judged_by_its_reply() -> None:
+    book = ClaimBook(offers=("a",))
+    book.claim(free_slots=1, now=0.0)
+    book.answered(reply(), asked=())
+
+    assert list(book.claims) == ["a"]
+
+
+def test_a_slot_does_not_wait_for_ever_for_an_operator_that_is_gone() -> None:
+    book = ClaimBook(offers=("a",))
+    book.claim(free_slots=1, now=0.0)
+
+    assert book.reserved(now=CLAIM_PATIENCE_SECONDS - 0.1) == 1
+    assert book.reserved(now=CLAIM_PATIENCE_SECONDS) == 0
+
+
+def test_a_concluded_lease_is_released_until_the_operator_has_heard_it() -> None:
+    book = ClaimBook(offers=("a",))
+    book.claim(free_slots=1, now=0.0)
+    book.answered(reply(granted=(Grant("a", "token", "{}"),)), asked=("a",))
+    book.concluded("a")
+    book.concluded("polled by ourselves")
+    assert book.released == {"a"}
+
+    book.answered(reply(), asked=())
+    assert book.released == {"a"}
+
+    book.answered(reply(released=("a",)), asked=())
+    assert book.released == set()

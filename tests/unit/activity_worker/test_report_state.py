@@ -1,0 +1,182 @@
+"""When a worker reports, and what it makes of the answers."""
+
+import math
+
+import pytest
+
+from activity_worker.contract import (
+    MAX_BUFFERED_EVENTS,
+    Directive,
+    ExitOutput,
+    Grant,
+    Reply,
+    Report,
+    WorkerState,
+)
+from activity_worker.report_state import (
+    EDGE_SPACING_SECONDS,
+    MISDIRECTED_PAUSE_SECONDS,
+    RETRY_MAX_SECONDS,
+    Identity,
+    Orders,
+    ReportState,
+    Snapshot,
+)
+
+RUNNING = Snapshot(WorkerState.RUNNING, free_slots=0)
+
+
+@pytest.fixture
+def state() -> ReportState:
+    return ReportState(Identity("shop", "resize", "pod", "uid", "one", slots=2))
+
+
+def exchange(state: ReportState, seen: Snapshot, now: float, **parts: object) -> tuple[Report, Orders]:
+    """Send a report at `now` and answer it."""
+    reply = {"term": 1, "next_report_seconds": 30.0, **parts}
+    report = state.compose(seen, now)
+    return report, state.answered(Reply(**reply))  # type: ignore[arg-type]
+
+
+def test_the_first_report_goes_at_once(state: ReportState) -> None:
+    assert state.due_at(Snapshot(WorkerState.STARTING)) == -math.inf
+
+
+def test_never_more_than_one_report_is_in_flight(state: ReportState) -> None:
+    state.compose(RUNNING, now=0.0)
+
+    assert state.due_at(Snapshot(WorkerState.DRAINED)) == math.inf
+
+
+def test_changes_wait_for_the_interval_that_the_last_reply_ordered(state: ReportState) -> None:
+    exchange(state, RUNNING, 10.0)
+
+    assert state.due_at(Snapshot(WorkerState.RUNNING, busy=2)) == 40.0
+
+
+@pytest.mark.parametrize(
+    "state_of_worker", [WorkerState.DRAINING, WorkerState.DRAINED, WorkerState.STOPPING, WorkerState.STOPPED]
+)
+def test_leaving_is_told_at_once(state: ReportState, state_of_worker: WorkerState) -> None:
+    exchange(state, RUNNING, 10.0)
+
+    assert state.due_at(Snapshot(state_of_worker)) == -math.inf
+
+
+def test_a_crash_is_told_at_once(state: ReportState) -> None:
+    exchange(state, RUNNING, 10.0)
+
+    assert state.due_at(Snapshot(WorkerState.RUNNING, exit=ExitOutput(1, "boom"))) == -math.inf
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (1, 0), (0, 1)])
+def test_becoming_saturated_or_idle_is_told_quickly_in_a_small_fleet(
+    state: ReportState, before: int, after: int
+) -> None:
+    exchange(state, Snapshot(WorkerState.RUNNING, busy=before), 10.0, next_report_seconds=1.0)
+
+    assert state.due_at(Snapshot(WorkerState.RUNNING, busy=after)) == 10.0 + EDGE_SPACING_SECONDS
+
+
+def test_being_busy_as_before_waits_for_the_interval(state: ReportState) -> None:
+    exchange(state, Snapshot(WorkerState.RUNNING, busy=2), 10.0, next_report_seconds=1.0)
+
+    assert state.due_at(Snapshot(WorkerState.RUNNING, busy=2)) == 11.0
+
+
+def test_silence_is_met_with_growing_pauses_and_one_answer_ends_them(state: ReportState) -> None:
+    pauses = []
+    for _ in range(7):
+        state.compose(RUNNING, now=100.0)
+        state.failed(now=100.0)
+        pauses.append(state.due_at(RUNNING) - 100.0)
+    assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, RETRY_MAX_SECONDS, RETRY_MAX_SECONDS]
+
+    exchange(state, RUNNING, 200.0, next_report_seconds=3.0)
+    assert state.due_at(RUNNING) == 203.0
+
+
+def test_a_failed_report_is_not_repeated_faster_than_ordered(state: ReportState) -> None:
+    exchange(state, RUNNING, 0.0)
+    state.compose(RUNNING, now=30.0)
+    state.failed(now=30.1)
+
+    assert state.due_at(RUNNING) == 60.0
+
+
+def test_a_standby_sends_the_worker_on_at_once_and_a_second_one_after_a_breath(state: ReportState) -> None:
+    exchange(state, RUNNING, 0.0)
+    state.compose(RUNNING, now=30.0)
+    state.misdirected(now=30.1)
+    assert state.due_at(RUNNING) == 30.1
+
+    state.compose(RUNNING, now=30.1)
+    state.misdirected(now=30.2)
+    assert state.due_at(RUNNING) == 30.2 + MISDIRECTED_PAUSE_SECONDS
+
+
+def test_a_reply_of_a_former_leader_orders_nothing(state: ReportState) -> None:
+    exchange(state, RUNNING, 0.0, term=7)
+
+    grant = Grant("a", "token", "{}")
+    _, orders = exchange(state, RUNNING, 30.0, term=6, directive=Directive.DRAIN, granted=(grant,), ack=99)
+
+    assert orders == Orders(obeyed=False)
+    assert state.term == 7
+
+
+def test_orders_are_handed_on(state: ReportState) -> None:
+    _, orders = exchange(state, RUNNING, 0.0, directive=Directive.DRAIN)
+
+    assert orders == Orders(obeyed=True, directive=Directive.DRAIN)
+
+
+def test_an_offer_is_claimed_at_once_for_a_free_slot_and_granted_with_the_answer(state: ReportState) -> None:
+    free = Snapshot(WorkerState.STARTING, free_slots=1)
+    exchange(state, free, 0.0, offers=("a", "b"))
+    state.claims.claim(free.free_slots, 0.0)
+    assert state.due_at(free) == -math.inf
+
+    grant = Grant("a", "token", "{}")
+    report, orders = exchange(state, free, 0.01, granted=(grant,))
+
+    assert report.claims == ("a",)
+    assert orders.grants == (grant,)
+
+
+def test_a_claim_that_was_heard_is_not_urgent_again(state: ReportState) -> None:
+    free = Snapshot(WorkerState.RUNNING, free_slots=1)
+    exchange(state, free, 0.0, offers=("a",))
+    exchange(state, free, 1.0, offers=("a",))
+
+    assert state.due_at(free) == 31.0
+
+
+def test_events_are_sent_until_they_are_acknowledged(state: ReportState) -> None:
+    state.record("worker:starting", 1.0)
+    state.record("worker:running", 2.0)
+    first, _ = exchange(state, RUNNING, 0.0, ack=1)
+    second, _ = exchange(state, RUNNING, 30.0, ack=2)
+    third, _ = exchange(state, RUNNING, 60.0, ack=2)
+
+    assert [[event.name for event in report.events] for report in (first, second, third)] == [
+        ["worker:starting", "worker:running"],
+        ["worker:running"],
+        [],
+    ]
+
+
+def test_a_full_buffer_drops_the_oldest_events_and_counts_them(state: ReportState) -> None:
+    for number in range(MAX_BUFFERED_EVENTS + 3):
+        state.record("polling:error", float(number))
+
+    report = state.compose(RUNNING, now=0.0)
+
+    assert (len(report.events), report.events[0].sequence, report.dropped_events) == (MAX_BUFFERED_EVENTS, 4, 3)
+
+
+def test_the_sequence_grows_by_one_a_report_answered_or_not(state: ReportState) -> None:
+    state.compose(RUNNING, now=0.0)
+    state.failed(now=0.0)
+
+    assert state.compose(RUNNING, now=1.0).sequence == 2

@@ -1,0 +1,76 @@
+"""What can be set from outside, and what a person reads when it cannot be used."""
+
+import pytest
+
+from activity_worker.contract import Env
+from activity_worker.settings import SettingsError, read_settings
+
+ARN = "arn:aws:states:eu-west-1:123456789012:activity:resize"
+REPORTING = {
+    Env.ACTIVITY_ARN: ARN,
+    Env.REPORT_URL: "https://operator.example:8443/",
+    Env.POD_NAMESPACE: "shop",
+    Env.POOL: "resize",
+    Env.POD_NAME: "resize-1-abc",
+    Env.POD_UID: "0a1b",
+}
+
+
+def test_an_arn_is_all_that_a_laptop_needs() -> None:
+    settings = read_settings({"activity-arn": ARN}, {})
+
+    assert ("handler:handle", 1, "eu-west-1", None) == (
+        settings.handler,
+        settings.slots,
+        settings.region,
+        settings.report,
+    )
+
+
+def test_a_flag_beats_the_environment() -> None:
+    settings = read_settings({"activity-arn": ARN, "slots": "4"}, {Env.SLOTS: "2"})
+
+    assert settings.slots == 4
+
+
+def test_a_pod_is_set_up_by_its_environment_alone() -> None:
+    env = {**REPORTING, Env.HANDLER: "app.work:run", Env.SLOTS: "3", Env.TASK_DEADLINE_SECONDS: "0"}
+
+    settings = read_settings({}, env)
+
+    assert settings.report is not None
+    assert ("app.work:run", 3, None, "resize-1-abc", "https://operator.example:8443") == (
+        settings.handler,
+        settings.slots,
+        settings.task_deadline_seconds,
+        settings.name,
+        settings.report.url,
+    )
+
+
+def test_the_region_that_is_set_beats_the_one_in_the_arn() -> None:
+    assert read_settings({"activity-arn": ARN}, {Env.REGION: "us-east-2"}).region == "us-east-2"
+
+
+@pytest.mark.parametrize(
+    ("flags", "env", "said"),
+    [
+        ({}, {}, ["--activity-arn", Env.ACTIVITY_ARN]),
+        ({"activity-arn": "arn:aws:sqs:eu-west-1:123456789012:q"}, {}, ["--activity-arn", "sqs", "activity ARN"]),
+        ({"activity-arn": ARN}, {Env.SLOTS: "0"}, [Env.SLOTS, "'0'", "1 to 1000"]),
+        ({"activity-arn": ARN, "slots": "many"}, {}, ["--slots", "'many'", "1 to 1000"]),
+        ({"activity-arn": ARN, "handler": "handler.py"}, {}, ["--handler", "handler.py", "module:function"]),
+        ({"activity-arn": ARN}, {Env.DRAIN_TIMEOUT_SECONDS: "5m"}, [Env.DRAIN_TIMEOUT_SECONDS, "'5m'", "seconds"]),
+        ({"activity-arn": ARN}, {Env.TASK_HEARTBEAT_SECONDS: "nan"}, [Env.TASK_HEARTBEAT_SECONDS, "'nan'"]),
+        ({"activity-arn": ARN, "endpoint-url": "localhost:4566"}, {}, ["--endpoint-url", "localhost:4566", "https://"]),
+        ({"activity-arn": ARN, "log-format": "xml"}, {}, ["--log-format", "xml", "json"]),
+        ({}, {**REPORTING, Env.POOL: ""}, [Env.REPORT_URL, Env.POOL]),
+    ],
+)
+def test_an_unusable_value_is_named_with_where_it_came_from_and_what_to_write(
+    flags: dict[str, str | None], env: dict[str, str], said: list[str]
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read_settings(flags, env)
+
+    assert [word for word in said if word not in str(caught.value)] == []
