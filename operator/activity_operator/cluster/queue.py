@@ -19,6 +19,7 @@ class Queue:
         self._queued: set[Key] = set()
         self._running: dict[Key, float] = {}
         self._dirty: dict[Key, bool] = {}
+        self._asked: dict[Key, float] = {}
         self._more = asyncio.Event()
 
     def __len__(self) -> int:
@@ -30,6 +31,7 @@ class Queue:
             self._dirty[key] = urgent or self._dirty.get(key, False)
         elif key not in self._queued:
             self._queued.add(key)
+            self._asked[key] = self._clock()
             self._put(key, urgent)
         elif urgent and self._waiting[0] != key:
             self._waiting.remove(key)
@@ -55,8 +57,13 @@ class Queue:
     def done(self, key: Key) -> None:
         """Say that the work on `key` ended; it is queued again if it was added meanwhile."""
         self._running.pop(key, None)
+        self._asked.pop(key, None)
         if key in self._dirty:
             self.add(key, urgent=self._dirty.pop(key))
+
+    def asked_at(self, key: Key, default: float) -> float:
+        """Return when the key that is worked on was queued."""
+        return self._asked.get(key, default)
 
     def oldest(self) -> float | None:
         """Return when the longest-running key was taken, None when nobody works: a stuck worker shows here."""

@@ -73,7 +73,7 @@ class Store:
         uid = self._names[kind].get((namespace, name))
         return None if uid is None else self._objects[kind][uid]
 
-    def keys(self) -> set[Key]:
+    def known_keys(self) -> set[Key]:
         """Return every pool key that anything is known about, so that leftovers of vanished pools are looked at too."""
         return {key for kind in KINDS for key, uids in self._of_pool[kind].items() if uids}
 

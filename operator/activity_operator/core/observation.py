@@ -119,7 +119,8 @@ class Observation:
 
     `leader_since` is when this process began to lead (Unix seconds); `suspect` says that reports failed for so many
     workers at once that the report path itself is doubted; `refusal` is the tenancy policy's objection, empty when the
-    pool may run; `rivals` are other pools on the same ARN, as namespace/name.
+    pool may run; `rivals` are other pools on the same ARN, as namespace/name; `rejected` is the API
+    server's message when it refused the current revision's Deployment, `rejected_reason` the condition reason for it.
     """
 
     now: float
@@ -132,3 +133,5 @@ class Observation:
     suspect: str = ""
     refusal: str = ""
     rivals: tuple[str, ...] = ()
+    rejected: str = ""
+    rejected_reason: str = ""

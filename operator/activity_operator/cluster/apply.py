@@ -1,0 +1,218 @@
+"""Carrying out what was decided: one API call an action, none without the Lease, none on what changed meanwhile."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from activity_operator.cluster.drift import APPLIED, drift, stamped
+from activity_operator.cluster.freshness import Freshness
+from activity_operator.cluster.kinds import DEPLOYMENTS, PODS, Key, Kind, Raw
+from activity_operator.cluster.kube import ApiError, KubeClient
+from activity_operator.cluster.observe import controller_uid
+from activity_operator.cluster.ports import Leader
+from activity_operator.cluster.store import Store, version_of
+from activity_operator.cluster.trim import DELETION_COST
+from activity_operator.core.decision import (
+    Action,
+    ApplyRevision,
+    DeleteDeployment,
+    DeletePod,
+    Say,
+    SetDeletionCost,
+    SetReplicas,
+)
+
+#: Seconds in which raises after the first one are gathered into one write.
+COALESCE_SECONDS = 0.25
+#: Seconds until a manifest that was refused is tried again; another manifest is tried at once.
+REJECTED_SECONDS = 60.0
+
+log = logging.getLogger(__name__)
+
+
+class NotLeadingError(Exception):
+    """The Lease was lost before a write; what was decided is void."""
+
+
+class NameTakenError(Exception):
+    """A Deployment of that name belongs to somebody else, or to a pool that is just being deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """The API server refused a revision's Deployment: condition reason, message, which manifest it was, and when."""
+
+    reason: str
+    message: str
+    fingerprint: str
+    at: float
+
+
+@dataclass(slots=True)
+class Work:
+    """One round of actions for one pool: what it is about, what it may not do yet, and what came of it.
+
+    `last_raise` is when replicas were last raised (seconds of the clock); `defer_until` when the next raise may go.
+    """
+
+    key: Key
+    pool: Raw
+    last_raise: float = float("-inf")
+    defer_until: float | None = None
+    rejected: Rejection | None = None
+    writes: int = 0
+    scaled: int = 0
+
+
+class Applier:
+    """Turns actions into API calls; the answers go into the store, so that the next decision sees them.
+
+    Raises `NotLeadingError`, `NameTakenError`, and `KubeError` (a conflict means: look again).
+    """
+
+    def __init__(
+        self,
+        kube: KubeClient,
+        store: Store,
+        freshness: Freshness,
+        leader: Leader,
+        *,
+        clock: Callable[[], float],
+        say: Callable[[Raw, Say], None],
+    ) -> None:
+        self._kube = kube
+        self._store = store
+        self._freshness = freshness
+        self._leader = leader
+        self._clock = clock
+        self._say = say
+
+    async def apply(self, work: Work, actions: tuple[Action, ...]) -> None:
+        """Carry out the actions in their order; the first failure ends it."""
+        for action in actions:
+            if isinstance(action, Say):
+                self._say(work.pool, action)
+        for action in actions:
+            if not isinstance(action, Say):
+                await self._one(work, action)
+
+    async def _one(self, work: Work, action: Action) -> None:
+        namespace = work.key[0]
+        match action:
+            case ApplyRevision():
+                await self._revision(work, action)
+            case SetReplicas():
+                await self._replicas(work, action)
+            case SetDeletionCost():
+                await self._cost(work, action)
+            case DeleteDeployment():
+                await self._delete(DEPLOYMENTS, namespace, action.name, action.uid, work)
+            case DeletePod():
+                await self._delete(PODS, namespace, action.pod, action.uid, work)
+
+    def _may_write(self) -> None:
+        if not self._leader.leading:
+            raise NotLeadingError("the Lease is not ours")
+
+    def _written(self, kind: Kind, raw: Raw, work: Work) -> None:
+        work.writes += 1
+        self._freshness.wrote(kind, raw)
+        self._store.put(kind, raw)
+
+    async def _revision(self, work: Work, action: ApplyRevision) -> None:
+        body = stamped(action.manifest)
+        old = work.rejected
+        if old is not None and old.fingerprint == _fingerprint(body) and self._clock() < old.at + REJECTED_SECONDS:
+            return
+        live = self._store.by_name(DEPLOYMENTS, work.key[0], action.name) or await self._unseen(work, action.name)
+        if live is not None:
+            if controller_uid(live) != work.pool["metadata"]["uid"]:
+                raise NameTakenError(f"Deployment {action.name} belongs to another owner")
+            if action.replicas < int(live["spec"].get("replicas", 1)):
+                body["metadata"]["resourceVersion"] = version_of(live)
+        self._may_write()
+        try:
+            raw = await self._kube.apply(DEPLOYMENTS, work.key[0], action.name, body)
+        except ApiError as error:
+            reason = _rejection(error)
+            if not reason:
+                raise
+            work.rejected = Rejection(reason, error.message, _fingerprint(body), self._clock())
+            return
+        work.rejected = None
+        if live is not None and version_of(raw) == version_of(live):
+            return
+        self._written(DEPLOYMENTS, raw, work)
+        changed = () if live is None else drift(action.manifest, live)
+        if changed:
+            fields = ", ".join(changed[:5])
+            note = f"Deployment {action.name} was edited by somebody ({fields}); what the pool declares is put back"
+            self._say(work.pool, Say("Warning", "EditReverted", note))
+
+    async def _unseen(self, work: Work, name: str) -> Raw | None:
+        """Ask before the first apply: a leader whose store lags must not lower what another one has raised."""
+        try:
+            raw = await self._kube.get(DEPLOYMENTS, work.key[0], name)
+        except ApiError as error:
+            if error.missing:
+                return None
+            raise
+        self._store.put(DEPLOYMENTS, raw)
+        return raw
+
+    async def _replicas(self, work: Work, action: SetReplicas) -> None:
+        live = self._store.by_name(DEPLOYMENTS, work.key[0], action.name)
+        if live is None:
+            return
+        before = int(live["spec"].get("replicas", 1))
+        if action.replicas == before:
+            return
+        if action.replicas > before > 0 and (soon := work.last_raise + COALESCE_SECONDS) > self._clock():
+            work.defer_until = soon
+            return
+        meta = {"uid": live["metadata"]["uid"]}
+        if action.replicas < before:
+            meta["resourceVersion"] = action.resource_version or version_of(live)
+        self._may_write()
+        if action.replicas > before:
+            work.last_raise = self._clock()
+        body = {"metadata": meta, "spec": {"replicas": action.replicas}}
+        raw = await self._kube.merge_patch(DEPLOYMENTS, work.key[0], action.name, body)
+        work.scaled += action.replicas - before
+        self._written(DEPLOYMENTS, raw, work)
+
+    async def _cost(self, work: Work, action: SetDeletionCost) -> None:
+        value = None if action.cost is None else str(action.cost)
+        body = {"metadata": {"uid": action.uid, "annotations": {DELETION_COST: value}}}
+        self._may_write()
+        try:
+            raw = await self._kube.merge_patch(PODS, work.key[0], action.pod, body)
+        except ApiError as error:
+            # Gone, or another pod under its name: either way nothing is left to cordon.
+            if error.missing or error.conflict:
+                return
+            raise
+        self._written(PODS, raw, work)
+
+    async def _delete(self, kind: Kind, namespace: str, name: str, uid: str, work: Work) -> None:
+        self._may_write()
+        try:
+            await self._kube.delete(kind, namespace, name, uid)
+        except ApiError as error:
+            if not error.conflict:
+                raise
+            return
+        work.writes += 1
+
+
+def _fingerprint(body: Raw) -> str:
+    return str(body["metadata"]["annotations"][APPLIED])
+
+
+def _rejection(error: ApiError) -> str:
+    """Return the condition reason when a person must act; "" for what passes by itself or calls for another look."""
+    if error.status in {400, 422}:
+        return "PodTemplateRejected"
+    if error.status == 403 and "quota" in error.message:
+        return "QuotaExceeded"
+    return ""

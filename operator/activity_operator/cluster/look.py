@@ -1,0 +1,94 @@
+"""Putting together what is seen of one pool, from the store, the reports and the sources."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from activity_operator.api.spec import PoolSpec
+from activity_operator.api.status import EventRecord, ExitRecord, parse_status
+from activity_operator.cluster.drift import drift
+from activity_operator.cluster.kinds import Key, Raw
+from activity_operator.cluster.members import Members
+from activity_operator.cluster.observe import deployment_facts, pod_facts, pool_facts
+from activity_operator.cluster.pool_state import PoolState
+from activity_operator.cluster.ports import Brain, Leader, PoolEventLike, Reports, Signals
+from activity_operator.cluster.rivals import Rivals
+from activity_operator.core.lifecycle_ring import troubles
+from activity_operator.core.observation import Observation, PoolFacts
+from activity_operator.core.tenancy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Asks every room for its part. `wall` is Unix seconds; `policy` is asked anew each time: its file may change."""
+
+    brain: Brain
+    members: Members
+    reports: Reports
+    signals: Signals
+    rivals: Rivals
+    leader: Leader
+    policy: Callable[[], Policy]
+    wall: Callable[[], float]
+
+    async def look(self, key: Key, pool: Raw, spec: PoolSpec, state: PoolState) -> Observation:
+        """Return the observation; reads ReplicaSets that are new. Raises `KubeError`."""
+        facts = pool_facts(pool)
+        pods = tuple(pod_facts(raw) for raw in await self.members.pods(key, facts.uid))
+        drifted = self._drift_judge(spec, facts, state)
+        deployments = tuple(deployment_facts(raw, drifted) for raw in self.members.deployments(key, facts.uid))
+        now = self.wall()
+        self._note_pods(key, state, {pod.uid: pod for pod in pods}, now)
+        return Observation(
+            now=now,
+            pool=facts,
+            deployments=deployments,
+            pods=pods,
+            workers=self.reports.said(*key),
+            source=self.signals.said(key),
+            leader_since=self.leader.led_since,
+            suspect=self.reports.suspect(now),
+            refusal=self.policy().refusal(key[0], spec.arn, spec.aws.role_arn or "", spec.aws.endpoint_url or ""),
+            rivals=self.rivals.of(key, spec.arn),
+            rejected="" if state.rejected is None else state.rejected.message,
+            rejected_reason="" if state.rejected is None else state.rejected.reason,
+        )
+
+    def _drift_judge(self, spec: PoolSpec, facts: PoolFacts, state: PoolState) -> Callable[[Raw], bool]:
+        """Only the current revision's Deployment can be rendered again; the others are left as they are."""
+        if state.rendered is None or state.rendered[0] != facts.generation:
+            manifest = self.brain.render(spec, facts, 0)
+            state.rendered = (facts.generation, str(manifest["metadata"]["name"]), manifest)
+        _, name, manifest = state.rendered
+        return lambda raw: raw["metadata"]["name"] == name and bool(drift(manifest, raw))
+
+    def _note_pods(self, key: Key, state: PoolState, pods: Mapping[str, Any], now: float) -> None:
+        for trouble in troubles(state.pods, pods.values()):
+            self.reports.note(key, trouble.name, trouble.message, at=now, pod=trouble.pod)
+        for uid in state.pods.keys() - pods.keys():
+            self.reports.forget(uid)
+        state.pods = pods
+
+
+def story(told: Sequence[PoolEventLike]) -> tuple[EventRecord, ...]:
+    """Return a pool's events as the status has them."""
+    return tuple(
+        EventRecord(
+            at=datetime.fromtimestamp(int(event.at), UTC),
+            name=event.name,
+            worker=event.pod,
+            message=event.message,
+            count=event.count,
+            exit=None if event.exit_code is None else ExitRecord(code=event.exit_code, error=event.message),
+        )
+        for event in told
+    )
+
+
+def inherited(pool: Raw) -> tuple[EventRecord, ...]:
+    """Return the events that the status holds; none when it cannot be read."""
+    try:
+        return parse_status(pool.get("status")).events
+    except ValueError:
+        return ()

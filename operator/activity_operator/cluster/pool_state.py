@@ -1,0 +1,27 @@
+"""What the reconciler carries from one look at a pool to the next. All of it can be rebuilt."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from activity_operator.api.status import EventRecord
+from activity_operator.cluster.apply import Rejection
+from activity_operator.core.decision import ScalingMemory
+from activity_operator.core.observation import PodFacts
+
+
+@dataclass(slots=True)
+class PoolState:
+    """One pool's, for one UID and one term. Times are seconds of the monotonic clock; -inf means never."""
+
+    uid: str
+    term_began: float
+    memory: ScalingMemory = field(default_factory=ScalingMemory)
+    inherited: tuple[EventRecord, ...] = ()
+    pods: Mapping[str, PodFacts] = field(default_factory=dict)
+    rejected: Rejection | None = None
+    rendered: tuple[int, str, Mapping[str, Any]] | None = None
+    last_raise: float = float("-inf")
+    status_written: float = float("-inf")
+    status: Mapping[str, Any] | None = None
+    failures: int = 0

@@ -1,0 +1,76 @@
+"""Writing a pool's status: only when it differs from what the API server holds, and counts not too often."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from activity_operator.api.conditions import Condition, ConditionType, merge
+from activity_operator.api.errors import SpecError
+from activity_operator.api.status import parse_status
+from activity_operator.cluster.kinds import POOLS, Raw
+from activity_operator.cluster.kube import KubeClient
+
+#: Seconds between two writes that change nothing but counts and rings; conditions are written at once.
+COUNTS_SECONDS = 10.0
+
+
+def invalid(pool: Raw, error: SpecError, now: float) -> dict[str, Any]:
+    """Return the status of a pool whose spec cannot be used: what was known stays, and the conditions say what to fix.
+
+    `now` is Unix seconds.
+    """
+    before = parse_status(pool.get("status"))
+    generation = int(pool["metadata"].get("generation", 1))
+    said = (
+        Condition(ConditionType.READY, "False", error.reason, str(error), generation),
+        Condition(ConditionType.STALLED, "True", error.reason, str(error), generation),
+    )
+    conditions = merge(before.conditions, said, datetime.fromtimestamp(int(now), UTC))
+    changed = before.model_copy(update={"observed_generation": generation, "conditions": conditions})
+    return changed.as_dict()
+
+
+def is_urgent(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether the difference must be seen at once: the generation, or what a condition says (not its wording)."""
+    return _gist(live) != _gist(wanted)
+
+
+def _gist(status: Mapping[str, Any]) -> tuple[Any, ...]:
+    conditions = status.get("conditions") or ()
+    said = sorted((c.get("type"), c.get("status"), c.get("reason"), c.get("observedGeneration")) for c in conditions)
+    return (status.get("observedGeneration"), tuple(said))
+
+
+def _plain(value: Any) -> Any:
+    """Return the value without what the API server may leave out, so that equal statuses compare equal."""
+    if isinstance(value, Mapping):
+        cleaned = {name: _plain(item) for name, item in value.items() if item is not None}
+        return {name: item for name, item in cleaned.items() if item not in ("", [], {})}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+class StatusWriter:
+    """Writes statuses; `wait` says how long a difference that is not urgent has to wait."""
+
+    def __init__(self, kube: KubeClient) -> None:
+        self._kube = kube
+
+    def wait(self, pool: Raw, wanted: Mapping[str, Any], since_last: float) -> float | None:
+        """Return the seconds until `wanted` should be written, None when the API server holds it already.
+
+        `since_last` is how many seconds ago this pool's status was last written.
+        """
+        live = pool.get("status") or {}
+        if _plain(live) == _plain(wanted):
+            return None
+        if is_urgent(live, wanted):
+            return 0.0
+        return max(COUNTS_SECONDS - since_last, 0.0)
+
+    async def write(self, pool: Raw, wanted: Mapping[str, Any]) -> Raw:
+        """Apply the status and return the pool as it is now; 409 when the name belongs to another pool by now."""
+        meta = pool["metadata"]
+        body = {"metadata": {"name": meta["name"], "uid": meta["uid"]}, "status": dict(wanted)}
+        return await self._kube.apply_status(POOLS, meta["namespace"], meta["name"], body)

@@ -1,0 +1,91 @@
+"""The periodic LIST of everything: it finds deletes that no watch told, proves watches alive, wakes every pool."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from activity_operator.cluster.freshness import Freshness
+from activity_operator.cluster.kinds import POOLS, Kind
+from activity_operator.cluster.kube import KubeClient, KubeError
+from activity_operator.cluster.members import Members
+from activity_operator.cluster.store import KINDS, Store
+from activity_worker.contract import LABEL_POOL
+
+#: Seconds until a LIST that failed is tried again, while the store is not to be trusted.
+RETRY_SECONDS = 2.0
+
+log = logging.getLogger(__name__)
+
+
+class Sweeper:
+    """Keeps the store honest. `done()` is called after each complete sweep, `completed` says when (by `clock`)."""
+
+    def __init__(
+        self,
+        kube: KubeClient,
+        store: Store,
+        freshness: Freshness,
+        members: Members,
+        *,
+        every_seconds: float,
+        clock: Callable[[], float],
+        done: Callable[[], None],
+    ) -> None:
+        self._kube = kube
+        self._store = store
+        self._freshness = freshness
+        self._members = members
+        self._every = every_seconds
+        self._clock = clock
+        self._done = done
+        self._now = asyncio.Event()
+        self.attempted = clock()
+        self.completed: float | None = None
+
+    def ask(self) -> None:
+        """Sweep as soon as possible, as a new term must before its first decision."""
+        self._now.set()
+
+    async def run(self) -> None:
+        """Sweep now, then every interval and whenever asked, until cancelled."""
+        while True:
+            self._now.clear()
+            wait = RETRY_SECONDS
+            self.attempted = self._clock()
+            try:
+                await self.sweep()
+                check = self._freshness.next_check
+                wait = self._every if check is None else min(self._every, check + RETRY_SECONDS)
+            except KubeError as error:
+                log.warning("the sweep failed, again in %g s: %s", wait, error)
+            await self._sleep(wait)
+
+    async def _sleep(self, seconds: float) -> None:
+        """Wait; a debt of the watches that arises meanwhile shortens the wait."""
+        until = self._clock() + seconds
+        while (left := until - self._clock()) > 0:
+            check = self._freshness.next_check
+            nap = min(left, self._freshness.grace_seconds if check is None else check + RETRY_SECONDS)
+            try:
+                await asyncio.wait_for(self._now.wait(), nap)
+            except TimeoutError:
+                if self._freshness.next_check == 0.0:
+                    return
+            else:
+                return
+
+    async def sweep(self) -> None:
+        """LIST every kind once and correct the store by it; raises `KubeError`."""
+        for kind in KINDS:
+            await self._sweep_kind(kind)
+        self._members.prune()
+        self.completed = self._clock()
+        self._done()
+
+    async def _sweep_kind(self, kind: Kind) -> None:
+        before = self._store.snapshot(kind)
+        found, version = await self._kube.list(kind, label_selector="" if kind == POOLS else LABEL_POOL)
+        self._freshness.listed(kind, found)
+        phantoms = self._store.sweep(kind, found, before, version)
+        if phantoms:
+            log.warning("%d %s vanished without the watch telling", phantoms, kind.plural)

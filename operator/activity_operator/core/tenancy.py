@@ -1,0 +1,102 @@
+"""Which namespaces may use which activities, roles and endpoints: the administrator's policy, and its verdict.
+
+Without a policy every namespace may name any activity ARN (the operator's own AWS rights still decide), no role and no
+endpoint: a role or an endpoint of a tenant's choice would lend it the operator's credentials or its place in the
+network.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+_FIELDS = ("namespaces", "activityArns", "roleArns", "endpointUrls")
+
+
+class PolicyError(ValueError):
+    """The policy cannot be used; the text names the field, its value and the fix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What namespaces that match may use. All are globs (`*` also matches `/` and `:`); an empty tuple allows none."""
+
+    namespaces: tuple[str, ...] = ("*",)
+    activity_arns: tuple[str, ...] = ("*",)
+    role_arns: tuple[str, ...] = ()
+    endpoint_urls: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The rules; a namespace may use what any rule that matches it allows, and nothing when none does."""
+
+    rules: tuple[Rule, ...] = (Rule(),)
+
+    def refusal(self, namespace: str, arn: str, role_arn: str = "", endpoint_url: str = "") -> str:
+        """Return why the pool may not run, as a sentence that names the fix, or "" when it may."""
+        rules = [rule for rule in self.rules if _matches(namespace, rule.namespaces)]
+        if not rules:
+            return f"the tenancy policy has no rule for namespace {namespace}; ask the administrator for one"
+        asked = (
+            ("activityArn", arn, [glob for rule in rules for glob in rule.activity_arns]),
+            ("aws.roleArn", role_arn, [glob for rule in rules for glob in rule.role_arns]),
+            ("aws.endpointUrl", endpoint_url, [glob for rule in rules for glob in rule.endpoint_urls]),
+        )
+        for field, value, globs in asked:
+            if value and not _matches(value, globs):
+                return (
+                    f"spec.{field} '{value}' is not allowed in namespace {namespace} by the tenancy policy; "
+                    "use an allowed one or ask the administrator"
+                )
+        if any(_allows(rule, arn, role_arn, endpoint_url) for rule in rules):
+            return ""
+        return (
+            f"no rule of the tenancy policy for namespace {namespace} allows this activityArn, aws.roleArn and "
+            "aws.endpointUrl together; ask the administrator"
+        )
+
+
+def _allows(rule: Rule, arn: str, role_arn: str, endpoint_url: str) -> bool:
+    asked = ((arn, rule.activity_arns), (role_arn, rule.role_arns), (endpoint_url, rule.endpoint_urls))
+    return all(not value or _matches(value, globs) for value, globs in asked)
+
+
+def _matches(value: str, globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(value, glob) for glob in globs)
+
+
+def parse_policy(raw: Any) -> Policy:
+    """Read a policy: a mapping with `rules`, a list; empty or missing means the default. Raises `PolicyError`."""
+    if raw is None:
+        return Policy()
+    if not isinstance(raw, Mapping) or set(raw) - {"rules"}:
+        raise PolicyError("tenancy: expected a mapping with the one field 'rules'")
+    rules = raw.get("rules") or ()
+    if not isinstance(rules, Sequence) or isinstance(rules, str):
+        raise PolicyError(f"tenancy.rules: expected a list, got {type(rules).__name__}")
+    if not rules:
+        return Policy()
+    return Policy(tuple(_rule(rule, f"tenancy.rules[{index}]") for index, rule in enumerate(rules)))
+
+
+def _rule(raw: Any, where: str) -> Rule:
+    if not isinstance(raw, Mapping):
+        raise PolicyError(f"{where}: expected a mapping, got {type(raw).__name__}")
+    if unknown := sorted(set(map(str, raw)) - set(_FIELDS)):
+        raise PolicyError(f"{where}.{unknown[0]}: no such field; use {', '.join(_FIELDS)}")
+    if not raw.get("namespaces"):
+        raise PolicyError(f"{where}.namespaces: is required; name namespaces or globs, ['*'] for all")
+    return Rule(
+        namespaces=_globs(raw, "namespaces", where, ()),
+        activity_arns=_globs(raw, "activityArns", where, ("*",)),
+        role_arns=_globs(raw, "roleArns", where, ()),
+        endpoint_urls=_globs(raw, "endpointUrls", where, ()),
+    )
+
+
+def _globs(raw: Mapping[str, Any], field: str, where: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    found = raw.get(field, default)
+    if isinstance(found, str) or not isinstance(found, Sequence) or not all(isinstance(item, str) for item in found):
+        raise PolicyError(f"{where}.{field}: expected a list of strings, got {found!r}")
+    return tuple(found)
