@@ -1,0 +1,124 @@
+"""Control groups of our own: every process of the cluster, daemon or container, lives below `/activitypool`.
+
+They are how `down` finds its processes whatever was killed before, and why it never touches another's.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.cluster.shell import ClusterError
+
+ROOT = Path("/sys/fs/cgroup")
+NAME = "activitypool"
+DAEMONS = f"{NAME}/daemons"
+KILL_SECONDS = 10.0
+
+
+def is_v2() -> bool:
+    """Whether the machine has the unified hierarchy only (cgroup v2)."""
+    return (ROOT / "cgroup.controllers").exists()
+
+
+def prepare() -> None:
+    """Make `/activitypool` in every hierarchy (the kubelet refuses a root that lacks one) and the daemons' group."""
+    if is_v2():
+        ours = ROOT / NAME
+        ours.mkdir(exist_ok=True)
+        wanted = (ROOT / "cgroup.controllers").read_text().split()
+        for folder in (ROOT, ours):
+            for controller in wanted:
+                _enable(folder, controller)
+    else:
+        for hierarchy in _hierarchies():
+            (hierarchy / NAME).mkdir(exist_ok=True)
+            for setting in ("cpuset.cpus", "cpuset.mems"):  # a new v1 cpuset holds no CPU, so nothing could run in it
+                if (hierarchy / setting).exists():
+                    (hierarchy / NAME / setting).write_text((hierarchy / setting).read_text())
+    daemons_group().mkdir(exist_ok=True)
+
+
+def daemons_group() -> Path:
+    """The group that holds the daemons and the containers' shims, in the hierarchy used for tracking."""
+    return (ROOT if is_v2() else ROOT / "pids") / DAEMONS
+
+
+def processes(below: str = NAME) -> set[int]:
+    """Ids of all processes in the group `below` and its descendants, over all hierarchies."""
+    found: set[int] = set()
+    for hierarchy in _hierarchies():
+        for folder in _descendants(hierarchy / below):
+            try:
+                found.update(int(line) for line in (folder / "cgroup.procs").read_text().split())
+            except OSError:  # removed meanwhile, or a threaded group
+                continue
+    return found - {0}
+
+
+def kill(below: str) -> None:
+    """Kill every process in the group and its descendants, until none is left.
+
+    Raises ClusterError when some survive 10 s of SIGKILL.
+    """
+    deadline = time.monotonic() + KILL_SECONDS
+    while left := processes(below):
+        for pid in left:
+            _kill_one(pid)
+        if time.monotonic() > deadline:
+            raise ClusterError(f"processes {sorted(left)} of cgroup /{below} survive SIGKILL")
+        time.sleep(0.02)
+
+
+def remove() -> None:
+    """Remove our groups from every hierarchy. They must be empty."""
+    for hierarchy in _hierarchies():
+        for folder in sorted(_descendants(hierarchy / NAME), reverse=True):
+            _remove_one(folder)
+
+
+def present() -> list[Path]:
+    """Our groups that exist now."""
+    return [hierarchy / NAME for hierarchy in _hierarchies() if (hierarchy / NAME).is_dir()]
+
+
+def _hierarchies() -> list[Path]:
+    if is_v2():
+        return [ROOT]
+    # cpu and cpu,cpuacct may be links to one mount.
+    return sorted({entry.resolve() for entry in ROOT.iterdir() if (entry / "cgroup.procs").exists()})
+
+
+def _descendants(folder: Path) -> Iterator[Path]:
+    for path, _, _ in os.walk(folder):
+        yield Path(path)
+
+
+def _enable(folder: Path, controller: str) -> None:
+    try:
+        (folder / "cgroup.subtree_control").write_text(f"+{controller}")
+    except OSError as refused:
+        if controller in ("cpu", "memory", "pids"):
+            raise ClusterError(f"cgroup controller {controller} cannot be enabled in {folder}: {refused}") from refused
+
+
+def _kill_one(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, os.WNOHANG)
+    except (ProcessLookupError, ChildProcessError):
+        return
+
+
+def _remove_one(folder: Path) -> None:
+    deadline = time.monotonic() + KILL_SECONDS
+    while folder.exists():
+        try:
+            folder.rmdir()
+        except OSError as busy:  # the kernel lets go of a killed process a moment after it is gone
+            if time.monotonic() > deadline:
+                raise ClusterError(f"cgroup {folder} cannot be removed: {busy}") from busy
+            time.sleep(0.02)

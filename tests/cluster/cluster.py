@@ -1,0 +1,51 @@
+"""The running cluster as tests and the demo see it, and its record on disk."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tests.cluster import places
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A running cluster: how to reach it, and what it was made with."""
+
+    kubeconfig: Path
+    """Kubeconfig of an administrator."""
+    audit_log: Path | None
+    """The API server's audit log: one JSON document a line, level Metadata, written before the answer is sent."""
+    kubectl: Path
+    """A kubectl of the cluster's version."""
+    helm: Path
+    """Helm 4."""
+    kind: Literal["embedded", "kind"]
+    """`embedded` (daemons on this machine) or `kind` (in Docker)."""
+    host_ip: str
+    """The address at which a pod reaches this machine."""
+
+
+def write_record(cluster: Cluster) -> None:
+    """Note the running cluster for later commands."""
+    document = {key: str(value) if isinstance(value, Path) else value for key, value in sorted(vars(cluster).items())}
+    places.record().parent.mkdir(parents=True, exist_ok=True)
+    places.record().write_text(json.dumps(document, indent=1))
+
+
+def read_record() -> Cluster | None:
+    """The cluster that `up` noted last and no `down` has removed; None when there is none."""
+    try:
+        noted = json.loads(places.record().read_text())
+    except (OSError, ValueError):
+        return None
+    return Cluster(
+        kubeconfig=Path(noted["kubeconfig"]),
+        audit_log=Path(noted["audit_log"]) if noted["audit_log"] else None,
+        kubectl=Path(noted["kubectl"]),
+        helm=Path(noted["helm"]),
+        kind=noted["kind"],
+        host_ip=noted["host_ip"],
+    )

@@ -1,0 +1,81 @@
+"""Cluster DNS: CoreDNS as a daemon of this machine, which pods reach as the Service kube-dns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.cluster import network, places
+from tests.cluster.processes import Daemon
+
+PORT = 10053
+COREFILE = """\
+.:{port} {{
+  bind {host}
+  errors
+  health 127.0.0.1:18080
+  ready 127.0.0.1:18181
+  kubernetes cluster.local in-addr.arpa ip6.arpa {{
+    kubeconfig {kubeconfig}
+    pods insecure
+    fallthrough in-addr.arpa ip6.arpa
+    ttl 1
+  }}
+  {upstream}
+  cache 5 {{
+    disable denial cluster.local
+    disable success cluster.local
+  }}
+}}
+"""
+NO_UPSTREAM = "template ANY ANY {\n    rcode NXDOMAIN\n  }"
+# A Service without a selector: its one endpoint is the daemon on the bridge's address.
+MANIFEST = f"""\
+apiVersion: v1
+kind: Service
+metadata: {{name: kube-dns, namespace: kube-system, labels: {{k8s-app: kube-dns}}}}
+spec:
+  clusterIP: {network.DNS_SERVICE}
+  ports:
+    - {{name: dns, port: 53, protocol: UDP, targetPort: {PORT}}}
+    - {{name: dns-tcp, port: 53, protocol: TCP, targetPort: {PORT}}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata:
+  name: kube-dns
+  namespace: kube-system
+  labels: {{kubernetes.io/service-name: kube-dns, endpointslice.kubernetes.io/managed-by: activitypool}}
+addressType: IPv4
+endpoints:
+  - addresses: [{network.HOST}]
+    conditions: {{ready: true}}
+ports:
+  - {{name: dns, port: {PORT}, protocol: UDP}}
+  - {{name: dns-tcp, port: {PORT}, protocol: TCP}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {{name: "system:coredns"}}
+rules:
+  - {{apiGroups: [""], resources: [endpoints, services, pods, namespaces], verbs: [list, watch]}}
+  - {{apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [list, watch]}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {{name: "system:coredns"}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "system:coredns"}}
+subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: "system:coredns"}}]
+"""
+
+
+def coredns(binaries: Mapping[str, Path]) -> Daemon:
+    """CoreDNS on the bridge's address; names outside the cluster go to the machine's resolvers."""
+    # On the machine, not in a pod: it can then use a resolver that listens on loopback only.
+    servers = network.nameservers()
+    upstream = f"forward . {' '.join(servers)}" if servers else NO_UPSTREAM
+    corefile = places.run() / "Corefile"
+    corefile.write_text(
+        COREFILE.format(port=PORT, host=network.HOST, kubeconfig=places.pki() / "coredns.kubeconfig", upstream=upstream)
+    )
+    return Daemon("coredns", (str(binaries["coredns"]), "-conf", str(corefile)))

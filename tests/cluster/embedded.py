@@ -1,0 +1,181 @@
+"""The embedded cluster: Kubernetes' own binaries as daemons of this machine. Linux, root, no Docker."""
+
+from __future__ import annotations
+
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.cluster import (
+    cgroups,
+    control_plane,
+    debian,
+    dns,
+    go_builds,
+    images,
+    machine,
+    network,
+    node,
+    places,
+    processes,
+)
+from tests.cluster.cluster import Cluster
+from tests.cluster.control_plane import NODE, Identities
+from tests.cluster.processes import Daemon
+from tests.cluster.progress import say, step
+from tests.cluster.shell import ClusterError, run, succeeds, wait_until
+
+BOOT_SECONDS = 90.0
+DAEMONS = (
+    "etcd",
+    "containerd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubelet",
+    "kube-proxy",
+    "coredns",
+)
+
+
+def up() -> Cluster:
+    """Boot the cluster, repair what a crash left of it, or verify that it is well; returns it Ready.
+
+    Raises ClusterError with the failing daemon's last lines when it does not come up.
+    """
+    places.check_socket_paths()
+    debian.install_missing()
+    binaries = go_builds.ensure(go_builds.EMBEDDED)
+    cluster = _describe(binaries)
+    running = [name for name in DAEMONS if processes.is_running(name)]
+    if len(running) == len(DAEMONS) and succeeds(_kubectl(cluster, "get", "--raw", "/readyz")):
+        _wait_until_well(cluster)
+        say("the cluster is up already, and well")
+        return cluster
+    if running or (places.run() / "etcd").exists():
+        say(f"repairing: {len(running)} of {len(DAEMONS)} daemons still run")
+    try:
+        _boot(binaries, cluster)
+    except ClusterError as failed:
+        if not running:
+            raise
+        say(f"the repair failed ({str(failed).splitlines()[0]}): starting afresh")
+        down()
+        _boot(binaries, cluster)
+    return cluster
+
+
+def down() -> None:
+    """Stop the cluster's processes and leave the machine as it was before `up`. Repeatable."""
+    with step("stopping the cluster's processes"):
+        # The kubelet first, so that nothing is started again; containerd in its own time, for its store outlives it.
+        processes.stop("kubelet", grace_seconds=1)
+        cgroups.kill(f"{cgroups.NAME}/kubepods")
+        processes.stop("containerd")
+        cgroups.kill(cgroups.NAME)
+    with step("restoring mounts, links, packet filter, sysctls and cgroups"):
+        machine.restore(network.BRIDGE, network.NETWORK)
+        cgroups.remove()
+        _delete_state()
+
+
+def is_well(cluster: Cluster) -> bool:
+    """Whether every daemon runs and the API server says it is ready."""
+    if not all(processes.is_running(name) for name in DAEMONS):
+        return False
+    return succeeds(_kubectl(cluster, "get", "--raw", "/readyz"))
+
+
+def _boot(binaries: Mapping[str, Path], cluster: Cluster) -> None:
+    pause = images.pause_archive()
+    machine.remember()
+    cgroups.prepare()
+    network.up()
+    who = control_plane.identities()
+    fresh = not (places.run() / "etcd").exists()
+    with _explained("etcd", "containerd", "kube-apiserver"), step("etcd, kube-apiserver, containerd"):
+        _start(control_plane.etcd(binaries), control_plane.api_server(binaries, who), node.containerd())
+        _until(lambda: succeeds(["ctr", "-a", places.containerd_socket(), "version"]), "containerd answers")
+        images.prepare_store(pause, forget_containers=fresh)
+        _until(lambda: control_plane.is_ready(who), "kube-apiserver is ready")
+    with _explained("kube-controller-manager", "kubelet", "kube-proxy", "coredns"), step("controllers, node, DNS"):
+        _start_the_rest(binaries, who, cluster)
+        _wait_until_well(cluster)
+
+
+def _start_the_rest(binaries: Mapping[str, Path], who: Identities, cluster: Cluster) -> None:
+    _start(control_plane.controller_manager(binaries, who), control_plane.scheduler(binaries))
+    _start(node.kubelet(binaries, who), node.kube_proxy(binaries))
+    # Ready, the API server still refuses a chosen ClusterIP for a moment: its allocator does not know the range yet.
+    apply = _kubectl(cluster, "apply", "--server-side", "--force-conflicts", "-f", "-")
+    _until(lambda: succeeds(apply, stdin=dns.MANIFEST), "the DNS Service can be made")
+    _start(dns.coredns(binaries))
+
+
+def _wait_until_well(cluster: Cluster) -> None:
+    _until(lambda: succeeds(_kubectl(cluster, "get", "node", NODE)), f"node {NODE} exists")
+    run(_kubectl(cluster, "wait", "--for=condition=Ready", f"node/{NODE}", "--timeout=60s"))
+    account = _kubectl(cluster, "get", "serviceaccount", "default", "--namespace", "default")
+    _until(lambda: succeeds(account), "the default ServiceAccount exists")
+    _until(lambda: _answers("http://127.0.0.1:18181/ready"), "CoreDNS is ready")
+    _until(lambda: _answers(f"http://{network.HOST}:10256/healthz"), "kube-proxy is healthy")
+
+
+def _start(*daemons: Daemon) -> None:
+    for daemon in daemons:
+        processes.start(daemon)
+
+
+@contextmanager
+def _explained(*names: str) -> Iterator[None]:
+    """Add the last lines of the daemons that died to an error raised inside; of all of them when none did."""
+    try:
+        yield
+    except ClusterError as failed:
+        dead = [name for name in names if not processes.is_running(name)] or list(names)
+        tails = "\n".join(f"--- {name}\n{processes.last_lines(name)}" for name in dead)
+        raise ClusterError(f"{failed}\n{tails}") from failed
+
+
+def _describe(binaries: Mapping[str, Path]) -> Cluster:
+    return Cluster(
+        kubeconfig=places.kubeconfig(),
+        audit_log=control_plane.audit_log(),
+        kubectl=binaries["kubectl"],
+        helm=binaries["helm"],
+        kind="embedded",
+        host_ip=network.HOST,
+    )
+
+
+def _kubectl(cluster: Cluster, *words: str) -> list[str | Path]:
+    return [cluster.kubectl, f"--kubeconfig={cluster.kubeconfig}", *words]
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=2) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _until(holds: Callable[[], bool], what: str) -> None:
+    """Wait for `holds`, but not on daemons that have died: the noted ones that no longer run."""
+
+    def holds_or_hopeless() -> bool:
+        if dead := [name for name in DAEMONS if processes.died(name)]:
+            raise ClusterError(f"waiting until {what}: {', '.join(dead)} died")
+        return holds()
+
+    wait_until(holds_or_hopeless, what, timeout_seconds=BOOT_SECONDS)
+
+
+def _delete_state() -> None:
+    machine.check_root_is_ours(places.run())
+    for folder in (places.run(), *images.transient_folders()):
+        shutil.rmtree(folder, ignore_errors=True)
+    places.kubeconfig().unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Step Functions emulators as pods of the local cluster."""

@@ -1,0 +1,111 @@
+"""The cluster as kind, where a Docker engine answers: the same promises, kept by other means."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.cluster import go_builds, places
+from tests.cluster.cluster import Cluster
+from tests.cluster.control_plane import AUDIT_POLICY
+from tests.cluster.emulators.ports import NODE_PORTS
+from tests.cluster.progress import step
+from tests.cluster.shell import run, succeeds
+
+NAME = "activitypool"
+AUDIT_IN_NODE = "/var/log/activitypool"
+API_SERVER_PATCH = f"""\
+kind: ClusterConfiguration
+apiServer:
+  extraArgs:
+    enable-aggregator-routing: "true"
+    audit-policy-file: {AUDIT_IN_NODE}/policy.yaml
+    audit-log-path: {AUDIT_IN_NODE}/audit.log
+    audit-log-maxsize: "1000"
+  extraVolumes:
+    - name: audit
+      hostPath: {AUDIT_IN_NODE}
+      mountPath: {AUDIT_IN_NODE}
+      pathType: Directory
+"""
+KUBELET_PATCH = "kind: KubeletConfiguration\nmaxPods: 250\n"
+
+
+def up() -> Cluster:
+    """Create the kind cluster, or find it well. Raises ClusterError with kind's last lines."""
+    binaries = go_builds.ensure(["kind", "kubectl", "helm"])
+    kubeconfig, audit = places.kubeconfig(), _audit_folder()
+    if NAME not in run([binaries["kind"], "get", "clusters"]).split():
+        audit.mkdir(parents=True, exist_ok=True)
+        (audit / "policy.yaml").write_text(AUDIT_POLICY)
+        with step("kind create cluster"):
+            create = [binaries["kind"], "create", "cluster", "--name", NAME, "--wait", "120s"]
+            run([*create, "--kubeconfig", kubeconfig, "--config", "-"], stdin=json.dumps(_config(audit)))
+    else:
+        run(["docker", "start", f"{NAME}-control-plane"])  # it stops with the engine, and comes back
+        run([binaries["kind"], "export", "kubeconfig", "--name", NAME, "--kubeconfig", kubeconfig])
+    kubectl = [binaries["kubectl"], f"--kubeconfig={kubeconfig}"]
+    run([*kubectl, "wait", "--for=condition=Ready", "node", "--all", "--timeout=120s"])
+    return Cluster(
+        kubeconfig=kubeconfig,
+        audit_log=audit / "audit.log",
+        kubectl=binaries["kubectl"],
+        helm=binaries["helm"],
+        kind="kind",
+        host_ip=_gateway(),
+    )
+
+
+def down() -> None:
+    """Delete the kind cluster and its state."""
+    kind = go_builds.ensure(["kind"])["kind"]
+    run([kind, "delete", "cluster", "--name", NAME, "--kubeconfig", places.kubeconfig()])
+    shutil.rmtree(places.run(), ignore_errors=True)
+    places.kubeconfig().unlink(missing_ok=True)
+
+
+def is_well(cluster: Cluster) -> bool:
+    """Whether the API server says it is ready."""
+    return succeeds([cluster.kubectl, f"--kubeconfig={cluster.kubeconfig}", "get", "--raw", "/readyz"])
+
+
+def build(dockerfile: Path, context: Path, tag: str, build_args: Mapping[str, str]) -> None:
+    """Build with the Docker engine, which keeps its own cache."""
+    arguments = [word for key, value in build_args.items() for word in ("--build-arg", f"{key}={value}")]
+    with step(f"image {tag}"):
+        run(["docker", "build", "--tag", tag, "--file", dockerfile, *arguments, context])
+
+
+def load(tag: str) -> None:
+    """Copy an image from the engine into the node."""
+    with step(f"loading {tag}"):
+        run([go_builds.ensure(["kind"])["kind"], "load", "docker-image", tag, "--name", NAME])
+
+
+def _config(audit: Path) -> dict[str, object]:
+    ports = [{"containerPort": port, "hostPort": port, "listenAddress": "127.0.0.1"} for port in NODE_PORTS.values()]
+    return {
+        "kind": "Cluster",
+        "apiVersion": "kind.x-k8s.io/v1alpha4",
+        "kubeadmConfigPatches": [API_SERVER_PATCH, KUBELET_PATCH],
+        "nodes": [
+            {
+                "role": "control-plane",
+                "extraMounts": [{"hostPath": str(audit), "containerPath": AUDIT_IN_NODE}],
+                "extraPortMappings": ports,
+            }
+        ],
+    }
+
+
+def _gateway() -> str:
+    """The IPv4 address at which containers of kind's network reach this machine."""
+    networks = json.loads(run(["docker", "network", "inspect", "kind"]))
+    gateways = [str(part.get("Gateway", "")) for part in networks[0]["IPAM"]["Config"]]
+    return next((address for address in gateways if address and ":" not in address), "host.docker.internal")
+
+
+def _audit_folder() -> Path:
+    return places.run() / "kind-audit"

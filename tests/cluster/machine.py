@@ -1,0 +1,147 @@
+"""What the cluster changes on the machine: noted before the first change, put back by `down`."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.cluster import places
+from tests.cluster.shell import ClusterError, run
+
+# Written by the kubelet, kube-proxy, the bridge plugin or us.
+SYSCTLS = (
+    "net/ipv4/ip_forward",
+    "net/ipv4/conf/all/forwarding",
+    "net/ipv4/conf/default/forwarding",
+    "net/ipv4/conf/all/route_localnet",
+    "net/ipv4/vs/conntrack",
+    "net/bridge/bridge-nf-call-iptables",
+    "net/bridge/bridge-nf-call-ip6tables",
+    "net/ipv6/conf/all/forwarding",
+    "net/netfilter/nf_conntrack_max",
+    "net/netfilter/nf_conntrack_tcp_be_liberal",
+    "net/netfilter/nf_conntrack_tcp_timeout_close_wait",
+    "net/netfilter/nf_conntrack_tcp_timeout_established",
+    "vm/overcommit_memory",
+    "vm/panic_on_oom",
+    "kernel/panic",
+    "kernel/panic_on_oops",
+    "kernel/keys/root_maxkeys",
+    "kernel/keys/root_maxbytes",
+)
+# Folders outside the cache whose place no daemon lets us choose.
+FOLDERS = ("/run/containerd", "/var/lib/cni", "/var/log/containers")
+OUR_CHAIN = re.compile(r"\b(?:KUBE|CNI)-[A-Za-z0-9-]+")
+MNT_DETACH = 2
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Sysctls as they were, and which of the folders did not exist."""
+
+    sysctls: dict[str, str]
+    absent_folders: list[str]
+
+
+def remember() -> None:
+    """Note the machine's state, unless a crashed run noted it already: the first note is the true one."""
+    note = _note()
+    if note.exists():
+        return
+    note.parent.mkdir(parents=True, exist_ok=True)
+    values = {name: value for name in SYSCTLS if (value := read_sysctl(name)) is not None}
+    absent = [folder for folder in FOLDERS if not Path(folder).exists()]
+    unfinished = note.with_suffix(".part")
+    unfinished.write_text(json.dumps(asdict(Snapshot(values, absent)), indent=1))
+    unfinished.rename(note)
+
+
+def restore(bridge: str, network: str) -> None:
+    """Put back what `remember` noted: mounts, links, packet filter, sysctls, folders. All processes must be gone."""
+    unmount_below(places.run())
+    if Path(f"/sys/class/net/{bridge}").exists():
+        run(["ip", "link", "delete", bridge])
+    for family in ("iptables", "ip6tables"):
+        _remove_our_chains(family)
+    note = _note()
+    if note.exists():
+        before = Snapshot(**json.loads(note.read_text()))
+        for name, value in before.sysctls.items():
+            if read_sysctl(name) != value:
+                Path("/proc/sys", name).write_text(value)
+        for folder in before.absent_folders:
+            shutil.rmtree(folder, ignore_errors=True)
+    _unlink_cni_results(network)
+    _unlink_dead_logs()
+
+
+def read_sysctl(name: str) -> str | None:
+    """A kernel setting by its path below /proc/sys; None when this kernel lacks it."""
+    try:
+        return Path("/proc/sys", name).read_text().strip()
+    except OSError:
+        return None
+
+
+def mounts_below(folder: Path) -> list[str]:
+    """Mount points in or below `folder`, innermost last."""
+    points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    decoded = [re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point) for point in points]
+    return [point for point in decoded if Path(point) == folder or folder in Path(point).parents]
+
+
+def unmount_below(folder: Path) -> None:
+    """Detach every mount in or below `folder`, busy or not. Raises OSError when the kernel refuses."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for point in reversed(mounts_below(folder)):
+        if libc.umount2(point.encode(), MNT_DETACH) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, f"unmounting {point}: {os.strerror(code)}")
+
+
+def without_our_chains(rules: Iterable[str]) -> list[str]:
+    """The lines of an `iptables-save` without the chains KUBE-* and CNI-* and the rules that name them."""
+    return [line for line in rules if line.startswith("#") or not OUR_CHAIN.search(line)]
+
+
+def _remove_our_chains(family: str) -> None:
+    # Not the saved rules of the time before: whatever somebody else changed meanwhile stays.
+    if shutil.which(family) is None:
+        return
+    now = run([f"{family}-save", "-c"]).splitlines()
+    kept = without_our_chains(now)
+    if kept != now:
+        run([f"{family}-restore", "-c"], stdin="\n".join(kept) + "\n")
+
+
+def _unlink_cni_results(network: str) -> None:
+    results = Path("/var/lib/cni/results")
+    for ours in results.glob(f"{network}-*-eth0"):
+        container = ours.name.removeprefix(f"{network}-").removesuffix("-eth0")
+        ours.unlink(missing_ok=True)
+        (results / f"cni-loopback-{container}-lo").unlink(missing_ok=True)
+
+
+def _unlink_dead_logs() -> None:
+    folder = Path("/var/log/containers")
+    if not folder.is_dir():
+        return
+    for link in folder.iterdir():
+        if link.is_symlink() and places.run() in Path(os.readlink(link)).parents:
+            link.unlink()
+
+
+def _note() -> Path:
+    return places.run() / "machine-before.json"
+
+
+def check_root_is_ours(folder: Path) -> None:
+    """Raise ClusterError when something is still mounted below `folder`, which is about to be deleted."""
+    if left := mounts_below(folder):
+        raise ClusterError(f"still mounted below {folder}: {', '.join(left[:5])}")

@@ -1,0 +1,40 @@
+"""One line per step with the seconds it took; a long step says every 20 s that it is still alive."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+HEARTBEAT_SECONDS = 20.0
+_BEGAN = time.monotonic()
+
+
+def say(text: str) -> None:
+    """Print one line, led by the seconds since this process began."""
+    print(f"[{time.monotonic() - _BEGAN:6.1f} s] {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def step(title: str) -> Iterator[None]:
+    """Announce a step when it is slow, and always its end or its failure, with the seconds it took."""
+    began = time.monotonic()
+    done = threading.Event()
+
+    def beat() -> None:
+        while not done.wait(HEARTBEAT_SECONDS):
+            say(f"  ... {title}: {time.monotonic() - began:.0f} s so far")
+
+    heart = threading.Thread(target=beat, daemon=True)
+    heart.start()
+    try:
+        yield
+    except BaseException:
+        say(f"{title}: FAILED after {time.monotonic() - began:.1f} s")
+        raise
+    finally:
+        done.set()
+        heart.join()
+    say(f"{title}: {time.monotonic() - began:.1f} s")
