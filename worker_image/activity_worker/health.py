@@ -62,9 +62,9 @@ class HealthServer:
             [web.get("/livez", self._livez), web.get("/readyz", self._readyz), web.get("/metrics", self._metrics)]
         )
         self._watch = LoopWatch()
-        self._runner = web.AppRunner(app, access_log=None)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, port, shutdown_timeout=1.0).start()
+        await web.TCPSite(self._runner, host, port).start()
         self.port = int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:

@@ -1,3 +1,4 @@
+# ruff: noqa: D103 - the names are the sentences
 """What a worker holds and has done."""
 
 from activity_worker.contract import HeldLease

@@ -1,3 +1,4 @@
+# ruff: noqa: D103 - the names are the sentences
 """What can be set from outside, and what a person reads when it cannot be used."""
 
 import pytest
@@ -6,7 +7,7 @@ from activity_worker.contract import Env
 from activity_worker.settings import SettingsError, read_settings
 
 ARN = "arn:aws:states:eu-west-1:123456789012:activity:resize"
-REPORTING = {
+REPORTING: dict[str, str] = {
     Env.ACTIVITY_ARN: ARN,
     Env.REPORT_URL: "https://operator.example:8443/",
     Env.POD_NAMESPACE: "shop",
@@ -19,12 +20,12 @@ REPORTING = {
 def test_an_arn_is_all_that_a_laptop_needs() -> None:
     settings = read_settings({"activity-arn": ARN}, {})
 
-    assert ("handler:handle", 1, "eu-west-1", None) == (
+    assert (
         settings.handler,
         settings.slots,
         settings.region,
         settings.report,
-    )
+    ) == ("handler:handle", 1, "eu-west-1", None)
 
 
 def test_a_flag_beats_the_environment() -> None:
@@ -34,18 +35,18 @@ def test_a_flag_beats_the_environment() -> None:
 
 
 def test_a_pod_is_set_up_by_its_environment_alone() -> None:
-    env = {**REPORTING, Env.HANDLER: "app.work:run", Env.SLOTS: "3", Env.TASK_DEADLINE_SECONDS: "0"}
+    env: dict[str, str] = {**REPORTING, Env.HANDLER: "app.work:run", Env.SLOTS: "3", Env.TASK_DEADLINE_SECONDS: "0"}
 
     settings = read_settings({}, env)
 
     assert settings.report is not None
-    assert ("app.work:run", 3, None, "resize-1-abc", "https://operator.example:8443") == (
+    assert (
         settings.handler,
         settings.slots,
         settings.task_deadline_seconds,
         settings.name,
         settings.report.url,
-    )
+    ) == ("app.work:run", 3, None, "resize-1-abc", "https://operator.example:8443")
 
 
 def test_the_region_that_is_set_beats_the_one_in_the_arn() -> None:
