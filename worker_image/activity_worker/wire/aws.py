@@ -1,0 +1,124 @@
+"""One signed call to an AWS service that speaks JSON: credentials, signature, transport and errors joined.
+
+A call is made once: whoever calls knows better whether and when to try again. The one exception is a wrong clock: a
+request refused for its date was not acted on, so it is sent again with the service's own time, once.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+from typing import Any, cast
+
+from activity_worker.wire.credentials import CredentialsKeeper
+from activity_worker.wire.endpoint import Endpoint
+from activity_worker.wire.errors import SKEWED, SPENT_CREDENTIALS, WireError
+from activity_worker.wire.signing import Signer
+from activity_worker.wire.transport import Answer, Transport
+
+#: Services allow five minutes; a smaller difference is not why a signature was refused.
+_SKEW_SECONDS = 240.0
+_MAX_MESSAGE_LENGTH = 1024
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
+
+
+class AwsJsonCaller:
+    """Calls operations of one service at one endpoint with one set of credentials.
+
+    `target_prefix` and `json_version` are the service model's. `now` returns Unix time in seconds.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        credentials: CredentialsKeeper,
+        *,
+        target_prefix: str,
+        json_version: str = "1.0",
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.endpoint = endpoint
+        self._credentials = credentials
+        self._prefix = target_prefix
+        self._transport = Transport(endpoint.url, ca_bundle=endpoint.ca_bundle)
+        self._signer = Signer(
+            service=endpoint.signing_name,
+            region=endpoint.region,
+            url=endpoint.url,
+            content_type=f"application/x-amz-json-{json_version}",
+        )
+        self._now = now
+        self._offset_seconds = 0.0
+
+    async def call(
+        self, operation: str, parameters: dict[str, Any], *, timeout_seconds: float, private: tuple[str, ...] = ()
+    ) -> dict[str, Any]:
+        """Return the operation's output.
+
+        `private` names the parameters whose values are struck out of the service's messages. Raises WireError, or a
+        subclass of it when there was no answer or nothing to sign with.
+        """
+        hidden = [str(parameters[name]) for name in private if parameters.get(name)]
+        body = _encode(parameters).encode("utf-8", "replace")
+        answer = await self._send(operation, body, timeout_seconds)
+        if answer.status == 200:
+            return _decoded(answer)
+        error = _error(answer, hidden)
+        if error.code in SKEWED and self._correct_clock(answer.date):
+            answer = await self._send(operation, body, timeout_seconds)
+            if answer.status == 200:
+                return _decoded(answer)
+            error = _error(answer, hidden)
+        if error.code in SPENT_CREDENTIALS:
+            self._credentials.forget()
+        raise error
+
+    async def close(self) -> None:
+        """Close the connections; requests under way fail."""
+        await self._transport.close()
+        await self._credentials.close()
+
+    async def _send(self, operation: str, body: bytes, timeout_seconds: float) -> Answer:
+        keys = await self._credentials.keys()
+        headers = self._signer.headers(keys, f"{self._prefix}.{operation}", body, self._now() + self._offset_seconds)
+        return await self._transport.post(headers, body, timeout_seconds=timeout_seconds)
+
+    def _correct_clock(self, date: str) -> bool:
+        """Take the service's time from its Date header; whether that changed anything worth another try."""
+        try:
+            offset = parsedate_to_datetime(date).timestamp() - self._now()
+        except ValueError:
+            return False
+        if abs(offset - self._offset_seconds) < _SKEW_SECONDS:
+            return False
+        self._offset_seconds = offset
+        return True
+
+
+def _decoded(answer: Answer) -> dict[str, Any]:
+    try:
+        output = json.loads(answer.body) if answer.body else {}
+    except ValueError:
+        output = None
+    if not isinstance(output, dict):
+        raise WireError(
+            "NotAnAnswer", "the endpoint answered 200 with something that is not a JSON object; is its URL right?", 502
+        )
+    return cast("dict[str, Any]", output)
+
+
+def _error(answer: Answer, hidden: list[str]) -> WireError:
+    """Read the service's error. Its code comes with or without a namespace before it and a URL behind it."""
+    try:
+        said = json.loads(answer.body)
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        said = {}
+    code = answer.error_type or str(said.get("__type") or said.get("code") or "")
+    code = code.rsplit("#", 1)[-1].split(":", 1)[0]
+    message = str(said.get("message") or said.get("Message") or f"HTTP status {answer.status}")
+    for value in hidden:
+        message = message.replace(value, "...")
+    request = f" (request {answer.request_id})" if answer.request_id else ""
+    return WireError(code or f"HTTP{answer.status}", f"{message[:_MAX_MESSAGE_LENGTH]}{request}", answer.status)

