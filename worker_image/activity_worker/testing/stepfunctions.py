@@ -1,0 +1,47 @@
+"""The Step Functions fake as a process: `python -m activity_worker.testing.stepfunctions --port 4566`."""
+
+import argparse
+import asyncio
+import contextlib
+import signal
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from activity_worker.testing.fake_clock import VirtualClock
+from activity_worker.testing.fake_faults import Fault
+from activity_worker.testing.fake_operations import FakeSettings
+from activity_worker.testing.fake_server import StepFunctionsFake
+from activity_worker.testing.fake_tasks import FakeTask
+
+__all__ = ["FakeSettings", "FakeTask", "Fault", "StepFunctionsFake", "VirtualClock", "main"]
+
+
+async def _serve(fake: StepFunctionsFake) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with fake:
+        print(f"Step Functions fake listening on {fake.url}", flush=True)  # noqa: T201 - what the process is for
+        await stop.wait()
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the fake as a process until SIGINT or SIGTERM."""
+    parser = argparse.ArgumentParser(prog="python -m activity_worker.testing.stepfunctions", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=4566, help="port, 0 for a free one (default: %(default)s)")
+    parser.add_argument("--region", default="us-east-1", help="region of the ARNs it makes (default: %(default)s)")
+    parser.add_argument("--account", default="123456789012", help="account of the ARNs it makes (default: %(default)s)")
+    parser.add_argument("--poll-hold-seconds", type=float, default=60.0, help="how long a poll waits (default: 60)")
+    said = parser.parse_args(arguments)
+    settings = FakeSettings(poll_hold_seconds=said.poll_hold_seconds, region=said.region, account=said.account)
+    run: Callable[[Awaitable[None]], Any] = cast("Any", asyncio.run)
+    with contextlib.suppress(ImportError):
+        import uvloop  # noqa: PLC0415 - faster where it exists
+
+        run = cast("Any", uvloop.run)
+    run(_serve(StepFunctionsFake(settings=settings, host=said.host, port=said.port)))
+
+
+if __name__ == "__main__":
+    main()
