@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
-from activity_operator.cluster.kinds import LEASES, Raw
+from activity_operator.cluster.kinds import LEASES, Kind, Raw
 from activity_operator.cluster.kube import ApiError, KubeError
 
 log = logging.getLogger(__name__)
@@ -20,15 +20,15 @@ log = logging.getLogger(__name__)
 class LeaseApi(Protocol):
     """The part of `KubeClient` that the election needs."""
 
-    async def get(self, kind: object, namespace: str, name: str) -> Raw:
+    async def get(self, kind: Kind, namespace: str, name: str) -> Raw:
         """Read the Lease."""
         ...
 
-    async def create(self, kind: object, namespace: str, body: Raw) -> Raw:
+    async def create(self, kind: Kind, namespace: str, body: Raw) -> Raw:
         """Create it; 409 when it exists."""
         ...
 
-    async def replace(self, kind: object, namespace: str, name: str, body: Raw, timeout: float | None = None) -> Raw:
+    async def replace(self, kind: Kind, namespace: str, name: str, body: Raw, timeout: float | None = None) -> Raw:
         """Write it; 409 when it changed."""
         ...
 

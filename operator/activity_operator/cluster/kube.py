@@ -8,6 +8,7 @@ has lost the lease (`WRITE_TIMEOUT_SECONDS` fits into the gap between renew dead
 import json
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 import aiohttp
@@ -223,3 +224,30 @@ class KubeClient:
         if status >= 400:
             raise ApiError.from_answer(status, data, answer.headers)
         return dict(json.loads(data))
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where the API server is and how to prove who we are, for a client other than this one (kopf's)."""
+
+    server: str
+    ca_path: str | None
+    token: str | None = field(repr=False)
+    certificate_path: str | None
+    private_key_path: str | None
+    insecure: bool
+
+
+async def endpoint(load: Credentials) -> Endpoint:
+    """Read the credentials anew and return them."""
+    configuration = type.__call__(transport.Configuration)
+    await load(configuration)
+    token = str(configuration.api_key.get("BearerToken") or "").removeprefix("Bearer ").strip()
+    return Endpoint(
+        server=configuration.host,
+        ca_path=configuration.ssl_ca_cert,
+        token=token or None,
+        certificate_path=configuration.cert_file,
+        private_key_path=configuration.key_file,
+        insecure=not configuration.verify_ssl,
+    )

@@ -111,7 +111,7 @@ class Reports(Protocol):
 class Signals(Protocol):
     """The operator's own view of the task sources: sentinels and counts, and the leases they brought."""
 
-    def order(self, key: Key, order: SentinelOrder, spec: PoolSpec) -> None:
+    def order(self, key: Key, order: SentinelOrder, spec: PoolSpec, pool_uid: str) -> None:
         """Set how many polls are kept open for the pool."""
         ...
 

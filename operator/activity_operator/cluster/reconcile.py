@@ -1,6 +1,5 @@
 """observe -> decide -> apply, for one pool at a time: level-triggered, retried for ever, only with the Lease."""
 
-import asyncio
 import logging
 import random
 from collections.abc import Callable, Mapping
@@ -154,7 +153,7 @@ class Reconciler:
         decision = self._r.observer.brain.decide(spec, seen, state.memory)
         state.memory = decision.memory
         deferred = await self._carry_out(key, pool, state, decision)
-        self._order(key, spec, decision)
+        self._order(key, spec, decision, state.uid)
         later = await self._say(key, spec, seen, decision, state)
         waits = [wait for wait in (decision.look_again_in, deferred, later) if wait is not None]
         return min(waits, default=None)
@@ -179,14 +178,14 @@ class Reconciler:
         again = [at for at in (work.defer_until, work.rejected and work.rejected.at + REJECTED_SECONDS) if at]
         return max(min(again) - self._clock(), 0.0) if again else None
 
-    def _order(self, key: Key, spec: PoolSpec, decision: Decision) -> None:
+    def _order(self, key: Key, spec: PoolSpec, decision: Decision, pool_uid: str) -> None:
         """Only after the writes: a worker is told to drain when its pod already says so, never before."""
         observer = self._r.observer
         if not observer.leader.leading:
             raise NotLeadingError("the Lease is not ours")
         observer.reports.set_directives(*key, decision.directives)
         order = decision.sentinel if observer.leader.reachable else SentinelOrder(0, decision.sentinel.take)
-        observer.signals.order(key, order, spec)
+        observer.signals.order(key, order, spec, pool_uid)
 
     async def _say(
         self, key: Key, spec: PoolSpec, seen: Observation, decision: Decision, state: PoolState
@@ -236,10 +235,3 @@ class Reconciler:
         self._r.observer.reports.forget_pool(*key)
         self._r.observer.rivals.forget(key)
         self._r.gauges.forget(key)
-
-
-async def keep_running(work: Callable[[], Any], times: int) -> None:
-    """Run `work()` so many times at once, until cancelled."""
-    async with asyncio.TaskGroup() as group:
-        for _ in range(times):
-            group.create_task(work())

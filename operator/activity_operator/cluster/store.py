@@ -73,6 +73,10 @@ class Store:
         uid = self._names[kind].get((namespace, name))
         return None if uid is None else self._objects[kind][uid]
 
+    def count(self, kind: Kind) -> int:
+        """Return how many objects of a kind there are."""
+        return len(self._objects[kind])
+
     def known_keys(self) -> set[Key]:
         """Return every pool key that anything is known about, so that leftovers of vanished pools are looked at too."""
         return {key for kind in KINDS for key, uids in self._of_pool[kind].items() if uids}

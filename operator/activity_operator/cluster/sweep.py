@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class Sweeper:
-    """Keeps the store honest. `done()` is called after each complete sweep, `completed` says when (by `clock`)."""
+    """Keeps the store honest. `done()` is called after each complete sweep; `covered` is when the last began."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Sweeper:
         self._done = done
         self._now = asyncio.Event()
         self.attempted = clock()
-        self.completed: float | None = None
+        self.covered: float | None = None
 
     def ask(self) -> None:
         """Sweep as soon as possible, as a new term must before its first decision."""
@@ -76,10 +76,11 @@ class Sweeper:
 
     async def sweep(self) -> None:
         """LIST every kind once and correct the store by it; raises `KubeError`."""
+        began = self._clock()
         for kind in KINDS:
             await self._sweep_kind(kind)
         self._members.prune()
-        self.completed = self._clock()
+        self.covered = began
         self._done()
 
     async def _sweep_kind(self, kind: Kind) -> None:

@@ -65,7 +65,7 @@ async def test_a_waiting_worker_is_woken_by_the_next_key() -> None:
 
 
 async def test_the_oldest_work_is_known_until_it_is_done() -> None:
-    times = iter((10.0, 20.0))
+    times = iter((1.0, 2.0, 10.0, 20.0))
     queue = Queue(lambda: next(times))
     queue.add(A)
     queue.add(B)

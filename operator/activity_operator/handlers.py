@@ -1,0 +1,161 @@
+"""kopf, as the watch and nothing else: its handlers hand raw objects to the main loop and return.
+
+It runs in a thread and an event loop of its own, because at its end it cancels every task that was started after it. It
+writes nothing: no annotations, no finalizers, no Events (measured: 0 writes at rest).
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import kopf
+
+from activity_operator.cluster.kinds import DEPLOYMENTS, PODS, Kind, Raw
+from activity_operator.cluster.kube import Credentials, endpoint
+from activity_operator.cluster.store import KINDS
+from activity_worker.contract import LABEL_POOL
+
+#: How long kopf uses one login. It must expire: with equal credentials a single 401 ends kopf for good.
+LOGIN_SECONDS = 600.0
+#: How often kopf's loop proves that it turns.
+BEAT_SECONDS = 1.0
+
+#: Called on the main loop with each event: the kind, whether the object is gone, and the object.
+Take = Callable[[Kind, bool, Raw], None]
+
+log = logging.getLogger(__name__)
+
+
+class NoDiffBase(kopf.DiffBaseStorage):
+    """Keeps nothing: kopf would copy and compare every object, although no handler asks what changed."""
+
+    def fetch(self, **_: Any) -> None:
+        """Return that nothing was kept."""
+
+    def build(self, **_: Any) -> Any:
+        """Return an empty essence."""
+        return {}
+
+    def store(self, **_: Any) -> None:
+        """Keep nothing."""
+
+
+class Watcher:
+    """kopf in its thread. `ended(why)` is called on the main loop when it stops without having been asked to."""
+
+    def __init__(self, load: Credentials, take: Take, ended: Callable[[str], None]) -> None:
+        self._load = load
+        self._take = take
+        self._ended = ended
+        self._main = asyncio.get_running_loop()
+        self._stop = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop_kopf = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
+        self._beat = time.monotonic()
+
+    def start(self) -> None:
+        """Start watching."""
+        self._beat = time.monotonic()
+        self._thread.start()
+
+    async def stop(self, timeout: float = 10.0) -> None:
+        """Stop watching; a thread that does not end in time is left to the end of the process."""
+        self._stop.set()
+        if self._loop is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop_kopf.set)
+        await asyncio.to_thread(self._thread.join, timeout)
+
+    @property
+    def silence(self) -> float:
+        """Seconds since kopf's loop last turned."""
+        return time.monotonic() - self._beat
+
+    def _run(self) -> None:
+        why = "kopf returned"
+        try:
+            asyncio.run(self._watch())
+        except BaseException as error:  # the thread ends here: whatever it was must end the process, not hide
+            log.exception("kopf ended")
+            why = f"kopf ended: {type(error).__name__}: {error}"
+        if not self._stop.is_set():
+            self._main.call_soon_threadsafe(self._ended, why)
+
+    async def _watch(self) -> None:
+        beat = asyncio.create_task(self._keep_beating())
+        self._loop = asyncio.get_running_loop()
+        if self._stop.is_set():
+            self._stop_kopf.set()
+        try:
+            await kopf.operator(
+                registry=self._registry(),
+                settings=settings(),
+                clusterwide=True,
+                standalone=True,
+                stop_flag=self._stop_kopf,
+            )
+        finally:
+            beat.cancel()
+
+    async def _keep_beating(self) -> None:
+        while True:
+            self._beat = time.monotonic()
+            await asyncio.sleep(BEAT_SECONDS)
+
+    def _registry(self) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+        kopf.on.login(registry=registry, id="login")(self._login)
+        for kind in KINDS:
+            on_event = kopf.on.event(kind.group, kind.version, kind.plural, registry=registry, id=kind.plural)
+            on_event(self._handler(kind))
+        return registry
+
+    def _handler(self, kind: Kind) -> Callable[..., Any]:
+        async def hand_over(event: Any, **_: Any) -> None:
+            gone = event["type"] == "DELETED"
+            self._main.call_soon_threadsafe(self._take, kind, gone, dict(event["object"]))
+
+        return hand_over
+
+    async def _login(self, **_: Any) -> kopf.ConnectionInfo:
+        found = await endpoint(self._load)
+        return kopf.ConnectionInfo(
+            server=found.server,
+            ca_path=found.ca_path,
+            token=found.token,
+            certificate_path=found.certificate_path,
+            private_key_path=found.private_key_path,
+            insecure=found.insecure,
+            expiration=datetime.now(UTC) + timedelta(seconds=LOGIN_SECONDS),
+        )
+
+
+def settings() -> kopf.OperatorSettings:
+    """Return how kopf watches: bounded in every wait, silent towards the cluster."""
+    made = kopf.OperatorSettings()
+    made.process.ultimate_exiting_timeout = None
+    made.posting.enabled = False
+    made.scanning.disabled = True
+    made.persistence.diffbase_storage = NoDiffBase()
+    made.watching.server_timeout = 300
+    made.watching.client_timeout = 330
+    made.watching.connect_timeout = 10
+    made.watching.reconnect_backoff = 1
+    made.watching.chunk_size = 500
+    for kind in (DEPLOYMENTS, PODS):
+        made.watching.label_selectors[_selector(kind)] = LABEL_POOL
+    made.queueing.idle_timeout = 0.5
+    made.networking.request_timeout = 30
+    made.networking.connect_timeout = 5
+    made.networking.enforce_retry_after = True
+    # One line an event and object is no log that anybody reads.
+    logging.getLogger("kopf.objects").setLevel(logging.WARNING)
+    return made
+
+
+def _selector(kind: Kind) -> Any:
+    return (kind.group, kind.version, kind.plural) if kind.group else (kind.version, kind.plural)

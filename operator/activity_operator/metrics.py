@@ -1,0 +1,152 @@
+"""What Prometheus is told. Labels are namespace, activitypool and small enumerations; a deleted pool's series go."""
+
+from collections import Counter as Count
+from collections.abc import Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+
+from activity_operator.api.spec import PoolSpec
+from activity_operator.cluster.kinds import Key
+from activity_operator.core.decision import Decision
+from activity_operator.core.observation import Observation
+
+POOL = ("namespace", "activitypool")
+WORKER_STATES = ("pending", "starting", "running", "draining", "drained", "stopping", "stopped")
+STATUSES = ("True", "False", "Unknown")
+#: Seconds; the promise from zero is 0.5, so the buckets are dense around it.
+LATENCIES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class Metrics:
+    """All series of one operator process, in a registry of their own."""
+
+    def __init__(self, version: str) -> None:
+        # Creation times would double every counter's series and tell nobody anything.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        self._gauges(version)
+        self._counters()
+
+    def _gauges(self, version: str) -> None:
+        build = Gauge(
+            "activitypool_build_info", "The operator's version, always 1", ["version"], registry=self.registry
+        )
+        build.labels(version).set(1)
+        self.leader = Gauge("activitypool_leader", "1 while this process leads", registry=self.registry)
+        self._condition = self._gauge(
+            "status_condition", "1 for the status that a condition has", "condition", "status"
+        )
+        self._workers = self._gauge("workers", "Workers by state", "state")
+        self._desired = self._gauge("replicas_desired", "Workers wanted")
+        self._min = self._gauge("replicas_min", "spec.minWorkers")
+        self._max = self._gauge("replicas_max", "spec.maxWorkers")
+        self._backlog = self._gauge("backlog_tasks", "Tasks waiting, where the source can tell")
+        self._paused = self._gauge("paused", "1 while the pool is paused")
+
+    def _counters(self) -> None:
+        self._decisions = self._counter("scale_decisions", "Writes of replicas", "direction", "reason")
+        self._lost = self._counter("workers_lost", "Workers that ended without having drained", "reason")
+        self._latency = Histogram(
+            "activitypool_scale_latency_seconds",
+            "From the change that asked for it to the write of replicas",
+            POOL,
+            buckets=LATENCIES,
+            registry=self.registry,
+        )
+        self._reconciliations = Counter(
+            "activitypool_reconciliations", "Looks at a pool", ["result"], registry=self.registry
+        )
+        self._duration = Histogram(
+            "activitypool_reconcile_duration_seconds", "One look at a pool", buckets=LATENCIES, registry=self.registry
+        )
+        self._requests = Counter(
+            "activitypool_backend_requests",
+            "Calls to the task services and to the Kubernetes API",
+            ["backend", "operation", "code"],
+            registry=self.registry,
+        )
+        self._request_duration = Histogram(
+            "activitypool_backend_request_duration_seconds",
+            "Calls to the task services and to the Kubernetes API",
+            ["backend", "operation"],
+            buckets=(*LATENCIES, 60.0, 65.0),
+            registry=self.registry,
+        )
+        self._status_writes = Counter("activitypool_status_writes", "Statuses written", registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"activitypool_{name}", text, [*POOL, *labels], registry=self.registry)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"activitypool_{name}", text, [*POOL, *labels], registry=self.registry)
+
+    def render(self) -> bytes:
+        """Return the exposition text."""
+        return generate_latest(self.registry)
+
+    def reconciled(self, result: str, seconds: float) -> None:
+        """One look at a pool ended."""
+        self._reconciliations.labels(result).inc()
+        self._duration.observe(seconds)
+
+    def status_written(self) -> None:
+        """A status was written."""
+        self._status_writes.inc()
+
+    def requested(self, backend: str, operation: str, code: int | str, seconds: float | None = None) -> None:
+        """A call was answered; code 0 means that no answer came."""
+        self._requests.labels(backend, operation, str(code)).inc()
+        if seconds is not None:
+            self._request_duration.labels(backend, operation).observe(seconds)
+
+    def scaled(self, key: Key, by: int, reason: str, seconds: float) -> None:
+        """Replicas were written: by how many, which rule bound the size, and how long after the change."""
+        self._decisions.labels(*key, "up" if by > 0 else "down", reason or "demand").inc()
+        if by > 0:
+            self._latency.labels(*key).observe(seconds)
+
+    def lost(self, key: Key, reason: str) -> None:
+        """A worker ended without having drained: oom, evicted, stalled, crashed, deleted."""
+        self._lost.labels(*key, reason).inc()
+
+    def seen(self, key: Key, spec: PoolSpec, seen: Observation, decision: Decision, said: Mapping[str, Any]) -> None:
+        """Take in a pool's numbers."""
+        self._desired.labels(*key).set(decision.size.desired)
+        self._min.labels(*key).set(spec.min_workers)
+        self._max.labels(*key).set(spec.max_workers)
+        self._paused.labels(*key).set(spec.paused)
+        if seen.source.backlog is None:
+            self._drop(self._backlog, key)
+        else:
+            self._backlog.labels(*key).set(seen.source.backlog)
+        states = Count(str(worker.state) for worker in seen.workers)
+        states["pending"] = max(len(seen.pods) - len(seen.workers), 0)
+        for state in WORKER_STATES:
+            self._workers.labels(*key, state).set(states[state])
+        self._set_conditions(key, said.get("conditions") or ())
+
+    def _set_conditions(self, key: Key, conditions: Any) -> None:
+        present = {str(condition["type"]): str(condition["status"]) for condition in conditions}
+        for labels in [labels for labels in self._series(self._condition, key) if labels[2] not in present]:
+            self._condition.remove(*labels)
+        for name, value in present.items():
+            for status in STATUSES:
+                self._condition.labels(*key, name, status).set(value == status)
+
+    def forget(self, key: Key) -> None:
+        """Remove every series of a pool that is gone."""
+        for metric in (
+            self._condition, self._workers, self._desired, self._min, self._max, self._backlog, self._paused,
+            self._decisions, self._lost, self._latency,
+        ):  # fmt: skip
+            self._drop(metric, key)
+
+    def _drop(self, metric: Gauge | Counter | Histogram, key: Key) -> None:
+        for labels in self._series(metric, key):
+            metric.remove(*labels)
+
+    @staticmethod
+    def _series(metric: Gauge | Counter | Histogram, key: Key) -> list[tuple[str, ...]]:
+        # prometheus-client removes by exact labels only, and offers no way to list them but its own table.
+        return [tuple(labels) for labels in metric._metrics if tuple(labels[:2]) == key]  # noqa: SLF001

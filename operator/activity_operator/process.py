@@ -1,0 +1,314 @@
+"""The operator process: what runs on its main loop, what happens when leadership comes and goes, how it ends.
+
+Order of the end: watch no more, open no polls, await those that are open and decide meanwhile, release the Lease.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+import uuid
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from activity_operator import health
+from activity_operator.cluster.apply import Applier
+from activity_operator.cluster.due import Due
+from activity_operator.cluster.election import Elector, Timing
+from activity_operator.cluster.events import EventPoster
+from activity_operator.cluster.freshness import Freshness
+from activity_operator.cluster.kinds import PODS, Key, Kind, Raw
+from activity_operator.cluster.kube import Credentials, KubeClient
+from activity_operator.cluster.leader_label import LeaderLabel
+from activity_operator.cluster.look import Observer
+from activity_operator.cluster.members import Members
+from activity_operator.cluster.ports import Brain, Reports, Signals
+from activity_operator.cluster.queue import Queue
+from activity_operator.cluster.reconcile import Reconciler, Rooms
+from activity_operator.cluster.rivals import Rivals
+from activity_operator.cluster.status import StatusWriter
+from activity_operator.cluster.store import Store
+from activity_operator.cluster.sweep import Sweeper
+from activity_operator.core.tenancy import Policy
+from activity_operator.handlers import Watcher
+from activity_operator.metrics import Metrics
+from activity_operator.settings import Settings
+from activity_operator.watchdog import Watchdog
+
+#: How often the main loop proves that it turns, and looks whether the API server answers.
+TICK_SECONDS = 1.0
+#: How often a leader's label that could not be set is tried again.
+LABEL_RETRY_SECONDS = 2.0
+
+log = logging.getLogger(__name__)
+
+
+def clock() -> float:
+    """Return seconds that also pass while the machine sleeps, so that a Lease is not kept past its end."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class Outside(Protocol):
+    """The rooms besides the cluster's: reports of workers, task sources, the core."""
+
+    brain: Brain
+    reports: Reports
+    signals: Signals
+
+    async def start(self) -> None:
+        """Begin to listen for reports."""
+        ...
+
+    def begin_term(self, now: float, expected_workers: int) -> None:
+        """This process leads from now on; must not block."""
+        ...
+
+    def end_term(self) -> None:
+        """This process leads no more: open no polls."""
+        ...
+
+    async def close_polls(self, timeout_seconds: float) -> None:
+        """Open no more polls, and wait for the open ones and for what they brought to be recorded."""
+        ...
+
+    async def stop(self) -> None:
+        """Listen no more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Backbone:
+    """What the other rooms may use of the cluster's."""
+
+    settings: Settings
+    kube: KubeClient
+    store: Store
+    members: Members
+    elector: Elector
+    metrics: Metrics
+    look_at: Callable[[Key], None]
+    look_at_once: Callable[[Key], None]
+
+
+class Process:
+    """One operator process. `outside` makes the other rooms from the backbone; `policy` returns the tenancy policy."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        load: Credentials,
+        metrics: Metrics,
+        outside: Callable[[Backbone], Outside],
+        policy: Callable[[], Policy],
+    ) -> None:
+        self.settings = settings
+        self.metrics = metrics
+        self._load = load
+        self._make_outside = outside
+        self._policy = policy
+        self._ending = asyncio.Event()
+        self._failure = ""
+        self._tasks: list[asyncio.Task[None]] = []
+        self._term_began = float("inf")
+        self._unlabelled = asyncio.Event()
+        self.watchdog = Watchdog(settings.lease_duration_seconds)
+
+    async def build(self) -> None:
+        """Connect the parts; nothing is sent yet. Raises what reading the credentials raises."""
+        settings = self.settings
+        self.kube = await KubeClient.connect(self._load, self._observed)
+        self.queue = Queue(clock)
+        self.store = Store(self.queue.add)
+        self.due = Due(self.queue.add, clock)
+        self.freshness = Freshness(settings.watch_grace_seconds, clock)
+        self.members = Members(self.store, self.kube)
+        identity = f"{settings.pod_name or 'process'}_{uuid.uuid4().hex[:12]}"
+        timing = Timing(
+            settings.lease_duration_seconds,
+            settings.lease_renew_deadline_seconds,
+            settings.lease_retry_seconds,
+            min(4.0, settings.lease_renew_deadline_seconds / 2),
+        )
+        self.elector = Elector(
+            self.kube,
+            settings.namespace,
+            settings.lease_name,
+            identity,
+            clock=clock,
+            wall=time.time,
+            on_change=self._leadership_changed,
+            timing=timing,
+        )
+        self.sweeper = Sweeper(
+            self.kube,
+            self.store,
+            self.freshness,
+            self.members,
+            every_seconds=settings.sweep_seconds,
+            clock=clock,
+            done=self._look_at_all,
+        )
+        self.label = LeaderLabel(self.kube, settings.namespace, settings.pod_name)
+        self.watcher = Watcher(self._load, self.take, self.fail)
+        self._build_reconciler(identity)
+        self._build_health()
+
+    def _build_reconciler(self, identity: str) -> None:
+        def urgently(key: Key) -> None:
+            self.queue.add(key, urgent=True)
+
+        self.outside = self._make_outside(
+            Backbone(
+                self.settings, self.kube, self.store, self.members, self.elector, self.metrics, self.queue.add, urgently
+            )
+        )
+        observer = Observer(
+            self.outside.brain,
+            self.members,
+            self.outside.reports,
+            self.outside.signals,
+            Rivals(self.queue.add),
+            self.elector,
+            self._policy,
+            time.time,
+        )
+        self.events = EventPoster(
+            self.kube, identity, allowed=lambda: self.elector.leading, clock=clock, wall=time.time
+        )
+        applier = Applier(self.kube, self.store, self.freshness, self.elector, clock=clock, say=self.events.say)
+        rooms = Rooms(
+            self.store,
+            self.queue,
+            self.due,
+            observer,
+            applier,
+            StatusWriter(self.kube),
+            self.events,
+            self.freshness,
+            self.metrics,
+        )
+        self.reconciler = Reconciler(rooms, ready=self._swept_this_term, clock=clock)
+
+    def _build_health(self) -> None:
+        live = {
+            "watch": lambda: self.freshness.verdict,
+            "watch-loop": health.watch_loop(lambda: self.watcher.silence),
+            "reconcile": health.progress(self.queue.oldest, clock),
+            "sweep": health.sweeping(lambda: self.sweeper.attempted, self.settings.sweep_seconds, clock),
+        }
+        ready = {"sweep": lambda: "" if self.sweeper.covered is not None else "the first sweep is not done"}
+        self.health = health.HealthServer(
+            live, ready, self.metrics.render, self.settings.health_host, self.settings.health_port
+        )
+
+    async def run(self) -> str:
+        """Run until `end` is called or a part fails; returns why it failed, "" after an orderly end."""
+        try:
+            await self.health.start()
+            await self.outside.start()
+            self.watchdog.start()
+            self._start()
+            self.watcher.start()
+            await self._ending.wait()
+        finally:
+            await self._stop()
+        return self._failure
+
+    def end(self) -> None:
+        """End in good order, as on SIGTERM; said again it means nothing new."""
+        self._ending.set()
+
+    def fail(self, why: str) -> None:
+        """End because a part that must run does not."""
+        log.error("ending: %s", why)
+        self._failure = self._failure or why
+        self._ending.set()
+
+    def take(self, kind: Kind, gone: bool, raw: Raw) -> None:
+        """Take in an event of the watch."""
+        self.freshness.told(kind, raw, gone=gone)
+        if gone:
+            self.store.remove(kind, raw)
+        else:
+            self.store.put(kind, raw)
+
+    def _start(self) -> None:
+        self._spawn("elector", self.elector.run())
+        self._spawn("sweep", self.sweeper.run())
+        self._spawn("due", self.due.run())
+        self._spawn("events", self.events.run())
+        self._spawn("label", self._keep_label())
+        self._spawn("tick", self._tick())
+        for number in range(self.settings.reconcile_workers):
+            self._spawn(f"reconcile-{number}", self.reconciler.run())
+
+    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and not self._ending.is_set():
+            error = task.exception()
+            self.fail(f"{task.get_name()} ended: {error!r}")
+
+    async def _stop(self) -> None:
+        log.info("ending: no new polls, open ones are awaited")
+        self._ending.set()
+        await self.watcher.stop()
+        await self.outside.close_polls(self.settings.stop_seconds)
+        keep = {"elector", "tick"}
+        await self._cancel([task for task in self._tasks if task.get_name() not in keep])
+        await self.outside.stop()
+        await self.label.settle(leading=False)
+        await self._cancel(self._tasks)
+        self.watchdog.stop()
+        await self.elector.release()
+        await self.health.stop()
+        await self.kube.close()
+
+    async def _cancel(self, tasks: list[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _leadership_changed(self, leading: bool) -> None:
+        self.metrics.leader.set(leading)
+        if leading:
+            self._term_began = clock()
+            self.reconciler.begin_term()
+            self.outside.begin_term(self.elector.led_since, self.store.count(PODS))
+            self.sweeper.ask()
+        else:
+            self._term_began = float("inf")
+            self.outside.end_term()
+        self._unlabelled.set()
+
+    def _swept_this_term(self) -> bool:
+        """Whether the store is as new as this term: a standby's watch may lag behind what the former leader did."""
+        return self.sweeper.covered is not None and self.sweeper.covered >= self._term_began
+
+    def _look_at_all(self) -> None:
+        for key in self.store.known_keys():
+            self.queue.add(key)
+
+    async def _keep_label(self) -> None:
+        while True:
+            self._unlabelled.clear()
+            settled = await self.label.settle(leading=self.elector.leading)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._unlabelled.wait(), None if settled else LABEL_RETRY_SECONDS)
+
+    async def _tick(self) -> None:
+        reachable = True
+        while True:
+            self.watchdog.tick(leading=self.elector.leading)
+            if self.elector.reachable != reachable:
+                # Polls stop while a task that one brings could not be recorded, and go on afterwards.
+                reachable = self.elector.reachable
+                self._look_at_all()
+            await asyncio.sleep(TICK_SECONDS)
+
+    def _observed(self, verb: str, plural: str, code: int) -> None:
+        self.metrics.requested("kubernetes", f"{verb.lower()} {plural}", code)

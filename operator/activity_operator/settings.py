@@ -1,0 +1,150 @@
+"""The operator process's own settings: each from a flag, else an environment variable, else its default."""
+
+import argparse
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+
+class SettingsError(ValueError):
+    """A setting cannot be used; the text names the variable, its value and the fix."""
+
+
+@dataclass(frozen=True, slots=True)
+class _From:
+    """Where a setting comes from and what it may be."""
+
+    variable: str
+    text: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+
+
+def _setting(default: Any, variable: str, text: str, **limits: Any) -> Any:
+    return field(default=default, metadata={"from": _From(variable, text, **limits)})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How this process runs. Seconds are seconds; ports 0 to 65535, 0 taking a free one."""
+
+    namespace: str = _setting("activitypool-system", "POD_NAMESPACE", "the operator's own namespace")
+    pod_name: str = _setting("", "POD_NAME", "this pod; without it the leader's label is not set")
+    kubeconfig: str = _setting("", "KUBECONFIG", "a kubeconfig file; without it the pod's ServiceAccount is used")
+    lease_name: str = _setting(
+        "activity-operator", "ACTIVITYPOOL_LEASE_NAME", "the Lease that the replicas compete for"
+    )
+    lease_duration_seconds: float = _setting(
+        15.0,
+        "ACTIVITYPOOL_LEASE_DURATION_SECONDS",
+        "how long an unrenewed Lease keeps the others away",
+        low=3,
+        high=300,
+    )
+    lease_renew_deadline_seconds: float = _setting(
+        10.0, "ACTIVITYPOOL_LEASE_RENEW_DEADLINE_SECONDS", "when a holder that cannot renew gives up", low=1, high=300
+    )
+    lease_retry_seconds: float = _setting(
+        2.0, "ACTIVITYPOOL_LEASE_RETRY_SECONDS", "how often the Lease is written", low=0.2, high=60
+    )
+    sweep_seconds: float = _setting(
+        300.0,
+        "ACTIVITYPOOL_SWEEP_SECONDS",
+        "how often everything is listed, for deletes no watch told",
+        low=1,
+        high=3600,
+    )
+    watch_grace_seconds: float = _setting(
+        100.0,
+        "ACTIVITYPOOL_WATCH_GRACE_SECONDS",
+        "how long a watch may owe a change before it is dead",
+        low=1,
+        high=3600,
+    )
+    reconcile_workers: int = _setting(
+        8, "ACTIVITYPOOL_RECONCILE_WORKERS", "how many pools are looked after at once", low=1, high=64
+    )
+    health_port: int = _setting(8080, "ACTIVITYPOOL_HEALTH_PORT", "/livez, /readyz and /metrics", low=0, high=65535)
+    health_host: str = _setting("0.0.0.0", "ACTIVITYPOOL_HEALTH_HOST", "address for the health port")  # noqa: S104
+    report_port: int = _setting(8443, "ACTIVITYPOOL_REPORT_PORT", "where workers report, HTTPS", low=0, high=65535)
+    report_host: str = _setting("0.0.0.0", "ACTIVITYPOOL_REPORT_HOST", "address for the report port")  # noqa: S104
+    report_service: str = _setting(
+        "activity-operator-reports", "ACTIVITYPOOL_REPORT_SERVICE", "the Service that selects the leader's report port"
+    )
+    report_service_port: int = _setting(
+        443, "ACTIVITYPOOL_REPORT_SERVICE_PORT", "the Service's port", low=1, high=65535
+    )
+    report_rate: float = _setting(
+        200.0, "ACTIVITYPOOL_REPORT_RATE", "reports a second from all workers together", low=1, high=10000
+    )
+    tenancy_file: str = _setting("", "ACTIVITYPOOL_TENANCY_FILE", "the tenancy policy, YAML; without it the default")
+    cluster_name: str = _setting(
+        "cluster", "ACTIVITYPOOL_CLUSTER_NAME", "first half of the external id with which roles are assumed"
+    )
+    stop_seconds: float = _setting(
+        75.0, "ACTIVITYPOOL_STOP_SECONDS", "how long open polls are awaited at the end", low=0, high=600
+    )
+    log_level: str = _setting(
+        "INFO", "ACTIVITYPOOL_LOG_LEVEL", "which lines are logged", choices=("DEBUG", "INFO", "WARNING", "ERROR")
+    )
+    log_format: str = _setting("json", "ACTIVITYPOOL_LOG_FORMAT", "how they look", choices=("json", "text"))
+
+    def __post_init__(self) -> None:
+        if not self.lease_retry_seconds < self.lease_renew_deadline_seconds < self.lease_duration_seconds:
+            raise SettingsError(
+                f"ACTIVITYPOOL_LEASE_RENEW_DEADLINE_SECONDS {self.lease_renew_deadline_seconds:g}: set it above the "
+                f"retry ({self.lease_retry_seconds:g}) and below the duration ({self.lease_duration_seconds:g})"
+            )
+
+    @property
+    def report_url(self) -> str:
+        """Where workers report, as it stands in their pods."""
+        port = "" if self.report_service_port == 443 else f":{self.report_service_port}"
+        return f"https://{self.report_service}.{self.namespace}.svc{port}"
+
+    @classmethod
+    def read(cls, arguments: Sequence[str], environment: Mapping[str, str]) -> Self:
+        """Read flags and environment; raises `SettingsError`. `--help` prints the settings and exits."""
+        flags = vars(_parser().parse_args(list(arguments)))
+        values: dict[str, Any] = {}
+        for each in dataclasses.fields(cls):
+            source: _From = each.metadata["from"]
+            text = flags[each.name] if flags[each.name] is not None else environment.get(source.variable)
+            if text is not None and text != "":
+                values[each.name] = _convert(text, each.default, source)
+        return cls(**values)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="activity-operator", description="Keeps the right number of activity workers.", allow_abbrev=False
+    )
+    for each in dataclasses.fields(Settings):
+        source: _From = each.metadata["from"]
+        text = f"{source.text} ({source.variable}, default {each.default!r})".replace("%", "%%")
+        parser.add_argument(f"--{each.name.replace('_', '-')}", dest=each.name, metavar="VALUE", help=text)
+    return parser
+
+
+def _convert(text: str, default: Any, source: _From) -> Any:
+    if source.choices:
+        if text not in source.choices:
+            raise SettingsError(f"{source.variable} '{text}': use one of {', '.join(source.choices)}")
+        return text
+    if isinstance(default, str):
+        return text
+    kind: Callable[[str], float] = int if isinstance(default, int) else float
+    try:
+        value = kind(text)
+    except ValueError:
+        raise SettingsError(f"{source.variable} '{text}': use a {_noun(default)}") from None
+    low, high = source.low, source.high
+    if low is not None and high is not None and not low <= value <= high:
+        raise SettingsError(f"{source.variable} '{text}': use a {_noun(default)} from {low:g} to {high:g}")
+    return value
+
+
+def _noun(default: Any) -> str:
+    return "whole number" if isinstance(default, int) else "number"
