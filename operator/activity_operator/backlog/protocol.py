@@ -1,0 +1,89 @@
+"""What the operator asks of a task service, and the words in which the service's answers are passed on."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Protocol, Self
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PollTarget:
+    """Where a pool's tasks are: the activity and the way to its service. Empty means the process's own default."""
+
+    arn: str
+    region: str = ""
+    endpoint_url: str = ""
+    role_arn: str = ""
+    external_id: str = ""
+
+    def to_data(self) -> dict[str, str]:
+        """Return the form that is kept in a lease record."""
+        return asdict(self)
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, object]) -> Self:
+        """Read that form; unknown fields are ignored, missing ones are empty."""
+        return cls(**{item.name: str(data.get(item.name, "")) for item in fields(cls)})
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedTask:
+    """A task that the service handed to us. Neither part may be logged."""
+
+    token: str = field(repr=False)
+    input: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """A pool's leases with the operator: not recorded yet, recorded and unclaimed, claimed and not shown yet."""
+
+    unrecorded: int = 0
+    held: int = 0
+    claimed: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.unrecorded + self.held + self.claimed
+
+
+class SourceProblemError(Exception):
+    """The service cannot be used now. `reason` is a condition's reason; `message` names the fix.
+
+    `throttled` says that it only asked for fewer calls: that is no fault of the pool, and not counted as one.
+    """
+
+    def __init__(self, reason: str, message: str, *, throttled: bool = False) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+        self.message = message
+        self.throttled = throttled
+
+
+class TaskOverError(Exception):
+    """The service knows the task no more: timed out, concluded elsewhere, or its execution ended."""
+
+
+class TokenRefusedError(Exception):
+    """The service refuses the call for this token, which need not end the task.
+
+    Emulators answer so to the heartbeat of a task without HeartbeatSeconds.
+    """
+
+
+class TaskService(Protocol):
+    """The calls that the operator itself makes; every one may raise `SourceProblemError`."""
+
+    async def poll(self, target: PollTarget) -> LeasedTask | None:
+        """Wait for a task as long as the service holds the call; None when none came. Never cancel it."""
+        ...
+
+    async def heartbeat(self, target: PollTarget, token: str) -> None:
+        """Say that the task is alive; raises `TaskOverError`, `TokenRefusedError`."""
+        ...
+
+    async def fail(self, target: PollTarget, token: str, error: str, cause: str) -> None:
+        """Fail the task; raises `TaskOverError`, `TokenRefusedError`."""
+        ...

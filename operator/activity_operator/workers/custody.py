@@ -1,0 +1,355 @@
+"""The leases in the operator's hands: recorded, kept alive, failed when nobody can have them, forgotten when over.
+
+Everything that waits runs in the background, a task a lease; nothing runs while there is no lease. Task heartbeats do
+not depend on the API server: they go to the task service, and a lease that could not be recorded yet has them too.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from activity_operator.backlog.backoff import capped
+from activity_operator.backlog.protocol import (
+    Holdings,
+    Key,
+    LeasedTask,
+    PollTarget,
+    SourceProblemError,
+    TaskOverError,
+    TaskService,
+    TokenRefusedError,
+)
+from activity_operator.core.decision import Say
+from activity_operator.workers.handover_state import Fate, Held, Terms, fate
+from activity_operator.workers.leases import Lease, LeaseRecords, PoolRef, RecordsUnavailableError
+from activity_worker.contract import ERROR_DELETED, ERROR_NO_WORKER, lease_id
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks at whether leases still have a pool and an owner, while there are leases.
+SWEEP_SECONDS = 2.0
+#: Waits between tries: of a record's write, of a refused heartbeat, of a failing call.
+RETRY_FIRST_SECONDS = 0.5
+RETRY_CAP_SECONDS = 10.0
+#: Seconds after which a task that cannot be failed (its role is gone) is left to the service's own time-out.
+FAIL_PATIENCE_SECONDS = 900.0
+#: Seconds that removals of records still have when the process ends; what is left is found by the next leader.
+LAST_ERRANDS_SECONDS = 2.0
+#: Ids of leases that are over, kept so that a late listing does not bring one back.
+REMEMBERED_ENDINGS = 4096
+
+_CAUSES = {
+    Fate.FAIL_DELETED: (ERROR_DELETED, "The ActivityPool {pool} was deleted before a worker took this task."),
+    Fate.FAIL_NO_WORKER: (
+        ERROR_NO_WORKER,
+        "No worker of ActivityPool {pool} took this task within activation.holdSeconds.",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What custody asks of the rest of the operator.
+
+    `pool_exists(uid)` and `pod_exists(uid)` answer from a store that has been filled; `now` is Unix seconds;
+    `on_change` is called when held or claimed leases changed in number; `say` publishes an Event on the pool.
+    """
+
+    now: Callable[[], float]
+    pool_exists: Callable[[str], bool]
+    pod_exists: Callable[[str], bool]
+    on_change: Callable[[Key], None] = field(default=lambda _key: None)
+    say: Callable[[Key, Say], None] = field(default=lambda _key, _said: None)
+
+
+class Custody:
+    """All leases that this process knows of. Starts and owns the background tasks that look after them."""
+
+    def __init__(self, records: LeaseRecords, service: TaskService, around: Surroundings) -> None:
+        self.records = records
+        self.leading = False
+        self._service = service
+        self._around = around
+        self._held: dict[str, Held] = {}
+        self._by_pool: dict[Key, dict[str, None]] = {}
+        self._terms: dict[Key, Terms] = {}
+        self._beats: dict[str, asyncio.Task[None]] = {}
+        self._errands: set[asyncio.Task[Any]] = set()
+        self._unrecorded: dict[str, asyncio.Task[None]] = {}
+        self._sweeper: asyncio.Task[None] | None = None
+        self._ended: OrderedDict[str, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def get(self, lease: str) -> Held | None:
+        """Return what is known of a lease."""
+        return self._held.get(lease)
+
+    def of(self, key: Key) -> Iterator[Held]:
+        """Return the leases of a pool."""
+        return (self._held[lease] for lease in tuple(self._by_pool.get(key, ())))
+
+    def all(self) -> tuple[Held, ...]:
+        """Return every lease."""
+        return tuple(self._held.values())
+
+    def put(self, held: Held) -> None:
+        """Replace what is known of a lease that is still held."""
+        if held.lease.id in self._held:
+            self._held[held.lease.id] = held
+
+    def said(self, key: Key) -> Holdings:
+        """Return how many leases of the pool are unrecorded, held, and claimed but not yet shown by their worker."""
+        unrecorded = held = claimed = 0
+        for item in self.of(key):
+            if item.lease.owner is not None:
+                claimed += not item.shown
+            elif item.lease.recorded:
+                held += not item.closing
+            else:
+                unrecorded += 1
+        return Holdings(unrecorded=unrecorded, held=held, claimed=claimed)
+
+    def order(self, key: Key, terms: Terms | None) -> None:
+        """Set a pool's terms; None forgets them. Leases of a pool whose terms are unknown have the defaults."""
+        if terms is None:
+            self._terms.pop(key, None)
+        else:
+            self._terms[key] = terms
+
+    def terms(self, key: Key) -> Terms:
+        """Return a pool's terms."""
+        return self._terms.get(key, Terms())
+
+    def receive(self, pool: PoolRef, target: PollTarget, task: LeasedTask) -> None:
+        """Take a task that a poll just brought: recorded at once, offered only then, kept alive in any case."""
+        lease = Lease(lease_id(task.token), pool, target, task.token, task.input, self._around.now())
+        if lease.id in self._held:
+            return
+        self._ended.pop(lease.id, None)
+        self._add(Held(lease), beat_now=False)
+        self._unrecorded[lease.id] = self.errand(self._record(lease))
+
+    def adopt(self, lease: Lease) -> None:
+        """Take over a recorded lease of an earlier leader, or one that a former leader's last poll brought."""
+        if not self.leading or lease.id in self._held or lease.id in self._ended:
+            return
+        self._add(Held(lease, owner_since=self._around.now()), beat_now=True)
+        self._around.on_change(lease.pool.key)
+
+    async def begin_term(self) -> None:
+        """Lead: list what is recorded and look after it. Returns when it is known; tries for ever until then."""
+        self.leading = True
+        failures = 0
+        while self.leading:
+            try:
+                found = await self.records.list()
+            except RecordsUnavailableError as error:
+                failures += 1
+                log.warning("lease records cannot be listed: %s", error)
+                await asyncio.sleep(capped(failures, RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS))
+            else:
+                for lease in found:
+                    self.adopt(lease)
+                return
+
+    def end_term(self) -> None:
+        """Lead no more: what is recorded is the next leader's; what is not is still recorded and kept alive here."""
+        self.leading = False
+        for item in [item for item in self._held.values() if item.lease.recorded]:
+            self._drop(item.lease.id)
+
+    async def close(self, timeout_seconds: float) -> int:
+        """Wait until everything is recorded, then stop looking after it. Returns how many leases stay unrecorded."""
+        if self._unrecorded:
+            await asyncio.wait(self._unrecorded.values(), timeout=timeout_seconds)
+        if self._errands:
+            await asyncio.wait(self._errands, timeout=LAST_ERRANDS_SECONDS)
+        left = len(self._unrecorded)
+        tasks = [*self._beats.values(), *self._errands, *([self._sweeper] if self._sweeper else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return left
+
+    def claimed(self, stored: Lease) -> None:
+        """Take note that a lease has an owner now: its worker sends the task heartbeats from here on."""
+        item = self._held.get(stored.id)
+        if item is None:
+            return
+        self._held[stored.id] = replace(item, lease=stored, owner_since=self._around.now())
+        self._stop_beating(stored.id)
+        self._around.on_change(stored.pool.key)
+
+    def end(self, lease: Lease, reason: str = "", message: str = "") -> None:
+        """Be done with a lease: forget it, remove its record in the background, and say why if there is a reason."""
+        if self._drop(lease.id):
+            self._ended[lease.id] = None
+            if len(self._ended) > REMEMBERED_ENDINGS:
+                self._ended.popitem(last=False)
+            self._around.on_change(lease.pool.key)
+        if reason:
+            self._around.say(lease.pool.key, Say("Warning", reason, message))
+        if lease.recorded:
+            self.errand(self._remove(lease))
+
+    def owner_gone(self, lease: Lease) -> None:
+        """Give up a lease whose owner is gone: only the service's own time-out can bring the task back."""
+        self.end(
+            lease,
+            "LeaseOwnerGone",
+            "a worker that held a task is gone; the task comes back when the service's own time-out passes, "
+            "if the state machine retries it",
+        )
+
+    def sweep(self) -> None:
+        """Look at every lease once: has it still a pool, an owner, patience?"""
+        now = self._around.now()
+        for item in tuple(self._held.values()):
+            lease = item.lease
+            what = fate(
+                item,
+                self.terms(lease.pool.key),
+                now,
+                pool_exists=self._around.pool_exists(lease.pool.uid),
+                owner_exists=lease.owner is None or self._around.pod_exists(lease.owner.pod_uid),
+            )
+            if what is Fate.OWNER_GONE:
+                self.owner_gone(lease)
+            elif what is not Fate.KEEP:
+                self._held[lease.id] = replace(item, closing=True)
+                self._around.on_change(lease.pool.key)
+                self.errand(self._fail(lease, what))
+
+    def _add(self, held: Held, *, beat_now: bool) -> None:
+        lease = held.lease
+        self._held[lease.id] = held
+        self._by_pool.setdefault(lease.pool.key, {})[lease.id] = None
+        if lease.owner is None:
+            self._beats[lease.id] = asyncio.get_running_loop().create_task(self._beat(lease, beat_now))
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().create_task(self._sweep_while_held())
+
+    def _drop(self, lease: str) -> bool:
+        item = self._held.pop(lease, None)
+        if item is None:
+            return False
+        key = item.lease.pool.key
+        del self._by_pool[key][lease]
+        if not self._by_pool[key]:
+            del self._by_pool[key]
+        self._stop_beating(lease)
+        return True
+
+    def _stop_beating(self, lease: str) -> None:
+        task = self._beats.pop(lease, None)
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+
+    def errand(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run something to its end in the background, whoever stops waiting for it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+        return task
+
+    async def _sweep_while_held(self) -> None:
+        while self._held:
+            await asyncio.sleep(SWEEP_SECONDS)
+            if self.leading:
+                self.sweep()
+        self._sweeper = None
+
+    async def _record(self, lease: Lease) -> None:
+        """Record until it succeeds. What ended meanwhile is removed again; a non-leader's is the leader's from here."""
+        failures = 0
+        while True:
+            try:
+                stored = await self.records.create(lease)
+                break
+            except RecordsUnavailableError as error:
+                failures += 1
+                log.warning("lease %s cannot be recorded yet: %s", lease.id, error)
+                await asyncio.sleep(capped(failures, RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS))
+        self._unrecorded.pop(lease.id, None)
+        item = self._held.get(lease.id)
+        if item is None:
+            await self._remove(stored)
+        elif self.leading:
+            self._held[lease.id] = replace(item, lease=stored)
+            self._around.on_change(lease.pool.key)
+        else:
+            self._drop(lease.id)
+
+    async def _remove(self, lease: Lease) -> None:
+        failures = 0
+        while True:
+            try:
+                await self.records.delete(lease)
+            except RecordsUnavailableError as error:
+                failures += 1
+                log.warning("the record of lease %s cannot be removed yet: %s", lease.id, error)
+                await asyncio.sleep(capped(failures, RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS))
+            else:
+                return
+
+    async def _beat(self, lease: Lease, beat_now: bool) -> None:
+        """Send task heartbeats until the lease has an owner, is over, or the service refuses heartbeats for it."""
+        wait, failures = 0.0 if beat_now else self.terms(lease.pool.key).heartbeat_seconds, 0
+        while True:
+            await asyncio.sleep(wait)
+            wait = self.terms(lease.pool.key).heartbeat_seconds
+            try:
+                await self._service.heartbeat(lease.target, lease.token)
+                failures = 0
+            except TaskOverError as error:
+                self._expired(lease, error)
+                return
+            except TokenRefusedError:
+                item = self._held.get(lease.id)
+                if item is not None:
+                    self._held[lease.id] = replace(item, beats=False)
+                return
+            except SourceProblemError as error:
+                failures += 1
+                log.warning("lease %s: no task heartbeat: %s", lease.id, error.reason)
+                wait = min(wait, capped(failures, RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS))
+
+    def _expired(self, lease: Lease, error: TaskOverError) -> None:
+        item = self._held.get(lease.id)
+        held_for = self._around.now() - lease.received_at
+        self.end(
+            lease if item is None else item.lease,
+            "LeaseExpired",
+            f"a task that waited {held_for:.0f} s for a worker is over ({error}); it comes back if the state machine "
+            "retries it: give its TimeoutSeconds and HeartbeatSeconds room for a worker to start",
+        )
+
+    async def _fail(self, lease: Lease, why: Fate) -> None:
+        """Fail a task that no worker will have; give up after a while, then the service's own time-out ends it."""
+        error, cause = _CAUSES[why]
+        deadline, failures = self._around.now() + FAIL_PATIENCE_SECONDS, 0
+        told = f"a waiting task was failed with {error}"
+        while True:
+            try:
+                name = f"{lease.pool.namespace}/{lease.pool.name}"
+                await self._service.fail(lease.target, lease.token, error, cause.format(pool=name))
+                break
+            except (TaskOverError, TokenRefusedError) as over:
+                told = f"a waiting task should have been failed with {error}, but was over already ({over})"
+                break
+            except SourceProblemError as problem:
+                failures += 1
+                if self._around.now() >= deadline:
+                    told = f"a waiting task could not be failed with {error}: {problem.message}"
+                    break
+                await asyncio.sleep(capped(failures, RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS))
+        item = self._held.get(lease.id)
+        if item is not None:
+            self.end(item.lease, "LeaseFailed", told)

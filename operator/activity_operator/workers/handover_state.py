@@ -1,0 +1,137 @@
+"""PURE: which lease is offered to whom, who may have it, and when one is over."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from activity_operator.backlog.protocol import Key
+from activity_operator.workers.leases import Lease, Owner
+from activity_worker.contract import Report, WorkerState
+
+#: Seconds for which an offer is one worker's alone, so that forty workers that start together do not all ask for the
+#: same lease. A worker claims at once; one that did not within this time has no slot free.
+OFFER_SECONDS = 5.0
+#: Seconds for which an owner may report neither running nor concluding its lease: it repeats an unanswered claim for
+#: 10 s, and a report path that is down for longer than this shows in every other signal.
+UNSHOWN_SECONDS = 120.0
+
+_TAKES_LEASES = frozenset({WorkerState.STARTING, WorkerState.RUNNING})
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a pool's spec says about its leases. `hold_seconds` None: held for as long as the service lets us."""
+
+    heartbeat_seconds: float = 10.0
+    hold_seconds: float | None = None
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One lease with what only this process knows of it; all of it may be lost.
+
+    `beats` is False once the service refused a heartbeat without ending the task; `closing` while it is being failed;
+    `shown` once its owner reported it, running or concluded; `owner_since` is when this process learned of the owner.
+    """
+
+    lease: Lease
+    beats: bool = True
+    closing: bool = False
+    offered_to: str = ""
+    offered_at: float = 0.0
+    owner_since: float = 0.0
+    shown: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether a worker may still have it."""
+        return self.lease.owner is None and not self.closing
+
+
+class Verdict(Enum):
+    """The answer to a claim: refuse it, grant it (again), or write the owner first."""
+
+    REFUSE = auto()
+    GRANT = auto()
+    WRITE = auto()
+
+
+class Fate(Enum):
+    """What becomes of a lease now."""
+
+    KEEP = auto()
+    FAIL_DELETED = auto()
+    FAIL_NO_WORKER = auto()
+    OWNER_GONE = auto()
+
+
+def verdict(held: Held | None, pool: Key, owner: Owner) -> Verdict:
+    """Judge a claim by a worker of `pool`; a lease of another pool does not exist for it."""
+    if held is None or held.closing or held.lease.pool.key != pool or not held.lease.recorded:
+        return Verdict.REFUSE
+    if held.lease.owner is None:
+        return Verdict.WRITE
+    return Verdict.GRANT if held.lease.owner == owner else Verdict.REFUSE
+
+
+def offers(
+    held: Sequence[Held], report: Report, now: float, *, cordoned: bool, unclear: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Return the leases of the pool to offer in the reply: no more than free slots, the oldest first.
+
+    `unclear` are claims of this worker that could not be answered; each keeps a slot, and so does a granted one that
+    it does not show yet. A worker with an open poll in every slot is offered leases too: it takes one when its poll
+    comes back empty, rather than poll again.
+    """
+    if cordoned or report.state not in _TAKES_LEASES:
+        return ()
+    owner = Owner(report.pod_uid, report.incarnation)
+    shown = {lease.id for lease in report.leases}
+    mine = [item for item in held if item.lease.owner == owner]
+    underway = sum(item.lease.id not in shown and item.lease.id not in report.released for item in mine)
+    free = report.slots - report.busy - underway - len(unclear)
+    open_to_it = [
+        item
+        for item in held
+        if item.waits
+        and item.lease.recorded
+        and item.lease.id not in unclear
+        and _may_be_offered(item, report.pod_uid, now)
+    ]
+    open_to_it.sort(key=lambda item: (item.lease.received_at, item.lease.id))
+    return tuple(item.lease.id for item in open_to_it[: max(free, 0)])
+
+
+def _may_be_offered(item: Held, pod_uid: str, now: float) -> bool:
+    return item.offered_to in {"", pod_uid} or now - item.offered_at >= OFFER_SECONDS
+
+
+def is_shown(lease_id: str, report: Report) -> bool:
+    """Whether the report accounts for a lease of its worker as running or concluded."""
+    return lease_id in report.released or any(lease.id == lease_id for lease in report.leases)
+
+
+def is_lost(item: Held, report: Report, now: float) -> bool:
+    """Whether the owner of the lease, whose report this is, has lost it: restarted, or long silent about it."""
+    owner = item.lease.owner
+    if owner is None or owner.pod_uid != report.pod_uid:
+        return False
+    if owner.incarnation != report.incarnation:
+        return True
+    silent = not is_shown(item.lease.id, report) and item.lease.id not in report.claims
+    return silent and now - item.owner_since >= UNSHOWN_SECONDS
+
+
+def fate(item: Held, terms: Terms, now: float, *, pool_exists: bool, owner_exists: bool) -> Fate:
+    """Return what becomes of the lease; `owner_exists` is about the owner's pod and ignored while there is no owner."""
+    if item.closing:
+        return Fate.KEEP
+    if item.lease.owner is not None:
+        return Fate.KEEP if owner_exists else Fate.OWNER_GONE
+    if not pool_exists:
+        return Fate.FAIL_DELETED
+    held_for = now - item.lease.received_at
+    if terms.hold_seconds is not None and not terms.paused and held_for >= terms.hold_seconds:
+        return Fate.FAIL_NO_WORKER
+    return Fate.KEEP

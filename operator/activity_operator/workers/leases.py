@@ -1,0 +1,84 @@
+"""A lease that the operator took for a pool, its owner, and where it is recorded so that no crash loses it."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from activity_operator.backlog.protocol import Key, PollTarget
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRef:
+    """The pool that a lease was taken for; one that is created anew under the same name has another UID."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def key(self) -> Key:
+        """What registry, queue and sentinels go by."""
+        return (self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The worker that claimed a lease: one container start of one pod."""
+
+    pod_uid: str
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One task in the operator's hands, or handed to `owner`.
+
+    `id` is `lease_id(token)`; `received_at` Unix seconds; `target` says where to heartbeat and fail it when the pool's
+    spec is gone. `record_uid` and `record_version` are of its record, "" before there is one.
+    """
+
+    id: str
+    pool: PoolRef
+    target: PollTarget
+    token: str = field(repr=False)
+    input: str = field(repr=False)
+    received_at: float
+    owner: Owner | None = None
+    record_uid: str = ""
+    record_version: str = ""
+
+    @property
+    def recorded(self) -> bool:
+        """Whether it survives this process."""
+        return bool(self.record_version)
+
+
+class RecordsUnavailableError(Exception):
+    """The API server did not answer, or not usefully: the write may or may not have happened. Try again."""
+
+
+class RecordConflictError(Exception):
+    """The record is not what it was when it was last read: somebody else wrote or removed it."""
+
+
+class LeaseRecords(Protocol):
+    """Where leases are recorded. Every call may raise `RecordsUnavailableError`."""
+
+    async def create(self, lease: Lease) -> Lease:
+        """Record the lease; return it as recorded. One that is recorded already is returned as it is there."""
+        ...
+
+    async def claim(self, lease: Lease, owner: Owner) -> Lease:
+        """Write the owner, on the condition that nothing changed; raises `RecordConflictError`."""
+        ...
+
+    async def read(self, lease_id: str) -> Lease | None:
+        """Return the lease as it is recorded now, None if it is not."""
+        ...
+
+    async def delete(self, lease: Lease) -> None:
+        """Remove the record; one that is gone is no error."""
+        ...
+
+    async def list(self) -> tuple[Lease, ...]:
+        """Return every recorded lease."""
+        ...

@@ -1,0 +1,194 @@
+"""The operator is killed at each await of the handover, and the next one finishes it: the table in `handover.py`."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from activity_worker.contract import ERROR_DELETED, HeldLease, lease_id
+from tests.unit.activity_operator.virtual_time import settle
+from tests.unit.activity_operator.workers.reports import report
+from tests.unit.activity_operator.workers.world import Operator, World
+
+LEASE = lease_id("t1")
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = World()
+    before = asyncio.all_tasks()
+    yield world
+    for task in asyncio.all_tasks() - before - {asyncio.current_task()}:
+        task.cancel()
+    await settle()
+
+
+async def dies_at(world: World, moment: str, operator: Operator) -> Operator:
+    """Let the operator reach the moment, kill it there, and start the next one."""
+    await asyncio.sleep(3.0)
+    await operator.kill()
+    world.records.stop_at = ""
+    return await Operator.leading(world)
+
+
+async def finish(world: World, operator: Operator, sequence: int) -> None:
+    """The worker repeats its claim to the new leader until the task has run, and everything is gone."""
+    handed = await operator.hear(report(sequence=sequence, claims=(LEASE,)))
+    assert [grant.task_token for grant in handed.granted] == ["t1"]
+    await operator.hear(report(sequence=sequence + 1, busy=1, leases=(HeldLease(LEASE, 1.0),)))
+    assert (await operator.hear(report(sequence=sequence + 2, released=(LEASE,)))).released == (LEASE,)
+    assert not world.records.kept
+
+
+async def test_before_the_record_nothing_of_ours_is_left(world: World) -> None:
+    world.records.stop_at = "before create"
+    first = await Operator.leading(world)
+    first.receive("t1")
+    second = await dies_at(world, "before create", first)
+
+    assert not world.records.kept
+    assert len(second.custody) == 0
+
+
+@pytest.mark.parametrize("hours", [0, 1])
+async def test_after_the_record_the_next_leader_heartbeats_at_once_and_offers(world: World, hours: int) -> None:
+    world.records.stop_at = "after create"
+    first = await Operator.leading(world)
+    first.receive("t1")
+    await asyncio.sleep(1.0)
+    await first.kill()
+    await asyncio.sleep(3600.0 * hours)
+    world.records.stop_at = ""
+    second = await Operator.leading(world)
+    await settle()
+    await asyncio.sleep(0.1)
+
+    assert len(world.service.beats["t1"]) == 1
+    assert (await second.hear(report())).offers == (LEASE,)
+    await finish(world, second, 2)
+
+
+async def test_an_old_offer_may_be_claimed_of_the_new_leader(world: World) -> None:
+    first = await Operator.leading(world)
+    await first.hold("t1")
+    await first.hear(report())
+    await first.kill()
+
+    await finish(world, await Operator.leading(world), 2)
+
+
+@pytest.mark.parametrize("moment", ["before claim", "after claim"])
+async def test_a_claim_whose_write_was_never_answered_is_repeated(world: World, moment: str) -> None:
+    first = await Operator.leading(world)
+    await first.hold("t1")
+    world.records.stop_at = moment
+    await first.hear(report(claims=(LEASE,)))
+    second = await dies_at(world, moment, first)
+
+    await finish(world, second, 2)
+
+
+async def test_a_claim_written_by_an_operator_whose_answer_was_lost_is_found_written(world: World) -> None:
+    operator = await Operator.leading(world)
+    await operator.hold("t1")
+    world.records.stop_at = "after claim"
+    assert (await operator.hear(report(claims=(LEASE,)))).granted == ()
+    world.records.stop_at = ""
+
+    await finish(world, operator, 2)
+
+
+async def test_a_grant_whose_reply_was_never_sent_is_granted_again_and_to_nobody_else(world: World) -> None:
+    first = await Operator.leading(world)
+    await first.hold("t1")
+    await first.hear(report(claims=(LEASE,)))
+    await first.kill()
+    second = await Operator.leading(world)
+    thief = report(pod_uid="uid-b", incarnation="b-first", claims=(LEASE,))
+
+    assert (await second.hear(thief)).refused == (LEASE,)
+    await finish(world, second, 2)
+
+
+async def test_a_worker_that_runs_its_task_notices_no_change_of_leader(world: World) -> None:
+    first = await Operator.leading(world)
+    await first.hold("t1")
+    await first.hear(report(claims=(LEASE,)))
+    await first.kill()
+    second = await Operator.leading(world)
+    await asyncio.sleep(600.0)
+
+    assert "t1" not in world.service.beats
+    assert second.custody.said(("media", "resize")).claimed == 1
+    await second.hear(report(sequence=2, busy=1, leases=(HeldLease(LEASE, 1.0),)))
+    assert second.custody.said(("media", "resize")).total == 0
+
+
+@pytest.mark.parametrize("moment", ["before delete", "after delete"])
+async def test_a_release_that_was_not_echoed_is_said_again(world: World, moment: str) -> None:
+    first = await Operator.leading(world)
+    await first.hold("t1")
+    await first.hear(report(claims=(LEASE,)))
+    world.records.stop_at = moment
+    assert (await first.hear(report(sequence=2, released=(LEASE,)))).released == ()
+    second = await dies_at(world, moment, first)
+
+    assert (await second.hear(report(sequence=3, released=(LEASE,)))).released == (LEASE,)
+    assert not world.records.kept
+
+
+async def test_a_task_that_was_over_when_the_operator_died_is_found_over_again(world: World) -> None:
+    first = await Operator.leading(world)
+    await first.hold("t1")
+    world.service.over.add("t1")
+    world.records.stop_at = "before delete"
+    await asyncio.sleep(12.0)
+    second = await dies_at(world, "before delete", first)
+    await asyncio.sleep(1.0)
+
+    assert second.reasons == ["LeaseExpired"]
+    assert not world.records.kept
+
+
+@pytest.mark.parametrize("failed_already", [False, True])
+async def test_a_deleted_pools_task_is_failed_by_the_next_leader(world: World, failed_already: bool) -> None:
+    first = await Operator.leading(world)
+    await first.hold("t1")
+    if failed_already:
+        world.records.stop_at = "before delete"
+        world.pools.clear()
+        await asyncio.sleep(3.0)
+        assert world.service.failed["t1"][0] == ERROR_DELETED
+    await first.kill()
+    world.pools.clear()
+    world.records.stop_at = ""
+    await Operator.leading(world)
+    await asyncio.sleep(5.0)
+
+    assert world.service.failed["t1"][0] == ERROR_DELETED
+    assert not world.records.kept
+
+
+async def test_an_owner_that_died_between_two_leaders_is_found_gone(world: World) -> None:
+    first = await Operator.leading(world)
+    await first.hold("t1")
+    await first.hear(report(claims=(LEASE,)))
+    await first.kill()
+    world.pods.discard("uid-a")
+    second = await Operator.leading(world)
+    await asyncio.sleep(5.0)
+
+    assert second.reasons == ["LeaseOwnerGone"]
+    assert not world.records.kept
+
+
+async def test_a_new_leader_waits_for_its_records_before_it_answers(world: World) -> None:
+    world.records.down = True
+    operator = Operator(world)
+    term = asyncio.create_task(operator.custody.begin_term())
+    await asyncio.sleep(60.0)
+    assert not term.done()
+
+    world.records.down = False
+    await asyncio.sleep(11.0)
+    assert term.done()

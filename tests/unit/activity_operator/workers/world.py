@@ -1,0 +1,171 @@
+"""A task service, a record store and a cluster in memory; operators come and go, and can be killed at any await."""
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+
+from activity_operator.backlog.protocol import (
+    Key,
+    LeasedTask,
+    PollTarget,
+    SourceProblemError,
+    TaskOverError,
+    TokenRefusedError,
+)
+from activity_operator.core.decision import Say
+from activity_operator.workers.custody import Custody, Surroundings
+from activity_operator.workers.handover import Handed, Handover
+from activity_operator.workers.leases import Lease, Owner, PoolRef, RecordConflictError, RecordsUnavailableError
+from activity_worker.contract import Report, lease_id
+from tests.unit.activity_operator.virtual_time import settle, wall
+
+TARGET = PollTarget("arn:aws:states:us-east-1:123456789012:activity:resize")
+POOL = PoolRef("media", "resize", "pool-1")
+
+
+class Records:
+    """Lease records that outlive operators. `down` refuses calls; `stop_at` is where the next call hangs for ever."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Lease] = {}
+        self.calls: Counter[str] = Counter()
+        self.down = False
+        self.stop_at = ""
+        self.version = 0
+
+    async def _moment(self, where: str) -> None:
+        await asyncio.sleep(0.01)
+        if self.stop_at == where:
+            await asyncio.Event().wait()
+        if self.down and where.startswith("before"):
+            raise RecordsUnavailableError("no answer")
+
+    def _store(self, lease: Lease) -> Lease:
+        self.version += 1
+        stored = replace(lease, record_uid=f"record-{lease.id}", record_version=str(self.version))
+        self.kept[lease.id] = stored
+        return stored
+
+    async def create(self, lease: Lease) -> Lease:
+        self.calls["create"] += 1
+        await self._moment("before create")
+        stored = self.kept.get(lease.id) or self._store(lease)
+        await self._moment("after create")
+        return stored
+
+    async def claim(self, lease: Lease, owner: Owner) -> Lease:
+        self.calls["claim"] += 1
+        await self._moment("before claim")
+        if lease.id not in self.kept or self.kept[lease.id].record_version != lease.record_version:
+            raise RecordConflictError(lease.id)
+        stored = self._store(replace(lease, owner=owner))
+        await self._moment("after claim")
+        return stored
+
+    async def read(self, lease_id: str) -> Lease | None:
+        await self._moment("before read")
+        return self.kept.get(lease_id)
+
+    async def delete(self, lease: Lease) -> None:
+        self.calls["delete"] += 1
+        await self._moment("before delete")
+        self.kept.pop(lease.id, None)
+        await self._moment("after delete")
+
+    async def list(self) -> tuple[Lease, ...]:
+        self.calls["list"] += 1
+        await self._moment("before list")
+        return tuple(self.kept.values())
+
+
+class Service:
+    """The task service: counts task heartbeats by token, remembers failures, and answers as told."""
+
+    def __init__(self) -> None:
+        self.beats: dict[str, list[float]] = {}
+        self.failed: dict[str, tuple[str, str]] = {}
+        self.over: set[str] = set()
+        self.refuses_heartbeats = False
+        self.unreachable = False
+
+    def _answer(self, token: str) -> None:
+        if self.unreachable:
+            raise SourceProblemError("BackendUnreachable", "nobody answers")
+        if token in self.over or token in self.failed:
+            raise TaskOverError("TaskTimedOut")
+
+    async def poll(self, target: PollTarget) -> LeasedTask | None:
+        raise NotImplementedError
+
+    async def heartbeat(self, target: PollTarget, token: str) -> None:
+        self.beats.setdefault(token, []).append(wall())
+        await asyncio.sleep(0.01)
+        self._answer(token)
+        if self.refuses_heartbeats:
+            raise TokenRefusedError("InvalidToken")
+
+    async def fail(self, target: PollTarget, token: str, error: str, cause: str) -> None:
+        await asyncio.sleep(0.01)
+        self._answer(token)
+        self.failed[token] = (error, cause)
+
+
+class World:
+    """What operators share."""
+
+    def __init__(self) -> None:
+        self.records = Records()
+        self.service = Service()
+        self.pools = {POOL.uid}
+        self.pods = {"uid-a", "uid-b"}
+
+
+class Operator:
+    """One operator process: custody and handover over the world."""
+
+    def __init__(self, world: World) -> None:
+        self.said: list[tuple[Key, Say]] = []
+        self.changes: list[Key] = []
+        self.tasks_before = asyncio.all_tasks()
+        around = Surroundings(
+            now=wall,
+            pool_exists=lambda uid: uid in world.pools,
+            pod_exists=lambda uid: uid in world.pods,
+            on_change=self.changes.append,
+            say=lambda key, said: self.said.append((key, said)),
+        )
+        self.custody = Custody(world.records, world.service, around)
+        self.handover = Handover(self.custody)
+
+    @classmethod
+    async def leading(cls, world: World) -> "Operator":
+        operator = cls(world)
+        await operator.custody.begin_term()
+        return operator
+
+    def receive(self, token: str) -> str:
+        """Let a poll bring a task; return its lease's id."""
+        self.custody.receive(POOL, TARGET, LeasedTask(token, f"input of {token}"))
+        return lease_id(token)
+
+    async def hold(self, *tokens: str) -> list[str]:
+        """Let polls bring tasks, one after the other, and wait until they are recorded."""
+        ids = []
+        for token in tokens:
+            ids.append(self.receive(token))
+            await asyncio.sleep(0.1)
+        return ids
+
+    async def hear(self, report: Report, *, cordoned: bool = False) -> Handed:
+        """Answer a worker's report."""
+        return await self.handover.answer(report, wall(), cordoned=cordoned)
+
+    async def kill(self) -> None:
+        """Die: whatever this operator was doing stops where it is."""
+        for task in asyncio.all_tasks() - self.tasks_before - {asyncio.current_task()}:
+            task.cancel()
+        await settle()
+
+    @property
+    def reasons(self) -> list[str]:
+        return [said.reason for _, said in self.said]
