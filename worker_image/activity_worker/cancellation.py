@@ -1,0 +1,64 @@
+"""Why a handler is told to end, and the signal that tells it."""
+
+import asyncio
+from collections.abc import Callable
+from enum import StrEnum
+
+
+class CancelReason(StrEnum):
+    """Why a handler is cancelled."""
+
+    #: The service said that the task timed out or does not exist: nothing the handler does can count any more.
+    LEASE_LOST = "lease-lost"
+    #: The task's hard deadline has passed; the task is failed.
+    DEADLINE = "deadline"
+    #: The worker stops and its patience is over; the task is failed, for the state machine's Retry.
+    WORKER_STOPPED = "worker-stopped"
+
+
+class CancellationSignal:
+    """Tells a handler to end. `reason` is None until then; `detail` says more in words.
+
+    `cancelled`, `reason` and `detail` may be read from any thread; the rest belongs to the event loop.
+    """
+
+    __slots__ = ("_callbacks", "_event", "detail", "reason")
+
+    def __init__(self) -> None:
+        self.reason: CancelReason | None = None
+        self.detail = ""
+        self._callbacks: list[Callable[[], object]] = []
+        self._event: asyncio.Event | None = None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the handler should end."""
+        return self.reason is not None
+
+    async def wait(self) -> CancelReason:
+        """Wait for the cancellation and return its reason."""
+        if self.reason is None:
+            if self._event is None:
+                self._event = asyncio.Event()
+            await self._event.wait()
+        assert self.reason is not None  # noqa: S101 - set before the event is
+        return self.reason
+
+    def on_cancel(self, callback: Callable[[], object]) -> None:
+        """Call `callback` in the event loop when the cancellation comes; at once if it has."""
+        if self.reason is not None:
+            callback()
+        else:
+            self._callbacks.append(callback)
+
+    def cancel(self, reason: CancelReason, detail: str = "") -> bool:
+        """Give the signal; the first reason stands. Returns whether this was the first."""
+        if self.reason is not None:
+            return False
+        self.detail = detail
+        self.reason = reason
+        if self._event is not None:
+            self._event.set()
+        for callback in self._callbacks:
+            callback()
+        return True

@@ -1,0 +1,100 @@
+"""PURE: JSON in and out, and the lengths that Step Functions takes.
+
+Limits are the API model's: SendTaskSuccess output 262,144 bytes, SendTaskFailure error 256 and cause 32,768 characters.
+Bytes of UTF-8 are counted throughout, which is right for either reading.
+"""
+
+import json
+import traceback
+from typing import Any, Final, NoReturn
+
+from activity_worker.errors import InvalidTaskInputError, OutputNotJsonError, OutputTooLargeError, TaskFailed
+
+MAX_OUTPUT_BYTES: Final = 262_144
+MAX_ERROR_BYTES: Final = 256
+MAX_CAUSE_BYTES: Final = 32_768
+#: How much of the message of an exception goes before its traceback.
+_MAX_MESSAGE_BYTES: Final = 8_192
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_decode = json.JSONDecoder(parse_constant=_refuse).decode
+
+
+def parse_input(text: str) -> Any:
+    """Return the value of a task's input; raises `InvalidTaskInputError`."""
+    try:
+        return _decode(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidTaskInputError from error
+
+
+def encode_output(value: Any) -> str:
+    """Return the output as JSON text; raises `OutputNotJsonError` or `OutputTooLargeError`."""
+    try:
+        text = _encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise OutputNotJsonError(f"the output of type {type(value).__name__} is not JSON: {error}") from error
+    return check_output(text)
+
+
+def check_output(text: str) -> str:
+    """Return `text` if the service takes an output of its length; raises `OutputTooLargeError`."""
+    if len(text) * 4 > MAX_OUTPUT_BYTES:
+        try:
+            size = len(text) if text.isascii() else len(text.encode())
+        except UnicodeEncodeError as error:
+            raise _lone_surrogate() from error
+        if size > MAX_OUTPUT_BYTES:
+            raise OutputTooLargeError(
+                f"the output has {size} bytes, the limit is {MAX_OUTPUT_BYTES}: store it elsewhere and return where"
+            )
+    elif not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise _lone_surrogate() from error
+    return text
+
+
+def _lone_surrogate() -> OutputNotJsonError:
+    return OutputNotJsonError("the output has half a surrogate pair in a string, which UTF-8 cannot carry")
+
+
+def trim(text: str, limit_bytes: int) -> str:
+    """Return `text` in at most `limit_bytes` of UTF-8; what is cut is cut from the middle, and said."""
+    data = text.encode(errors="replace")
+    if len(data) <= limit_bytes:
+        return text if text.isascii() else data.decode()
+    mark = f" ... [{len(data)} bytes, trimmed] ... ".encode()
+    room = max(limit_bytes - len(mark), 0)
+    head = room // 2
+    cut = data[:head] + mark + data[len(data) - (room - head) :]
+    return cut[:limit_bytes].decode(errors="ignore")
+
+
+def trim_error(name: str) -> str:
+    """Return an error name that the service takes: its beginning, 256 bytes at most."""
+    return name.encode(errors="replace")[:MAX_ERROR_BYTES].decode(errors="ignore")
+
+
+def cause_of(error: BaseException) -> str:
+    """Return what a failed task says of an exception: its message, then its traceback, 32,768 bytes at most.
+
+    A `TaskFailed` says what its handler said and nothing else.
+    """
+    if isinstance(error, TaskFailed):
+        return trim(error.cause, MAX_CAUSE_BYTES)
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001 - an exception that cannot say what it is still fails its task
+        message = ""
+    head = trim(message or type(error).__name__, _MAX_MESSAGE_BYTES)
+    if error.__traceback__ is None:
+        return head
+    trace = "".join(traceback.format_tb(error.__traceback__, limit=-50))
+    return trim(f"{head}\n\nTraceback (most recent call last):\n{trace}", MAX_CAUSE_BYTES)

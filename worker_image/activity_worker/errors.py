@@ -1,0 +1,136 @@
+"""What can go wrong, in words for handler authors and for whoever reads a failed task.
+
+Standard library only. `error_name` says under which name an exception fails a task; a class may choose its own with
+`task_error`.
+"""
+
+from typing import ClassVar
+
+from activity_worker.contract.names import ERROR_WORKER_STOPPED
+
+
+class ActivityError(Exception):
+    """Base of everything that this runtime raises towards handlers and their callers."""
+
+    #: The error name with which a task fails because of it; empty: the name of the class.
+    task_error: ClassVar[str] = ""
+    #: Whether the task fails whatever `on_error` says, because leaving it would lose it silently.
+    always_fails: ClassVar[bool] = False
+
+
+class NoResponseSentError(ActivityError):
+    """A two-parameter handler returned without `respond.success` or `respond.failure`."""
+
+    def __init__(self, message: str = "No response sent after handling") -> None:
+        super().__init__(message)
+
+
+class ResponseAlreadySentError(ActivityError):
+    """A handler answered a second time; the first answer stands."""
+
+    def __init__(self, message: str = "Task response already sent") -> None:
+        super().__init__(message)
+
+
+class InvalidTaskInputError(ActivityError):
+    """The task's input is not JSON; the handler is not called."""
+
+    def __init__(self, message: str = "Could not parse task input") -> None:
+        super().__init__(message)
+
+
+class HandlerSignatureError(ActivityError, TypeError):
+    """The handler cannot be called with `(request)` or `(request, respond)`."""
+
+
+class TaskFailed(ActivityError):  # noqa: N818 - a word that a handler says, not a mishap
+    """Raise it in a handler to fail the task under a name of your own, for the state machine's Retry and Catch."""
+
+    def __init__(self, error: str, cause: str = "") -> None:
+        super().__init__(cause or error)
+        self.error = error
+        self.cause = cause
+
+
+class OutputNotJsonError(ActivityError):
+    """The output cannot be written as JSON (NaN and infinity included)."""
+
+    task_error = "ActivityPool.OutputNotJson"
+    always_fails = True
+
+
+class OutputTooLargeError(ActivityError):
+    """The output is longer than the service takes."""
+
+    task_error = "ActivityPool.OutputTooLarge"
+    always_fails = True
+
+
+class OutputRejectedError(ActivityError):
+    """The service refused the output for a reason of its own."""
+
+    task_error = "ActivityPool.OutputRejected"
+    always_fails = True
+
+
+class TaskCancelledError(ActivityError):
+    """The runtime cancelled the handler: the lease is lost, the deadline has passed, or the worker stops."""
+
+    always_fails = True
+
+
+class DeadlineExceededError(TaskCancelledError):
+    """The handler ran longer than the task's hard deadline."""
+
+    task_error = "ActivityPool.DeadlineExceeded"
+
+
+class WorkerStoppedError(TaskCancelledError):
+    """The worker stopped before the handler had finished."""
+
+    task_error = ERROR_WORKER_STOPPED
+
+
+class SourceError(ActivityError):
+    """The task source refused a call or could not be asked: `code` and `message` are its own words."""
+
+    #: Whether the same call may succeed later by itself.
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, code: str, message: str = "") -> None:
+        super().__init__(f"{code}: {message}" if message else code)
+        self.code = code
+        self.message = message
+
+
+class ThrottledError(SourceError):
+    """The source asks for fewer calls; the call was not made."""
+
+    retryable = True
+
+
+class UnreachableError(SourceError):
+    """No answer, or a fault of the service: whether the call was made is not known."""
+
+    retryable = True
+
+
+class DeniedError(SourceError):
+    """Who we are is the reason: credentials or permissions. They may come back, so conclusions are tried again."""
+
+    retryable = True
+
+
+class LeaseLostError(SourceError):
+    """The task is no longer ours: it timed out, or it does not exist any more (TaskTimedOut, TaskDoesNotExist)."""
+
+
+class InvalidTokenError(SourceError):
+    """The source does not know this token. Some emulators say so of heartbeats for tasks without HeartbeatSeconds."""
+
+
+def error_name(error: BaseException) -> str:
+    """Return the error name under which `error` fails a task: its own choice, else the name of its class."""
+    if isinstance(error, TaskFailed):
+        return error.error
+    return getattr(error, "task_error", "") or type(error).__name__
