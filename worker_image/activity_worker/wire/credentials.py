@@ -13,6 +13,7 @@ from typing import Any, cast
 import botocore.session
 from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+from botocore.exceptions import ConnectionError as BotocoreConnectionError
 
 from activity_worker.wire.errors import CredentialsMissingError, EndpointUnreachableError, WireError
 from activity_worker.wire.signing import Keys
@@ -112,7 +113,7 @@ def _resolve(load: Callable[[], Any], found: Any) -> tuple[Any, Keys]:
         frozen = found and found.get_frozen_credentials()
     except ClientError as refused:
         raise _refused(refused) from None
-    except HTTPClientError as error:
+    except (HTTPClientError, BotocoreConnectionError) as error:
         raise EndpointUnreachableError("EndpointUnreachable", f"while looking for credentials: {error}") from error
     except (BotoCoreError, RuntimeError, OSError, ValueError) as error:
         raise CredentialsMissingError(

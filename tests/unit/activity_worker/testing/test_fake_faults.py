@@ -1,0 +1,58 @@
+"""Faults strike as often as they were told, and rates refill."""
+
+import pytest
+
+from activity_worker.testing.fake_clock import VirtualClock
+from activity_worker.testing.fake_faults import ANY, FakeFaults, Fault
+from activity_worker.testing.fake_tasks import FakeServiceError
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def faults(clock: VirtualClock) -> FakeFaults:
+    return FakeFaults(clock.now)
+
+
+def refused(faults: FakeFaults, operation: str) -> bool:
+    try:
+        faults.strike(operation)
+    except FakeServiceError:
+        return True
+    return False
+
+
+def test_a_fault_strikes_its_operation_as_often_as_it_was_told(faults: FakeFaults) -> None:
+    faults.inject("A", Fault.DENY, 2)
+
+    assert not refused(faults, "B")
+    assert [refused(faults, "A") for _ in range(3)] == [True, True, False]
+    assert faults.seen == {"A:deny": 2}
+
+
+def test_a_fault_without_a_number_strikes_any_call_until_cleared(faults: FakeFaults) -> None:
+    faults.inject(ANY, Fault.SERVER_ERROR, None)
+    assert [refused(faults, name) for name in "ABCDE"] == [True] * 5
+
+    faults.clear()
+
+    assert not refused(faults, "A")
+
+
+def test_what_the_server_must_act_out_is_returned(faults: FakeFaults) -> None:
+    faults.inject("A", Fault.DROP_REPLY)
+    faults.inject("A", Fault.HANG)
+
+    assert [faults.strike("A") for _ in range(3)] == [Fault.DROP_REPLY, Fault.HANG, None]
+
+
+def test_a_rate_lets_its_burst_through_and_then_its_pace(faults: FakeFaults, clock: VirtualClock) -> None:
+    faults.throttle("A", per_second=2, burst=3)
+    assert [refused(faults, "A") for _ in range(4)] == [False, False, False, True]
+
+    clock.advance(1)
+
+    assert [refused(faults, "A") for _ in range(3)] == [False, False, True]

@@ -1,0 +1,178 @@
+"""Credentials are resolved once for many callers, off the loop, and renewed before they end."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from botocore.credentials import Credentials
+from botocore.exceptions import ClientError, CredentialRetrievalError, EndpointConnectionError
+
+from activity_worker.wire.credentials import CredentialsKeeper, chain
+from activity_worker.wire.errors import CredentialsMissingError, EndpointUnreachableError, WireError
+
+
+class Temporary:
+    """Temporary credentials as botocore's: `seconds` left, renewed when asked for inside the advisory period."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.renewals = 0
+        self.may_renew = threading.Event()
+        self.may_renew.set()
+
+    def refresh_needed(self, within: float) -> bool:
+        return self.seconds < within
+
+    def get_frozen_credentials(self) -> Any:
+        if self.refresh_needed(900):
+            self.may_renew.wait(10)
+            self.renewals += 1
+            self.seconds = 3600
+        return Credentials(f"AK{self.renewals}", "secret", "token").get_frozen_credentials()
+
+
+class Clock:
+    """A monotonic clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_many_callers_share_one_look_up_in_a_thread() -> None:
+    threads: list[int] = []
+
+    def load() -> Credentials:
+        threads.append(threading.get_ident())
+        return Credentials("AK", "secret")
+
+    keeper = CredentialsKeeper(load)
+    found = await asyncio.gather(*(keeper.keys() for _ in range(50)))
+
+    assert {("AK", "secret", None)} == {tuple(keys) for keys in found}
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()
+
+
+async def test_credentials_near_their_end_still_serve_while_they_are_renewed() -> None:
+    clock, temporary = Clock(), Temporary(3600)
+    keeper = CredentialsKeeper(lambda: temporary, clock)
+    assert (await keeper.keys()).access_key == "AK0"
+    temporary.seconds, clock.now = 600, 60.0
+    temporary.may_renew.clear()
+
+    assert (await keeper.keys()).access_key == "AK0"
+
+    temporary.may_renew.set()
+    await keeper.close()
+    assert (await keeper.keys()).access_key == "AK1"
+
+
+async def test_credentials_at_their_end_are_waited_for_by_all_and_renewed_once() -> None:
+    clock, temporary = Clock(), Temporary(3600)
+    keeper = CredentialsKeeper(lambda: temporary, clock)
+    await keeper.keys()
+    temporary.seconds, clock.now = 10, 60.0
+
+    found = await asyncio.gather(*(keeper.keys() for _ in range(20)))
+
+    assert {"AK1"} == {keys.access_key for keys in found}
+    assert temporary.renewals == 1
+
+
+async def test_a_caller_who_gives_up_does_not_stop_the_look_up_for_others() -> None:
+    gate = threading.Event()
+
+    def load() -> Credentials:
+        gate.wait(10)
+        return Credentials("AK", "secret")
+
+    keeper = CredentialsKeeper(load)
+    first = asyncio.create_task(keeper.keys())
+    second = asyncio.create_task(keeper.keys())
+    await asyncio.sleep(0)
+    first.cancel()
+    gate.set()
+
+    assert (await second).access_key == "AK"
+
+
+async def test_refused_credentials_are_looked_up_again_but_not_in_a_storm() -> None:
+    clock = Clock()
+    loads: list[int] = []
+
+    def load() -> Credentials:
+        loads.append(1)
+        return Credentials(f"AK{len(loads)}", "secret")
+
+    keeper = CredentialsKeeper(load, clock)
+    await keeper.keys()
+    keeper.forget()
+    await keeper.keys()
+    keeper.forget()
+
+    assert (await keeper.keys()).access_key == "AK2"
+    clock.now = 31.0
+    keeper.forget()
+    assert (await keeper.keys()).access_key == "AK3"
+
+
+def refusal(code: str, status: int) -> ClientError:
+    said = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(said, "AssumeRole")
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "code"),
+    [
+        (refusal("AccessDenied", 403), CredentialsMissingError, "AccessDenied"),
+        (refusal("Throttling", 400), WireError, "Throttling"),
+        (refusal("InternalFailure", 500), WireError, "InternalFailure"),
+        (EndpointConnectionError(endpoint_url="https://sts"), EndpointUnreachableError, "EndpointUnreachable"),
+        (CredentialRetrievalError(provider="p", error_msg="no"), CredentialsMissingError, "NoCredentials"),
+    ],
+)
+async def test_why_there_are_no_credentials_is_told_apart(raised: Exception, kind: type[WireError], code: str) -> None:
+    def load() -> Any:
+        raise raised
+
+    with pytest.raises(WireError) as caught:
+        await CredentialsKeeper(load).keys()
+
+    assert (kind, code) == (type(caught.value), caught.value.code)
+
+
+async def test_an_empty_chain_says_what_to_set() -> None:
+    with pytest.raises(CredentialsMissingError, match="AWS_ACCESS_KEY_ID"):
+        await CredentialsKeeper(lambda: None).keys()
+
+
+async def test_a_role_is_assumed_with_the_external_id() -> None:
+    asked: list[dict[str, Any]] = []
+
+    class Sts:
+        def assume_role(self, **parameters: Any) -> dict[str, Any]:
+            asked.append(parameters)
+            keys = {"AccessKeyId": "ROLE", "SecretAccessKey": "s", "SessionToken": "t"}
+            return {"Credentials": keys | {"Expiration": "2100-01-01T00:00:00Z"}}
+
+    class Session:
+        def get_component(self, name: str) -> "Session":
+            assert name == "credential_provider"
+            return self
+
+        def load_credentials(self) -> Credentials:
+            return Credentials("BASE", "secret")
+
+        def create_client(self, service: str, **options: Any) -> Sts:
+            assert (service, options["region_name"], options["aws_access_key_id"]) == ("sts", "eu-west-1", "BASE")
+            return Sts()
+
+    role = "arn:aws:iam::123456789012:role/pool"
+    keeper = CredentialsKeeper(chain(Session(), region="eu-west-1", role_arn=role, external_id="cluster/team"))
+
+    assert (await keeper.keys())[:3] == ("ROLE", "s", "t")
+    assert [(role, "cluster/team")] == [(call["RoleArn"], call["ExternalId"]) for call in asked]
