@@ -146,6 +146,7 @@ def controller_manager(binaries: Mapping[str, Path], who: Identities) -> Daemon:
         f"--root-ca-file={who.authority.certificate_file}",
         f"--cluster-signing-cert-file={who.authority.certificate_file}",
         f"--cluster-signing-key-file={who.authority.key_file}",
+        f"--flex-volume-plugin-dir={places.run() / 'volume-plugins'}",
         "--profiling=false",
     ]
     return Daemon("kube-controller-manager", tuple(argv))

@@ -20,6 +20,7 @@ NEEDED = {
     "debootstrap": "debootstrap",
     "/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring",
     "iptables": "iptables",
+    "nft": "nftables",
     "ip": "iproute2",
     "gcc": "gcc",
     "/usr/include/unistd.h": "libc6-dev",

@@ -42,7 +42,7 @@ def of(dockerfile: Path, context: Path, arguments: Mapping[str, str]) -> str:
     digest = hashlib.sha256(json.dumps([text, sorted(arguments.items()), _parents(text, arguments)]).encode())
     for path in _files(context):
         digest.update(f"{path.relative_to(context)}\0{path.lstat().st_mode & 0o111}\0".encode())
-        digest.update(os.readlink(path).encode() if path.is_symlink() else path.read_bytes())
+        digest.update(str(path.readlink()).encode() if path.is_symlink() else path.read_bytes())
     return digest.hexdigest()[:20]
 
 

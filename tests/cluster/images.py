@@ -165,7 +165,7 @@ def _buildah(command: str, *words: str | Path) -> str:
         store.mkdir(parents=True, exist_ok=True)
         policy.write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
     where: list[str | Path] = ["--root", store / "root", "--runroot", store / "run", "--storage-driver", "overlay"]
-    checked = ["--signature-policy", policy] if command in ("bud", "push", "pull") else []
+    checked: list[str | Path] = ["--signature-policy", policy] if command in ("bud", "push", "pull") else []
     try:
         return run(["unshare", "--mount", "--propagation", "private", "buildah", *where, command, *checked, *words])
     except ClusterError as failed:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.cluster import go_builds, places
 from tests.cluster.cluster import Cluster
 from tests.cluster.control_plane import AUDIT_POLICY
-from tests.cluster.emulators.ports import NODE_PORTS
+from tests.cluster.emulator_ports import NODE_PORTS
 from tests.cluster.progress import step
 from tests.cluster.shell import run, succeeds
 
@@ -41,12 +41,12 @@ def up() -> Cluster:
         audit.mkdir(parents=True, exist_ok=True)
         (audit / "policy.yaml").write_text(AUDIT_POLICY)
         with step("kind create cluster"):
-            create = [binaries["kind"], "create", "cluster", "--name", NAME, "--wait", "120s"]
+            create: list[str | Path] = [binaries["kind"], "create", "cluster", "--name", NAME, "--wait", "120s"]
             run([*create, "--kubeconfig", kubeconfig, "--config", "-"], stdin=json.dumps(_config(audit)))
     else:
         run(["docker", "start", f"{NAME}-control-plane"])  # it stops with the engine, and comes back
         run([binaries["kind"], "export", "kubeconfig", "--name", NAME, "--kubeconfig", kubeconfig])
-    kubectl = [binaries["kubectl"], f"--kubeconfig={kubeconfig}"]
+    kubectl: list[str | Path] = [binaries["kubectl"], f"--kubeconfig={kubeconfig}"]
     run([*kubectl, "wait", "--for=condition=Ready", "node", "--all", "--timeout=120s"])
     return Cluster(
         kubeconfig=kubeconfig,

@@ -28,11 +28,11 @@ def up() -> Cluster:
     Raises ClusterError saying what is missing when this machine can have neither kind nor embedded.
     """
     with _alone():
-        backend = kind if _uses_kind() else embedded
-        if backend is embedded and (reason := debian.why_not_embedded()) is not None:
+        uses_kind = _uses_kind()
+        if not uses_kind and (reason := debian.why_not_embedded()) is not None:
             raise ClusterError(f"no local cluster: no Docker engine answers `docker info`, and {reason}")
         with step("cluster up"):
-            cluster = backend.up()
+            cluster = kind.up() if uses_kind else embedded.up()
         write_record(cluster)
         return cluster
 
@@ -54,8 +54,8 @@ def current() -> Cluster | None:
     noted = read_record()
     if noted is None:
         return None
-    backend = kind if noted.kind == "kind" else embedded
-    return noted if backend.is_well(noted) else None
+    well = kind.is_well(noted) if noted.kind == "kind" else embedded.is_well(noted)
+    return noted if well else None
 
 
 def build_image(dockerfile: Path, context: Path, tag: str, *, build_args: Mapping[str, str] | None = None) -> Image:

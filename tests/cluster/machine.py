@@ -7,11 +7,10 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.cluster import places
+from tests.cluster import packet_filter, places
 from tests.cluster.shell import ClusterError, run
 
 # Written by the kubelet, kube-proxy, the bridge plugin or us.
@@ -36,16 +35,17 @@ SYSCTLS = (
     "kernel/keys/root_maxbytes",
 )
 # Folders outside the cache whose place no daemon lets us choose.
-FOLDERS = ("/run/containerd", "/var/lib/cni", "/var/log/containers")
-OUR_CHAIN = re.compile(r"\b(?:KUBE|CNI)-[A-Za-z0-9-]+")
+FOLDERS = ("/run/containerd", "/var/lib/cni", "/var/log/containers", "/var/lib/kubelet/device-plugins")
+EMPTY_PARENTS = (Path("/var/lib/kubelet"),)
 MNT_DETACH = 2
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Sysctls as they were, and which of the folders did not exist."""
+    """Sysctls as they were, the packet filter's tables that existed, and which of the folders did not."""
 
     sysctls: dict[str, str]
+    tables: dict[str, list[str]]
     absent_folders: list[str]
 
 
@@ -58,7 +58,7 @@ def remember() -> None:
     values = {name: value for name in SYSCTLS if (value := read_sysctl(name)) is not None}
     absent = [folder for folder in FOLDERS if not Path(folder).exists()]
     unfinished = note.with_suffix(".part")
-    unfinished.write_text(json.dumps(asdict(Snapshot(values, absent)), indent=1))
+    unfinished.write_text(json.dumps(asdict(Snapshot(values, packet_filter.tables(), absent)), indent=1))
     unfinished.rename(note)
 
 
@@ -67,18 +67,23 @@ def restore(bridge: str, network: str) -> None:
     unmount_below(places.run())
     if Path(f"/sys/class/net/{bridge}").exists():
         run(["ip", "link", "delete", bridge])
-    for family in ("iptables", "ip6tables"):
-        _remove_our_chains(family)
     note = _note()
     if note.exists():
-        before = Snapshot(**json.loads(note.read_text()))
-        for name, value in before.sysctls.items():
-            if read_sysctl(name) != value:
-                Path("/proc/sys", name).write_text(value)
-        for folder in before.absent_folders:
-            shutil.rmtree(folder, ignore_errors=True)
+        _restore(Snapshot(**json.loads(note.read_text())))
     _unlink_cni_results(network)
     _unlink_dead_logs()
+
+
+def _restore(before: Snapshot) -> None:
+    packet_filter.remove_ours(before.tables)
+    for name, value in before.sysctls.items():
+        if read_sysctl(name) != value:
+            Path("/proc/sys", name).write_text(value)
+    for folder in before.absent_folders:
+        shutil.rmtree(folder, ignore_errors=True)
+        parent = Path(folder).parent
+        if parent in EMPTY_PARENTS and parent.is_dir() and not any(parent.iterdir()):
+            parent.rmdir()
 
 
 def read_sysctl(name: str) -> str | None:
@@ -105,21 +110,6 @@ def unmount_below(folder: Path) -> None:
             raise OSError(code, f"unmounting {point}: {os.strerror(code)}")
 
 
-def without_our_chains(rules: Iterable[str]) -> list[str]:
-    """The lines of an `iptables-save` without the chains KUBE-* and CNI-* and the rules that name them."""
-    return [line for line in rules if line.startswith("#") or not OUR_CHAIN.search(line)]
-
-
-def _remove_our_chains(family: str) -> None:
-    # Not the saved rules of the time before: whatever somebody else changed meanwhile stays.
-    if shutil.which(family) is None:
-        return
-    now = run([f"{family}-save", "-c"]).splitlines()
-    kept = without_our_chains(now)
-    if kept != now:
-        run([f"{family}-restore", "-c"], stdin="\n".join(kept) + "\n")
-
-
 def _unlink_cni_results(network: str) -> None:
     results = Path("/var/lib/cni/results")
     for ours in results.glob(f"{network}-*-eth0"):
@@ -133,7 +123,7 @@ def _unlink_dead_logs() -> None:
     if not folder.is_dir():
         return
     for link in folder.iterdir():
-        if link.is_symlink() and places.run() in Path(os.readlink(link)).parents:
+        if link.is_symlink() and places.run() in link.readlink().parents:
             link.unlink()
 
 

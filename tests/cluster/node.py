@@ -158,7 +158,7 @@ def _cni() -> dict[str, object]:
     return {"cniVersion": "0.4.0", "name": network.NETWORK, "plugins": [bridge]}
 
 
-def _write_json(path: Path, document: dict[str, object]) -> Path:
+def _write_json(path: Path, document: Mapping[str, object]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=1))
     return path

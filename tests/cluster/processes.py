@@ -14,6 +14,7 @@ from tests.cluster import cgroups, places
 from tests.cluster.shell import ClusterError, run, wait_until
 
 STOP_SECONDS = 8.0
+ENTER = 'echo $$ > "$0/cgroup.procs"; echo $$ > "$1.new"; mv "$1.new" "$1"; log=$2; shift 2; exec "$@" >>"$log" 2>&1'
 LOG_LIMIT_BYTES = 64 * 1024 * 1024
 
 
@@ -40,10 +41,17 @@ def start(daemon: Daemon) -> bool:
     pidfile.unlink(missing_ok=True)
     if log.exists() and log.stat().st_size > LOG_LIMIT_BYTES:
         log.unlink()
-    enter = (
-        'echo $$ > "$0/cgroup.procs"; echo $$ > "$1.new"; mv "$1.new" "$1"; log=$2; shift 2; exec "$@" >>"$log" 2>&1'
-    )
-    argv = ["setsid", "--fork", "sh", "-c", enter, cgroups.daemons_group(), pidfile, log, *daemon.argv]
+    argv: list[str | Path] = [
+        "setsid",
+        "--fork",
+        "sh",
+        "-c",
+        ENTER,
+        cgroups.daemons_group(),
+        pidfile,
+        log,
+        *daemon.argv,
+    ]
     run(argv, env=daemon.env, timeout_seconds=STOP_SECONDS)
     wait_until(pidfile.exists, f"{daemon.name} has started", timeout_seconds=STOP_SECONDS, every_seconds=0.01)
     pid = int(pidfile.read_text())

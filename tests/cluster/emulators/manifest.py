@@ -1,0 +1,78 @@
+"""An emulator's objects: Namespace, Deployment, Service. Restricted pods, like ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.cluster.emulator_ports import NODE_PORTS, PORT, EmulatorName
+
+NAMESPACE = "aws-emulator"
+MEMORY_LIMIT = "2Gi"
+RUN_AS = 65532
+
+
+def objects(name: EmulatorName, image: str) -> dict[str, Any]:
+    """The List to apply. State is in memory: a new pod starts empty."""
+    return {"apiVersion": "v1", "kind": "List", "items": [_namespace(), _deployment(name, image), _service(name)]}
+
+
+def _namespace() -> dict[str, Any]:
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
+
+
+def _deployment(name: EmulatorName, image: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "replicas": 1,
+            # Two at once would be two worlds behind one Service.
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": _pod(image)},
+        },
+    }
+
+
+def _pod(image: str) -> dict[str, Any]:
+    container = {
+        "name": "emulator",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "ports": [{"containerPort": PORT, "name": "aws"}],
+        "readinessProbe": {"tcpSocket": {"port": "aws"}, "periodSeconds": 1},
+        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": MEMORY_LIMIT}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "scratch", "mountPath": "/tmp"}],
+    }
+    return {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        # It has nothing to save, and LocalEmu may outlive SIGTERM for minutes.
+        "terminationGracePeriodSeconds": 1,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": RUN_AS,
+            "runAsGroup": RUN_AS,
+            "fsGroup": RUN_AS,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": [{"name": "scratch", "emptyDir": {}}],
+    }
+
+
+def _service(name: EmulatorName) -> dict[str, Any]:
+    port = {"name": "aws", "port": PORT, "targetPort": "aws", "nodePort": NODE_PORTS[name]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"type": "NodePort", "selector": {"app": name}, "ports": [port]},
+    }

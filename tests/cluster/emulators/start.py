@@ -1,0 +1,74 @@
+"""Starting an emulator: build its image, apply its objects, wait until it answers a Step Functions call."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.emulator_ports import NODE_PORTS, PORT, EmulatorName
+from tests.cluster.emulators import manifest
+from tests.cluster.life import build_image, load_image
+from tests.cluster.progress import step
+from tests.cluster.shell import run, wait_until
+
+START_SECONDS = 120.0
+HERE = Path(__file__).parent
+# Emulators route by the service name in the signature's scope, and check nothing else of it.
+UNSIGNED = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/states/aws4_request, SignedHeaders=host, Signature=none"
+
+
+@dataclass(frozen=True)
+class Emulator:
+    """A running emulator: its URL for pods, and its URL for this machine. Any credentials are accepted."""
+
+    name: EmulatorName
+    in_cluster_url: str
+    host_url: str
+
+
+def ensure_emulator(cluster: Cluster, name: EmulatorName) -> Emulator:
+    """Return the emulator, running and answering; a second call finds it so and keeps its state.
+
+    Raises ClusterError when it does not answer within 120 s of its image being loaded.
+    """
+    image = build_image(HERE / name / "Dockerfile", HERE / name, f"activitypool/{name}:test")
+    load_image(image)
+    kubectl: list[str | Path] = [cluster.kubectl, f"--kubeconfig={cluster.kubeconfig}"]
+    with step(f"emulator {name}"):
+        objects = json.dumps(manifest.objects(name, image.tag))
+        run([*kubectl, "apply", "--server-side", "--force-conflicts", "-f", "-"], stdin=objects)
+        here: list[str | Path] = [*kubectl, "--namespace", manifest.NAMESPACE]
+        run([*here, "rollout", "status", f"deployment/{name}", f"--timeout={START_SECONDS:.0f}s"])
+        emulator = Emulator(
+            name=name,
+            in_cluster_url=f"http://{name}.{manifest.NAMESPACE}.svc:{PORT}",
+            host_url=_host_url(cluster, name, here),
+        )
+        wait_until(lambda: _answers(emulator.host_url), f"{name} answers", timeout_seconds=START_SECONDS)
+    return emulator
+
+
+def _host_url(cluster: Cluster, name: EmulatorName, kubectl: list[str | Path]) -> str:
+    if cluster.kind == "kind":
+        return f"http://127.0.0.1:{NODE_PORTS[name]}"
+    address = run([*kubectl, "get", "service", name, "--output=jsonpath={.spec.clusterIP}"])
+    return f"http://{address}:{PORT}"
+
+
+def _answers(url: str) -> bool:
+    headers = {
+        "Content-Type": "application/x-amz-json-1.0",
+        "X-Amz-Target": "AWSStepFunctions.ListActivities",
+        "Authorization": UNSIGNED,
+    }
+    request = urllib.request.Request(url, data=b"{}", headers=headers, method="POST")
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=10) as answer:
+            return "activities" in json.loads(answer.read())
+    except (urllib.error.URLError, OSError, ValueError):
+        return False
