@@ -1,0 +1,156 @@
+"""Step Functions' answers in the words of conditions, and one client for all who can share it."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from activity_operator.backlog.protocol import (
+    LeasedTask,
+    PollTarget,
+    SourceProblemError,
+    TaskOverError,
+    TokenRefusedError,
+)
+from activity_operator.backlog.stepfunctions import StepFunctions
+from activity_worker.wire.errors import CredentialsMissingError, EndpointUnreachableError, WireError
+from activity_worker.wire.stepfunctions import ActivityTask
+
+ARN = "arn:aws:states:us-east-1:123456789012:activity:resize"
+TARGET = PollTarget(ARN)
+
+
+class FakeClient:
+    """Answers with what it was given."""
+
+    def __init__(self, answer: Any = None) -> None:
+        self.answer = answer
+        self.calls: list[tuple[str, ...]] = []
+        self.closed = False
+
+    async def _say(self, *call: str) -> Any:
+        self.calls.append(call)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    async def get_activity_task(self, activity_arn: str, worker_name: str) -> Any:
+        return await self._say("poll", activity_arn, worker_name)
+
+    async def send_task_heartbeat(self, task_token: str) -> None:
+        await self._say("heartbeat", task_token)
+
+    async def send_task_failure(self, task_token: str, error: str = "", cause: str = "") -> None:
+        await self._say("fail", task_token, error, cause)
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def service(answer: Any = None) -> StepFunctions:
+    return StepFunctions("operator-1", lambda target: FakeClient(answer))
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "words"),
+    [
+        (WireError("AccessDeniedException", "not authorized", 400), "AccessDenied", "allow states:GetActivityTask on"),
+        (CredentialsMissingError("NoCredentials", "none found"), "AccessDenied", "the operator's own identity"),
+        (WireError("ActivityDoesNotExist", "no", 400), "ActivityNotFound", "does not exist in us-east-1: create it"),
+        (WireError("InvalidArn", "no", 400), "ActivityNotFound", "spec.aws.region"),
+        (EndpointUnreachableError("EndpointUnreachable", "refused"), "BackendUnreachable", "spec.aws.endpointUrl"),
+        (WireError("InternalFailure", "oops", 500), "BackendUnreachable", "InternalFailure: oops"),
+        (WireError("ThrottlingException", "slow", 400), "Throttled", "higher quota"),
+        (WireError("ActivityWorkerLimitExceeded", "many", 400), "Throttled", "lower maxWorkers"),
+    ],
+    ids=lambda value: value.code if isinstance(value, WireError) else None,
+)
+async def test_a_poll_that_fails_says_why_and_what_to_do(error: WireError, reason: str, words: str) -> None:
+    with pytest.raises(SourceProblemError) as raised:
+        await service(error).poll(TARGET)
+
+    assert raised.value.reason == reason
+    assert words in raised.value.message
+    assert raised.value.throttled is error.throttled
+
+
+async def test_two_answers_that_differ_in_their_request_id_are_the_same_problem() -> None:
+    said = []
+    for number in (1, 2):
+        text = f"denied (Request ID: 0000000{number}-1111-2222-3333-444444444444)"
+        with pytest.raises(SourceProblemError) as raised:
+            await service(WireError("AccessDeniedException", text, 400)).poll(TARGET)
+        said.append(raised.value.message)
+
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("code", ["TaskTimedOut", "TaskDoesNotExist"])
+async def test_a_spent_token_means_that_the_task_is_over(code: str) -> None:
+    with pytest.raises(TaskOverError, match=code):
+        await service(WireError(code, "gone", 400)).heartbeat(TARGET, "t1")
+    with pytest.raises(TaskOverError, match=code):
+        await service(WireError(code, "gone", 400)).fail(TARGET, "t1", "Error", "cause")
+
+
+async def test_a_token_that_is_refused_need_not_be_over() -> None:
+    with pytest.raises(TokenRefusedError):
+        await service(WireError("InvalidToken", "no", 400)).heartbeat(TARGET, "t1")
+
+
+async def test_a_task_and_an_empty_poll() -> None:
+    assert await service(ActivityTask("t1", "{}")).poll(TARGET) == LeasedTask("t1", "{}")
+    assert await service().poll(TARGET) is None
+
+
+async def test_the_operator_names_itself_and_its_pod_within_the_services_limit() -> None:
+    client = FakeClient()
+    operator = StepFunctions("x" * 100, lambda target: client)
+    await operator.poll(TARGET)
+
+    assert client.calls == [("poll", ARN, "activitypool-operator/" + "x" * 58)]
+    assert len(operator.worker_name) == 80
+
+
+async def test_pools_of_one_region_endpoint_and_role_share_a_client() -> None:
+    opened: list[PollTarget] = []
+
+    def open_client(target: PollTarget) -> FakeClient:
+        opened.append(target)
+        return FakeClient()
+
+    operator = StepFunctions("operator-1", open_client)
+    others = [PollTarget(ARN + "-2"), PollTarget(ARN, role_arn="arn:role"), PollTarget(ARN, region="eu-west-1")]
+    await asyncio.gather(*(operator.poll(target) for target in [TARGET, *others, TARGET]))
+
+    assert [(target.region, target.role_arn) for target in opened] == [
+        ("us-east-1", ""),
+        ("us-east-1", "arn:role"),
+        ("eu-west-1", ""),
+    ]
+
+
+async def test_a_client_that_cannot_be_opened_is_a_problem_and_is_tried_again() -> None:
+    answers: list[Any] = [ValueError("no such profile"), FakeClient()]
+
+    def open_client(target: PollTarget) -> FakeClient:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        client: FakeClient = answer
+        return client
+
+    operator = StepFunctions("operator-1", open_client)
+    with pytest.raises(SourceProblemError, match="no such profile"):
+        await operator.poll(TARGET)
+
+    assert await operator.poll(TARGET) is None
+
+
+async def test_closing_closes_every_client() -> None:
+    client = FakeClient()
+    operator = StepFunctions("operator-1", lambda target: client)
+    await operator.poll(TARGET)
+    await operator.close()
+
+    assert client.closed
