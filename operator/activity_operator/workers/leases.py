@@ -1,5 +1,6 @@
 """A lease that the operator took for a pool, its owner, and where it is recorded so that no crash loses it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -50,6 +51,11 @@ class Lease:
     def recorded(self) -> bool:
         """Whether it survives this process."""
         return bool(self.record_version)
+
+
+def target_from_data(data: Mapping[str, object]) -> PollTarget:
+    """Read what `PollTarget.to_data` gave, for those who keep records and know no task service."""
+    return PollTarget.from_data(data)
 
 
 class RecordsUnavailableError(Exception):

@@ -1,0 +1,177 @@
+"""Leases as Secrets in the operator's own namespace: token and input of a task are not for a pool's namespace to read."""
+
+import base64
+import json
+from binascii import Error as Base64Error
+from collections.abc import Awaitable
+from typing import Any, Protocol, TypeVar
+
+from activity_operator.cluster.kinds import SECRETS, Kind, Raw, Raws
+from activity_operator.cluster.kube import ApiError, KubeError
+from activity_operator.workers.leases import (
+    Lease,
+    Owner,
+    PoolRef,
+    RecordConflictError,
+    RecordsUnavailableError,
+    target_from_data,
+)
+from activity_worker.contract import GROUP
+
+SECRET_TYPE = f"{GROUP}/lease"
+NAME_PREFIX = "lease-"
+LABEL_RECORD = f"{GROUP}/record"
+LABEL_NAMESPACE = f"{GROUP}/pool-namespace"
+LABEL_NAME = f"{GROUP}/pool-name"
+LABEL_UID = f"{GROUP}/pool-uid"
+SELECTOR = f"{LABEL_RECORD}=lease"
+
+T = TypeVar("T")
+
+
+class Secrets(Protocol):
+    """The calls of `KubeClient` that are made here."""
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Raw:
+        """Read one object."""
+        ...
+
+    async def list(self, kind: Kind, namespace: str = "", label_selector: str = "") -> tuple[Raws, str]:
+        """List objects."""
+        ...
+
+    async def create(self, kind: Kind, namespace: str, body: Raw) -> Raw:
+        """Create one object."""
+        ...
+
+    async def replace(self, kind: Kind, namespace: str, name: str, body: Raw, timeout: float | None = None) -> Raw:
+        """Replace one object."""
+        ...
+
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str, resource_version: str = "") -> None:
+        """Delete one object."""
+        ...
+
+
+class LeaseSecrets:
+    """`LeaseRecords` over the Kubernetes API. `namespace` is the operator's own."""
+
+    def __init__(self, kube: Secrets, namespace: str) -> None:
+        self._kube = kube
+        self._namespace = namespace
+
+    async def create(self, lease: Lease) -> Lease:
+        """Record the lease; return it as it is recorded, also when that happened before."""
+        try:
+            return _lease(await _reachable(self._kube.create(SECRETS, self._namespace, _secret(lease))))
+        except ApiError as error:
+            if not error.conflict:
+                raise _unavailable(error) from error
+        found = await self.read(lease.id)
+        if found is None:
+            raise RecordsUnavailableError(f"the record of lease {lease.id} came and went")
+        return found
+
+    async def claim(self, lease: Lease, owner: Owner) -> Lease:
+        """Write the owner if the record is still the one that was read."""
+        body = _secret(lease, owner)
+        body["metadata"] |= {"uid": lease.record_uid, "resourceVersion": lease.record_version}
+        name = body["metadata"]["name"]
+        try:
+            return _lease(await _reachable(self._kube.replace(SECRETS, self._namespace, name, body)))
+        except ApiError as error:
+            if error.conflict or error.missing:
+                raise RecordConflictError(lease.id) from error
+            raise _unavailable(error) from error
+
+    async def read(self, lease_id: str) -> Lease | None:
+        """Return the lease as it is recorded now."""
+        try:
+            return _lease(await _reachable(self._kube.get(SECRETS, self._namespace, NAME_PREFIX + lease_id)))
+        except ApiError as error:
+            if error.missing:
+                return None
+            raise _unavailable(error) from error
+
+    async def delete(self, lease: Lease) -> None:
+        """Remove the record; one that another object has replaced is not ours to remove."""
+        try:
+            await _reachable(self._kube.delete(SECRETS, self._namespace, NAME_PREFIX + lease.id, uid=lease.record_uid))
+        except ApiError as error:
+            if not (error.conflict or error.missing):
+                raise _unavailable(error) from error
+
+    async def list(self) -> tuple[Lease, ...]:
+        """Return every recorded lease; a Secret that somebody else made in our name is passed over."""
+        try:
+            found, _ = await _reachable(self._kube.list(SECRETS, self._namespace, label_selector=SELECTOR))
+        except ApiError as error:
+            raise _unavailable(error) from error
+        return tuple(lease for raw in found if (lease := lease_of(raw)) is not None)
+
+
+def lease_of(raw: Raw) -> Lease | None:
+    """Read a lease record; None if the Secret is none, or not one of this version."""
+    if raw.get("type") != SECRET_TYPE:
+        return None
+    try:
+        return _lease(raw)
+    except (KeyError, ValueError, Base64Error):
+        return None
+
+
+async def _reachable(call: Awaitable[T]) -> T:
+    try:
+        return await call
+    except ApiError:
+        raise
+    except (KubeError, TimeoutError) as error:
+        raise RecordsUnavailableError(str(error)) from error
+
+
+def _unavailable(error: ApiError) -> RecordsUnavailableError:
+    return RecordsUnavailableError(str(error))
+
+
+def _secret(lease: Lease, owner: Owner | None = None) -> Raw:
+    data = {
+        "token": lease.token,
+        "input": lease.input,
+        "receivedAt": repr(lease.received_at),
+        "pool": json.dumps({"namespace": lease.pool.namespace, "name": lease.pool.name, "uid": lease.pool.uid}),
+        "target": json.dumps(lease.target.to_data()),
+    }
+    if owner is not None:
+        data["owner"] = json.dumps({"podUid": owner.pod_uid, "incarnation": owner.incarnation})
+    labels = {
+        LABEL_RECORD: "lease",
+        LABEL_NAMESPACE: lease.pool.namespace,
+        LABEL_NAME: lease.pool.name,
+        LABEL_UID: lease.pool.uid,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": NAME_PREFIX + lease.id, "labels": labels},
+        "type": SECRET_TYPE,
+        "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
+    }
+
+
+def _lease(raw: Raw) -> Lease:
+    """Read a record; raises KeyError or ValueError when it is not one."""
+    data = {key: base64.b64decode(value).decode() for key, value in raw["data"].items()}
+    pool: dict[str, Any] = json.loads(data["pool"])
+    owner: dict[str, Any] | None = json.loads(data["owner"]) if "owner" in data else None
+    meta = raw["metadata"]
+    return Lease(
+        id=meta["name"].removeprefix(NAME_PREFIX),
+        pool=PoolRef(pool["namespace"], pool["name"], pool["uid"]),
+        target=target_from_data(json.loads(data["target"])),
+        token=data["token"],
+        input=data["input"],
+        received_at=float(data["receivedAt"]),
+        owner=None if owner is None else Owner(owner["podUid"], owner["incarnation"]),
+        record_uid=meta["uid"],
+        record_version=meta["resourceVersion"],
+    )
