@@ -100,6 +100,8 @@ class Watcher:
             )
         finally:
             beat.cancel()
+            # Connections close in a callback of the loop, which ends with this coroutine.
+            await asyncio.sleep(0.1)
 
     async def _keep_beating(self) -> None:
         while True:

@@ -211,7 +211,8 @@ def _fingerprint(body: Raw) -> str:
 
 def _rejection(error: ApiError) -> str:
     """Return the condition reason when a person must act; "" for what passes by itself or calls for another look."""
-    if error.status in {400, 422}:
+    # An unknown field ends in a 500 of the merge, before the strict validation that would say 400.
+    if error.status in {400, 422} or (error.status == 500 and "typed patch object" in error.message):
         return "PodTemplateRejected"
     if error.status == 403 and "quota" in error.message:
         return "QuotaExceeded"

@@ -1,4 +1,4 @@
-"""Leases as Secrets in the operator's own namespace: token and input of a task are not for a pool's namespace to read."""
+"""Leases as Secrets in the operator's own namespace: a task's token and input are nothing for a pool's namespace."""
 
 import base64
 import json

@@ -1,0 +1,104 @@
+"""Words for the tests: a pool, a running operator, waiting for something to become so."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+
+from activity_operator.cluster.kinds import DEPLOYMENTS, POOLS, Raw
+from activity_operator.cluster.kube import ApiError, Credentials, KubeClient
+from activity_operator.core.tenancy import Policy
+from activity_operator.handlers import Watcher
+from activity_operator.metrics import Metrics
+from activity_operator.process import Process
+from activity_operator.settings import Settings
+from tests.integration.operator.plain import PlainBrain, PlainOutside
+
+
+def settings(namespace: str, **more: Any) -> Settings:
+    """Return quick settings for one test."""
+    quick: dict[str, Any] = {
+        "namespace": namespace,
+        "lease_duration_seconds": 3.0,
+        "lease_renew_deadline_seconds": 2.0,
+        "lease_retry_seconds": 0.3,
+        "health_port": 0,
+        "health_host": "127.0.0.1",
+    }
+    return Settings(**{**quick, **more})
+
+
+class Running:
+    """A running operator process, with what a test looks at."""
+
+    def __init__(self, process: Process, brain: PlainBrain) -> None:
+        self.process = process
+        self.brain = brain
+
+    @property
+    def outside(self) -> PlainOutside:
+        assert isinstance(self.process.outside, PlainOutside)
+        return self.process.outside
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Ask the health port."""
+        url = f"http://127.0.0.1:{self.process.health.port}{path}"
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            return answer.status, await answer.text()
+
+
+@asynccontextmanager
+async def operator(
+    namespace: str, load: Credentials, *, watch_over: Credentials | None = None, **more: Any
+) -> AsyncIterator[Running]:
+    """Run an operator that looks after the pools of one namespace; `watch_over` gives kopf credentials of its own."""
+    brain = PlainBrain(namespace)
+    process = Process(
+        settings(namespace, **more), load, Metrics("test"), lambda backbone: PlainOutside(brain, backbone), Policy
+    )
+    await process.build()
+    if watch_over is not None:
+        process.watcher = Watcher(watch_over, process.take, process.fail)
+    running = asyncio.create_task(process.run())
+    try:
+        yield Running(process, brain)
+    finally:
+        process.end()
+        await running
+
+
+def pool(name: str, **spec: Any) -> Raw:
+    """Return a pool's manifest."""
+    arn = f"arn:aws:states:us-east-1:123456789012:activity:{name}"
+    full = {"activityArn": arn, "handlerImage": "registry.invalid/handler:1", "maxWorkers": 10, **spec}
+    return {"apiVersion": POOLS.api_version, "kind": POOLS.name, "metadata": {"name": name}, "spec": full}
+
+
+async def eventually(check: Callable[[], Awaitable[Any] | Any], seconds: float = 20.0) -> Any:
+    """Return the first true answer of `check`; fail after `seconds`."""
+    async with asyncio.timeout(seconds):
+        while True:
+            answer = check()
+            if isinstance(answer, Awaitable):
+                answer = await answer
+            if answer:
+                return answer
+            await asyncio.sleep(0.02)
+
+
+async def find(kube: KubeClient, namespace: str, name: str) -> Raw | None:
+    """Return a Deployment, None when there is none."""
+    try:
+        return await kube.get(DEPLOYMENTS, namespace, name)
+    except ApiError as error:
+        if error.missing:
+            return None
+        raise
+
+
+async def replicas(kube: KubeClient, namespace: str, name: str) -> int | None:
+    """Return a Deployment's replicas, None when there is none."""
+    found = await find(kube, namespace, name)
+    return None if found is None else int(found["spec"]["replicas"])

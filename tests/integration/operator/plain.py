@@ -1,0 +1,187 @@
+"""The other rooms in their plainest form: sizes that a test sets, no reports, no polls."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from activity_operator.api.spec import PoolSpec
+from activity_operator.api.status import EventRecord
+from activity_operator.cluster.kinds import Key
+from activity_operator.cluster.observe import RENDERED_GENERATION
+from activity_operator.cluster.ports import PoolEventLike
+from activity_operator.core.decision import (
+    Action,
+    ApplyRevision,
+    Decision,
+    ScalingMemory,
+    SentinelOrder,
+    SetReplicas,
+    Size,
+)
+from activity_operator.core.observation import Observation, PoolFacts, SourceFacts, WorkerFacts
+from activity_operator.process import Backbone
+from activity_worker.contract import LABEL_POOL, LABEL_REVISION, Directive
+
+
+class PlainBrain:
+    """One Deployment a pool, of the size that `sizes` says; pools of other namespaces are left alone."""
+
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+        self.sizes: dict[str, int] = {}
+        self.template: dict[str, Any] = {}
+        self.seen: list[Observation] = []
+        self.backlog = 0
+
+    def revision(self, spec: PoolSpec) -> str:
+        return "r1"
+
+    def render(self, spec: PoolSpec, pool: PoolFacts, replicas: int) -> Mapping[str, Any]:
+        labels = {LABEL_POOL: pool.name, LABEL_REVISION: "r1"}
+        owner = {
+            "apiVersion": "activitypools.dev/v1alpha1",
+            "kind": "ActivityPool",
+            "name": pool.name,
+            "uid": pool.uid,
+            "controller": True,
+        }
+        container = {
+            "name": "worker",
+            "image": spec.handler_image,
+            "imagePullPolicy": "IfNotPresent",
+            "resources": {"requests": {"cpu": "1000m", "memory": "1024Mi"}, "limits": {"memory": "1Gi"}},
+            "env": [{"name": "A", "value": "1"}, {"name": "EMPTY", "value": ""}],
+            **self.template,
+        }
+        return {
+            "metadata": {
+                "name": f"{pool.name}-r1",
+                "namespace": pool.namespace,
+                "labels": labels,
+                "annotations": {RENDERED_GENERATION: str(pool.generation)},
+                "ownerReferences": [owner],
+            },
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]},
+                },
+            },
+        }
+
+    def decide(self, spec: PoolSpec, seen: Observation, memory: ScalingMemory) -> Decision:
+        if seen.pool.namespace == self.namespace:
+            self.seen.append(seen)
+        wanted = self.sizes.get(seen.pool.name, 0)
+        actions: tuple[Action, ...] = ()
+        if seen.pool.namespace == self.namespace and not seen.pool.deleting:
+            actions = self._actions(spec, seen, wanted)
+        return Decision(Size(wanted, "demand", "as the test says"), memory, actions)
+
+    def _actions(self, spec: PoolSpec, seen: Observation, wanted: int) -> tuple[Action, ...]:
+        current = seen.deployments[0] if seen.deployments else None
+        if current is None or current.drifted or current.rendered_generation != seen.pool.generation:
+            replicas = 0 if current is None else current.replicas
+            manifest = self.render(spec, seen.pool, replicas)
+            return (ApplyRevision(f"{seen.pool.name}-r1", "r1", replicas, manifest),)
+        if current.replicas != wanted:
+            return (SetReplicas(current.name, wanted, None),)
+        return ()
+
+    def status(
+        self,
+        spec: PoolSpec,
+        seen: Observation,
+        decision: Decision,
+        previous: Mapping[str, Any] | None,
+        events: Sequence[EventRecord],
+    ) -> Mapping[str, Any]:
+        if seen.pool.namespace != self.namespace:
+            return previous or {}
+        ready = "False" if seen.rejected else "True"
+        condition = {
+            "type": "Ready",
+            "status": ready,
+            "reason": seen.rejected_reason or "PoolReady",
+            "message": seen.rejected[:200],
+            "observedGeneration": seen.pool.generation,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        return {
+            "observedGeneration": seen.pool.generation,
+            "conditions": [condition],
+            "desiredReplicas": decision.size.desired,
+            "backlog": self.backlog,
+        }
+
+
+class PlainReports:
+    """No worker ever reported."""
+
+    def said(self, namespace: str, pool: str) -> tuple[WorkerFacts, ...]:
+        return ()
+
+    def set_directives(self, namespace: str, pool: str, directives: Mapping[str, Directive]) -> None:
+        """Tell nobody."""
+
+    def suspect(self, now: float) -> str:
+        return ""
+
+    def forget(self, pod_uid: str) -> None:
+        """Know nobody."""
+
+    def events(self, namespace: str, pool: str) -> Sequence[PoolEventLike]:
+        return ()
+
+    def note(self, key: Key, name: str, message: str, *, at: float, pod: str = "") -> None:
+        """Keep no story."""
+
+    def begin_term(self, now: float, expected_workers: int) -> None:
+        """Have nothing to forget."""
+
+    def forget_pool(self, namespace: str, pool: str) -> None:
+        """Have nothing to forget."""
+
+
+class PlainSignals:
+    """No polls; what was ordered and withdrawn is kept for the test."""
+
+    def __init__(self) -> None:
+        self.orders: dict[Key, SentinelOrder] = {}
+        self.withdrawn: list[tuple[Key, bool]] = []
+
+    def order(self, key: Key, order: SentinelOrder, spec: PoolSpec, pool_uid: str) -> None:
+        self.orders[key] = order
+
+    def said(self, key: Key) -> SourceFacts:
+        return SourceFacts()
+
+    def withdraw(self, key: Key, *, deleted: bool) -> None:
+        self.withdrawn.append((key, deleted))
+
+
+class PlainOutside:
+    """All of it together."""
+
+    def __init__(self, brain: PlainBrain, backbone: Backbone) -> None:
+        self.brain = brain
+        self.reports = PlainReports()
+        self.signals = PlainSignals()
+        self.backbone = backbone
+        self.terms: list[bool] = []
+
+    async def start(self) -> None:
+        """Listen to nobody."""
+
+    def begin_term(self, now: float, expected_workers: int) -> None:
+        self.terms.append(True)
+
+    def end_term(self) -> None:
+        self.terms.append(False)
+
+    async def close_polls(self, timeout_seconds: float) -> None:
+        """Have none."""
+
+    async def stop(self) -> None:
+        """Have nothing to stop."""

@@ -1,0 +1,41 @@
+"""A pool at rest costs nothing: not one write besides the operator's Lease."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from activity_operator.cluster.kinds import POOLS
+from activity_operator.cluster.kube import Credentials, KubeClient
+from tests.integration.operator.arrange import eventually, operator, pool, replicas
+
+
+async def test_pools_at_rest_cost_no_write(
+    kube: KubeClient, load: Credentials, namespace: str, writes: Callable[[], list[dict[str, Any]]]
+) -> None:
+    """Sweeps pass, statuses and Deployments are as they should be, and nobody writes."""
+    for number in range(5):
+        await kube.create(POOLS, namespace, pool(f"p{number}"))
+    async with operator(namespace, load, sweep_seconds=1.0) as running:
+        for number in range(5):
+            await eventually(lambda number=number: replicas_are(kube, namespace, f"p{number}-r1", 0))
+            await eventually(lambda number=number: has_status(kube, namespace, f"p{number}"))
+        await running.process.sweeper.sweep()
+        await eventually(lambda: not len(running.process.queue))
+        assert writes()
+        looks = len(running.brain.seen)
+        await asyncio.sleep(4)
+        rest = [f"{entry['verb']} {entry['requestURI']}" for entry in writes()]
+
+        assert rest == []
+        assert len(running.brain.seen) > looks, "the sweeps must have looked at the pools meanwhile"
+
+
+async def replicas_are(kube: KubeClient, namespace: str, name: str, wanted: int) -> bool:
+    """Whether the Deployment has that many replicas."""
+    return await replicas(kube, namespace, name) == wanted
+
+
+async def has_status(kube: KubeClient, namespace: str, name: str) -> bool:
+    """Whether the operator has spoken of the pool's present generation."""
+    found = await kube.get(POOLS, namespace, name)
+    return bool(found["status"].get("observedGeneration") == found["metadata"]["generation"])

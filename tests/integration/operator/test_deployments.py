@@ -1,0 +1,221 @@
+"""What the operator keeps of Deployments: made, sized, put back, refused, left alone."""
+
+import time
+from typing import Any
+
+from activity_operator.cluster.drift import APPLIED
+from activity_operator.cluster.kinds import DEPLOYMENTS, EVENTS, POOLS, Raw
+from activity_operator.cluster.kube import Credentials, KubeClient
+from tests.integration.operator.arrange import eventually, find, operator, pool, replicas
+
+
+async def events(kube: KubeClient, namespace: str, reason: str) -> list[Raw]:
+    """Return the Events of a reason."""
+    found, _ = await kube.list(EVENTS, namespace)
+    return [event for event in found if event["reason"] == reason]
+
+
+async def test_a_pool_gets_its_deployment_and_a_status(kube: KubeClient, load: Credentials, namespace: str) -> None:
+    async with operator(namespace, load) as running:
+        made = await kube.create(POOLS, namespace, pool("p"))
+        deployment = await eventually(lambda: find(kube, namespace, "p-r1"))
+        assert deployment["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
+        await eventually(lambda: status(kube, namespace, "p", "observedGeneration", 1))
+        assert await running.get("/readyz") == (200, "ok\n")
+        code, text = await running.get("/metrics")
+        assert code == 200
+        assert f'activitypool_replicas_max{{activitypool="p",namespace="{namespace}"}} 10.0' in text
+
+
+async def status(kube: KubeClient, namespace: str, name: str, field: str, value: Any) -> bool:
+    """Whether a field of the status has that value."""
+    found = await kube.get(POOLS, namespace, name)
+    return bool(found["status"].get(field) == value)
+
+
+async def test_the_first_raise_is_written_at_once_and_later_ones_are_gathered(
+    kube: KubeClient, load: Credentials, namespace: str
+) -> None:
+    async with operator(namespace, load) as running:
+        await kube.create(POOLS, namespace, pool("p"))
+        await eventually(lambda: settled(running, "p"))
+        began = time.monotonic()
+        for size in range(1, 9):
+            running.brain.sizes["p"] = size
+            running.process.queue.add((namespace, "p"))
+            await eventually(lambda: not len(running.process.queue))
+            if size == 1:
+                await eventually(lambda: stored(running, "p-r1") == 1)
+                assert time.monotonic() - began < 0.5
+        await eventually(lambda: stored(running, "p-r1") == 8)
+        found = await find(kube, namespace, "p-r1")
+
+        assert found is not None
+        assert found["metadata"]["generation"] <= 4, "created, first raise, gathered raises"
+
+
+def stored(running: Any, name: str) -> int:
+    """Return the replicas that the operator itself knows of."""
+    raw = running.process.store.by_name(DEPLOYMENTS, running.brain.namespace, name)
+    return int(raw["spec"]["replicas"])
+
+
+def settled(running: Any, name: str) -> bool:
+    """Whether the pool has its Deployment and nothing is left to do."""
+    raw = running.process.store.by_name(DEPLOYMENTS, running.brain.namespace, f"{name}-r1")
+    return raw is not None and not len(running.process.queue)
+
+
+async def test_an_edit_of_the_deployment_is_put_back_and_said(
+    kube: KubeClient, load: Credentials, namespace: str
+) -> None:
+    async with operator(namespace, load) as running:
+        await kube.create(POOLS, namespace, pool("p"))
+        await eventually(lambda: settled(running, "p"))
+        container = {"name": "worker", "image": "registry.invalid/evil:1"}
+        edit = {"spec": {"template": {"spec": {"containers": [container]}}}}
+        await kube.merge_patch(DEPLOYMENTS, namespace, "p-r1", edit)
+
+        async def restored() -> bool:
+            found = await find(kube, namespace, "p-r1")
+            assert found is not None
+            return bool(
+                found["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.invalid/handler:1"
+                and found["spec"]["template"]["spec"]["containers"][0]["env"][0] == {"name": "A", "value": "1"}
+            )
+
+        await eventually(restored)
+        said = await eventually(lambda: events(kube, namespace, "EditReverted"))
+        assert len(said) == 1
+        assert "image" in said[0]["note"]
+
+
+async def test_a_deployment_that_another_operator_version_rendered_is_left_alone(
+    kube: KubeClient, load: Credentials, namespace: str
+) -> None:
+    async with operator(namespace, load) as running:
+        await kube.create(POOLS, namespace, pool("p"))
+        await eventually(lambda: settled(running, "p"))
+    async with operator(namespace, load) as running:
+        running.brain.template = {"env": [{"name": "NEW_IN_THIS_VERSION", "value": "1"}]}
+        await eventually(lambda: settled(running, "p"))
+        await running.process.sweeper.sweep()
+        await eventually(lambda: len(running.brain.seen) >= 2)
+        found = await find(kube, namespace, "p-r1")
+
+        assert found is not None
+        assert found["spec"]["template"]["spec"]["containers"][0]["env"][0]["name"] == "A"
+        assert not any(seen.deployments[0].drifted for seen in running.brain.seen if seen.deployments)
+
+
+async def test_quantities_that_the_api_server_rewrites_are_no_edit(
+    kube: KubeClient, load: Credentials, namespace: str
+) -> None:
+    async with operator(namespace, load) as running:
+        await kube.create(POOLS, namespace, pool("p"))
+        await eventually(lambda: settled(running, "p"))
+        found = await find(kube, namespace, "p-r1")
+        assert found is not None
+        assert found["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1"
+        await running.process.sweeper.sweep()
+        await eventually(lambda: len(running.brain.seen) >= 3)
+
+        assert not running.brain.seen[-1].deployments[0].drifted
+
+
+async def test_a_manifest_that_the_api_server_refuses_reaches_the_status(
+    kube: KubeClient, load: Credentials, namespace: str
+) -> None:
+    async with operator(namespace, load) as running:
+        running.brain.template = {"imagePullPolicy": "Whenever"}
+        await kube.create(POOLS, namespace, pool("p"))
+
+        async def refused() -> bool:
+            found = await kube.get(POOLS, namespace, "p")
+            conditions = found["status"].get("conditions") or [{}]
+            return bool(conditions[0].get("reason") == "PodTemplateRejected" and "Whenever" in conditions[0]["message"])
+
+        await eventually(refused)
+        assert await find(kube, namespace, "p-r1") is None
+
+
+async def test_an_unknown_field_is_refused_not_dropped(kube: KubeClient, load: Credentials, namespace: str) -> None:
+    async with operator(namespace, load) as running:
+        running.brain.template = {"imagePolicy": "Never"}
+        await kube.create(POOLS, namespace, pool("p"))
+        await eventually(lambda: any("imagePolicy" in seen.rejected for seen in running.brain.seen))
+
+
+async def test_a_deployment_of_somebody_else_is_not_taken_over(
+    kube: KubeClient, load: Credentials, namespace: str
+) -> None:
+    labels = {"app": "theirs"}
+    container = {"name": "web", "image": "registry.invalid/web:1"}
+    spec = {
+        "replicas": 0,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+    }
+    await kube.create(DEPLOYMENTS, namespace, {"metadata": {"name": "p-r1"}, "spec": spec})
+    async with operator(namespace, load) as running:
+        await kube.create(POOLS, namespace, pool("p"))
+        await eventually(lambda: len(running.brain.seen) >= 2)
+        found = await find(kube, namespace, "p-r1")
+
+        assert found is not None
+        assert APPLIED not in found["metadata"].get("annotations", {})
+
+
+async def test_of_a_deleted_pool_nothing_is_kept(kube: KubeClient, load: Credentials, namespace: str) -> None:
+    async with operator(namespace, load) as running:
+        made = await kube.create(POOLS, namespace, pool("p"))
+        await eventually(lambda: settled(running, "p"))
+        await kube.delete(POOLS, namespace, "p", made["metadata"]["uid"])
+        await eventually(lambda: ((namespace, "p"), True) in running.outside.signals.withdrawn)
+        _, text = await running.get("/metrics")
+
+        assert f'activitypool="p",namespace="{namespace}"' not in text
+        assert f'activitypool="p",condition="Ready",namespace="{namespace}"' not in text
+
+
+async def test_two_pools_on_one_activity_see_each_other(kube: KubeClient, load: Credentials, namespace: str) -> None:
+    arn = "arn:aws:states:us-east-1:123456789012:activity:shared"
+    async with operator(namespace, load) as running:
+        for name in ("a", "b"):
+            await kube.create(POOLS, namespace, pool(name, activityArn=arn))
+
+        def rivals() -> set[tuple[str, tuple[str, ...]]]:
+            return {(seen.pool.name, seen.rivals) for seen in running.brain.seen}
+
+        expected = {("a", (f"{namespace}/b",)), ("b", (f"{namespace}/a",))}
+        await eventually(lambda: expected <= rivals())
+
+
+async def test_counts_alone_are_written_ten_seconds_apart(kube: KubeClient, load: Credentials, namespace: str) -> None:
+    async with operator(namespace, load) as running:
+        await kube.create(POOLS, namespace, pool("p"))
+        await eventually(lambda: status(kube, namespace, "p", "observedGeneration", 1))
+        for count in range(1, 6):
+            running.brain.backlog = count
+            running.process.queue.add((namespace, "p"))
+            await eventually(lambda: not len(running.process.queue))
+        assert not await status(kube, namespace, "p", "backlog", 5)
+        await eventually(lambda: status(kube, namespace, "p", "backlog", 5), seconds=12)
+
+
+async def test_a_spec_that_cannot_be_used_is_said_and_nothing_is_made(
+    kube: KubeClient, load: Credentials, namespace: str
+) -> None:
+    bad = {"spec": {"containers": [{"name": "worker", "imagePullPolicy": 7}], "hostNetwork": True}}
+    async with operator(namespace, load) as running:
+        await kube.create(POOLS, namespace, pool("p", podTemplate=bad))
+
+        async def said() -> bool:
+            found = await kube.get(POOLS, namespace, "p")
+            types = {c["type"]: (c["status"], c["message"]) for c in found["status"].get("conditions", ())}
+            return types.get("Stalled", ("", ""))[0] == "True" and "podTemplate" in types["Ready"][1]
+
+        await eventually(said)
+        assert not running.brain.seen
+        assert await eventually(lambda: events(kube, namespace, "PodTemplateRejected"))
+        assert await replicas(kube, namespace, "p-r1") is None

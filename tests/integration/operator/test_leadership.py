@@ -1,0 +1,171 @@
+"""Two operators, one Lease: never two that write, and a former leader's lowering write is refused."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from activity_operator.cluster.apply import Applier, NotLeadingError, Work
+from activity_operator.cluster.election import Elector, Timing
+from activity_operator.cluster.freshness import Freshness
+from activity_operator.cluster.kinds import DEPLOYMENTS, LEASES, POOLS, Raw
+from activity_operator.cluster.kube import ApiError, Credentials, KubeClient
+from activity_operator.cluster.store import Store
+from activity_operator.core.decision import ApplyRevision, SetReplicas
+from activity_operator.core.observation import PoolFacts
+from activity_operator.process import clock
+from tests.integration.operator.arrange import eventually, find, operator, pool, replicas
+from tests.integration.operator.cut import Road
+from tests.integration.operator.plain import PlainBrain
+
+
+@dataclass
+class AlwaysLeading:
+    """A process that believes in its Lease, whatever became of it."""
+
+    leading: bool = True
+    led_since: float = 0.0
+    reachable: bool = True
+
+
+def applier(kube: KubeClient, store: Store, leader: AlwaysLeading | None = None) -> Applier:
+    return Applier(kube, store, Freshness(60, clock), leader or AlwaysLeading(), clock=clock, say=lambda *_: None)
+
+
+async def a_deployment(kube: KubeClient, namespace: str, size: int) -> tuple[Raw, Raw]:
+    """Make a pool with a Deployment of that size; return both."""
+    made = await kube.create(POOLS, namespace, pool("p"))
+    facts = PoolFacts(namespace, "p", made["metadata"]["uid"], 1)
+    spec = type("Spec", (), {"handler_image": "registry.invalid/handler:1"})()
+    manifest = dict(PlainBrain(namespace).render(spec, facts, size))
+    return made, await kube.apply(DEPLOYMENTS, namespace, "p-r1", manifest)
+
+
+async def test_a_former_leaders_lowering_write_is_refused(kube: KubeClient, namespace: str) -> None:
+    made, seen_by_former = await a_deployment(kube, namespace, 1)
+    stale = Store(lambda _: None)
+    stale.put(DEPLOYMENTS, seen_by_former)
+    await kube.merge_patch(DEPLOYMENTS, namespace, "p-r1", {"spec": {"replicas": 5}})
+
+    with pytest.raises(ApiError) as refused:
+        await applier(kube, stale).apply(Work((namespace, "p"), made), (SetReplicas("p-r1", 0, None),))
+
+    assert refused.value.conflict
+    assert await replicas(kube, namespace, "p-r1") == 5
+
+
+async def test_a_former_leaders_whole_apply_does_not_lower_either(kube: KubeClient, namespace: str) -> None:
+    made, seen_by_former = await a_deployment(kube, namespace, 2)
+    stale = Store(lambda _: None)
+    stale.put(DEPLOYMENTS, seen_by_former)
+    await kube.merge_patch(DEPLOYMENTS, namespace, "p-r1", {"spec": {"replicas": 5}})
+    facts = PoolFacts(namespace, "p", made["metadata"]["uid"], 1)
+    spec = type("Spec", (), {"handler_image": "registry.invalid/handler:2"})()
+    manifest = PlainBrain(namespace).render(spec, facts, 1)
+
+    with pytest.raises(ApiError) as refused:
+        await applier(kube, stale).apply(Work((namespace, "p"), made), (ApplyRevision("p-r1", "r1", 1, manifest),))
+
+    assert refused.value.conflict
+    assert await replicas(kube, namespace, "p-r1") == 5
+
+
+async def test_without_the_lease_nothing_is_written(kube: KubeClient, namespace: str) -> None:
+    made, seen = await a_deployment(kube, namespace, 1)
+    store = Store(lambda _: None)
+    store.put(DEPLOYMENTS, seen)
+
+    with pytest.raises(NotLeadingError):
+        await applier(kube, store, AlwaysLeading(leading=False)).apply(
+            Work((namespace, "p"), made), (SetReplicas("p-r1", 3, None),)
+        )
+
+    assert await replicas(kube, namespace, "p-r1") == 1
+
+
+@dataclass
+class Candidate:
+    """One elector on its own road, and whether it leads."""
+
+    elector: Elector
+    kube: KubeClient
+    changes: list[bool] = field(default_factory=list)
+
+
+async def candidate(namespace: str, load: Credentials, name: str) -> Candidate:
+    kube = await KubeClient.connect(load)
+    changes: list[bool] = []
+    elector = Elector(
+        kube,
+        namespace,
+        "lease",
+        name,
+        clock=clock,
+        wall=clock,
+        on_change=changes.append,
+        timing=Timing(3.0, 2.0, 0.3, 0.8),
+    )
+    return Candidate(elector, kube, changes)
+
+
+@pytest.mark.parametrize("fault", ["hang", "refuse"])
+async def test_two_electors_never_lead_together(
+    kube: KubeClient, load: Credentials, namespace: str, road: Road, fault: str
+) -> None:
+    """The holder loses its way to the API server, silently or loudly; the other one takes over after the Lease."""
+    one = await candidate(namespace, road.over(load), "one")
+    two = await candidate(namespace, load, "two")
+    first = asyncio.create_task(one.elector.run())
+    await eventually(lambda: one.elector.leading)
+    second = asyncio.create_task(two.elector.run())
+    together = 0
+
+    async def watch() -> None:
+        nonlocal together
+        while True:
+            together += one.elector.leading and two.elector.leading
+            await asyncio.sleep(0.005)
+
+    watching = asyncio.create_task(watch())
+    getattr(road, fault)()
+    await eventually(lambda: two.elector.leading)
+    assert not one.elector.leading
+    road.mend()
+    await asyncio.sleep(2)
+    lease = await kube.get(LEASES, namespace, "lease")
+    for task in (first, second, watching):
+        task.cancel()
+    await asyncio.gather(first, second, watching, return_exceptions=True)
+    await asyncio.gather(one.kube.close(), two.kube.close())
+
+    assert together == 0
+    assert lease["spec"]["holderIdentity"] == "two"
+    assert one.changes == [True, False]
+    assert two.elector.term > one.elector.term
+
+
+async def test_the_next_operator_takes_over_at_once_when_the_first_ends(
+    kube: KubeClient, load: Credentials, namespace: str
+) -> None:
+    async with operator(namespace, load, lease_duration_seconds=30.0, lease_renew_deadline_seconds=20.0) as one:
+        await eventually(lambda: one.process.elector.leading)
+        async with operator(namespace, load) as two:
+            await eventually(lambda: two.process.sweeper.covered)
+            assert not two.process.elector.leading
+            one.process.end()
+            await eventually(lambda: two.process.elector.leading, seconds=5)
+            await kube.create(POOLS, namespace, pool("p"))
+            await eventually(lambda: find(kube, namespace, "p-r1"))
+
+
+async def test_a_standby_decides_nothing_and_is_ready(kube: KubeClient, load: Credentials, namespace: str) -> None:
+    async with operator(namespace, load) as one:
+        await eventually(lambda: one.process.elector.leading)
+        async with operator(namespace, load) as two:
+            await kube.create(POOLS, namespace, pool("p"))
+            await eventually(lambda: two.process.store.pool((namespace, "p")))
+            await eventually(lambda: one.brain.seen)
+            assert (await two.get("/readyz"))[0] == 200
+            assert (await two.get("/livez"))[0] == 200
+            assert two.brain.seen == []
+            assert two.outside.terms == []

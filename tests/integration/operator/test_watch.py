@@ -1,0 +1,85 @@
+"""What becomes of a watch that is cut: its losses are found by the sweep, and a dead one fails /livez."""
+
+import asyncio
+
+from activity_operator.cluster.kinds import DEPLOYMENTS, POOLS
+from activity_operator.cluster.kube import Credentials, KubeClient
+from tests.integration.operator.arrange import eventually, find, operator, pool
+from tests.integration.operator.cut import Road
+
+
+async def test_a_cut_watch_fails_livez(kube: KubeClient, load: Credentials, namespace: str, road: Road) -> None:
+    """The API server answers everything but sends no event: no error is raised anywhere."""
+    watch = road.over(load)
+    async with operator(namespace, load, watch_over=watch, sweep_seconds=2.0, watch_grace_seconds=2.0) as running:
+        await kube.create(POOLS, namespace, pool("p"))
+        await eventually(lambda: find(kube, namespace, "p-r1"))
+        assert await running.get("/livez") == (200, "ok\n")
+        road.hang()
+        running.brain.sizes["p"] = 0
+        await kube.merge_patch(POOLS, namespace, "p", {"spec": {"maxWorkers": 5}})
+
+        async def dead() -> str:
+            code, text = await running.get("/livez")
+            return text if code == 503 else ""
+
+        assert "has not told" in await eventually(dead)
+        assert (await running.get("/readyz"))[0] == 200
+        road.mend()
+        await eventually(lambda: alive(running))
+
+
+async def alive(running: object) -> bool:
+    """Whether /livez is content."""
+    return bool((await running.get("/livez"))[0] == 200)  # type: ignore[attr-defined]
+
+
+async def test_a_quiet_watch_is_not_taken_for_a_dead_one(kube: KubeClient, load: Credentials, namespace: str) -> None:
+    async with operator(namespace, load, sweep_seconds=0.5, watch_grace_seconds=1.0) as running:
+        await kube.create(POOLS, namespace, pool("p"))
+        await eventually(lambda: find(kube, namespace, "p-r1"))
+        for _ in range(10):
+            await asyncio.sleep(0.3)
+            assert await running.get("/livez") == (200, "ok\n")
+
+
+async def test_what_is_deleted_while_the_watch_is_away_is_found_by_the_sweep(
+    kube: KubeClient, load: Credentials, namespace: str, road: Road
+) -> None:
+    async with operator(namespace, load, watch_over=road.over(load), sweep_seconds=600.0) as running:
+        await kube.create(POOLS, namespace, pool("p"))
+        made = await eventually(lambda: find(kube, namespace, "p-r1"))
+        await eventually(lambda: running.process.store.by_name(DEPLOYMENTS, namespace, "p-r1"))
+        road.hang()
+        await kube.delete(DEPLOYMENTS, namespace, "p-r1", made["metadata"]["uid"])
+        await asyncio.sleep(0.5)
+        assert running.process.store.by_name(DEPLOYMENTS, namespace, "p-r1") is not None
+        running.process.sweeper.ask()
+
+        again = await eventually(lambda: find(kube, namespace, "p-r1"))
+        assert again["metadata"]["uid"] != made["metadata"]["uid"]
+        road.mend()
+
+
+async def test_a_watch_that_comes_back_tells_what_it_missed(
+    kube: KubeClient, load: Credentials, namespace: str, road: Road
+) -> None:
+    async with operator(namespace, load, watch_over=road.over(load), sweep_seconds=600.0) as running:
+        await kube.create(POOLS, namespace, pool("p"))
+        await eventually(lambda: find(kube, namespace, "p-r1"))
+        road.refuse()
+        await kube.create(POOLS, namespace, pool("q"))
+        await asyncio.sleep(0.3)
+        road.mend()
+        await eventually(lambda: find(kube, namespace, "q-r1"))
+        assert await running.get("/livez") == (200, "ok\n")
+
+
+async def test_a_watch_that_ends_for_good_ends_the_process(kube: KubeClient, load: Credentials, namespace: str) -> None:
+    async with operator(namespace, load) as running:
+        await eventually(lambda: running.process.sweeper.covered)
+        loop, stop = running.process.watcher._loop, running.process.watcher._stop_kopf
+        assert loop is not None
+        loop.call_soon_threadsafe(stop.set)
+        await eventually(lambda: running.process._failure)
+        assert "kopf" in running.process._failure
