@@ -71,7 +71,9 @@ def ensure(names: Iterable[str]) -> dict[str, Path]:
 
 def kubernetes_version() -> str:
     """The Kubernetes version pinned in `tools/kubernetes/go.mod`, such as `v1.35.4`."""
-    pinned = re.search(r"^require k8s\.io/kubernetes (v\S+)", (TOOLS / "kubernetes" / "go.mod").read_text(), re.M)
+    pinned = re.search(
+        r"^require k8s\.io/kubernetes (v\S+)", (TOOLS / "kubernetes" / "go.mod").read_text(), re.MULTILINE
+    )
     if pinned is None:
         raise ClusterError(f"{TOOLS / 'kubernetes' / 'go.mod'} has no line `require k8s.io/kubernetes vX.Y.Z`")
     return pinned[1]

@@ -71,11 +71,12 @@ def is_well(cluster: Cluster) -> bool:
     return succeeds([cluster.kubectl, f"--kubeconfig={cluster.kubeconfig}", "get", "--raw", "/readyz"])
 
 
-def build(dockerfile: Path, context: Path, tag: str, build_args: Mapping[str, str]) -> None:
-    """Build with the Docker engine, which keeps its own cache."""
+def build(dockerfile: Path, context: Path, tag: str, build_args: Mapping[str, str]) -> str:
+    """Build with the Docker engine, which keeps its own cache; returns the image's id."""
     arguments = [word for key, value in build_args.items() for word in ("--build-arg", f"{key}={value}")]
     with step(f"image {tag}"):
         run(["docker", "build", "--tag", tag, "--file", dockerfile, *arguments, context])
+    return run(["docker", "image", "inspect", "--format", "{{.Id}}", tag]).strip().removeprefix("sha256:")
 
 
 def load(tag: str) -> None:

@@ -16,9 +16,13 @@ from tests.cluster.shell import ClusterError
 
 @dataclass(frozen=True)
 class Image:
-    """A built image: its tag, and its archive (None where it lies in a Docker engine)."""
+    """A built image: its tag, a key that changes with its content, and its archive (None in a Docker engine).
+
+    A Deployment whose image keeps its tag is not rolled out: put `key` into an annotation of its pods.
+    """
 
     tag: str
+    key: str
     archive: Path | None
 
 
@@ -66,9 +70,9 @@ def build_image(dockerfile: Path, context: Path, tag: str, *, build_args: Mappin
     """
     with _alone("images.lock"):
         if _uses_kind():
-            kind.build(dockerfile, context, tag, build_args or {})
-            return Image(tag, None)
-        return Image(tag, images.build(dockerfile, context, tag, build_args or {}))
+            return Image(tag, kind.build(dockerfile, context, tag, build_args or {}), None)
+        archive = images.build(dockerfile, context, tag, build_args or {})
+        return Image(tag, archive.stem, archive)
 
 
 def load_image(image: Image) -> None:

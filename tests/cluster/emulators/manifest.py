@@ -11,9 +11,10 @@ MEMORY_LIMIT = "2Gi"
 RUN_AS = 65532
 
 
-def objects(name: EmulatorName, image: str) -> dict[str, Any]:
-    """The List to apply. State is in memory: a new pod starts empty."""
-    return {"apiVersion": "v1", "kind": "List", "items": [_namespace(), _deployment(name, image), _service(name)]}
+def objects(name: EmulatorName, image: str, image_key: str) -> dict[str, Any]:
+    """The List to apply. State is in memory: a new pod starts empty, and another `image_key` makes a new pod."""
+    items = [_namespace(), _deployment(name, image, image_key), _service(name)]
+    return {"apiVersion": "v1", "kind": "List", "items": items}
 
 
 def _namespace() -> dict[str, Any]:
@@ -21,7 +22,8 @@ def _namespace() -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
 
 
-def _deployment(name: EmulatorName, image: str) -> dict[str, Any]:
+def _deployment(name: EmulatorName, image: str, image_key: str) -> dict[str, Any]:
+    labels, annotations = {"app": name}, {"activitypools.dev/image-key": image_key}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -30,8 +32,8 @@ def _deployment(name: EmulatorName, image: str) -> dict[str, Any]:
             "replicas": 1,
             # Two at once would be two worlds behind one Service.
             "strategy": {"type": "Recreate"},
-            "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}}, "spec": _pod(image)},
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": _pod(image)},
         },
     }
 

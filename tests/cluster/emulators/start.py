@@ -13,7 +13,7 @@ from tests.cluster.emulator_ports import NODE_PORTS, PORT, EmulatorName
 from tests.cluster.emulators import manifest
 from tests.cluster.life import build_image, load_image
 from tests.cluster.progress import step
-from tests.cluster.shell import run, wait_until
+from tests.cluster.shell import ClusterError, run, wait_until
 
 START_SECONDS = 120.0
 HERE = Path(__file__).parent
@@ -39,10 +39,10 @@ def ensure_emulator(cluster: Cluster, name: EmulatorName) -> Emulator:
     load_image(image)
     kubectl: list[str | Path] = [cluster.kubectl, f"--kubeconfig={cluster.kubeconfig}"]
     with step(f"emulator {name}"):
-        objects = json.dumps(manifest.objects(name, image.tag))
+        objects = json.dumps(manifest.objects(name, image.tag, image.key))
         run([*kubectl, "apply", "--server-side", "--force-conflicts", "-f", "-"], stdin=objects)
         here: list[str | Path] = [*kubectl, "--namespace", manifest.NAMESPACE]
-        run([*here, "rollout", "status", f"deployment/{name}", f"--timeout={START_SECONDS:.0f}s"])
+        _roll_out(here, name)
         emulator = Emulator(
             name=name,
             in_cluster_url=f"http://{name}.{manifest.NAMESPACE}.svc:{PORT}",
@@ -50,6 +50,14 @@ def ensure_emulator(cluster: Cluster, name: EmulatorName) -> Emulator:
         )
         wait_until(lambda: _answers(emulator.host_url), f"{name} answers", timeout_seconds=START_SECONDS)
     return emulator
+
+
+def _roll_out(kubectl: list[str | Path], name: EmulatorName) -> None:
+    try:
+        run([*kubectl, "rollout", "status", f"deployment/{name}", f"--timeout={START_SECONDS:.0f}s"])
+    except ClusterError as late:
+        said = run([*kubectl, "logs", f"--selector=app={name}", "--tail=15", "--ignore-errors"])
+        raise ClusterError(f"{late}\n--- {name}\n{said}") from late
 
 
 def _host_url(cluster: Cluster, name: EmulatorName, kubectl: list[str | Path]) -> str:
