@@ -8,7 +8,6 @@ import contextlib
 import ctypes
 import itertools
 import os
-import queue
 import signal
 import socket
 import sys
@@ -31,29 +30,19 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Link:
-    """Speaks with the supervisor over `fd`. `on_cancel` is called in the reading thread with id and reason."""
+    """Speaks with the supervisor over `fd`. `on_message` gets tasks, cancellations and the stop, in a thread."""
 
-    def __init__(self, fd: int, on_cancel: Callable[[int, str], None]) -> None:
+    def __init__(self, fd: int, on_message: Callable[[Message], object]) -> None:
         os.set_inheritable(fd, False)
         self._socket = socket.socket(fileno=fd)
         self._sending = threading.Lock()
         self._numbers = itertools.count(1)
         self._calls: dict[int, Future[Message]] = {}
-        self._on_cancel = on_cancel
-        self._runs: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self._on_run: Callable[[Message], object] = self._runs.put
+        self._on_message = on_message
 
     def start(self) -> None:
         """Begin to read."""
         threading.Thread(target=self._read, name="supervisor-link", daemon=True).start()
-
-    def deliver_runs(self, on_run: Callable[[Message], object]) -> None:
-        """Hand tasks to `on_run`, in the reading thread, instead of to `next_run`. Call it before `start`."""
-        self._on_run = on_run
-
-    def next_run(self) -> Message:
-        """Wait for the next task."""
-        return self._runs.get()
 
     def send(self, message: Message) -> None:
         """Send one message; raises `FrameError` when it is too large. The process ends if nobody can read it."""
@@ -83,15 +72,12 @@ class Link:
         _end_as_orphan()
 
     def _dispatch(self, message: Message) -> None:
-        kind = message.get("kind")
-        if kind == "run":
-            self._on_run(message)
-        elif kind == "cancel":
-            self._on_cancel(message["id"], message["reason"])
-        elif kind == "reply":
-            answer = self._calls.pop(message["call"], None)
-            if answer is not None and not answer.cancelled():
-                answer.set_result(message)
+        if message.get("kind") != "reply":
+            self._on_message(message)
+            return
+        answer = self._calls.pop(message["call"], None)
+        if answer is not None and not answer.cancelled():
+            answer.set_result(message)
 
     def _exactly(self, count: int) -> bytes:
         parts = bytearray()

@@ -24,17 +24,23 @@ from activity_worker.child_protocol import (
     decode,
     encode,
 )
+from activity_worker.errors import ActivityError
 
 #: How long importing the handler's module may take before the child counts as unusable.
 START_TIMEOUT_SECONDS = 120.0
 #: How long a dead child's last words may take to be read when a grandchild still holds the other end of the socket.
 _LAST_WORDS_SECONDS = 0.5
+#: How long an idle child may take for its exit handlers.
+_DISMISSAL_SECONDS = 2.0
 #: Messages read ahead; beyond that a child that floods blocks on its own socket.
 _READ_AHEAD = 64
 
 
-class HandlerUnusableError(Exception):
+class HandlerUnusableError(ActivityError):
     """The handler cannot be imported or started in a process of its own; the message names it and says why."""
+
+    task_error = "ActivityPool.HandlerUnusable"
+    always_fails = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,11 @@ class ChildProcess:
     def pid(self) -> int:
         """The process id."""
         return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the child may still take a task, as far as can be seen."""
+        return self._process.returncode is None and not self._pump.done()
 
     @classmethod
     async def spawn(cls, handler: str, start_timeout_seconds: float = START_TIMEOUT_SECONDS) -> Self:
@@ -135,6 +146,18 @@ class ChildProcess:
         """Kill the child and what it has started (SIGKILL, so that a handler cannot refuse)."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
+
+    async def dismiss(self) -> None:
+        """Let an idle child end by itself, its exit handlers included; kill it when that takes too long."""
+        await self.send({"kind": "stop"})
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), _DISMISSAL_SECONDS)
+        await self.close()
+
+    async def close_when_read(self) -> None:
+        """Close a dead child once its last words are in the inbox, where they can still be received."""
+        await asyncio.wait({self._pump}, timeout=_DISMISSAL_SECONDS)
+        await self.close()
 
     async def close(self) -> None:
         """Kill the child if it still runs, and free everything that belongs to it."""

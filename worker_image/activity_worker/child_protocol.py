@@ -3,8 +3,9 @@
 JSON and not pickle, so that nothing a handler's process writes can run code in the supervisor. Standard library only
 and quick to import, because every child pays for it.
 
-    supervisor -> child   run {id, input}   cancel {id, reason}   reply {call, error}
-    child -> supervisor   ready {parameters}   unusable {message}   call {call, kind, ...}   done {id, ...}
+    supervisor -> child   run {id, token, input, worker, arn}   cancel {id, reason, detail}   reply {call, error}   stop
+    {} child -> supervisor   ready {}   unusable {message}   started {}   call {call, what, ...}   progress {details}
+    done {id, error}
 """
 
 import json

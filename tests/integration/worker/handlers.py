@@ -1,0 +1,134 @@
+# ruff: noqa: D103 - handlers named after what they do
+"""Handlers for tests: good ones, and everything a handler should not do. Run in child processes only."""
+
+import asyncio
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from activity_worker import activity
+from activity_worker.activity import TaskRequest
+from activity_worker.errors import TaskFailed
+
+CALLS = 0
+
+
+def doubles(request: TaskRequest) -> dict[str, Any]:
+    return {"doubled": request.input["n"] * 2, "pid": os.getpid()}
+
+
+async def doubles_async(request: TaskRequest) -> int:
+    await asyncio.sleep(0)
+    return int(request.input["n"]) * 2
+
+
+def answers(request: TaskRequest, respond: Any) -> None:
+    respond.heartbeat({"done": 1})
+    respond.success({"answered": request.input})
+
+
+async def answers_async(request: TaskRequest, respond: Any) -> None:
+    await respond.heartbeat()
+    await respond.failure("Custom.Error", "because")
+
+
+async def answers_twice(request: TaskRequest, respond: Any) -> None:
+    await respond.success(1)
+    await respond.success(2)
+
+
+def throws(request: TaskRequest) -> None:
+    raise LookupError("no such thing")
+
+
+def fails_by_name(request: TaskRequest) -> None:
+    raise TaskFailed("Shop.SoldOut", "none left")
+
+
+def returns_a_set(request: TaskRequest) -> Any:
+    return {1, 2}
+
+
+def counts(request: TaskRequest) -> int:
+    global CALLS  # noqa: PLW0603 - the point is that the module stays
+    CALLS += 1
+    return CALLS
+
+
+def tells_where(request: TaskRequest) -> dict[str, Any]:
+    return {"oom": Path("/proc/self/oom_score_adj").read_text().strip(), "session": os.getsid(0) == os.getpid()}
+
+
+def exits(request: TaskRequest) -> None:
+    os._exit(7)
+
+
+def raises_system_exit(request: TaskRequest) -> None:
+    sys.exit(3)
+
+
+def crashes(request: TaskRequest) -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def is_killed(request: TaskRequest) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hangs(request: TaskRequest) -> None:
+    _say(request)
+    threading.Event().wait()
+
+
+async def hangs_politely(request: TaskRequest) -> None:
+    _say(request)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        Path(request.input["file"]).write_text("ended by itself")  # noqa: ASYNC240 - a test
+
+
+def watches_the_signal(request: TaskRequest, respond: Any) -> None:
+    _say(request)
+    respond.signal.wait()
+    Path(request.input["file"]).write_text(f"{respond.signal.reason}: {respond.signal.detail}")
+
+
+def holds_the_interpreter(request: TaskRequest) -> int:
+    """Sleep in C without releasing the interpreter lock: no thread of this process runs."""
+    _say(request)
+    return int(ctypes.PyDLL(None).sleep(int(request.input.get("seconds", 3600))))
+
+
+def leaves_a_grandchild(request: TaskRequest) -> None:
+    grandchild = subprocess.Popen(["sleep", "3600"])
+    Path(request.input["file"]).write_text(str(grandchild.pid))
+    threading.Event().wait()
+
+
+def floods(request: TaskRequest) -> int:
+    for number in range(200_000):
+        activity.heartbeat({"number": number})
+    return 200_000
+
+
+async def floods_with_calls(request: TaskRequest, respond: Any) -> None:
+    await asyncio.gather(*(respond.heartbeat(number) for number in range(5_000)))
+    await respond.success(5_000)
+
+
+def sleeps(request: TaskRequest) -> str:
+    time.sleep(request.input["seconds"])
+    return "slept"
+
+
+def _say(request: TaskRequest) -> None:
+    """Tell the test that the handler is in the middle of it."""
+    if "started" in request.input:
+        Path(request.input["started"]).write_text(str(os.getpid()))

@@ -1,0 +1,355 @@
+# ruff: noqa: D103 - the names are the sentences
+"""Real child processes, and everything a handler can do to one."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from activity_worker.activity import TaskRequest, TaskResponseToolkit
+from activity_worker.cancellation import CancellationSignal, CancelReason
+from activity_worker.children import ChildRunner, HandlerExitedError, HandlerUnusableError
+from activity_worker.encoding import cause_of
+from activity_worker.errors import (
+    DeadlineExceededError,
+    OutputNotJsonError,
+    ResponseAlreadySentError,
+    TaskCancelledError,
+    error_name,
+)
+from activity_worker.events import EventEmitter
+from activity_worker.sources.protocol import Task
+
+HANDLERS = "tests.integration.worker.handlers"
+ROOT = Path(__file__).parents[3]
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Who asks."""
+
+    worker_name: str = "pod:abcde"
+    activity_arn: str = "arn"
+
+
+class Channel:
+    """A source's end that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, ...]] = []
+        self.beats = 0
+
+    async def heartbeat(self) -> None:
+        self.beats += 1
+
+    def heartbeat_soon(self) -> None:
+        self.beats += 1
+
+    async def succeed(self, output: str) -> None:
+        self.said.append(("success", output))
+
+    async def fail(self, error: str, cause: str) -> None:
+        self.said.append(("failure", error, cause))
+
+
+class Run:
+    """One task for a runner."""
+
+    def __init__(self, runner: ChildRunner, **task_input: Any) -> None:
+        text = json.dumps(task_input)
+        self.channel, self.signal = Channel(), CancellationSignal()
+        request = TaskRequest(Worker(), Task("token", text), json.loads(text))
+        self.respond = TaskResponseToolkit(request, self.channel, events=EventEmitter(), signal=self.signal)
+        self.task = asyncio.create_task(runner.run(request, self.respond))
+
+    def cancel(self, reason: CancelReason, detail: str = "") -> None:
+        """End the task as a worker does: the signal, then the cancellation."""
+        self.signal.cancel(reason, detail)
+        self.task.cancel()
+
+    @property
+    def output(self) -> Any:
+        """What the service was told."""
+        assert self.respond.response is not None
+        return self.respond.response.output
+
+
+Start = Callable[..., Any]
+
+
+@pytest.fixture
+async def start(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Start]:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    runners: list[ChildRunner] = []
+
+    async def started(name: str, **options: Any) -> ChildRunner:
+        runner = ChildRunner(f"{HANDLERS}:{name}", **options)
+        runners.append(runner)
+        await runner.start()
+        return runner
+
+    yield started
+    for runner in runners:
+        await runner.stop()
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    """Wait for something that another process does."""
+    async with asyncio.timeout(20):
+        while not happened():
+            await asyncio.sleep(0.01)
+
+
+async def written(file: Path) -> str:
+    """Wait until a handler has written `file`; return what."""
+    await until(lambda: file.exists() and file.stat().st_size > 0)
+    return text_of(file)
+
+
+async def gone(pid: int) -> None:
+    """Wait until no process has this id (a zombie of somebody else's counts as gone)."""
+    await until(lambda: not runs(pid))
+
+
+def runs(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in text_of(Path(f"/proc/{pid}/status"))
+    except OSError:
+        return False
+
+
+def text_of(file: Path) -> str:
+    return file.read_text()
+
+
+async def test_a_plain_function_runs_in_a_process_of_its_own(start: Start) -> None:
+    runner = await start("doubles")
+    run = Run(runner, n=21)
+    await run.task
+
+    assert run.output == {"doubled": 42, "pid": runner.pid}
+    assert runner.pid != os.getpid()
+
+
+async def test_a_coroutine_function_runs_there_too(start: Start) -> None:
+    run = Run(await start("doubles_async"), n=4)
+    await run.task
+
+    assert run.output == 8
+
+
+async def test_a_handler_answers_through_the_pipe(start: Start) -> None:
+    run = Run(await start("answers"), a=1)
+    await run.task
+
+    assert (run.output, run.channel.beats) == ({"answered": {"a": 1}}, 1)
+    assert run.respond.progress is not None
+    assert run.respond.progress.details == {"done": 1}
+
+
+async def test_a_handler_fails_its_task_through_the_pipe(start: Start) -> None:
+    run = Run(await start("answers_async"))
+    await run.task
+
+    assert run.channel.said == [("failure", "Custom.Error", "because")]
+
+
+async def test_a_second_answer_is_refused_as_in_process(start: Start) -> None:
+    run = Run(await start("answers_twice"))
+    with pytest.raises(ResponseAlreadySentError):
+        await run.task
+
+    assert run.output == 1
+
+
+async def test_an_exception_arrives_with_its_name_its_message_and_where_it_was_raised(start: Start) -> None:
+    run = Run(await start("throws"))
+    with pytest.raises(Exception, match="no such thing") as caught:
+        await run.task
+
+    assert error_name(caught.value) == "LookupError"
+    assert "handlers.py" in cause_of(caught.value)
+    assert "children.py" not in cause_of(caught.value)
+
+
+async def test_a_failure_by_name_arrives_as_it_was_said(start: Start) -> None:
+    run = Run(await start("fails_by_name"))
+    with pytest.raises(Exception, match="none left") as caught:
+        await run.task
+
+    assert (error_name(caught.value), cause_of(caught.value)) == ("Shop.SoldOut", "none left")
+
+
+async def test_an_output_that_is_not_json_is_said_to_be_so(start: Start) -> None:
+    with pytest.raises(OutputNotJsonError, match="set"):
+        await Run(await start("returns_a_set")).task
+
+
+async def test_the_module_is_imported_once_for_many_tasks(start: Start) -> None:
+    runner = await start("counts")
+    runs = [Run(runner) for _ in range(1)]
+    for _ in range(2):
+        await runs[-1].task
+        runs.append(Run(runner))
+    await runs[-1].task
+
+    assert [run.output for run in runs] == [1, 2, 3]
+
+
+async def test_the_kernel_takes_the_child_first_and_a_terminal_cannot_interrupt_it(start: Start) -> None:
+    run = Run(await start("tells_where"))
+    await run.task
+
+    assert run.output == {"oom": "1000", "session": True}
+
+
+@pytest.mark.parametrize(
+    ("handler", "how"),
+    [("exits", "exited with code 7"), ("crashes", "SIGSEGV"), ("is_killed", "SIGKILL \\(out of memory")],
+)
+async def test_a_child_that_ends_by_itself_costs_its_own_task_and_is_replaced(
+    start: Start, handler: str, how: str
+) -> None:
+    runner = await start(handler)
+    first = runner.pid
+    with pytest.raises(HandlerExitedError, match=how) as caught:
+        await Run(runner).task
+    assert error_name(caught.value) == "ActivityPool.HandlerExited"
+
+    with pytest.raises(HandlerExitedError):
+        await Run(runner).task
+    assert runner.pid != first
+
+
+async def test_an_exit_by_exception_is_a_failure_like_any_other(start: Start) -> None:
+    runner = await start("raises_system_exit")
+    first = runner.pid
+    with pytest.raises(Exception, match="3") as caught:
+        await Run(runner).task
+
+    assert (error_name(caught.value), runner.pid) == ("SystemExit", first)
+
+
+async def test_a_child_that_is_killed_while_idle_is_replaced_before_the_next_task(start: Start) -> None:
+    runner = await start("doubles")
+    first = runner.pid
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    await gone(first)
+    run = Run(runner, n=1)
+    await run.task
+
+    assert run.output["pid"] not in {first, None}
+
+
+@pytest.mark.parametrize("handler", ["hangs", "hangs_politely", "holds_the_interpreter"])
+async def test_the_hard_deadline_kills_whatever_the_handler_does(start: Start, tmp_path: Path, handler: str) -> None:
+    runner = await start(handler, deadline_seconds=0.5)
+    run = Run(runner, started=str(tmp_path / "started"), file=str(tmp_path / "file"))
+    with pytest.raises(DeadlineExceededError, match=r"longer than 0\.5 s") as caught:
+        await run.task
+
+    assert error_name(caught.value) == "ActivityPool.DeadlineExceeded"
+    await gone(int(text_of(tmp_path / "started")))
+
+
+async def test_a_lost_lease_ends_a_coroutine_and_keeps_its_child(start: Start, tmp_path: Path) -> None:
+    runner = await start("hangs_politely")
+    before = runner.pid
+    run = Run(runner, started=str(tmp_path / "started"), file=str(tmp_path / "file"))
+    await written(tmp_path / "started")
+    run.cancel(CancelReason.LEASE_LOST, "TaskTimedOut")
+    with pytest.raises(asyncio.CancelledError):
+        await run.task
+
+    assert text_of(tmp_path / "file") == "ended by itself"
+    assert runner.pid == before
+
+
+async def test_a_plain_function_learns_why_it_is_cancelled(start: Start, tmp_path: Path) -> None:
+    run = Run(await start("watches_the_signal"), started=str(tmp_path / "started"), file=str(tmp_path / "file"))
+    await written(tmp_path / "started")
+    run.cancel(CancelReason.LEASE_LOST, "TaskTimedOut")
+    with pytest.raises(asyncio.CancelledError):
+        await run.task
+
+    assert text_of(tmp_path / "file") == "lease-lost: TaskTimedOut"
+
+
+@pytest.mark.parametrize("handler", ["hangs", "holds_the_interpreter"])
+async def test_a_handler_that_ignores_its_cancellation_is_killed_after_the_grace(
+    start: Start, tmp_path: Path, handler: str
+) -> None:
+    runner = await start(handler, cancel_grace_seconds=0.2)
+    run = Run(runner, started=str(tmp_path / "started"))
+    pid = int(await written(tmp_path / "started"))
+    run.signal.cancel(CancelReason.LEASE_LOST, "TaskTimedOut")
+    with pytest.raises(TaskCancelledError, match="TaskTimedOut"):
+        await run.task
+
+    await gone(pid)
+
+
+async def test_killing_a_child_takes_what_it_has_started_with_it(start: Start, tmp_path: Path) -> None:
+    runner = await start("leaves_a_grandchild")
+    run = Run(runner, file=str(tmp_path / "grandchild"))
+    grandchild = int(await written(tmp_path / "grandchild"))
+    run.signal.cancel(CancelReason.DEADLINE)
+    with pytest.raises(DeadlineExceededError):
+        await run.task
+
+    await gone(grandchild)
+
+
+async def test_a_flood_of_progress_becomes_a_few_heartbeats(start: Start) -> None:
+    run = Run(await start("floods"))
+    await run.task
+
+    assert run.output == 200_000
+    assert 1 <= run.channel.beats <= 20
+
+
+async def test_a_flood_of_calls_is_answered_in_turn(start: Start) -> None:
+    run = Run(await start("floods_with_calls"))
+    await run.task
+
+    assert (run.output, run.channel.beats) == (5_000, 5_000)
+
+
+async def test_the_supervisors_loop_turns_while_a_handler_holds_the_interpreter(start: Start, tmp_path: Path) -> None:
+    run = Run(await start("holds_the_interpreter"), seconds=1, started=str(tmp_path / "started"))
+    await written(tmp_path / "started")
+    loop, late, last = asyncio.get_running_loop(), 0.0, asyncio.get_running_loop().time()
+    while not run.task.done():
+        await asyncio.sleep(0.01)
+        late, last = max(late, loop.time() - last), loop.time()
+    await run.task
+
+    assert run.output == 0
+    assert late < 0.5
+
+
+@pytest.mark.parametrize(
+    ("handler", "said"),
+    [
+        ("tests.integration.worker.nowhere:handle", "no module named 'tests.integration.worker.nowhere'"),
+        (f"{HANDLERS}:nothing", "has no 'nothing'"),
+        (f"{HANDLERS}:CALLS", "CALLS"),
+        ("tests.integration.worker.broken_handler:handle", "RuntimeError: the database is not there"),
+    ],
+)
+async def test_a_handler_that_cannot_be_loaded_is_named_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, handler: str, said: str
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    with pytest.raises(HandlerUnusableError) as caught:
+        await ChildRunner(handler).start()
+
+    assert handler in str(caught.value)
+    assert said in str(caught.value)

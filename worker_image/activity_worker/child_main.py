@@ -1,0 +1,180 @@
+"""What runs in a handler's own process: import the handler once, then run one task after the other.
+
+`python -m activity_worker.child_main FD module:function SUPERVISOR_PID`, started by `child_process` and by nobody else.
+"""
+
+import asyncio
+import importlib
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from activity_worker import child_errors
+from activity_worker.activity import TaskRequest, TaskResponseToolkit
+from activity_worker.cancellation import CancellationSignal, CancelReason
+from activity_worker.child_link import Link, be_the_first_to_go, die_with_parent
+from activity_worker.child_protocol import CHILD_UNUSABLE, Message
+from activity_worker.encoding import parse_input
+from activity_worker.errors import HandlerSignatureError
+from activity_worker.events import EventEmitter
+from activity_worker.runner import InlineRunner, handler_form
+from activity_worker.sources.protocol import Task
+
+#: A handler may say how far it is as often as it likes; the supervisor hears it twice a second at most.
+PROGRESS_SPACING_SECONDS = 0.5
+
+
+class HandlerLoadError(Exception):
+    """The handler cannot be loaded; the message names it and the reason."""
+
+
+def load_handler(name: str) -> Callable[..., Any]:
+    """Import `module:function` and check its signature; raises `HandlerLoadError`."""
+    module_name, _, path = name.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise HandlerLoadError(f"{name}: importing it failed: no module named {error.name!r}") from error
+        places = ", ".join(place or str(Path.cwd()) for place in sys.path[:2])
+        raise HandlerLoadError(f"{name}: no module named {error.name!r} in {places}; is the file there?") from error
+    except BaseException as error:
+        raise HandlerLoadError(f"{name}: importing it failed: {type(error).__name__}: {error}") from error
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise HandlerLoadError(f"{name}: the module {module_name!r} has no {path!r}")
+        found = getattr(found, part)
+    try:
+        handler_form(found)
+    except HandlerSignatureError as error:
+        raise HandlerLoadError(f"{name}: {error}") from error
+    return found  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    worker_name: str
+    activity_arn: str
+
+
+class _PipeChannel:
+    """How a toolkit in this process reaches the task's source: through the supervisor."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._told_at = 0.0
+        self.progress: Callable[[], Any] = lambda: None
+
+    async def heartbeat(self) -> None:
+        """Have a task heartbeat sent and wait for it."""
+        await self._ask("heartbeat", details=_plain(self.progress()))
+
+    def heartbeat_soon(self) -> None:
+        """Tell the supervisor of progress, unless it has just been told. From any thread."""
+        now = time.monotonic()
+        if now - self._told_at >= PROGRESS_SPACING_SECONDS:
+            self._told_at = now
+            self._link.send({"kind": "progress", "details": _plain(self.progress())})
+
+    async def succeed(self, output: str) -> None:
+        """Conclude with JSON text."""
+        await self._ask("succeed", output=output)
+
+    async def fail(self, error: str, cause: str) -> None:
+        """Conclude with a failure."""
+        await self._ask("fail", error=error, cause=cause)
+
+    async def _ask(self, what: str, **arguments: object) -> None:
+        reply = await asyncio.wrap_future(self._link.call(what, **arguments))
+        if reply["error"] is not None:
+            raise child_errors.from_wire(reply["error"])
+
+
+class _Child:
+    """Runs tasks as messages order it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, handler: Callable[..., Any], fd: int) -> None:
+        self.link = Link(fd, lambda message: loop.call_soon_threadsafe(self._take, message))
+        self._runner = InlineRunner(handler)
+        self._runs: asyncio.Queue[Message | None] = asyncio.Queue()
+        self._current: int | None = None
+        self._signal = CancellationSignal()
+        self._task: asyncio.Task[None] | None = None
+
+    async def serve(self) -> None:
+        """Run tasks until the supervisor says stop."""
+        await self._runner.start()
+        self.link.start()
+        self.link.send({"kind": "ready"})
+        while (message := await self._runs.get()) is not None:
+            self._current, self._signal = message["id"], CancellationSignal()
+            self._task = asyncio.create_task(self._run(message))
+            await self._task
+            self._current = None
+
+    async def _run(self, message: Message) -> None:
+        self.link.send({"kind": "started"})
+        task = Task(token=message["token"], input=message["input"])
+        request = TaskRequest(_Worker(message["worker"], message["arn"]), task, parse_input(task.input))
+        channel = _PipeChannel(self.link)
+        respond = TaskResponseToolkit(request, channel, events=EventEmitter(), signal=self._signal)
+        channel.progress = lambda: respond.progress.details if respond.progress else None
+        error = None
+        try:
+            await self._runner.run(request, respond)
+        except BaseException as raised:  # noqa: BLE001 - a handler's SystemExit is its task's failure
+            error = child_errors.to_wire(raised)
+        self.link.send({"kind": "done", "id": message["id"], "error": error})
+
+    def _take(self, message: Message) -> None:
+        if message["kind"] == "run":
+            self._runs.put_nowait(message)
+        elif message["kind"] == "stop":
+            self._runs.put_nowait(None)
+        elif message["kind"] == "cancel" and message["id"] == self._current and self._task is not None:
+            self._signal.cancel(CancelReason(message["reason"]), message["detail"])
+            self._task.cancel()
+
+
+def _plain(details: Any) -> Any:
+    """Return progress details if they are plain and short; what is not stays in this process."""
+    return details if isinstance(details, int | float | bool | None) or _is_small(details) else None
+
+
+def _is_small(details: Any) -> bool:
+    if isinstance(details, str):
+        return len(details) <= 1000
+    return (
+        isinstance(details, dict)
+        and len(details) <= 20
+        and all(
+            isinstance(key, str)
+            and (isinstance(value, int | float | bool) or (isinstance(value, str) and len(value) <= 200))
+            for key, value in details.items()
+        )
+    )
+
+
+async def _serve(fd: int, handler: Callable[..., Any]) -> None:
+    await _Child(asyncio.get_running_loop(), handler, fd).serve()
+
+
+def main() -> int:
+    """Run the child; returns its exit code."""
+    fd, name, supervisor = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    die_with_parent(supervisor)
+    be_the_first_to_go()
+    try:
+        handler = load_handler(name)
+    except HandlerLoadError as error:
+        Link(fd, lambda _: None).send({"kind": "unusable", "message": str(error)})
+        return CHILD_UNUSABLE
+    asyncio.run(_serve(fd, handler))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

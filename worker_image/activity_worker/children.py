@@ -1,0 +1,157 @@
+"""Handlers in processes of their own: whatever a handler does there costs its own task and nothing else.
+
+The supervisor proxies heartbeats, answers and cancellation, so a handler sees the same toolkit as anywhere. A child
+that ended by itself fails its task as `ActivityPool.HandlerExited`; one that is over the hard deadline is killed; one
+that was told to stop has `cancel_grace_seconds`, then it is killed. A dead child is replaced at once.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections.abc import Callable
+
+from activity_worker.activity import TaskRequest, TaskResponseToolkit
+from activity_worker.cancellation import CancellationSignal, CancelReason
+from activity_worker.child_conversation import Conversation, HandlerExitedError, NeverStartedError
+from activity_worker.child_process import ChildProcess, HandlerUnusableError
+
+__all__ = ["ChildRunner", "HandlerExitedError", "HandlerUnusableError"]
+
+#: For a handler that was told to stop: long enough to close a file, short beside any heartbeat timeout.
+CANCEL_GRACE_SECONDS = 5.0
+#: A child that dies sooner than this after it was ready lived short. One such death is answered at once; from the
+#: second in a row on, replacements wait, doubling up to the maximum.
+_SHORT_LIFE_SECONDS = 1.0
+_PAUSE_SECONDS = 0.25
+_MAX_PAUSE_SECONDS = 30.0
+
+log = logging.getLogger(__name__)
+
+
+class ChildRunner:
+    """Runs one slot's handler, `module:function`, in a child process (a `HandlerRunner`).
+
+    `deadline_seconds` kills the child of a task that takes longer (None: never). `on_unusable` is called when a child
+    cannot be replaced, because its module does not import any more: this slot can do no work.
+    """
+
+    def __init__(
+        self,
+        handler: str,
+        *,
+        deadline_seconds: float | None = None,
+        cancel_grace_seconds: float = CANCEL_GRACE_SECONDS,
+        on_unusable: Callable[[HandlerUnusableError], None] = lambda _: None,
+    ) -> None:
+        self._handler = handler
+        self._deadline_seconds = deadline_seconds
+        self._grace_seconds = cancel_grace_seconds
+        self._on_unusable = on_unusable
+        self._numbers = itertools.count(1)
+        self._child: asyncio.Task[ChildProcess] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._replaced = asyncio.Event()
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id; None while there is none."""
+        child = self._child
+        ready = child is not None and child.done() and not child.cancelled() and child.exception() is None
+        return child.result().pid if child is not None and ready else None
+
+    async def start(self) -> None:
+        """Start the child and import the handler there; raises `HandlerUnusableError`."""
+        self._child = asyncio.create_task(ChildProcess.spawn(self._handler))
+        await self._child
+        self._watching = asyncio.create_task(self._watch())
+
+    async def run(self, request: TaskRequest, respond: TaskResponseToolkit) -> None:
+        """Run the handler on one task; raises what it raised, `HandlerExitedError`, or a `TaskCancelledError`."""
+        while True:
+            with contextlib.suppress(NeverStartedError):
+                await self._run_in(await self._living_child(), request, respond)
+                return
+
+    async def _living_child(self) -> ChildProcess:
+        while True:
+            if self._child is None:
+                await self.start()
+            spawning, replaced = self._child, self._replaced
+            assert spawning is not None  # noqa: S101 - start() has just set it
+            child = await asyncio.shield(spawning)
+            if child.alive:
+                return child
+            await replaced.wait()
+
+    async def _run_in(self, child: ChildProcess, request: TaskRequest, respond: TaskResponseToolkit) -> None:
+        conversation = Conversation(child, next(self._numbers), request, respond)
+        serving = asyncio.create_task(conversation.run())
+        limit = asyncio.create_task(self._limit(child, conversation, respond.signal))
+        try:
+            await asyncio.shield(serving)
+        except asyncio.CancelledError:
+            # Cancelled without a signal, by the end of the program: there is nothing to wait for.
+            if not respond.signal.cancelled:
+                child.kill()
+            await asyncio.gather(serving, return_exceptions=True)
+            raise
+        finally:
+            limit.cancel()
+
+    async def stop(self) -> None:
+        """End the child: it may run its exit handlers for a moment, then it is killed."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        spawning, self._child, self._watching = self._child, None, None
+        if spawning is None:
+            return
+        if not spawning.done():
+            spawning.cancel()
+        (child,) = await asyncio.gather(spawning, return_exceptions=True)
+        if isinstance(child, ChildProcess):
+            await child.dismiss()
+
+    async def _limit(self, child: ChildProcess, conversation: Conversation, signal: CancellationSignal) -> None:
+        """Kill the child at the deadline, or when it was told to stop and did not."""
+        try:
+            async with asyncio.timeout(self._deadline_seconds):
+                await signal.wait()
+        except TimeoutError:
+            signal.cancel(CancelReason.DEADLINE, f"the handler ran longer than {self._deadline_seconds:g} s")
+        if signal.reason is not CancelReason.DEADLINE:
+            await conversation.tell()
+            await asyncio.sleep(self._grace_seconds)
+        child.kill()
+
+    async def _watch(self) -> None:
+        """Replace each child that dies, whether it had a task or not."""
+        loop = asyncio.get_running_loop()
+        short_lives = 0
+        while self._child is not None:
+            child = await self._child
+            born = loop.time()
+            ending = await child.ended()
+            log.warning("%s: %s; starting another", self._handler, ending)
+            short_lives = short_lives + 1 if loop.time() - born < _SHORT_LIFE_SECONDS else 0
+            self._child = asyncio.create_task(self._replacement(child, _pause_seconds(short_lives)))
+            self._replaced.set()
+            self._replaced = asyncio.Event()
+            try:
+                await self._child
+            except HandlerUnusableError as error:
+                self._on_unusable(error)
+                return
+
+    async def _replacement(self, dead: ChildProcess, pause_seconds: float) -> ChildProcess:
+        closing = asyncio.create_task(dead.close_when_read())
+        await asyncio.sleep(pause_seconds)
+        try:
+            return await ChildProcess.spawn(self._handler)
+        finally:
+            await closing
+
+
+def _pause_seconds(short_lives: int) -> float:
+    return min(_PAUSE_SECONDS * 2 ** min(short_lives - 2, 10), _MAX_PAUSE_SECONDS) if short_lives >= 2 else 0.0
