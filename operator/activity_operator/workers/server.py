@@ -1,0 +1,284 @@
+"""The report server: HTTPS, one path, bounded in every direction, because anything in the cluster can connect to it."""
+
+import asyncio
+import json
+import logging
+import ssl
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from activity_operator.backlog.protocol import Key
+from activity_operator.workers.authentication import Identity, RefusedError, ReviewUnavailableError
+from activity_operator.workers.registry import RegistryFullError
+from activity_worker.contract import MAX_REPORT_BYTES, REPORT_PATH, ContractError, Reply, Report
+
+log = logging.getLogger(__name__)
+
+#: Seconds for which the rest of a refused request's body is read and thrown away.
+LINGER_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one connection, one source and all together may use. Seconds are seconds.
+
+    `request_seconds` is for a request's head and for its body, each; `idle_seconds` for the pause between two requests
+    (the slowest interval is ordered well below it). `connections_per_source` is generous because some networks show all
+    pods of a node as one address.
+    """
+
+    body_bytes: int = MAX_REPORT_BYTES
+    handshake_seconds: float = 10.0
+    request_seconds: float = 10.0
+    idle_seconds: float = 120.0
+    connections: int = 10_000
+    connections_per_source: int = 512
+
+
+class Identifies(Protocol):
+    """Says whose an `Authorization` header is."""
+
+    async def identify(self, authorization: str) -> Identity:
+        """Return the pod; raises `RefusedError`, `ReviewUnavailableError`."""
+        ...
+
+
+class Answers(Protocol):
+    """Answers a report whose sender is who it says."""
+
+    async def answer(self, report: Report) -> Reply:
+        """Return the reply; raises `RegistryFullError`."""
+        ...
+
+
+class _RefusalError(Exception):
+    """A request that is not answered with a reply: HTTP status, a bare reason, and whether the connection ends."""
+
+    def __init__(self, status: int, reason: str, *, close: bool = False, retry_after: int = 0) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+        self.close = close
+        self.retry_after = retry_after
+
+
+class ReportServer:
+    """Listens for reports.
+
+    `leading` says whether this process may answer; `member(pod_uid)` returns the pool whose worker a pod is, None if
+    that is not known (yet). `observed(status)` is told of every answer.
+    """
+
+    def __init__(
+        self,
+        identifies: Identifies,
+        answers: Answers,
+        *,
+        leading: Callable[[], bool],
+        member: Callable[[str], Key | None],
+        observed: Callable[[int], None] = lambda _status: None,
+        limits: Limits | None = None,
+    ) -> None:
+        self._identifies = identifies
+        self._answers = answers
+        self._leading = leading
+        self._member = member
+        self._observed = observed
+        self._limits = limits or Limits()
+        self._door: _Door | None = None
+        self._listener: asyncio.Server | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on; raises RuntimeError before `start`."""
+        if self._listener is None:
+            raise RuntimeError("the report server does not listen: call start() first")
+        return int(self._listener.sockets[0].getsockname()[1])
+
+    async def start(self, host: str, port: int, context: ssl.SSLContext) -> None:
+        """Listen; port 0 takes a free one. Raises OSError."""
+        self._door = _Door(self._handle, self._limits)
+        self._listener = await asyncio.get_running_loop().create_server(
+            self._door,
+            host,
+            port,
+            ssl=context,
+            ssl_handshake_timeout=self._limits.handshake_seconds,
+            ssl_shutdown_timeout=2.0,
+            backlog=1024,
+        )
+
+    async def stop(self, timeout_seconds: float = 5.0) -> None:
+        """Listen no more; requests that are being answered get their answer."""
+        if self._listener is not None:
+            self._listener.close()
+        if self._door is not None:
+            self._door.pre_shutdown()
+            await self._door.shutdown(timeout_seconds)
+        self._listener = self._door = None
+
+    async def _handle(self, request: web.BaseRequest) -> web.Response:
+        try:
+            reply = await self._reply_to(request)
+            response = _json(200, reply.to_wire())
+        except _RefusalError as refusal:
+            response = _json(refusal.status, {"error": refusal.reason})
+            if refusal.retry_after:
+                response.headers["Retry-After"] = str(refusal.retry_after)
+            if refusal.close:
+                response.force_close()
+        except Exception:
+            log.exception("a report could not be answered")
+            response = _json(500, {"error": "the operator failed to answer; see its log"})
+        self._observed(response.status)
+        return response
+
+    async def _reply_to(self, request: web.BaseRequest) -> Reply:
+        self._check_head(request)
+        identity = await self._identify(request)
+        report = await self._read(request)
+        self._check_membership(identity, report)
+        try:
+            reply = await self._answers.answer(report)
+        except RegistryFullError as error:
+            raise _RefusalError(429, str(error), retry_after=30) from error
+        if not self._leading():
+            raise _RefusalError(421, "another replica leads", close=True)
+        return reply
+
+    def _check_head(self, request: web.BaseRequest) -> None:
+        if request.path != REPORT_PATH:
+            raise _RefusalError(404, f"reports go to {REPORT_PATH}", close=True)
+        if request.method != "POST":
+            raise _RefusalError(405, "reports are sent by POST", close=True)
+        if not self._leading():
+            raise _RefusalError(421, "another replica leads", close=True)
+        if (request.content_length or 0) > self._limits.body_bytes:
+            raise self._too_large()
+
+    def _too_large(self) -> _RefusalError:
+        return _RefusalError(413, f"a report has at most {self._limits.body_bytes} bytes", close=True)
+
+    async def _identify(self, request: web.BaseRequest) -> Identity:
+        try:
+            return await self._identifies.identify(request.headers.get("Authorization", ""))
+        except RefusedError as error:
+            raise _RefusalError(401, str(error), close=True) from error
+        except ReviewUnavailableError as error:
+            raise _RefusalError(503, str(error), retry_after=1) from error
+
+    async def _read(self, request: web.BaseRequest) -> Report:
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._limits.request_seconds):
+                async for chunk in request.content.iter_any():
+                    body += chunk
+                    if len(body) > self._limits.body_bytes:
+                        raise self._too_large()
+        except TimeoutError:
+            raise _RefusalError(408, "the report did not arrive in time", close=True) from None
+        try:
+            return Report.from_wire(json.loads(body))
+        except ContractError as error:
+            raise _RefusalError(400, str(error)) from error
+        except (ValueError, RecursionError):
+            raise _RefusalError(400, "the body: expected JSON") from None
+
+    def _check_membership(self, identity: Identity, report: Report) -> None:
+        if not report.pod_uid or report.pod_uid != identity.pod_uid:
+            raise _RefusalError(403, "podUid: the token is bound to another pod")
+        if not report.incarnation:
+            raise _RefusalError(400, "incarnation: expected a name that is new at every start of the container")
+        pool = self._member(report.pod_uid)
+        if pool is None:
+            # The watch that shows pods may be a moment behind a worker that has just started.
+            raise _RefusalError(503, "podUid: this pod is not known as a worker of any pool (yet)", retry_after=1)
+        if pool != (report.namespace, report.pool):
+            raise _RefusalError(403, "namespace, pool: this pod is a worker of another pool")
+
+
+class _Door(web.Server):
+    """Makes one protocol a connection, and keeps count of them by source address."""
+
+    def __init__(self, handler: Any, limits: Limits) -> None:
+        super().__init__(handler)
+        self.limits = limits
+        self.sources: Counter[str] = Counter()
+
+    def __call__(self) -> RequestHandler:
+        return _Connection(
+            self,
+            loop=asyncio.get_running_loop(),
+            keepalive_timeout=self.limits.idle_seconds,
+            # An answer given before the body was read is lost if the connection is reset under the sender.
+            lingering_time=LINGER_SECONDS,
+            access_log=None,
+            max_field_size=24_576,
+            max_headers=64,
+            auto_decompress=False,
+        )
+
+    def admits(self, source: str) -> bool:
+        """Count a new connection and say whether it may stay."""
+        self.sources[source] += 1
+        return (
+            self.sources[source] <= self.limits.connections_per_source
+            and self.sources.total() <= self.limits.connections
+        )
+
+    def leaves(self, source: str) -> None:
+        """Count a connection that is gone."""
+        self.sources[source] -= 1
+        if not self.sources[source]:
+            del self.sources[source]
+
+
+class _Connection(RequestHandler):
+    """One connection: closed when it is one too many, or when its first request does not come."""
+
+    __slots__ = ("_door", "_first_request", "_source")
+
+    def __init__(self, door: _Door, **options: Any) -> None:
+        super().__init__(door, **options)
+        self._door = door
+        self._source = ""
+        self._first_request: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Admit the connection or end it."""
+        peer = transport.get_extra_info("peername")
+        self._source = str(peer[0]) if peer else "unknown"
+        if not self._door.admits(self._source):
+            transport.close()
+            return
+        super().connection_made(transport)
+        self._first_request = asyncio.get_running_loop().call_later(
+            self._door.limits.request_seconds, self._end_if_silent
+        )
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Count it out."""
+        if self._source:
+            self._door.leaves(self._source)
+            self._source = ""
+        if self._first_request is not None:
+            self._first_request.cancel()
+        super().connection_lost(exc)
+
+    def _end_if_silent(self) -> None:
+        if not self._request_count:
+            self.force_close()
+
+
+def _json(status: int, body: Any) -> web.Response:
+    return web.Response(
+        status=status,
+        body=json.dumps(body, separators=(",", ":")).encode(),
+        content_type="application/json",
+        headers={"Server": "activitypool"},
+    )

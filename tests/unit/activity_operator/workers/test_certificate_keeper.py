@@ -1,0 +1,159 @@
+"""Replicas share one set of certificates, whoever comes first."""
+
+import asyncio
+import copy
+import os
+from pathlib import Path
+
+import pytest
+
+from activity_operator.cluster.kinds import Kind, Raw
+from activity_operator.cluster.kube import ApiError, ApiUnreachableError
+from activity_operator.workers.certificate_keeper import SECRET_NAME, CertificateKeeper
+from activity_operator.workers.certificates import AUTHORITY_SECONDS, DAY_SECONDS, report_names
+
+NAMES = report_names("activity-operator-reports", "activitypool-system")
+NOW = 1_700_000_000.0
+
+
+class Api:
+    """One namespace's objects."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Raw] = {}
+        self.applied: list[tuple[str, Raw]] = []
+        self.version = 0
+        self.down = 0
+
+    def _keep(self, name: str, body: Raw) -> Raw:
+        self.version += 1
+        kept = copy.deepcopy(body)
+        kept["metadata"]["resourceVersion"] = str(self.version)
+        self.objects[name] = kept
+        return kept
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Raw:
+        await asyncio.sleep(0.01)
+        if self.down:
+            self.down -= 1
+            raise ApiUnreachableError("no answer")
+        if name not in self.objects:
+            raise ApiError(404, "NotFound", name)
+        return self.objects[name]
+
+    async def create(self, kind: Kind, namespace: str, body: Raw) -> Raw:
+        await asyncio.sleep(0.01)
+        if body["metadata"]["name"] in self.objects:
+            raise ApiError(409, "AlreadyExists", "")
+        return self._keep(body["metadata"]["name"], body)
+
+    async def replace(self, kind: Kind, namespace: str, name: str, body: Raw, timeout: float | None = None) -> Raw:
+        await asyncio.sleep(0.01)
+        if self.objects[name]["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
+            raise ApiError(409, "Conflict", "")
+        return self._keep(name, body)
+
+    async def apply(
+        self, kind: Kind, namespace: str, name: str, body: Raw, *, subresource: str = "", dry_run: bool = False
+    ) -> Raw:
+        self.applied.append((namespace, body))
+        return body
+
+
+class Replica:
+    """A keeper with a clock that a test sets."""
+
+    def __init__(self, api: Api, directory: Path) -> None:
+        self.now = NOW
+        self.bundles: list[str] = []
+        self.keeper = CertificateKeeper(
+            api,
+            "activitypool-system",
+            NAMES,
+            now=lambda: self.now,
+            on_bundle=lambda: self.bundles.append(self.keeper.bundle),
+            directory=directory,
+        )
+
+
+@pytest.fixture
+def api() -> Api:
+    return Api()
+
+
+async def test_two_replicas_that_start_at_once_agree(api: Api, tmp_path: Path) -> None:
+    one, two = Replica(api, tmp_path), Replica(api, tmp_path)
+    await asyncio.gather(one.keeper.ensure(), two.keeper.ensure())
+
+    assert one.keeper.bundle == two.keeper.bundle != ""
+    assert len(api.objects) == 1
+
+
+async def test_no_key_stays_on_disk(api: Api, tmp_path: Path) -> None:
+    await Replica(api, tmp_path).keeper.ensure()
+
+    assert os.listdir(tmp_path) == []  # noqa: PTH208 - the event loop waits for nobody here
+
+
+async def test_a_look_at_settled_certificates_writes_nothing(api: Api, tmp_path: Path) -> None:
+    replica = Replica(api, tmp_path)
+    for _ in range(3):
+        await replica.keeper.ensure()
+
+    assert api.version == 1
+    assert len(replica.bundles) == 1
+
+
+async def test_a_new_authority_is_in_every_bundle_a_day_before_it_is_used(api: Api, tmp_path: Path) -> None:
+    replica = Replica(api, tmp_path)
+    await replica.keeper.ensure()
+    await replica.keeper.publish("media")
+    first = replica.keeper.bundle
+    replica.now = NOW + AUTHORITY_SECONDS * 0.7
+    await replica.keeper.ensure()
+    assert replica.keeper.bundle.startswith(first)
+    assert len(replica.bundles) == 2
+    await replica.keeper.publish("media")
+    replica.now += DAY_SECONDS
+    await replica.keeper.ensure()
+
+    assert first in replica.keeper.bundle
+    assert [len(body["data"]["ca.crt"]) > 0 for _, body in api.applied] == [True, True]
+
+
+async def test_a_bundle_is_published_once_a_namespace(api: Api, tmp_path: Path) -> None:
+    replica = Replica(api, tmp_path)
+    await replica.keeper.publish("media")
+    await replica.keeper.ensure()
+    for namespace in ("media", "media", "books", "media"):
+        await replica.keeper.publish(namespace)
+    assert [namespace for namespace, _ in api.applied] == ["media", "books"]
+
+    replica.keeper.forget("media")
+    await replica.keeper.publish("media")
+    assert len(api.applied) == 3
+
+
+async def test_a_secret_that_somebody_deleted_is_written_again_as_it_was(api: Api, tmp_path: Path) -> None:
+    replica = Replica(api, tmp_path)
+    await replica.keeper.ensure()
+    before = api.objects.pop(SECRET_NAME)
+    await replica.keeper.ensure()
+
+    assert api.objects[SECRET_NAME]["data"] == before["data"]
+
+
+async def test_an_unreadable_secret_is_made_anew(api: Api, tmp_path: Path) -> None:
+    api._keep(SECRET_NAME, {"metadata": {"name": SECRET_NAME}, "data": {"ca.crt": "eA==", "ca.key": "eA=="}})
+    replica = Replica(api, tmp_path)
+    await replica.keeper.ensure()
+
+    assert "BEGIN CERTIFICATE" in replica.keeper.bundle
+
+
+async def test_an_api_server_that_comes_late_is_waited_for(api: Api, tmp_path: Path) -> None:
+    api.down = 20
+    replica = Replica(api, tmp_path)
+    await replica.keeper.ensured()
+
+    assert replica.keeper.bundle

@@ -1,0 +1,78 @@
+"""One report, one reply."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from activity_operator.workers.reception import Reception
+from activity_operator.workers.registry import WorkerRegistry
+from activity_worker.contract import Directive
+from tests.unit.activity_operator.virtual_time import wall
+from tests.unit.activity_operator.workers.reports import event, report
+from tests.unit.activity_operator.workers.world import Operator, World
+
+
+@pytest.fixture
+async def operator() -> AsyncIterator[Operator]:
+    operator = await Operator.leading(World())
+    yield operator
+    await operator.kill()
+
+
+@pytest.fixture
+def registry() -> WorkerRegistry:
+    return WorkerRegistry(lambda *_: None, rate=1.0, dice=lambda: 0.0)
+
+
+@pytest.fixture
+def reception(operator: Operator, registry: WorkerRegistry) -> Reception:
+    return Reception(registry, operator.handover, term=lambda: 7, now=wall)
+
+
+async def test_a_reply_carries_term_interval_directive_and_acknowledgement(
+    reception: Reception, registry: WorkerRegistry
+) -> None:
+    registry.set_directives("media", "resize", {"uid-a": Directive.DRAIN})
+    reply = await reception.answer(report(events=(event(3),)))
+
+    assert (reply.term, reply.next_report_seconds, reply.directive, reply.ack) == (7, 2.0, Directive.DRAIN, 3)
+
+
+async def test_a_first_report_is_offered_what_waits_and_the_next_one_comes_soon(
+    reception: Reception, operator: Operator
+) -> None:
+    for number in range(20):
+        await reception.answer(report(pool="other", pod_uid=f"uid-{number}"))
+    (lease,) = await operator.hold("t1")
+    reply = await reception.answer(report())
+
+    assert reply.offers == (lease,)
+    assert reply.next_report_seconds < 3.0
+
+
+async def test_a_cordoned_worker_is_offered_nothing(
+    reception: Reception, operator: Operator, registry: WorkerRegistry
+) -> None:
+    await operator.hold("t1")
+    registry.set_directives("media", "resize", {"uid-a": Directive.DRAIN})
+
+    assert (await reception.answer(report())).offers == ()
+
+
+async def test_a_replayed_report_claims_nothing(reception: Reception, operator: Operator) -> None:
+    (lease,) = await operator.hold("t1")
+    await reception.answer(report(sequence=5))
+
+    assert (await reception.answer(report(sequence=4, claims=(lease,)))).granted == ()
+
+
+async def test_an_order_given_while_the_claim_was_written_is_in_the_reply(
+    reception: Reception, operator: Operator, registry: WorkerRegistry
+) -> None:
+    (lease,) = await operator.hold("t1")
+    answering = asyncio.create_task(reception.answer(report(claims=(lease,))))
+    await asyncio.sleep(0.005)
+    registry.set_directives("media", "resize", {"uid-a": Directive.DRAIN})
+
+    assert (await answering).directive is Directive.DRAIN
