@@ -50,7 +50,7 @@ class WorkerIdentity(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskRequest:
-    """What a handler is asked to do. `input` is the parsed JSON; None when it could not be parsed (`task.input` has it)."""
+    """What a handler is asked to do. `input` is the parsed JSON, None when it could not be parsed."""
 
     worker: WorkerIdentity = field(repr=False)
     task: Task
@@ -89,8 +89,8 @@ class Progress:
 class TaskChannel(Protocol):
     """How a toolkit reaches the task's source: directly, or over a pipe from a handler's own process."""
 
-    async def heartbeat(self) -> bool:
-        """Send a task heartbeat; returns whether one was accepted. Raises `LeaseLostError`."""
+    async def heartbeat(self) -> None:
+        """Send a task heartbeat and emit `task:heartbeat` when it is accepted. Raises `LeaseLostError`."""
         ...
 
     def heartbeat_soon(self) -> None:
@@ -143,8 +143,7 @@ class TaskResponseToolkit:
         the background.
         """
         self.record_progress(details)
-        if await self._channel.heartbeat():
-            self.events.emit(EventName.TASK_HEARTBEAT, self._request)
+        await self._channel.heartbeat()
 
     def heartbeat_soon(self, details: Any = None) -> None:
         """Like `heartbeat`, without waiting: from any thread, as often as you like."""

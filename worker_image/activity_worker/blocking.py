@@ -39,6 +39,7 @@ class HandlerThread:
                 ended.set_result(outcome)
 
         def work() -> None:
+            outcome: tuple[Any, BaseException | None]
             try:
                 outcome = (context.run(call), None)
             except BaseException as error:  # noqa: BLE001 - a handler's SystemExit is its task's failure
@@ -47,17 +48,8 @@ class HandlerThread:
                 loop.call_soon_threadsafe(settle, outcome)
 
         self._calls.put(work)
-        cancelled: asyncio.CancelledError | None = None
-        while not ended.done():
-            try:
-                await asyncio.wait((ended,))
-            except asyncio.CancelledError as error:
-                if not signal.cancelled:
-                    raise
-                cancelled = error
+        await _wait_out(ended, signal)
         result, error = ended.result()
-        if cancelled is not None:
-            raise cancelled
         if error is not None:
             raise error
         return result
@@ -69,6 +61,19 @@ class HandlerThread:
     def _serve(self) -> None:
         while (work := self._calls.get()) is not None:
             work()
+
+
+async def _wait_out(ended: "asyncio.Future[Any]", signal: CancellationSignal) -> None:
+    cancelled: asyncio.CancelledError | None = None
+    while not ended.done():
+        try:
+            await asyncio.wait((ended,))
+        except asyncio.CancelledError as error:
+            if not signal.cancelled:
+                raise
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 class BlockingSignal:

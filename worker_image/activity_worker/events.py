@@ -1,7 +1,7 @@
 """The lifecycle events of system 000: fifteen names, synchronous listeners, payloads typed by name.
 
-A listener that raises is logged and harms nobody. Listeners run in the event loop, in the order in which they were added,
-and must be quick.
+A listener that raises is logged and harms nobody. Listeners run in the event loop, in the order in which they were
+added, and must be quick.
 """
 
 import inspect
@@ -126,5 +126,5 @@ class EventEmitter:
         for listener in self._listeners.get(name, ()):
             try:
                 listener(*payload)
-            except Exception:
+            except Exception:  # noqa: BLE001 - whatever a listener does, the task goes on
                 _log.exception("a listener of %s raised; the worker goes on", name.value)

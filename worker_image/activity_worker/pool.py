@@ -1,0 +1,278 @@
+"""The `PoolManager`: so many `ActivityWorker`s for one source, as are desired, whatever becomes of them."""
+
+import asyncio
+import logging
+import random
+import socket
+import string
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from activity_worker.contract import EXIT_ERROR, EXIT_OK, Counters, ExitOutput, HeldLease
+from activity_worker.events import EventEmitter
+from activity_worker.lifecycle import WorkerStatus, step
+from activity_worker.options import TaskOptions
+from activity_worker.polling import Polling
+from activity_worker.runner import Handler, HandlerRunner, handler_form
+from activity_worker.sources.protocol import Source
+from activity_worker.tally import Tally
+from activity_worker.worker import MAX_NAME_LENGTH, ActivityWorker
+
+_log = logging.getLogger(__name__)
+
+_SUFFIX_LENGTH = 5
+_LEFT_BEHIND_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSnapshot:
+    """What a pool does at one moment, for reports. `free_slots` may take a task from outside."""
+
+    slots: int
+    busy: int
+    open_polls: int
+    free_slots: int
+    idle_seconds: float
+    leases: tuple[HeldLease, ...] = ()
+    counters: Counters = field(default_factory=Counters)
+
+
+class PoolManager:
+    """Runs `max_workers` workers for one source, which share an emitter and a tally.
+
+    Give either `handler` or `runner_factory`, called once for each worker. A worker that stopped with an error is
+    replaced `restart_interval_seconds` (2) later. Names are `worker_prefix` (the host's name), a colon and five random
+    letters. The source is the caller's to close.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        handler: Handler | None = None,
+        *,
+        runner_factory: Callable[[], HandlerRunner] | None = None,
+        max_workers: int = 1,
+        worker_prefix: str | None = None,
+        restart_interval_seconds: float = 2.0,
+        events: EventEmitter | None = None,
+        polling: Polling | None = None,
+        options: TaskOptions | None = None,
+        letters: Callable[[], str] | None = None,
+    ) -> None:
+        if (handler is None) == (runner_factory is None):
+            raise ValueError("handler, runner_factory: give exactly one of them")
+        if handler is not None:
+            handler_form(handler)
+        if not restart_interval_seconds > 0:
+            raise ValueError(f"restart_interval_seconds: {restart_interval_seconds}: must be above 0")
+        self.events = events or EventEmitter()
+        self.tally = Tally()
+        self.source = source
+        self.exit_output: ExitOutput | None = None
+        self._handler = handler
+        self._runner_factory = runner_factory
+        self._prefix = (worker_prefix or socket.gethostname())[: MAX_NAME_LENGTH - _SUFFIX_LENGTH - 1]
+        self._letters = letters or _random_letters
+        self._restart_interval = restart_interval_seconds
+        self._polling = polling
+        self._options = options
+        self._status = WorkerStatus.READY
+        self._desired = _capacity(max_workers)
+        self._cordoned = False
+        self._workers: dict[str, ActivityWorker] = {}
+        self._leaving: set[str] = set()
+        self._begins: set[asyncio.Task[Exception | None]] = set()
+        self._stops: set[asyncio.Task[None]] = set()
+        self._jobs: dict[str, asyncio.Task[None]] = {}
+        self._restart: asyncio.TimerHandle | None = None
+        self._idle_since = 0.0
+
+    @property
+    def status(self) -> WorkerStatus:
+        """Where it is in its lifecycle."""
+        return self._status
+
+    @property
+    def workers(self) -> tuple[ActivityWorker, ...]:
+        """The workers that are there, those on their way out included."""
+        return tuple(self._workers.values())
+
+    @property
+    def current_capacity(self) -> int:
+        """How many workers are there and staying."""
+        return len(self._workers) - len(self._leaving)
+
+    @property
+    def desired_capacity(self) -> int:
+        """How many workers there should be. Setting it resizes a running pool; a worker that goes finishes its task."""
+        return self._desired
+
+    @desired_capacity.setter
+    def desired_capacity(self, count: int) -> None:
+        self._desired = _capacity(count)
+        self._resize()
+
+    async def start(self) -> None:
+        """Start the workers. Raises the first error when none of them could start; the pool is stopped then."""
+        self._status = step(self._status, WorkerStatus.STARTING)
+        self.exit_output = None
+        self._idle_since = asyncio.get_running_loop().time()
+        starting = [self._hire() for _ in range(self._desired)]
+        outcomes = await asyncio.gather(*starting)
+        if self._status is not WorkerStatus.STARTING:
+            return
+        failed = [outcome for outcome in outcomes if outcome is not None]
+        if failed and len(failed) == len(outcomes):
+            self.exit_output = ExitOutput(EXIT_ERROR, str(failed[0]) or type(failed[0]).__name__)
+            await self.stop()
+            raise failed[0]
+        self._status = step(self._status, WorkerStatus.RUNNING)
+        self._resize()
+
+    async def stop(self, *, timeout_seconds: float | None = None, abort_polls: bool = False) -> None:
+        """Stop all workers as `ActivityWorker.stop` does; returns when they have stopped."""
+        if self._status in {WorkerStatus.READY, WorkerStatus.STOPPED}:
+            return
+        if self._status is not WorkerStatus.STOPPING:
+            self._status = step(self._status, WorkerStatus.STOPPING)
+        self._cancel_restart()
+        stops = (w.stop(timeout_seconds=timeout_seconds, abort_polls=abort_polls) for w in self.workers)
+        await asyncio.gather(*stops)
+        for job in list(self._jobs.values()):
+            # Done by now, but for a worker whose handler ignored its cancellation and was left behind.
+            await asyncio.wait((job,), timeout=_LEFT_BEHIND_SECONDS)
+            job.cancel()
+        self._jobs.clear()
+        self._workers.clear()
+        self._leaving.clear()
+        if self._status is WorkerStatus.STOPPING:
+            self.exit_output = self.exit_output or ExitOutput(EXIT_OK)
+            self._status = step(self._status, WorkerStatus.STOPPED)
+
+    async def settled(self) -> None:
+        """Wait until no worker is on its way in or out."""
+        while waiting := [*self._begins, *(self._jobs[name] for name in self._leaving)]:
+            await asyncio.wait(waiting)
+
+    def cordon(self) -> None:
+        """Start no new poll in any worker, present or to come. May be called before `start`."""
+        self._cordoned = True
+        for worker in self.workers:
+            worker.cordon()
+
+    def uncordon(self) -> None:
+        """Poll again."""
+        self._cordoned = False
+        for name, worker in self._workers.items():
+            if name not in self._leaving:
+                worker.uncordon()
+
+    @property
+    def drained(self) -> bool:
+        """Whether it is cordoned and nothing is under way or on its way."""
+        return self._cordoned and all(worker.drained for worker in self._workers.values())
+
+    def reserve(self) -> ActivityWorker | None:
+        """Return a free worker that will not poll until its `run_task` or `release`; None when none is free."""
+        for name, worker in self._workers.items():
+            if name not in self._leaving and worker.reserve():
+                return worker
+        return None
+
+    def snapshot(self, now: float) -> PoolSnapshot:
+        """Return what the pool does; `now` is the event loop's time."""
+        workers = self.workers
+        busy = [worker for worker in workers if worker.busy]
+        running = sum(max(now - run.since, 0.0) for w in busy if (run := w.current) is not None)
+        idle_since = max([self._idle_since, *(w.idle_since for w in workers if w.idle_since is not None)])
+        return PoolSnapshot(
+            slots=max(self._desired, len(workers)),
+            busy=len(busy),
+            open_polls=sum(worker.open_poll for worker in workers),
+            free_slots=sum(worker.free for name, worker in self._workers.items() if name not in self._leaving),
+            idle_seconds=0.0 if busy else max(now - idle_since, 0.0),
+            leases=tuple(lease for worker in busy if (lease := worker.held(now)) is not None),
+            counters=self.tally.counters(running),
+        )
+
+    def _resize(self) -> None:
+        if self._status is not WorkerStatus.RUNNING:
+            return
+        while self.current_capacity < self._desired and self._restart is None:
+            self._hire()
+        staying = [name for name in self._workers if name not in self._leaving]
+        # Whoever is idle goes first: it is gone soonest. Of the busy ones, whoever came last.
+        staying.sort(key=lambda name: self._workers[name].busy)
+        for name in staying[: max(self.current_capacity - self._desired, 0)]:
+            self._leaving.add(name)
+            stopping = asyncio.get_running_loop().create_task(self._workers[name].stop())
+            self._stops.add(stopping)
+            stopping.add_done_callback(self._stops.discard)
+
+    def _hire(self) -> "asyncio.Task[Exception | None]":
+        name = f"{self._prefix}:{self._letters()}"
+        while name in self._workers:
+            name = f"{self._prefix}:{self._letters()}"
+        worker = ActivityWorker(
+            self.source,
+            self._handler,
+            runner=None if self._runner_factory is None else self._runner_factory(),
+            worker_name=name,
+            events=self.events,
+            polling=self._polling,
+            options=self._options,
+            tally=self.tally,
+        )
+        if self._cordoned:
+            worker.cordon()
+        self._workers[name] = worker
+        begin = asyncio.get_running_loop().create_task(self._begin(worker))
+        self._begins.add(begin)
+        begin.add_done_callback(self._begins.discard)
+        self._jobs[name] = asyncio.get_running_loop().create_task(self._employ(worker, begin))
+        return begin
+
+    @staticmethod
+    async def _begin(worker: ActivityWorker) -> Exception | None:
+        """Start the worker; its failure is told by its events and its exit output as well."""
+        try:
+            await worker.start()
+        except Exception as error:  # noqa: BLE001 - a runner may raise anything; the pool tries again
+            return error
+        return None
+
+    async def _employ(self, worker: ActivityWorker, begin: "asyncio.Task[Exception | None]") -> None:
+        """See a worker from its start to its end, take it off the list, and see to another one if it crashed."""
+        await asyncio.wait((begin,))
+        output = await worker.wait_stopped()
+        self._idle_since = max(self._idle_since, worker.idle_since or 0.0)
+        self._workers.pop(worker.worker_name, None)
+        self._leaving.discard(worker.worker_name)
+        self._jobs.pop(worker.worker_name, None)
+        if output.code != EXIT_OK and self._status in {WorkerStatus.STARTING, WorkerStatus.RUNNING}:
+            _log.warning("worker %s ended (%s); another starts soon", worker.worker_name, output.error)
+            self._restart_later()
+
+    def _restart_later(self) -> None:
+        if self._restart is None:
+            loop = asyncio.get_running_loop()
+            self._restart = loop.call_later(self._restart_interval, self._restart_now)
+
+    def _restart_now(self) -> None:
+        self._restart = None
+        self._resize()
+
+    def _cancel_restart(self) -> None:
+        if self._restart is not None:
+            self._restart.cancel()
+            self._restart = None
+
+
+def _capacity(count: int) -> int:
+    if count < 0:
+        raise ValueError(f"capacity: {count}: must be 0 or more")
+    return count
+
+
+def _random_letters() -> str:
+    return "".join(random.choices(string.ascii_lowercase, k=_SUFFIX_LENGTH))  # noqa: S311 - a name, not a secret

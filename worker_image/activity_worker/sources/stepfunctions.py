@@ -1,0 +1,81 @@
+"""Step Functions activities as a source: the client's calls, and its errors in the runtime's words."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from activity_worker.errors import (
+    DeniedError,
+    InvalidTokenError,
+    LeaseLostError,
+    SourceError,
+    ThrottledError,
+    UnreachableError,
+)
+from activity_worker.sources.protocol import Task
+from activity_worker.wire.errors import WireError
+
+if TYPE_CHECKING:
+    from activity_worker.wire.stepfunctions import StepFunctionsClient
+
+_LOST = frozenset({"TaskTimedOut", "TaskDoesNotExist"})
+
+
+class StepFunctionsSource:
+    """One activity. Many sources may share a client: `close` closes it only when told that it owns it."""
+
+    def __init__(self, client: "StepFunctionsClient", activity_arn: str, *, owns_client: bool = False) -> None:
+        self.name = activity_arn
+        self._client = client
+        self._owns_client = owns_client
+
+    async def lease(self, worker_name: str) -> Task | None:
+        """Poll once: up to 60 s on AWS."""
+        with translated():
+            found = await self._client.get_activity_task(self.name, worker_name)
+        return None if found is None else Task(found.task_token, found.input)
+
+    async def heartbeat(self, token: str) -> None:
+        """Send a task heartbeat."""
+        with translated():
+            await self._client.send_task_heartbeat(token)
+
+    async def succeed(self, token: str, output: str) -> None:
+        """Send the task's output."""
+        with translated():
+            await self._client.send_task_success(token, output)
+
+    async def fail(self, token: str, error: str, cause: str) -> None:
+        """Send the task's failure."""
+        with translated():
+            await self._client.send_task_failure(token, error, cause)
+
+    async def close(self) -> None:
+        """Close the client if it is ours."""
+        if self._owns_client:
+            await self._client.close()
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise `WireError`s as the runtime's `SourceError`s."""
+    try:
+        yield
+    except WireError as error:
+        raise translate(error) from error
+
+
+def translate(error: WireError) -> SourceError:
+    """Return the runtime's error for one of the client."""
+    kind: type[SourceError] = SourceError
+    if error.code in _LOST:
+        kind = LeaseLostError
+    elif error.code == "InvalidToken":
+        kind = InvalidTokenError
+    elif error.throttled:
+        kind = ThrottledError
+    elif error.denied:
+        kind = DeniedError
+    elif error.retryable:
+        kind = UnreachableError
+    return kind(error.code, error.message)

@@ -1,0 +1,28 @@
+"""Totals that slots share, for reports."""
+
+from dataclasses import dataclass
+
+from activity_worker.contract import Counters
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts since it was made. A pool's slots share one, so that a slot that goes takes no count with it."""
+
+    received: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    task_heartbeat_failures: int = 0
+    empty_polls: int = 0
+    busy_seconds: float = 0.0
+
+    def counters(self, running_seconds: float = 0.0) -> Counters:
+        """Return the totals; `running_seconds` is what tasks under way have taken so far."""
+        return Counters(
+            received=self.received,
+            succeeded=self.succeeded,
+            failed=self.failed,
+            task_heartbeat_failures=self.task_heartbeat_failures,
+            empty_polls=self.empty_polls,
+            busy_seconds=self.busy_seconds + running_seconds,
+        )

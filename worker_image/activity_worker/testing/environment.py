@@ -1,0 +1,79 @@
+"""Run a handler with no worker and no service, and look at what it did."""
+
+import asyncio
+import json
+from typing import Any
+
+from activity_worker.activity import TaskResponse
+from activity_worker.cancellation import CancelReason
+from activity_worker.contract import EventName
+from activity_worker.events import EventEmitter, ReceivedTask
+from activity_worker.options import TaskOptions
+from activity_worker.runner import Handler
+from activity_worker.sources.memory import MemorySource
+from activity_worker.worker import ActivityWorker
+
+
+class ActivityEnvironment:
+    """Runs one handler call after another as a worker would, against memory.
+
+        environment = ActivityEnvironment()
+        assert await environment.run(handler, {"text": "abc"}) == {"size": 3}
+
+    `progress` lists the details of the handler's heartbeats, `events` the names of the events of the last run, and
+    `response` what the service would have been told.
+    """
+
+    def __init__(self, options: TaskOptions | None = None) -> None:
+        self.events: list[str] = []
+        self.progress: list[Any] = []
+        self.response: TaskResponse | None = None
+        self._options = options or TaskOptions()
+        self._worker: ActivityWorker | None = None
+        self._seen = 0
+
+    async def run(self, handler: Handler, value: Any = None) -> Any:
+        """Run `handler` with `value` as its input; returns its output, or raises what went wrong in it.
+
+        A failure that the handler itself reported is in `response`; None is returned then.
+        """
+        self.events, self.progress, self.response, self._seen = [], [], None, 0
+        source, emitter = MemorySource("arn:aws:states:us-east-1:123456789012:activity:environment"), EventEmitter()
+        errors: list[BaseException] = []
+        for name in EventName:
+            emitter.on(name.value, lambda *payload, name=name: self._note(name, payload, errors))
+        worker = self._worker = ActivityWorker(source, handler, events=emitter, options=self._options)
+        source.put(json.dumps(value))
+        try:
+            await worker.run_once()
+        finally:
+            self._worker = None
+        if errors:
+            raise errors[0]
+        answered = self.response
+        return None if answered is None else answered.output
+
+    def cancel(self, reason: CancelReason = CancelReason.WORKER_STOPPED, detail: str = "the test cancelled it") -> None:
+        """Cancel the handler that runs; call it from another coroutine, or with `cancel_soon` before `run`."""
+        if self._worker is None:
+            raise RuntimeError("cancel: no handler runs")
+        self._worker.cancel_task(reason, detail)
+
+    def cancel_soon(self, after_seconds: float = 0.0) -> None:
+        """Cancel the handler of the next `run` after so long."""
+        asyncio.get_running_loop().call_later(after_seconds, self.cancel)
+
+    def _note(self, name: EventName, payload: tuple[Any, ...], errors: list[BaseException]) -> None:
+        self.events.append(name.value)
+        if name is EventName.TASK_ERRORED:
+            received, error = payload
+            assert isinstance(received, ReceivedTask)  # noqa: S101 - the event's payload
+            errors.append(error)
+        elif name is EventName.TASK_DONE:
+            self.response = payload[1]
+        elif name is EventName.TASK_HEARTBEAT and self._worker is not None:
+            run = self._worker.current
+            progress = None if run is None else run.respond.progress
+            if progress is not None and progress.count > self._seen:
+                self._seen = progress.count
+                self.progress.append(progress.details)
