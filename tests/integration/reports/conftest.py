@@ -1,0 +1,111 @@
+"""A report server with a certificate of our own authority, on a free port of 127.0.0.1."""
+
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from activity_operator.workers.authentication import Identity, RefusedError, ReviewUnavailableError
+from activity_operator.workers.certificate_keeper import load
+from activity_operator.workers.certificates import Material, Step, carry_out
+from activity_operator.workers.server import Limits, ReportServer
+from activity_worker.contract import REPORT_PATH, Reply, Report, WorkerState
+
+NAME = "activity-operator-reports.activitypool-system.svc"
+REPORT = Report(
+    namespace="media",
+    pool="resize",
+    pod_name="resize-a",
+    pod_uid="uid-a",
+    incarnation="first",
+    sequence=1,
+    state=WorkerState.RUNNING,
+    slots=1,
+    busy=0,
+)
+
+
+class Office:
+    """What stands behind the server: knows one token, one pod, and answers every report."""
+
+    def __init__(self) -> None:
+        self.leads = True
+        self.heard: list[Report] = []
+        self.statuses: list[int] = []
+        self.members: dict[str, tuple[str, str]] = {"uid-a": ("media", "resize")}
+        self.fails: Exception | None = None
+
+    async def identify(self, authorization: str) -> Identity:
+        if authorization == "Bearer later":
+            raise ReviewUnavailableError("the token cannot be checked now")
+        if authorization != "Bearer good":
+            raise RefusedError("the token is not valid")
+        return Identity("uid-a", "resize-a", "media")
+
+    async def answer(self, report: Report) -> Reply:
+        if self.fails:
+            raise self.fails
+        self.heard.append(report)
+        return Reply(term=7, next_report_seconds=1.0)
+
+
+@pytest.fixture
+def office() -> Office:
+    return Office()
+
+
+@pytest.fixture(scope="session")
+def material() -> Material:
+    now = time.time()
+    return carry_out((Step.FOUND, Step.ISSUE), Material(), [NAME], now)
+
+
+@pytest.fixture
+def trust(material: Material) -> ssl.SSLContext:
+    """A client's context that trusts our authority alone."""
+    return ssl.create_default_context(cadata=material.bundle)
+
+
+@pytest.fixture
+async def start(
+    office: Office, material: Material, tmp_path: Path
+) -> AsyncIterator[Callable[..., Awaitable[ReportServer]]]:
+    """Start servers with changed limits; all are stopped at the end."""
+    servers: list[ReportServer] = []
+
+    async def start_one(**limits: float) -> ReportServer:
+        server = ReportServer(
+            office,
+            office,
+            leading=lambda: office.leads,
+            member=office.members.get,
+            observed=office.statuses.append,
+            limits=replace(Limits(), **limits),  # type: ignore[arg-type]
+        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        assert material.serving is not None
+        load(context, material.serving, tmp_path)
+        await server.start("127.0.0.1", 0, context)
+        servers.append(server)
+        return server
+
+    yield start_one
+    for server in servers:
+        await server.stop(1.0)
+
+
+@pytest.fixture
+async def client(trust: ssl.SSLContext) -> AsyncIterator[aiohttp.ClientSession]:
+    connector = aiohttp.TCPConnector(ssl=trust)
+    async with aiohttp.ClientSession(connector=connector) as session:
+        yield session
+
+
+def url(server: ReportServer, path: str = REPORT_PATH) -> str:
+    """Return where the server listens; its certificate is for NAME, which clients give as server_hostname."""
+    return f"https://127.0.0.1:{server.port}{path}"
