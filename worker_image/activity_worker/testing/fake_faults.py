@@ -17,6 +17,8 @@ class Fault(StrEnum):
     """Refused with ThrottlingException; nothing is done."""
     DENY = "deny"
     """Refused with AccessDeniedException; nothing is done."""
+    BAD_SIGNATURE = "bad-signature"
+    """Refused with InvalidSignatureException; nothing is done."""
     SERVER_ERROR = "server-error"
     """Status 500, InternalFailure; nothing is done."""
     DROP_REPLY = "drop-reply"
@@ -28,6 +30,7 @@ class Fault(StrEnum):
 _REFUSALS = {
     Fault.THROTTLE: ("ThrottlingException", "Rate exceeded", 400),
     Fault.DENY: ("AccessDeniedException", "User is not authorized to perform this action", 400),
+    Fault.BAD_SIGNATURE: ("InvalidSignatureException", "The request signature does not match", 403),
     Fault.SERVER_ERROR: ("InternalFailure", "The request processing has failed because of an unknown error", 500),
 }
 

@@ -197,6 +197,7 @@ class StepFunctionsFake:
             return self._reply({"__type": error.code, "message": error.message}, error.status)
         if "taskToken" in output and (request.transport is None or request.transport.is_closing()):
             counts["handed_to_nobody"] += 1
+            self._changed()
         if fault is Fault.DROP_REPLY:
             return _vanish(request)
         return self._reply(output, 200)

@@ -1,0 +1,94 @@
+"""boto3 against the fake: the wire has the service's own shape."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from activity_worker.testing import StepFunctionsFake
+
+
+def client(url: str) -> Any:
+    """Return boto3's client, which tries nothing twice."""
+    return boto3.client(
+        "stepfunctions",
+        endpoint_url=url,
+        region_name="us-east-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+        config=Config(retries={"total_max_attempts": 1}, read_timeout=10),
+    )
+
+
+async def with_boto3(story: Callable[[Any], None]) -> StepFunctionsFake:
+    """Run a story with boto3 in a thread; return the fake it ran on."""
+    async with StepFunctionsFake() as fake:
+        sfn = client(fake.url)
+        try:
+            await asyncio.to_thread(story, sfn)
+        finally:
+            sfn.close()
+    return fake
+
+
+async def test_boto3_can_make_run_and_read_all_that_the_fake_knows() -> None:
+    def story(sfn: Any) -> None:
+        arn = sfn.create_activity(name="resize")["activityArn"]
+        assert sfn.describe_activity(activityArn=arn)["name"] == "resize"
+        retry = [{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 0.01, "MaxAttempts": 1}]
+        state = {"Type": "Task", "Resource": arn, "End": True, "HeartbeatSeconds": 30, "Retry": retry}
+        definition = json.dumps({"StartAt": "Work", "States": {"Work": state}})
+        machine = sfn.create_state_machine(name="m", definition=definition, roleArn="arn:aws:iam::123456789012:role/r")
+        machine_arn = machine["stateMachineArn"]
+        execution = sfn.start_execution(stateMachineArn=machine_arn, input='{"n": 1}')["executionArn"]
+
+        task = sfn.get_activity_task(activityArn=arn, workerName="boto3")
+        sfn.send_task_failure(taskToken=task["taskToken"], error="Broken", cause="why")
+        task = sfn.get_activity_task(activityArn=arn, workerName="boto3")
+        assert json.loads(task["input"]) == {"n": 1}
+        sfn.send_task_heartbeat(taskToken=task["taskToken"])
+        sfn.send_task_success(taskToken=task["taskToken"], output='{"done": true}')
+
+        said = sfn.describe_execution(executionArn=execution)
+        assert (said["status"], said["output"]) == ("SUCCEEDED", '{"done": true}')
+        assert said["startDate"] <= said["stopDate"]
+        kinds = [event["type"] for event in sfn.get_execution_history(executionArn=execution)["events"]]
+        assert kinds.count("ActivityFailed") == kinds.count("ActivitySucceeded") == 1
+
+        other = sfn.start_execution(stateMachineArn=machine_arn)["executionArn"]
+        sfn.stop_execution(executionArn=other, error="Stop", cause="asked")
+        pages = sfn.get_paginator("list_executions").paginate(
+            stateMachineArn=machine_arn, PaginationConfig={"PageSize": 1}
+        )
+        listed = [execution["status"] for page in pages for execution in page["executions"]]
+        assert listed == ["ABORTED", "SUCCEEDED"]
+        sfn.delete_activity(activityArn=arn)
+        with pytest.raises(sfn.exceptions.ActivityDoesNotExist):
+            sfn.describe_activity(activityArn=arn)
+
+    fake = await with_boto3(story)
+
+    assert [(task.state, task.conclusions) for task in fake.tasks] == [("failed", 1), ("succeeded", 1), ("aborted", 0)]
+
+
+async def test_boto3_knows_the_fakes_errors_by_their_classes() -> None:
+    def story(sfn: Any) -> None:
+        known = sfn.exceptions
+        with pytest.raises(known.ActivityDoesNotExist):
+            sfn.get_activity_task(activityArn="arn:aws:states:us-east-1:123456789012:activity:none")
+        with pytest.raises(known.InvalidArn):
+            sfn.describe_activity(activityArn="nonsense")
+        with pytest.raises(known.InvalidToken):
+            sfn.send_task_heartbeat(taskToken="nonsense")
+        with pytest.raises(known.InvalidDefinition):
+            sfn.create_state_machine(name="m", definition="{}", roleArn="arn:aws:iam::123456789012:role/r")
+        with pytest.raises(known.StateMachineDoesNotExist):
+            sfn.start_execution(stateMachineArn="arn:aws:states:us-east-1:123456789012:stateMachine:none")
+        with pytest.raises(known.ExecutionDoesNotExist):
+            sfn.describe_execution(executionArn="arn:aws:states:us-east-1:123456789012:execution:none:none")
+
+    await with_boto3(story)

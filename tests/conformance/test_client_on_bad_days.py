@@ -1,0 +1,222 @@
+"""Our client when things go wrong, over the fake."""
+
+import asyncio
+import gc
+import ssl
+import warnings
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from activity_worker.testing import FakeSettings, Fault, StepFunctionsFake
+from activity_worker.wire.errors import EndpointUnreachableError, WireError
+from activity_worker.wire.stepfunctions import StepFunctionsClient
+from tests.conformance.services import Service
+
+
+@pytest.fixture
+async def fake() -> AsyncIterator[StepFunctionsFake]:
+    """A fake of its own for each test."""
+    async with StepFunctionsFake() as fake:
+        yield fake
+
+
+@pytest.fixture
+async def service(fake: StepFunctionsFake) -> AsyncIterator[Service]:
+    """The client, with test credentials."""
+    async with Service("fake", fake.url) as service:
+        yield service
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [(Fault.THROTTLE, "throttled"), (Fault.DENY, "denied"), (Fault.SERVER_ERROR, "retryable")],
+)
+async def test_a_refusal_is_of_its_kind_and_is_not_tried_again(
+    fake: StepFunctionsFake, service: Service, fault: Fault, kind: str
+) -> None:
+    arn = fake.create_activity("a")
+    fake.inject("DescribeActivity", fault)
+
+    with pytest.raises(WireError) as caught:
+        await service.client.describe_activity(arn)
+
+    assert getattr(caught.value, kind)
+    assert fake.counts["call:DescribeActivity"] == 1
+
+
+async def test_a_reply_lost_after_the_deed_is_no_answer_and_the_deed_is_done_once(
+    fake: StepFunctionsFake, service: Service
+) -> None:
+    (task,) = fake.schedule(fake.create_activity("a"))
+    taken = await service.client.get_activity_task(task.activity_arn, "w")
+    assert taken is not None
+    fake.inject("SendTaskSuccess", Fault.DROP_REPLY)
+
+    with pytest.raises(EndpointUnreachableError):
+        await service.client.send_task_success(taken.task_token, "{}")
+
+    assert ("succeeded", 1, 0) == (task.state, task.conclusions, task.refused)
+
+
+async def test_nobody_listening_names_the_place(fake: StepFunctionsFake, service: Service) -> None:
+    url = fake.url
+    await fake.close()
+
+    with pytest.raises(EndpointUnreachableError, match=url) as caught:
+        await service.client.describe_activity("arn")
+
+    assert caught.value.retryable
+
+
+async def test_an_answer_that_does_not_come_ends_in_a_read_timeout(fake: StepFunctionsFake, service: Service) -> None:
+    fake.inject("DescribeActivity", Fault.HANG)
+
+    with pytest.raises(EndpointUnreachableError, match="no answer in time") as caught:
+        await service._caller.call("DescribeActivity", {"activityArn": "a"}, timeout_seconds=0.2)
+
+    assert caught.value.code == "ReadTimeout"
+
+
+async def test_a_poll_is_never_cut_before_the_service_ends_it(service: Service) -> None:
+    with pytest.raises(ValueError, match="65"):
+        StepFunctionsClient(service._caller, read_timeout_seconds=60)
+
+
+async def test_a_wrong_clock_is_set_right_once_by_the_services_own(fake: StepFunctionsFake, service: Service) -> None:
+    arn = fake.create_activity("a")
+    fake.settings.clock_offset_seconds = 1800
+
+    await service.client.describe_activity(arn)
+    await service.client.describe_activity(arn)
+
+    assert fake.counts["call:DescribeActivity"] == 3
+
+
+async def test_a_bad_signature_with_a_right_clock_is_not_sent_again(fake: StepFunctionsFake, service: Service) -> None:
+    arn = fake.create_activity("a")
+    fake.inject("DescribeActivity", Fault.BAD_SIGNATURE)
+
+    with pytest.raises(WireError, match="InvalidSignatureException"):
+        await service.client.describe_activity(arn)
+
+    assert fake.counts["call:DescribeActivity"] == 1
+
+
+async def test_polls_up_to_their_bound_do_not_hold_up_other_calls(fake: StepFunctionsFake, service: Service) -> None:
+    arn = fake.create_activity("a")
+    client = StepFunctionsClient(service._caller, max_connections=2)
+    polls = [asyncio.create_task(client.get_activity_task(arn, "w")) for _ in range(3)]
+    await fake.until(lambda: fake.open_polls(arn) == 2)
+
+    await client.describe_activity(arn)
+
+    assert fake.counts["call:GetActivityTask"] == 2
+    fake.schedule(arn, count=3)
+    assert all(await asyncio.gather(*polls))
+
+
+async def test_the_thousand_and_first_poll_of_an_activity_is_throttled(
+    fake: StepFunctionsFake, service: Service
+) -> None:
+    fake.settings.activity_worker_limit = 1
+    arn = fake.create_activity("a")
+    poll = asyncio.create_task(service.client.get_activity_task(arn, "w"))
+    await fake.until(lambda: fake.open_polls(arn) == 1)
+
+    with pytest.raises(WireError, match="ActivityWorkerLimitExceeded") as caught:
+        await service.client.get_activity_task(arn, "w")
+
+    assert caught.value.throttled
+    fake.schedule(arn)
+    assert await poll is not None
+
+
+async def test_a_poll_that_was_hung_up_can_lose_a_task(fake: StepFunctionsFake, service: Service) -> None:
+    """Why no poll may be aborted: the fake does what the service can do."""
+    arn = fake.create_activity("a")
+    poll = asyncio.create_task(service.client.get_activity_task(arn, "w"))
+    await fake.until(lambda: fake.open_polls(arn) == 1)
+    poll.cancel()
+    await asyncio.gather(poll, return_exceptions=True)
+    await service.client.describe_activity(arn)  # by its answer the fake has seen the connection close
+
+    (task,) = fake.schedule(arn)
+    await fake.until(lambda: bool(fake.counts.get("handed_to_nobody")))
+
+    assert task.state == "started"
+
+
+async def test_neither_token_nor_input_nor_output_is_ever_shown(fake: StepFunctionsFake, service: Service) -> None:
+    (task,) = fake.schedule(fake.create_activity("a"), '"secret input"')
+    taken = await service.client.get_activity_task(task.activity_arn, "w")
+    assert taken is not None
+    await service.client.send_task_success(taken.task_token, '"secret output"')
+    with pytest.raises(WireError) as caught:
+        await service.client.send_task_success(taken.task_token, '"secret output"')
+
+    shown = f"{taken!r} {taken} {caught.value!r} {task!r} {fake.state()}"
+
+    assert "secret" not in shown
+    assert taken.task_token not in shown
+
+
+async def test_a_closed_client_leaves_nothing_open(fake: StepFunctionsFake) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        async with Service("fake", fake.url) as service:
+            arn = fake.create_activity("a")
+            await asyncio.gather(*(service.client.describe_activity(arn) for _ in range(20)))
+        await service.client.close()
+        gc.collect()
+
+
+async def test_the_environment_alone_is_enough_to_open_a_client(
+    fake: StepFunctionsFake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_SFN", fake.url)
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    client = StepFunctionsClient.open()
+
+    await client.describe_activity(fake.create_activity("a"))
+    await client.close()
+
+    assert (fake.url, "eu-west-1") == (client.endpoint_url, client.region)
+
+
+async def test_the_fake_is_inspected_and_turned_over_http(fake: StepFunctionsFake, service: Service) -> None:
+    import aiohttp
+
+    arn = fake.create_activity("a")
+    async with aiohttp.ClientSession(fake.url) as session:
+
+        async def post(page: str, **said: Any) -> int:
+            async with session.post(f"/_fake/{page}", json=said) as reply:
+                return reply.status
+
+        assert await post("tasks", activityArn=arn, count=2, heartbeatSeconds=5) == 200
+        assert await post("faults", operation="GetActivityTask", kind="deny") == 200
+        assert await post("settings", poll_hold_seconds=1) == 200
+        assert await post("settings", no_such_setting=1) == 400
+        assert await post("nowhere") == 404
+        with pytest.raises(WireError, match="AccessDenied"):
+            await service.client.get_activity_task(arn, "w")
+        assert await service.client.get_activity_task(arn, "w") is not None
+        async with session.get("/_fake/state") as reply:
+            state = await reply.json()
+
+    assert {"queued": 1, "open_polls": 0} == state["activities"][arn]
+    assert {"GetActivityTask:deny": 1} == state["faults"]
+    assert ["started", "scheduled"] == [task["state"] for task in state["tasks"]]
+    assert fake.settings == FakeSettings(poll_hold_seconds=1.0)
+
+
+def test_tls_contexts_are_shared() -> None:
+    from activity_worker.wire.endpoint import DEFAULT_CA_BUNDLE
+    from activity_worker.wire.transport import _tls
+
+    assert isinstance(_tls(DEFAULT_CA_BUNDLE), ssl.SSLContext)
+    assert _tls(DEFAULT_CA_BUNDLE) is _tls(DEFAULT_CA_BUNDLE)
