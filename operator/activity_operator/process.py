@@ -30,6 +30,7 @@ from activity_operator.cluster.rivals import Rivals
 from activity_operator.cluster.status import StatusWriter
 from activity_operator.cluster.store import Store
 from activity_operator.cluster.sweep import Sweeper
+from activity_operator.core.decision import Say
 from activity_operator.core.tenancy import Policy
 from activity_operator.handlers import Watcher
 from activity_operator.metrics import Metrics
@@ -52,9 +53,25 @@ def clock() -> float:
 class Outside(Protocol):
     """The rooms besides the cluster's: reports of workers, task sources, the core."""
 
-    brain: Brain
-    reports: Reports
-    signals: Signals
+    @property
+    def brain(self) -> Brain:
+        """What decides."""
+        ...
+
+    @property
+    def reports(self) -> Reports:
+        """What workers say."""
+        ...
+
+    @property
+    def signals(self) -> Signals:
+        """What is known of the task sources."""
+        ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether pools may be decided on: what a former leader left behind has been read."""
+        ...
 
     async def start(self) -> None:
         """Begin to listen for reports."""
@@ -62,6 +79,14 @@ class Outside(Protocol):
 
     def begin_term(self, now: float, expected_workers: int) -> None:
         """This process leads from now on; must not block."""
+        ...
+
+    def store_filled(self) -> None:
+        """The store is as new as this term: who is not in it does not exist. Called after every sweep of a leader."""
+        ...
+
+    async def prepare(self, namespace: str) -> None:
+        """Put into a pool's namespace what its pods mount. Raises `KubeError`."""
         ...
 
     def end_term(self) -> None:
@@ -89,6 +114,8 @@ class Backbone:
     metrics: Metrics
     look_at: Callable[[Key], None]
     look_at_once: Callable[[Key], None]
+    look_at_all: Callable[[], None]
+    say: Callable[[Key, Say], None]
 
 
 class Process:
@@ -147,7 +174,7 @@ class Process:
             self.members,
             every_seconds=settings.sweep_seconds,
             clock=clock,
-            done=self._look_at_all,
+            done=self._swept,
         )
         self.label = LeaderLabel(self.kube, settings.namespace, settings.pod_name)
         self.watcher = Watcher(self._load, self.take, self.fail)
@@ -160,7 +187,16 @@ class Process:
 
         self.outside = self._make_outside(
             Backbone(
-                self.settings, self.kube, self.store, self.members, self.elector, self.metrics, self.queue.add, urgently
+                self.settings,
+                self.kube,
+                self.store,
+                self.members,
+                self.elector,
+                self.metrics,
+                self.queue.add,
+                urgently,
+                self._look_at_all,
+                self._say,
             )
         )
         observer = Observer(
@@ -187,8 +223,9 @@ class Process:
             self.events,
             self.freshness,
             self.metrics,
+            self.outside.prepare,
         )
-        self.reconciler = Reconciler(rooms, ready=self._swept_this_term, clock=clock)
+        self.reconciler = Reconciler(rooms, ready=self._may_decide, clock=clock)
 
     def _build_health(self) -> None:
         live = {
@@ -289,9 +326,22 @@ class Process:
         """Whether the store is as new as this term: a standby's watch may lag behind what the former leader did."""
         return self.sweeper.covered is not None and self.sweeper.covered >= self._term_began
 
+    def _may_decide(self) -> bool:
+        return self._swept_this_term() and self.outside.ready
+
+    def _swept(self) -> None:
+        if self._swept_this_term():
+            self.outside.store_filled()
+        self._look_at_all()
+
     def _look_at_all(self) -> None:
         for key in self.store.known_keys():
             self.queue.add(key)
+
+    def _say(self, key: Key, said: Say) -> None:
+        pool = self.store.pool(key)
+        if pool is not None:
+            self.events.say(pool, said)
 
     async def _keep_label(self) -> None:
         while True:

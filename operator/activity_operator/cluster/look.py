@@ -52,6 +52,7 @@ class Observer:
             refusal=self.policy().refusal(key[0], spec.arn, spec.aws.role_arn or "", spec.aws.endpoint_url or ""),
             rivals=self.rivals.of(key, spec.arn),
             rejected="" if state.rejected is None else state.rejected.message,
+            unauthenticated=self.reports.trouble,
             rejected_reason="" if state.rejected is None else state.rejected.reason,
         )
 

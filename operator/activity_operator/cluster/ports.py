@@ -87,6 +87,11 @@ class Reports(Protocol):
         """Return why the report path itself is doubted, or ""."""
         ...
 
+    @property
+    def trouble(self) -> str:
+        """Why reports cannot be authenticated now, or ""."""
+        ...
+
     def forget(self, pod_uid: str) -> None:
         """Drop a worker whose pod is gone."""
         ...
@@ -97,10 +102,6 @@ class Reports(Protocol):
 
     def note(self, key: Key, name: str, message: str, *, at: float, pod: str = "") -> None:
         """Add to that story what only the cluster sees."""
-        ...
-
-    def begin_term(self, now: float, expected_workers: int) -> None:
-        """Forget what was said before this process led; so many pods run workers."""
         ...
 
     def forget_pool(self, namespace: str, pool: str) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -51,7 +51,7 @@ class Gauges(Protocol):
 
 @dataclass(slots=True)
 class Rooms:
-    """What the reconciler works with."""
+    """What the reconciler works with. `prepare(namespace)` puts there what every pod mounts; cheap when it is there."""
 
     store: Store
     queue: Queue
@@ -62,6 +62,7 @@ class Rooms:
     events: EventPoster
     freshness: Freshness
     gauges: Gauges
+    prepare: Callable[[str], Awaitable[None]]
 
 
 class Reconciler:
@@ -149,6 +150,7 @@ class Reconciler:
             spec = parse_spec(pool["spec"])
         except SpecError as error:
             return await self._refuse(key, pool, state, error)
+        await self._r.prepare(key[0])
         seen = await self._r.observer.look(key, pool, spec, state)
         decision = self._r.observer.brain.decide(spec, seen, state.memory)
         state.memory = decision.memory

@@ -120,7 +120,8 @@ class Observation:
     `leader_since` is when this process began to lead (Unix seconds); `suspect` says that reports failed for so many
     workers at once that the report path itself is doubted; `refusal` is the tenancy policy's objection, empty when the
     pool may run; `rivals` are other pools on the same ARN, as namespace/name; `rejected` is the API
-    server's message when it refused the current revision's Deployment, `rejected_reason` the condition reason for it.
+    server's message when it refused the current revision's Deployment, `rejected_reason` the condition reason for it;
+    `unauthenticated` is why reports cannot be authenticated now (TokenReview failing).
     """
 
     now: float
@@ -135,3 +136,4 @@ class Observation:
     rivals: tuple[str, ...] = ()
     rejected: str = ""
     rejected_reason: str = ""
+    unauthenticated: str = ""

@@ -119,6 +119,8 @@ class PlainBrain:
 class PlainReports:
     """No worker ever reported."""
 
+    trouble = ""
+
     def said(self, namespace: str, pool: str) -> tuple[WorkerFacts, ...]:
         return ()
 
@@ -136,9 +138,6 @@ class PlainReports:
 
     def note(self, key: Key, name: str, message: str, *, at: float, pod: str = "") -> None:
         """Keep no story."""
-
-    def begin_term(self, now: float, expected_workers: int) -> None:
-        """Have nothing to forget."""
 
     def forget_pool(self, namespace: str, pool: str) -> None:
         """Have nothing to forget."""
@@ -170,12 +169,19 @@ class PlainOutside:
         self.signals = PlainSignals()
         self.backbone = backbone
         self.terms: list[bool] = []
+        self.ready = True
 
     async def start(self) -> None:
         """Listen to nobody."""
 
     def begin_term(self, now: float, expected_workers: int) -> None:
         self.terms.append(True)
+
+    async def prepare(self, namespace: str) -> None:
+        """Need nothing."""
+
+    def store_filled(self) -> None:
+        """Have nothing to restore."""
 
     def end_term(self) -> None:
         self.terms.append(False)

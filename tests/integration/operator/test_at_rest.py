@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from activity_operator.cluster.kinds import POOLS
@@ -17,8 +18,8 @@ async def test_pools_at_rest_cost_no_write(
         await kube.create(POOLS, namespace, pool(f"p{number}"))
     async with operator(namespace, load, sweep_seconds=1.0) as running:
         for number in range(5):
-            await eventually(lambda number=number: replicas_are(kube, namespace, f"p{number}-r1", 0))
-            await eventually(lambda number=number: has_status(kube, namespace, f"p{number}"))
+            await eventually(partial(replicas_are, kube, namespace, f"p{number}-r1", 0))
+            await eventually(partial(has_status, kube, namespace, f"p{number}"))
         await running.process.sweeper.sweep()
         await eventually(lambda: not len(running.process.queue))
         assert writes()

@@ -1,0 +1,51 @@
+"""The tenancy policy's file: read at the start, and again whenever it changes; a broken one keeps the last good one."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import yaml
+
+from activity_operator.core.tenancy import Policy, PolicyError, parse_policy
+
+#: Seconds between two looks at the file; a mounted ConfigMap itself takes a minute to change.
+LOOK_SECONDS = 10.0
+
+log = logging.getLogger(__name__)
+
+
+class PolicyFile:
+    """The policy in force. An empty path means the default policy. `clock` is monotonic seconds."""
+
+    def __init__(self, path: str, clock: Callable[[], float]) -> None:
+        self._path = Path(path) if path else None
+        self._clock = clock
+        self._policy = Policy()
+        self._text: str | None = None
+        self._next = float("-inf")
+
+    def load(self) -> None:
+        """Read the file for the first time; raises `PolicyError` when it cannot be used."""
+        if self._path is not None:
+            self._read(self._path)
+        self._next = self._clock() + LOOK_SECONDS
+
+    def __call__(self) -> Policy:
+        """Return the policy, which is looked for anew every ten seconds at most."""
+        if self._path is not None and self._clock() >= self._next:
+            self._next = self._clock() + LOOK_SECONDS
+            try:
+                self._read(self._path)
+            except PolicyError:
+                log.exception("the tenancy policy cannot be used; the last good one stays in force")
+        return self._policy
+
+    def _read(self, path: Path) -> None:
+        try:
+            text = path.read_text(encoding="utf-8")
+            if text == self._text:
+                return
+            self._policy = parse_policy(yaml.safe_load(text))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise PolicyError(f"{path}: cannot be read: {error}") from error
+        self._text = text
