@@ -108,14 +108,15 @@ class Sentinels:
             self._fill(watch)
 
     def said(self, key: Key) -> SourceFacts:
-        """Return what the operator itself knows of the pool's source."""
+        """Return what the operator itself knows of the pool's source; a task proves demand before it is recorded."""
         holdings = self._holdings(key)
+        held = holdings.unrecorded + holdings.held
         watch = self._watches.get(key)
         if watch is None:
-            return SourceFacts(held=holdings.held, claimed=holdings.claimed)
+            return SourceFacts(held=held, claimed=holdings.claimed)
         return SourceFacts(
             open_polls=watch.polls.open,
-            held=holdings.held,
+            held=held,
             claimed=holdings.claimed,
             observed_at=watch.heard_at,
             error=watch.error,

@@ -33,6 +33,13 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two looks at whether leases still have a pool and an owner, while there are leases.
 SWEEP_SECONDS = 2.0
+#: Seconds between two listings of the records. A former leader's polls are open for a minute after its term and record
+#: what they bring; one that was cut off from the API server records it whenever it is heard again.
+LISTING_FIRST_SECONDS = 5.0
+LISTING_SECONDS = 30.0
+HANDOVER_SECONDS = 120.0
+#: Seconds for which a process that does not lead keeps a task alive after it was recorded, until the leader has listed.
+LINGER_SECONDS = 40.0
 #: Waits between tries: of a record's write, of a refused heartbeat, of a failing call.
 RETRY_FIRST_SECONDS = 0.5
 RETRY_CAP_SECONDS = 10.0
@@ -82,6 +89,7 @@ class Custody:
         self._errands: set[asyncio.Task[Any]] = set()
         self._unrecorded: dict[str, asyncio.Task[None]] = {}
         self._sweeper: asyncio.Task[None] | None = None
+        self._lister: asyncio.Task[None] | None = None
         self._ended: OrderedDict[str, None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -145,6 +153,7 @@ class Custody:
 
     async def begin_term(self) -> None:
         """Lead: list what is recorded and look after it. Returns when it is known; tries for ever until then."""
+        self._drop_recorded()
         self.leading = True
         failures = 0
         while self.leading:
@@ -157,13 +166,16 @@ class Custody:
             else:
                 for lease in found:
                     self.adopt(lease)
+                self._lister = self._lister or asyncio.get_running_loop().create_task(self._list_again())
                 return
 
     def end_term(self) -> None:
         """Lead no more: what is recorded is the next leader's; what is not is still recorded and kept alive here."""
         self.leading = False
-        for item in [item for item in self._held.values() if item.lease.recorded]:
-            self._drop(item.lease.id)
+        if self._lister is not None:
+            self._lister.cancel()
+            self._lister = None
+        self._drop_recorded()
 
     async def close(self, timeout_seconds: float) -> int:
         """Wait until everything is recorded, then stop looking after it. Returns how many leases stay unrecorded."""
@@ -172,7 +184,8 @@ class Custody:
         if self._errands:
             await asyncio.wait(self._errands, timeout=LAST_ERRANDS_SECONDS)
         left = len(self._unrecorded)
-        tasks = [*self._beats.values(), *self._errands, *([self._sweeper] if self._sweeper else [])]
+        rounds = [task for task in (self._sweeper, self._lister) if task is not None]
+        tasks = [*self._beats.values(), *self._errands, *rounds]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -236,6 +249,10 @@ class Custody:
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().create_task(self._sweep_while_held())
 
+    def _drop_recorded(self) -> None:
+        for item in [item for item in self._held.values() if item.lease.recorded]:
+            self._drop(item.lease.id)
+
     def _drop(self, lease: str) -> bool:
         item = self._held.pop(lease, None)
         if item is None:
@@ -266,6 +283,20 @@ class Custody:
                 self.sweep()
         self._sweeper = None
 
+    async def _list_again(self) -> None:
+        """Find what others recorded since: often at first, then for ever at leisure."""
+        began = self._around.now()
+        while True:
+            young = self._around.now() - began < HANDOVER_SECONDS
+            await asyncio.sleep(LISTING_FIRST_SECONDS if young else LISTING_SECONDS)
+            try:
+                found = await self.records.list()
+            except RecordsUnavailableError as error:
+                log.warning("lease records cannot be listed: %s", error)
+                continue
+            for lease in found:
+                self.adopt(lease)
+
     async def _record(self, lease: Lease) -> None:
         """Record until it succeeds. What ended meanwhile is removed again; a non-leader's is the leader's from here."""
         failures = 0
@@ -281,10 +312,13 @@ class Custody:
         item = self._held.get(lease.id)
         if item is None:
             await self._remove(stored)
-        elif self.leading:
-            self._held[lease.id] = replace(item, lease=stored)
+            return
+        self._held[lease.id] = replace(item, lease=stored)
+        if self.leading:
             self._around.on_change(lease.pool.key)
-        else:
+            return
+        await asyncio.sleep(LINGER_SECONDS)
+        if not self.leading:
             self._drop(lease.id)
 
     async def _remove(self, lease: Lease) -> None:
@@ -322,6 +356,9 @@ class Custody:
                 wait = min(wait, capped(failures, RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS))
 
     def _expired(self, lease: Lease, error: TaskOverError) -> None:
+        if not self.leading:
+            self._drop(lease.id)
+            return
         item = self._held.get(lease.id)
         held_for = self._around.now() - lease.received_at
         self.end(

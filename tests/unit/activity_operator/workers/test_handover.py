@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from itertools import pairwise
 
 import pytest
 
@@ -354,14 +355,36 @@ async def test_an_owner_that_never_shows_its_lease_blocks_zero_for_a_while_only(
     assert operator.custody.said(KEY).claimed == 0
 
 
-async def test_what_a_former_leaders_last_poll_brought_is_taken_over(world: World, operator: Operator) -> None:
+async def test_what_a_former_leaders_last_poll_brought_is_found_and_kept_alive_meanwhile(
+    world: World, operator: Operator
+) -> None:
+    former = Operator(world)
+    operator.custody.order(KEY, Terms(heartbeat_seconds=3.0))
+    former.custody.order(KEY, Terms(heartbeat_seconds=3.0))
+    await asyncio.sleep(500.0)
+    lease = former.receive("t1")
+    await asyncio.sleep(200.0)
+
+    assert len(former.custody) == 0
+    assert (await operator.hear(report())).offers == (lease,)
+    beats = world.service.beats["t1"]
+    assert max(later - earlier for earlier, later in pairwise(beats)) < 3.5
+    assert former.said == []
+
+
+async def test_a_former_leader_says_nothing_of_a_task_that_a_worker_concluded_meanwhile(
+    world: World, operator: Operator
+) -> None:
     former = Operator(world)
     lease = former.receive("t1")
-    await asyncio.sleep(0.1)
-    assert len(former.custody) == 0
-    operator.custody.adopt(world.records.kept[lease])
+    await asyncio.sleep(8.0)
+    await operator.hear(report(claims=(lease,)))
+    world.service.over.add("t1")
+    await operator.hear(report(sequence=2, released=(lease,)))
+    await asyncio.sleep(60.0)
 
-    assert (await operator.hear(report())).offers == (lease,)
+    assert former.said == []
+    assert len(former.custody) == 0
 
 
 async def test_losing_the_term_leaves_recorded_leases_to_the_next_leader_and_records_the_others(
