@@ -1,0 +1,93 @@
+"""What counts as an edit of what we applied, and what the API server only writes differently."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from activity_operator.cluster.drift import APPLIED, drift, fingerprint, stamped
+
+MANIFEST: dict[str, Any] = {
+    "metadata": {"name": "d", "labels": {"a": "1"}, "annotations": {"g": "1"}},
+    "spec": {
+        "replicas": 3,
+        "template": {
+            "spec": {
+                "securityContext": {},
+                "containers": [
+                    {
+                        "name": "worker",
+                        "image": "i:1",
+                        "args": ["run", "x"],
+                        "env": [{"name": "A", "value": "1"}, {"name": "B", "value": ""}],
+                        "resources": {"limits": {"cpu": "1000m", "memory": "1Gi"}},
+                    }
+                ],
+            }
+        },
+    },
+}
+
+
+def live(**_: Any) -> Any:
+    """Return the manifest as an API server would keep it: defaults added, quantities rewritten, empties dropped."""
+    found = copy.deepcopy(stamped(MANIFEST))
+    container = found["spec"]["template"]["spec"]["containers"][0]
+    container["imagePullPolicy"] = "IfNotPresent"
+    container["resources"]["limits"] = {"cpu": "1", "memory": "1024Mi"}
+    del container["env"][1]["value"]
+    container["env"].insert(0, {"name": "INJECTED", "value": "x"})
+    found["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = "4"
+    found["spec"]["replicas"] = 9
+    return found
+
+
+def worker(found: Any) -> Any:
+    return found["spec"]["template"]["spec"]["containers"][0]
+
+
+def test_what_the_api_server_adds_or_rewrites_is_no_edit() -> None:
+    assert drift(MANIFEST, live()) == ()
+
+
+def test_replicas_are_no_part_of_the_fingerprint() -> None:
+    other = copy.deepcopy(MANIFEST)
+    other["spec"]["replicas"] = 0
+
+    assert fingerprint(other) == fingerprint(MANIFEST)
+
+
+@pytest.mark.parametrize(
+    ("edit", "path"),
+    [
+        (lambda c: c.update(image="evil"), "spec.template.spec.containers[worker].image"),
+        (lambda c: c["env"][1].update(value="2"), "spec.template.spec.containers[worker].env[A].value"),
+        (lambda c: c["env"].pop(1), "spec.template.spec.containers[worker].env[A]"),
+        (lambda c: c.update(args=["run"]), "spec.template.spec.containers[worker].args"),
+        (lambda c: c.update(args=["run", "y"]), "spec.template.spec.containers[worker].args[1]"),
+        (
+            lambda c: c["resources"]["limits"].update(cpu="2"),
+            "spec.template.spec.containers[worker].resources.limits.cpu",
+        ),
+    ],
+)
+def test_an_edit_is_found_and_named(edit: Any, path: str) -> None:
+    found = live()
+    edit(worker(found))
+
+    assert drift(MANIFEST, found) == (path,)
+
+
+def test_a_label_that_was_taken_away_is_an_edit() -> None:
+    found = live()
+    del found["metadata"]["labels"]["a"]
+
+    assert drift(MANIFEST, found) == ("metadata.labels.a",)
+
+
+def test_what_another_version_rendered_is_not_judged() -> None:
+    found = live()
+    worker(found)["image"] = "evil"
+    found["metadata"]["annotations"][APPLIED] = "of-another-rendering"
+
+    assert drift(MANIFEST, found) == ()

@@ -1,0 +1,80 @@
+"""Back-off, rivals, the leader's label: small, but each with a promise."""
+
+from typing import Any, cast
+
+from activity_operator.cluster import backoff
+from activity_operator.cluster.kinds import Key
+from activity_operator.cluster.kube import ApiUnreachableError, KubeClient
+from activity_operator.cluster.leader_label import LeaderLabel
+from activity_operator.cluster.rivals import Rivals
+from activity_worker.contract import LABEL_LEADER
+
+A, B = ("ns", "a"), ("ns", "b")
+
+
+def test_waits_grow_to_a_cap_and_differ() -> None:
+    assert [backoff.delay(failures, 0.0) for failures in (1, 2, 3)] == [0.5, 1.0, 2.0]
+    assert backoff.delay(50, 0.0) == 60.0
+    assert backoff.delay(50, 0.999) < 31.0
+
+
+def test_a_conflict_is_tried_again_almost_at_once() -> None:
+    assert backoff.delay(1, 0.0, conflict=True) == 0.1
+
+
+def test_rivals_are_told_of_each_other_when_they_come_and_go() -> None:
+    changed: list[Key] = []
+    rivals = Rivals(changed.append)
+
+    assert rivals.of(A, "arn") == ()
+    assert rivals.of(B, "arn") == ("ns/a",)
+    assert changed == [A]
+    assert rivals.of(A, "arn") == ("ns/b",)
+    rivals.forget(B)
+    assert changed == [A, A]
+    assert rivals.of(A, "arn") == ()
+
+
+class Pods:
+    """The operator's pods, by name, with or without the label."""
+
+    def __init__(self, labelled: set[str]) -> None:
+        self.labelled = labelled
+        self.down = False
+
+    async def list(self, kind: object, namespace: str, selector: str) -> tuple[list[dict[str, Any]], str]:
+        if self.down:
+            raise ApiUnreachableError("down")
+        return [{"metadata": {"name": name}} for name in sorted(self.labelled)], "1"
+
+    async def merge_patch(self, kind: object, namespace: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        if body["metadata"]["labels"][LABEL_LEADER]:
+            self.labelled.add(name)
+        else:
+            self.labelled.discard(name)
+        return {}
+
+
+def label(pods: Pods) -> LeaderLabel:
+    return LeaderLabel(cast("KubeClient", pods), "ops", "me")
+
+
+async def test_the_leader_takes_the_label_from_a_former_one_that_cannot() -> None:
+    pods = Pods({"hung"})
+
+    assert await label(pods).settle(leading=True)
+    assert pods.labelled == {"me"}
+
+
+async def test_a_standby_takes_the_label_only_from_itself() -> None:
+    pods = Pods({"me", "other"})
+
+    assert await label(pods).settle(leading=False)
+    assert pods.labelled == {"other"}
+
+
+async def test_a_label_that_cannot_be_set_is_to_be_tried_again() -> None:
+    pods = Pods(set())
+    pods.down = True
+
+    assert not await label(pods).settle(leading=True)

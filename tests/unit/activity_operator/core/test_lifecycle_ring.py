@@ -1,0 +1,80 @@
+"""The story of workers' lives: what the cluster saw, joined with what was told."""
+
+from datetime import UTC, datetime
+
+from activity_operator.api.status import EventRecord, ExitRecord
+from activity_operator.core.lifecycle_ring import Trouble, merge, troubles
+from activity_operator.core.observation import PodFacts
+
+
+def pod(**more: object) -> PodFacts:
+    return PodFacts(**{"name": "p-1", "uid": "u1", "revision": "r", "phase": "Running", "created": 0.0, **more})  # type: ignore[arg-type]
+
+
+def record(name: str, at: int, **more: object) -> EventRecord:
+    return EventRecord(at=datetime.fromtimestamp(at, UTC), name=name, **more)  # type: ignore[arg-type]
+
+
+def test_a_killed_worker_is_told_once() -> None:
+    killed = pod(last_exit_reason="OOMKilled", last_exit_code=137, restarts=1)
+
+    assert troubles({"u1": pod()}, [killed]) == (Trouble("OOMKilled", "exit code 137", "p-1"),)
+    assert troubles({"u1": killed}, [killed]) == ()
+
+
+def test_a_worker_killed_again_is_told_again() -> None:
+    first = pod(last_exit_reason="OOMKilled", last_exit_code=137, restarts=1)
+    second = pod(last_exit_reason="OOMKilled", last_exit_code=137, restarts=2)
+
+    assert len(troubles({"u1": first}, [second])) == 1
+
+
+def test_an_ordinary_end_is_the_workers_own_to_tell() -> None:
+    assert troubles({}, [pod(last_exit_reason="Completed"), pod(last_exit_reason="Error")]) == ()
+
+
+def test_an_image_that_cannot_be_pulled_is_told_with_its_message() -> None:
+    stuck = pod(waiting_reason="ImagePullBackOff", waiting_message="no such image")
+
+    assert troubles({}, [stuck]) == (Trouble("ImagePullBackOff", "no such image", "p-1"),)
+    assert troubles({"u1": stuck}, [stuck]) == ()
+
+
+def test_a_container_that_is_being_created_is_no_trouble() -> None:
+    assert troubles({}, [pod(waiting_reason="ContainerCreating"), pod(waiting_reason="PodInitializing")]) == ()
+
+
+def test_a_pod_that_no_node_takes_is_told_once() -> None:
+    stuck = pod(unschedulable="0/3 nodes are available")
+    longer = pod(unschedulable="0/4 nodes are available")
+
+    assert troubles({}, [stuck])[0].name == "Unschedulable"
+    assert troubles({"u1": stuck}, [longer]) == ()
+
+
+def test_equal_events_are_counted_with_those_of_the_former_leader() -> None:
+    before = record("worker:running", 10, count=3)
+    since = record("worker:running", 20, count=2)
+
+    ring = merge([before], [since])
+
+    assert [(item.count, item.at.timestamp()) for item in ring] == [(5, 20.0)]
+
+
+def test_merging_again_changes_nothing() -> None:
+    before, since = [record("worker:running", 10)], [record("worker:stopped", 20)]
+
+    assert merge(before, since) == merge(before, since)
+
+
+def test_different_ends_are_different_events() -> None:
+    good = record("worker:stopped", 10, exit=ExitRecord(code=0))
+    bad = record("worker:stopped", 11, exit=ExitRecord(code=10))
+
+    assert len(merge([], [good, bad])) == 2
+
+
+def test_only_the_last_twenty_are_kept() -> None:
+    ring = merge([], [record(f"e{number}", number) for number in range(30)])
+
+    assert [item.name for item in ring] == [f"e{number}" for number in range(10, 30)]

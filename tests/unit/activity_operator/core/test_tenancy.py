@@ -1,0 +1,70 @@
+"""Which namespaces may use which activities, roles and endpoints."""
+
+import pytest
+
+from activity_operator.core.tenancy import Policy, PolicyError, Rule, parse_policy
+
+ARN = "arn:aws:states:us-east-1:123456789012:activity:resize"
+ROLE = "arn:aws:iam::123456789012:role/team-a"
+
+
+def test_without_a_policy_any_arn_may_be_used() -> None:
+    assert Policy().refusal("anywhere", ARN) == ""
+
+
+def test_without_a_policy_no_role_and_no_endpoint_may_be_used() -> None:
+    assert "spec.aws.roleArn" in Policy().refusal("anywhere", ARN, ROLE)
+    assert "spec.aws.endpointUrl" in Policy().refusal("anywhere", ARN, "", "http://169.254.169.254/")
+
+
+def test_a_namespace_without_a_rule_may_use_nothing() -> None:
+    policy = Policy((Rule(namespaces=("team-a",)),))
+
+    assert policy.refusal("team-a", ARN) == ""
+    assert "no rule for namespace team-b" in policy.refusal("team-b", ARN)
+
+
+def test_globs_match_namespaces_and_arns() -> None:
+    policy = Policy((Rule(("team-*",), ("arn:aws:states:*:123456789012:activity:*",)),))
+
+    assert policy.refusal("team-a", ARN) == ""
+    assert "is not allowed in namespace team-a" in policy.refusal("team-a", ARN.replace("1234", "9999"))
+
+
+def test_a_role_of_one_rule_does_not_open_the_arn_of_another() -> None:
+    other = ARN.replace("resize", "billing")
+    policy = Policy((Rule(("a",), (ARN,), (ROLE,)), Rule(("a",), (other,))))
+
+    assert policy.refusal("a", ARN, ROLE) == ""
+    assert policy.refusal("a", other) == ""
+    assert "together" in policy.refusal("a", other, ROLE)
+
+
+def test_a_policy_is_read_from_its_file_form() -> None:
+    rule = {"namespaces": ["a"], "activityArns": [ARN], "roleArns": [ROLE], "endpointUrls": ["https://sfn.local"]}
+
+    policy = parse_policy({"rules": [rule]})
+
+    assert policy == Policy((Rule(("a",), (ARN,), (ROLE,), ("https://sfn.local",)),))
+
+
+@pytest.mark.parametrize("nothing", [None, {}, {"rules": []}])
+def test_an_empty_policy_is_the_default(nothing: object) -> None:
+    assert parse_policy(nothing) == Policy()
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        ({"rulez": []}, "'rules'"),
+        ({"rules": "all"}, "tenancy.rules: expected a list"),
+        ({"rules": ["all"]}, r"tenancy.rules\[0\]: expected a mapping"),
+        ({"rules": [{}]}, r"tenancy.rules\[0\].namespaces: is required"),
+        ({"rules": [{"namespaces": ["a"], "arns": []}]}, r"tenancy.rules\[0\].arns: no such field"),
+        ({"rules": [{"namespaces": "a"}]}, "expected a list of strings, got 'a'"),
+        ({"rules": [{"namespaces": ["a"], "roleArns": [7]}]}, "roleArns: expected a list of strings"),
+    ],
+)
+def test_a_policy_that_cannot_be_used_names_field_and_fix(raw: object, said: str) -> None:
+    with pytest.raises(PolicyError, match=said):
+        parse_policy(raw)

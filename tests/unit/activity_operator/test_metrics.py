@@ -1,0 +1,58 @@
+"""The metrics: named as promised, few labels, nothing left of a deleted pool."""
+
+from activity_operator.api.spec import parse_spec
+from activity_operator.core.decision import Decision, ScalingMemory, Size
+from activity_operator.core.observation import Observation, PoolFacts, SourceFacts
+from activity_operator.metrics import Metrics
+
+KEY = ("ns", "p")
+ARN = "arn:aws:states:us-east-1:123456789012:activity:a"
+SPEC = parse_spec({"activityArn": ARN, "handlerImage": "i", "maxWorkers": 5})
+
+
+def seen(backlog: int | None = None) -> Observation:
+    return Observation(now=0.0, pool=PoolFacts("ns", "p", "u", 1), source=SourceFacts(backlog=backlog))
+
+
+def filled(backlog: int | None = 7) -> Metrics:
+    metrics = Metrics("1.0")
+    decision = Decision(Size(3, "demand", "because"), ScalingMemory())
+    metrics.seen(KEY, SPEC, seen(backlog), decision, {"conditions": [{"type": "Ready", "status": "True"}]})
+    metrics.scaled(KEY, 3, "demand", 0.1)
+    metrics.lost(KEY, "oom")
+    return metrics
+
+
+def test_a_pool_is_told_with_namespace_and_name_alone() -> None:
+    text = filled().render().decode()
+
+    assert 'activitypool_replicas_desired{activitypool="p",namespace="ns"} 3.0' in text
+    assert 'activitypool_backlog_tasks{activitypool="p",namespace="ns"} 7.0' in text
+    ready = 'activitypool_status_condition{activitypool="p",condition="Ready",namespace="ns",status="True"} 1.0'
+    assert ready in text
+    up = 'activitypool_scale_decisions_total{activitypool="p",direction="up",namespace="ns",reason="demand"} 1.0'
+    assert up in text
+    assert "_created" not in text
+
+
+def test_an_unknown_backlog_has_no_series_rather_than_zero() -> None:
+    metrics = filled(7)
+    decision = Decision(Size(3, "demand", "because"), ScalingMemory())
+    metrics.seen(KEY, SPEC, seen(None), decision, {})
+
+    assert "activitypool_backlog_tasks{" not in metrics.render().decode()
+
+
+def test_a_condition_that_is_gone_has_no_series() -> None:
+    metrics = filled()
+    decision = Decision(Size(3, "demand", "because"), ScalingMemory())
+    metrics.seen(KEY, SPEC, seen(), decision, {"conditions": [{"type": "Paused", "status": "True"}]})
+
+    assert 'condition="Ready"' not in metrics.render().decode()
+
+
+def test_of_a_deleted_pool_no_series_is_left() -> None:
+    metrics = filled()
+    metrics.forget(KEY)
+
+    assert 'activitypool="p"' not in metrics.render().decode()

@@ -1,0 +1,46 @@
+"""The process's settings: flag before variable before default, and errors that say what to do."""
+
+import pytest
+
+from activity_operator.settings import Settings, SettingsError
+
+
+def test_the_defaults_are_those_of_the_design() -> None:
+    settings = Settings.read([], {})
+
+    assert (settings.lease_duration_seconds, settings.lease_renew_deadline_seconds) == (15.0, 10.0)
+    assert (settings.lease_retry_seconds, settings.sweep_seconds, settings.report_rate) == (2.0, 300.0, 200.0)
+
+
+def test_a_flag_beats_a_variable() -> None:
+    environment = {"ACTIVITYPOOL_SWEEP_SECONDS": "60", "POD_NAMESPACE": "ops"}
+
+    settings = Settings.read(["--sweep-seconds", "30"], environment)
+
+    assert (settings.sweep_seconds, settings.namespace) == (30.0, "ops")
+
+
+def test_an_empty_variable_counts_as_unset() -> None:
+    assert Settings.read([], {"ACTIVITYPOOL_SWEEP_SECONDS": ""}).sweep_seconds == 300.0
+
+
+def test_workers_report_to_the_service_of_the_operators_namespace() -> None:
+    settings = Settings.read([], {"POD_NAMESPACE": "ops", "ACTIVITYPOOL_REPORT_SERVICE": "reports"})
+
+    assert settings.report_url == "https://reports.ops.svc"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("ACTIVITYPOOL_SWEEP_SECONDS", "soon", "ACTIVITYPOOL_SWEEP_SECONDS 'soon': use a number"),
+        ("ACTIVITYPOOL_SWEEP_SECONDS", "0", "use a number from 1 to 3600"),
+        ("ACTIVITYPOOL_SWEEP_SECONDS", "nan", "use a number from 1 to 3600"),
+        ("ACTIVITYPOOL_HEALTH_PORT", "8080.5", "ACTIVITYPOOL_HEALTH_PORT '8080.5': use a whole number"),
+        ("ACTIVITYPOOL_LOG_LEVEL", "LOUD", "use one of DEBUG, INFO, WARNING, ERROR"),
+        ("ACTIVITYPOOL_LEASE_RENEW_DEADLINE_SECONDS", "15", "below the duration"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_names_variable_value_and_fix(variable: str, value: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        Settings.read([], {variable: value})
