@@ -24,14 +24,15 @@ class ClaimBook:
     taken: set[str] = field(default_factory=set)
     released: set[str] = field(default_factory=set)
 
-    def claim(self, free_slots: int, now: float) -> bool:
-        """Claim offers for slots that are free and not reserved yet; tell whether anything was added."""
-        room = free_slots - self.reserved(now)
-        wanted = [offer for offer in self.offers if offer not in self.claims and offer not in self.taken][
-            : max(room, 0)
-        ]
-        self.claims.update(dict.fromkeys(wanted, now))
-        return bool(wanted)
+    @property
+    def unclaimed(self) -> bool:
+        """Whether anything is on offer that was not claimed yet."""
+        return any(offer not in self.claims and offer not in self.taken for offer in self.offers)
+
+    def claim(self, free_slots: int, now: float) -> None:
+        """Claim offers for so many slots more."""
+        wanted = [offer for offer in self.offers if offer not in self.claims and offer not in self.taken]
+        self.claims.update(dict.fromkeys(wanted[:free_slots], now))
 
     def reserved(self, now: float) -> int:
         """Return how many slots must not poll, because a claim for them awaits its answer."""

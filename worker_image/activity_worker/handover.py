@@ -1,212 +1,133 @@
-"""Between the slots and their source: leases handed over by the operator, and the account of everything that passes.
+"""Leases that the operator hands over: slots are reserved for claims, and granted tasks are run in them.
 
-A slot that asks for a task is free, and only then: it has neither a task nor an open poll. So here is the place to
-claim offered leases for it, to let it wait for the answer, and to give it the granted task as if a poll had brought it.
-With nothing offered a slot polls at once. Before the operator has answered the first report (or has been silent for two
-seconds) nobody polls, because the operator may hold the very task that the worker was started for.
+A slot is free for a moment after an empty poll and after a task; before the first poll, when the operator may hold the
+very task that the worker was started for, all are. Only free slots are reserved, and a slot that waits in vain polls
+again.
 """
 
 import asyncio
 import contextlib
-import time
-from collections import deque
+import logging
 from collections.abc import Callable, Iterable
 
-from activity_worker.claims import ClaimBook
-from activity_worker.contract import ERROR_WORKER_STOPPED, Grant, lease_id
-from activity_worker.errors import InvalidTokenError, LeaseLostError, SourceError
-from activity_worker.ledger import Ledger, Outcome
-from activity_worker.metrics import WorkerMetrics
-from activity_worker.sources.protocol import Source, Task
+from activity_worker.activity import TaskRequest
+from activity_worker.claims import CLAIM_PATIENCE_SECONDS, ClaimBook
+from activity_worker.contract import ERROR_WORKER_STOPPED, EventName, Grant, HeldLease, lease_id
+from activity_worker.errors import SourceError
+from activity_worker.pool import PoolManager
+from activity_worker.sources.protocol import Task
+from activity_worker.worker import ActivityWorker, SlotTakenError
 
-#: How often a slot that waits for the answer to a claim looks whether its patience is over.
-_LOOK_SECONDS = 0.5
+log = logging.getLogger(__name__)
 
 
-class HandoverSource:
-    """A `Source` around another one. `on_change` is called whenever a report would read differently."""
+class Handover:
+    """Fills a pool's free slots with what the operator offers. `on_change` is called when a report has news."""
 
     def __init__(
-        self,
-        inner: Source,
-        *,
-        claims: ClaimBook,
-        ledger: Ledger,
-        metrics: WorkerMetrics,
-        task_heartbeat_seconds: float,
-        on_change: Callable[[], None] = lambda: None,
+        self, pool: PoolManager, claims: ClaimBook, *, heartbeat_seconds: float, on_change: Callable[[], None]
     ) -> None:
-        self.name = inner.name
-        self.open_polls = 0
-        self.waiting = 0
-        self.on_change = on_change
-        self._inner = inner
+        self._pool = pool
         self._claims = claims
-        self._ledger = ledger
-        self._metrics = metrics
-        self._heartbeat_seconds = task_heartbeat_seconds
-        self._granted: deque[Task] = deque()
-        self._keeping: dict[str, asyncio.Task[None]] = {}
-        self._current: dict[str, str] = {}
-        self._polls_allowed = False
-        self._shut = False
-        self._pulse = asyncio.Event()
+        self._heartbeat_seconds = heartbeat_seconds
+        self._on_change = on_change
+        self._reserved: list[ActivityWorker] = []
+        self._waiting: dict[str, tuple[Task, float, asyncio.Task[None]]] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._cordoned = False
+        pool.events.on(EventName.POLLING_SUCCESS, self._polled)
+        pool.events.on(EventName.TASK_DONE, self._task_done)
 
     @property
     def settled(self) -> bool:
-        """Whether no lease is on its way to this worker: no claim without answer and no grant without a slot."""
-        return not self._granted and not self._claims.reserved(self._now())
+        """Whether no lease is on its way: no claim awaits its answer, no grant waits for a slot."""
+        return not self._waiting and not self._reserved
 
-    def allow_polls(self) -> None:
-        """Let slots poll: the operator has answered, or has been silent for too long."""
-        self._polls_allowed = True
-        self._beat()
-
-    def shut(self, shut: bool = True) -> None:
-        """Answer slots that ask without polling (cordoned), except with what was claimed before; False opens again."""
-        self._shut = shut
-        self._beat()
+    def cordon(self, cordoned: bool = True) -> None:
+        """Claim nothing more, or (False) claim again; what was claimed before is still run."""
+        self._cordoned = cordoned
 
     def grant(self, grants: Iterable[Grant]) -> None:
-        """Take leases that are ours from now on: heartbeated at once, run by the next free slot."""
+        """Take what a reply granted: it is ours to heartbeat from here on. Then see to offers and refusals."""
         for grant in grants:
             task = Task(token=grant.task_token, input=grant.input)
-            self._ledger.leased(lease_id(task.token), self._now())
-            self._granted.append(task)
-            self._keeping[task.token] = asyncio.create_task(self._keep(task.token))
-        self._beat()
+            keeper = asyncio.get_running_loop().create_task(self._keep(task.token))
+            self._waiting[grant.id] = (task, _now(), keeper)
+        self._fill()
 
-    async def lease(self, worker_name: str) -> Task | None:
-        """Return a granted lease, else what one poll brings (None: nothing)."""
-        self._end_of(worker_name)
-        task = await self._turn()
-        if task is None and not self._shut:
-            task = await self._poll(worker_name)
-        if task is not None:
-            self._current[worker_name] = lease_id(task.token)
-        self.on_change()
-        return task
-
-    async def heartbeat(self, token: str) -> None:
-        """Pass a task heartbeat on and count it."""
-        try:
-            await self._inner.heartbeat(token)
-        except SourceError as error:
-            self._ledger.heartbeat_failed()
-            self._metrics.heartbeat(accepted=False, at=0.0)
-            if isinstance(error, LeaseLostError):
-                self._conclude(token, "lost")
-            raise
-        self._metrics.heartbeat(accepted=True, at=time.time())
-
-    async def succeed(self, token: str, output: str) -> None:
-        """Pass the output on; a lease that is lost is concluded too."""
-        try:
-            await self._inner.succeed(token, output)
-        except (LeaseLostError, InvalidTokenError):
-            self._conclude(token, "lost")
-            raise
-        self._conclude(token, "succeeded")
-
-    async def fail(self, token: str, error: str, cause: str) -> None:
-        """Pass the failure on; a lease that is lost is concluded too."""
-        try:
-            await self._inner.fail(token, error, cause)
-        except (LeaseLostError, InvalidTokenError):
-            self._conclude(token, "lost")
-            raise
-        self._conclude(token, "failed")
+    def held(self, now: float) -> tuple[HeldLease, ...]:
+        """Return the leases that wait for a slot; those that run are the pool's to tell."""
+        return tuple(HeldLease(lease, max(now - since, 0.0)) for lease, (_, since, _) in self._waiting.items())
 
     async def close(self) -> None:
-        """Fail granted leases that no slot took, for the state machine's Retry; then close the source."""
-        for task in list(self._granted):
+        """Fail what no slot took, for the state machine's Retry, once the pool has stopped."""
+        for worker in self._reserved:
+            worker.release()
+        for lease, (task, _, keeper) in self._waiting.items():
+            keeper.cancel()
             with contextlib.suppress(SourceError):
-                await self.fail(task.token, ERROR_WORKER_STOPPED, "the worker stopped before a slot was free")
-            self._ended(lease_id(task.token))
-        self._granted.clear()
-        for keeper in self._keeping.values():
+                await self._pool.source.fail(
+                    task.token, ERROR_WORKER_STOPPED, "the worker stopped before it had a free slot"
+                )
+            self._claims.concluded(lease)
+        self._waiting.clear()
+        if self._running:
+            await asyncio.wait(self._running)
+
+    def _fill(self) -> None:
+        """Give free slots first to what is granted, then to what may be claimed; free those that wait in vain."""
+        while self._waiting and (worker := self._a_slot()) is not None:
+            lease = next(iter(self._waiting))
+            task, _, keeper = self._waiting.pop(lease)
             keeper.cancel()
-        await asyncio.gather(*self._keeping.values(), return_exceptions=True)
-        await self._inner.close()
+            run = asyncio.get_running_loop().create_task(self._run(worker, task))
+            self._running.add(run)
+            run.add_done_callback(self._running.discard)
+        while not self._cordoned and self._claims.unclaimed and (worker := self._pool.reserve()) is not None:
+            self._reserved.append(worker)
+            self._claims.claim(1, _now())
+            asyncio.get_running_loop().call_later(CLAIM_PATIENCE_SECONDS, self._fill)
+        while len(self._reserved) > self._claims.reserved(_now()):
+            self._reserved.pop().release()
+        self._on_change()
 
-    def done(self, token: str) -> None:
-        """Say that the handling of a task is over, whatever came of it."""
-        self._ended(lease_id(token))
+    def _a_slot(self) -> ActivityWorker | None:
+        return self._reserved.pop() if self._reserved else self._pool.reserve()
 
-    async def _turn(self) -> Task | None:
-        """Wait until this slot may poll (None) or has a granted task."""
-        self.waiting += 1
+    async def _run(self, worker: ActivityWorker, task: Task) -> None:
         try:
-            while True:
-                if self._granted:
-                    return self._take()
-                if not self._shut and self._claims.claim(self.waiting, self._now()):
-                    self.on_change()
-                reserved = self._claims.reserved(self._now())
-                if (self._polls_allowed or self._shut) and self.waiting > reserved:
-                    return None
-                await self._wait(_LOOK_SECONDS if reserved else None)
-        finally:
-            self.waiting -= 1
-            self._beat()
-
-    def _take(self) -> Task:
-        task = self._granted.popleft()
-        keeper = self._keeping.pop(task.token, None)
-        if keeper is not None:
-            keeper.cancel()
-        return task
-
-    async def _poll(self, worker_name: str) -> Task | None:
-        self.open_polls += 1
-        self.on_change()
-        started = self._now()
-        try:
-            task = await self._inner.lease(worker_name)
-        finally:
-            self.open_polls -= 1
-            self._metrics.polled(self._now() - started)
-        if task is None:
-            self._ledger.empty_poll()
-        else:
-            self._ledger.leased(lease_id(task.token), self._now())
-        return task
+            await worker.run_task(task)
+        except SlotTakenError:
+            # The slot stopped in between. Its successor, or the end, sees to the task.
+            self.grant([Grant(lease_id(task.token), task.token, task.input)])
 
     async def _keep(self, token: str) -> None:
-        """Heartbeat a granted lease until a slot takes it; the operator stopped when it granted it."""
+        """Heartbeat a lease that waits for a slot; the operator stopped when it granted it."""
         while True:
             with contextlib.suppress(SourceError):
-                await self.heartbeat(token)
+                await self._pool.source.heartbeat(token)
             await asyncio.sleep(self._heartbeat_seconds)
 
-    def _conclude(self, token: str, outcome: Outcome) -> None:
-        lease = lease_id(token)
-        self._ledger.concluded(lease, outcome)
-        self._claims.concluded(lease)
-        self.on_change()
+    def _polled(self, _: ActivityWorker, task: Task | None) -> None:
+        if task is None and self._wants_slots():
+            self._fill()
 
-    def _end_of(self, worker_name: str) -> None:
-        lease = self._current.pop(worker_name, None)
-        if lease is not None:
-            self._ended(lease)
+    def _task_done(self, request: TaskRequest, _: object) -> None:
+        self._claims.concluded(request.lease_id)
+        worker = request.worker
+        if self._wants_slots() and isinstance(worker, ActivityWorker) and not worker.cordoned:
+            # It would poll before anybody could reserve it: hold it back until it has left its task.
+            worker.cordon()
+            asyncio.get_running_loop().call_soon(self._after_task, worker)
 
-    def _ended(self, lease: str) -> None:
-        ended = self._ledger.ended(lease, self._now())
-        self._claims.concluded(lease)
-        if ended is not None:
-            self._metrics.task_ended(*ended)
-            self.on_change()
+    def _after_task(self, worker: ActivityWorker) -> None:
+        self._fill()
+        if not self._cordoned:
+            worker.uncordon()
 
-    async def _wait(self, timeout_seconds: float | None) -> None:
-        pulse = self._pulse
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_seconds):
-                await pulse.wait()
+    def _wants_slots(self) -> bool:
+        return bool(self._waiting) or (not self._cordoned and self._claims.unclaimed)
 
-    def _beat(self) -> None:
-        self._pulse.set()
-        self._pulse = asyncio.Event()
 
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -65,7 +65,7 @@ class WorkerMetrics:
         self._draining.set_function(lambda: 1.0 if draining() else 0.0)
 
     def task_ended(self, outcome: str, seconds: float) -> None:
-        """Count a task and how long it took."""
+        """Count a task and how long it took, by outcome: succeeded, failed, lost, unconcluded."""
         self._tasks.labels(outcome).inc()
         self._durations.observe(seconds)
 

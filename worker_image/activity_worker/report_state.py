@@ -52,12 +52,11 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What the worker does at one moment. `free_slots` have neither task nor open poll and may take a lease."""
+    """What the worker does at one moment."""
 
     state: WorkerState
     busy: int = 0
     open_polls: int = 0
-    free_slots: int = 0
     idle_seconds: float = 0.0
     leases: tuple[HeldLease, ...] = ()
     counters: Counters = field(default_factory=Counters)
@@ -128,7 +127,6 @@ class ReportState:
 
     def compose(self, seen: Snapshot, now: float) -> Report:
         """Return the next report and count it as in flight until `answered`, `failed` or `misdirected` is called."""
-        self.claims.claim(seen.free_slots, now)
         self._sequence += 1
         who = self._identity
         self._in_flight = Report(

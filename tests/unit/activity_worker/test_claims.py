@@ -13,9 +13,10 @@ def test_offers_are_claimed_for_free_slots_only() -> None:
     book = ClaimBook()
     book.answered(reply(offers=("a", "b", "c")), asked=())
 
-    assert book.claim(free_slots=2, now=0.0)
-    assert list(book.claims) == ["a", "b"]
-    assert not book.claim(free_slots=2, now=0.1)
+    book.claim(free_slots=2, now=0.0)
+    assert (list(book.claims), book.unclaimed) == (["a", "b"], True)
+    book.claim(free_slots=2, now=0.1)
+    assert (list(book.claims), book.unclaimed) == (["a", "b", "c"], False)
 
 
 def test_a_grant_is_run_once_however_often_it_is_answered() -> None:
@@ -25,7 +26,7 @@ def test_a_grant_is_run_once_however_often_it_is_answered() -> None:
 
     assert book.answered(reply(granted=(grant,)), asked=("a",)) == (grant,)
     assert book.answered(reply(granted=(grant,), offers=("a",)), asked=("a",)) == ()
-    assert not book.claim(free_slots=1, now=1.0)
+    assert not book.unclaimed
 
 
 def test_a_refused_claim_frees_its_slot() -> None:

@@ -24,7 +24,7 @@ from activity_worker.report_state import (
     Snapshot,
 )
 
-RUNNING = Snapshot(WorkerState.RUNNING, free_slots=0)
+RUNNING = Snapshot(WorkerState.RUNNING)
 
 
 @pytest.fixture
@@ -133,9 +133,9 @@ def test_orders_are_handed_on(state: ReportState) -> None:
 
 
 def test_an_offer_is_claimed_at_once_for_a_free_slot_and_granted_with_the_answer(state: ReportState) -> None:
-    free = Snapshot(WorkerState.STARTING, free_slots=1)
+    free = Snapshot(WorkerState.STARTING)
     exchange(state, free, 0.0, offers=("a", "b"))
-    state.claims.claim(free.free_slots, 0.0)
+    state.claims.claim(1, 0.0)
     assert state.due_at(free) == -math.inf
 
     grant = Grant("a", "token", "{}")
@@ -146,8 +146,9 @@ def test_an_offer_is_claimed_at_once_for_a_free_slot_and_granted_with_the_answer
 
 
 def test_a_claim_that_was_heard_is_not_urgent_again(state: ReportState) -> None:
-    free = Snapshot(WorkerState.RUNNING, free_slots=1)
+    free = Snapshot(WorkerState.RUNNING)
     exchange(state, free, 0.0, offers=("a",))
+    state.claims.claim(1, 0.5)
     exchange(state, free, 1.0, offers=("a",))
 
     assert state.due_at(free) == 31.0

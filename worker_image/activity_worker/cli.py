@@ -1,0 +1,65 @@
+"""The command line: `activity-worker run [module:function] --activity-arn …` and `activity-worker --version`."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from activity_worker.contract import EXIT_ERROR, EXIT_USAGE, Env
+from activity_worker.logs import set_up_logs
+from activity_worker.settings import DEFAULT_HANDLER, LOG_FORMATS, SettingsError, read_settings
+
+_FLAGS = (
+    ("activity-arn", "ARN", f"the activity to poll (environment: {Env.ACTIVITY_ARN})"),
+    ("slots", "N", f"tasks at a time, a process each; default 1 (environment: {Env.SLOTS})"),
+    ("name", "NAME", f"prefix of the worker names that Step Functions shows (environment: {Env.POD_NAME})"),
+    ("region", "REGION", f"default: the ARN's (environment: {Env.REGION})"),
+    ("endpoint-url", "URL", f"another Step Functions, such as an emulator (environment: {Env.ENDPOINT_URL})"),
+    ("profile", "NAME", "a profile of the AWS configuration (environment: AWS_PROFILE)"),
+    ("task-heartbeat-seconds", "SECONDS", f"between task heartbeats; default 10 (env.: {Env.TASK_HEARTBEAT_SECONDS})"),
+    ("task-deadline-seconds", "SECONDS", f"kill a handler after it; default never (env.: {Env.TASK_DEADLINE_SECONDS})"),
+    ("drain-timeout-seconds", "SECONDS", f"to finish after SIGTERM; default 1800 (env.: {Env.DRAIN_TIMEOUT_SECONDS})"),
+    ("health-port", "PORT", f"for /livez /readyz /metrics; default none (environment: {Env.HEALTH_PORT})"),
+    ("log-format", "FORMAT", f"{', '.join(LOG_FORMATS)}; auto is text on a terminal, else json"),
+)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser; it leaves values as text, because settings words the errors."""
+    parser = argparse.ArgumentParser(prog="activity-worker", description="Run a handler on the tasks of an activity.")
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    run = commands.add_parser("run", help="poll, run the handler, conclude; until SIGTERM or Ctrl-C")
+    run.add_argument(
+        "handler",
+        nargs="?",
+        metavar="module:function",
+        help=f"the handler (environment: {Env.HANDLER}; default {DEFAULT_HANDLER})",
+    )
+    for name, value, text in _FLAGS:
+        run.add_argument(f"--{name}", dest=name, metavar=value, help=text)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code: 0, 1 (error), 2 (usage)."""
+    parser = make_parser()
+    said = vars(parser.parse_args(arguments))
+    # Imported late, so that a usage error and --help answer at once.
+    from activity_worker.supervisor import run_until_stopped, version  # noqa: PLC0415
+
+    if said["version"]:
+        print(f"activity-worker {version()}")  # noqa: T201 - what was asked for
+        return 0
+    if said["command"] is None:
+        parser.print_usage(sys.stderr)
+        return EXIT_USAGE
+    try:
+        settings = read_settings(said)
+    except SettingsError as error:
+        print(f"activity-worker: {error}", file=sys.stderr)  # noqa: T201 - before logs are set up
+        return EXIT_USAGE
+    set_up_logs(settings.log_format)
+    try:
+        return run_until_stopped(settings)
+    except KeyboardInterrupt:
+        return EXIT_ERROR
