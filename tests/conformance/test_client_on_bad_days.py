@@ -5,11 +5,19 @@ import gc
 import ssl
 import warnings
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from activity_worker.testing import FakeSettings, Fault, StepFunctionsFake
+from activity_worker.wire import transport
 from activity_worker.wire.errors import EndpointUnreachableError, WireError
 from activity_worker.wire.stepfunctions import StepFunctionsClient
 from tests.conformance.services import Service
@@ -57,7 +65,7 @@ async def test_a_reply_lost_after_the_deed_is_no_answer_and_the_deed_is_done_onc
     with pytest.raises(EndpointUnreachableError):
         await service.client.send_task_success(taken.task_token, "{}")
 
-    assert ("succeeded", 1, 0) == (task.state, task.conclusions, task.refused)
+    assert (task.state, task.conclusions, task.refused) == ("succeeded", 1, 0)
 
 
 async def test_nobody_listening_names_the_place(fake: StepFunctionsFake, service: Service) -> None:
@@ -208,15 +216,58 @@ async def test_the_fake_is_inspected_and_turned_over_http(fake: StepFunctionsFak
         async with session.get("/_fake/state") as reply:
             state = await reply.json()
 
-    assert {"queued": 1, "open_polls": 0} == state["activities"][arn]
-    assert {"GetActivityTask:deny": 1} == state["faults"]
-    assert ["started", "scheduled"] == [task["state"] for task in state["tasks"]]
+    assert state["activities"][arn] == {"queued": 1, "open_polls": 0}
+    assert state["faults"] == {"GetActivityTask:deny": 1}
+    assert [task["state"] for task in state["tasks"]] == ["started", "scheduled"]
     assert fake.settings == FakeSettings(poll_hold_seconds=1.0)
 
 
-def test_tls_contexts_are_shared() -> None:
-    from activity_worker.wire.endpoint import DEFAULT_CA_BUNDLE
-    from activity_worker.wire.transport import _tls
+async def test_an_empty_poll_is_no_task(fake: StepFunctionsFake, service: Service) -> None:
+    fake.settings.poll_hold_seconds = 0.01
 
-    assert isinstance(_tls(DEFAULT_CA_BUNDLE), ssl.SSLContext)
-    assert _tls(DEFAULT_CA_BUNDLE) is _tls(DEFAULT_CA_BUNDLE)
+    assert await service.client.get_activity_task(fake.create_activity("a"), "w") is None
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a file with a key and a certificate for 127.0.0.1 that signed itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fake")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    plain = serialization.NoEncryption()
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    path = tmp_path_factory.mktemp("tls") / "fake.pem"
+    path.write_bytes(pem + made.public_bytes(serialization.Encoding.PEM))
+    return path
+
+
+async def test_tls_trusts_the_bundle_of_the_environment_and_nobody_else(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    async with StepFunctionsFake(tls=tls) as fake:
+        arn = fake.create_activity("a")
+        stranger = StepFunctionsClient.open(region="us-east-1", endpoint_url=fake.url)
+        with pytest.raises(EndpointUnreachableError, match="certificate"):
+            await stranger.describe_activity(arn)
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate))
+        friend = StepFunctionsClient.open(region="us-east-1", endpoint_url=fake.url)
+        await friend.describe_activity(arn)
+        await stranger.close()
+        await friend.close()
+    gc.collect()
+
+
+def test_tls_contexts_are_shared(certificate: Path) -> None:
+    assert transport._tls(str(certificate)) is transport._tls(str(certificate))

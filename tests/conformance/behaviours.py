@@ -1,0 +1,204 @@
+"""What a Step Functions activity service does, one sentence a function. Each returns what it saw.
+
+`BEHAVIOURS` maps each to what Step Functions itself does; where an emulator differs, `differences.toml` says how and
+why.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+
+from tests.conformance.services import REGION, Service, outcome
+
+Behaviour = Callable[[Service], Awaitable[object]]
+BEHAVIOURS: dict[Behaviour, object] = {}
+_MISSING = f"arn:aws:states:{REGION}:123456789012:activity:nobody-made-this"
+
+
+def behaviour(norm: object) -> Callable[[Behaviour], Behaviour]:
+    """Add a function to the suite, with what Step Functions does."""
+
+    def add(function: Behaviour) -> Behaviour:
+        BEHAVIOURS[function] = norm
+        return function
+
+    return add
+
+
+@behaviour({"n": [1, "é"]})
+async def a_task_carries_the_input_of_its_execution(service: Service) -> object:
+    """Compared as JSON: services may write it their way."""
+    activity = await service.activity()
+    await service.execution(activity, '{"n": [1, "é"]}')
+    return json.loads((await service.take(activity)).input)
+
+
+@behaviour({"n": 1})
+async def an_open_poll_is_given_the_task_that_arrives(service: Service) -> object:
+    """The poll is on its way before the execution starts."""
+    activity = await service.activity()
+    poll = asyncio.create_task(service.take(activity))
+    await service.client.describe_activity(activity)
+    await service.execution(activity, '{"n": 1}')
+    return json.loads((await poll).input)
+
+
+@behaviour(4)
+async def four_polls_are_given_four_different_tasks(service: Service) -> object:
+    """No task is handed over twice."""
+    activity = await service.activity()
+    polls = [asyncio.create_task(service.take(activity)) for _ in range(4)]
+    for _ in polls:
+        await service.execution(activity)
+    return len({task.task_token for task in await asyncio.gather(*polls)})
+
+
+@behaviour(("SUCCEEDED", {"done": True}))
+async def a_success_ends_the_execution_with_the_output(service: Service) -> object:
+    """The everyday end."""
+    task, execution = await service.task()
+    await service.client.send_task_success(task.task_token, '{"done": true}')
+    said = await service.ended(execution)
+    return said["status"], json.loads(said.get("output", "null"))
+
+
+@behaviour(("FAILED", "Broken", "why"))
+async def a_failure_ends_the_execution_with_its_error_and_cause(service: Service) -> object:
+    """With no Retry in the state."""
+    task, execution = await service.task()
+    await service.client.send_task_failure(task.task_token, "Broken", "why")
+    said = await service.ended(execution)
+    return said["status"], said.get("error"), said.get("cause")
+
+
+@behaviour("SUCCEEDED")
+async def a_failure_that_the_state_retries_comes_back_as_another_task(service: Service) -> object:
+    """What brings back the work of a lost worker."""
+    activity = await service.activity()
+    execution = await service.execution(activity, Retry=[{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 1}])
+    first = await service.take(activity)
+    await service.client.send_task_failure(first.task_token, "Broken", "")
+    second = await service.take(activity)
+    assert first.task_token != second.task_token
+    await service.client.send_task_success(second.task_token, "{}")
+    return (await service.ended(execution))["status"]
+
+
+@behaviour("TaskTimedOut")
+async def a_second_conclusion_is_refused(service: Service) -> object:
+    """The token is spent."""
+    task, execution = await service.task()
+    await service.client.send_task_success(task.task_token, "{}")
+    await service.ended(execution)
+    return await outcome(service.client.send_task_success(task.task_token, "{}"))
+
+
+@behaviour("TaskTimedOut")
+async def a_heartbeat_after_the_conclusion_is_refused(service: Service) -> object:
+    """The token is spent."""
+    task, execution = await service.task()
+    await service.client.send_task_success(task.task_token, "{}")
+    await service.ended(execution)
+    return await outcome(service.client.send_task_heartbeat(task.task_token))
+
+
+@behaviour("TaskTimedOut")
+async def a_task_of_a_stopped_execution_is_refused(service: Service) -> object:
+    """How a worker learns that nobody waits for it any more."""
+    task, execution = await service.task()
+    await service.call("StopExecution", executionArn=execution)
+    await service.ended(execution, within_seconds=2)
+    return await outcome(service.client.send_task_success(task.task_token, "{}"))
+
+
+@behaviour("InvalidToken")
+async def a_malformed_token_is_invalid(service: Service) -> object:
+    """A token is the service's own form."""
+    return await outcome(service.client.send_task_heartbeat("nonsense"))
+
+
+@behaviour("InvalidOutput")
+async def output_that_is_not_json_is_refused(service: Service) -> object:
+    """And the task could still be concluded."""
+    task, _ = await service.task()
+    return await outcome(service.client.send_task_success(task.task_token, "{not json"))
+
+
+@behaviour("ValidationException")
+async def output_over_the_limit_is_refused(service: Service) -> object:
+    """262,144 bytes are allowed."""
+    task, _ = await service.task()
+    return await outcome(service.client.send_task_success(task.task_token, json.dumps("x" * 262_144)))
+
+
+@behaviour("accepted")
+async def a_heartbeat_is_accepted_where_the_state_asks_for_none(service: Service) -> object:
+    """No HeartbeatSeconds in the state."""
+    task, _ = await service.task()
+    return await outcome(service.client.send_task_heartbeat(task.task_token))
+
+
+@behaviour("SUCCEEDED")
+async def heartbeats_keep_a_task_alive_beyond_its_heartbeat_seconds(service: Service) -> object:
+    """Three seconds of work under a limit of two between heartbeats."""
+    task, execution = await service.task(HeartbeatSeconds=2)
+    for _ in range(5):
+        await asyncio.sleep(0.6)  # the passing of the service's time is what is tested
+        await service.client.send_task_heartbeat(task.task_token)
+    await service.client.send_task_success(task.task_token, "{}")
+    return (await service.ended(execution))["status"]
+
+
+@behaviour(("ended", "TaskTimedOut"))
+async def a_missed_heartbeat_ends_the_task(service: Service) -> object:
+    """The execution goes on without it, and a late success is refused."""
+    task, execution = await service.task(HeartbeatSeconds=1)
+    said = await service.ended(execution, within_seconds=4)
+    late = await outcome(service.client.send_task_success(task.task_token, "{}"))
+    return ("running" if said["status"] == "RUNNING" else "ended"), late
+
+
+@behaviour(("ended", "TaskTimedOut"))
+async def a_task_over_its_timeout_seconds_is_ended(service: Service) -> object:
+    """Whatever its heartbeats say."""
+    task, execution = await service.task(TimeoutSeconds=1)
+    said = await service.ended(execution, within_seconds=4)
+    late = await outcome(service.client.send_task_success(task.task_token, "{}"))
+    return ("running" if said["status"] == "RUNNING" else "ended"), late
+
+
+@behaviour("ActivityDoesNotExist")
+async def polling_an_activity_that_does_not_exist_is_refused(service: Service) -> object:
+    """At once, not after a minute."""
+    return await outcome(service.client.get_activity_task(_MISSING, "w"))
+
+
+@behaviour("ActivityDoesNotExist")
+async def describing_an_activity_that_does_not_exist_is_refused(service: Service) -> object:
+    """How the operator finds out."""
+    return await outcome(service.client.describe_activity(_MISSING))
+
+
+@behaviour("InvalidArn")
+async def a_malformed_arn_is_refused(service: Service) -> object:
+    """As such, not as a missing activity."""
+    return await outcome(service.client.describe_activity("arn:aws:states:nowhere"))
+
+
+@behaviour("the same ARN")
+async def an_activity_created_again_is_the_same(service: Service) -> object:
+    """Creation may be repeated."""
+    arn = await service.activity()
+    code = await outcome(service.call("CreateActivity", name=arn.rsplit(":", 1)[-1]))
+    return "the same ARN" if code == "accepted" else code
+
+
+@behaviour(["ActivityScheduled", "ActivityStarted", "ActivitySucceeded"])
+async def the_history_tells_of_the_activity(service: Service) -> object:
+    """Only the events between the state's entry and exit."""
+    task, execution = await service.task()
+    await service.client.send_task_success(task.task_token, "{}")
+    await service.ended(execution)
+    history = await service.call("GetExecutionHistory", executionArn=execution)
+    kinds = [event["type"] for event in history["events"]]
+    return kinds[kinds.index("TaskStateEntered") + 1 : kinds.index("TaskStateExited")]

@@ -1,0 +1,156 @@
+"""Public Step Functions emulators as processes on this machine, from the same locks as the cluster's pods.
+
+Each gets an environment of its own in the cache (their botocore pins differ from ours), installed once, and a free
+port. They are killed by process id: LocalEmu outlives SIGTERM for minutes.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_LOCKS = Path(__file__).parents[1] / "cluster" / "emulators"
+_READY_WITHIN_SECONDS = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatorRecipe:
+    """How to run an emulator: its command inside its environment, and its settings (`{port}` is filled in)."""
+
+    name: str
+    python: tuple[int, int]
+    command: tuple[str, ...]
+    settings: dict[str, str]
+
+
+EMULATORS = {
+    recipe.name: recipe
+    for recipe in (
+        EmulatorRecipe(
+            name="ministack",
+            python=(3, 11),
+            command=("bin/ministack",),
+            settings={"BIND_HOST": "127.0.0.1", "GATEWAY_PORT": "{port}", "SERVICES": "stepfunctions"},
+        ),
+        EmulatorRecipe(
+            name="localemu",
+            # Its code says 3.12; it imports warnings.deprecated, which came with 3.13.
+            python=(3, 13),
+            command=("bin/python", "-m", "localemu.runtime.main"),
+            settings={
+                "GATEWAY_LISTEN": "127.0.0.1:{port}",
+                "SERVICES": "stepfunctions",
+                "STRICT_SERVICE_LOADING": "1",
+                "DNS_ADDRESS": "0",
+                "DISABLE_EVENTS": "1",
+                "SKIP_SSL_CERT_DOWNLOAD": "1",
+            },
+        ),
+    )
+}
+
+
+class NoPythonError(Exception):
+    """This machine has no Python that the emulator runs on."""
+
+
+@contextlib.contextmanager
+def running(recipe: EmulatorRecipe) -> Iterator[str]:
+    """Run an emulator and yield its URL; kill it at the end. Raises NoPythonError."""
+    home = _installed(recipe)
+    port = _free_port()
+    with tempfile.TemporaryDirectory(prefix=f"{recipe.name}-") as scratch:
+        log = Path(scratch) / "log"
+        settings = {name: value.format(port=port) for name, value in recipe.settings.items()}
+        environment = {"PATH": os.environ["PATH"], "HOME": scratch, "TMPDIR": scratch, "STATE_DIR": scratch} | settings
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [str(home / recipe.command[0]), *recipe.command[1:]],
+                env=environment,
+                cwd=scratch,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            _wait_until_ready(f"http://127.0.0.1:{port}", process, log)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _installed(recipe: EmulatorRecipe) -> Path:
+    """Return the emulator's environment, made now unless this lock was installed before."""
+    lock = _LOCKS / recipe.name / "requirements.lock"
+    python = _python(recipe.python)
+    digest = hashlib.sha256(lock.read_bytes() + python.encode()).hexdigest()[:12]
+    cache = Path(os.environ.get("ACTIVITYPOOL_CACHE") or Path.home() / ".cache" / "activitypool")
+    home = cache / "emulators" / f"{recipe.name}-{digest}"
+    if not home.exists():
+        # Where its scripts will look for it, but not `home` before it is whole: no other session may take it half made.
+        making = home.with_suffix(f".{os.getpid()}")
+        subprocess.run([python, "-m", "venv", str(making)], check=True)
+        # --no-deps: the lock is complete, and leaves out what Step Functions never loads.
+        pip = [
+            str(making / "bin/python"),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+        ]
+        subprocess.run([*pip, "--requirement", str(lock)], check=True)
+        for script in (making / "bin").iterdir():
+            if script.is_file() and not script.is_symlink() and script.read_bytes().startswith(b"#!"):
+                script.write_bytes(script.read_bytes().replace(str(making).encode(), str(home).encode()))
+        with contextlib.suppress(OSError):
+            making.rename(home)
+        shutil.rmtree(making, ignore_errors=True)
+    return home
+
+
+def _python(oldest: tuple[int, int]) -> str:
+    """Return an interpreter at least that new: ours, one on the PATH, or one of pyenv's. Raises NoPythonError."""
+    if sys.version_info[:2] >= oldest:
+        return sys.executable
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    names = [f"python3.{minor}" for minor in range(oldest[1], 20)]
+    on_path = [found for name in names if (found := shutil.which(name))]
+    in_pyenv = [str(path) for name in names for path in sorted(versions.glob(f"*/bin/{name}"))]
+    for candidate in (*on_path, *in_pyenv):
+        # pyenv's shims are on the PATH whether or not their version is active: only running one tells.
+        if subprocess.run([candidate, "-c", "import ssl"], check=False, capture_output=True).returncode == 0:
+            return candidate
+    raise NoPythonError(f"needs Python {oldest[0]}.{oldest[1]} or newer, and this machine has none that runs")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_ready(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    """Return when the emulator answers HTTP, with whatever status. Raises RuntimeError with its log."""
+    deadline = time.monotonic() + _READY_WITHIN_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+        except urllib.error.HTTPError as answered:
+            answered.close()
+        except OSError:
+            time.sleep(0.2)
+            continue
+        return
+    raise RuntimeError(f"the emulator did not come up at {url}:\n{log.read_text(errors='replace')[-4000:]}")

@@ -1,0 +1,96 @@
+"""A Step Functions service under test: the fake or an emulator, reached through our client."""
+
+import asyncio
+import itertools
+import json
+import os
+import time
+from collections.abc import Awaitable
+from typing import Any, Self
+
+from botocore.credentials import Credentials
+
+from activity_worker.wire.aws import AwsJsonCaller
+from activity_worker.wire.credentials import CredentialsKeeper
+from activity_worker.wire.endpoint import Endpoint
+from activity_worker.wire.errors import WireError
+from activity_worker.wire.stepfunctions import ActivityTask, StepFunctionsClient
+
+REGION = "us-east-1"
+_ROLE = "arn:aws:iam::123456789012:role/states"
+_numbers = itertools.count(1)
+
+
+class Service:
+    """Short words for the calls that behaviours are made of. `name` is `fake` or an emulator's."""
+
+    def __init__(self, name: str, url: str) -> None:
+        self.name = name
+        endpoint = Endpoint(url, REGION, "states", "")
+        keeper = CredentialsKeeper(lambda: Credentials("test", "test"))
+        self._caller = AwsJsonCaller(endpoint, keeper, target_prefix="AWSStepFunctions")
+        self.client = StepFunctionsClient(self._caller)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.client.close()
+
+    async def call(self, operation: str, **parameters: Any) -> dict[str, Any]:
+        """Call an operation that our client does not have."""
+        return await self._caller.call(operation, parameters, timeout_seconds=20)
+
+    async def activity(self) -> str:
+        """Make an activity of a new name; return its ARN."""
+        made = await self.call("CreateActivity", name=new_name())
+        return str(made["activityArn"])
+
+    async def execution(self, activity_arn: str, execution_input: str = "{}", **state: Any) -> str:
+        """Start an execution of one Task state over the activity; return its ARN."""
+        task = {"Type": "Task", "Resource": activity_arn, "End": True} | state
+        definition = json.dumps({"StartAt": "Work", "States": {"Work": task}})
+        machine = await self.call("CreateStateMachine", name=new_name(), definition=definition, roleArn=_ROLE)
+        started = await self.call("StartExecution", stateMachineArn=machine["stateMachineArn"], input=execution_input)
+        return str(started["executionArn"])
+
+    async def take(self, activity_arn: str) -> ActivityTask:
+        """Poll until a task comes."""
+        async with asyncio.timeout(30):
+            while True:
+                task = await self.client.get_activity_task(activity_arn, "conformance")
+                if task is not None:
+                    return task
+
+    async def task(self, **state: Any) -> tuple[ActivityTask, str]:
+        """Start an execution and take its task; return both."""
+        activity = await self.activity()
+        execution = await self.execution(activity, **state)
+        return await self.take(activity), execution
+
+    async def describe(self, execution_arn: str) -> dict[str, Any]:
+        """Return what the service says of an execution."""
+        return await self.call("DescribeExecution", executionArn=execution_arn)
+
+    async def ended(self, execution_arn: str, *, within_seconds: float = 10.0) -> dict[str, Any]:
+        """Return what the service says of an execution when it has ended, or when the time is over."""
+        deadline = time.monotonic() + within_seconds
+        while True:
+            said = await self.describe(execution_arn)
+            if said["status"] != "RUNNING" or time.monotonic() > deadline:
+                return said
+            await asyncio.sleep(0.05)  # the service under test has no other way to tell
+
+
+async def outcome(call: Awaitable[object]) -> str:
+    """Return the error code of a call, or `accepted`."""
+    try:
+        await call
+    except WireError as error:
+        return error.code
+    return "accepted"
+
+
+def new_name() -> str:
+    """Return a name that nothing else has."""
+    return f"conformance-{os.getpid()}-{next(_numbers)}"

@@ -1,0 +1,114 @@
+"""The worker runtime over every Step Functions service: what it promises does not depend on who answers."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from activity_worker.activity import TaskRequest, TaskResponseToolkit
+from activity_worker.events import EventEmitter
+from activity_worker.options import TaskOptions
+from activity_worker.sources.stepfunctions import StepFunctionsSource
+from activity_worker.testing import StepFunctionsFake
+from activity_worker.worker import ActivityWorker
+from tests.conformance.services import Service
+
+
+@contextlib.asynccontextmanager
+async def working(
+    service: Service, arn: str, handler: Callable[..., Any], **options: Any
+) -> AsyncIterator[ActivityWorker]:
+    """Run one worker. Its last poll is given up, for the emulators would hold it for a minute."""
+    source = StepFunctionsSource(service.client, arn)
+    worker = ActivityWorker(source, handler, events=EventEmitter(), options=TaskOptions(**options))
+    await worker.start()
+    try:
+        yield worker
+    finally:
+        await worker.stop(abort_polls=True)
+
+
+async def double(request: TaskRequest) -> dict[str, int]:
+    """Return twice the number of the input."""
+    return {"n": request.input["n"] * 2}
+
+
+async def test_every_execution_succeeds_with_what_its_handler_returned(service: Service) -> None:
+    arn = await service.activity()
+    executions = [await service.execution(arn, json.dumps({"n": number})) for number in range(3)]
+
+    async with working(service, arn, double):
+        ended = [await service.ended(execution) for execution in executions]
+
+    assert [said["status"] for said in ended] == ["SUCCEEDED"] * 3
+    assert [json.loads(said["output"]) for said in ended] == [{"n": 0}, {"n": 2}, {"n": 4}]
+
+
+async def test_a_handler_that_threw_fails_its_execution_with_the_name_of_the_error(service: Service) -> None:
+    async def broken(request: TaskRequest) -> None:
+        raise LookupError("nothing there")
+
+    arn = await service.activity()
+    execution = await service.execution(arn)
+
+    async with working(service, arn, broken):
+        said = await service.ended(execution)
+
+    assert (said["status"], said["error"]) == ("FAILED", "LookupError")
+    assert "nothing there" in said["cause"]
+
+
+async def test_a_task_that_failed_once_succeeds_by_the_retry_of_its_state(service: Service) -> None:
+    tries: list[int] = []
+
+    async def second_time_lucky(request: TaskRequest, respond: TaskResponseToolkit) -> None:
+        tries.append(1)
+        if len(tries) == 1:
+            await respond.failure("NotYet", "")
+        else:
+            await respond.success({})
+
+    arn = await service.activity()
+    execution = await service.execution(arn, Retry=[{"ErrorEquals": ["NotYet"], "IntervalSeconds": 1}])
+
+    async with working(service, arn, second_time_lucky):
+        said = await service.ended(execution)
+
+    assert (said["status"], len(tries)) == ("SUCCEEDED", 2)
+
+
+async def test_a_task_outlives_its_heartbeat_seconds_because_the_worker_heartbeats(service: Service) -> None:
+    async def slow(request: TaskRequest) -> str:
+        await asyncio.sleep(3)  # longer than the state's HeartbeatSeconds, which only the service's clock can judge
+        return "done"
+
+    arn = await service.activity()
+    execution = await service.execution(arn, HeartbeatSeconds=2)
+
+    async with working(service, arn, slow, heartbeat_seconds=0.5):
+        said = await service.ended(execution)
+
+    assert said["status"] == "SUCCEEDED"
+
+
+async def test_a_spent_token_cancels_the_handler() -> None:
+    """Over the fake alone: no emulator answers a heartbeat with TaskTimedOut."""
+    cancelled = asyncio.Event()
+
+    async def patient(request: TaskRequest) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    async with StepFunctionsFake() as fake, Service("fake", fake.url) as service:
+        arn = await service.activity()
+        execution = await service.execution(arn)
+        async with working(service, arn, patient, heartbeat_seconds=0.05):
+            await fake.until(lambda: fake.counts.get("heartbeats", 0) > 0)
+            await service.call("StopExecution", executionArn=execution)
+            await asyncio.wait_for(cancelled.wait(), 10)
+
+    (task,) = fake.tasks
+    assert (task.state, task.conclusions) == ("aborted", 0)
