@@ -154,6 +154,38 @@ async def test_a_denied_poll_is_said_once_and_tried_again_ever_more_slowly(desk:
     assert gaps[:8] == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
+async def test_a_source_in_trouble_is_asked_by_one_poll_at_a_time(desk: Desk) -> None:
+    desk.sentinels.order(KEY, SentinelOrder(polls=10, take=40), TARGET)
+    await asyncio.sleep(1.0)
+    desk.polls.problems.append(DENIED)
+    desk.polls.put("t1")
+    await asyncio.sleep(50.0)
+    assert desk.sentinels.said(KEY).open_polls == 9
+    assert len(desk.polls.opened) == 11
+
+
+async def test_a_success_ends_the_back_off_at_once(desk: Desk) -> None:
+    desk.sentinels.order(KEY, SentinelOrder(polls=3, take=40), TARGET)
+    await asyncio.sleep(35.0)
+    desk.polls.problems.append(DENIED)
+    desk.polls.put("t1")
+    await asyncio.sleep(0.5)
+    desk.polls.put("t2")
+    await settle()
+
+    assert desk.polls.times == [0.0, 0.0, 0.0, 35.0, 35.5, 35.5]
+
+
+async def test_the_late_error_of_a_forgotten_pool_is_nobodys(desk: Desk) -> None:
+    desk.polls.problems.append(DENIED)
+    desk.sentinels.order(KEY, REST, TARGET)
+    await settle()
+    desk.sentinels.forget(KEY)
+    await asyncio.sleep(5.0)
+
+    assert desk.changes == []
+
+
 async def test_an_error_is_over_with_the_next_success(desk: Desk) -> None:
     desk.polls.problems.append(DENIED)
     desk.sentinels.order(KEY, REST, TARGET)

@@ -42,6 +42,23 @@ async def test_a_lease_is_recorded_before_it_is_offered(world: World, operator: 
     assert operator.custody.said(KEY).unrecorded == 1
 
 
+async def test_a_lease_that_is_not_recorded_cannot_be_claimed(world: World, operator: Operator) -> None:
+    world.records.stop_at = "before create"
+    lease = operator.receive("t1")
+    await settle()
+
+    assert (await operator.hear(report(claims=(lease,)))).refused == (lease,)
+    assert world.records.calls["claim"] == 0
+
+
+async def test_a_lease_whose_record_somebody_removed_is_nobodys(world: World, operator: Operator) -> None:
+    (lease,) = await operator.hold("t1")
+    world.records.kept.clear()
+
+    assert (await operator.hear(report(claims=(lease,)))).refused == (lease,)
+    assert len(operator.custody) == 0
+
+
 async def test_offer_claim_grant_release(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
 
