@@ -46,6 +46,7 @@ def authority(folder: Path, name: str) -> Authority:
         builder = _builder(subject, subject, key.public_key())
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
+        builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         _write_key(key_file, key)
         _write(certificate_file, builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
     certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
@@ -76,6 +77,9 @@ def issue(
         usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+    # Python 3.13 verifies strictly: a certificate without this is refused.
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(by.key.public_key())
+    builder = builder.add_extension(issuer, critical=False)
     _write_key(issued.key, key)
     _write(issued.certificate, builder.sign(by.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
     return issued

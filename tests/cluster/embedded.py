@@ -69,7 +69,11 @@ def up() -> Cluster:
 
 
 def down() -> None:
-    """Stop the cluster's processes and leave the machine as it was before `up`. Repeatable."""
+    """Stop the cluster's processes and leave the machine as it was before `up`. Repeatable.
+
+    Raises ClusterError, and stops nothing, when the cluster that runs belongs to another cache.
+    """
+    _check_it_is_ours()
     with step("stopping the cluster's processes"):
         # The kubelet first, so that nothing is started again; containerd in its own time, for its store outlives it.
         processes.stop("kubelet", grace_seconds=1)
@@ -90,7 +94,9 @@ def is_well(cluster: Cluster) -> bool:
 
 
 def _boot(binaries: Mapping[str, Path], cluster: Cluster) -> None:
+    _check_it_is_ours()
     pause = images.pause_archive()
+    processes.forget_dead(DAEMONS)
     machine.remember()
     cgroups.prepare()
     network.up()
@@ -120,6 +126,8 @@ def _wait_until_well(cluster: Cluster) -> None:
     run(_kubectl(cluster, "wait", "--for=condition=Ready", f"node/{NODE}", "--timeout=60s"))
     account = _kubectl(cluster, "get", "serviceaccount", "default", "--namespace", "default")
     _until(lambda: succeeds(account), "the default ServiceAccount exists")
+    # After a crash the node's condition is the old one; the kubelet speaks for itself.
+    _until(lambda: _answers("http://127.0.0.1:10248/healthz"), "the kubelet is healthy")
     _until(lambda: _answers("http://127.0.0.1:18181/ready"), "CoreDNS is ready")
     _until(lambda: _answers(f"http://{network.HOST}:10256/healthz"), "kube-proxy is healthy")
 
@@ -172,6 +180,16 @@ def _until(holds: Callable[[], bool], what: str) -> None:
         return holds()
 
     wait_until(holds_or_hopeless, what, timeout_seconds=BOOT_SECONDS)
+
+
+def _check_it_is_ours() -> None:
+    """Addresses are fixed, so a machine holds one cluster: raise ClusterError when it is another cache's."""
+    daemons = [processes.command_line(pid) for pid in cgroups.processes(cgroups.DAEMONS)]
+    if daemons and not any(str(places.cluster()) in words for words in daemons):
+        raise ClusterError(
+            f"a cluster of another cache runs on this machine (`{daemons[0][:80]}`): take it down with that "
+            f"ACTIVITYPOOL_CACHE first; this one's is {places.cache()}"
+        )
 
 
 def _delete_state() -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -69,6 +69,13 @@ def died(name: str) -> bool:
     return _pidfile(name).exists() and not is_running(name)
 
 
+def forget_dead(names: Iterable[str]) -> None:
+    """Forget the named daemons that died, so that `died` speaks of those started from now on."""
+    for name in names:
+        if died(name):
+            _pidfile(name).unlink()
+
+
 def stop(name: str, *, grace_seconds: float = STOP_SECONDS) -> None:
     """SIGTERM, and SIGKILL after `grace_seconds`. Nothing happens when it does not run."""
     pid = _pid(name)
@@ -88,6 +95,14 @@ def pid_of(name: str) -> int:
     if pid is None:
         raise ClusterError(f"{name} does not run; see {log_of(name)}")
     return pid
+
+
+def command_line(pid: int) -> str:
+    """The words of a process's command line; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return ""
 
 
 def log_of(name: str) -> Path:

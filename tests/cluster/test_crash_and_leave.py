@@ -1,0 +1,140 @@
+"""The cluster comes back from crashes with its state, and leaves the machine as it was.
+
+These tests take the machine's cluster down and up, so they run only when asked:
+`ACTIVITYPOOL_CLUSTER_MAY_RESTART=1 pytest tests/cluster`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from tests.cluster import ClusterError, current, debian, down, embedded, picture, places, probe, processes, up
+from tests.cluster.picture import Picture
+from tests.cluster.shell import wait_until
+
+pytestmark = [
+    pytest.mark.timeout(1800),  # the first run on a machine builds Kubernetes
+    pytest.mark.skipif(
+        os.environ.get("ACTIVITYPOOL_CLUSTER_MAY_RESTART") != "1",
+        reason="restarts this machine's cluster: set ACTIVITYPOOL_CLUSTER_MAY_RESTART=1",
+    ),
+    pytest.mark.skipif(
+        debian.docker_answers() or debian.why_not_embedded() is not None,
+        reason=f"about the embedded cluster, which is not for here: {debian.why_not_embedded() or 'Docker answers'}",
+    ),
+]
+NAMESPACE = "test-crash"
+WARM_BOOT_SECONDS = 40.0
+
+
+@pytest.fixture(scope="module")
+def before() -> Iterator[Picture]:
+    """The machine before `up`, with everything built: the cluster is down, and up again after these tests."""
+    up()
+    down()
+    yield picture.take()
+    up()
+
+
+@pytest.fixture
+def web(before: Picture) -> Iterator[str]:
+    """A namespace with a Deployment that is Ready; its cluster is up."""
+    cluster = up()
+    with probe.namespace(cluster, NAMESPACE) as name:
+        probe.deploy(cluster, name)
+        yield name
+
+
+def _uid(namespace: str) -> str:
+    return probe.kubectl(up(), "get", "namespace", namespace, "--output=jsonpath={.metadata.uid}")
+
+
+def _kill(*names: str) -> None:
+    for name in names:
+        os.kill(processes.pid_of(name), signal.SIGKILL)
+    for name in names:
+        wait_until(partial(processes.died, name), f"{name} is dead", timeout_seconds=5)
+
+
+def test_a_warm_boot_takes_at_most_forty_seconds(before: Picture) -> None:
+    """Everything built, `up` gives a cluster whose node is Ready."""
+    began = time.monotonic()
+
+    up()
+
+    assert time.monotonic() - began <= WARM_BOOT_SECONDS
+    assert current() is not None
+
+
+def test_up_on_a_running_cluster_changes_nothing(web: str) -> None:
+    """The same daemons, by process id, and the same answer."""
+    daemons = {name: processes.pid_of(name) for name in embedded.DAEMONS}
+
+    assert up() == current()
+    assert {name: processes.pid_of(name) for name in embedded.DAEMONS} == daemons
+
+
+def test_up_repairs_a_node_whose_kubelet_and_containerd_were_killed(web: str) -> None:
+    """Objects and running pods survive; new pods can be started."""
+    uid = _uid(web)
+
+    _kill("kubelet", "containerd")
+    assert current() is None
+    cluster = up()
+
+    assert _uid(web) == uid
+    probe.kubectl(cluster, "--namespace", web, "scale", f"deployment/{probe.NAME}", "--replicas=3")
+    probe.wait_ready(cluster, web)
+
+
+def test_up_repairs_a_cluster_whose_every_daemon_was_killed(web: str) -> None:
+    """etcd's data is kept, pods are run again, Services answer."""
+    uid = _uid(web)
+
+    _kill(*embedded.DAEMONS)
+    cluster = up()
+
+    assert _uid(web) == uid
+    probe.kubectl(cluster, "--namespace", web, "rollout", "restart", f"deployment/{probe.NAME}")
+    probe.wait_ready(cluster, web)
+    ask = f"import urllib.request as u; print(u.urlopen('http://{probe.NAME}/hostname', timeout=10).status)"
+    assert probe.in_pod(cluster, web, ask) == "200"
+
+
+def test_a_cluster_of_another_cache_is_neither_stopped_nor_joined(
+    web: str, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """One machine holds one cluster; whose it is decides."""
+    with monkeypatch.context() as other:
+        other.setattr(places, "cache", tmp_path_factory.getbasetemp)
+        with pytest.raises(ClusterError, match="a cluster of another cache runs on this machine"):
+            embedded.down()
+
+    assert current() is not None
+
+
+def test_down_leaves_the_machine_as_it_was(before: Picture, web: str) -> None:
+    """Processes, mounts, links, routes, packet filter, sysctls, cgroups: the same picture, field by field."""
+    _kill("containerd")  # the hard case: the shims have lost their parent
+
+    down()
+
+    after = picture.take()
+    for field in vars(before):
+        assert getattr(after, field) == getattr(before, field), field
+    assert not places.run().exists()
+    assert current() is None
+
+
+def test_down_without_a_cluster_does_nothing(before: Picture) -> None:
+    """A second `down` is no error."""
+    down()
+    down()
+
+    assert picture.take() == before
