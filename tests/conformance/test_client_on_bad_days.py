@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import ssl
 import warnings
 from collections.abc import AsyncIterator
@@ -170,14 +171,31 @@ async def test_neither_token_nor_input_nor_output_is_ever_shown(fake: StepFuncti
     assert taken.task_token not in shown
 
 
+async def test_a_token_that_a_service_repeats_in_its_message_is_struck_out(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def repeat(headers: object, body: bytes, *, timeout_seconds: float) -> transport.Answer:
+        said = {"__type": "com.amazonaws#InvalidToken", "message": "no such token: my-token"}
+        return transport.Answer(400, json.dumps(said).encode(), "", "", "request-1")
+
+    monkeypatch.setattr(service._caller._transport, "post", repeat)
+
+    with pytest.raises(WireError) as caught:
+        await service.client.send_task_heartbeat("my-token")
+
+    assert str(caught.value) == "InvalidToken: no such token: ... (request request-1)"
+
+
 async def test_a_closed_client_leaves_nothing_open(fake: StepFunctionsFake) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ResourceWarning)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", ResourceWarning)
         async with Service("fake", fake.url) as service:
             arn = fake.create_activity("a")
             await asyncio.gather(*(service.client.describe_activity(arn) for _ in range(20)))
-        await service.client.close()
+        del service
         gc.collect()
+
+    assert not [str(warning.message) for warning in warned]
 
 
 async def test_the_environment_alone_is_enough_to_open_a_client(
