@@ -139,8 +139,8 @@ class TaskResponseToolkit:
     async def heartbeat(self, details: Any = None) -> None:
         """Tell the service that the task is being worked on; `details` are kept here, it has no field for them.
 
-        Allowed after a response. Raises `LeaseLostError` when the task is no longer ours; other trouble is retried in
-        the background.
+        Allowed after a response. When the task is no longer ours a coroutine is cancelled here, and a thread gets
+        `LeaseLostError`; other trouble is retried in the background.
         """
         self.record_progress(details)
         await self._channel.heartbeat()

@@ -64,6 +64,7 @@ class TaskRun:
         "_around",
         "_deadline",
         "_errored",
+        "_gave_up",
         "_grace",
         "_host",
         "_loop",
@@ -106,6 +107,7 @@ class TaskRun:
         self._host: asyncio.Task[object] | None = None
         self._lost: SourceError | None = None
         self._thrown = 0
+        self._gave_up = False
         self._errored = False
 
     async def execute(self, *, beat_at_once: bool = False) -> None:
@@ -237,10 +239,15 @@ class TaskRun:
             self._around.events.emit(EventName.TASK_ERRORED, self.received, error)
 
     async def _conclude(self, send: Callable[[], Awaitable[None]]) -> None:
+        patience = 0.0 if self._gave_up else self._around.options.conclude_for_seconds
         try:
-            await conclude(send, lost=lambda: self._lost, for_seconds=self._around.options.conclude_for_seconds)
+            await conclude(send, lost=lambda: self._lost, for_seconds=patience)
         except (LeaseLostError, InvalidTokenError) as error:
             self._lost = error
+            raise
+        except SourceError as error:
+            # An output that never arrived gets one try as a failure, not the same patience again.
+            self._gave_up = error.retryable
             raise
         finally:
             if self.signal.cancelled:

@@ -13,12 +13,12 @@ STATE = {"starting>running", "starting>draining", "running>draining", "draining>
 STATE |= {f"{state}>stopping" for state in ("starting", "running", "draining", "drained")} | {"stopping>stopped"}
 
 
-@pytest.mark.parametrize(("current", "to"), itertools.product(WorkerStatus, repeat=2))
+@pytest.mark.parametrize(("current", "to"), list(itertools.product(WorkerStatus, repeat=2)))
 def test_a_slots_status_takes_the_steps_of_its_table_and_no_others(current: WorkerStatus, to: WorkerStatus) -> None:
     assert may_step(current, to) == (f"{current}>{to}" in STATUS)
 
 
-@pytest.mark.parametrize(("current", "to"), itertools.product(WorkerState, repeat=2))
+@pytest.mark.parametrize(("current", "to"), list(itertools.product(WorkerState, repeat=2)))
 def test_a_pods_state_takes_the_steps_of_its_table_and_no_others(current: WorkerState, to: WorkerState) -> None:
     assert may_step(current, to) == (f"{current}>{to}" in STATE)
 

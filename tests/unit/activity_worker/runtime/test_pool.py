@@ -1,0 +1,225 @@
+"""Pools and the consumer: so many workers as desired, whatever becomes of them."""
+
+import asyncio
+import itertools
+import os
+import re
+import signal
+from typing import Any
+
+import pytest
+
+from activity_worker.activity import TaskRequest, TaskResponseToolkit
+from activity_worker.consumer import ActivityConsumer
+from activity_worker.contract import ExitOutput
+from activity_worker.errors import HandlerSignatureError, SourceError
+from activity_worker.lifecycle import WorkerStatus
+from activity_worker.polling import Polling
+from activity_worker.pool import PoolManager
+from activity_worker.sources.memory import MemorySource
+from tests.unit.activity_operator.virtual_time import elapsed, settle
+from tests.unit.activity_worker.runtime.world import Recorder, double
+
+
+async def nap(request: TaskRequest) -> None:
+    await asyncio.sleep(request.input)
+
+
+class Pool:
+    """A pool over memory whose events are written down."""
+
+    def __init__(self, handler: Any = nap, **settings: Any) -> None:
+        self.source = MemorySource("arn:activity")
+        self.recorder = Recorder()
+        self.manager = PoolManager(self.source, handler, events=self.recorder.emitter, **settings)
+
+    def now(self) -> Any:
+        return self.manager.snapshot(elapsed())
+
+
+async def test_a_pool_starts_and_stops_its_workers_on_one_emitter() -> None:
+    pool = Pool(max_workers=3, worker_prefix="host")
+    await pool.manager.start()
+    assert pool.manager.status is WorkerStatus.RUNNING
+    assert pool.manager.current_capacity == 3
+    names = {worker.worker_name for worker in pool.manager.workers}
+    assert len(names) == 3
+    assert all(re.fullmatch(r"host:[a-z]{5}", name) for name in names)
+    await pool.manager.stop()
+    assert pool.recorder.count("worker:stopped") == 3
+    assert pool.manager.exit_output == ExitOutput(0)
+    assert pool.manager.workers == ()
+
+
+async def test_a_pool_grows_and_shrinks_while_it_runs() -> None:
+    pool = Pool(max_workers=1)
+    await pool.manager.start()
+    pool.manager.desired_capacity = 4
+    await pool.manager.settled()
+    assert pool.now().open_polls == 4
+    pool.manager.desired_capacity = 0
+    await pool.manager.settled()
+    assert (pool.manager.current_capacity, pool.manager.workers) == (0, ())
+    pool.manager.desired_capacity = 0
+    pool.manager.desired_capacity = 2
+    await pool.manager.settled()
+    assert pool.manager.current_capacity == 2
+    await pool.manager.stop()
+
+
+async def test_a_shrinking_pool_lets_tasks_finish_and_takes_the_idle_first() -> None:
+    pool = Pool(max_workers=3)
+    await pool.manager.start()
+    await settle()
+    tokens = [pool.source.put("500"), pool.source.put("600")]
+    await asyncio.sleep(1)
+    pool.manager.desired_capacity = 1
+    assert pool.manager.current_capacity == 1
+    await pool.manager.settled()
+    assert len(pool.manager.workers) == 1
+    for token in tokens:
+        assert (await pool.source.concluded(token)).result == "success"
+    await pool.manager.stop()
+
+
+@pytest.mark.parametrize("count", [-1, -5])
+def test_a_capacity_below_zero_is_refused(count: int) -> None:
+    with pytest.raises(ValueError, match=f"capacity: {count}"):
+        Pool(max_workers=count)
+    with pytest.raises(ValueError, match="capacity"):
+        Pool().manager.desired_capacity = count
+
+
+def test_a_handler_that_cannot_be_called_is_refused_at_once() -> None:
+    with pytest.raises(HandlerSignatureError):
+        Pool(lambda: 1)
+
+
+async def test_a_crashed_worker_is_replaced_after_the_restart_interval() -> None:
+    pool = Pool(max_workers=2, polling=Polling(max_attempts=1), restart_interval_seconds=2)
+    pool.source.refuse("lease", SourceError("InternalError"))
+    await pool.manager.start()
+    await asyncio.sleep(1.9)
+    assert pool.manager.current_capacity == 1
+    await asyncio.sleep(0.2)
+    assert pool.manager.current_capacity == 2
+    assert pool.recorder.count("worker:error") == 1
+    await pool.manager.stop()
+
+
+async def test_a_stopped_pool_replaces_nobody_and_starts_again() -> None:
+    pool = Pool(max_workers=1, polling=Polling(max_attempts=1))
+    pool.source.refuse("lease", SourceError("InternalError"))
+    await pool.manager.start()
+    await settle()
+    await pool.manager.stop()
+    await asyncio.sleep(10)
+    assert pool.manager.workers == ()
+    await pool.manager.start()
+    assert pool.manager.current_capacity == 1
+    await pool.manager.stop()
+
+
+class Flaky:
+    """A runner that starts only from the nth time on."""
+
+    starts = itertools.count()
+
+    def __init__(self, broken: int) -> None:
+        self.broken = broken
+
+    async def start(self) -> None:
+        if next(self.starts) < self.broken:
+            raise ImportError("no handler")
+
+    async def run(self, request: TaskRequest, respond: TaskResponseToolkit) -> None:
+        await respond.success()
+
+    async def stop(self) -> None: ...
+
+
+async def test_a_pool_none_of_whose_workers_start_says_so_and_stops() -> None:
+    manager = PoolManager(MemorySource(), runner_factory=lambda: Flaky(1000), max_workers=2)
+    with pytest.raises(ImportError, match="no handler"):
+        await manager.start()
+    assert manager.status is WorkerStatus.STOPPED
+    assert manager.exit_output == ExitOutput(1, "no handler")
+
+
+async def test_a_cordoned_pool_drains_and_hands_out_free_workers() -> None:
+    pool = Pool(double, max_workers=2)
+    pool.manager.cordon()
+    await pool.manager.start()
+    await settle()
+    assert pool.manager.drained
+    assert pool.now().free_slots == 2
+    worker = pool.manager.reserve()
+    assert worker is not None
+    assert pool.now().free_slots == 1
+    pool.source.put('{"n": 1}')
+    task = await pool.source.lease("operator")
+    assert task is not None
+    await worker.run_task(task)
+    assert pool.now().counters.succeeded == 1
+    assert pool.recorder.count("polling:starting") == 0
+    pool.manager.uncordon()
+    await settle()
+    assert pool.now().open_polls == 2
+    assert pool.manager.reserve() is None
+    await pool.manager.stop()
+
+
+async def test_a_snapshot_says_what_the_pool_does() -> None:
+    pool = Pool(max_workers=2)
+    await pool.manager.start()
+    await settle()
+    pool.source.put("30")
+    await asyncio.sleep(10)
+    seen = pool.now()
+    assert (seen.slots, seen.busy, seen.open_polls, seen.idle_seconds) == (2, 1, 1, 0)
+    assert [lease.age_seconds for lease in seen.leases] == [10]
+    assert seen.counters.busy_seconds == 10
+    await asyncio.sleep(25)
+    seen = pool.now()
+    assert (seen.busy, seen.idle_seconds, seen.leases) == (0, 5, ())
+    await pool.manager.stop()
+
+
+async def test_a_pool_out_of_patience_fails_its_tasks() -> None:
+    pool = Pool(max_workers=2)
+    await pool.manager.start()
+    tokens = [pool.source.put("5000"), pool.source.put("5000")]
+    await asyncio.sleep(1)
+    await pool.manager.stop(timeout_seconds=10)
+    assert {pool.source.conclusions[token].error for token in tokens} == {"ActivityPool.WorkerStopped"}
+    assert elapsed() == 11
+
+
+async def test_a_consumer_runs_pools_of_several_activities_until_a_signal() -> None:
+    one, two = Pool(), Pool(max_workers=2)
+    consumer = ActivityConsumer([one.manager, two.manager])
+    run = asyncio.create_task(consumer.run())
+    await settle()
+    assert consumer.status == "running"
+    tokens = [one.source.put("5"), two.source.put("5")]
+    await asyncio.sleep(1)
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.sleep(0)
+    assert await run == ExitOutput(0)
+    assert one.source.conclusions[tokens[0]].result == two.source.conclusions[tokens[1]].result == "success"
+    assert (one.source.closed, two.source.closed) == (True, True)
+    assert str(consumer.status) == "stopped"
+
+
+async def test_a_consumer_one_of_whose_pools_cannot_start_stops_the_others() -> None:
+    good = Pool()
+    bad = PoolManager(MemorySource(), runner_factory=lambda: Flaky(1000))
+    consumer = ActivityConsumer([good.manager, bad], close_sources=False)
+    with pytest.raises(ImportError):
+        await consumer.start()
+    assert good.manager.status is WorkerStatus.STOPPED
+    assert consumer.exit_output == ExitOutput(1, "no handler")
+    assert not good.source.closed
+    with pytest.raises(ValueError, match="pools"):
+        ActivityConsumer([])

@@ -1,0 +1,89 @@
+"""Handlers that are plain functions: each slot has a thread for them. In real time, because threads know no other."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from activity_worker import activity
+from activity_worker.activity import TaskRequest
+from activity_worker.blocking import BlockingToolkit
+from activity_worker.errors import LeaseLostError
+from tests.unit.activity_worker.runtime.world import World
+
+
+async def test_a_plain_function_runs_in_a_thread_of_its_own() -> None:
+    seen: list[Any] = []
+
+    def handler(request: TaskRequest) -> int:
+        seen.append((threading.current_thread() is threading.main_thread(), activity.info() is request))
+        return 1
+
+    world = World(handler)
+    assert world.source.conclusions[await world.one()].output == "1"
+    assert seen == [(False, True)]
+
+
+async def test_a_plain_function_with_two_parameters_answers_without_await() -> None:
+    def handler(request: TaskRequest, respond: BlockingToolkit) -> None:
+        respond.heartbeat("half")
+        respond.success("done")
+        assert respond.response is not None
+        assert respond.response.output == "done"
+
+    world = World(handler)
+    assert world.source.conclusions[await world.one()].output == '"done"'
+    assert world.recorder.tasks() == ["task:received", "task:start", "task:heartbeat", "task:success", "task:done"]
+
+
+async def test_a_plain_function_sees_its_cancellation() -> None:
+    def handler(request: TaskRequest, respond: BlockingToolkit) -> None:
+        assert respond.signal.wait(60)
+        raise RuntimeError(f"ending: {respond.signal.reason}")
+
+    world = World(handler, deadline_seconds=0.05)
+    failure = world.source.conclusions[await world.one()]
+    assert failure.error == "ActivityPool.DeadlineExceeded"
+
+
+async def test_a_slow_thread_does_not_hold_the_loop() -> None:
+    def handler(request: TaskRequest) -> None:
+        released.wait(5)
+
+    released = threading.Event()
+    world = World(handler)
+    await world.worker.start()
+    token = world.source.put()
+    world.recorder.emitter.on("task:start", lambda _: released.set())
+    assert (await world.source.concluded(token)).result == "success"
+    await world.worker.stop(abort_polls=True)
+
+
+async def test_a_heartbeat_that_finds_the_lease_lost_raises_what_the_service_said() -> None:
+    seen: list[Any] = []
+
+    def handler(request: TaskRequest, respond: BlockingToolkit) -> None:
+        try:
+            respond.heartbeat()
+        except LeaseLostError as error:
+            seen.extend([error.code, respond.signal.cancelled])
+
+    world = World(handler)
+    world.source.refuse("heartbeat", LeaseLostError("TaskTimedOut"))
+    await world.one()
+    assert seen == ["TaskTimedOut", True]
+    assert world.source.conclusions == {}
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, StopIteration])
+async def test_a_handler_that_wants_to_end_the_process_only_fails_its_task(kind: type[BaseException]) -> None:
+    def handler(request: TaskRequest) -> None:
+        if request.input == 1:
+            raise kind
+
+    world = World(handler)
+    await world.worker.start()
+    first, second = world.source.put("1"), world.source.put("2")
+    assert (await world.source.concluded(first)).error in {kind.__name__, "RuntimeError"}
+    assert (await world.source.concluded(second)).result == "success"
+    await world.worker.stop(abort_polls=True)
