@@ -1,7 +1,8 @@
 """HTTP for long polls and short calls over one pool of connections.
 
 The pool is unlimited, so no number of open polls can keep a heartbeat waiting for a connection. TLS contexts are shared
-by all clients of a process. Run it on uvloop: 1,000 idle TLS polls cost 55 MB there and 298 MB on stock asyncio.
+by all clients of a process. Run it on uvloop: 1,000 idle TLS polls cost 64 MB there and 311 MB on stock asyncio (this
+transport, Python 3.11, measured as growth of the resident set).
 """
 
 import asyncio
