@@ -26,8 +26,7 @@ from activity_worker.errors import (
 from activity_worker.events import EventEmitter
 from activity_worker.sources.protocol import Task
 
-HANDLERS = "tests.integration.worker.handlers"
-ROOT = Path(__file__).parents[3]
+from .process import HANDLERS, ROOT, until
 
 
 @dataclass(frozen=True)
@@ -97,13 +96,6 @@ async def start(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Start]:
     yield started
     for runner in runners:
         await runner.stop()
-
-
-async def until(happened: Callable[[], bool]) -> None:
-    """Wait for something that another process does."""
-    async with asyncio.timeout(20):
-        while not happened():
-            await asyncio.sleep(0.01)
 
 
 async def written(file: Path) -> str:

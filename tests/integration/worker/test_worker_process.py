@@ -1,0 +1,344 @@
+# ruff: noqa: D103 - the names are the sentences
+"""`activity-worker run` as a process, against the Step Functions fake and an operator for tests."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from activity_worker.contract import (
+    EXIT_ERROR,
+    EXIT_POLLING,
+    EXIT_USAGE,
+    Directive,
+    Env,
+    Grant,
+    Reply,
+    Report,
+    WorkerState,
+    lease_id,
+)
+from activity_worker.testing import FakeSettings, Fault, StepFunctionsFake
+
+from .fake_operator import FakeOperator
+from .process import HANDLERS, WorkerProcess, free_port, metric, probe, reporting_env, until, worker
+
+
+@pytest.fixture
+async def fake() -> AsyncIterator[StepFunctionsFake]:
+    async with StepFunctionsFake(settings=FakeSettings(poll_hold_seconds=2.0)) as fake:
+        yield fake
+
+
+@pytest.fixture
+async def operator() -> AsyncIterator[FakeOperator]:
+    operator = await FakeOperator().start()
+    yield operator
+    await operator.stop()
+
+
+def run_of(fake: StepFunctionsFake, handler: str, *more: str) -> tuple[str, ...]:
+    arn = fake.create_activity("work")
+    return ("run", f"{HANDLERS}:{handler}", "--activity-arn", arn, "--endpoint-url", fake.url, *more)
+
+
+async def test_a_laptop_runs_a_handler_with_no_cluster_and_reads_what_happens(fake: StepFunctionsFake) -> None:
+    arn = fake.create_activity("work")
+    (good,) = fake.schedule(arn, '{"n": 21}')
+    (bad,) = fake.schedule(arn, '{"secret": "4711"}')
+    async with worker(*run_of(fake, "doubles", "--log-format", "text")) as running:
+        await fake.until(lambda: good.state == "succeeded" and bad.state == "failed")
+        await running.line_with("task failed as KeyError")
+        running.process.send_signal(signal.SIGINT)
+        assert await running.exit_code() == 0
+
+    assert json.loads(good.output)["doubled"] == 42
+    assert await running.line_with("task succeeded")
+    assert "seconds=" in await running.line_with("task succeeded")
+    assert [line for line in running.lines if "4711" in line or good.token in line] == []
+
+
+async def test_task_heartbeats_go_on_while_the_handler_holds_the_interpreter(fake: StepFunctionsFake) -> None:
+    arn = fake.create_activity("work")
+    tasks = fake.schedule(arn, '{"seconds": 3}', count=2, heartbeat_seconds=1.0)
+    options = ("--slots", "2", "--task-heartbeat-seconds", "0.25")
+    async with worker(*run_of(fake, "holds_the_interpreter", *options)):
+        await fake.until(lambda: all(task.ended_at is not None for task in tasks))
+
+    assert [(task.state, task.heartbeats >= 8) for task in tasks] == [("succeeded", True)] * 2
+
+
+async def test_a_spent_task_ends_its_handler_and_the_slot_goes_on(fake: StepFunctionsFake, tmp_path: Path) -> None:
+    arn = fake.create_activity("work")
+    text = json.dumps({"file": str(tmp_path / "file"), "started": str(tmp_path / "started")})
+    (spent,) = fake.schedule(arn, text, timeout_seconds=0.5)
+    async with worker(*run_of(fake, "watches_the_signal", "--task-heartbeat-seconds", "0.2")) as running:
+        await running.line_with("task lost")
+        await until((tmp_path / "file").exists)
+        (again,) = fake.schedule(arn, text, timeout_seconds=0.5)
+        await fake.until(lambda: again.started_at is not None)
+
+    assert spent.conclusions == 0
+
+
+@pytest.mark.parametrize(
+    ("handler", "error"),
+    [("exits", "ActivityPool.HandlerExited"), ("crashes", "ActivityPool.HandlerExited"), ("throws", "LookupError")],
+)
+async def test_a_handler_that_dies_costs_its_own_task(fake: StepFunctionsFake, handler: str, error: str) -> None:
+    arn = fake.create_activity("work")
+    tasks = fake.schedule(arn, "{}", count=2)
+    async with worker(*run_of(fake, handler)) as running:
+        await fake.until(lambda: all(task.state == "failed" for task in tasks))
+        assert running.process.returncode is None
+
+    assert {task.error for task in tasks} == {error}
+
+
+async def test_the_hard_deadline_fails_the_task_of_a_handler_that_holds_the_interpreter(
+    fake: StepFunctionsFake,
+) -> None:
+    arn = fake.create_activity("work")
+    (task,) = fake.schedule(arn, "{}")
+    async with worker(*run_of(fake, "holds_the_interpreter", "--task-deadline-seconds", "0.5")):
+        await fake.until(lambda: task.state == "failed")
+
+    assert task.error == "ActivityPool.DeadlineExceeded"
+
+
+async def test_sigterm_lets_the_task_finish_and_again_means_nothing_new(
+    fake: StepFunctionsFake, tmp_path: Path
+) -> None:
+    arn = fake.create_activity("work")
+    (task,) = fake.schedule(arn, '{"seconds": 1.5}')
+    async with worker(*run_of(fake, "sleeps")) as running:
+        await running.line_with("task started")
+        for _ in range(3):
+            running.process.send_signal(signal.SIGTERM)
+        (late,) = fake.schedule(arn, '{"seconds": 0}')
+        assert await running.exit_code() == 0
+
+    assert (task.state, late.state) == ("succeeded", "scheduled")
+
+
+async def test_an_open_poll_is_awaited_at_the_end_and_what_it_brings_is_run(fake: StepFunctionsFake) -> None:
+    arn = fake.create_activity("work")
+    async with worker(*run_of(fake, "sleeps")) as running:
+        await fake.until(lambda: fake.open_polls(arn) == 1)
+        running.process.send_signal(signal.SIGTERM)
+        await asyncio.sleep(0.3)  # long enough to see a worker that gives its poll up
+        (task,) = fake.schedule(arn, '{"seconds": 0.5}')
+        assert await running.exit_code() == 0
+
+    assert task.state == "succeeded"
+
+
+async def test_at_the_drain_deadline_unfinished_tasks_are_failed_for_the_state_machine_to_retry(
+    fake: StepFunctionsFake,
+) -> None:
+    arn = fake.create_activity("work")
+    (task,) = fake.schedule(arn, "{}")
+    async with worker(*run_of(fake, "hangs_politely", "--drain-timeout-seconds", "0.3")) as running:
+        await running.line_with("task started")
+        running.process.send_signal(signal.SIGTERM)
+        assert await running.exit_code() == 0
+
+    assert (task.state, task.error) == ("failed", "ActivityPool.WorkerStopped")
+
+
+@pytest.mark.parametrize("handler", ["hangs", "holds_the_interpreter"])
+async def test_handlers_die_with_a_supervisor_that_is_killed(
+    fake: StepFunctionsFake, tmp_path: Path, handler: str
+) -> None:
+    arn = fake.create_activity("work")
+    fake.schedule(arn, json.dumps({"started": str(tmp_path / "started")}))
+    async with worker(*run_of(fake, handler)) as running:
+        await until((tmp_path / "started").exists)
+        children = running.children()
+        os.kill(running.process.pid, signal.SIGKILL)
+        await until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
+
+    assert children
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("run",), EXIT_USAGE, Env.ACTIVITY_ARN),
+        (("run", "nonsense"), EXIT_USAGE, "--activity-arn"),
+        ((), EXIT_USAGE, "usage"),
+        (("--version",), 0, ""),
+    ],
+)
+async def test_usage_errors_say_what_to_write(arguments: tuple[str, ...], code: int, said: str) -> None:
+    async with worker(*arguments) as running:
+        assert await running.exit_code() == code
+
+    assert said in "".join(running.lines)
+
+
+async def test_a_handler_that_does_not_import_ends_the_worker_with_its_reason(fake: StepFunctionsFake) -> None:
+    arn = fake.create_activity("work")
+    arguments = ("run", "nowhere:handle", "--activity-arn", arn, "--endpoint-url", fake.url)
+    async with worker(*arguments) as running:
+        assert await running.exit_code() == EXIT_ERROR
+
+    assert "nowhere:handle: no module named 'nowhere'" in "".join(running.lines)
+    assert fake.counts.get("call:GetActivityTask", 0) == 0
+
+
+async def test_on_a_laptop_polls_that_fail_for_good_end_the_worker(fake: StepFunctionsFake) -> None:
+    fake.inject("GetActivityTask", Fault.DENY, None)
+    async with worker(*run_of(fake, "doubles")) as running:
+        assert await running.exit_code() == EXIT_POLLING
+
+
+async def test_a_pod_reports_before_its_first_poll_and_tells_its_life(
+    fake: StepFunctionsFake, operator: FakeOperator, tmp_path: Path
+) -> None:
+    arn = fake.create_activity("work")
+    polls_at_first: list[int] = []
+
+    def answer(report: Report) -> Reply:
+        polls_at_first.append(fake.counts.get("call:GetActivityTask", 0))
+        return Reply(term=1, next_report_seconds=0.2)
+
+    operator.answer = answer
+    (task,) = fake.schedule(arn, '{"n": 1}')
+    async with worker(*run_of(fake, "doubles"), env=reporting_env(operator.port, tmp_path)) as running:
+        last = await operator.report_with(lambda report: report.counters.succeeded == 1 and report.busy == 0)
+        running.process.send_signal(signal.SIGTERM)
+        assert await running.exit_code() == 0
+
+    first, end = operator.reports[0], operator.reports[-1]
+    assert (first.state, polls_at_first[0], first.busy) == (WorkerState.STARTING, 0, 0)
+    assert (last.state, last.counters.received) == (WorkerState.RUNNING, 1)
+    assert (end.state, end.exit and end.exit.code) == (WorkerState.STOPPED, 0)
+    assert [event.name for event in end.events] == [
+        "worker:starting",
+        "worker:running",
+        "worker:stopping",
+        "worker:stopped",
+    ]
+    assert task.token not in str(operator.reports)
+
+
+async def test_a_crash_at_start_is_reported_before_the_process_ends(
+    fake: StepFunctionsFake, operator: FakeOperator, tmp_path: Path
+) -> None:
+    arguments = ("run", "nowhere:handle", "--activity-arn", fake.create_activity("work"))
+    async with worker(*arguments, env=reporting_env(operator.port, tmp_path)) as running:
+        assert await running.exit_code() == EXIT_ERROR
+
+    end = operator.reports[-1]
+    assert (end.state, end.exit and end.exit.code) == (WorkerState.STOPPED, EXIT_ERROR)
+    assert end.exit is not None
+    assert "nowhere" in end.exit.error
+
+
+async def test_a_drained_worker_says_so_is_unready_and_polls_no_more_until_it_is_removed(
+    fake: StepFunctionsFake, operator: FakeOperator, tmp_path: Path
+) -> None:
+    arn = fake.create_activity("work")
+    (task,) = fake.schedule(arn, '{"seconds": 1}')
+    port = free_port()
+    async with worker(
+        *run_of(fake, "sleeps", "--health-port", str(port)), env=reporting_env(operator.port, tmp_path)
+    ) as running:
+        await operator.report_with(lambda report: report.busy == 1)
+        assert await probe(port, "/readyz") == (200, "running\n")
+
+        operator.answer = lambda _: Reply(term=1, next_report_seconds=0.1, directive=Directive.DRAIN)
+        await operator.report_with(lambda report: report.state is WorkerState.DRAINED)
+        polls = fake.counts["call:GetActivityTask"]
+        operator.answer = lambda _: Reply(term=1, next_report_seconds=0.1)
+        await operator.further(3)
+        exposition = (await probe(port, "/metrics"))[1]
+
+        assert (await probe(port, "/readyz"))[0] == 503
+        assert (await probe(port, "/livez"))[0] == 200
+        assert (task.state, fake.counts["call:GetActivityTask"], fake.open_polls(arn)) == ("succeeded", polls, 0)
+        assert operator.reports[-1].state is WorkerState.DRAINED
+        assert metric(exposition, "activity_worker_draining") == 1.0
+        assert metric(exposition, 'activity_worker_tasks_total{outcome="succeeded"}') == 1.0
+        await _stops(running)
+
+
+async def test_a_drain_can_be_taken_back_while_a_task_runs(
+    fake: StepFunctionsFake, operator: FakeOperator, tmp_path: Path
+) -> None:
+    arn = fake.create_activity("work")
+    fake.schedule(arn, '{"seconds": 1.5}')
+    async with worker(*run_of(fake, "sleeps"), env=reporting_env(operator.port, tmp_path)):
+        await operator.report_with(lambda report: report.busy == 1)
+        operator.answer = lambda _: Reply(term=1, next_report_seconds=0.1, directive=Directive.DRAIN)
+        await operator.report_with(lambda report: report.state is WorkerState.DRAINING)
+        operator.answer = lambda _: Reply(term=1, next_report_seconds=0.1)
+        (next_task,) = fake.schedule(arn, '{"seconds": 0}')
+        await fake.until(lambda: next_task.state == "succeeded")
+
+    assert operator.reports[-1].state is WorkerState.RUNNING
+
+
+async def test_an_offered_lease_is_claimed_run_reported_and_released(
+    fake: StepFunctionsFake, operator: FakeOperator, tmp_path: Path
+) -> None:
+    arn = fake.create_activity("work")
+    (task,) = fake.schedule(arn, '{"seconds": 1}', heartbeat_seconds=5.0)
+    token, text = await _taken_by_the_operator(fake, arn)
+    lease = lease_id(token)
+
+    def answer(report: Report) -> Reply:
+        granted = (Grant(lease, token, text),) if lease in report.claims else ()
+        offers = () if report.leases or report.released or granted else (lease,)
+        return Reply(term=1, next_report_seconds=0.1, offers=offers, granted=granted)
+
+    operator.answer = answer
+    async with worker(*run_of(fake, "sleeps"), env=reporting_env(operator.port, tmp_path)):
+        held = await operator.report_with(lambda report: any(one.id == lease for one in report.leases))
+        await fake.until(lambda: task.state == "succeeded")
+        polls_while_it_ran = fake.counts["call:GetActivityTask"]
+        released = await operator.report_with(lambda report: lease in report.released)
+        operator.answer = lambda report: Reply(term=1, next_report_seconds=0.1, released=report.released)
+        await operator.further(3)
+
+    claims = [report.claims for report in operator.reports]
+    assert claims[:2] == [(), (lease,)]
+    assert (held.busy, held.open_polls, released.busy) == (1, 0, 0)
+    assert (polls_while_it_ran <= 2, task.heartbeats >= 1, operator.reports[-1].released) == (True, True, ())
+
+
+async def test_a_worker_goes_on_when_the_operator_is_gone(
+    fake: StepFunctionsFake, operator: FakeOperator, tmp_path: Path
+) -> None:
+    await operator.stop()
+    arn = fake.create_activity("work")
+    (task,) = fake.schedule(arn, '{"n": 1}')
+    async with worker(*run_of(fake, "doubles"), env=reporting_env(operator.port, tmp_path)) as running:
+        await fake.until(lambda: task.state == "succeeded")
+        running.process.send_signal(signal.SIGTERM)
+        assert await running.exit_code() == 0
+
+
+async def _taken_by_the_operator(fake: StepFunctionsFake, arn: str) -> tuple[str, str]:
+    from activity_worker.wire.stepfunctions import StepFunctionsClient
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", "test")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+        client = StepFunctionsClient.open(region="us-east-1", endpoint_url=fake.url)
+        try:
+            task = await client.get_activity_task(arn, "sentinel")
+        finally:
+            await client.close()
+    assert task is not None
+    return task.task_token, task.input
+
+
+async def _stops(running: WorkerProcess) -> None:
+    running.process.send_signal(signal.SIGTERM)
+    assert await running.exit_code() == 0
