@@ -8,8 +8,9 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import chain, repeat
 from typing import Any
 
 import kopf
@@ -23,6 +24,8 @@ from activity_worker.contract import LABEL_POOL
 LOGIN_SECONDS = 600.0
 #: How often kopf's loop proves that it turns.
 BEAT_SECONDS = 1.0
+#: How long kopf may take to stop by itself, and then to be cancelled.
+STOP_SECONDS = 1.0
 
 #: Called on the main loop with each event: the kind, whether the object is gone, and the object.
 Take = Callable[[Kind, bool, Raw], None]
@@ -44,6 +47,16 @@ class NoDiffBase(kopf.DiffBaseStorage):
         """Keep nothing."""
 
 
+class Patience:
+    """kopf's waits between tries of a call that fails: without an end, because giving up would end the process.
+
+    An API server that is away for an hour must not cost a restart, and with it open polls, of every replica.
+    """
+
+    def __iter__(self) -> Iterator[float]:
+        return chain((1.0, 1.0, 2.0, 5.0), repeat(10.0))
+
+
 class Watcher:
     """kopf in its thread. `ended(why)` is called on the main loop when it stops without having been asked to."""
 
@@ -59,21 +72,24 @@ class Watcher:
         self._beat = time.monotonic()
 
     def start(self) -> None:
-        """Start watching."""
+        """Start watching; done before, it means nothing."""
+        if self._thread.ident is not None:
+            return
         self._beat = time.monotonic()
         self._thread.start()
 
-    async def stop(self, timeout: float = 10.0) -> None:
+    async def stop(self, timeout: float = 5.0) -> None:
         """Stop watching; a thread that does not end in time is left to the end of the process."""
         self._stop.set()
         if self._loop is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop_kopf.set)
-        await asyncio.to_thread(self._thread.join, timeout)
+        if self._thread.is_alive():
+            await asyncio.to_thread(self._thread.join, timeout)
 
     @property
     def silence(self) -> float:
-        """Seconds since kopf's loop last turned."""
-        return time.monotonic() - self._beat
+        """Seconds since kopf's loop last turned; 0 before it was started."""
+        return time.monotonic() - self._beat if self._thread.ident is not None else 0.0
 
     def _run(self) -> None:
         why = "kopf returned"
@@ -90,15 +106,26 @@ class Watcher:
         self._loop = asyncio.get_running_loop()
         if self._stop.is_set():
             self._stop_kopf.set()
-        try:
-            await kopf.operator(
+        operator = asyncio.create_task(
+            kopf.operator(
                 registry=self._registry(),
                 settings=settings(),
                 clusterwide=True,
                 standalone=True,
                 stop_flag=self._stop_kopf,
             )
+        )
+        stopping = asyncio.create_task(self._stop_kopf.wait())
+        try:
+            await asyncio.wait({operator, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            # Told to stop in the midst of its start, kopf waits for connections that it has closed itself.
+            await asyncio.wait({operator}, timeout=STOP_SECONDS)
+            operator.cancel()
+            await asyncio.wait({operator}, timeout=STOP_SECONDS)
+            if operator.done() and not operator.cancelled():
+                operator.result()
         finally:
+            stopping.cancel()
             beat.cancel()
             # Connections close in a callback of the loop, which ends with this coroutine.
             await asyncio.sleep(0.1)
@@ -119,7 +146,8 @@ class Watcher:
     def _handler(self, kind: Kind) -> Callable[..., Any]:
         async def hand_over(event: Any, **_: Any) -> None:
             gone = event["type"] == "DELETED"
-            self._main.call_soon_threadsafe(self._take, kind, gone, dict(event["object"]))
+            if not self._stop.is_set():
+                self._main.call_soon_threadsafe(self._take, kind, gone, dict(event["object"]))
 
         return hand_over
 
@@ -154,6 +182,7 @@ def settings() -> kopf.OperatorSettings:
     made.networking.request_timeout = 30
     made.networking.connect_timeout = 5
     made.networking.enforce_retry_after = True
+    made.networking.error_backoffs = Patience()
     # One line an event and object is no log that anybody reads.
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)
     return made

@@ -107,7 +107,7 @@ class Metrics:
             self._latency.labels(*key).observe(seconds)
 
     def lost(self, key: Key, reason: str) -> None:
-        """A worker ended without having drained: oom, evicted, stalled, crashed, deleted."""
+        """A worker ended without having drained: oom, evicted, node or gone (deleted by hand, or its node is)."""
         self._lost.labels(*key, reason).inc()
 
     def seen(self, key: Key, spec: PoolSpec, seen: Observation, decision: Decision, said: Mapping[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """The operator process: what runs on its main loop, what happens when leadership comes and goes, how it ends.
 
-Order of the end: watch no more, open no polls, await those that are open and decide meanwhile, release the Lease.
+Order of the end: open no polls, await those that are open and decide meanwhile, release the Lease, watch no more.
 """
 
 import asyncio
@@ -208,6 +208,7 @@ class Process:
             self.elector,
             self._policy,
             time.time,
+            self.metrics.lost,
         )
         self.events = EventPoster(
             self.kube, identity, allowed=lambda: self.elector.leading, clock=clock, wall=time.time
@@ -246,7 +247,6 @@ class Process:
             await self.outside.start()
             self.watchdog.start()
             self._start()
-            self.watcher.start()
             await self._ending.wait()
         finally:
             await self._stop()
@@ -293,7 +293,6 @@ class Process:
     async def _stop(self) -> None:
         log.info("ending: no new polls, open ones are awaited")
         self._ending.set()
-        await self.watcher.stop()
         await self.outside.close_polls(self.settings.stop_seconds)
         keep = {"elector", "tick"}
         await self._cancel([task for task in self._tasks if task.get_name() not in keep])
@@ -302,6 +301,7 @@ class Process:
         await self._cancel(self._tasks)
         self.watchdog.stop()
         await self.elector.release()
+        await self.watcher.stop()
         await self.health.stop()
         await self.kube.close()
 
@@ -330,6 +330,9 @@ class Process:
         return self._swept_this_term() and self.outside.ready
 
     def _swept(self) -> None:
+        # Only now: kopf ends for good when the API server is away at its start.
+        if not self._ending.is_set():
+            self.watcher.start()
         if self._swept_this_term():
             self.outside.store_filled()
         self._look_at_all()

@@ -17,11 +17,20 @@ from activity_operator.cluster.rivals import Rivals
 from activity_operator.core.lifecycle_ring import troubles
 from activity_operator.core.observation import Observation, PoolFacts
 from activity_operator.core.tenancy import Policy
+from activity_worker.contract import WorkerState
+
+#: Ends of pods that cost a worker whatever it was doing, as the metric names them.
+LOST = {"OOMKilled": "oom", "Evicted": "evicted", "NodeLost": "node", "Shutdown": "node"}
+#: States from which a worker may vanish without having been lost.
+FINISHED = frozenset({WorkerState.DRAINED, WorkerState.STOPPING, WorkerState.STOPPED})
 
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Asks every room for its part. `wall` is Unix seconds; `policy` is asked anew each time: its file may change."""
+    """Asks every room for its part. `wall` is Unix seconds; `policy` is asked anew each time: its file may change.
+
+    `lost(key, reason)` is told of workers that ended without having drained.
+    """
 
     brain: Brain
     members: Members
@@ -31,6 +40,7 @@ class Observer:
     leader: Leader
     policy: Callable[[], Policy]
     wall: Callable[[], float]
+    lost: Callable[[Key, str], None]
 
     async def look(self, key: Key, pool: Raw, spec: PoolSpec, state: PoolState) -> Observation:
         """Return the observation; reads ReplicaSets that are new. Raises `KubeError`."""
@@ -67,6 +77,12 @@ class Observer:
     def _note_pods(self, key: Key, state: PoolState, pods: Mapping[str, Any], now: float) -> None:
         for trouble in troubles(state.pods, pods.values()):
             self.reports.note(key, trouble.name, trouble.message, at=now, pod=trouble.pod)
+            if trouble.name in LOST:
+                self.lost(key, LOST[trouble.name])
+        working = {worker.pod_uid for worker in self.reports.said(*key) if worker.state not in FINISHED}
+        for uid in working & (state.pods.keys() - pods.keys()):
+            if state.pods[uid].last_exit_reason not in LOST:
+                self.lost(key, "gone")
         for uid in state.pods.keys() - pods.keys():
             self.reports.forget(uid)
         state.pods = pods

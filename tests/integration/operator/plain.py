@@ -31,6 +31,7 @@ class PlainBrain:
         self.template: dict[str, Any] = {}
         self.seen: list[Observation] = []
         self.backlog = 0
+        self.sentinel = SentinelOrder()
 
     def revision(self, spec: PoolSpec) -> str:
         return "r1"
@@ -77,7 +78,7 @@ class PlainBrain:
         actions: tuple[Action, ...] = ()
         if seen.pool.namespace == self.namespace and not seen.pool.deleting:
             actions = self._actions(spec, seen, wanted)
-        return Decision(Size(wanted, "demand", "as the test says"), memory, actions)
+        return Decision(Size(wanted, "demand", "as the test says"), memory, actions, sentinel=self.sentinel)
 
     def _actions(self, spec: PoolSpec, seen: Observation, wanted: int) -> tuple[Action, ...]:
         current = seen.deployments[0] if seen.deployments else None

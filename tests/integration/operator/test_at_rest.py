@@ -23,12 +23,19 @@ async def test_pools_at_rest_cost_no_write(
         await running.process.sweeper.sweep()
         await eventually(lambda: not len(running.process.queue))
         assert writes()
+        await eventually(partial(is_quiet, writes))
         looks = len(running.brain.seen)
         await asyncio.sleep(4)
         rest = [f"{entry['verb']} {entry['requestURI']}" for entry in writes()]
 
         assert rest == []
         assert len(running.brain.seen) > looks, "the sweeps must have looked at the pools meanwhile"
+
+
+async def is_quiet(writes: Callable[[], list[dict[str, Any]]]) -> bool:
+    """Whether a second passed without a write."""
+    await asyncio.sleep(1)
+    return not writes()
 
 
 async def replicas_are(kube: KubeClient, namespace: str, name: str, wanted: int) -> bool:

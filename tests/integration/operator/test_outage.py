@@ -1,0 +1,62 @@
+"""The API server is away: nobody decides, nobody gives up, and nothing has to be restarted when it is back."""
+
+import asyncio
+
+from activity_operator.cluster.kinds import POOLS
+from activity_operator.cluster.kube import Credentials, KubeClient
+from activity_operator.core.decision import SentinelOrder
+from tests.integration.operator.arrange import eventually, find, operator, pool, replicas
+from tests.integration.operator.cut import Road
+
+
+async def test_an_operator_outlives_an_outage_and_goes_on(
+    kube: KubeClient, load: Credentials, namespace: str, road: Road
+) -> None:
+    async with operator(namespace, road.over(load)) as running:
+        await kube.create(POOLS, namespace, pool("p"))
+        await eventually(lambda: find(kube, namespace, "p-r1"))
+        road.refuse()
+        await eventually(lambda: running.outside.terms == [True, False])
+        running.brain.sizes["p"] = 2
+        await asyncio.sleep(1)
+        assert await replicas(kube, namespace, "p-r1") == 0
+        assert (await running.get("/livez"))[0] == 200, "an outage is no fault of the operator's"
+        road.mend()
+
+        async def two() -> bool:
+            return await replicas(kube, namespace, "p-r1") == 2
+
+        await eventually(two)
+        assert running.process._failure == ""
+        assert running.outside.terms == [True, False, True]
+
+
+async def test_an_operator_that_starts_during_an_outage_waits_for_its_end(
+    kube: KubeClient, load: Credentials, namespace: str, road: Road
+) -> None:
+    road.refuse()
+    async with operator(namespace, road.over(load)) as running:
+        await kube.create(POOLS, namespace, pool("p"))
+        await asyncio.sleep(2)
+        assert (await running.get("/readyz"))[0] == 503
+        assert (await running.get("/livez"))[0] == 200
+        road.mend()
+        await eventually(lambda: find(kube, namespace, "p-r1"))
+        assert (await running.get("/readyz"))[0] == 200
+
+
+async def test_while_the_api_server_is_away_no_polls_are_ordered(
+    kube: KubeClient, load: Credentials, namespace: str, road: Road
+) -> None:
+    """A task that a poll would bring could not be recorded."""
+    async with operator(
+        namespace, road.over(load), lease_duration_seconds=60.0, lease_renew_deadline_seconds=50.0
+    ) as running:
+        running.brain.sentinel = SentinelOrder(2, 1)
+        await kube.create(POOLS, namespace, pool("p"))
+        await eventually(lambda: running.outside.signals.orders.get((namespace, "p")) == SentinelOrder(2, 1))
+        road.refuse()
+        await eventually(lambda: running.outside.signals.orders[namespace, "p"].polls == 0)
+        assert running.process.elector.leading
+        road.mend()
+        await eventually(lambda: running.outside.signals.orders[namespace, "p"].polls == 2)

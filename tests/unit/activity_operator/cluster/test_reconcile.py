@@ -1,0 +1,225 @@
+"""Looking after a pool: retried for ever, only while leading, never two ways at once."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from activity_operator.cluster.due import Due
+from activity_operator.cluster.freshness import Freshness
+from activity_operator.cluster.kinds import POOLS, Key
+from activity_operator.cluster.kube import ApiError, ApiUnreachableError, KubeError
+from activity_operator.cluster.queue import Queue
+from activity_operator.cluster.reconcile import Reconciler, Rooms
+from activity_operator.cluster.status import StatusWriter
+from activity_operator.cluster.store import Store
+from activity_operator.core.decision import Decision, ScalingMemory, SentinelOrder, Size
+from activity_operator.core.observation import Observation, PoolFacts
+from activity_worker.contract import Directive
+
+KEY = ("ns", "p")
+ARN = "arn:aws:states:us-east-1:123456789012:activity:a"
+SPEC = {"activityArn": ARN, "handlerImage": "i", "maxWorkers": 5}
+
+
+class Scene:
+    """A reconciler among rooms of cardboard; `trouble` is raised by the next writes."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.trouble: list[Exception] = []
+        self.leading = True
+        self.reachable = True
+        self.swept = True
+        self.log: list[Any] = []
+        self.results: list[str] = []
+        self.memories: list[ScalingMemory] = []
+        self.queue = Queue(lambda: self.now)
+        self.store = Store(self.queue.add)
+        self.due = Due(self.queue.add, lambda: self.now)
+        self.store.put(POOLS, self.pool())
+        self.reconciler = Reconciler(self.rooms(), ready=lambda: self.swept, clock=lambda: self.now, dice=lambda: 0.0)
+
+    def pool(self, version: int = 1, **spec: Any) -> dict[str, Any]:
+        meta = {"namespace": "ns", "name": "p", "uid": "u1", "resourceVersion": str(version), "generation": 1}
+        return {"metadata": meta, "spec": {**SPEC, **spec}, "status": {"observedGeneration": 1}}
+
+    def rooms(self) -> Rooms:
+        reports = SimpleNamespace(
+            set_directives=lambda *args: self.log.append(("directives", args[2])),
+            events=lambda *_: (),
+            forget=lambda uid: self.log.append(("forget", uid)),
+            forget_pool=lambda *_: None,
+        )
+        signals = SimpleNamespace(
+            order=lambda key, order, spec, uid: self.log.append(("order", order)),
+            withdraw=lambda key, deleted: self.log.append(("withdraw", deleted)),
+        )
+        observer = SimpleNamespace(
+            leader=self, look=self.look, brain=self, reports=reports, signals=signals, wall=lambda: 1.8e9,
+            rivals=SimpleNamespace(forget=lambda key: None),
+        )  # fmt: skip
+        gauges = SimpleNamespace(
+            reconciled=lambda result, seconds: self.results.append(result),
+            seen=lambda *_: None,
+            forget=lambda key: self.log.append(("metrics", key)),
+        )
+        return Rooms(
+            self.store,
+            self.queue,
+            self.due,
+            cast("Any", observer),
+            cast("Any", SimpleNamespace(apply=self.apply)),
+            StatusWriter(cast("Any", None)),
+            cast("Any", SimpleNamespace(forget=lambda uid: None, say=lambda *said: self.log.append(said))),
+            Freshness(60, lambda: self.now),
+            cast("Any", gauges),
+            self.prepare,
+        )
+
+    async def prepare(self, namespace: str) -> None:
+        self.log.append(("prepare", namespace))
+
+    async def look(self, key: Key, pool: Any, spec: Any, state: Any) -> Observation:
+        return Observation(now=1.8e9, pool=PoolFacts("ns", "p", "u1", 1))
+
+    def decide(self, spec: Any, seen: Observation, memory: ScalingMemory) -> Decision:
+        self.memories.append(memory)
+        learnt = ScalingMemory(quiet_since=float(len(self.memories)))
+        directives = {"w": Directive.DRAIN}
+        return Decision(
+            Size(1, "", ""), learnt, directives=directives, sentinel=SentinelOrder(2, 1), look_again_in=30.0
+        )
+
+    def status(self, *_: Any) -> dict[str, Any]:
+        return {"observedGeneration": 1}
+
+    async def apply(self, work: Any, actions: Any) -> None:
+        self.log.append("apply")
+        if self.trouble:
+            raise self.trouble.pop(0)
+
+    async def look_after(self) -> float | None:
+        """Look once; return in how many seconds the pool is due again."""
+        await self.reconciler.look_after(KEY)
+        return self.due.pop_due()
+
+
+async def test_writes_come_before_what_workers_are_told() -> None:
+    scene = Scene()
+    assert await scene.look_after() == 30.0
+
+    order = ("order", SentinelOrder(2, 1))
+    assert scene.log == [("prepare", "ns"), "apply", ("directives", {"w": Directive.DRAIN}), order]
+
+
+async def test_a_write_that_fails_tells_no_worker_to_drain_and_is_tried_again_later_each_time() -> None:
+    scene = Scene()
+    scene.trouble = [ApiError(500, "", "oops") for _ in range(3)]
+    waits = [await scene.look_after() for _ in range(3)]
+
+    assert waits == [0.5, 1.0, 2.0]
+    assert not [entry for entry in scene.log if entry[0] == "directives"]
+    assert await scene.look_after() == 30.0
+    scene.trouble = [ApiError(500, "", "oops")]
+    assert await scene.look_after() == 0.5, "a success must forget the failures"
+
+
+async def test_the_server_may_ask_for_more_patience() -> None:
+    scene = Scene()
+    scene.trouble = [ApiError(429, "TooManyRequests", "slow down", retry_after=7.0)]
+
+    assert await scene.look_after() == 7.0
+
+
+async def test_a_conflict_is_looked_at_again_at_once() -> None:
+    scene = Scene()
+    scene.trouble = [ApiError(409, "Conflict", "changed")]
+
+    assert await scene.look_after() == pytest.approx(0.1)
+    assert scene.results == ["conflict"]
+
+
+async def test_an_unreachable_api_server_stops_the_polls() -> None:
+    scene = Scene()
+    scene.trouble = [ApiUnreachableError("down")]
+    await scene.look_after()
+
+    assert ("withdraw", False) in scene.log
+
+
+async def test_a_bug_in_one_pool_ends_nothing() -> None:
+    scene = Scene()
+    scene.trouble = [ZeroDivisionError(), cast("Exception", KubeError("x"))]
+
+    assert await scene.look_after() == 0.5
+    assert scene.results == ["error"]
+
+
+async def test_memory_is_carried_even_when_a_write_fails() -> None:
+    scene = Scene()
+    scene.trouble = [ApiError(500, "", "oops")]
+    await scene.look_after()
+    await scene.look_after()
+
+    assert [memory.quiet_since for memory in scene.memories] == [None, 1.0]
+
+
+async def test_a_new_term_begins_without_memory() -> None:
+    scene = Scene()
+    await scene.look_after()
+    scene.reconciler.begin_term()
+    await scene.look_after()
+
+    assert [memory.quiet_since for memory in scene.memories] == [None, None]
+
+
+async def test_a_pool_made_anew_under_the_same_name_begins_without_memory() -> None:
+    scene = Scene()
+    await scene.look_after()
+    again = scene.pool(9)
+    again["metadata"]["uid"] = "u2"
+    scene.store.put(POOLS, again)
+    await scene.look_after()
+
+    assert scene.memories[-1].quiet_since is None
+
+
+async def test_a_standby_and_a_leader_whose_store_is_old_do_nothing() -> None:
+    scene = Scene()
+    scene.leading = False
+    assert await scene.look_after() is None
+    scene.leading, scene.swept = True, False
+    assert await scene.look_after() is None
+
+    assert scene.log == []
+
+
+async def test_with_the_api_server_out_of_reach_the_order_has_no_polls() -> None:
+    scene = Scene()
+    scene.reachable = False
+    await scene.look_after()
+
+    assert ("order", SentinelOrder(0, 1)) in scene.log
+
+
+async def test_leadership_lost_during_the_writes_tells_nobody_anything() -> None:
+    scene = Scene()
+
+    async def lose(work: Any, actions: Any) -> None:
+        scene.leading = False
+
+    scene.reconciler._r.applier.apply = lose  # type: ignore[method-assign]
+    assert await scene.look_after() is None
+
+    assert not [entry for entry in scene.log if entry[0] in {"directives", "order"}]
+
+
+async def test_a_deleted_pool_is_forgotten_everywhere() -> None:
+    scene = Scene()
+    await scene.look_after()
+    scene.store.remove(POOLS, scene.pool(9))
+    await scene.look_after()
+
+    assert ("withdraw", True) in scene.log
+    assert ("metrics", KEY) in scene.log
