@@ -35,7 +35,7 @@ class Limits:
     body_bytes: int = MAX_REPORT_BYTES
     handshake_seconds: float = 10.0
     request_seconds: float = 10.0
-    idle_seconds: float = 120.0
+    idle_seconds: float = 150.0
     connections: int = 10_000
     connections_per_source: int = 512
 
