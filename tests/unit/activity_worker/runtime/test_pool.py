@@ -73,6 +73,9 @@ async def test_a_shrinking_pool_lets_tasks_finish_and_takes_the_idle_first() -> 
     await settle()
     tokens = [pool.source.put("500"), pool.source.put("600")]
     await asyncio.sleep(1)
+    pool.manager.desired_capacity = 2
+    await asyncio.sleep(100)
+    assert [worker.busy for worker in pool.manager.workers] == [True, True]
     pool.manager.desired_capacity = 1
     assert pool.manager.current_capacity == 1
     await pool.manager.settled()
