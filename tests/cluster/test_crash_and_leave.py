@@ -7,14 +7,16 @@ These tests take the machine's cluster down and up, so they run only when asked:
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 
-from tests.cluster import ClusterError, current, debian, down, embedded, picture, places, probe, processes, up
+from tests.cluster import ClusterError, current, debian, down, embedded, network, picture, places, probe, processes, up
 from tests.cluster.picture import Picture
 from tests.cluster.shell import wait_until
 
@@ -33,12 +35,22 @@ NAMESPACE = "test-crash"
 WARM_BOOT_SECONDS = 40.0
 
 
+# Settings that the cluster changes, given values here that it would not choose.
+UNLIKELY = {"net/ipv4/ip_forward": "0", "kernel/panic": "7"}
+
+
 @pytest.fixture(scope="module")
 def before() -> Iterator[Picture]:
-    """The machine before `up`, with everything built: the cluster is down, and up again after these tests."""
+    """The machine without a cluster, with everything built; these tests leave the cluster up."""
     up()
     down()
+    usual = {name: Path("/proc/sys", name).read_text() for name in UNLIKELY}
+    for name, value in UNLIKELY.items():
+        Path("/proc/sys", name).write_text(value)
     yield picture.take()
+    down()
+    for name, value in usual.items():
+        Path("/proc/sys", name).write_text(value)
     up()
 
 
@@ -128,6 +140,11 @@ def test_down_leaves_the_machine_as_it_was(before: Picture, web: str) -> None:
     after = picture.take()
     for field in vars(before):
         assert getattr(after, field) == getattr(before, field), field
+    # Not only the same: a trace left by the `down` before would be in both pictures.
+    assert (after.our_processes, after.cgroups) == ([], [])
+    rules = [rule for family in after.packet_filter.values() for rule in family]
+    everything = "\n".join([*after.links, *after.mounts, *after.routes, *rules])
+    assert not re.search(f"KUBE-|CNI-|veth|{network.BRIDGE}|{places.run()}", everything)
     assert not places.run().exists()
     assert current() is None
 
