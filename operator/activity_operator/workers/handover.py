@@ -159,8 +159,8 @@ class Handover:
             return ()
         held: list[Held] = list(self._custody.of(key))
         chosen = offers(held, report, now, cordoned=cordoned, unclear=unclear)
-        for lease_id in chosen:
+        for lease_id in chosen.now:
             item = self._custody.get(lease_id)
             if item is not None and item.offered_to != report.pod_uid:
                 self._custody.put(replace(item, offered_to=report.pod_uid, offered_at=now))
-        return chosen
+        return (*chosen.now, *chosen.ahead)

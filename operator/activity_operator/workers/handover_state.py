@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import islice
 
 from activity_operator.backlog.protocol import Key
 from activity_operator.workers.leases import Lease, Owner
@@ -75,32 +76,36 @@ def verdict(held: Held | None, pool: Key, owner: Owner) -> Verdict:
     return Verdict.GRANT if held.lease.owner == owner else Verdict.REFUSE
 
 
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """What to offer one worker: `now` for its free slots and its alone for a while, `ahead` for slots that get free."""
+
+    now: tuple[str, ...] = ()
+    ahead: tuple[str, ...] = ()
+
+
 def offers(
     held: Sequence[Held], report: Report, now: float, *, cordoned: bool, unclear: Collection[str] = ()
-) -> tuple[str, ...]:
-    """Return the leases of the pool to offer in the reply: no more than free slots, the oldest first.
+) -> Offers:
+    """Return the leases of the pool to offer in the reply: as many as the worker has slots at most, the oldest first.
 
     `unclear` are claims of this worker that could not be answered; each keeps a slot, and so does a granted one that
-    it does not show yet. A worker with an open poll in every slot is offered leases too: it takes one when its poll
-    comes back empty, rather than poll again.
+    it does not show yet. Leases beyond its free slots are offered too, to every worker alike: a slot that becomes free
+    claims one at once, where it would otherwise begin a poll and be gone for a minute. The first claim wins.
     """
     if cordoned or report.state not in _TAKES_LEASES:
-        return ()
+        return Offers()
     owner = Owner(report.pod_uid, report.incarnation)
     shown = {lease.id for lease in report.leases}
     mine = [item for item in held if item.lease.owner == owner]
     underway = sum(item.lease.id not in shown and item.lease.id not in report.released for item in mine)
-    free = report.slots - report.busy - underway - len(unclear)
-    open_to_it = [
-        item
-        for item in held
-        if item.waits
-        and item.lease.recorded
-        and item.lease.id not in unclear
-        and _may_be_offered(item, report.pod_uid, now)
-    ]
-    open_to_it.sort(key=lambda item: (item.lease.received_at, item.lease.id))
-    return tuple(item.lease.id for item in open_to_it[: max(free, 0)])
+    free = max(report.slots - report.busy - underway - len(unclear), 0)
+    waiting = [item for item in held if item.waits and item.lease.recorded and item.lease.id not in unclear]
+    waiting.sort(key=lambda item: (item.lease.received_at, item.lease.id))
+    mine_now = [item for item in waiting if _may_be_offered(item, report.pod_uid, now)][:free]
+    at_once = tuple(item.lease.id for item in mine_now)
+    later = (item.lease.id for item in waiting if item.lease.id not in at_once)
+    return Offers(at_once, tuple(islice(later, report.slots - len(at_once))))
 
 
 def _may_be_offered(item: Held, pod_uid: str, now: float) -> bool:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-#: Reports a second that one operator takes from its whole fleet; a report costs it about a quarter of a millisecond.
+#: Reports a second that one operator takes from its whole fleet; 0.17 ms of CPU each, TLS included, so 3 % of a core.
 DEFAULT_RATE = 200.0
 #: Seconds between two reports of a worker in a small fleet.
 FASTEST_SECONDS = 1.0

@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
-from activity_operator.workers.handover_state import UNSHOWN_SECONDS, Terms
+from activity_operator.workers.handover_state import UNSHOWN_SECONDS, Offers, Terms, offers
 from activity_operator.workers.leases import Owner
 from activity_worker.contract import ERROR_DELETED, ERROR_NO_WORKER, HeldLease, Report, WorkerState
 from tests.unit.activity_operator.virtual_time import settle, wall
@@ -123,28 +124,48 @@ async def test_a_claimed_lease_is_never_offered_again(operator: Operator) -> Non
     assert (await operator.hear(other())).offers == ()
 
 
-async def test_an_unclaimed_offer_goes_to_another_worker_after_a_while(operator: Operator) -> None:
+def choose(operator: Operator, of: Report, **options: Any) -> Offers:
+    return offers(tuple(operator.custody.of(KEY)), of, wall(), cordoned=False, **options)
+
+
+async def test_an_offer_is_one_workers_for_a_while_and_then_another_ones(operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     assert (await operator.hear(report())).offers == (lease,)
-    assert (await operator.hear(other())).offers == ()
+    assert choose(operator, other()).now == ()
     await asyncio.sleep(6.0)
 
-    assert (await operator.hear(other())).offers == (lease,)
+    assert choose(operator, other()).now == (lease,)
 
 
-async def test_offers_are_no_more_than_free_slots_and_the_oldest_first(operator: Operator) -> None:
+async def test_offers_are_no_more_than_slots_the_oldest_first_and_free_slots_have_theirs_alone(
+    operator: Operator,
+) -> None:
     leases = await operator.hold("t1", "t2", "t3", "t4")
 
-    assert (await operator.hear(report(slots=3, busy=1))).offers == tuple(leases[:2])
+    assert choose(operator, report(slots=3, busy=1)) == Offers(now=tuple(leases[:2]), ahead=(leases[2],))
+    assert (await operator.hear(report(slots=3, busy=1))).offers == tuple(leases[:3])
+    assert choose(operator, other(slots=2)).now == tuple(leases[2:])
+
+
+async def test_a_slot_that_becomes_free_has_an_offer_to_claim_before_it_polls(operator: Operator) -> None:
+    (lease,) = await operator.hold("t1")
+
+    assert (await operator.hear(report(slots=1, busy=1))).offers == (lease,)
+    assert choose(operator, other(slots=1)).now == (lease,)
 
 
 async def test_a_granted_lease_that_is_not_shown_yet_keeps_its_slot(operator: Operator) -> None:
     leases = await operator.hold("t1", "t2", "t3")
-
     handed = await operator.hear(report(slots=2, claims=(leases[0],)))
 
     assert [grant.id for grant in handed.granted] == [leases[0]]
-    assert handed.offers == (leases[1],)
+    assert choose(operator, report(slots=2)) == Offers(now=(leases[1],), ahead=(leases[2],))
+
+
+async def test_a_claim_that_is_not_answered_yet_keeps_its_slot(operator: Operator) -> None:
+    leases = await operator.hold("t1", "t2")
+
+    assert choose(operator, report(slots=1), unclear=[leases[0]]) == Offers(ahead=(leases[1],))
 
 
 @pytest.mark.parametrize("state", [WorkerState.DRAINING, WorkerState.DRAINED, WorkerState.STOPPING])
