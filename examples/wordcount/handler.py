@@ -6,16 +6,17 @@ Output: {"lines": 1200, "words": 10450}
 
 from pathlib import Path
 
-from activity_worker.activity import TaskRequest, TaskResponseToolkit
+from activity_worker.activity import TaskRequest
+from activity_worker.blocking import BlockingToolkit
 
 LINES_A_HEARTBEAT = 1000
 
 
-async def handle(request: TaskRequest, respond: TaskResponseToolkit) -> None:
+def handle(request: TaskRequest, respond: BlockingToolkit) -> None:
     """Answer with the number of lines and words, or fail with `WordCount.NoSuchText`."""
     path = Path(request.input["path"])
     if not path.is_file():
-        await respond.failure("WordCount.NoSuchText", f"{path.name} is not a file that this worker can read")
+        respond.failure("WordCount.NoSuchText", f"{path.name} is not a file that this worker can read")
         return
     lines = words = 0
     with path.open(encoding="utf-8") as text:
@@ -23,6 +24,6 @@ async def handle(request: TaskRequest, respond: TaskResponseToolkit) -> None:
             lines += 1
             words += len(line.split())
             if lines % LINES_A_HEARTBEAT == 0:
-                # Raises when the task was cancelled, so the loop ends soon after nobody waits for it.
-                await respond.heartbeat({"lines": lines})
-    await respond.success({"lines": lines, "words": words})
+                # Raises when the service has given up on the task: nobody waits for the rest.
+                respond.heartbeat({"lines": lines})
+    respond.success({"lines": lines, "words": words})

@@ -1,0 +1,72 @@
+# ruff: noqa: D103 - the names are the sentences
+"""The handlers in `examples/` do what their first lines say."""
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from activity_operator.api.spec import PoolSpec
+from activity_worker.testing import ActivityEnvironment
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+def handler_of(example: str) -> Callable[..., Any]:
+    spec = importlib.util.spec_from_file_location(f"example_{example}", EXAMPLES / example / "handler.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    handler: Callable[..., Any] = module.handle
+    return handler
+
+
+async def test_resize_scales_an_image(tmp_path: Path) -> None:
+    source, target = tmp_path / "cat.ppm", tmp_path / "small.ppm"
+    source.write_bytes(b"P6 4 2 255\n" + bytes(range(24)))
+
+    output = await ActivityEnvironment().run(
+        handler_of("resize"), {"source": str(source), "target": str(target), "width": 2}
+    )
+
+    assert output == {"target": str(target), "width": 2, "height": 1}
+    assert target.read_bytes() == b"P6 2 1 255\n" + bytes([0, 1, 2, 6, 7, 8])
+
+
+async def test_resize_fails_by_name_on_what_is_no_image(tmp_path: Path) -> None:
+    (tmp_path / "cat.ppm").write_bytes(b"meow")
+
+    with pytest.raises(ValueError, match="binary PPM") as caught:
+        await ActivityEnvironment().run(
+            handler_of("resize"), {"source": str(tmp_path / "cat.ppm"), "target": "", "width": 2}
+        )
+
+    assert type(caught.value).__name__ == "NotAnImageError"
+
+
+async def test_wordcount_counts_and_says_how_far_it_is(tmp_path: Path) -> None:
+    (tmp_path / "book.txt").write_text("two words\n" * 2500)
+    environment = ActivityEnvironment()
+
+    output = await environment.run(handler_of("wordcount"), {"path": str(tmp_path / "book.txt")})
+
+    assert output == {"lines": 2500, "words": 5000}
+    assert environment.progress == [{"lines": 1000}, {"lines": 2000}]
+
+
+async def test_wordcount_fails_by_name_without_a_text(tmp_path: Path) -> None:
+    environment = ActivityEnvironment()
+    await environment.run(handler_of("wordcount"), {"path": str(tmp_path / "nothing.txt")})
+
+    assert environment.response is not None
+    assert environment.response.error == "WordCount.NoSuchText"
+
+
+def test_the_pool_manifest_is_valid() -> None:
+    manifest = yaml.safe_load((EXAMPLES / "resize" / "pool.yaml").read_text())
+
+    assert PoolSpec.model_validate(manifest["spec"]).max_workers == 50
