@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tests.cluster import image_key, places
@@ -16,6 +16,7 @@ from tests.cluster.shell import ClusterError, run
 SUITE = "trixie"  # Python 3.13; LocalEmu needs 3.12 or newer
 BASE_IMAGE = f"localhost/activitypool-base:{SUITE}-1"  # raise the number when the recipe below changes
 BASE_PACKAGES = "python3-venv,ca-certificates"
+LOADED = "localhost/activitypool-loaded"  # tagged so in containerd: the build of that key is there
 MACHINE_CERTIFICATES = Path("/etc/ssl/certs")
 PAUSE_SOURCE = """\
 #include <signal.h>
@@ -87,7 +88,7 @@ def build(dockerfile: Path, context: Path, tag: str, build_args: Mapping[str, st
 
 def load(tag: str, archive: Path) -> None:
     """Import the archive into the running cluster's containerd, unless the same image is there under this tag."""
-    marker = f"localhost/activitypool-loaded:{archive.stem}"
+    marker = f"{LOADED}:{archive.stem}"
     digests = {words[0]: words[2] for line in ctr("images", "ls").splitlines() if len(words := line.split()) > 2}
     if marker in digests and digests.get(full_name(tag)) == digests[marker]:
         return
@@ -97,6 +98,7 @@ def load(tag: str, archive: Path) -> None:
             return
         ctr("images", "import", archive)
         ctr("images", "tag", "--force", full_name(tag), marker)
+        _forget_outdated(digests)
 
 
 def prepare_store(pause: Path, *, forget_containers: bool) -> None:
@@ -112,6 +114,14 @@ def transient_folders() -> Sequence[Path]:
     """Folders of containerd's store that describe containers, not images: `down` deletes them."""
     store = places.container_store()
     return [store / "io.containerd.grpc.v1.cri", store / "io.containerd.runtime.v2.task"]
+
+
+def _forget_outdated(names: Iterable[str]) -> None:
+    """Drop markers of builds that are kept no more; running containers keep what they run on."""
+    for name in names:
+        repository, _, key = name.rpartition(":")
+        if repository == LOADED and not (_archives() / f"{key}.tar").exists():
+            ctr("images", "rm", name)
 
 
 def _debootstrap(root: Path) -> None:

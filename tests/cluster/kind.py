@@ -12,9 +12,10 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.control_plane import AUDIT_POLICY
 from tests.cluster.emulator_ports import NODE_PORTS
 from tests.cluster.progress import step
-from tests.cluster.shell import run, succeeds
+from tests.cluster.shell import run, succeeds, wait_until
 
 NAME = "activitypool"
+READY_SECONDS = 120.0
 AUDIT_IN_NODE = "/var/log/activitypool"
 API_SERVER_PATCH = f"""\
 kind: ClusterConfiguration
@@ -40,6 +41,8 @@ def up() -> Cluster:
     if NAME not in run([binaries["kind"], "get", "clusters"]).split():
         audit.mkdir(parents=True, exist_ok=True)
         (audit / "policy.yaml").write_text(AUDIT_POLICY)
+        # Made here, so that it belongs to this user: the API server would make it readable by its root only.
+        (audit / "audit.log").touch(mode=0o666)
         with step("kind create cluster"):
             create: list[str | Path] = [binaries["kind"], "create", "cluster", "--name", NAME, "--wait", "120s"]
             run([*create, "--kubeconfig", kubeconfig, "--config", "-"], stdin=json.dumps(_config(audit)))
@@ -47,7 +50,9 @@ def up() -> Cluster:
         run(["docker", "start", f"{NAME}-control-plane"])  # it stops with the engine, and comes back
         run([binaries["kind"], "export", "kubeconfig", "--name", NAME, "--kubeconfig", kubeconfig])
     kubectl: list[str | Path] = [binaries["kubectl"], f"--kubeconfig={kubeconfig}"]
-    run([*kubectl, "wait", "--for=condition=Ready", "node", "--all", "--timeout=120s"])
+    ready = [*kubectl, "get", "--raw", "/readyz"]
+    wait_until(lambda: succeeds(ready), "kind's API server is ready", timeout_seconds=READY_SECONDS)
+    run([*kubectl, "wait", "--for=condition=Ready", "node", "--all", f"--timeout={READY_SECONDS:.0f}s"])
     return Cluster(
         kubeconfig=kubeconfig,
         audit_log=audit / "audit.log",
