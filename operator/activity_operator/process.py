@@ -41,6 +41,8 @@ from activity_operator.watchdog import Watchdog
 TICK_SECONDS = 1.0
 #: How often a leader's label that could not be set is tried again.
 LABEL_RETRY_SECONDS = 2.0
+#: How long a task may take to end before it is told again.
+CANCEL_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
 
@@ -306,9 +308,12 @@ class Process:
         await self.kube.close()
 
     async def _cancel(self, tasks: list[asyncio.Task[None]]) -> None:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """Cancel until they have ended: one that just took an answer may miss the first word."""
+        running = {task for task in tasks if not task.done()}
+        while running:
+            for task in running:
+                task.cancel()
+            _, running = await asyncio.wait(running, timeout=CANCEL_SECONDS)
 
     def _leadership_changed(self, leading: bool) -> None:
         self.metrics.leader.set(leading)
@@ -351,7 +356,8 @@ class Process:
             self._unlabelled.clear()
             settled = await self.label.settle(leading=self.elector.leading)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._unlabelled.wait(), None if settled else LABEL_RETRY_SECONDS)
+                async with asyncio.timeout(None if settled else LABEL_RETRY_SECONDS):
+                    await self._unlabelled.wait()
 
     async def _tick(self) -> None:
         reachable = True

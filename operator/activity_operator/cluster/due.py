@@ -1,6 +1,7 @@
 """When to look at which pool again: one heap of due times for all of them, instead of a timer each."""
 
 import asyncio
+import contextlib
 import heapq
 from collections.abc import Callable
 
@@ -48,7 +49,6 @@ class Due:
         while True:
             self._changed.clear()
             wait = self.pop_due()
-            try:
-                await asyncio.wait_for(self._changed.wait(), wait)
-            except TimeoutError:
-                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()

@@ -217,8 +217,8 @@ class KubeClient:
             data = await answer.read()
             status = answer.status
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            detail = str(error) or type(error).__name__
-            raise ApiUnreachableError(f"{method} {path}: no answer within {seconds:g} s ({detail})") from error
+            detail = str(error) or f"{type(error).__name__} after {seconds:g} s at most"
+            raise ApiUnreachableError(f"{method} {path}: no answer: {detail}") from error
         finally:
             self._observed(method, kind.plural, status)
         if status >= 400:

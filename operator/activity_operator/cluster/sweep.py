@@ -67,7 +67,8 @@ class Sweeper:
             check = self._freshness.next_check
             nap = min(left, self._freshness.grace_seconds if check is None else check + RETRY_SECONDS)
             try:
-                await asyncio.wait_for(self._now.wait(), nap)
+                async with asyncio.timeout(nap):
+                    await self._now.wait()
             except TimeoutError:
                 if self._freshness.next_check == 0.0:
                     return

@@ -7,12 +7,14 @@ from typing import Any
 
 import aiohttp
 
+from activity_operator.backlog.stepfunctions import StepFunctions
 from activity_operator.cluster.kinds import DEPLOYMENTS, POOLS, Raw
 from activity_operator.cluster.kube import ApiError, Credentials, KubeClient
 from activity_operator.core.tenancy import Policy
 from activity_operator.handlers import Watcher
 from activity_operator.metrics import Metrics
-from activity_operator.process import Process
+from activity_operator.process import Backbone, Outside, Process
+from activity_operator.rooms import AllRooms
 from activity_operator.settings import Settings
 from tests.integration.operator.plain import PlainBrain, PlainOutside
 
@@ -51,13 +53,23 @@ class Running:
 
 @asynccontextmanager
 async def operator(
-    namespace: str, load: Credentials, *, watch_over: Credentials | None = None, **more: Any
+    namespace: str,
+    load: Credentials,
+    *,
+    watch_over: Credentials | None = None,
+    rooms: Callable[[str], StepFunctions] | None = None,
+    **more: Any,
 ) -> AsyncIterator[Running]:
-    """Run an operator that looks after the pools of one namespace; `watch_over` gives kopf credentials of its own."""
+    """Run an operator that looks after the pools of one namespace.
+
+    `watch_over` gives kopf credentials of its own; with `rooms` the real rooms are used, over that task service.
+    """
     brain = PlainBrain(namespace)
-    process = Process(
-        settings(namespace, **more), load, Metrics("test"), lambda backbone: PlainOutside(brain, backbone), Policy
-    )
+
+    def outside(backbone: Backbone) -> Outside:
+        return PlainOutside(brain, backbone) if rooms is None else AllRooms(brain, backbone, rooms("test"))
+
+    process = Process(settings(namespace, **more), load, Metrics("test"), outside, Policy)
     await process.build()
     if watch_over is not None:
         process.watcher = Watcher(watch_over, process.take, process.fail)

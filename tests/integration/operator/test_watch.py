@@ -78,8 +78,8 @@ async def test_a_watch_that_comes_back_tells_what_it_missed(
 async def test_a_watch_that_ends_for_good_ends_the_process(kube: KubeClient, load: Credentials, namespace: str) -> None:
     async with operator(namespace, load) as running:
         await eventually(lambda: running.process.sweeper.covered)
-        loop, stop = running.process.watcher._loop, running.process.watcher._stop_kopf
-        assert loop is not None
+        stop = running.process.watcher._stop_kopf
+        loop = await eventually(lambda: running.process.watcher._loop)
         loop.call_soon_threadsafe(stop.set)
         await eventually(lambda: running.process._failure)
         assert "kopf" in running.process._failure

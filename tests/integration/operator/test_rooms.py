@@ -1,0 +1,57 @@
+"""All the rooms in one process: certificates reach a pool's namespace, and the report port answers as it should."""
+
+import ssl
+from typing import Any
+
+import aiohttp
+import pytest
+
+from activity_operator.backlog.stepfunctions import StepFunctions
+from activity_operator.cluster.kinds import CONFIG_MAPS, POOLS, Raw
+from activity_operator.cluster.kube import ApiError, Credentials, KubeClient
+from activity_operator.rooms import AllRooms, report_names
+from activity_worker.contract import REPORT_PATH
+from tests.integration.operator.arrange import Running, eventually, operator, pool
+
+PORTS: dict[str, Any] = {"report_port": 0, "report_host": "127.0.0.1"}
+
+
+async def bundle(kube: KubeClient, namespace: str) -> str:
+    """Return what workers of the namespace trust, "" before there is anything."""
+    try:
+        found: Raw = await kube.get(CONFIG_MAPS, namespace, "activitypool-ca")
+    except ApiError:
+        return ""
+    return str(found["data"]["ca.crt"])
+
+
+async def ask(running: Running, trusted: str, name: str) -> tuple[int, str]:
+    """Send an empty report without a token, as a worker would that verifies the Service's name."""
+    rooms = running.process.outside
+    assert isinstance(rooms, AllRooms)
+    url = f"https://127.0.0.1:{rooms.server.port}{REPORT_PATH}"
+    context = ssl.create_default_context(cadata=trusted)
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(url, ssl=context, server_hostname=name, json={}) as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+@pytest.mark.parametrize("leads", [True, False])
+async def test_workers_find_the_leader_over_tls_and_nobody_gets_in_without_a_token(
+    kube: KubeClient, load: Credentials, namespace: str, leads: bool
+) -> None:
+    async with operator(namespace, load, rooms=StepFunctions, **PORTS) as first:
+        await kube.create(POOLS, namespace, pool("p"))
+        trusted = await eventually(lambda: bundle(kube, namespace))
+        name = report_names(first.process.settings)[0]
+        if leads:
+            assert (await ask(first, trusted, name))[0] == 401
+            return
+        async with operator(namespace, load, rooms=StepFunctions, **PORTS) as second:
+            await eventually(lambda: second.process.sweeper.covered)
+            rooms = second.process.outside
+            assert isinstance(rooms, AllRooms)
+            await eventually(lambda: rooms.keeper.bundle and rooms.server._listener)
+            assert (await ask(second, trusted, name))[0] == 421
