@@ -23,7 +23,7 @@ from activity_operator.backlog.protocol import (
     TokenRefusedError,
 )
 from activity_operator.core.decision import Say
-from activity_operator.workers.handover_state import Fate, Held, Terms, fate
+from activity_operator.workers.handover_state import Fate, Held, Terms, fate, seen
 from activity_operator.workers.leases import Lease, LeaseRecords, PoolRef, RecordsUnavailableError
 from activity_worker.contract import ERROR_DELETED, ERROR_NO_WORKER, lease_id
 
@@ -102,10 +102,6 @@ class Custody:
     def of(self, key: Key) -> Iterator[Held]:
         """Return the leases of a pool."""
         return (self._held[lease] for lease in tuple(self._by_pool.get(key, ())))
-
-    def all(self) -> tuple[Held, ...]:
-        """Return every lease."""
-        return tuple(self._held.values())
 
     def put(self, held: Held) -> None:
         """Replace what is known of a lease that is still held."""
@@ -224,13 +220,13 @@ class Custody:
     def sweep(self) -> None:
         """Look at every lease once: has it still a pool, an owner, patience?"""
         now = self._around.now()
-        for item in tuple(self._held.values()):
+        for known in tuple(self._held.values()):
+            item = self._held[known.lease.id] = seen(known, now, self._around.pool_exists(known.lease.pool.uid))
             lease = item.lease
             what = fate(
                 item,
                 self.terms(lease.pool.key),
                 now,
-                pool_exists=self._around.pool_exists(lease.pool.uid),
                 owner_exists=lease.owner is None or self._around.pod_exists(lease.owner.pod_uid),
             )
             if what is Fate.OWNER_GONE:

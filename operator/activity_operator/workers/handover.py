@@ -86,12 +86,6 @@ class Handover:
             released=tuple(lease for lease, answer in released.items() if answer is Answer.YES),
         )
 
-    def worker_gone(self, pod_uid: str) -> None:
-        """Give up what a worker held whose pod is gone."""
-        for item in self._custody.all():
-            if item.lease.owner is not None and item.lease.owner.pod_uid == pod_uid:
-                self._custody.owner_gone(item.lease)
-
     def _take_note(self, key: Key, report: Report, now: float) -> None:
         for item in self._custody.of(key):
             if is_lost(item, report, now):

@@ -1,7 +1,7 @@
 """PURE: which lease is offered to whom, who may have it, and when one is over."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from itertools import islice
 
@@ -15,6 +15,10 @@ OFFER_SECONDS = 5.0
 #: Seconds for which an owner may report neither running nor concluding its lease: it repeats an unanswered claim for
 #: 10 s, and a report path that is down for longer than this shows in every other signal.
 UNSHOWN_SECONDS = 120.0
+
+#: Seconds for which a pool must be gone before its tasks are failed: failing cannot be taken back, and a view of the
+#: cluster that is being renewed may lack an object for a moment.
+POOLLESS_SECONDS = 3.0
 
 _TAKES_LEASES = frozenset({WorkerState.STARTING, WorkerState.RUNNING})
 
@@ -33,7 +37,8 @@ class Held:
     """One lease with what only this process knows of it; all of it may be lost.
 
     `beats` is False once the service refused a heartbeat without ending the task; `closing` while it is being failed;
-    `shown` once its owner reported it, running or concluded; `owner_since` is when this process learned of the owner.
+    `shown` once its owner reported it, running or concluded; `owner_since` is when this process learned of the owner;
+    `poolless_since` is when its pool was first seen to be gone.
     """
 
     lease: Lease
@@ -43,6 +48,7 @@ class Held:
     offered_at: float = 0.0
     owner_since: float = 0.0
     shown: bool = False
+    poolless_since: float | None = None
 
     @property
     def waits(self) -> bool:
@@ -128,14 +134,21 @@ def is_lost(item: Held, report: Report, now: float) -> bool:
     return silent and now - item.owner_since >= UNSHOWN_SECONDS
 
 
-def fate(item: Held, terms: Terms, now: float, *, pool_exists: bool, owner_exists: bool) -> Fate:
+def seen(item: Held, now: float, pool_exists: bool) -> Held:
+    """Return the lease with when its pool went."""
+    if pool_exists == (item.poolless_since is None):
+        return item
+    return replace(item, poolless_since=None if pool_exists else now)
+
+
+def fate(item: Held, terms: Terms, now: float, *, owner_exists: bool) -> Fate:
     """Return what becomes of the lease; `owner_exists` is about the owner's pod and ignored while there is no owner."""
     if item.closing:
         return Fate.KEEP
     if item.lease.owner is not None:
         return Fate.KEEP if owner_exists else Fate.OWNER_GONE
-    if not pool_exists:
-        return Fate.FAIL_DELETED
+    if item.poolless_since is not None:
+        return Fate.FAIL_DELETED if now - item.poolless_since >= POOLLESS_SECONDS else Fate.KEEP
     held_for = now - item.lease.received_at
     if terms.hold_seconds is not None and not terms.paused and held_for >= terms.hold_seconds:
         return Fate.FAIL_NO_WORKER

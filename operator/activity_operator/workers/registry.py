@@ -121,11 +121,6 @@ class WorkerRegistry:
         """Return the last word of each worker of the pool."""
         return tuple(worker.facts for worker in self._pools.get((namespace, pool), {}).values())
 
-    def last(self, pod_uid: str) -> WorkerFacts | None:
-        """Return the last word of one worker."""
-        worker = self._workers.get(pod_uid)
-        return None if worker is None else worker.facts
-
     def events(self, namespace: str, pool: str) -> tuple[PoolEvent, ...]:
         """Return the pool's story, oldest first."""
         return tuple(self._rings.get((namespace, pool), ()))

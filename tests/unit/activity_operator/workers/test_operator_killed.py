@@ -157,13 +157,13 @@ async def test_a_deleted_pools_task_is_failed_by_the_next_leader(world: World, f
     if failed_already:
         world.records.stop_at = "before delete"
         world.pools.clear()
-        await asyncio.sleep(3.0)
+        await asyncio.sleep(6.0)
         assert world.service.failed["t1"][0] == ERROR_DELETED
     await first.kill()
     world.pools.clear()
     world.records.stop_at = ""
     await Operator.leading(world)
-    await asyncio.sleep(5.0)
+    await asyncio.sleep(8.0)
 
     assert world.service.failed["t1"][0] == ERROR_DELETED
     assert not world.records.kept
