@@ -23,6 +23,9 @@ REPORT_TIMEOUT_SECONDS = 5.0
 #: How long a starting worker waits for the operator's first answer before it polls anyway.
 SILENCE_SECONDS = 2.0
 
+#: How long a change waits for others before it is looked at.
+COALESCE_SECONDS = 0.02
+
 _MISDIRECTED = 421
 
 log = logging.getLogger(__name__)
@@ -67,6 +70,8 @@ class Reporter:
                     await self._send(self._state.compose(seen, now))
                 else:
                     await _wait(self._wake, delay)
+                    # A busy worker has thousands of changes a second; they are looked at together.
+                    await asyncio.sleep(COALESCE_SECONDS)
         finally:
             await self._disconnect()
 

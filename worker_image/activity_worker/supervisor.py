@@ -27,7 +27,7 @@ from activity_worker.options import TaskOptions
 from activity_worker.polling import Polling
 from activity_worker.pool import PoolManager
 from activity_worker.report_state import Identity, Orders, ReportState, Snapshot
-from activity_worker.reporter import Reporter
+from activity_worker.reporter import COALESCE_SECONDS, Reporter
 from activity_worker.settings import ReportSettings, Settings
 from activity_worker.sources.protocol import Source
 from activity_worker.worker import ActivityWorker
@@ -259,14 +259,14 @@ class Supervisor:
             self._reporter.changed()
 
     async def _next_news(self, timeout_seconds: float | None) -> None:
-        # Events come a moment before what they announce has settled, so there is always another look.
+        # Events come a moment before what they announce has settled, and many at a time.
         self._news.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(
                 _LOOK_SECONDS if timeout_seconds is None else min(timeout_seconds, _LOOK_SECONDS)
             ):
                 await self._news.wait()
-        await asyncio.sleep(0)
+        await asyncio.sleep(COALESCE_SECONDS)
 
 
 _STATE_EVENTS = {

@@ -1,0 +1,67 @@
+# ruff: noqa: D103 - the names are the sentences
+"""What kubelet reads."""
+
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from activity_worker import health
+from activity_worker.contract import WorkerState
+from activity_worker.health import HealthServer
+from activity_worker.metrics import WorkerMetrics
+
+from .process import probe
+
+
+class Worker:
+    """What the server asks."""
+
+    state = WorkerState.RUNNING
+    problem = ""
+
+
+@pytest.fixture
+def asked() -> Worker:
+    return Worker()
+
+
+@pytest.fixture
+async def server(asked: Worker) -> AsyncIterator[HealthServer]:
+    server = HealthServer(WorkerMetrics("1.2.3", 1).registry, lambda: asked.state, lambda: asked.problem)
+    await server.start(0, "127.0.0.1")
+    yield server
+    await server.stop()
+
+
+@pytest.mark.parametrize("state", WorkerState)
+async def test_ready_means_running_and_nothing_else(server: HealthServer, asked: Worker, state: WorkerState) -> None:
+    asked.state = state
+
+    assert await probe(server.port, "/readyz") == (200 if state is WorkerState.RUNNING else 503, f"{state.value}\n")
+
+
+async def test_a_dead_part_is_told_by_livez(server: HealthServer, asked: Worker) -> None:
+    assert await probe(server.port, "/livez") == (200, "ok\n")
+
+    asked.problem = "the report loop has died"
+    assert await probe(server.port, "/livez") == (503, "the report loop has died\n")
+
+
+async def test_a_loop_that_was_stuck_says_so_once_it_turns_again(
+    server: HealthServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "STUCK_AFTER_SECONDS", 0.2)
+    watch = health.LoopWatch()
+    time.sleep(1.5)  # noqa: ASYNC251 - the point is to hold the loop
+
+    assert watch.late_seconds() > health.STUCK_AFTER_SECONDS
+    watch.stop()
+
+
+async def test_metrics_name_the_runtime(server: HealthServer) -> None:
+    status, text = await probe(server.port, "/metrics")
+
+    assert status == 200
+    assert 'version="1.2.3"' in text
+    assert "_created" not in text

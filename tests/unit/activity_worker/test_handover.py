@@ -1,0 +1,168 @@
+# ruff: noqa: D103 - the names are the sentences
+"""Leases that the operator hands over to a pool whose slots are busy, polling, or free."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from activity_worker.activity import TaskRequest
+from activity_worker.claims import ClaimBook
+from activity_worker.contract import ERROR_WORKER_STOPPED, Grant, Reply, lease_id
+from activity_worker.handover import Handover
+from activity_worker.pool import PoolManager
+from activity_worker.sources.protocol import Task
+
+
+class Source:
+    """A source whose polls end when the test says so."""
+
+    name = "arn"
+
+    def __init__(self) -> None:
+        self.polls: list[asyncio.Future[Task | None]] = []
+        self.said: list[tuple[str, str]] = []
+
+    async def lease(self, worker_name: str) -> Task | None:
+        self.polls.append(asyncio.get_running_loop().create_future())
+        return await self.polls[-1]
+
+    async def heartbeat(self, token: str) -> None:
+        self.said.append(("heartbeat", token))
+
+    async def succeed(self, token: str, output: str) -> None:
+        self.said.append(("succeed", token))
+
+    async def fail(self, token: str, error: str, cause: str) -> None:
+        self.said.append((error, token))
+
+    async def close(self) -> None:
+        """Nothing to free."""
+
+
+class Bench:
+    """One slot, its handler held by the test, and the operator's replies."""
+
+    def __init__(self) -> None:
+        self.source, self.book = Source(), ClaimBook()
+        self.handled: list[str] = []
+        self.go = asyncio.Event()
+        self.pool = PoolManager(self.source, self._handle, worker_prefix="pod")
+        self.handover = Handover(self.pool, self.book, heartbeat_seconds=10.0, on_change=lambda: None)
+
+    async def _handle(self, request: TaskRequest) -> None:
+        self.handled.append(request.task.token)
+        await self.go.wait()
+
+    async def answer(self, asked: tuple[str, ...] = (), **parts: Any) -> None:
+        self.handover.grant(self.book.answered(Reply(term=1, next_report_seconds=1.0, **parts), asked))
+        await settle()
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    bench = Bench()
+    bench.pool.cordon()
+    await bench.pool.start()
+    yield bench
+    bench.go.set()
+    for poll in bench.source.polls:
+        if not poll.done():
+            poll.set_result(None)
+    await bench.pool.stop(timeout_seconds=0.0, abort_polls=True)
+    await bench.handover.close()
+
+
+async def test_before_the_first_poll_an_offer_reserves_the_slot_and_runs_there(bench: Bench) -> None:
+    await bench.answer(offers=("a",))
+    bench.pool.uncordon()
+    await settle()
+    assert (list(bench.book.claims), bench.source.polls) == (["a"], [])
+
+    await bench.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    assert bench.handled == ["token-a"]
+    assert ("heartbeat", "token-a") in bench.source.said
+
+
+async def test_a_refused_claim_lets_the_slot_poll(bench: Bench) -> None:
+    await bench.answer(offers=("a",))
+    bench.pool.uncordon()
+    await bench.answer(asked=("a",), refused=("a",))
+
+    assert (len(bench.source.polls), bench.handover.settled) == (1, True)
+
+
+async def test_a_slot_with_an_open_poll_claims_nothing_until_the_poll_ends(bench: Bench) -> None:
+    bench.pool.uncordon()
+    await settle()
+    await bench.answer(offers=("a",))
+    assert bench.book.claims == {}
+
+    bench.source.polls[0].set_result(None)
+    await settle()
+    assert (list(bench.book.claims), len(bench.source.polls)) == (["a"], 1)
+
+
+async def test_a_slot_that_ends_its_task_claims_before_it_polls_again(bench: Bench) -> None:
+    bench.pool.uncordon()
+    await settle()
+    bench.source.polls[0].set_result(Task("own", "{}"))
+    await settle()
+    await bench.answer(offers=("a",))
+    bench.go.set()
+    await settle()
+
+    assert ("succeed", "own") in bench.source.said
+    assert (list(bench.book.claims), len(bench.source.polls)) == (["a"], 1)
+
+
+async def test_a_late_grant_is_held_and_heartbeated_until_the_slot_is_free(bench: Bench) -> None:
+    bench.pool.uncordon()
+    await settle()
+    bench.source.polls[0].set_result(Task("own", "{}"))
+    await settle()
+    await bench.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    assert [lease.id for lease in bench.handover.held(0.0)] == ["a"]
+    assert ("heartbeat", "token-a") in bench.source.said
+
+    bench.go.set()
+    await settle()
+    assert bench.handled == ["own", "token-a"]
+    assert bench.handover.held(0.0) == ()
+
+
+async def test_a_task_that_was_handed_over_is_released_when_it_is_done(bench: Bench) -> None:
+    lease = lease_id("token-a")
+    await bench.answer(asked=(lease,), granted=(Grant(lease, "token-a", "{}"),))
+    bench.go.set()
+    await settle()
+
+    assert bench.book.released == {lease}
+
+
+async def test_a_cordoned_worker_claims_nothing_but_runs_what_it_had_claimed(bench: Bench) -> None:
+    await bench.answer(offers=("a",))
+    bench.handover.cordon()
+    assert not bench.pool.drained
+
+    await bench.answer(asked=("a",), offers=("b",), granted=(Grant("a", "token-a", "{}"),))
+    bench.go.set()
+    await settle()
+
+    assert (bench.handled, bench.book.claims, bench.source.polls) == (["token-a"], {}, [])
+    assert bench.pool.drained
+
+
+async def test_a_grant_that_no_slot_took_is_failed_for_the_state_machine_to_retry(bench: Bench) -> None:
+    await bench.pool.stop()
+    await bench.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    await bench.handover.close()
+
+    assert (ERROR_WORKER_STOPPED, "token-a") in bench.source.said
+    assert bench.book.released == {"a"}
