@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tests.cluster import places
@@ -37,10 +37,14 @@ def full_name(tag: str) -> str:
 
 
 def of(dockerfile: Path, context: Path, arguments: Mapping[str, str]) -> str:
-    """The key of a build: equal keys, equal images. Covers Dockerfile, context, arguments and local parent images."""
+    """The key of a build: equal keys, equal images.
+
+    Covers the Dockerfile, its arguments, parent images built here, and of the context what it copies:
+    an image is not built anew for a changed file that it never sees.
+    """
     text = dockerfile.read_text()
     digest = hashlib.sha256(json.dumps([text, sorted(arguments.items()), _parents(text, arguments)]).encode())
-    for path in _files(context):
+    for path in _files(context, copied(text)):
         digest.update(f"{path.relative_to(context)}\0{path.lstat().st_mode & 0o111}\0".encode())
         digest.update(str(path.readlink()).encode() if path.is_symlink() else path.read_bytes())
     return digest.hexdigest()[:20]
@@ -91,11 +95,28 @@ def _known_or_none(name: str) -> str | None:
         return None
 
 
-def _files(context: Path) -> Iterator[Path]:
-    for folder, folders, names in os.walk(context):
-        folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
-        links = [name for name in folders if (Path(folder) / name).is_symlink()]
-        yield from (Path(folder) / name for name in sorted([*names, *links]) if name not in LEFT_OUT)
+def copied(dockerfile: str) -> list[str]:
+    """The paths of the context that COPY and ADD name; all of it (`.`) as soon as one is not a plain path."""
+    paths: list[str] = []
+    for line in dockerfile.replace("\\\n", " ").splitlines():
+        words = line.split()
+        if not words or words[0].upper() not in ("COPY", "ADD") or any(word.startswith("--from") for word in words):
+            continue
+        sources = [word for word in words[1:] if not word.startswith("--")][:-1]
+        if any(set(source) & set("*?[$\"'") for source in sources):
+            return ["."]
+        paths += sources
+    return paths
+
+
+def _files(context: Path, paths: Iterable[str]) -> Iterator[Path]:
+    for start in sorted({context / path.lstrip("/") for path in paths}):
+        if start.is_file() or (start.is_symlink() and not start.is_dir()):
+            yield start  # a missing one is the builder's to name
+        for folder, folders, names in os.walk(start):
+            folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
+            links = [name for name in folders if (Path(folder) / name).is_symlink()]
+            yield from (Path(folder) / name for name in sorted([*names, *links]) if name not in LEFT_OUT)
 
 
 def _note(tag: str) -> Path:
