@@ -13,8 +13,8 @@ class _JumpingSelector:
         self._loop = loop
 
     def select(self, timeout: float | None = None) -> Any:
-        if timeout is None:
-            return self._real.select(None)
+        if timeout is None or self._loop.threads:
+            return self._real.select(timeout)
         ready = self._real.select(0)
         if not ready and timeout > 0:
             self._loop.elapsed += timeout
@@ -25,14 +25,28 @@ class _JumpingSelector:
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """`loop.time()` starts at 0 and moves only when every task waits for time."""
+    """`loop.time()` starts at 0 and moves only when every task waits for time; while a thread works it stands still."""
 
     def __init__(self) -> None:
         self.elapsed = 0.0
+        self.threads = 0
         super().__init__(_JumpingSelector(self))  # type: ignore[arg-type]
 
     def time(self) -> float:
         return self.elapsed
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
+        self.threads += 1
+        work = super().run_in_executor(executor, func, *args)
+        work.add_done_callback(self._thread_done)
+        return work
+
+    def _thread_done(self, _: Any) -> None:
+        self.threads -= 1
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        self.threads += 1
+        await super().shutdown_default_executor()
 
 
 def elapsed() -> float:
