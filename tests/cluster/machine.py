@@ -18,6 +18,7 @@ SYSCTLS = (
     "net/ipv4/ip_forward",
     "net/ipv4/conf/all/forwarding",
     "net/ipv4/conf/default/forwarding",
+    "net/ipv4/conf/all/accept_redirects",
     "net/ipv4/conf/all/route_localnet",
     "net/ipv4/vs/conntrack",
     "net/bridge/bridge-nf-call-iptables",
@@ -55,7 +56,8 @@ def remember() -> None:
     if note.exists():
         return
     note.parent.mkdir(parents=True, exist_ok=True)
-    values = {name: value for name in SYSCTLS if (value := read_sysctl(name)) is not None}
+    names = (*SYSCTLS, *_forwarding_of_interfaces())
+    values = {name: value for name in names if (value := read_sysctl(name)) is not None}
     absent = [folder for folder in FOLDERS if not Path(folder).exists()]
     unfinished = note.with_suffix(".part")
     unfinished.write_text(json.dumps(asdict(Snapshot(values, packet_filter.tables(), absent)), indent=1))
@@ -77,13 +79,18 @@ def restore(bridge: str, network: str) -> None:
 def _restore(before: Snapshot) -> None:
     packet_filter.remove_ours(before.tables)
     for name, value in before.sysctls.items():
-        if read_sysctl(name) != value:
+        if read_sysctl(name) not in (value, None):  # an interface may be gone meanwhile
             Path("/proc/sys", name).write_text(value)
     for folder in before.absent_folders:
         shutil.rmtree(folder, ignore_errors=True)
         parent = Path(folder).parent
         if parent in EMPTY_PARENTS and parent.is_dir() and not any(parent.iterdir()):
             parent.rmdir()
+
+
+def _forwarding_of_interfaces() -> list[str]:
+    # Writing ip_forward writes all of these.
+    return sorted(f"net/ipv4/conf/{folder.name}/forwarding" for folder in Path("/proc/sys/net/ipv4/conf").iterdir())
 
 
 def read_sysctl(name: str) -> str | None:
