@@ -55,12 +55,13 @@ def up() -> Cluster:
         _wait_until_well(cluster)
         say("the cluster is up already, and well")
         return cluster
-    if running or (places.run() / "etcd").exists():
+    leftover = bool(running) or (places.run() / "etcd").exists()
+    if leftover:
         say(f"repairing: {len(running)} of {len(DAEMONS)} daemons still run")
     try:
         _boot(binaries, cluster)
     except ClusterError as failed:
-        if not running:
+        if not leftover:
             raise
         say(f"the repair failed ({str(failed).splitlines()[0]}): starting afresh")
         down()
@@ -194,6 +195,11 @@ def _check_it_is_ours() -> None:
 
 def _delete_state() -> None:
     machine.check_root_is_ours(places.run())
-    for folder in (places.run(), *images.transient_folders()):
+    # Renamed first: a `down` killed here leaves no half-deleted state for the next `up` to mistake for a cluster.
+    gone = places.run().with_name("run-deleted")
+    shutil.rmtree(gone, ignore_errors=True)
+    if places.run().exists():
+        places.run().rename(gone)
+    for folder in (gone, *images.transient_folders()):
         shutil.rmtree(folder, ignore_errors=True)
     places.kubeconfig().unlink(missing_ok=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.cluster import image_key, places
@@ -89,7 +89,7 @@ def build(dockerfile: Path, context: Path, tag: str, build_args: Mapping[str, st
 def load(tag: str, archive: Path) -> None:
     """Import the archive into the running cluster's containerd, unless the same image is there under this tag."""
     marker = f"{LOADED}:{archive.stem}"
-    digests = {words[0]: words[2] for line in ctr("images", "ls").splitlines() if len(words := line.split()) > 2}
+    digests = _digests()
     if marker in digests and digests.get(full_name(tag)) == digests[marker]:
         return
     with step(f"loading {tag}"):
@@ -98,7 +98,7 @@ def load(tag: str, archive: Path) -> None:
             return
         ctr("images", "import", archive)
         ctr("images", "tag", "--force", full_name(tag), marker)
-        _forget_outdated(digests)
+        _forget_outdated()
 
 
 def prepare_store(pause: Path, *, forget_containers: bool) -> None:
@@ -116,12 +116,24 @@ def transient_folders() -> Sequence[Path]:
     return [store / "io.containerd.grpc.v1.cri", store / "io.containerd.runtime.v2.task"]
 
 
-def _forget_outdated(names: Iterable[str]) -> None:
-    """Drop markers of builds that are kept no more; running containers keep what they run on."""
-    for name in names:
-        repository, _, key = name.rpartition(":")
-        if repository == LOADED and not (_archives() / f"{key}.tar").exists():
-            ctr("images", "rm", name)
+def _digests() -> dict[str, str]:
+    """The names in containerd's store, each with the digest it stands for."""
+    lines = ctr("images", "ls").splitlines()[1:]
+    return {words[0]: words[2] for line in lines if len(words := line.split()) > 2}
+
+
+def _forget_outdated() -> None:
+    """Drop builds that are kept no more, so that their layers go; running containers keep what they run on."""
+    digests = _digests()
+    outdated = [name for name in digests if name.startswith(f"{LOADED}:") and not _is_kept(name)]
+    named = {digest for name, digest in digests.items() if name not in outdated and not name.startswith("sha256:")}
+    outdated += [name for name, digest in digests.items() if name.startswith("sha256:") and digest not in named]
+    if outdated:
+        ctr("images", "rm", *outdated)
+
+
+def _is_kept(marker: str) -> bool:
+    return (_archives() / f"{marker.rpartition(':')[2]}.tar").exists()
 
 
 def _debootstrap(root: Path) -> None:
