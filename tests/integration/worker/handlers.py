@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - handlers named after what they do
 """Handlers for tests: good ones, and everything a handler should not do. Run in child processes only."""
 
 import asyncio

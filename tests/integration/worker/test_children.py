@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names are the sentences
 """Real child processes, and everything a handler can do to one."""
 
 import asyncio

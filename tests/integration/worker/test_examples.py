@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names are the sentences
 """The handlers in `examples/` do what their first lines say."""
 
 import importlib.util

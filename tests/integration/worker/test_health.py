@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names are the sentences
 """What kubelet reads."""
 
 import time

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names are the sentences
 """The report loop against an operator over real connections."""
 
 import asyncio

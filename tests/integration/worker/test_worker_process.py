@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names are the sentences
 """`activity-worker run` as a process, against the Step Functions fake and an operator for tests."""
 
 import asyncio

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names are the sentences
 """Leases that the operator took, and how one of them comes to run here exactly once."""
 
 from activity_worker.claims import CLAIM_PATIENCE_SECONDS, ClaimBook

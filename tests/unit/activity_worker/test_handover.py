@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names are the sentences
 """Leases that the operator hands over to a pool whose slots are busy, polling, or free."""
 
 import asyncio

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names are the sentences
 """When a worker reports, and what it makes of the answers."""
 
 import math

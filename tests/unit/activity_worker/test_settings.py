@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names are the sentences
 """What can be set from outside, and what a person reads when it cannot be used."""
 
 import pytest

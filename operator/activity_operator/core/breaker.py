@@ -1,0 +1,79 @@
+"""The start breaker: when new pods do not come to report, stop growing, say why, try again later."""
+
+from activity_operator.api.conditions import Reason
+from activity_operator.core.decision import Breaker
+from activity_operator.core.fleet import START_DEADLINE_SECONDS, Fleet, Member
+from activity_operator.core.observation import DeploymentFacts, Observation
+
+#: Seconds from a failed start to the next try, by failures in a row; the last one repeats.
+RETRY_DELAYS_SECONDS = (0.0, 5.0, 10.0, 20.0, 40.0, 80.0)
+
+_IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
+_CONFIG = {"CreateContainerConfigError", "CreateContainerError"}
+_START = {"RunContainerError", "StartError", "ContainerCannotRun"}
+
+
+def retry_at(breaker: Breaker) -> float | None:
+    """Return the Unix time of the next try, None while the breaker is closed."""
+    if not breaker.open:
+        return None
+    return breaker.opened_at + RETRY_DELAYS_SECONDS[min(breaker.trips, len(RETRY_DELAYS_SECONDS)) - 1]
+
+
+def watch_starts(seen: Observation, fleet: Fleet, revision: str, breaker: Breaker) -> tuple[Breaker, Member | None]:
+    """Return the breaker after what is seen, and the pod to replace when a try is due.
+
+    A report of this revision closes it, and so does the end of all evidence: nobody is starting any more.
+    """
+    mine = fleet.of(revision)
+    if breaker.open and any(m.said is not None and m.said.reported_at > breaker.opened_at for m in mine):
+        return Breaker(), None
+    failing = next((m for m in mine if failure(seen, m) is not None), None)
+    refused = _refused(seen.deployments, revision)
+    if failing is None and refused is None:
+        starting = any(m.said is None for m in mine)
+        return (breaker if breaker.open and starting else Breaker()), None
+    reason, message = (failure(seen, failing) if failing else None) or refused or ("", "")
+    if not breaker.open:
+        return Breaker(1, seen.now, reason, message), None
+    due = retry_at(breaker)
+    if due is not None and seen.now >= due:
+        return Breaker(breaker.trips + 1, seen.now, reason, message), failing
+    return Breaker(breaker.trips, breaker.opened_at, reason, message), None
+
+
+def failure(seen: Observation, member: Member) -> tuple[str, str] | None:
+    """Return reason and message when this pod failed to start a worker, None while it may still come."""
+    pod = member.pod
+    if member.said is not None:
+        return None
+    if pod.waiting_reason in _IMAGE:
+        return Reason.IMAGE_PULL_FAILED, f"pod {pod.name}: {pod.waiting_reason}: {pod.waiting_message}"[:256]
+    if pod.waiting_reason in _CONFIG:
+        return Reason.WORKERS_NOT_READY, f"pod {pod.name}: {pod.waiting_reason}: {pod.waiting_message}"[:256]
+    if pod.waiting_reason in _START or pod.last_exit_reason in _START:
+        text = pod.waiting_message or pod.last_exit_reason
+        return Reason.NO_RUNTIME, f"pod {pod.name}: the image has no activity-worker to start: {text}"[:256]
+    if pod.last_exit_code is not None:
+        return Reason.WORKER_CRASHED, _crash(pod.name, pod.last_exit_code, pod.last_exit_reason)
+    silent = seen.now - max(pod.running_since, seen.leader_since)
+    if pod.running_since and not pod.ready and silent >= START_DEADLINE_SECONDS:
+        return Reason.NO_RUNTIME, (
+            f"pod {pod.name} has run {silent:.0f} s without a report: "
+            "is handlerImage built FROM the activity-worker image, with its entrypoint kept?"
+        )
+    return None
+
+
+def _crash(pod: str, code: int, reason: str) -> str:
+    how = f"exit code {code}" if reason in {"", "Error", "Completed"} else f"{reason}, exit code {code}"
+    return f"pod {pod}: the worker ended before its first report ({how}); `kubectl logs {pod} --previous` says why"
+
+
+def _refused(deployments: tuple[DeploymentFacts, ...], revision: str) -> tuple[str, str] | None:
+    for deployment in deployments:
+        if deployment.revision == revision and deployment.failure:
+            quota = "quota" in deployment.failure.lower()
+            reason = Reason.QUOTA_EXCEEDED if quota else Reason.POD_TEMPLATE_REJECTED
+            return reason, deployment.failure[:256]
+    return None

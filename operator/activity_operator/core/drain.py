@@ -1,0 +1,63 @@
+"""How workers leave: whom to cordon, whom to call back, and how far replicas may fall without killing anyone."""
+
+from collections.abc import Iterable
+
+from activity_operator.core.fleet import Member
+
+#: pod-deletion-cost of a cordoned worker: below every pod that has none (0).
+CORDON_COST = -1000
+
+_PHASE_RANK = {"Pending": 0, "Unknown": 1, "Running": 2}
+
+RemovalOrder = tuple[bool, int, bool, int]
+
+
+def removal_order(member: Member) -> RemovalOrder:
+    """Return the leading keys by which a ReplicaSet picks pods to remove, smallest first.
+
+    Unassigned, then Pending, then not ready, then by pod-deletion-cost; later keys (age, restarts) only break ties
+    (Kubernetes `controller.ActivePodsWithRanks`).
+    """
+    pod = member.pod
+    return (pod.assigned, _PHASE_RANK.get(pod.phase, 1), pod.ready, pod.deletion_cost or 0)
+
+
+def removable(member: Member) -> bool:
+    """Whether the pod may go now: it never started, or it is drained and the watch shows cost and unreadiness."""
+    return member.never_started or (member.drained and member.cordoned and not member.pod.ready)
+
+
+def lowest_replicas(members: Iterable[Member], replicas: int, wanted: int) -> int:
+    """Return the lowest `replicas`, not below `wanted`, at which the ReplicaSet can remove only removable pods.
+
+    Pods it has yet to create (replicas above the pods seen) count first: what is not there runs nothing.
+    """
+    ordered = sorted(members, key=removal_order)
+    safe = 0
+    for member in ordered:
+        if not removable(member):
+            break
+        safe += 1
+    if safe < len(ordered):
+        tied = removal_order(ordered[safe])
+        while safe and removal_order(ordered[safe - 1]) == tied:
+            safe -= 1
+    missing = max(0, replicas - len(ordered))
+    return max(wanted, replicas - missing - safe)
+
+
+def victims(serving: Iterable[Member], surplus: int) -> tuple[Member, ...]:
+    """Return whom to cordon: the longest idle first, then the least busy. Idle time orders, it never vetoes.
+
+    A pod that never started needs no cordon, and one that has not reported cannot be told.
+    """
+    candidates = [member for member in serving if member.said is not None]
+    candidates.sort(key=lambda member: (member.busy, -member.idle_for, member.pod.created, member.pod.uid))
+    return tuple(candidates[: max(0, surplus)])
+
+
+def callable_back(members: Iterable[Member], number: int) -> tuple[Member, ...]:
+    """Return cordoned workers that may serve again, because they have not yet said drained: busiest first."""
+    candidates = [m for m in members if m.cordoned and not m.drained and not m.stalled and m.said is not None]
+    candidates.sort(key=lambda member: (-member.busy, member.pod.created, member.pod.uid))
+    return tuple(candidates[: max(0, number)])

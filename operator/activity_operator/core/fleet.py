@@ -1,0 +1,125 @@
+"""Pods joined with what their workers said: who serves, who leaves, who never came."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from activity_operator.api.spec import PoolSpec
+from activity_operator.core.observation import Observation, PodFacts, WorkerFacts
+from activity_worker.contract import WorkerState
+
+#: Intervals without a report after which a worker is stalled, whatever `reports.timeoutSeconds` says.
+STALLED_INTERVALS = 3
+#: Seconds for which a running container may keep silent before it counts as one without our runtime.
+START_DEADLINE_SECONDS = 60.0
+#: Seconds without a task after which a free slot is idle; a shorter gap lies between two tasks of a backlog.
+IDLE_GRACE_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Member:
+    """One pod of the pool, and its worker's last word if there is one."""
+
+    pod: PodFacts
+    said: WorkerFacts | None
+    stalled: bool
+    never_started: bool
+    idle_for: float
+
+    @property
+    def cordoned(self) -> bool:
+        """Whether it has been told to take no new lease: its deletion cost says so, also after a leader change."""
+        return self.pod.deletion_cost is not None and self.pod.deletion_cost < 0
+
+    @property
+    def drained(self) -> bool:
+        """Whether it said that it holds nothing and asks for nothing any more; terminal."""
+        return self.said is not None and self.said.state in {WorkerState.DRAINED, WorkerState.STOPPED}
+
+    @property
+    def serving(self) -> bool:
+        """Whether it counts as capacity: not leaving, not stalled. One that has yet to report does count."""
+        leaving = self.cordoned or self.drained or (self.said is not None and self.said.state is WorkerState.STOPPING)
+        return not (leaving or self.stalled)
+
+    @property
+    def working(self) -> bool:
+        """Whether it serves and has said so itself."""
+        return self.serving and self.said is not None and self.said.state is WorkerState.RUNNING
+
+    @property
+    def busy(self) -> int:
+        """Slots with a task, as last heard."""
+        return 0 if self.said is None else self.said.busy
+
+    @property
+    def idle(self) -> bool:
+        """Whether it has a free slot that has waited for a task long enough to prove that none waits."""
+        return self.said is not None and self.said.busy < self.said.slots and self.idle_for >= IDLE_GRACE_SECONDS
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """All pods of one pool that count, that is neither ended nor already being deleted."""
+
+    members: tuple[Member, ...]
+
+    @cached_property
+    def serving(self) -> tuple[Member, ...]:
+        """Members that count as capacity."""
+        return tuple(member for member in self.members if member.serving)
+
+    @cached_property
+    def working(self) -> tuple[Member, ...]:
+        """Members that serve and have said so."""
+        return tuple(member for member in self.members if member.working)
+
+    @cached_property
+    def stalled(self) -> tuple[Member, ...]:
+        """Members that fell silent."""
+        return tuple(member for member in self.members if member.stalled)
+
+    @cached_property
+    def inflight(self) -> int:
+        """Tasks that run on serving members."""
+        return sum(member.busy for member in self.serving)
+
+    @cached_property
+    def running_tasks(self) -> int:
+        """Tasks that run anywhere in the pool, also on members that leave or fell silent."""
+        return sum(member.busy for member in self.members)
+
+    def of(self, revision: str) -> tuple[Member, ...]:
+        """Return the members of one revision."""
+        return tuple(member for member in self.members if member.pod.revision == revision)
+
+
+def fleet(spec: PoolSpec, seen: Observation) -> Fleet:
+    """Join pods and reports."""
+    said = {worker.pod_uid: worker for worker in seen.workers}
+    pods = (pod for pod in seen.pods if not pod.deleting and pod.phase not in {"Failed", "Succeeded"})
+    return Fleet(tuple(_member(spec, seen, pod, said.get(pod.uid)) for pod in pods))
+
+
+def stalled_after(spec: PoolSpec, worker: WorkerFacts) -> float:
+    """Return the Unix time from which a worker that keeps silent is stalled."""
+    return worker.reported_at + max(spec.reports.timeout_seconds, STALLED_INTERVALS * worker.interval_seconds)
+
+
+def _member(spec: PoolSpec, seen: Observation, pod: PodFacts, said: WorkerFacts | None) -> Member:
+    if said is None:
+        return Member(pod, None, stalled=False, never_started=_never_started(seen, pod), idle_for=0.0)
+    stalled = seen.now >= stalled_after(spec, said)
+    idle_for = said.idle_seconds + max(0.0, seen.now - said.reported_at) if said.busy < said.slots else 0.0
+    return Member(pod, said, stalled=stalled, never_started=False, idle_for=idle_for)
+
+
+def _never_started(seen: Observation, pod: PodFacts) -> bool:
+    """Whether a pod that never reported surely runs nothing of ours, so that it may go without a drain.
+
+    One whose container runs gets the benefit of the doubt: after a change of leader nobody has reported yet.
+    """
+    if pod.ready:
+        return False
+    if not pod.running_since:
+        return True
+    return seen.now - max(pod.running_since, seen.leader_since) >= START_DEADLINE_SECONDS

@@ -1,0 +1,37 @@
+"""From what the work asks for to what may be: pause beats pin beats autoscaling, and max always holds."""
+
+from activity_operator.api.spec import PoolSpec
+from activity_operator.core.decision import Breaker, Size
+from activity_operator.core.demand import Demand
+from activity_operator.core.fleet import Fleet
+from activity_operator.core.observation import Observation
+from activity_operator.core.stabilize import Stable
+
+
+def size(spec: PoolSpec, seen: Observation, fleet: Fleet, want: Demand, stable: Stable, breaker: Breaker) -> Size:
+    """Return how many workers may serve, the rule that bound the number, and why."""
+    present = len(fleet.serving)
+    if seen.refusal:
+        return Size(min(present, spec.max_workers), "refused", seen.refusal)
+    if spec.paused:
+        return Size(0, "paused", "spec.paused is true: workers finish what they hold and leave")
+    if spec.replicas is not None:
+        return _pinned(spec, spec.replicas)
+    number, limit, reason = stable.workers, "demand", want.reason
+    if stable.held_by:
+        limit, reason = "held", f"{want.reason}; kept at {number} by {stable.held_by}"
+    if number < spec.min_workers:
+        number, limit, reason = spec.min_workers, "min", f"{want.reason}; minWorkers is {spec.min_workers}"
+    if number > spec.max_workers:
+        limit, reason = "max", f"{want.reason} would need {number} workers; maxWorkers is {spec.max_workers}"
+        number = spec.max_workers
+    if breaker.open and number > max(present, 1):
+        limit, reason = "breaker", f"growth stopped: {breaker.message}"
+        number = max(present, 1)
+    return Size(number, limit, reason)
+
+
+def _pinned(spec: PoolSpec, replicas: int) -> Size:
+    if replicas > spec.max_workers:
+        return Size(spec.max_workers, "max", f"spec.replicas pins {replicas}; maxWorkers is {spec.max_workers}")
+    return Size(replicas, "pin", f"spec.replicas pins {replicas}")

@@ -1,0 +1,81 @@
+"""Down slowly: the highest recommendation of a window, and zero only on proof."""
+
+from dataclasses import dataclass
+
+from activity_operator.api.spec import PoolSpec
+from activity_operator.core.demand import Demand
+from activity_operator.core.fleet import Fleet
+from activity_operator.core.observation import Observation
+
+Recommendations = tuple[tuple[float, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stable:
+    """The damped number of workers; `held_by` names what keeps it above the demand, empty when nothing does."""
+
+    workers: int
+    held_by: str
+    recommendations: Recommendations
+    quiet_since: float | None
+
+
+def stabilize(
+    spec: PoolSpec, seen: Observation, fleet: Fleet, want: Demand, past: Recommendations, quiet_since: float | None
+) -> Stable:
+    """Return the larger of today's demand and what the window, the zero gate or missing signals still ask for."""
+    present = len(fleet.serving)
+    quiet = _quiet_since(seen, fleet, want, quiet_since)
+    recommendations = _remember(past, seen.now, want.workers, spec.scaling.scale_down.stabilization_window_seconds)
+    candidates = [(want.workers, "")]
+    candidates.append((max(number for _, number in recommendations), "the stabilization window"))
+    if seen.suspect:
+        candidates.append((present, seen.suspect))
+    elif seen.now - seen.leader_since < spec.scaling.scale_down.stabilization_window_seconds:
+        candidates.append((present, "a new leader waits one stabilization window"))
+    if any(not member.never_started for member in fleet.serving) and not _zero_allowed(spec, seen.now, quiet):
+        candidates.append((1, _zero_reason(spec, fleet)))
+    workers, held_by = max(candidates, key=lambda candidate: candidate[0])
+    return Stable(workers, held_by, recommendations, quiet)
+
+
+def expires(recommendations: Recommendations, window_seconds: float) -> float | None:
+    """Return the Unix time at which the window's highest recommendation leaves it, None when it is the newest."""
+    if len(recommendations) < 2:
+        return None
+    highest = max(number for _, number in recommendations)
+    last = max(at for at, number in recommendations if number == highest)
+    return None if last == recommendations[-1][0] else last + window_seconds
+
+
+def _remember(past: Recommendations, now: float, workers: int, window_seconds: float) -> Recommendations:
+    """Return the window, thinned to what a maximum can still see.
+
+    A smaller number that stands before a larger one can never again be the maximum. The value before the present one
+    held until now, so a fall is dated from now: the window counts from the last moment at which more was wanted.
+    """
+    kept = [entry for entry in past if now - entry[0] < window_seconds]
+    if past and past[-1][1] > workers:
+        kept = [entry for entry in kept if entry[1] > past[-1][1]]
+        kept.append((now, past[-1][1]))
+    kept = [entry for entry in kept if entry[1] > workers]
+    return (*kept, (now, workers))
+
+
+def _quiet_since(seen: Observation, fleet: Fleet, want: Demand, since: float | None) -> float | None:
+    """Return since when nothing has run, waited or been held, and every worker that reported is fresh."""
+    working = want.tasks or fleet.running_tasks or fleet.stalled or seen.suspect
+    unheard = any(member.said is None and not member.never_started for member in fleet.members)
+    if working or unheard:
+        return None
+    return seen.now if since is None else since
+
+
+def _zero_allowed(spec: PoolSpec, now: float, quiet_since: float | None) -> bool:
+    return quiet_since is not None and now - quiet_since >= spec.scaling.scale_down.zero_after_seconds
+
+
+def _zero_reason(spec: PoolSpec, fleet: Fleet) -> str:
+    if fleet.stalled:
+        return f"{len(fleet.stalled)} stalled worker(s): unknown is not zero"
+    return f"zero needs {spec.scaling.scale_down.zero_after_seconds} s without work"
