@@ -23,7 +23,7 @@ $(UV):
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 
-.PHONY: env lock lint unit test cluster-up cluster-down
+.PHONY: env lock lint unit test cluster-up cluster-down images crds
 env: .venv/.ready ## Make the development environment (.venv) from the lock
 
 lock: | $(UV) ## Renew the locks from pyproject.toml
@@ -36,6 +36,16 @@ lint: env ## Style, types, layers
 
 unit: env ## The tests without I/O
 	@$(BIN)/pytest tests/unit
+
+test: env ## Every suite, on a real local cluster, with a table of the time each took (about 12 min)
+	@$(BIN)/python -m tests.suites
+
+crds: env ## Generate crds/ from the models
+	@$(BIN)/python -m activity_operator.api.schema --write crds/activitypools.activitypools.dev.yaml
+
+images: env ## Build the worker's and the operator's image and load them into the local cluster
+	@$(BIN)/python -m tests.cluster image activity-worker:dev worker_image/Dockerfile .
+	@$(BIN)/python -m tests.cluster image activity-operator:dev operator/Dockerfile .
 
 cluster-up: env ## Boot a real local Kubernetes cluster (kind with Docker, else embedded on Linux as root)
 	@$(BIN)/python -m tests.cluster up

@@ -1,13 +1,14 @@
 """The pure core as the reconciler calls it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.api.status import EventRecord
 from activity_operator.core import manifests, report
 from activity_operator.core.decide import decide
-from activity_operator.core.decision import Decision, ScalingMemory
+from activity_operator.core.decision import Action, ApplyRevision, Decision, ScalingMemory
 from activity_operator.core.observation import Observation, PoolFacts
 
 
@@ -18,8 +19,14 @@ class CoreBrain:
         self._settings = settings
 
     def decide(self, spec: PoolSpec, seen: Observation, memory: ScalingMemory) -> Decision:
-        """Return what to do about one pool."""
-        return decide(spec, seen, memory)
+        """Return what to do about one pool, with the manifests rendered."""
+        decision = decide(spec, seen, memory)
+        return replace(decision, actions=tuple(self._rendered(spec, seen.pool, action) for action in decision.actions))
+
+    def _rendered(self, spec: PoolSpec, pool: PoolFacts, action: Action) -> Action:
+        if not isinstance(action, ApplyRevision):
+            return action
+        return replace(action, manifest=self.render(spec, pool, action.replicas))
 
     def revision(self, spec: PoolSpec) -> str:
         """Return the name of the spec's template revision."""

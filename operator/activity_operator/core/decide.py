@@ -1,0 +1,151 @@
+"""observe -> decide -> apply, the middle: one pool, one moment, one answer. No clock, no I/O, no logger."""
+
+from collections.abc import Iterable
+
+from activity_operator.api.spec import PoolSpec
+from activity_operator.core import breaker as breakers
+from activity_operator.core import limits, manifests, moves, notices, order, rollout, stabilize
+from activity_operator.core.decision import (
+    Action,
+    ApplyRevision,
+    Breaker,
+    Decision,
+    DeleteDeployment,
+    DeletePod,
+    Say,
+    ScalingMemory,
+    Size,
+)
+from activity_operator.core.demand import SATURATED_SECONDS, Demand, demand
+from activity_operator.core.fleet import START_DEADLINE_SECONDS, Fleet, Member, fleet, stalled_after
+from activity_operator.core.observation import DeploymentFacts, Observation
+from activity_worker.contract import Directive
+
+
+def decide(spec: PoolSpec, seen: Observation, memory: ScalingMemory) -> Decision:
+    """Return what to do about one pool, and why."""
+    revision = manifests.revision_of(spec)
+    crew = fleet(spec, seen)
+    proven = _proven(seen, crew, memory)
+    breaker, failed = breakers.watch_starts(seen, crew, revision, memory.breaker)
+    want = demand(spec, seen, crew, memory.saturated_since)
+    stable = stabilize.stabilize(spec, seen, crew, want, memory.recommendations, memory.quiet_since)
+    size = limits.size(spec, seen, crew, want, stable, breaker)
+    actions, victims = _actions(spec, seen, crew, size, revision, proven)
+    says, said = notices.notices(seen, crew, size, breaker, memory.said)
+    deletions = _deletions(spec, seen, crew, failed)
+    after = ScalingMemory(stable.recommendations, stable.quiet_since, want.saturated_since, proven, breaker, said)
+    return Decision(
+        size=size,
+        memory=after,
+        actions=(*says, *actions, *deletions),
+        directives=_directives(crew, victims),
+        victims=tuple(member.pod.name for member in victims),
+        sentinel=order.order(spec, seen, crew, breaker, proven=_serving_revision(crew, revision) in proven),
+        look_again_in=_look_again(spec, seen, crew, want, after),
+    )
+
+
+def _proven(seen: Observation, crew: Fleet, memory: ScalingMemory) -> frozenset[str]:
+    inherited = {seen.pool.proven_revision} - {""}
+    return memory.proven | inherited | {m.pod.revision for m in crew.members if m.said is not None}
+
+
+def _serving_revision(crew: Fleet, revision: str) -> str:
+    """Return the revision that would take a task now: an old one as long as it alone has workers."""
+    serving = [member.pod.revision for member in crew.serving if member.said is not None]
+    return revision if not serving or revision in serving else serving[0]
+
+
+def _actions(
+    spec: PoolSpec, seen: Observation, crew: Fleet, size: Size, revision: str, proven: frozenset[str]
+) -> tuple[tuple[Action, ...], tuple[Member, ...]]:
+    """Return the writes for every revision, lowering ones first so that they make room."""
+    if seen.pool.deleting:
+        return (), ()
+    share = rollout.split(seen, crew, max(0, size.desired - len(crew.stalled)), revision, proven)
+    unseen = sum(max(0, d.replicas - len(crew.of(d.revision))) for d in seen.deployments)
+    room = spec.max_workers + share.surge - len(crew.members) - unseen
+    actions: list[Action] = []
+    victims: list[Member] = []
+    known = {d.revision: d for d in seen.deployments if not d.deleting}
+    for name in sorted(known.keys() | {revision}, key=lambda name: name == revision):
+        deployment = known.get(name)
+        members = crew.of(name)
+        planned = moves.moves(members, deployment.replicas if deployment else 0, share.wanted.get(name, 0), room)
+        actions.extend(planned.costs)
+        victims.extend(planned.victims)
+        if name == revision:
+            actions.extend(_current(seen, deployment, revision, planned.replicas))
+        elif deployment is not None:
+            actions.extend(_former(seen, deployment, planned.replicas))
+    return tuple(actions), tuple(victims)
+
+
+def _current(seen: Observation, deployment: DeploymentFacts | None, revision: str, replicas: int) -> Iterable[Action]:
+    """Return the write for the spec's own revision: render it when it is missing, edited or of another generation."""
+    outdated = deployment is None or deployment.drifted or deployment.rendered_generation != seen.pool.generation
+    if deployment is None or outdated:
+        name = manifests.deployment_name(seen.pool, revision)
+        return (ApplyRevision(name, revision, replicas, {}),)
+    return moves.write(deployment, replicas)
+
+
+def _former(seen: Observation, deployment: DeploymentFacts, replicas: int) -> Iterable[Action]:
+    """Return the write for an older revision: smaller, and gone when its last pod is."""
+    if deployment.replicas == 0 and not any(pod.revision == deployment.revision for pod in seen.pods):
+        return (DeleteDeployment(deployment.name, deployment.uid),)
+    return moves.write(deployment, replicas)
+
+
+def _deletions(spec: PoolSpec, seen: Observation, crew: Fleet, failed: Member | None) -> tuple[Action, ...]:
+    """Return pods to delete by UID: a failed start that is tried again, and workers long silent and unready."""
+    actions: list[Action] = []
+    if failed is not None:
+        actions.append(DeletePod(failed.pod.name, failed.pod.uid))
+    for member in crew.stalled if not seen.suspect else ():
+        if member.said is None or member.pod.ready:
+            continue
+        silent = seen.now - member.said.reported_at
+        if silent >= spec.stalled.deadline_seconds:
+            text = f"worker {member.pod.name} was silent for {silent:.0f} s and not ready; its pod is deleted"
+            actions += [Say("Warning", "StalledWorkerDeleted", text), DeletePod(member.pod.name, member.pod.uid)]
+    return tuple(actions)
+
+
+def _directives(crew: Fleet, victims: tuple[Member, ...]) -> dict[str, Directive]:
+    leaving = {member.pod.uid for member in victims}
+    return {
+        member.pod.uid: Directive.DRAIN if member.cordoned or member.pod.uid in leaving else Directive.RUN
+        for member in crew.members
+    }
+
+
+def _look_again(spec: PoolSpec, seen: Observation, crew: Fleet, want: Demand, memory: ScalingMemory) -> float | None:
+    """Return the seconds to the next moment at which time alone can change the answer."""
+    window = spec.scaling.scale_down.stabilization_window_seconds
+    times = [stabilize.expires(memory.recommendations, window), breakers.retry_at(memory.breaker)]
+    if memory.quiet_since is not None and crew.serving:
+        times.append(memory.quiet_since + spec.scaling.scale_down.zero_after_seconds)
+    if crew.serving and seen.now - seen.leader_since < window:
+        times.append(seen.leader_since + window)
+    if want.saturated_since is not None:
+        times.append(want.saturated_since + SATURATED_SECONDS)
+    times += [_silent_at(spec, seen, member) for member in crew.members]
+    ahead = [at - seen.now for at in times if at is not None and at > seen.now]
+    if crew.inflight and not memory.saturated_since and memory.breaker == Breaker():
+        ahead.append(SATURATED_SECONDS)
+    return min(ahead, default=None)
+
+
+def _silent_at(spec: PoolSpec, seen: Observation, member: Member) -> float | None:
+    """Return when this worker's silence next means more than it does now."""
+    if member.said is not None:
+        return (
+            member.said.reported_at + spec.stalled.deadline_seconds
+            if member.stalled
+            else stalled_after(spec, member.said)
+        )
+    if member.pod.running_since and not member.pod.ready:
+        return max(member.pod.running_since, seen.leader_since) + START_DEADLINE_SECONDS
+    return None

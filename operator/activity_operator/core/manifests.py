@@ -1,0 +1,170 @@
+"""How a revision of a pool looks as a Deployment: restricted pods, our environment, the user's additions."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from activity_operator.api.spec import PoolSpec
+from activity_operator.core.observation import PoolFacts
+from activity_operator.core.podspec import merged
+from activity_worker.contract import LABEL_POOL, LABEL_REVISION, TOKEN_AUDIENCE, Env
+
+GENERATION = "activitypools.dev/generation"
+CA_CONFIG_MAP = "activitypool-ca"
+REPORT_DIR = "/var/run/activitypool"
+HEALTH_PORT = 8081
+#: Seconds by which the pod's grace exceeds the drain's: an open poll (60 s) and the last conclusions.
+GRACE_MARGIN_SECONDS = 80
+#: Seconds for which a reporting token is valid; the kubelet renews it.
+TOKEN_SECONDS = 3600
+
+_CONTAINER_SECURITY: dict[str, Any] = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+_POD_SECURITY: dict[str, Any] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+@dataclass(frozen=True, slots=True)
+class RenderSettings:
+    """What every rendering of this operator shares: where workers report to."""
+
+    report_url: str
+
+
+def revision_of(spec: PoolSpec) -> str:
+    """Return the name of the spec's template revision: 8 hex characters over what a pod is made of, not its number."""
+    parts = {
+        "arn": spec.arn,
+        "image": spec.handler_image,
+        "slots": spec.slots_per_worker,
+        "heartbeat": spec.task_heartbeat.interval_seconds,
+        "deadline": spec.task_deadline_seconds,
+        "drain": spec.drain.timeout_seconds,
+        "region": spec.aws.region,
+        "endpoint": spec.aws.endpoint_url,
+        "account": spec.service_account_name,
+        "template": spec.pod_template,
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def deployment_name(pool: PoolFacts, revision: str) -> str:
+    """Return the name of a revision's Deployment."""
+    return f"{pool.name}-{revision}"
+
+
+def selector(pool: PoolFacts) -> str:
+    """Return the label selector of the pool's pods, for /scale."""
+    return f"{LABEL_POOL}={pool.name}"
+
+
+def deployment(
+    spec: PoolSpec, pool: PoolFacts, settings: RenderSettings, revision: str, replicas: int
+) -> dict[str, Any]:
+    """Return the whole Deployment for server-side apply."""
+    labels = {LABEL_POOL: pool.name, LABEL_REVISION: revision}
+    extra = spec.pod_template.get("metadata") or {}
+    owner = {
+        "apiVersion": "activitypools.dev/v1alpha1",
+        "kind": "ActivityPool",
+        "name": pool.name,
+        "uid": pool.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": deployment_name(pool, revision),
+            "namespace": pool.namespace,
+            "labels": labels,
+            "annotations": {GENERATION: str(pool.generation)},
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "replicas": replicas,
+            "revisionHistoryLimit": 0,
+            "selector": {"matchLabels": labels},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+            "template": {
+                "metadata": {
+                    "labels": {**(extra.get("labels") or {}), **labels},
+                    "annotations": dict(extra.get("annotations") or {}),
+                },
+                "spec": merged(spec.pod_template.get("spec") or {}, _pod(spec, pool, settings)),
+            },
+        },
+    }
+
+
+def _pod(spec: PoolSpec, pool: PoolFacts, settings: RenderSettings) -> dict[str, Any]:
+    pod: dict[str, Any] = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": spec.drain.timeout_seconds + GRACE_MARGIN_SECONDS,
+        "securityContext": _POD_SECURITY,
+        "containers": [_worker(spec, pool, settings)],
+        "volumes": [
+            {"name": "activitypool-report", "projected": {"sources": _report_sources()}},
+            {"name": "activitypool-tmp", "emptyDir": {}},
+        ],
+    }
+    if spec.service_account_name is not None:
+        pod["serviceAccountName"] = spec.service_account_name
+    return pod
+
+
+def _report_sources() -> list[dict[str, Any]]:
+    token = {"audience": TOKEN_AUDIENCE, "expirationSeconds": TOKEN_SECONDS, "path": "token"}
+    return [{"serviceAccountToken": token}, {"configMap": {"name": CA_CONFIG_MAP, "optional": True}}]
+
+
+def _worker(spec: PoolSpec, pool: PoolFacts, settings: RenderSettings) -> dict[str, Any]:
+    return {
+        "name": "worker",
+        "image": spec.handler_image,
+        "imagePullPolicy": "IfNotPresent",
+        "env": _environment(spec, pool, settings),
+        "ports": [{"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"}],
+        "livenessProbe": _probe("/livez", periodSeconds=10, failureThreshold=6, timeoutSeconds=5),
+        "readinessProbe": _probe("/readyz", periodSeconds=2, failureThreshold=1, timeoutSeconds=2),
+        "securityContext": _CONTAINER_SECURITY,
+        "volumeMounts": [
+            {"name": "activitypool-report", "mountPath": REPORT_DIR, "readOnly": True},
+            {"name": "activitypool-tmp", "mountPath": "/tmp"},  # noqa: S108 - a private emptyDir in the pod
+        ],
+    }
+
+
+def _probe(path: str, **timing: int) -> dict[str, Any]:
+    return {"httpGet": {"path": path, "port": "health"}, **timing}
+
+
+def _environment(spec: PoolSpec, pool: PoolFacts, settings: RenderSettings) -> list[dict[str, Any]]:
+    plain: Mapping[Env, Any] = {
+        Env.ACTIVITY_ARN: spec.arn,
+        Env.SLOTS: spec.slots_per_worker,
+        Env.REGION: spec.region,
+        Env.ENDPOINT_URL: spec.aws.endpoint_url,
+        Env.TASK_HEARTBEAT_SECONDS: spec.task_heartbeat.interval_seconds,
+        Env.TASK_DEADLINE_SECONDS: spec.task_deadline_seconds,
+        Env.DRAIN_TIMEOUT_SECONDS: spec.drain.timeout_seconds,
+        Env.POOL: pool.name,
+        Env.REPORT_URL: settings.report_url,
+        Env.REPORT_TOKEN_FILE: f"{REPORT_DIR}/token",
+        Env.REPORT_CA_FILE: f"{REPORT_DIR}/ca.crt",
+        Env.HEALTH_PORT: HEALTH_PORT,
+    }
+    fields = {
+        Env.POD_NAMESPACE: "metadata.namespace",
+        Env.POD_NAME: "metadata.name",
+        Env.POD_UID: "metadata.uid",
+    }
+    given = [{"name": str(name), "value": str(value)} for name, value in plain.items() if value is not None]
+    asked = [{"name": str(name), "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
+    return [*given, *asked]

@@ -1,0 +1,55 @@
+"""From wanted workers to actions on one revision: call back, cordon, grow, shrink."""
+
+from dataclasses import dataclass
+
+from activity_operator.core import drain
+from activity_operator.core.decision import Action, SetDeletionCost, SetReplicas
+from activity_operator.core.fleet import Member
+from activity_operator.core.observation import DeploymentFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What to do with one revision; `replicas` is what its Deployment should have."""
+
+    replicas: int
+    costs: tuple[SetDeletionCost, ...]
+    victims: tuple[Member, ...]
+
+
+def moves(members: tuple[Member, ...], replicas: int, wanted: int, room: int) -> Moves:
+    """Return the moves towards `wanted` serving workers.
+
+    `room` is how many pods the pool may still add. Pods not yet created (replicas above the pods seen) count as
+    serving: they are on their way.
+    """
+    serving = [member for member in members if member.serving]
+    missing = max(0, replicas - len(members))
+    lacking = wanted - len(serving) - missing
+    if lacking > 0:
+        return _grow(members, replicas, lacking, room)
+    spare = missing + sum(1 for member in serving if member.never_started)
+    chosen = drain.victims(serving, -lacking - spare)
+    costs = tuple(SetDeletionCost(m.pod.name, m.pod.uid, drain.CORDON_COST) for m in chosen)
+    staying = sum(1 for member in members if not member.serving and not drain.removable(member))
+    lowest = drain.lowest_replicas(members, replicas, wanted + staying + len(chosen))
+    return Moves(min(replicas, lowest), costs, chosen)
+
+
+def _grow(members: tuple[Member, ...], replicas: int, lacking: int, room: int) -> Moves:
+    back = drain.callable_back(members, lacking)
+    costs = tuple(SetDeletionCost(member.pod.name, member.pod.uid, None) for member in back)
+    growth = min(lacking - len(back), max(0, room))
+    if growth <= 0 < lacking - len(back):
+        # At the limit, drained pods make place for new ones.
+        gone = sum(1 for member in members if drain.removable(member) and not member.serving)
+        return Moves(drain.lowest_replicas(members, replicas, replicas - gone), costs, ())
+    return Moves(replicas + growth, costs, ())
+
+
+def write(deployment: DeploymentFacts, replicas: int) -> tuple[Action, ...]:
+    """Return the write of `replicas`, none when they are so already; a lowering one carries the version it saw."""
+    if replicas == deployment.replicas:
+        return ()
+    lowering = replicas < deployment.replicas
+    return (SetReplicas(deployment.name, replicas, deployment.resource_version if lowering else None),)

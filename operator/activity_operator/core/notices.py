@@ -1,0 +1,48 @@
+"""What is worth an Event: transitions, said once each time they begin."""
+
+from collections.abc import Iterator, Mapping
+
+from activity_operator.api.conditions import Reason
+from activity_operator.core.decision import Breaker, Say, Size
+from activity_operator.core.fleet import Fleet
+from activity_operator.core.observation import Observation
+
+
+def notices(
+    seen: Observation, fleet: Fleet, size: Size, breaker: Breaker, said: Mapping[str, str]
+) -> tuple[tuple[Say, ...], Mapping[str, str]]:
+    """Return the Events to publish, and what has been said by now (topic to what was said of it)."""
+    topics = {topic: (key, say) for topic, key, say in _topics(seen, fleet, breaker)}
+    events = [say for topic, (key, say) in topics.items() if said.get(topic) != key]
+    known = {topic: key for topic, (key, _) in topics.items()}
+    known["size"] = str(size.desired)
+    before = said.get("size")
+    if before is not None and before != known["size"]:
+        grew = size.desired > int(before)
+        events.append(
+            Say("Normal", "ScaledUp" if grew else "ScaledDown", f"{before} -> {size.desired} workers: {size.reason}")
+        )
+    return tuple(events), known
+
+
+def _topics(seen: Observation, fleet: Fleet, breaker: Breaker) -> Iterator[tuple[str, str, Say]]:
+    if seen.refusal:
+        yield "refusal", seen.refusal, Say("Warning", str(Reason.TENANCY_DENIED), seen.refusal)
+    if breaker.open:
+        yield "breaker", breaker.reason, Say("Warning", str(breaker.reason), breaker.message)
+    if seen.rejected:
+        yield "rejected", seen.rejected, Say("Warning", seen.rejected_reason, seen.rejected)
+    if seen.source.error:
+        error = seen.source.error
+        yield "source", error.reason, Say("Warning", error.reason, error.message)
+    if seen.unauthenticated:
+        yield "reports", "unauthenticated", Say("Warning", str(Reason.REPORTS_UNAUTHENTICATED), seen.unauthenticated)
+    if seen.suspect:
+        yield "suspect", "suspect", Say("Warning", str(Reason.REPORTS_MISSING), seen.suspect)
+    if seen.rivals:
+        names = ", ".join(seen.rivals[:5])
+        text = f"also polled for by {names}: tasks go to whichever worker asks first"
+        yield "rivals", names, Say("Warning", "ActivityShared", text)
+    for member in fleet.stalled:
+        text = f"worker {member.pod.name} stopped reporting; its tasks are counted as running"
+        yield f"stalled/{member.pod.uid}", "stalled", Say("Warning", "WorkerStalled", text)

@@ -1,0 +1,29 @@
+"""The sentinel's order: how many polls the operator keeps open for a pool that has nobody to poll for it."""
+
+from activity_operator.api.spec import PoolSpec
+from activity_operator.core.decision import Breaker, SentinelOrder
+from activity_operator.core.fleet import Fleet
+from activity_operator.core.observation import Observation
+
+#: Open polls at rest: one dropped poll can block the others for a minute, so one alone is not enough.
+RESTING_POLLS = 2
+#: Open polls after a hit, to take a burst at once.
+BURST_POLLS = 10
+
+
+def order(spec: PoolSpec, seen: Observation, fleet: Fleet, breaker: Breaker, *, proven: bool) -> SentinelOrder:
+    """Return polls and the most leases to hold; none while somebody works, or when nobody may.
+
+    A revision that never had a worker report gets one poll and one lease: a task taken early starts clocks that we
+    cannot see. A proven one takes what comes, up to what the pool may run.
+    """
+    most = spec.max_workers if spec.replicas is None else min(spec.replicas, spec.max_workers)
+    take = most * spec.slots_per_worker if proven else 1
+    forbidden = spec.paused or most == 0 or seen.refusal or seen.pool.deleting or breaker.open
+    if spec.activation.mode != "Sentinel" or forbidden or fleet.working:
+        return SentinelOrder(0, take)
+    taken = seen.source.held + seen.source.claimed
+    if not proven:
+        return SentinelOrder(0 if taken else 1, 1)
+    polls = BURST_POLLS if taken else RESTING_POLLS
+    return SentinelOrder(max(0, min(polls, take - taken)), take)

@@ -1,0 +1,65 @@
+"""All suites in one run, one cluster for those that need it, and a table of the time each took.
+
+`python -m tests.suites [SUITE ...]` runs the named ones; the exit code is that of the worst.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One call of pytest; `cluster` says whether it needs the local cluster up."""
+
+    name: str
+    arguments: tuple[str, ...]
+    cluster: bool = False
+
+
+SUITES = (
+    Suite("unit", ("tests/unit",)),
+    Suite("conformance", ("tests/conformance",)),
+    Suite("processes", ("tests/integration/worker", "tests/integration/reports")),
+    Suite("cluster", ("tests/integration/test_local_cluster.py", "tests/integration/test_emulators.py"), cluster=True),
+    Suite("crd", ("tests/integration/crd",), cluster=True),
+    Suite("operator", ("tests/integration/operator",), cluster=True),
+    Suite("crash", ("tests/cluster",), cluster=True),
+)
+
+
+def main() -> int:
+    """Run the suites in order, print the table, stop the cluster if this run started it."""
+    chosen = [suite for suite in SUITES if not sys.argv[1:] or suite.name in sys.argv[1:]]
+    rows: list[tuple[str, float, int]] = []
+    up = False
+    try:
+        for suite in chosen:
+            if suite.cluster and not up:
+                rows.append(_step("cluster up", [sys.executable, "-m", "tests.cluster", "up"]))
+                up = rows[-1][2] == 0
+                if not up:
+                    break
+            rows.append(_step(suite.name, [sys.executable, "-m", "pytest", *suite.arguments]))
+    finally:
+        if up:
+            rows.append(_step("cluster down", [sys.executable, "-m", "tests.cluster", "down"]))
+    print(f"\n{'suite':<14}{'seconds':>9}  result")
+    for name, seconds, code in rows:
+        print(f"{name:<14}{seconds:>9.1f}  {'ok' if code == 0 else f'FAILED ({code})'}")
+    return max((code for _, _, code in rows), default=0)
+
+
+def _step(name: str, command: list[str]) -> tuple[str, float, int]:
+    print(f"\n==> {name}", flush=True)
+    began = time.monotonic()
+    # The crash suite restarts the cluster, which only its owner may allow: here this run owns it.
+    environment = {**os.environ, "ACTIVITYPOOL_CLUSTER_MAY_RESTART": "1"}
+    code = subprocess.run(command, env=environment, check=False).returncode
+    return name, time.monotonic() - began, code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
