@@ -1,0 +1,69 @@
+"""Helm on the command line, and what it renders as objects."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[3]
+CHART = ROOT / "charts" / "activity-operator"
+NAMESPACE = "activitypool-system"
+
+Objects = dict[tuple[str, str], dict[str, Any]]
+
+
+class Helm:
+    """One Helm binary, used on the chart."""
+
+    def __init__(self, binary: Path) -> None:
+        self._binary = binary
+
+    def run(self, command: str, *arguments: str, values: dict[str, Any] | None = None) -> str:
+        """Run a command on the chart with these values; raises AssertionError with what Helm said when it fails."""
+        done = subprocess.run(
+            [self._binary, *command.split(), *arguments, CHART, "--values", "-"],
+            input=json.dumps(values or {}),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def objects(self, values: dict[str, Any] | None = None) -> Objects:
+        """Return what the chart renders, by kind and name."""
+        text = self.run("template operator", "--namespace", NAMESPACE, values=values)
+        found = [raw for raw in yaml.safe_load_all(text) if raw]
+        return {(raw["kind"], raw["metadata"]["name"]): raw for raw in found}
+
+
+def container(objects: Objects) -> dict[str, Any]:
+    """Return the operator's container."""
+    (only,) = objects["Deployment", "activity-operator"]["spec"]["template"]["spec"]["containers"]
+    return dict(only)
+
+
+def environment(objects: Objects) -> dict[str, str]:
+    """Return the container's environment as the process sees it in a pod named `pod`."""
+    downward = {"metadata.namespace": NAMESPACE, "metadata.name": "pod"}
+    return {
+        each["name"]: each["value"] if "value" in each else downward[each["valueFrom"]["fieldRef"]["fieldPath"]]
+        for each in container(objects)["env"]
+    }
+
+
+def granted(objects: Objects, kind: str) -> set[tuple[str, str, str, str]]:
+    """Return what a role grants: group, resource, verb, and the name it is limited to ("" for any)."""
+    return {
+        (group, resource, verb, name)
+        for rule in objects[kind, "activity-operator"]["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        for name in rule.get("resourceNames", [""])
+    }

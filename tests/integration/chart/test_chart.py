@@ -1,0 +1,193 @@
+"""The chart installs what the operator's code expects: names, ports, rights and policy are compared with the code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from activity_operator.cluster import kinds
+from activity_operator.cluster.store import KINDS
+from activity_operator.core.tenancy import Rule, parse_policy
+from activity_operator.rooms import report_names
+from activity_operator.settings import Settings
+from activity_operator.workers.certificate_keeper import BUNDLE_NAME
+from activity_worker.contract import LABEL_LEADER
+from tests.cluster import go_builds
+from tests.integration.chart.rendering import CHART, ROOT, Helm, Objects, container, environment, granted
+
+pytestmark = pytest.mark.timeout(900)  # the first run on a machine builds Helm
+
+CRD = "activitypools.activitypools.dev"
+RULE = {"namespaces": ["team-*"], "activityArns": ["arn:*:a-*"], "roleArns": ["arn:r"], "endpointUrls": ["http://e:1"]}
+
+
+@pytest.fixture(scope="module")
+def helm() -> Helm:
+    """Helm, from the cache."""
+    return Helm(go_builds.ensure(["helm"])["helm"])
+
+
+@pytest.fixture(scope="module")
+def objects(helm: Helm) -> Objects:
+    """What the chart renders with no values given."""
+    return helm.objects()
+
+
+@pytest.fixture(scope="module")
+def settings(objects: Objects) -> Settings:
+    """The settings of a process with the environment that the chart gives it."""
+    return Settings.read([], environment(objects))
+
+
+def test_lint_finds_nothing_to_warn_of(helm: Helm) -> None:
+    helm.run("lint", "--strict")
+
+
+def test_the_crd_in_the_chart_is_a_copy_of_the_generated_one() -> None:
+    """Mended by `cp crds/*.yaml charts/activity-operator/files/`."""
+    expected = (ROOT / "crds" / f"{CRD}.yaml").read_text()
+
+    assert expected == (CHART / "files" / f"{CRD}.yaml").read_text()
+
+
+def test_the_crd_is_rendered_unchanged_and_outlives_the_release(objects: Objects) -> None:
+    expected = yaml.safe_load((ROOT / "crds" / f"{CRD}.yaml").read_text())
+    rendered = objects["CustomResourceDefinition", CRD]
+
+    assert expected["spec"] == rendered["spec"]
+    assert rendered["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+
+
+def test_the_crd_can_be_left_to_others(helm: Helm) -> None:
+    assert ("CustomResourceDefinition", CRD) not in helm.objects({"crds": {"install": False}})
+
+
+def test_every_variable_is_one_that_the_operator_reads(objects: Objects) -> None:
+    """A name with a slip in it would be ignored silently."""
+    known = {each.metadata["from"].variable for each in Settings.__dataclass_fields__.values()}
+
+    assert set(environment(objects)) <= known
+
+
+def test_an_environment_of_the_user_may_not_replace_what_the_chart_sets(helm: Helm, objects: Objects) -> None:
+    for name in environment(objects):
+        with pytest.raises(AssertionError, match="extraEnv"):
+            helm.objects({"extraEnv": [{"name": name, "value": "x"}]})
+
+
+def test_workers_reach_the_leader_by_the_url_that_they_are_given(objects: Objects, settings: Settings) -> None:
+    service = objects["Service", settings.report_service]
+    (port,) = service["spec"]["ports"]
+    ports = {each["name"]: each["containerPort"] for each in container(objects)["ports"]}
+    pod_labels = objects["Deployment", "activity-operator"]["spec"]["template"]["metadata"]["labels"]
+
+    assert settings.report_url.removeprefix("https://") in report_names(settings)
+    assert service["metadata"]["namespace"] == settings.namespace
+    assert (port["port"], ports[port["targetPort"]]) == (settings.report_service_port, settings.report_port)
+    assert service["spec"]["selector"].items() - pod_labels.items() == {(LABEL_LEADER, "true")}
+
+
+def test_probes_and_scrapes_go_to_the_health_port(objects: Objects, settings: Settings) -> None:
+    only = container(objects)
+    ports = {each["name"]: each["containerPort"] for each in only["ports"]}
+    (metrics,) = objects["Service", "activity-operator-metrics"]["spec"]["ports"]
+
+    paths = {kind: only[f"{kind}Probe"]["httpGet"]["path"] for kind in ("startup", "liveness", "readiness")}
+    assert paths == {"startup": "/livez", "liveness": "/livez", "readiness": "/readyz"}
+    assert {only[f"{kind}Probe"]["httpGet"]["port"] for kind in paths} == {metrics["targetPort"]} == {"health"}
+    assert ports["health"] == settings.health_port
+
+
+def test_the_rights_are_what_the_operator_calls_and_no_more(objects: Objects) -> None:
+    watched = {(kind.group, kind.plural, verb, "") for kind in KINDS for verb in ("list", "watch")}
+    written = {
+        (kinds.POOLS.group, "activitypools/status", "patch", ""),
+        (kinds.POOLS.group, "activitypools/finalizers", "update", ""),
+        *((kinds.DEPLOYMENTS.group, "deployments", verb, "") for verb in ("get", "create", "patch", "delete")),
+        (kinds.REPLICA_SETS.group, "replicasets", "get", ""),
+        *((kinds.PODS.group, "pods", verb, "") for verb in ("patch", "delete")),
+        *((kinds.CONFIG_MAPS.group, "configmaps", verb, BUNDLE_NAME) for verb in ("create", "patch")),
+        *((kinds.EVENTS.group, "events", verb, "") for verb in ("create", "patch")),
+        (kinds.TOKEN_REVIEWS.group, "tokenreviews", "create", ""),
+    }
+
+    assert granted(objects, "ClusterRole") == watched | written
+
+
+def test_leases_and_secrets_are_open_in_its_own_namespace_only(objects: Objects, settings: Settings) -> None:
+    leases = {(kinds.LEASES.group, "leases", verb, settings.lease_name) for verb in ("get", "update")}
+    secrets = {(kinds.SECRETS.group, "secrets", verb, "") for verb in ("get", "list", "create", "update", "delete")}
+
+    expected = leases | secrets | {(kinds.LEASES.group, "leases", "create", "")}
+    assert granted(objects, "Role") == expected
+    assert objects["Role", "activity-operator"]["metadata"]["namespace"] == settings.namespace
+
+
+def test_pods_meet_the_restricted_standard_on_a_read_only_root(objects: Objects) -> None:
+    pod = objects["Deployment", "activity-operator"]["spec"]["template"]["spec"]
+    only = container(objects)
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    mounted = {each["mountPath"]: volumes[each["name"]] for each in only["volumeMounts"]}
+
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert only["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert mounted["/tmp"]["emptyDir"]["medium"] == "Memory"
+
+
+def test_two_replicas_of_which_one_may_be_evicted_at_a_time(helm: Helm, objects: Objects) -> None:
+    budget = ("PodDisruptionBudget", "activity-operator")
+
+    assert objects["Deployment", "activity-operator"]["spec"]["replicas"] == 2
+    assert objects[budget]["spec"]["maxUnavailable"] == 1
+    assert budget not in helm.objects({"replicas": 1})
+
+
+@pytest.mark.parametrize("stop_seconds", [75, 300])
+def test_a_pod_outlives_the_polls_that_it_awaits(helm: Helm, stop_seconds: int) -> None:
+    objects = helm.objects({"stopSeconds": stop_seconds})
+    grace = objects["Deployment", "activity-operator"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+
+    assert Settings.read([], environment(objects)).stop_seconds == stop_seconds
+    assert grace >= stop_seconds + 15
+
+
+def _policy(objects: Objects, settings: Settings) -> Any:
+    (mount,) = (each for each in container(objects)["volumeMounts"] if each["name"] == "tenancy")
+    name = settings.tenancy_file.removeprefix(mount["mountPath"] + "/")
+    return yaml.safe_load(objects["ConfigMap", "activity-operator-tenancy"]["data"][name])
+
+
+def test_no_rules_mean_the_default_policy(objects: Objects, settings: Settings) -> None:
+    assert parse_policy(_policy(objects, settings)) == parse_policy(None)
+
+
+def test_the_operator_reads_the_rules_as_they_were_written(helm: Helm, settings: Settings) -> None:
+    objects = helm.objects({"tenancy": {"rules": [RULE, {"namespaces": ["*"]}]}})
+
+    written = Rule(("team-*",), ("arn:*:a-*",), ("arn:r",), ("http://e:1",))
+    assert parse_policy(_policy(objects, settings)).rules == (written, Rule())
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"replica": 3}, "replica"),
+        ({"replicas": 0}, "replicas"),
+        ({"stopSeconds": 10}, "stopSeconds"),
+        ({"log": {"level": "info"}}, "level"),
+        ({"image": {"name": "x"}}, "name"),
+        ({"tenancy": {"rules": [{"activityArns": ["*"]}]}}, "namespaces"),
+        ({"tenancy": {"rules": [{"namespaces": ["*"], "roles": ["*"]}]}}, "roles"),
+        ({"tenancy": {"rules": [{"namespaces": "*"}]}}, "namespaces"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_refused_by_name(helm: Helm, values: dict[str, Any], named: str) -> None:
+    with pytest.raises(AssertionError, match=named):
+        helm.objects(values)
