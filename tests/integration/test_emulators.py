@@ -87,10 +87,9 @@ def test_a_task_is_taken_heartbeaten_and_concluded(states: Any) -> None:
     _ends(states, execution, "SUCCEEDED")
 
 
+@pytest.mark.parametrize("emulator", ["localemu"], indirect=True)
 def test_localemu_times_out_a_task_without_heartbeats(emulator: Emulator, states: Any) -> None:
-    """LocalEmu enforces HeartbeatSeconds, which is why the demo uses it."""
-    if emulator.name != "localemu":
-        pytest.skip("ministack does not enforce HeartbeatSeconds")
+    """LocalEmu enforces HeartbeatSeconds, which ministack does not."""
     activity, execution = _start(states, "silent", HeartbeatSeconds=2)
 
     states.get_activity_task(activityArn=activity, workerName="test")

@@ -31,7 +31,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("code", "status", "throttled", "retryable", "denied", "missing"), KINDS)
-def test_a_code_and_a_status_say_what_to_do(  # noqa: PLR0917 - columns of the table
+def test_a_code_and_a_status_say_what_to_do(
     code: str, status: int, throttled: bool, retryable: bool, denied: bool, missing: bool
 ) -> None:
     error = WireError(code, "words", status)
