@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import chain, repeat
-from typing import Any
+from typing import Any, cast
 
 import kopf
 
@@ -29,6 +29,9 @@ STOP_SECONDS = 1.0
 
 #: Called on the main loop with each event: the kind, whether the object is gone, and the object.
 Take = Callable[[Kind, bool, Raw], None]
+
+#: Who kopf says it is, to nobody: there is no peering here.
+IDENTITY = "activity-operator"
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +115,8 @@ class Watcher:
                 settings=settings(),
                 clusterwide=True,
                 standalone=True,
+                # Left out, kopf asks for the user's name, which a container's user 65532 does not have.
+                identity=cast("Any", IDENTITY),
                 stop_flag=self._stop_kopf,
             )
         )
