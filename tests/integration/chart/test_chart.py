@@ -68,7 +68,7 @@ def test_every_variable_is_one_that_the_operator_reads(objects: Objects) -> None
     """A name with a slip in it would be ignored silently."""
     known = {each.metadata["from"].variable for each in Settings.__dataclass_fields__.values()}
 
-    assert set(environment(objects)) - {"USER"} <= known
+    assert set(environment(objects)) <= known
 
 
 def test_an_environment_of_the_user_may_not_replace_what_the_chart_sets(helm: Helm, objects: Objects) -> None:
