@@ -1,4 +1,4 @@
-"""The README names what exists: every field of the spec, and no command that is not there."""
+"""README and docs name what exists: the spec's fields, commands, files, reasons, flags, events and exit codes."""
 
 import re
 from collections.abc import Iterator
@@ -6,10 +6,15 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from activity_operator.api.conditions import Reason
 from activity_operator.api.spec import PoolSpec
+from activity_worker.cli import make_parser
+from activity_worker.contract import EventName
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+FAULTS = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8")
+WORKER = (ROOT / "docs" / "worker.md").read_text(encoding="utf-8")
 
 
 def fields_of(model: type[BaseModel], path: str = "") -> Iterator[str]:
@@ -53,3 +58,22 @@ def test_every_file_that_the_readme_links_to_exists() -> None:
     linked = re.findall(r"\]\(([^)#:]+)\)", README)
 
     assert [path for path in linked if not (ROOT / path).exists()] == []
+
+
+def test_every_reason_of_the_fault_table_is_one_that_a_pool_can_say() -> None:
+    rows = re.findall(r"^\| [^|`]+ \| ([^|]+) \|", FAULTS, re.MULTILINE)
+    named = {reason for cell in rows for reason in re.findall(r"`(\w+)`", cell)} - {"Ready"}
+
+    assert {"AccessDenied", "NoRuntime", "ReportsUnauthenticated"} <= named
+    assert named <= {str(reason) for reason in Reason}
+
+
+def test_the_worker_page_has_every_flag_of_the_command_and_no_other() -> None:
+    run = make_parser()._subparsers._group_actions[0].choices["run"]  # type: ignore[union-attr, index]
+    flags = {flag for action in run._actions for flag in action.option_strings} - {"-h", "--help"}
+
+    assert flags == set(re.findall(r"^\| `(--[a-z-]+)`", WORKER, re.MULTILINE))
+
+
+def test_the_worker_page_has_every_event() -> None:
+    assert {name for name in EventName if f"`{name}`" not in WORKER} == set()
