@@ -1,8 +1,10 @@
 """The start breaker: when new pods do not come to report, stop growing, say why, try again later."""
 
+import math
+
 from activity_operator.api.conditions import Reason
 from activity_operator.core.decision import Breaker
-from activity_operator.core.fleet import START_DEADLINE_SECONDS, Fleet, Member
+from activity_operator.core.fleet import Fleet, Member
 from activity_operator.core.observation import DeploymentFacts, Observation
 
 #: Seconds from a failed start to the next try, by failures in a row; the last one repeats.
@@ -23,19 +25,20 @@ def retry_at(breaker: Breaker) -> float | None:
 def watch_starts(seen: Observation, fleet: Fleet, revision: str, breaker: Breaker) -> tuple[Breaker, Member | None]:
     """Return the breaker after what is seen, and the pod to replace when a try is due.
 
-    A report of this revision closes it, and so does the end of all evidence: nobody is starting any more.
+    A report from a pod that came up since closes it, and so does the end of all evidence: nobody is starting any more.
+    Reports of workers that were there before say nothing about starts. The first try is due when the breaker opens.
     """
     mine = fleet.of(revision)
-    if breaker.open and any(m.said is not None and m.said.reported_at > breaker.opened_at for m in mine):
+    if breaker.open and any(_came_since(m, breaker.opened_at) for m in mine):
         return Breaker(), None
     failing = next((m for m in mine if failure(seen, m) is not None), None)
     refused = _refused(seen.deployments, revision)
     if failing is None and refused is None:
-        starting = any(m.said is None for m in mine)
+        starting = any(m.said is None for m in mine) or _awaited(seen.deployments, revision) > len(mine)
         return (breaker if breaker.open and starting else Breaker()), None
     reason, message = (failure(seen, failing) if failing else None) or refused or ("", "")
     if not breaker.open:
-        return Breaker(1, seen.now, reason, message), None
+        breaker = Breaker(1, seen.now, reason, message)
     due = retry_at(breaker)
     if due is not None and seen.now >= due:
         return Breaker(breaker.trips + 1, seen.now, reason, message), failing
@@ -56,13 +59,26 @@ def failure(seen: Observation, member: Member) -> tuple[str, str] | None:
         return Reason.NO_RUNTIME, f"pod {pod.name}: the image has no activity-worker to start: {text}"[:256]
     if pod.last_exit_code is not None:
         return Reason.WORKER_CRASHED, _crash(pod.name, pod.last_exit_code, pod.last_exit_reason)
-    silent = seen.now - max(pod.running_since, seen.leader_since)
-    if pod.running_since and not pod.ready and silent >= START_DEADLINE_SECONDS:
+    if pod.running_since and member.never_started:
+        silent = seen.now - max(pod.running_since, seen.leader_since)
         return Reason.NO_RUNTIME, (
             f"pod {pod.name} has run {silent:.0f} s without a report: "
             "is handlerImage built FROM the activity-worker image, with its entrypoint kept?"
         )
     return None
+
+
+def _came_since(member: Member, opened_at: float) -> bool:
+    """Whether this worker started and reported after the breaker opened. A pod's times are whole seconds."""
+    if member.said is None or member.said.reported_at <= opened_at:
+        return False
+    pod = member.pod
+    return max(pod.created, pod.running_since, pod.ready_since) >= math.floor(opened_at)
+
+
+def _awaited(deployments: tuple[DeploymentFacts, ...], revision: str) -> int:
+    """Return how many pods the revision should have; one just deleted has a successor that the watch shows later."""
+    return sum(deployment.replicas for deployment in deployments if deployment.revision == revision)
 
 
 def _crash(pod: str, code: int, reason: str) -> str:

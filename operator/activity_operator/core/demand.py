@@ -37,7 +37,8 @@ def demand(spec: PoolSpec, seen: Observation, fleet: Fleet, saturated_since: flo
         if since is not None and seen.now - since >= SATURATED_SECONDS:
             grown = 2 * len(fleet.working)
             if grown > workers and len(fleet.working) == len(fleet.serving):
-                return Demand(grown, tasks, f"all {len(fleet.working)} workers are busy: doubling", since)
+                reason = f"all {len(fleet.working)} workers are busy: doubling"
+                return Demand(grown + len(fleet.stalled), tasks, reason, since)
             workers = max(workers, len(fleet.serving))
         elif fleet.inflight:
             workers = max(workers, fleet.inflight // spec.slots_per_worker + 1)
@@ -46,8 +47,11 @@ def demand(spec: PoolSpec, seen: Observation, fleet: Fleet, saturated_since: flo
 
 
 def _saturated(fleet: Fleet, now: float, since: float | None) -> float | None:
-    """Return since when no working member has had an idle slot, None when one has or nobody works."""
-    if not fleet.inflight or any(member.idle for member in fleet.working):
+    """Return since when no working member has had an idle slot, None when one has or nobody works.
+
+    Tasks in flight are not asked for: a pool of one worker has none between two tasks of a backlog.
+    """
+    if not fleet.working or any(member.idle for member in fleet.working):
         return None
     return now if since is None else since
 

@@ -30,7 +30,8 @@ def removable(member: Member) -> bool:
 def lowest_replicas(members: Iterable[Member], replicas: int, wanted: int) -> int:
     """Return the lowest `replicas`, not below `wanted`, at which the ReplicaSet can remove only removable pods.
 
-    Pods it has yet to create (replicas above the pods seen) count first: what is not there runs nothing.
+    Pods it has yet to create (replicas above the pods seen) go first: what is not there runs nothing. Pods above
+    replicas are about to be removed, so they are spent from the removable ones.
     """
     ordered = sorted(members, key=removal_order)
     safe = 0
@@ -42,8 +43,7 @@ def lowest_replicas(members: Iterable[Member], replicas: int, wanted: int) -> in
         tied = removal_order(ordered[safe])
         while safe and removal_order(ordered[safe - 1]) == tied:
             safe -= 1
-    missing = max(0, replicas - len(ordered))
-    return max(wanted, replicas - missing - safe)
+    return max(wanted, min(replicas, len(ordered) - safe))
 
 
 def victims(serving: Iterable[Member], surplus: int) -> tuple[Member, ...]:

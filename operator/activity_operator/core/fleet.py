@@ -88,6 +88,11 @@ class Fleet:
         """Tasks that run anywhere in the pool, also on members that leave or fell silent."""
         return sum(member.busy for member in self.members)
 
+    @cached_property
+    def present(self) -> int:
+        """How many places are taken: by members that serve and by those that fell silent, which may be working."""
+        return len(self.serving) + len(self.stalled)
+
     def of(self, revision: str) -> tuple[Member, ...]:
         """Return the members of one revision."""
         return tuple(member for member in self.members if member.pod.revision == revision)
@@ -116,10 +121,14 @@ def _member(spec: PoolSpec, seen: Observation, pod: PodFacts, said: WorkerFacts 
 def _never_started(seen: Observation, pod: PodFacts) -> bool:
     """Whether a pod that never reported surely runs nothing of ours, so that it may go without a drain.
 
-    One whose container runs gets the benefit of the doubt: after a change of leader nobody has reported yet.
+    One whose container runs gets the benefit of the doubt: after a change of leader nobody has reported yet. If it is
+    older than this leader and its revision has had reports, the doubt never ends: a worker cut off from us with its
+    node looks the same.
     """
     if pod.ready:
         return False
     if not pod.running_since:
         return True
+    if pod.running_since < seen.leader_since and pod.revision == seen.pool.proven_revision:
+        return False
     return seen.now - max(pod.running_since, seen.leader_since) >= START_DEADLINE_SECONDS

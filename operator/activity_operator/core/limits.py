@@ -10,7 +10,7 @@ from activity_operator.core.stabilize import Stable
 
 def size(spec: PoolSpec, seen: Observation, fleet: Fleet, want: Demand, stable: Stable, breaker: Breaker) -> Size:
     """Return how many workers may serve, the rule that bound the number, and why."""
-    present = len(fleet.serving)
+    present = fleet.present
     if seen.refusal:
         return Size(min(present, spec.max_workers), "refused", seen.refusal)
     if spec.paused:

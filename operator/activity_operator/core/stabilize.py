@@ -24,7 +24,7 @@ def stabilize(
     spec: PoolSpec, seen: Observation, fleet: Fleet, want: Demand, past: Recommendations, quiet_since: float | None
 ) -> Stable:
     """Return the larger of today's demand and what the window, the zero gate or missing signals still ask for."""
-    present = len(fleet.serving)
+    present = fleet.present
     quiet = _quiet_since(seen, fleet, want, quiet_since)
     recommendations = _remember(past, seen.now, want.workers, spec.scaling.scale_down.stabilization_window_seconds)
     candidates = [(want.workers, "")]
@@ -34,7 +34,7 @@ def stabilize(
     elif seen.now - seen.leader_since < spec.scaling.scale_down.stabilization_window_seconds:
         candidates.append((present, "a new leader waits one stabilization window"))
     if any(not member.never_started for member in fleet.serving) and not _zero_allowed(spec, seen.now, quiet):
-        candidates.append((1, _zero_reason(spec, fleet)))
+        candidates.append((1 + len(fleet.stalled), _zero_reason(spec, fleet)))
     workers, held_by = max(candidates, key=lambda candidate: candidate[0])
     return Stable(workers, held_by, recommendations, quiet)
 
@@ -45,7 +45,7 @@ def expires(recommendations: Recommendations, window_seconds: float) -> float | 
         return None
     highest = max(number for _, number in recommendations)
     last = max(at for at, number in recommendations if number == highest)
-    return None if last == recommendations[-1][0] else last + window_seconds
+    return None if highest == recommendations[-1][1] else last + window_seconds
 
 
 def _remember(past: Recommendations, now: float, workers: int, window_seconds: float) -> Recommendations:
@@ -55,7 +55,7 @@ def _remember(past: Recommendations, now: float, workers: int, window_seconds: f
     held until now, so a fall is dated from now: the window counts from the last moment at which more was wanted.
     """
     kept = [entry for entry in past if now - entry[0] < window_seconds]
-    if past and past[-1][1] > workers:
+    if window_seconds and past and past[-1][1] > workers:
         kept = [entry for entry in kept if entry[1] > past[-1][1]]
         kept.append((now, past[-1][1]))
     kept = [entry for entry in kept if entry[1] > workers]

@@ -1,0 +1,175 @@
+"""How workers leave: nobody who may be working is ever removed."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from activity_operator.core import drain
+from activity_operator.core.fleet import Member
+from activity_operator.core.observation import PodFacts, WorkerFacts
+from activity_worker.contract import WorkerState
+from tests.unit.activity_operator.core.builders import NOW, busy, coming, members, names, pod, worker
+
+
+def drained(name: str = "d1", **more: object) -> tuple[PodFacts, WorkerFacts]:
+    """Return a worker that may be removed: cordoned, drained, and unready in the watch."""
+    facts = pod(name, **{"ready": False, "deletion_cost": drain.CORDON_COST, **more})
+    return facts, worker(name, state=WorkerState.DRAINED)
+
+
+def test_a_drained_worker_goes_once_cost_and_unreadiness_are_seen() -> None:
+    for facts, may_go in [
+        (drained(), True),
+        (drained(ready=True), False),
+        (drained(deletion_cost=None), False),
+    ]:
+        (member,) = members(*facts)
+        assert drain.removable(member) is may_go
+
+
+def test_a_cordoned_worker_that_still_runs_stays() -> None:
+    (member,) = members(pod(ready=False, deletion_cost=drain.CORDON_COST), busy())
+
+    assert not drain.removable(member)
+
+
+def test_replicas_fall_by_the_drained() -> None:
+    assert drain.lowest_replicas(members(*drained(), busy("w1"), busy("w2")), 3, 0) == 2
+
+
+def test_replicas_do_not_fall_below_what_is_wanted() -> None:
+    assert drain.lowest_replicas(members(*drained("d1"), *drained("d2"), busy("w1")), 3, 2) == 2
+
+
+def test_a_not_ready_pod_with_a_busy_worker_blocks_the_shrink() -> None:
+    lost = (pod("lost", ready=False, deletion_cost=-2000), busy("lost"))
+
+    assert drain.lowest_replicas(members(*lost, *drained()), 2, 0) == 2
+
+
+def test_a_not_ready_busy_worker_without_a_cost_does_not_block_a_cordoned_one() -> None:
+    lost = (pod("lost", ready=False), busy("lost"))
+
+    assert drain.lowest_replicas(members(*lost, *drained()), 2, 0) == 1
+
+
+def test_pods_never_started_may_go() -> None:
+    assert drain.lowest_replicas(members(coming("n1"), coming("n2", assigned=False), busy("w1")), 3, 0) == 1
+
+
+def test_ties_block() -> None:
+    lost = (pod("lost", ready=False), busy("lost"))
+    never = pod("never", ready=False, running_since=NOW - 90)
+
+    assert drain.lowest_replicas(members(*lost, never), 2, 0) == 2
+
+
+def test_pods_yet_to_be_created_are_given_up_first() -> None:
+    assert drain.lowest_replicas(members(busy("w1")), 4, 0) == 1
+
+
+def test_pods_above_replicas_are_already_on_their_way_out() -> None:
+    facts = (*drained("d1"), *drained("d2"), busy("w1"), busy("w2"))
+
+    assert drain.lowest_replicas(members(*facts), 3, 0) == 2
+    assert drain.lowest_replicas(members(*facts), 2, 0) == 2
+
+
+pods = st.builds(
+    pod,
+    st.just("p"),
+    phase=st.sampled_from(["Pending", "Unknown", "Running"]),
+    assigned=st.booleans(),
+    ready=st.booleans(),
+    deletion_cost=st.sampled_from([None, drain.CORDON_COST, -1, 7]),
+    running_since=st.sampled_from([0.0, NOW - 10, NOW - 90]),
+)
+reports = st.none() | st.builds(
+    worker,
+    st.just("p"),
+    state=st.sampled_from(list(WorkerState)),
+    busy=st.integers(0, 1),
+    reported_at=st.sampled_from([NOW, NOW - 90]),
+)
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> tuple[Member, ...]:
+    facts: list[PodFacts | WorkerFacts] = []
+    for number, (one, report) in enumerate(draw(st.lists(st.tuples(pods, reports), max_size=7))):
+        facts.append(replace(one, name=f"p{number}", uid=f"p{number}"))
+        if report is not None:
+            facts.append(replace(report, pod_uid=f"p{number}"))
+    return members(*facts)
+
+
+@given(fleets(), st.integers(0, 9), st.integers(0, 9))
+def test_no_pod_that_may_be_working_is_ever_removed(fleet: tuple[Member, ...], replicas: int, wanted: int) -> None:
+    lowest = drain.lowest_replicas(fleet, replicas, wanted)
+    # The ReplicaSet's removal, with every tie broken against us: the non-removable go first.
+    order = sorted(fleet, key=lambda member: (drain.removal_order(member), drain.removable(member)))
+
+    if lowest < replicas:
+        assert all(drain.removable(member) for member in order[: max(0, len(order) - lowest)])
+    assert lowest >= wanted
+
+
+@given(fleets())
+def test_what_is_removable_and_first_in_line_does_go(fleet: tuple[Member, ...]) -> None:
+    order = sorted(fleet, key=lambda member: (drain.removal_order(member), drain.removable(member)))
+    safe = next((n for n, member in enumerate(order) if not drain.removable(member)), len(order))
+
+    assert drain.lowest_replicas(fleet, len(fleet), 0) == len(fleet) - safe
+
+
+def test_the_removal_order_is_the_replica_sets() -> None:
+    facts = [
+        coming("unassigned", assigned=False),
+        coming("pending"),
+        pod("unknown", phase="Unknown", ready=False),
+        pod("unready", ready=False),
+        pod("cordoned", deletion_cost=drain.CORDON_COST),
+        pod("plain"),
+        pod("dear", deletion_cost=1),
+    ]
+    line = sorted(members(*reversed(facts)), key=drain.removal_order)
+
+    assert names(line) == [one.name for one in facts]
+
+
+def test_the_longest_idle_is_cordoned_first_then_the_least_busy() -> None:
+    fleet = members(
+        worker("full", slots=2, busy=2),
+        worker("short", slots=2, idle_seconds=1),
+        worker("half", slots=2, busy=1),
+        worker("long", slots=2, idle_seconds=90),
+    )
+
+    assert names(drain.victims(fleet, 4)) == ["long", "short", "half", "full"]
+
+
+def test_idle_time_orders_but_never_vetoes() -> None:
+    assert names(drain.victims(members(busy("w1"), busy("w2")), 1)) == ["w1"]
+
+
+def test_only_the_surplus_is_cordoned() -> None:
+    assert drain.victims(members(worker("w1")), 0) == ()
+    assert drain.victims(members(worker("w1")), -1) == ()
+
+
+def test_a_pod_that_has_not_reported_is_no_victim() -> None:
+    assert names(drain.victims(members(coming(), pod("mute"), worker("w1")), 3)) == ["w1"]
+
+
+def test_the_busiest_cordoned_worker_is_called_back_first() -> None:
+    cost = drain.CORDON_COST
+    fleet = members(pod("w1", deletion_cost=cost), worker("w1"), pod("w2", deletion_cost=cost), busy("w2"))
+
+    assert names(drain.callable_back(fleet, 1)) == ["w2"]
+
+
+def test_drained_is_final_and_a_silent_worker_cannot_be_called_back() -> None:
+    stalled = (pod("w2", deletion_cost=drain.CORDON_COST), worker("w2", reported_at=NOW - 90))
+
+    assert drain.callable_back(members(*drained(), *stalled, worker("w3")), 3) == ()
