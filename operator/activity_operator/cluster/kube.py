@@ -242,7 +242,8 @@ async def endpoint(load: Credentials) -> Endpoint:
     """Read the credentials anew and return them."""
     configuration = type.__call__(transport.Configuration)
     await load(configuration)
-    token = str(configuration.api_key.get("BearerToken") or "").removeprefix("Bearer ").strip()
+    # A kubeconfig's loader writes "Bearer", the pod's writes "bearer"; kopf puts its own in front.
+    token = str(configuration.api_key.get("BearerToken") or "").split(" ")[-1]
     return Endpoint(
         server=configuration.host,
         ca_path=configuration.ssl_ca_cert,
