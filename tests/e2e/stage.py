@@ -1,0 +1,134 @@
+"""The stage of the end-to-end tests: images, the operator installed with Helm, an emulator, and a client for it."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import boto3
+from botocore.config import Config
+
+from tests.cluster import Cluster, build_image, load_image, probe, up
+from tests.cluster.emulators import Emulator, ensure_emulator
+from tests.cluster.image_key import full_name
+from tests.cluster.shell import run
+
+ROOT = Path(__file__).parents[2]
+SYSTEM = "activitypool-system"
+CREDENTIALS = [{"name": "AWS_ACCESS_KEY_ID", "value": "test"}, {"name": "AWS_SECRET_ACCESS_KEY", "value": "test"}]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a test plays on: `handler` is the image of `handler.py` on today's runtime."""
+
+    cluster: Cluster
+    emulator: Emulator
+    handler: str
+    states: Any
+
+    def kubectl(self, *words: str, stdin: str | None = None) -> str:
+        """Run kubectl as the administrator; returns its output."""
+        return probe.kubectl(self.cluster, *words, stdin=stdin)
+
+    def pool(self, namespace: str, name: str) -> dict[str, Any]:
+        """Return the pool as the API server has it."""
+        return cast(
+            "dict[str, Any]", json.loads(self.kubectl("get", "activitypool", name, "-n", namespace, "-o", "json"))
+        )
+
+    def apply_pool(self, namespace: str, name: str, arn: str, **spec: Any) -> None:
+        """Apply a pool on the emulator, with the windows that the test gives."""
+        container = {"name": "worker", "env": CREDENTIALS}
+        body = {
+            "apiVersion": "activitypools.dev/v1alpha1",
+            "kind": "ActivityPool",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {
+                "activityArn": arn,
+                "handlerImage": self.handler,
+                "aws": {"endpointUrl": self.emulator.in_cluster_url},
+                "podTemplate": {"spec": {"containers": [container]}},
+                **spec,
+            },
+        }
+        probe.apply(self.cluster, body)
+
+    def machine(self, name: str, **task: Any) -> tuple[str, str]:
+        """Create an activity and a state machine of one task that retries; returns both ARNs."""
+        activity = self.states.create_activity(name=name)["activityArn"]
+        retry = [{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 1, "MaxAttempts": 3, "BackoffRate": 1.5}]
+        state = {"Type": "Task", "Resource": activity, "HeartbeatSeconds": 30, "Retry": retry, "End": True, **task}
+        made = self.states.create_state_machine(
+            name=name,
+            roleArn="arn:aws:iam::000000000000:role/test",
+            definition=json.dumps({"StartAt": "Work", "States": {"Work": state}}),
+        )
+        return activity, made["stateMachineArn"]
+
+    def statuses(self, machine: str) -> list[str]:
+        """Return the status of every execution of a machine."""
+        pages = self.states.get_paginator("list_executions").paginate(stateMachineArn=machine)
+        return [found["status"] for page in pages for found in page["executions"]]
+
+
+def set_up() -> Stage:
+    """Bring up the cluster, install today's operator and give the stage."""
+    cluster = up()
+    worker = build_image(ROOT / "worker_image" / "Dockerfile", ROOT, "activity-worker:dev")
+    operator = build_image(ROOT / "operator" / "Dockerfile", ROOT, "activity-operator:dev")
+    tag = f"e2e-handler:{str(worker.key)[:12]}"
+    arguments = {"WORKER_IMAGE": full_name("activity-worker:dev"), "WORKER_KEY": str(worker.key)}
+    here = Path(__file__).parent
+    handler = build_image(here / "Dockerfile", here, tag, build_args=arguments)
+    for image in (operator, handler):
+        load_image(image)
+    _install(cluster, str(operator.key))
+    emulator = ensure_emulator(cluster, "localemu")
+    states = boto3.client(
+        "stepfunctions",
+        endpoint_url=emulator.host_url,
+        region_name="us-east-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+        config=Config(retries={"max_attempts": 3}),
+    )
+    return Stage(cluster, emulator, tag, states)
+
+
+def tear_down(cluster: Cluster) -> None:
+    """Uninstall the operator and its CRD, so that the other suites find the cluster as it was."""
+    _helm(cluster, "uninstall", "activity-operator", "-n", SYSTEM, "--wait")
+    probe.kubectl(cluster, "delete", "crd", "activitypools.activitypools.dev", "--wait")
+    probe.kubectl(cluster, "delete", "namespace", SYSTEM, "--wait=false")
+
+
+def wait_for(what: str, holds: Callable[[], bool], seconds: float) -> None:
+    """Ask twice a second until it holds; AssertionError naming `what` when it does not in time."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"not within {seconds:.0f} s: {what}"
+        time.sleep(0.5)
+
+
+def _install(cluster: Cluster, key: str) -> None:
+    values = {
+        "image": {"repository": "activity-operator", "tag": "dev", "pullPolicy": "IfNotPresent"},
+        "podAnnotations": {"build": key},
+        "extraEnv": CREDENTIALS,
+        "stopSeconds": 65,
+        "tenancy": {"rules": [{"namespaces": ["*"], "endpointUrls": ["*"]}]},
+        "log": {"level": "DEBUG", "format": "text"},
+    }
+    given = [f"--set-json={name}={json.dumps(value)}" for name, value in values.items()]
+    chart = str(ROOT / "charts" / "activity-operator")
+    _helm(
+        cluster, "upgrade", "--install", "activity-operator", chart, "-n", SYSTEM, "--create-namespace", *given,
+        "--wait", "--timeout=120s",
+    )  # fmt: skip
+
+
+def _helm(cluster: Cluster, *words: str) -> str:
+    return run([cluster.helm, f"--kubeconfig={cluster.kubeconfig}", *words], timeout_seconds=180)
