@@ -1,0 +1,149 @@
+"""The start breaker: what trips it, when it tries again, what closes it."""
+
+import pytest
+
+from activity_operator.api.conditions import Reason
+from activity_operator.core.breaker import failure, retry_at, watch_starts
+from activity_operator.core.decision import Breaker
+from activity_operator.core.fleet import Member
+from activity_operator.core.observation import DeploymentFacts, Observation, PodFacts, WorkerFacts
+from tests.unit.activity_operator.core.builders import NOW, REVISION, coming, crew, pod, seen, worker
+
+UNPULLABLE = coming("n1", waiting_reason="ImagePullBackOff", waiting_message="not found")
+OPEN = Breaker(3, NOW - 1, Reason.IMAGE_PULL_FAILED, "pod n1: ImagePullBackOff")
+
+
+def watched(situation: Observation, breaker: Breaker | None = None) -> tuple[Breaker, Member | None]:
+    return watch_starts(situation, crew(situation), REVISION, breaker or Breaker())
+
+
+def deployment(replicas: int = 1, failure: str = "", revision: str = REVISION) -> DeploymentFacts:
+    return DeploymentFacts("pool-r1", "d1", "7", revision, 1, replicas, failure=failure)
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        (UNPULLABLE, Reason.IMAGE_PULL_FAILED),
+        (coming(waiting_reason="CreateContainerConfigError"), Reason.WORKERS_NOT_READY),
+        (coming(waiting_reason="RunContainerError"), Reason.NO_RUNTIME),
+        (coming(last_exit_code=127, last_exit_reason="StartError"), Reason.NO_RUNTIME),
+        (coming(waiting_reason="CrashLoopBackOff", last_exit_code=1, last_exit_reason="Error"), Reason.WORKER_CRASHED),
+        (coming(last_exit_code=137, last_exit_reason="OOMKilled"), Reason.WORKER_CRASHED),
+        (pod(ready=False, running_since=NOW - 60), Reason.NO_RUNTIME),
+    ],
+    ids=["unpullable", "bad config", "cannot start", "no entrypoint", "crash loop", "out of memory", "silent"],
+)
+def test_a_failed_start_is_named(facts: PodFacts, reason: Reason) -> None:
+    breaker, _ = watched(seen(facts))
+
+    assert (breaker.open, breaker.reason) == (True, reason)
+    assert facts.name in breaker.message
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        coming(),
+        coming(waiting_reason="ContainerCreating"),
+        coming(unschedulable="0/3 nodes are available"),
+        pod(ready=False, running_since=NOW - 59),
+        pod(),
+    ],
+    ids=["pending", "creating", "unschedulable", "silent for 59 s", "ready and not yet heard"],
+)
+def test_a_pod_that_may_still_come_trips_nothing(facts: PodFacts) -> None:
+    assert watched(seen(facts)) == (Breaker(), None)
+
+
+def test_a_worker_that_crashes_after_it_reported_is_no_failed_start() -> None:
+    situation = seen(coming("w1", last_exit_code=1, last_exit_reason="Error"), worker("w1"))
+
+    assert failure(situation, crew(situation).members[0]) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [("exceeded quota: pods=10", Reason.QUOTA_EXCEEDED), ("denied by a webhook", Reason.POD_TEMPLATE_REJECTED)],
+)
+def test_pods_that_may_not_be_created_trip_it_with_nothing_to_replace(message: str, reason: Reason) -> None:
+    breaker, failed = watched(seen(deployments=(deployment(failure=message),)))
+
+    assert (breaker.reason, breaker.message, failed) == (reason, message, None)
+
+
+def test_failures_of_another_revision_do_not_count() -> None:
+    old = coming(waiting_reason="ImagePullBackOff", revision="r0")
+
+    assert watched(seen(old, deployments=(deployment(failure="quota", revision="r0"),))) == (Breaker(), None)
+
+
+def test_retries_come_after_0_5_10_20_40_and_80_seconds() -> None:
+    """A start that fails always is tried at these seconds, looked at every second."""
+    breaker, tries = Breaker(), []
+    for second in range(320):
+        breaker, failed = watched(seen(UNPULLABLE, now=NOW + second), breaker)
+        if failed is not None:
+            tries.append(second)
+
+    assert tries == [0, 5, 15, 35, 75, 155, 235, 315]
+
+
+def test_a_closed_breaker_has_no_retry() -> None:
+    assert retry_at(Breaker()) is None
+    assert retry_at(Breaker(2, NOW)) == NOW + 5
+    assert retry_at(Breaker(99, NOW)) == NOW + 80
+
+
+def test_between_retries_it_stays_open_and_tells_the_latest_cause() -> None:
+    crashed = coming("n2", last_exit_code=1, last_exit_reason="Error")
+    breaker, failed = watched(seen(crashed), OPEN)
+
+    assert (breaker.trips, breaker.opened_at, failed) == (3, OPEN.opened_at, None)
+    assert breaker.reason == Reason.WORKER_CRASHED
+
+
+def newcomer(**more: float) -> tuple[PodFacts, WorkerFacts]:
+    return pod("w1", created=NOW - 1, running_since=NOW, ready_since=NOW), worker("w1", **more)
+
+
+def test_it_closes_on_a_report() -> None:
+    assert watched(seen(*newcomer(), UNPULLABLE), OPEN) == (Breaker(), None)
+
+
+def test_a_report_from_before_it_opened_does_not_close_it() -> None:
+    breaker, _ = watched(seen(*newcomer(reported_at=OPEN.opened_at), UNPULLABLE), OPEN)
+
+    assert breaker.open
+
+
+def test_reports_of_workers_that_were_there_before_do_not_close_it() -> None:
+    breaker, failed = watched(seen(worker("old"), UNPULLABLE), OPEN)
+
+    assert (breaker.trips, failed) == (3, None)
+
+
+def test_a_pod_that_was_slow_to_start_closes_it_too() -> None:
+    slow = pod("w1", created=NOW - 40, running_since=NOW - 30, ready_since=NOW)
+
+    assert watched(seen(slow, worker("w1"), UNPULLABLE), OPEN)[0] == Breaker()
+
+
+def test_it_stays_open_while_the_next_try_is_starting() -> None:
+    assert watched(seen(coming("n2")), OPEN) == (OPEN, None)
+
+
+def test_it_stays_open_between_the_deleted_pod_and_its_successor() -> None:
+    gone = coming("n1", deleting=True)
+
+    assert watched(seen(gone, deployments=(deployment(replicas=1),)), OPEN) == (OPEN, None)
+
+
+def test_it_closes_when_nobody_starts_any_more() -> None:
+    assert watched(seen(deployments=(deployment(replicas=0),)), OPEN) == (Breaker(), None)
+
+
+def test_messages_are_bounded() -> None:
+    breaker, _ = watched(seen(coming(waiting_reason="ErrImagePull", waiting_message="x" * 9_000)))
+
+    assert len(breaker.message) == 256

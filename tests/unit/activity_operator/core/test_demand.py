@@ -1,0 +1,124 @@
+"""From tasks to workers, with a count of the backlog and without one."""
+
+import pytest
+
+from activity_operator.api.spec import PoolSpec
+from activity_operator.core.demand import Demand, demand
+from activity_operator.core.observation import Observation, SourceFacts, WorkerFacts
+from tests.unit.activity_operator.core.builders import NOW, busy, coming, crew, pod, pool, seen, worker
+
+
+def wanted(situation: Observation, spec: PoolSpec | None = None, saturated_since: float | None = None) -> Demand:
+    spec = spec or pool()
+    return demand(spec, situation, crew(situation, spec), saturated_since)
+
+
+def test_nothing_to_do_wants_nobody() -> None:
+    assert wanted(seen(worker())).workers == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "workers"),
+    [
+        (SourceFacts(backlog=0), 2),
+        (SourceFacts(backlog=3), 5),
+        (SourceFacts(backlog=0, held=1), 3),
+        (SourceFacts(backlog=0, held=1, claimed=2), 5),
+    ],
+    ids=["running", "waiting", "held", "claimed"],
+)
+def test_running_held_and_waiting_tasks_add_up(source: SourceFacts, workers: int) -> None:
+    assert wanted(seen(busy("w1"), busy("w2"), source=source)).workers == workers
+
+
+@pytest.mark.parametrize(
+    ("tasks", "slots", "utilization", "workers"),
+    [(0, 4, 1.0, 0), (1, 4, 1.0, 1), (4, 4, 1.0, 1), (5, 4, 1.0, 2), (4, 4, 0.8, 2), (7, 1, 0.7, 10), (3, 1, 0.1, 30)],
+)
+def test_workers_are_rounded_up_for_slots_and_utilization(
+    tasks: int, slots: int, utilization: float, workers: int
+) -> None:
+    spec = pool(slotsPerWorker=slots, scaling={"targetUtilization": utilization})
+
+    assert wanted(seen(source=SourceFacts(backlog=tasks)), spec).workers == workers
+
+
+def test_a_lease_held_at_zero_wants_a_worker() -> None:
+    assert wanted(seen(source=SourceFacts(held=1))).workers == 1
+
+
+def test_a_stalled_workers_place_is_wanted_on_top_because_unknown_is_not_zero() -> None:
+    stalled = busy("w1", reported_at=NOW - 90)
+
+    assert wanted(seen(stalled, source=SourceFacts(backlog=2))).workers == 3
+    assert wanted(seen(stalled)).workers == 1
+
+
+def test_without_a_count_one_free_slot_is_kept_while_tasks_run() -> None:
+    assert wanted(seen(busy("w1"), worker("w2"))).workers == 2
+    assert wanted(seen(busy("w1", slots=2), worker("w2", slots=2)), pool(slotsPerWorker=2)).workers == 1
+
+
+def test_with_a_count_no_free_slot_is_needed_to_see() -> None:
+    assert wanted(seen(busy("w1"), worker("w2"), source=SourceFacts(backlog=0))).workers == 1
+
+
+@pytest.mark.parametrize(("seconds", "workers"), [(0.0, 4), (0.99, 4), (1.0, 6), (60.0, 6)])
+def test_saturation_doubles_only_after_a_second(seconds: float, workers: int) -> None:
+    situation = seen(busy("w1"), busy("w2"), busy("w3"))
+
+    assert wanted(situation, saturated_since=NOW - seconds).workers == workers
+
+
+def test_saturation_doubles_only_when_all_have_started() -> None:
+    answer = wanted(seen(busy("w1"), busy("w2"), coming()), saturated_since=NOW - 5)
+
+    assert answer.workers == 3
+
+
+def test_a_doubling_says_so_and_counts_stalled_places_too() -> None:
+    answer = wanted(seen(busy("w1"), busy("w2"), worker("w3", reported_at=NOW - 90)), saturated_since=NOW - 5)
+
+    assert (answer.workers, answer.reason) == (5, "all 2 workers are busy: doubling")
+
+
+def test_a_cordoned_worker_that_finishes_its_task_does_not_double_the_pool() -> None:
+    leaving = (pod("w2", deletion_cost=-1000), busy("w2"))
+
+    assert wanted(seen(busy("w1"), *leaving), saturated_since=NOW - 5).workers == 2
+
+
+def test_saturation_with_a_count_follows_the_count() -> None:
+    answer = wanted(seen(busy("w1"), source=SourceFacts(backlog=0)), saturated_since=NOW - 60)
+
+    assert (answer.workers, answer.saturated_since) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("reports", "saturated"),
+    [
+        ([busy("w1"), busy("w2")], True),
+        ([busy("w1"), worker("w2", idle_seconds=0.1)], True),
+        ([worker("w1", idle_seconds=0.1)], True),
+        ([busy("w1"), worker("w2", idle_seconds=0.5)], False),
+        ([worker("w1")], False),
+        ([], False),
+        ([busy("w1", reported_at=NOW - 90)], False),
+    ],
+    ids=["all busy", "a short gap", "a gap of the only worker", "one idle", "all idle", "nobody", "only a silent one"],
+)
+def test_the_pool_is_saturated_while_nobody_is_idle(reports: list[WorkerFacts], saturated: bool) -> None:
+    answer = wanted(seen(*reports), saturated_since=NOW - 0.3)
+
+    assert answer.saturated_since == (NOW - 0.3 if saturated else None)
+
+
+def test_saturation_counts_from_the_first_sight() -> None:
+    assert wanted(seen(busy())).saturated_since == NOW
+
+
+@pytest.mark.parametrize(
+    ("backlog", "sentence"), [(None, "1 running, 2 held"), (3, "1 running, 2 held, 3 waiting")], ids=["none", "count"]
+)
+def test_the_reason_counts_what_is_known(backlog: int | None, sentence: str) -> None:
+    assert wanted(seen(busy(), source=SourceFacts(held=2, backlog=backlog))).reason == sentence

@@ -1,0 +1,95 @@
+"""Which rule binds: pause beats pin beats autoscaling, and max always holds."""
+
+from typing import Any
+
+import pytest
+
+from activity_operator.core.decision import Breaker, Size
+from activity_operator.core.demand import Demand
+from activity_operator.core.limits import size
+from activity_operator.core.observation import Observation
+from activity_operator.core.stabilize import Stable
+from tests.unit.activity_operator.core.builders import NOW, coming, crew, pool, seen, worker
+
+OPEN = Breaker(1, NOW, "ImagePullFailed", "pod n1: ImagePullBackOff")
+
+
+def sized(
+    workers: int,
+    situation: Observation | None = None,
+    *,
+    breaker: Breaker | None = None,
+    held_by: str = "",
+    **spec: Any,
+) -> Size:
+    situation = situation or seen(worker("w1"), worker("w2"))
+    stable = Stable(workers, held_by, (), None)
+    fleet = crew(situation)
+    return size(pool(**spec), situation, fleet, Demand(workers, 0, "the work"), stable, breaker or Breaker())
+
+
+@pytest.mark.parametrize(
+    ("workers", "spec", "desired", "limit"),
+    [
+        (4, {}, 4, "demand"),
+        (0, {}, 0, "demand"),
+        (0, {"minWorkers": 3}, 3, "min"),
+        (99, {}, 10, "max"),
+        (99, {"minWorkers": 3}, 10, "max"),
+        (4, {"replicas": 7}, 7, "pin"),
+        (4, {"replicas": 0}, 0, "pin"),
+        (4, {"replicas": 99}, 10, "max"),
+        (4, {"paused": True}, 0, "paused"),
+        (4, {"paused": True, "replicas": 7}, 0, "paused"),
+        (4, {"paused": True, "minWorkers": 3}, 0, "paused"),
+    ],
+)
+def test_pause_beats_pin_beats_autoscaling_and_max_always_holds(
+    workers: int, spec: dict[str, Any], desired: int, limit: str
+) -> None:
+    answer = sized(workers, **spec)
+
+    assert (answer.desired, answer.limit) == (desired, limit)
+
+
+def test_what_holds_the_size_is_named() -> None:
+    answer = sized(4, held_by="the stabilization window")
+
+    assert (answer.limit, answer.reason) == ("held", "the work; kept at 4 by the stabilization window")
+
+
+def test_max_names_what_the_work_would_need() -> None:
+    assert sized(99).reason == "the work would need 99 workers; maxWorkers is 10"
+
+
+def test_an_open_breaker_stops_growth_and_says_why() -> None:
+    answer = sized(9, breaker=OPEN)
+
+    assert (answer.desired, answer.limit) == (2, "breaker")
+    assert answer.reason == "growth stopped: pod n1: ImagePullBackOff"
+
+
+@pytest.mark.parametrize(
+    ("situation", "workers", "desired"),
+    [
+        (seen(), 9, 1),
+        (seen(coming("n1"), coming("n2"), coming("n3")), 9, 3),
+        (seen(worker("w1"), worker("w2", reported_at=NOW - 90)), 9, 2),
+        (seen(worker("w1"), worker("w2")), 1, 1),
+    ],
+    ids=["one may try", "who is starting stays", "a stalled worker keeps its place", "it does not stop shrinking"],
+)
+def test_an_open_breaker_keeps_what_is_there(situation: Observation, workers: int, desired: int) -> None:
+    assert sized(workers, situation, breaker=OPEN).desired == desired
+
+
+def test_a_breaker_lets_min_wait_too() -> None:
+    assert sized(0, breaker=OPEN, minWorkers=5).desired == 2
+
+
+def test_a_refused_pool_keeps_its_workers_and_gets_no_more() -> None:
+    refused = seen(worker("w1"), worker("w2"), refusal="not allowed in this namespace")
+
+    answer = sized(9, refused, minWorkers=5)
+    assert answer == Size(2, "refused", "not allowed in this namespace")
+    assert sized(9, refused, maxWorkers=1).desired == 1
