@@ -1,6 +1,7 @@
 """Pods joined with reports: who is capacity, who fell silent, who surely runs nothing."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -108,7 +109,7 @@ def test_a_worker_with_every_slot_busy_is_never_idle() -> None:
     assert (member.idle, member.idle_for) == (False, 0.0)
 
 
-def silent(**more: object) -> PodFacts:
+def silent(**more: Any) -> PodFacts:
     return running(ready=False, ready_since=0.0, **more)
 
 
