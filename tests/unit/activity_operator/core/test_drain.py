@@ -63,6 +63,7 @@ def test_ties_block() -> None:
     never = pod("never", ready=False, running_since=NOW - 90)
 
     assert drain.lowest_replicas(members(*lost, never), 2, 0) == 2
+    assert drain.lowest_replicas(members(never, *lost), 2, 0) == 2
 
 
 def test_pods_yet_to_be_created_are_given_up_first() -> None:
