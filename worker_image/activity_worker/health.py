@@ -18,6 +18,10 @@ TICK_SECONDS = 1.0
 STUCK_AFTER_SECONDS = 5.0
 
 
+#: A draining worker still works: were it unready, a ReplicaSet could not tell it from a drained one.
+READY = frozenset({WorkerState.RUNNING, WorkerState.DRAINING})
+
+
 class LoopWatch:
     """Notices when the event loop did not turn: a timer that should fire every second, and how late it was."""
 
@@ -83,7 +87,7 @@ class HealthServer:
 
     async def _readyz(self, _: web.Request) -> web.Response:
         state = self._state()
-        return web.Response(status=200 if state is WorkerState.RUNNING else 503, text=f"{state.value}\n")
+        return web.Response(status=200 if state in READY else 503, text=f"{state.value}\n")
 
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -184,13 +184,15 @@ class PoolManager:
         workers = self.workers
         busy = [worker for worker in workers if worker.busy]
         running = sum(max(now - run.since, 0.0) for w in busy if (run := w.current) is not None)
-        idle_since = max([self._idle_since, *(w.idle_since for w in workers if w.idle_since is not None)])
+        free_since = [w.idle_since for w in workers if not w.busy and w.idle_since is not None]
+        # With nobody busy, the last end of a task counts; beside busy slots, the wait of the longest free one.
+        idle_since = min(free_since, default=now) if busy else max([self._idle_since, *free_since])
         return PoolSnapshot(
             slots=max(self._desired, len(workers)),
             busy=len(busy),
             open_polls=sum(worker.open_poll for worker in workers),
             free_slots=sum(worker.free for name, worker in self._workers.items() if name not in self._leaving),
-            idle_seconds=0.0 if busy else max(now - idle_since, 0.0),
+            idle_seconds=max(now - idle_since, 0.0),
             leases=tuple(lease for worker in busy if (lease := worker.held(now)) is not None),
             counters=self.tally.counters(running),
         )

@@ -34,10 +34,13 @@ async def server(asked: Worker) -> AsyncIterator[HealthServer]:
 
 
 @pytest.mark.parametrize("state", WorkerState)
-async def test_ready_means_running_and_nothing_else(server: HealthServer, asked: Worker, state: WorkerState) -> None:
+async def test_ready_means_that_it_has_or_takes_tasks(server: HealthServer, asked: Worker, state: WorkerState) -> None:
     asked.state = state
 
-    assert await probe(server.port, "/readyz") == (200 if state is WorkerState.RUNNING else 503, f"{state.value}\n")
+    assert await probe(server.port, "/readyz") == (
+        200 if state in {WorkerState.RUNNING, WorkerState.DRAINING} else 503,
+        f"{state.value}\n",
+    )
 
 
 async def test_a_dead_part_is_told_by_livez(server: HealthServer, asked: Worker) -> None:

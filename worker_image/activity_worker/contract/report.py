@@ -121,8 +121,9 @@ class Report:
     """What one worker says: who it is, what it does, and what happened since the last acknowledgement.
 
     `incarnation` is new at every container start; `sequence` grows by one a report within an incarnation. `open_polls`
-    counts polls in flight. `claims` are offered leases that the worker asks to own; an offered lease that it holds
-    is in `leases`, one that it has concluded in `released` until the operator acknowledges it in `Reply.released`.
+    counts polls in flight, `idle_seconds` is for how long a free slot has waited for a task (the longest). `claims` are
+    offered leases that the worker asks to own; an offered lease that it holds is in `leases`, one that it has concluded
+    in `released` until the operator acknowledges it in `Reply.released`.
     """
 
     namespace: str

@@ -179,7 +179,7 @@ async def test_a_snapshot_says_what_the_pool_does() -> None:
     pool.source.put("30")
     await asyncio.sleep(10)
     seen = pool.now()
-    assert (seen.slots, seen.busy, seen.open_polls, seen.idle_seconds) == (2, 1, 1, 0)
+    assert (seen.slots, seen.busy, seen.open_polls, seen.idle_seconds) == (2, 1, 1, 10)
     assert [lease.age_seconds for lease in seen.leases] == [10]
     assert seen.counters.busy_seconds == 10
     await asyncio.sleep(25)
