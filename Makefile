@@ -42,6 +42,7 @@ test: env ## Every suite, on a real local cluster, with a table of the time each
 
 crds: env ## Generate crds/ from the models
 	@$(BIN)/python -m activity_operator.api.schema --write crds/activitypools.activitypools.dev.yaml
+	@cp crds/activitypools.activitypools.dev.yaml charts/activity-operator/files/
 
 images: env ## Build the worker's and the operator's image and load them into the local cluster
 	@$(BIN)/python -m tests.cluster image activity-worker:dev worker_image/Dockerfile .

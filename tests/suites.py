@@ -26,6 +26,7 @@ SUITES = (
     Suite("cluster", ("tests/integration/test_local_cluster.py", "tests/integration/test_emulators.py"), cluster=True),
     # First among those that bring the CRD: Helm takes over none that it did not make.
     Suite("e2e", ("tests/e2e",), cluster=True),
+    Suite("chart", ("tests/integration/chart",), cluster=True),
     Suite("crd", ("tests/integration/crd",), cluster=True),
     Suite("operator", ("tests/integration/operator",), cluster=True),
     Suite("crash", ("tests/cluster",), cluster=True),
@@ -34,6 +35,10 @@ SUITES = (
 
 def main() -> int:
     """Run the suites in order, print the table, stop the cluster if this run started it."""
+    unknown = sorted(set(sys.argv[1:]) - {suite.name for suite in SUITES})
+    if unknown:
+        print(f"no such suite: {', '.join(unknown)}; there are {', '.join(suite.name for suite in SUITES)}")
+        return 2
     chosen = [suite for suite in SUITES if not sys.argv[1:] or suite.name in sys.argv[1:]]
     rows: list[tuple[str, float, int]] = []
     up = False
