@@ -84,8 +84,8 @@ class PoolSpec(ApiModel):
     replicas: Int32 | None = Field(
         default=None,
         ge=0,
-        description="Pins the number of workers, at most maxWorkers, also below minWorkers: written by kubectl scale or "
-        "an autoscaler of your own. Unset (no default): this operator decides. Remove it to hand back.",
+        description="Pins the number of workers, at most maxWorkers, also below minWorkers: written by kubectl "
+        "scale or an autoscaler of your own. Unset (no default): this operator decides. Remove it to hand back.",
     )
     paused: bool = Field(
         default=False,
