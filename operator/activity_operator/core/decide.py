@@ -72,7 +72,9 @@ def _actions(
     for name in sorted(known.keys() | {revision}, key=lambda name: name == revision):
         deployment = known.get(name)
         members = crew.of(name)
-        planned = moves.moves(members, deployment.replicas if deployment else 0, share.wanted.get(name, 0), room)
+        replicas = deployment.replicas if deployment else 0
+        planned = moves.moves(members, replicas, share.wanted.get(name, 0), room)
+        room -= max(0, planned.replicas - replicas)
         actions.extend(planned.costs)
         victims.extend(planned.victims)
         if name == revision:
