@@ -15,6 +15,7 @@ from activity_operator.core.decision import SentinelOrder
 from activity_operator.core.observation import SourceFacts
 from activity_operator.process import Backbone
 from activity_operator.settings import Settings
+from activity_operator.workers import certificates
 from activity_operator.workers.authentication import Authenticator
 from activity_operator.workers.certificate_keeper import CertificateKeeper
 from activity_operator.workers.custody import Custody, Surroundings
@@ -24,6 +25,9 @@ from activity_operator.workers.leases import PoolRef
 from activity_operator.workers.reception import Reception
 from activity_operator.workers.registry import WorkerRegistry
 from activity_operator.workers.server import ReportServer
+
+#: What the records of the last polls may take when the polls themselves used up the time-out.
+LAST_RECORDS_SECONDS = 10.0
 
 log = logging.getLogger(__name__)
 
@@ -178,9 +182,11 @@ class AllRooms:
         self.custody.end_term()
 
     async def close_polls(self, timeout_seconds: float) -> None:
-        """Await open polls and the records of what they brought."""
+        """Await open polls and the records of what they brought, in one time-out and the last records' few seconds."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_seconds
         still_open = await self.sentinels.stop(timeout_seconds)
-        unrecorded = await self.custody.close(timeout_seconds)
+        unrecorded = await self.custody.close(max(end - loop.time(), LAST_RECORDS_SECONDS))
         if still_open or unrecorded:
             log.error("ending with %d open polls and %d leases that are not recorded", still_open, unrecorded)
 
@@ -195,5 +201,4 @@ class AllRooms:
 
 def report_names(settings: Settings) -> tuple[str, ...]:
     """Return the names by which workers reach the report server: the Service's, short to full."""
-    base = f"{settings.report_service}.{settings.namespace}.svc"
-    return (base, f"{base}.cluster.local", f"{settings.report_service}.{settings.namespace}")
+    return certificates.report_names(settings.report_service, settings.namespace)

@@ -144,7 +144,6 @@ def report_names(service: str, namespace: str) -> tuple[str, ...]:
         f"{service}.{namespace}.svc",
         f"{service}.{namespace}.svc.cluster.local",
         f"{service}.{namespace}",
-        service,
     )
 
 
