@@ -1,0 +1,45 @@
+"""The benchmarks there are. A module is imported when its benchmark is chosen, not before."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from tests.bench.table import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """One benchmark: its name on the command line, its module (with `run() -> list[Row]`), and what it measures."""
+
+    name: str
+    module: str
+    about: str
+
+    def load(self) -> Callable[[], Sequence[Row]]:
+        """Import the module and return its `run`."""
+        return cast("Callable[[], Sequence[Row]]", importlib.import_module(self.module).run)
+
+
+BENCHMARKS = (
+    Benchmark(
+        "worker-throughput",
+        "tests.bench.worker_throughput",
+        "no-op tasks a second and core, beside boto3 threads and aiobotocore",
+    ),
+    Benchmark(
+        "worker-heartbeats",
+        "tests.bench.worker_heartbeats",
+        "1,000 task heartbeats every 10 s beside handlers that hold the interpreter",
+    ),
+)
+
+
+def choose(names: Sequence[str]) -> list[Benchmark]:
+    """Return the named benchmarks in the table's order, all without names. Raises KeyError with the unknown ones."""
+    known = {benchmark.name for benchmark in BENCHMARKS}
+    if unknown := [name for name in names if name not in known]:
+        raise KeyError(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(b.name for b in BENCHMARKS)}")
+    return [benchmark for benchmark in BENCHMARKS if not names or benchmark.name in names]
