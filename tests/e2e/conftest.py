@@ -1,5 +1,6 @@
-"""One stage for all end-to-end tests, a namespace for each."""
+"""One stage for all end-to-end tests, a namespace for each. `KEEP=1` leaves the operator installed."""
 
+import os
 import uuid
 from collections.abc import Iterator
 
@@ -10,11 +11,15 @@ from tests.e2e.stage import Stage, set_up, tear_down
 
 
 @pytest.fixture(scope="session")
-def stage() -> Iterator[Stage]:
-    """The operator installed beside an emulator."""
-    made = set_up()
-    yield made
-    tear_down(made.cluster)
+def stage() -> Stage:
+    """The operator installed beside an emulator, shared by all test processes."""
+    return set_up()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The process that started the others clears the stage, after them."""
+    if not hasattr(session.config, "workerinput") and not os.environ.get("KEEP"):
+        tear_down()
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """The stage of the end-to-end tests: images, the operator installed with Helm, an emulator, and a client for it."""
 
+import fcntl
 import json
 import time
 from collections.abc import Callable
@@ -10,13 +11,16 @@ from typing import Any, cast
 import boto3
 from botocore.config import Config
 
-from tests.cluster import Cluster, build_image, load_image, probe, up
+from activity_worker.contract import LABEL_POOL
+from tests.cluster import Cluster, build_image, current, load_image, places, probe, up
 from tests.cluster.emulators import Emulator, ensure_emulator
 from tests.cluster.image_key import full_name
 from tests.cluster.shell import run
+from tests.e2e.executions import Executions
 
 ROOT = Path(__file__).parents[2]
 SYSTEM = "activitypool-system"
+SHORT = {"scaleDown": {"stabilizationWindowSeconds": 5, "zeroAfterSeconds": 10}}  # a pool's `scaling`, for a test
 CREDENTIALS = [{"name": "AWS_ACCESS_KEY_ID", "value": "test"}, {"name": "AWS_SECRET_ACCESS_KEY", "value": "test"}]
 
 
@@ -56,8 +60,25 @@ class Stage:
         }
         probe.apply(self.cluster, body)
 
-    def machine(self, name: str, **task: Any) -> tuple[str, str]:
-        """Create an activity and a state machine of one task that retries; returns both ARNs."""
+    def condition(self, namespace: str, name: str, kind: str) -> dict[str, str]:
+        """Return a condition of a pool; each field is "" while the pool has none of this type."""
+        found = self.pool(namespace, name).get("status", {}).get("conditions", [])
+        none = {"type": kind, "status": "", "reason": "", "message": ""}
+        return next((condition for condition in found if condition["type"] == kind), none)
+
+    def workers(self, namespace: str, name: str) -> list[dict[str, Any]]:
+        """Return the pods of a pool, those that are going left out."""
+        found = json.loads(self.kubectl("get", "pods", "-n", namespace, "-l", f"{LABEL_POOL}={name}", "-o", "json"))
+        return [pod for pod in found["items"] if "deletionTimestamp" not in pod["metadata"]]
+
+    def events(self, namespace: str, name: str) -> list[tuple[str, str]]:
+        """Return reason and message of every Kubernetes Event about a pool, oldest first."""
+        about = f"involvedObject.kind=ActivityPool,involvedObject.name={name}"
+        words = ("get", "events", "-n", namespace, "--field-selector", about, "--sort-by=.lastTimestamp", "-o", "json")
+        return [(event["reason"], event["message"]) for event in json.loads(self.kubectl(*words))["items"]]
+
+    def machine(self, name: str, **task: Any) -> Executions:
+        """Create an activity and a state machine of one task of it that retries; `task` adds to the state."""
         activity = self.states.create_activity(name=name)["activityArn"]
         retry = [{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 1, "MaxAttempts": 3, "BackoffRate": 1.5}]
         state = {"Type": "Task", "Resource": activity, "HeartbeatSeconds": 30, "Retry": retry, "End": True, **task}
@@ -66,16 +87,21 @@ class Stage:
             roleArn="arn:aws:iam::000000000000:role/test",
             definition=json.dumps({"StartAt": "Work", "States": {"Work": state}}),
         )
-        return activity, made["stateMachineArn"]
-
-    def statuses(self, machine: str) -> list[str]:
-        """Return the status of every execution of a machine."""
-        pages = self.states.get_paginator("list_executions").paginate(stateMachineArn=machine)
-        return [found["status"] for page in pages for found in page["executions"]]
+        return Executions(self.states, activity, made["stateMachineArn"])
 
 
 def set_up() -> Stage:
-    """Bring up the cluster, install today's operator and give the stage."""
+    """Bring up the cluster, install today's operator and give the stage; what is there already is found so.
+
+    Several test processes share one stage: the first sets it up while the others wait.
+    """
+    places.cluster().mkdir(parents=True, exist_ok=True)
+    with (places.cluster() / "stage.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _set_up()
+
+
+def _set_up() -> Stage:
     cluster = up()
     worker = build_image(ROOT / "worker_image" / "Dockerfile", ROOT, "activity-worker:dev")
     operator = build_image(ROOT / "operator" / "Dockerfile", ROOT, "activity-operator:dev")
@@ -98,8 +124,11 @@ def set_up() -> Stage:
     return Stage(cluster, emulator, tag, states)
 
 
-def tear_down(cluster: Cluster) -> None:
-    """Uninstall the operator and its CRD, so that the other suites find the cluster as it was."""
+def tear_down() -> None:
+    """Uninstall the operator and its CRD where they are, so that the other suites find the cluster as it was."""
+    cluster = current()
+    if cluster is None or "activity-operator" not in _helm(cluster, "list", "-n", SYSTEM, "--short"):
+        return
     _helm(cluster, "uninstall", "activity-operator", "-n", SYSTEM, "--wait")
     probe.kubectl(cluster, "delete", "crd", "activitypools.activitypools.dev", "--wait")
     probe.kubectl(cluster, "delete", "namespace", SYSTEM, "--wait=false")
