@@ -3,10 +3,13 @@
 
 import json
 import signal
+import ssl
 import subprocess
 import sys
 import urllib.request
+from pathlib import Path
 
+from tests.cluster import certificates
 from tests.conformance.services import Service
 
 
@@ -30,4 +33,24 @@ async def test_the_fake_says_where_it_listens_serves_and_ends_on_sigterm() -> No
     assert state["executions"] == {"SUCCEEDED": 1}
     assert state["counts"]["succeeded"] == 1
     assert "tasks" not in state
+    assert process.returncode == 0
+
+
+def test_the_fake_serves_https_with_a_certificate_of_the_callers_own(tmp_path: Path) -> None:
+    authority = certificates.authority(tmp_path, "ca")
+    own = certificates.issue(authority, tmp_path, "fake", user="fake", addresses=["127.0.0.1"])
+    command = [sys.executable, "-W", "error", "-m", "activity_worker.testing.stepfunctions", "--port", "0"]
+    command += ["--tls-certificate", str(own.certificate), "--tls-key", str(own.key)]
+    trust = ssl.create_default_context(cafile=str(authority.certificate_file))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().split()[-1]
+            with urllib.request.urlopen(f"{url}/_fake/state", timeout=10, context=trust) as reply:
+                state = json.load(reply)
+        finally:
+            process.send_signal(signal.SIGTERM)
+
+    assert url.startswith("https://127.0.0.1:")
+    assert state["activities"] == {}
     assert process.returncode == 0

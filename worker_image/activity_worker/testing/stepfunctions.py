@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import contextlib
 import signal
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -33,14 +34,25 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--region", default="us-east-1", help="region of the ARNs it makes (default: %(default)s)")
     parser.add_argument("--account", default="123456789012", help="account of the ARNs it makes (default: %(default)s)")
     parser.add_argument("--poll-hold-seconds", type=float, default=60.0, help="how long a poll waits (default: 60)")
+    parser.add_argument("--tls-certificate", metavar="FILE", help="PEM certificate: serve HTTPS (default: HTTP)")
+    parser.add_argument("--tls-key", metavar="FILE", help="PEM key of that certificate (default: in the same file)")
     said = parser.parse_args(arguments)
+    if said.tls_key and not said.tls_certificate:
+        parser.error("--tls-key: give --tls-certificate too, or leave both away for HTTP")
     settings = FakeSettings(poll_hold_seconds=said.poll_hold_seconds, region=said.region, account=said.account)
     run: Callable[[Awaitable[None]], Any] = cast("Any", asyncio.run)
     with contextlib.suppress(ImportError):
         import uvloop  # noqa: PLC0415 - faster where it exists
 
         run = cast("Any", uvloop.run)
-    run(_serve(StepFunctionsFake(settings=settings, host=said.host, port=said.port)))
+    tls = _tls(said.tls_certificate, said.tls_key) if said.tls_certificate else None
+    run(_serve(StepFunctionsFake(settings=settings, host=said.host, port=said.port, tls=tls)))
+
+
+def _tls(certificate: str, key: str | None) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    return context
 
 
 if __name__ == "__main__":
