@@ -25,6 +25,9 @@ class Metrics:
         # Creation times would double every counter's series and tell nobody anything.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
+        # What has series, by pool: to look for them among all pools' at every look would be quadratic.
+        self._told_conditions: dict[Key, frozenset[str]] = {}
+        self._told_backlogs: set[Key] = set()
         self._gauges(version)
         self._counters()
 
@@ -116,20 +119,27 @@ class Metrics:
         self._min.labels(*key).set(spec.min_workers)
         self._max.labels(*key).set(spec.max_workers)
         self._paused.labels(*key).set(spec.paused)
-        if seen.source.backlog is None:
-            self._drop(self._backlog, key)
-        else:
-            self._backlog.labels(*key).set(seen.source.backlog)
+        self._set_backlog(key, seen.source.backlog)
         states = Count(str(worker.state) for worker in seen.workers)
         states["pending"] = max(len(seen.pods) - len(seen.workers), 0)
         for state in WORKER_STATES:
             self._workers.labels(*key, state).set(states[state])
         self._set_conditions(key, said.get("conditions") or ())
 
+    def _set_backlog(self, key: Key, backlog: int | None) -> None:
+        if backlog is not None:
+            self._told_backlogs.add(key)
+            self._backlog.labels(*key).set(backlog)
+        elif key in self._told_backlogs:
+            self._told_backlogs.remove(key)
+            self._backlog.remove(*key)
+
     def _set_conditions(self, key: Key, conditions: Any) -> None:
         present = {str(condition["type"]): str(condition["status"]) for condition in conditions}
-        for labels in [labels for labels in self._series(self._condition, key) if labels[2] not in present]:
-            self._condition.remove(*labels)
+        for name in self._told_conditions.get(key, frozenset()) - present.keys():
+            for status in STATUSES:
+                self._condition.remove(*key, name, status)
+        self._told_conditions[key] = frozenset(present)
         for name, value in present.items():
             for status in STATUSES:
                 self._condition.labels(*key, name, status).set(value == status)
@@ -141,6 +151,8 @@ class Metrics:
             self._decisions, self._lost, self._latency,
         ):  # fmt: skip
             self._drop(metric, key)
+        self._told_conditions.pop(key, None)
+        self._told_backlogs.discard(key)
 
     def _drop(self, metric: Gauge | Counter | Histogram, key: Key) -> None:
         for labels in self._series(metric, key):

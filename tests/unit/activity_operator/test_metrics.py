@@ -1,5 +1,7 @@
 """The metrics: named as promised, few labels, nothing left of a deleted pool."""
 
+import pytest
+
 from activity_operator.api.spec import parse_spec
 from activity_operator.core.decision import Decision, ScalingMemory, Size
 from activity_operator.core.observation import Observation, PoolFacts, SourceFacts
@@ -56,3 +58,11 @@ def test_of_a_deleted_pool_no_series_is_left() -> None:
     metrics.forget(KEY)
 
     assert 'activitypool="p"' not in metrics.render().decode()
+
+
+def test_a_look_at_one_pool_does_not_go_through_the_series_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 500 pools that was 10,500 series and 0.6 ms a look."""
+    metrics = filled()
+    monkeypatch.setattr(Metrics, "_series", lambda *_: pytest.fail("all series were looked through"))
+    decision = Decision(Size(3, "demand", "because"), ScalingMemory())
+    metrics.seen(KEY, SPEC, seen(None), decision, {"conditions": [{"type": "Paused", "status": "True"}]})
