@@ -7,7 +7,7 @@ import signal
 import sys
 from importlib.metadata import version
 
-from activity_operator import logs
+from activity_operator import logs, open_files
 from activity_operator.backlog.stepfunctions import StepFunctions
 from activity_operator.brain import CoreBrain
 from activity_operator.cluster.kube import from_kubeconfig, in_cluster
@@ -52,6 +52,7 @@ def main() -> None:
         print(f"activity-operator: {error}", file=sys.stderr)
         sys.exit(EXIT_USAGE)
     logs.set_up(settings.log_level, settings.log_format)
+    open_files.raise_limit()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         sys.exit(runner.run(run(settings, policy)))
 
