@@ -12,12 +12,13 @@ ENDINGS = {"ActivitySucceeded": "succeeded", "ActivityFailed": "failed", "Activi
 class Attempt:
     """One handing-out of a task: to whom ("" when nobody took it), and how it ended ("" while it runs).
 
-    `error` is the error name of a failure or a time-out.
+    `error` is the error name of a failure or a time-out, `cause` what goes with it.
     """
 
     worker: str
     ending: str
     error: str = ""
+    cause: str = ""
 
     @property
     def interrupted(self) -> bool:
@@ -88,5 +89,5 @@ def _attempts(history: Iterator[dict[str, Any]]) -> list[Attempt]:
             found[-1] = Attempt(event["activityStartedEventDetails"].get("workerName", "?"), "")
         elif kind in ENDINGS:
             details = event.get(kind[0].lower() + kind[1:] + "EventDetails", {})
-            found[-1] = Attempt(found[-1].worker, ENDINGS[kind], details.get("error", ""))
+            found[-1] = Attempt(found[-1].worker, ENDINGS[kind], details.get("error", ""), details.get("cause", ""))
     return found

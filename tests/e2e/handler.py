@@ -1,10 +1,91 @@
-"""The handler of the end-to-end tests: works as long as the input says."""
+"""The handler of the end-to-end tests: works for `seconds`, unless the input says to `do` something worse.
 
+A handler that misbehaves does so in its first attempt only, where the state machine passes the attempt (see
+`misdeeds.py`): the execution's own Retry then brings the task through.
+"""
+
+import ctypes
+import os
+import sys
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from activity_worker.activity import heartbeat
+from activity_worker.errors import TaskFailed
+
+Work = dict[str, Any]
 
 
-def handle(request: Any) -> dict[str, Any]:
-    """Sleep for `seconds`, then say who asked."""
-    time.sleep(request.input.get("seconds", 0.2))
-    return {"task": request.input.get("n")}
+def handle(request: Any) -> Any:
+    """Sleep for `seconds` and give back `n`, or misbehave as `do` says."""
+    work: Work = request.input
+    if "do" in work and work.get("attempt", 0) == 0:
+        return MISDEEDS[work["do"]](work)
+    time.sleep(work.get("seconds", 0.2))
+    return {"task": work.get("n")}
+
+
+def throw(_: Work) -> NoReturn:
+    """Fail with an exception."""
+    raise LookupError("no picture of that name")
+
+
+def refuse(_: Work) -> NoReturn:
+    """Fail under a name of the handler's choice."""
+    raise TaskFailed("Shop.SoldOut", "none left")
+
+
+def hang(_: Work) -> NoReturn:
+    """Never end, whatever is raised here."""
+    while True:
+        try:
+            time.sleep(3600)
+        except BaseException:  # noqa: BLE001 - this is what it is for
+            continue
+
+
+def hold(work: Work) -> Work:
+    """Keep the interpreter's lock for whole `seconds`: no other Python thread of this process runs meanwhile."""
+    ctypes.PyDLL(None).sleep(work["seconds"])
+    return {"task": work.get("n")}
+
+
+def leave(_: Work) -> NoReturn:
+    """Ask the interpreter to exit."""
+    sys.exit(3)
+
+
+def vanish(_: Work) -> NoReturn:
+    """End the process with no more ado."""
+    os._exit(7)
+
+
+def hog(_: Work) -> NoReturn:
+    """Take memory until the kernel objects."""
+    kept = []
+    while True:
+        kept.append(bytearray(os.urandom(1 << 10)) * (8 << 10))
+
+
+def flood(work: Work) -> Work:
+    """Write log lines and tell of progress, tens of thousands of each, small and large."""
+    for line in range(20_000):
+        print(f"line {line} {'x' * (line % 200)}")
+        heartbeat({"line": line, "said": "y" * (line % 300)})
+    return {"task": work.get("n")}
+
+
+def swell(_: Work) -> str:
+    """Give back more than the service takes."""
+    return "z" * 262_145
+
+
+def babble(_: Work) -> Any:
+    """Give back what JSON cannot say."""
+    return {"when": {1, 2, 3}}
+
+
+MISDEEDS: dict[str, Callable[[Work], Any]] = {
+    misdeed.__name__: misdeed for misdeed in (throw, refuse, hang, hold, leave, vanish, hog, flood, swell, babble)
+}
