@@ -1,0 +1,151 @@
+"""The operator as its image runs it, as a process of this machine: its settings, its resources, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+from tests.bench.operator_stand import POOLS_NAMESPACE, SYSTEM, Stand, until
+from tests.bench.tls_fake import TlsFake, tls_fake
+
+#: The soft limit of open files that a process finds on most nodes.
+USUAL_OPEN_FILES = 1024
+READY_SECONDS = 60.0
+END_SECONDS = 30.0
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the process has used: CPU since its start, memory now and at most, open files."""
+
+    cpu_seconds: float
+    rss_bytes: int
+    peak_rss_bytes: int
+    open_files: int
+
+
+class OperatorProcess:
+    """A running operator and the fake that it polls."""
+
+    def __init__(self, process: asyncio.subprocess.Process, fake: TlsFake, health_url: str) -> None:
+        self._process = process
+        self.fake = fake
+        self._health_url = health_url
+
+    def usage(self) -> Usage:
+        """Read /proc; raises RuntimeError when the operator has ended."""
+        if self._process.returncode is not None:
+            raise RuntimeError(f"the operator ended with code {self._process.returncode}")
+        own = Path(f"/proc/{self._process.pid}")
+        fields = own.joinpath("stat").read_text().rpartition(") ")[2].split()
+        status = dict(line.split(":", 1) for line in own.joinpath("status").read_text().splitlines())
+        rss, peak = (int(status[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))
+        files = sum(1 for _ in own.joinpath("fd").iterdir())
+        return Usage((int(fields[11]) + int(fields[12])) / _TICKS, rss, peak, files)
+
+    async def leads(self) -> bool:
+        """Whether it is ready and leads. Raises RuntimeError when it has ended."""
+        self.usage()
+        try:
+            async with aiohttp.ClientSession() as session, session.get(f"{self._health_url}/readyz") as ready:
+                if ready.status != 200:
+                    return False
+            return "activitypool_leader 1.0" in await self.metrics()
+        except aiohttp.ClientError:
+            return False
+
+    async def metrics(self) -> str:
+        """Return its metrics page."""
+        async with aiohttp.ClientSession() as session, session.get(f"{self._health_url}/metrics") as answer:
+            return await answer.text()
+
+
+@asynccontextmanager
+async def operating(stand: Stand, fake: TlsFake) -> AsyncIterator[OperatorProcess]:
+    """Start the operator and wait until it leads. At its end the fake ends first: open polls are then answered."""
+    port = _free_port()
+    log = stand.folder / "operator.log"
+    with log.open("ab") as out:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "activity_operator", env=_environment(stand, fake, port), cwd=stand.folder,
+            stdout=out, stderr=out, preexec_fn=_usual_limits,
+        )  # fmt: skip
+    running = OperatorProcess(process, fake, f"http://127.0.0.1:{port}")
+    try:
+        await until(running.leads, "the operator leads", READY_SECONDS, 0.2)
+        yield running
+    except BaseException:
+        print(_last_lines(log), file=sys.stderr, flush=True)
+        raise
+    finally:
+        await _end(process, fake)
+
+
+@asynccontextmanager
+async def operator_and_fake(stand: Stand, *, hold_seconds: float) -> AsyncIterator[TlsFake]:
+    """Start only the fake, so that activities can be made; `operating` starts the operator over it."""
+    async with tls_fake(stand.folder, hold_seconds=hold_seconds) as fake:
+        yield fake
+
+
+async def _end(process: asyncio.subprocess.Process, fake: TlsFake) -> None:
+    """End in good order, which gives the Lease back: the operator opens no polls, the fake answers the open ones."""
+    if process.returncode is None:
+        process.terminate()
+    await fake.end()
+    try:
+        async with asyncio.timeout(END_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def _environment(stand: Stand, fake: TlsFake, health_port: int) -> dict[str, str]:
+    """What the chart and the image set, with addresses of this machine; everything else at its default."""
+    policy = stand.folder / "tenancy.json"  # JSON is YAML too
+    policy.write_text(json.dumps({"rules": [{"namespaces": [POOLS_NAMESPACE], "endpointUrls": [fake.url]}]}))
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(stand.folder),
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "KUBECONFIG": str(stand.kubeconfig),
+        "POD_NAMESPACE": SYSTEM,
+        "ACTIVITYPOOL_TENANCY_FILE": str(policy),
+        "ACTIVITYPOOL_HEALTH_HOST": "127.0.0.1",
+        "ACTIVITYPOOL_HEALTH_PORT": str(health_port),
+        "ACTIVITYPOOL_REPORT_HOST": "127.0.0.1",
+        "ACTIVITYPOOL_REPORT_PORT": "0",
+        "AWS_ACCESS_KEY_ID": "bench",
+        "AWS_SECRET_ACCESS_KEY": "bench",
+        "AWS_CA_BUNDLE": str(fake.ca_file),
+    }
+
+
+def _usual_limits() -> None:
+    """Start with the open files of a usual node, whatever this shell allows."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(USUAL_OPEN_FILES, hard), hard))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _last_lines(log: Path, count: int = 40) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "\n".join(["the operator's last words:", *lines[-count:]])

@@ -1,0 +1,169 @@
+"""Where an operator is measured: the local cluster, two namespaces, an identity for the operator. All of it is put back.
+
+The operator under measure watches the whole cluster, so another operator or other pools would be measured with it: then
+nothing is begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from activity_operator.cluster.kinds import LEASES, POOLS, Kind
+from activity_operator.cluster.observe import seconds
+from tests.bench.api_server import ApiServer, RefusedError
+from tests.cluster import Cluster, up
+from tests.cluster.progress import step
+
+#: The operator's own namespace, and that of the pools.
+SYSTEM, POOLS_NAMESPACE = "activitypool-bench", "activitypool-bench-pools"
+#: Its ServiceAccount: the name by which the audit log tells its requests apart.
+ACCOUNT = "operator-under-measure"
+USER = f"system:serviceaccount:{SYSTEM}:{ACCOUNT}"
+#: The name of the Lease that the operator's replicas compete for, unless it is set otherwise.
+LEASE_NAME = "activity-operator"
+CRD_FILE = Path(__file__).parents[2] / "crds" / "activitypools.activitypools.dev.yaml"
+
+NAMESPACES = Kind("", "v1", "namespaces", "Namespace", namespaced=False)
+ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount")
+TOKEN_REQUESTS = Kind("authentication.k8s.io", "v1", "tokenrequests", "TokenRequest")
+BINDINGS = Kind("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+CRDS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
+
+TOKEN_SECONDS = 3600
+GONE_SECONDS = 120.0
+
+
+class StandTakenError(RuntimeError):
+    """Something in the cluster would be measured too; the message names it and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """A cluster ready for one operator. `kubeconfig` is the operator's, `folder` for files of this run."""
+
+    cluster: Cluster
+    api: ApiServer
+    kubeconfig: Path
+    folder: Path
+
+
+@asynccontextmanager
+async def stand() -> AsyncIterator[Stand]:
+    """Make a stand on the local cluster, booting it if it is down. Raises StandTakenError, ClusterError."""
+    cluster = await asyncio.to_thread(up)
+    with tempfile.TemporaryDirectory(prefix="activitypool-bench-") as name:
+        async with ApiServer(cluster.kubeconfig) as api:
+            brought = await _bring_crd(api)
+            await refuse_if_taken(api)
+            try:
+                with step("namespaces for the operator and its pools"):
+                    await _clear(api)
+                    kubeconfig = await _furnish(api, Path(name))
+                yield Stand(cluster, api, kubeconfig, Path(name))
+            finally:
+                with step("putting the cluster back"):
+                    await _clear(api)
+                    if brought:
+                        await api.delete(CRDS, "", f"{POOLS.plural}.{POOLS.group}")
+
+
+async def refuse_if_taken(api: ApiServer) -> None:
+    """Raise StandTakenError if an operator leads in this cluster, or if there are pools that are not ours."""
+    leases = await api.get(LEASES.path()) or {}
+    for lease in leases.get("items", ()):
+        if lease["metadata"]["name"] == LEASE_NAME and _is_held(lease["spec"], time.time()):
+            where = f"{lease['metadata']['namespace']}/{LEASE_NAME}"
+            raise StandTakenError(
+                f"an operator runs in this cluster (Lease {where} is held by {lease['spec']['holderIdentity']}): "
+                "scale its Deployment to 0, or use a cluster without one"
+            )
+    pools = await api.get(POOLS.path()) or {}
+    others = sorted({pool["metadata"]["namespace"] for pool in pools.get("items", ())} - {POOLS_NAMESPACE})
+    if others:
+        raise StandTakenError(
+            f"there are ActivityPools in {', '.join(others)}, which the operator would look after too: "
+            "delete them, or use a cluster without any"
+        )
+
+
+def _is_held(spec: dict[str, Any], now: float) -> bool:
+    lasts = float(spec.get("leaseDurationSeconds") or 0)
+    return bool(spec.get("holderIdentity")) and seconds(spec.get("renewTime")) + lasts > now
+
+
+async def until(holds: Callable[[], Awaitable[bool]], what: str, seconds: float, every: float = 0.5) -> None:
+    """Wait until something holds; raises TimeoutError that names it."""
+    end = time.monotonic() + seconds
+    while not await holds():
+        if time.monotonic() > end:
+            raise TimeoutError(f"{what}: not within {seconds:g} s")
+        await asyncio.sleep(every)
+
+
+async def _bring_crd(api: ApiServer) -> bool:
+    """Install the CRD of this tree if there is none; whether it was brought."""
+    if await api.get(CRDS.path("", f"{POOLS.plural}.{POOLS.group}")) is not None:
+        return False
+    await api.create(CRDS, "", yaml.safe_load(CRD_FILE.read_text(encoding="utf-8")))
+
+    async def served() -> bool:
+        return await api.get(POOLS.path()) is not None
+
+    await until(served, "the ActivityPool resource is served", 30)
+    return True
+
+
+async def _furnish(api: ApiServer, folder: Path) -> Path:
+    """Make namespaces and the operator's identity; return its kubeconfig."""
+    for name in (SYSTEM, POOLS_NAMESPACE):
+        await api.create(NAMESPACES, "", {"metadata": {"name": name}})
+    await api.create(ACCOUNTS, SYSTEM, {"metadata": {"name": ACCOUNT}})
+    subject = {"kind": ACCOUNTS.name, "name": ACCOUNT, "namespace": SYSTEM}
+    role = {"apiGroup": BINDINGS.group, "kind": "ClusterRole", "name": "cluster-admin"}
+    await api.create(BINDINGS, "", {"metadata": {"name": SYSTEM}, "roleRef": role, "subjects": [subject]})
+    spec = {"spec": {"expirationSeconds": TOKEN_SECONDS}}
+    asked = await api.create(ACCOUNTS, SYSTEM, {**spec, **_as(TOKEN_REQUESTS)}, of=f"{ACCOUNT}/token")
+    return _kubeconfig(folder / "operator.kubeconfig", api, asked["status"]["token"])
+
+
+def _as(kind: Kind) -> dict[str, str]:
+    return {"apiVersion": kind.api_version, "kind": kind.name}
+
+
+def _kubeconfig(path: Path, api: ApiServer, token: str) -> Path:
+    cluster = {"server": api.url, "certificate-authority": str(api.ca_file)}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "bench", "cluster": cluster}],
+        "users": [{"name": "operator", "user": {"token": token}}],
+        "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "operator"}}],
+        "current-context": "bench",
+    }
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+async def _clear(api: ApiServer) -> None:
+    """Take away everything of ours, also what a run that was killed left behind, and wait until it is gone."""
+    await api.delete(BINDINGS, "", SYSTEM)
+    for name in (POOLS_NAMESPACE, SYSTEM):
+        await api.delete(NAMESPACES, "", name)
+
+    async def gone() -> bool:
+        paths = [NAMESPACES.path("", name) for name in (POOLS_NAMESPACE, SYSTEM)]
+        return not any([await api.get(path) for path in paths])
+
+    await until(gone, "the benchmark's namespaces are gone", GONE_SECONDS)

@@ -1,0 +1,92 @@
+"""The Step Functions fake that ships with the product, as a process of its own that serves HTTPS, and how to ask it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from tests.cluster import certificates
+
+ROLE_ARN = "arn:aws:iam::123456789012:role/bench"
+_START_SECONDS = 20.0
+
+
+class TlsFake:
+    """The running fake: its `url`, the CA that vouches for it, calls to it."""
+
+    def __init__(self, process: asyncio.subprocess.Process, url: str, ca_file: Path) -> None:
+        self._process = process
+        self.url, self.ca_file = url, ca_file
+        trust = ssl.create_default_context(cafile=str(ca_file))
+        # Connections stay open, as a client's of the service do: a burst is not to measure handshakes.
+        connector = aiohttp.TCPConnector(ssl=trust, limit=0, keepalive_timeout=120)
+        self._session = aiohttp.ClientSession(connector=connector)
+
+    async def call(self, operation: str, **parameters: Any) -> dict[str, Any]:
+        """Call an operation of the service; raises RuntimeError with its words when it refuses."""
+        headers = {"X-Amz-Target": f"AWSStepFunctions.{operation}", "Content-Type": "application/x-amz-json-1.0"}
+        async with self._session.post(self.url, data=json.dumps(parameters), headers=headers) as answer:
+            said = await answer.read()
+            if answer.status != 200:
+                raise RuntimeError(f"{operation}: {answer.status} {said[:300]!r}")
+            return dict(json.loads(said))
+
+    async def machine(self, name: str) -> tuple[str, str]:
+        """Make an activity and a state machine of one task over it; return the ARNs of both."""
+        activity = (await self.call("CreateActivity", name=name))["activityArn"]
+        state = {"Type": "Task", "Resource": activity, "HeartbeatSeconds": 60, "TimeoutSeconds": 900, "End": True}
+        definition = json.dumps({"StartAt": "Work", "States": {"Work": state}})
+        made = await self.call("CreateStateMachine", name=name, definition=definition, roleArn=ROLE_ARN)
+        return str(activity), str(made["stateMachineArn"])
+
+    async def state(self) -> dict[str, Any]:
+        """Return the fake's own account, without the tasks."""
+        async with self._session.get(f"{self.url}/_fake/state?tasks=0") as answer:
+            return dict(await answer.json())
+
+    async def open_polls(self) -> int:
+        """Return how many polls are open, over all activities."""
+        activities = (await self.state())["activities"]
+        return sum(int(activity["open_polls"]) for activity in activities.values())
+
+    async def end(self) -> None:
+        """End it; open polls are answered empty."""
+        await self._session.close()
+        if self._process.returncode is None:
+            self._process.terminate()
+        await self._process.wait()
+
+
+@asynccontextmanager
+async def tls_fake(folder: Path, *, hold_seconds: float) -> AsyncIterator[TlsFake]:
+    """Start the fake with a certificate made in `folder`; it holds an empty poll for `hold_seconds`."""
+    authority = certificates.authority(folder, "ca")
+    own = certificates.issue(authority, folder, "fake", user="fake", addresses=["127.0.0.1"])
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "activity_worker.testing.stepfunctions", "--port", "0",
+        "--poll-hold-seconds", str(hold_seconds), "--tls-certificate", own.certificate, "--tls-key", own.key,
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    fake = None
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(_START_SECONDS):
+            line = (await process.stdout.readline()).decode()
+        if not line:
+            raise RuntimeError("the Step Functions fake ended before it listened; its words are above")
+        fake = TlsFake(process, line.split()[-1], authority.certificate_file)
+        yield fake
+    finally:
+        if fake is not None:
+            await fake.end()
+        elif process.returncode is None:
+            process.kill()
+            await process.wait()
