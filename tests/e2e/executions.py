@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 ENDINGS = {"ActivitySucceeded": "succeeded", "ActivityFailed": "failed", "ActivityTimedOut": "timed out"}
 
@@ -61,6 +61,11 @@ class Executions:
         """Return the attempts of one execution, or of all, each execution's in order."""
         arns = [execution] if execution is not None else self.arns()
         return [attempt for arn in arns for attempt in _attempts(self._history(arn))]
+
+    def output(self, execution: str) -> dict[str, Any]:
+        """Return what the handler gave back, empty while the execution runs."""
+        described = self.states.describe_execution(executionArn=execution)
+        return cast("dict[str, Any]", json.loads(described.get("output") or "{}"))
 
     def running(self) -> int:
         """Count the tasks that are with a worker, or leased for one, now."""

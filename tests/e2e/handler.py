@@ -6,6 +6,7 @@ A handler that misbehaves does so in its first attempt only, where the state mac
 
 import ctypes
 import os
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -18,12 +19,12 @@ Work = dict[str, Any]
 
 
 def handle(request: Any) -> Any:
-    """Sleep for `seconds` and give back `n`, or misbehave as `do` says."""
+    """Sleep for `seconds` and give back `n` and the pod's name, or misbehave as `do` says."""
     work: Work = request.input
-    if "do" in work and work.get("attempt", 0) == 0:
+    if work.get("do") and work.get("attempt", 0) == 0:
         return MISDEEDS[work["do"]](work)
     time.sleep(work.get("seconds", 0.2))
-    return {"task": work.get("n")}
+    return {"task": work.get("n"), "pod": socket.gethostname()}
 
 
 def throw(_: Work) -> NoReturn:
