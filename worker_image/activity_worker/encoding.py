@@ -15,6 +15,8 @@ MAX_ERROR_BYTES: Final = 256
 MAX_CAUSE_BYTES: Final = 32_768
 #: How much of the message of an exception goes before its traceback.
 _MAX_MESSAGE_BYTES: Final = 8_192
+#: Modules whose frames say nothing to the author of a handler.
+_OURS: Final = "activity_worker."
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -85,7 +87,8 @@ def trim_error(name: str) -> str:
 def cause_of(error: BaseException) -> str:
     """Return what a failed task says of an exception: its message, then its traceback, 32,768 bytes at most.
 
-    A `TaskFailed` says what its handler said and nothing else.
+    The traceback begins in the handler's code, and one that is ours alone is left out. A `TaskFailed` says what its
+    handler said and nothing else.
     """
     if isinstance(error, TaskFailed):
         return trim(error.cause, MAX_CAUSE_BYTES)
@@ -94,7 +97,10 @@ def cause_of(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - an exception that cannot say what it is still fails its task
         message = ""
     head = trim(message or type(error).__name__, _MAX_MESSAGE_BYTES)
-    if error.__traceback__ is None:
+    theirs = error.__traceback__
+    while theirs is not None and theirs.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
+        theirs = theirs.tb_next
+    if theirs is None:
         return head
-    trace = "".join(traceback.format_tb(error.__traceback__, limit=-50))
+    trace = "".join(traceback.format_tb(theirs, limit=-50))
     return trim(f"{head}\n\nTraceback (most recent call last):\n{trace}", MAX_CAUSE_BYTES)

@@ -34,6 +34,20 @@ async def test_an_exception_is_a_failure_with_its_name_message_and_traceback() -
     assert "in handler" in failure.cause
 
 
+async def test_a_traceback_begins_in_the_handler_and_an_error_of_the_runtime_has_none() -> None:
+    async def raises(request: TaskRequest) -> None:
+        raise KeyError("missing part")
+
+    async def returns(request: TaskRequest) -> object:
+        return object()
+
+    for handler, traced in ((raises, True), (returns, False)):
+        world = World(handler)
+        cause = world.source.conclusions[await world.one()].cause
+        assert ("Traceback" in cause) is traced
+        assert "/activity_worker/runner.py" not in cause
+
+
 async def test_a_handler_may_name_its_failure() -> None:
     async def handler(request: TaskRequest) -> None:
         raise TaskFailed("Upstream.Busy", "come back later")
