@@ -15,7 +15,8 @@ from activity_worker.contract import LABEL_POOL
 from tests.cluster import Cluster, build_image, current, load_image, places, probe, up
 from tests.cluster.emulators import Emulator, ensure_emulator
 from tests.cluster.image_key import full_name
-from tests.cluster.shell import run
+from tests.cluster.progress import step
+from tests.cluster.shell import run, succeeds
 from tests.e2e.executions import Executions
 
 ROOT = Path(__file__).parents[2]
@@ -113,21 +114,30 @@ def _set_up() -> Stage:
         load_image(image)
     _install(cluster, str(operator.key))
     emulator = ensure_emulator(cluster, "localemu")
-    states = boto3.client(
+    return Stage(cluster, emulator, tag, client(emulator))
+
+
+def client(emulator: Emulator, **config: Any) -> Any:
+    """Return a Step Functions client for the emulator; `config` is botocore's, with 3 attempts unless it says more."""
+    return boto3.client(
         "stepfunctions",
         endpoint_url=emulator.host_url,
         region_name="us-east-1",
         aws_access_key_id="test",
         aws_secret_access_key="test",
-        config=Config(retries={"max_attempts": 3}),
+        config=Config(retries={"max_attempts": 3}).merge(Config(**config)),
     )
-    return Stage(cluster, emulator, tag, states)
+
+
+def is_installed(cluster: Cluster) -> bool:
+    """Whether the operator's release is in the cluster, also one whose installation was interrupted."""
+    return succeeds(_helm_command(cluster, "status", "activity-operator", "-n", SYSTEM))
 
 
 def tear_down() -> None:
     """Uninstall the operator and its CRD where they are, so that the other suites find the cluster as it was."""
     cluster = current()
-    if cluster is None or "activity-operator" not in _helm(cluster, "list", "-n", SYSTEM, "--short"):
+    if cluster is None or not is_installed(cluster):
         return
     _helm(cluster, "uninstall", "activity-operator", "-n", SYSTEM, "--wait")
     probe.kubectl(cluster, "delete", "crd", "activitypools.activitypools.dev", "--wait")
@@ -153,11 +163,16 @@ def _install(cluster: Cluster, key: str) -> None:
     }
     given = [f"--set-json={name}={json.dumps(value)}" for name, value in values.items()]
     chart = str(ROOT / "charts" / "activity-operator")
-    _helm(
-        cluster, "upgrade", "--install", "activity-operator", chart, "-n", SYSTEM, "--create-namespace", *given,
-        "--wait", "--timeout=120s",
-    )  # fmt: skip
+    with step("helm upgrade --install activity-operator"):
+        _helm(
+            cluster, "upgrade", "--install", "activity-operator", chart, "-n", SYSTEM, "--create-namespace", *given,
+            "--wait", "--timeout=120s",
+        )  # fmt: skip
 
 
 def _helm(cluster: Cluster, *words: str) -> str:
-    return run([cluster.helm, f"--kubeconfig={cluster.kubeconfig}", *words], timeout_seconds=180)
+    return run(_helm_command(cluster, *words), timeout_seconds=180)
+
+
+def _helm_command(cluster: Cluster, *words: str) -> list[str | Path]:
+    return [cluster.helm, f"--kubeconfig={cluster.kubeconfig}", *words]
