@@ -1,10 +1,12 @@
 """Step Functions' answers in the words of conditions, and one client for all who can share it."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from activity_operator.backlog.observed import timed
 from activity_operator.backlog.protocol import (
     LeasedTask,
     PollTarget,
@@ -154,3 +156,45 @@ async def test_closing_closes_every_client() -> None:
     await operator.close()
 
     assert client.closed
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "outcome"),
+    [
+        (None, 200, "ok"),
+        (WireError("ThrottlingException", "slow", 400), 400, "throttled"),
+        (WireError("AccessDeniedException", "no", 400), 400, "denied"),
+        (CredentialsMissingError("NoCredentials", "none found"), 0, "denied"),
+        (WireError("ActivityDoesNotExist", "no", 400), 400, "missing"),
+        (EndpointUnreachableError("ReadTimeout", "no answer"), 0, "unreachable"),
+        (WireError("InternalFailure", "oops", 500), 500, "failed"),
+        (WireError("SomethingOfItsOwn", "what", 418), 418, "refused"),
+    ],
+    ids=lambda value: value.code if isinstance(value, WireError) else None,
+)
+async def test_every_call_is_told_with_how_it_ended_in_words_of_ours(answer: Any, code: int, outcome: str) -> None:
+    told: list[tuple[str, int, str]] = []
+    operator = service(answer)
+    operator.observed = lambda operation, status, end, seconds: told.append((operation, status, end))
+    with suppress(SourceProblemError):
+        await operator.poll(TARGET)
+    with suppress(SourceProblemError):
+        await operator.heartbeat(TARGET, "t1")
+    with suppress(SourceProblemError):
+        await operator.fail(TARGET, "t1", "Error", "cause")
+
+    names = ("GetActivityTask", "SendTaskHeartbeat", "SendTaskFailure")
+    assert told == [(name, code, outcome) for name in names]
+
+
+async def test_a_call_takes_as_long_as_the_service_does() -> None:
+    class Slow(FakeClient):
+        async def get_activity_task(self, activity_arn: str, worker_name: str) -> Any:
+            await asyncio.sleep(59.0)
+
+    told: list[float] = []
+    loop = asyncio.get_running_loop()
+    with timed(lambda *call: told.append(call[3]), "GetActivityTask", loop.time):
+        await Slow().get_activity_task(ARN, "w")
+
+    assert told == [59.0]

@@ -1,0 +1,56 @@
+"""One client for all pools of one region, endpoint and role: opened once, outside the loop."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from activity_operator.backlog import words
+from activity_operator.backlog.protocol import PollTarget, SourceProblemError
+from activity_worker.wire.errors import WireError
+
+
+class Closable(Protocol):
+    """Something with connections."""
+
+    async def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+C = TypeVar("C", bound=Closable)
+
+
+class Clients(Generic[C]):
+    """The clients of one service. `open_client(target)` may block; of the target it reads all but the ARN."""
+
+    def __init__(self, open_client: Callable[[PollTarget], C]) -> None:
+        self._open = open_client
+        self._opening: dict[PollTarget, asyncio.Task[C]] = {}
+
+    async def get(self, target: PollTarget) -> C:
+        """Return the client for the target's place. Raises WireError or, when it cannot be opened, a problem."""
+        where = words.where(target)
+        opening = self._opening.get(where)
+        if opening is None:
+            opening = asyncio.get_running_loop().create_task(asyncio.to_thread(self._open, where))
+            self._opening[where] = opening
+        try:
+            return await asyncio.shield(opening)
+        except WireError:
+            self._forget(where, opening)
+            raise
+        except Exception as error:
+            self._forget(where, opening)
+            raise SourceProblemError("BackendUnreachable", f"no client for {words.place(target)}: {error}") from error
+
+    async def close(self) -> None:
+        """Close all connections; await what is under way first."""
+        opened = await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        self._opening.clear()
+        for client in opened:
+            if not isinstance(client, BaseException):
+                await client.close()
+
+    def _forget(self, where: PollTarget, opening: "asyncio.Task[C]") -> None:
+        if self._opening.get(where) is opening:
+            del self._opening[where]
