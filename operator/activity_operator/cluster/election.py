@@ -79,6 +79,7 @@ class Elector:
         self._lease: Raw | None = None
         self._seen_version = ""
         self._seen_at = 0.0
+        self._free_at = 0.0
         self.term = 0
         self.led_since = 0.0
         self.reachable = True
@@ -103,10 +104,14 @@ class Elector:
         self._announce()
 
     def _pause(self) -> float:
-        """A holder whose deadline is near looks again exactly then, so that the loss is announced at once."""
-        if not self._holding:
+        """A holder whose deadline is near looks again exactly then, so that the loss is announced at once.
+
+        The others look again exactly when the Lease they saw runs out: until then nobody heartbeats what is held.
+        """
+        ends = self._renewed + self._timing.renew_deadline if self._holding else self._free_at
+        left = ends - self._clock()
+        if left <= 0 and not self._holding:
             return self._timing.retry
-        left = self._renewed + self._timing.renew_deadline - self._clock()
         return max(min(self._timing.retry, left), 0.01)
 
     async def _attempt(self) -> None:
@@ -156,7 +161,8 @@ class Elector:
         spec = lease["spec"]
         holder = spec.get("holderIdentity") or ""
         lasts = float(spec.get("leaseDurationSeconds") or self._timing.duration)
-        if holder and holder != self.identity and self._clock() < self._seen_at + lasts:
+        self._free_at = self._seen_at + lasts
+        if holder and holder != self.identity and self._clock() < self._free_at:
             return
         transitions = int(spec.get("leaseTransitions") or 0) + 1
         taken = {**self._claim(), "leaseTransitions": transitions}

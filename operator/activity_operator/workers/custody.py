@@ -38,6 +38,10 @@ SWEEP_SECONDS = 2.0
 LISTING_FIRST_SECONDS = 5.0
 LISTING_SECONDS = 30.0
 HANDOVER_SECONDS = 120.0
+#: Seconds between two task heartbeats of a lease that waits, however slow the pool's own are. After a leader is killed
+#: nobody sends any for up to 19 s: until the Lease runs out (17 s at most) and the next leader has read the records.
+#: Together they stay below the 30 s of HeartbeatSeconds that the README asks for.
+WAITING_HEARTBEAT_SECONDS = 5.0
 #: Seconds for which a process that does not lead keeps a task alive after it was recorded, until the leader has listed.
 LINGER_SECONDS = 40.0
 #: Waits between tries: of a record's write, of a refused heartbeat, of a failing call.
@@ -331,10 +335,10 @@ class Custody:
 
     async def _beat(self, lease: Lease, beat_now: bool) -> None:
         """Send task heartbeats until the lease has an owner, is over, or the service refuses heartbeats for it."""
-        wait, failures = 0.0 if beat_now else self.terms(lease.pool.key).heartbeat_seconds, 0
+        wait, failures = 0.0 if beat_now else self._until_next_beat(lease), 0
         while True:
             await asyncio.sleep(wait)
-            wait = self.terms(lease.pool.key).heartbeat_seconds
+            wait = self._until_next_beat(lease)
             try:
                 await self._service.heartbeat(lease.target, lease.token)
                 failures = 0
@@ -350,6 +354,9 @@ class Custody:
                 failures += 1
                 log.warning("lease %s: no task heartbeat: %s", lease.id, error.reason)
                 wait = min(wait, capped(failures, RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS))
+
+    def _until_next_beat(self, lease: Lease) -> float:
+        return min(self.terms(lease.pool.key).heartbeat_seconds, WAITING_HEARTBEAT_SECONDS)
 
     def _expired(self, lease: Lease, error: TaskOverError) -> None:
         if not self.leading:

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from activity_operator.cluster.election import Elector, Timing
 from activity_operator.cluster.kube import ApiError, ApiUnreachableError
 
@@ -194,6 +196,20 @@ async def test_two_that_race_for_a_free_lease_get_one_winner() -> None:
     scene.check()
 
     assert one.leading != two.leading
+
+
+async def test_a_standby_looks_again_exactly_when_the_lease_that_it_saw_runs_out() -> None:
+    scene = Scene()
+    one, _ = scene.join("one")
+    two, _ = scene.join("two")
+    await one.step()
+    await two.step()
+    killed = scene.now
+    while not two.leading:
+        scene.now += two._pause()
+        await two.step()
+
+    assert scene.now - killed == pytest.approx(15.0)
 
 
 async def test_a_released_lease_is_taken_at_the_next_try() -> None:

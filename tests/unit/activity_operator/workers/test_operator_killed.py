@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from activity_operator.workers.handover_state import Terms
 from activity_worker.contract import ERROR_DELETED, HeldLease, lease_id
 from tests.unit.activity_operator.virtual_time import settle
 from tests.unit.activity_operator.workers.reports import report
-from tests.unit.activity_operator.workers.world import Operator, World
+from tests.unit.activity_operator.workers.world import POOL, Operator, World
 
 LEASE = lease_id("t1")
 
@@ -66,6 +67,20 @@ async def test_after_the_record_the_next_leader_heartbeats_at_once_and_offers(wo
     assert len(world.service.beats["t1"]) == 1
     assert (await second.hear(report())).offers == (LEASE,)
     await finish(world, second, 2)
+
+
+async def test_between_two_leaders_no_thirty_seconds_pass_without_a_heartbeat(world: World) -> None:
+    first = await Operator.leading(world)
+    first.custody.order(POOL.key, Terms(heartbeat_seconds=10.0))
+    await first.hold("t1")
+    await asyncio.sleep(19.9)
+    await first.kill()
+    await asyncio.sleep(19.0)  # the Lease runs out, the next leader sweeps
+    await Operator.leading(world)
+    await asyncio.sleep(0.1)
+
+    *_, last, next_one = world.service.beats["t1"]
+    assert next_one - last < 25.0, "less than 5 s are left for everything that is slow"
 
 
 async def test_an_old_offer_may_be_claimed_of_the_new_leader(world: World) -> None:
