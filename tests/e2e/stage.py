@@ -82,7 +82,9 @@ class Stage:
         """Create an activity and a state machine of one task of it that retries; `task` adds to the state."""
         activity = self.states.create_activity(name=name)["activityArn"]
         retry = [{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 1, "MaxAttempts": 3, "BackoffRate": 1.5}]
-        state = {"Type": "Task", "Resource": activity, "HeartbeatSeconds": 30, "Retry": retry, "End": True, **task}
+        # LocalEmu ends a task with HeartbeatSeconds and no TimeoutSeconds 60 s after it was scheduled.
+        limits = {"HeartbeatSeconds": 30, "TimeoutSeconds": 900}
+        state = {"Type": "Task", "Resource": activity, "Retry": retry, "End": True, **limits, **task}
         made = self.states.create_state_machine(
             name=name,
             roleArn="arn:aws:iam::000000000000:role/test",
