@@ -115,10 +115,11 @@ class Drain(ApiModel):
 class Activation(ApiModel):
     """How work is noticed while no worker runs."""
 
-    mode: Literal["Sentinel", "None"] = Field(
+    mode: Literal["Sentinel", "CloudWatch", "None"] = Field(
         default="Sentinel",
         description="Sentinel (default): while no worker is ready the operator itself polls, and hands what it gets "
-        "to the first worker. None: the operator never polls and sees no payload; minWorkers must be at least 1.",
+        "to the first worker. CloudWatch: the operator never polls and sees no payload, it reads the activity's counts "
+        "once a minute; a start from zero comes minutes late. None: neither; minWorkers must be at least 1.",
     )
     hold_seconds: Int32 | None = Field(
         default=None,
@@ -144,6 +145,13 @@ class Aws(ApiModel):
         json_schema_extra=rules.attach(rules.ENDPOINT_URL),
         description="URL of the Step Functions endpoint, for emulators and private endpoints. Unset (default): "
         "the public one of the region. The administrator's tenancy policy must allow it.",
+    )
+    cloud_watch_endpoint_url: str | None = Field(
+        default=None,
+        max_length=512,
+        json_schema_extra=rules.attach(rules.CLOUDWATCH_ENDPOINT_URL),
+        description="URL of the CloudWatch endpoint for activation.mode CloudWatch. Unset (default): the public one of "
+        "the region, whatever endpointUrl says. The administrator's tenancy policy must allow it.",
     )
     role_arn: str | None = Field(
         default=None,

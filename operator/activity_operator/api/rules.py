@@ -132,7 +132,8 @@ SPEC = (
     ),
     Rule(
         "self.activation.mode != 'None' || self.minWorkers >= 1",
-        "activation.mode None needs minWorkers of at least 1: without the sentinel nobody notices work at zero",
+        "activation.mode None needs minWorkers of at least 1: with neither sentinel nor counts nobody notices work at "
+        "zero",
         field=".minWorkers",
     ),
     Rule(
@@ -159,13 +160,18 @@ REGION = (
         _quoted("self", "", " is not a region; write one such as us-east-1"),
     ),
 )
-ENDPOINT_URL = (
-    Rule(
-        # No credentials in it: the URL is repeated in logs and messages.
-        "isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != '' && !self.contains('@')",
-        "endpointUrl must be an http or https URL without credentials, such as https://states.internal.example.com",
-    ),
-)
+
+
+def _endpoint_url(field: str, example: str) -> tuple[Rule, ...]:
+    # No credentials in it: the URL is repeated in logs and messages.
+    rule = (
+        "isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != '' && !self.contains('@')"
+    )
+    return (Rule(rule, f"{field} must be an http or https URL without credentials, such as {example}"),)
+
+
+ENDPOINT_URL = _endpoint_url("endpointUrl", "https://states.internal.example.com")
+CLOUDWATCH_ENDPOINT_URL = _endpoint_url("cloudWatchEndpointUrl", "https://monitoring.internal.example.com")
 ROLE_ARN = (
     Rule(
         "self.matches('^arn:aws(-[a-z]+)*:iam::[0-9]{12}:role/.+$')",

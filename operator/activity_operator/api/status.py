@@ -105,7 +105,8 @@ class PoolStatus(ApiModel):
     backlog: Int32 | None = Field(
         default=None,
         json_schema_extra={"nullable": True},
-        description="Tasks waiting. Absent when the source cannot tell, as Step Functions cannot.",
+        description="Tasks waiting. Absent when the source cannot tell, as Step Functions cannot; with activation.mode "
+        "CloudWatch an estimate, minutes old.",
     )
     selector: Annotated[str, Field(max_length=512)] = Field(
         default="", description="Label selector of the workers' pods, for /scale."

@@ -140,6 +140,10 @@ class Applier:
             work.rejected = Rejection(reason, error.message, _fingerprint(body), self._clock())
             return
         work.rejected = None
+        before = 0 if live is None else int(live["spec"].get("replicas", 1))
+        if action.replicas > before:
+            work.last_raise = self._clock()
+        work.scaled += action.replicas - before
         if live is not None and version_of(raw) == version_of(live):
             return
         self._written(DEPLOYMENTS, raw, work)

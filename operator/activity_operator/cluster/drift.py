@@ -34,10 +34,14 @@ def stamped(manifest: Mapping[str, Any]) -> Raw:
     return {**manifest, "metadata": meta}
 
 
+def outdated(manifest: Mapping[str, Any], live: Raw) -> bool:
+    """Return whether another rendering than this one was applied last."""
+    return (live["metadata"].get("annotations") or {}).get(APPLIED) != fingerprint(manifest)
+
+
 def drift(manifest: Mapping[str, Any], live: Raw) -> tuple[str, ...]:
     """Return the paths of our fields that the live object holds otherwise; none when it is not this rendering's."""
-    annotations = live["metadata"].get("annotations") or {}
-    if annotations.get(APPLIED) != fingerprint(manifest):
+    if outdated(manifest, live):
         return ()
     spec = {name: value for name, value in manifest.get("spec", {}).items() if name != "replicas"}
     meta = {name: manifest["metadata"].get(name) for name in ("labels", "annotations")}

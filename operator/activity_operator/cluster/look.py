@@ -7,7 +7,6 @@ from typing import Any
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.api.status import EventRecord, ExitRecord, parse_status
-from activity_operator.cluster.drift import drift
 from activity_operator.cluster.kinds import Key, Raw
 from activity_operator.cluster.members import Members
 from activity_operator.cluster.observe import deployment_facts, pod_facts, pool_facts
@@ -46,8 +45,8 @@ class Observer:
         """Return the observation; reads ReplicaSets that are new. Raises `KubeError`."""
         facts = pool_facts(pool)
         pods = tuple(pod_facts(raw) for raw in await self.members.pods(key, facts.uid))
-        drifted = self._drift_judge(spec, facts, state)
-        deployments = tuple(deployment_facts(raw, drifted) for raw in self.members.deployments(key, facts.uid))
+        manifest = self._rendered(spec, facts, state)
+        deployments = tuple(deployment_facts(raw, manifest) for raw in self.members.deployments(key, facts.uid))
         now = self.wall()
         self._note_pods(key, state, {pod.uid: pod for pod in pods}, now)
         return Observation(
@@ -59,20 +58,23 @@ class Observer:
             source=self.signals.said(key),
             leader_since=self.leader.led_since,
             suspect=self.reports.suspect(now),
-            refusal=self.policy().refusal(key[0], spec.arn, spec.aws.role_arn or "", spec.aws.endpoint_url or ""),
+            refusal=self._refusal(key[0], spec),
             rivals=self.rivals.of(key, spec.arn),
             rejected="" if state.rejected is None else state.rejected.message,
             unauthenticated=self.reports.trouble,
             rejected_reason="" if state.rejected is None else state.rejected.reason,
         )
 
-    def _drift_judge(self, spec: PoolSpec, facts: PoolFacts, state: PoolState) -> Callable[[Raw], bool]:
+    def _rendered(self, spec: PoolSpec, facts: PoolFacts, state: PoolState) -> Mapping[str, Any]:
         """Only the current revision's Deployment can be rendered again; the others are left as they are."""
         if state.rendered is None or state.rendered[0] != facts.generation:
-            manifest = self.brain.render(spec, facts, 0)
-            state.rendered = (facts.generation, str(manifest["metadata"]["name"]), manifest)
-        _, name, manifest = state.rendered
-        return lambda raw: raw["metadata"]["name"] == name and bool(drift(manifest, raw))
+            state.rendered = (facts.generation, self.brain.render(spec, facts, 0))
+        return state.rendered[1]
+
+    def _refusal(self, namespace: str, spec: PoolSpec) -> str:
+        aws = spec.aws
+        endpoints = (aws.endpoint_url or "", aws.cloud_watch_endpoint_url or "")
+        return self.policy().refusal(namespace, spec.arn, aws.role_arn or "", *endpoints)
 
     def _note_pods(self, key: Key, state: PoolState, pods: Mapping[str, Any], now: float) -> None:
         for trouble in troubles(state.pods, pods.values()):

@@ -1,9 +1,10 @@
 """From raw objects to facts: everything `decide` may know about one pool, at one moment."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from activity_operator.cluster.drift import drift, outdated
 from activity_operator.cluster.kinds import Raw
 from activity_operator.cluster.trim import DELETION_COST
 from activity_operator.core.observation import DeploymentFacts, PodFacts, PoolFacts
@@ -13,6 +14,8 @@ from activity_worker.contract import LABEL_REVISION
 WORKER_CONTAINER = "worker"
 #: Where a Deployment says for which generation of its pool it was rendered.
 RENDERED_GENERATION = "activitypools.dev/generation"
+#: How long a service's counts may be on their way: what came so shortly before a decision may be unknown to it.
+COUNTS_DELAY_SECONDS = 600.0
 
 
 def seconds(text: Any) -> float:
@@ -36,11 +39,23 @@ def pool_facts(raw: Raw) -> PoolFacts:
         generation=int(meta.get("generation", 1)),
         deleting="deletionTimestamp" in meta,
         proven_revision=str((raw.get("status") or {}).get("provenRevision", "")),
+        emptied_at=_emptied_at(raw.get("status") or {}),
     )
 
 
-def deployment_facts(raw: Raw, drifted: Callable[[Raw], bool] = lambda _: False) -> DeploymentFacts:
-    """Return one revision's Deployment; `drifted` judges whether somebody edited it."""
+def _emptied_at(status: Mapping[str, Any]) -> float:
+    """Return a moment at which the pool had no work: some time before it went to zero for want of it, 0 if it did not.
+
+    A memory of the last leader's: without it a new one would count again what had been done long ago.
+    """
+    last: Mapping[str, Any] = (status.get("decisions") or ({},))[-1]
+    idle = last.get("desired") == 0 and last.get("limit") == "demand"
+    return seconds(last.get("at")) - COUNTS_DELAY_SECONDS if idle else 0.0
+
+
+def deployment_facts(raw: Raw, manifest: Mapping[str, Any] | None = None) -> DeploymentFacts:
+    """Return one revision's Deployment; `manifest` is how it would be rendered now, None for an older revision."""
+    ours = manifest is not None and manifest["metadata"]["name"] == raw["metadata"]["name"]
     meta = raw["metadata"]
     failed = _condition(raw, "ReplicaFailure")
     generation = (meta.get("annotations") or {}).get(RENDERED_GENERATION, "")
@@ -52,7 +67,8 @@ def deployment_facts(raw: Raw, drifted: Callable[[Raw], bool] = lambda _: False)
         rendered_generation=int(generation) if str(generation).isdigit() else 0,
         replicas=int((raw.get("spec") or {}).get("replicas", 1)),
         created=seconds(meta.get("creationTimestamp")),
-        drifted=drifted(raw),
+        drifted=ours and bool(drift(manifest or {}, raw)),
+        outdated=ours and outdated(manifest or {}, raw),
         deleting="deletionTimestamp" in meta,
         failure=str(failed.get("message", "")) if failed.get("status") == "True" else "",
         failure_reason=str(failed.get("reason", "")) if failed.get("status") == "True" else "",

@@ -20,7 +20,7 @@ class PoolState:
     inherited: tuple[EventRecord, ...] = ()
     pods: Mapping[str, PodFacts] = field(default_factory=dict)
     rejected: Rejection | None = None
-    rendered: tuple[int, str, Mapping[str, Any]] | None = None
+    rendered: tuple[int, Mapping[str, Any]] | None = None
     last_raise: float = float("-inf")
     status_written: float = float("-inf")
     status: Mapping[str, Any] | None = None

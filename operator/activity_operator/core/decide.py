@@ -4,11 +4,10 @@ from collections.abc import Iterable
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core import breaker as breakers
-from activity_operator.core import limits, manifests, moves, notices, order, rollout, stabilize
+from activity_operator.core import counts, limits, manifests, moves, notices, order, rollout, stabilize
 from activity_operator.core.decision import (
     Action,
     ApplyRevision,
-    Breaker,
     Decision,
     DeleteDeployment,
     DeletePod,
@@ -17,7 +16,7 @@ from activity_operator.core.decision import (
     Size,
 )
 from activity_operator.core.demand import SATURATED_SECONDS, Demand, demand
-from activity_operator.core.fleet import START_DEADLINE_SECONDS, Fleet, Member, fleet, stalled_after
+from activity_operator.core.fleet import IDLE_GRACE_SECONDS, START_DEADLINE_SECONDS, Fleet, Member, fleet, stalled_after
 from activity_operator.core.observation import DeploymentFacts, Observation
 from activity_worker.contract import Directive
 
@@ -28,13 +27,14 @@ def decide(spec: PoolSpec, seen: Observation, memory: ScalingMemory) -> Decision
     crew = fleet(spec, seen)
     proven = _proven(seen, crew, memory)
     breaker, failed = breakers.watch_starts(seen, crew, revision, memory.breaker)
-    want = demand(spec, seen, crew, memory.saturated_since)
+    want = demand(spec, seen, crew, memory.saturated_since, memory.emptied_at)
     stable = stabilize.stabilize(spec, seen, crew, want, memory.recommendations, memory.quiet_since)
     size = limits.size(spec, seen, crew, want, stable, breaker)
     actions, victims = _actions(spec, seen, crew, size, revision, proven)
     says, said = notices.notices(seen, crew, size, breaker, memory.said)
     deletions = _deletions(spec, seen, crew, failed)
-    after = ScalingMemory(stable.recommendations, stable.quiet_since, want.saturated_since, proven, breaker, said)
+    since, empty = want.saturated_since, want.waiting.emptied_at
+    after = ScalingMemory(stable.recommendations, stable.quiet_since, since, proven, breaker, said, empty)
     return Decision(
         size=size,
         memory=after,
@@ -42,6 +42,7 @@ def decide(spec: PoolSpec, seen: Observation, memory: ScalingMemory) -> Decision
         directives=_directives(crew, victims),
         victims=tuple(member.pod.name for member in victims),
         sentinel=order.order(spec, seen, crew, breaker, proven=_serving_revision(crew, revision) in proven),
+        waiting=want.waiting,
         look_again_in=_look_again(spec, seen, crew, want, after),
     )
 
@@ -85,9 +86,16 @@ def _actions(
 
 
 def _current(seen: Observation, deployment: DeploymentFacts | None, revision: str, replicas: int) -> Iterable[Action]:
-    """Return the write for the spec's own revision: render it when it is missing, edited or of another generation."""
-    outdated = deployment is None or deployment.drifted or deployment.rendered_generation != seen.pool.generation
-    if deployment is None or outdated:
+    """Return the write for the spec's own revision.
+
+    It is rendered when it is missing, edited or of another generation. What another version of the operator rendered
+    stays while it has pods, so that an upgrade rolls nobody; the write that starts the pool from zero renders it anew.
+    """
+    if deployment is None or (
+        deployment.drifted
+        or deployment.rendered_generation != seen.pool.generation
+        or (deployment.outdated and replicas and _at_zero(seen, deployment))
+    ):
         name = manifests.deployment_name(seen.pool, revision)
         return (ApplyRevision(name, revision, replicas, {}),)
     return moves.write(deployment, replicas)
@@ -95,9 +103,13 @@ def _current(seen: Observation, deployment: DeploymentFacts | None, revision: st
 
 def _former(seen: Observation, deployment: DeploymentFacts, replicas: int) -> Iterable[Action]:
     """Return the write for an older revision: smaller, and gone when its last pod is."""
-    if deployment.replicas == 0 and not any(pod.revision == deployment.revision for pod in seen.pods):
+    if _at_zero(seen, deployment):
         return (DeleteDeployment(deployment.name, deployment.uid),)
     return moves.write(deployment, replicas)
+
+
+def _at_zero(seen: Observation, deployment: DeploymentFacts) -> bool:
+    return deployment.replicas == 0 and not any(pod.revision == deployment.revision for pod in seen.pods)
 
 
 def _deletions(spec: PoolSpec, seen: Observation, crew: Fleet, failed: Member | None) -> tuple[Action, ...]:
@@ -126,7 +138,11 @@ def _directives(crew: Fleet, victims: tuple[Member, ...]) -> dict[str, Directive
 def _look_again(spec: PoolSpec, seen: Observation, crew: Fleet, want: Demand, memory: ScalingMemory) -> float | None:
     """Return the seconds to the next moment at which time alone can change the answer."""
     window = spec.scaling.scale_down.stabilization_window_seconds
-    times = [stabilize.expires(memory.recommendations, window), breakers.retry_at(memory.breaker)]
+    times = [
+        stabilize.expires(memory.recommendations, window),
+        breakers.retry_at(memory.breaker),
+        counts.stale_at(spec, seen),
+    ]
     if memory.quiet_since is not None and crew.serving:
         times.append(memory.quiet_since + spec.scaling.scale_down.zero_after_seconds)
     if crew.serving and seen.now - seen.leader_since < window:
@@ -134,10 +150,9 @@ def _look_again(spec: PoolSpec, seen: Observation, crew: Fleet, want: Demand, me
     if want.saturated_since is not None:
         times.append(want.saturated_since + SATURATED_SECONDS)
     times += [_silent_at(spec, seen, member) for member in crew.members]
-    ahead = [at - seen.now for at in times if at is not None and at > seen.now]
-    if crew.inflight and not memory.saturated_since and memory.breaker == Breaker():
-        ahead.append(SATURATED_SECONDS)
-    return min(ahead, default=None)
+    times += [seen.now + IDLE_GRACE_SECONDS - m.idle_for for m in crew.working if m.busy < m.slots and not m.idle]
+    # What is due exactly now has been counted in: every comparison with a time includes it.
+    return min((at - seen.now for at in times if at is not None and at > seen.now), default=None)
 
 
 def _silent_at(spec: PoolSpec, seen: Observation, member: Member) -> float | None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from activity_operator.core.counts import Waiting
 from activity_worker.contract import Directive
 
 
@@ -65,10 +66,14 @@ Action = ApplyRevision | SetReplicas | DeleteDeployment | SetDeletionCost | Dele
 
 @dataclass(frozen=True, slots=True)
 class SentinelOrder:
-    """How many polls the operator keeps open for the pool, and how many leases it may hold in all."""
+    """How many polls the operator keeps open for the pool, and how many leases it may hold in all.
+
+    `counts` says whether it reads what another service counted of the pool's tasks, which takes none of them.
+    """
 
     polls: int = 0
     take: int = 0
+    counts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +96,8 @@ class ScalingMemory:
     """What carries over from one decision to the next; all of it can be rebuilt, at the price of waiting a window.
 
     `recommendations` are (Unix seconds, workers), oldest first, within the stabilization window; `quiet_since` is when
-    the pool last became empty of work, `saturated_since` when every slot last became busy; `proven` are revisions that
-    ever had a worker report.
+    the pool last became empty of work, `saturated_since` when every slot last became busy, `emptied_at` when surely
+    nothing waited (0: not known); `proven` are revisions that ever had a worker report.
     """
 
     recommendations: tuple[tuple[float, int], ...] = ()
@@ -101,6 +106,7 @@ class ScalingMemory:
     proven: frozenset[str] = frozenset()
     breaker: Breaker = field(default_factory=Breaker)
     said: Mapping[str, str] = field(default_factory=dict)
+    emptied_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +122,8 @@ class Size:
 class Decision:
     """One answer for one pool.
 
-    `directives` are by pod UID; `look_again_in` is in seconds, None when only a change can alter the answer.
+    `directives` are by pod UID; `waiting` is what was known of the backlog; `look_again_in` is in seconds, None when
+    only a change can alter the answer.
     """
 
     size: Size
@@ -125,4 +132,5 @@ class Decision:
     directives: Mapping[str, Directive] = field(default_factory=dict)
     victims: tuple[str, ...] = ()
     sentinel: SentinelOrder = field(default_factory=SentinelOrder)
+    waiting: Waiting = field(default_factory=Waiting)
     look_again_in: float | None = None

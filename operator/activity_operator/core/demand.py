@@ -1,9 +1,10 @@
 """From tasks to workers: what the work asks for, before any limit."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from activity_operator.api.spec import PoolSpec
+from activity_operator.core.counts import Waiting, waiting
 from activity_operator.core.fleet import Fleet
 from activity_operator.core.observation import Observation
 
@@ -13,37 +14,46 @@ SATURATED_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """How many workers the work asks for, and the sentence that says so."""
+    """How many workers the work asks for, and the sentence that says so. `tasks` are all that are known."""
 
     workers: int
     tasks: int
     reason: str
     saturated_since: float | None = None
+    waiting: Waiting = field(default_factory=Waiting)
 
 
-def demand(spec: PoolSpec, seen: Observation, fleet: Fleet, saturated_since: float | None) -> Demand:
+def demand(
+    spec: PoolSpec, seen: Observation, fleet: Fleet, saturated_since: float | None, emptied_at: float = 0.0
+) -> Demand:
     """Return the workers for `inflight + leases held + backlog`, more on saturation where the source cannot count.
 
     A source without a count shows a backlog only by leaving nobody idle. So while tasks run, one free slot is kept as
-    the eye that sees there is no more; when every slot stays busy, the pool doubles, once per observed start.
+    the eye that sees there is no more; when every slot stays busy, the pool doubles, once per observed start. A count
+    that is only a lower bound leaves all that as it is and may only ask for more: it is minutes old, so the tasks that
+    it saw waiting may be the very ones that run by now.
     """
     held = seen.source.held + seen.source.claimed
-    tasks = fleet.inflight + held + (seen.source.backlog or 0)
+    known = waiting(spec, seen, fleet, emptied_at)
+    tasks = fleet.inflight + held + (known.tasks or 0)
+    if not known.exact:
+        tasks = max(fleet.inflight + held, known.tasks or 0)
     per_worker = spec.slots_per_worker * spec.scaling.target_utilization
     workers = math.ceil(round(tasks / per_worker, 9))
-    reason = _sentence(fleet.inflight, held, seen.source.backlog)
-    if seen.source.backlog is None:
+    reason = _sentence(fleet.inflight, held, known)
+    since = None
+    if known.tasks is None or not known.exact:
         since = _saturated(fleet, seen.now, saturated_since)
         if since is not None and seen.now - since >= SATURATED_SECONDS:
             grown = 2 * len(fleet.working)
             if grown > workers and len(fleet.working) == len(fleet.serving):
                 reason = f"all {len(fleet.working)} workers are busy: doubling"
-                return Demand(grown + len(fleet.stalled), tasks, reason, since)
-            workers = max(workers, len(fleet.serving))
+                workers = grown
+            else:
+                workers = max(workers, len(fleet.serving))
         elif fleet.inflight:
             workers = max(workers, fleet.inflight // spec.slots_per_worker + 1)
-        return Demand(workers + len(fleet.stalled), tasks, reason, since)
-    return Demand(workers + len(fleet.stalled), tasks, reason)
+    return Demand(workers + len(fleet.stalled), tasks, reason, since, known)
 
 
 def _saturated(fleet: Fleet, now: float, since: float | None) -> float | None:
@@ -56,8 +66,10 @@ def _saturated(fleet: Fleet, now: float, since: float | None) -> float | None:
     return now if since is None else since
 
 
-def _sentence(inflight: int, held: int, backlog: int | None) -> str:
+def _sentence(inflight: int, held: int, known: Waiting) -> str:
     parts = [f"{inflight} running", f"{held} held"]
-    if backlog is not None:
-        parts.append(f"{backlog} waiting")
+    if known.tasks is not None:
+        parts.append(f"{known.tasks} waiting" if known.exact else f"at least {known.tasks} waiting")
+    elif known.unknown:
+        parts.append(known.unknown)
     return ", ".join(parts)

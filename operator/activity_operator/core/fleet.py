@@ -52,9 +52,14 @@ class Member:
         return 0 if self.said is None else self.said.busy
 
     @property
+    def slots(self) -> int:
+        """Tasks that it can run at once, as last heard."""
+        return 0 if self.said is None else self.said.slots
+
+    @property
     def idle(self) -> bool:
         """Whether it has a free slot that has waited for a task long enough to prove that none waits."""
-        return self.said is not None and self.said.busy < self.said.slots and self.idle_for >= IDLE_GRACE_SECONDS
+        return self.busy < self.slots and self.idle_for >= IDLE_GRACE_SECONDS
 
 
 @dataclass(frozen=True)

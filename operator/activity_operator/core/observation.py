@@ -10,7 +10,8 @@ class PoolFacts:
     """The resource's identity.
 
     `generation` is metadata.generation; `deleting` once it has a deletionTimestamp; `proven_revision` is the status's:
-    the last template revision of which a worker ever reported.
+    the last template revision of which a worker ever reported. `emptied_at` is a moment at which by the status nothing
+    waited, Unix seconds, 0 when it tells of none.
     """
 
     namespace: str
@@ -19,6 +20,7 @@ class PoolFacts:
     generation: int
     deleting: bool = False
     proven_revision: str = ""
+    emptied_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,8 @@ class DeploymentFacts:
     """One revision's Deployment as the watch last showed it.
 
     `rendered_generation` is the pool generation it was rendered for; `drifted` says that fields we own differ from what
-    we applied (somebody edited it); `failure` is the message of its ReplicaFailure condition (quota, admission).
+    we applied (somebody edited it); `outdated` that another version of the operator, or one with other settings,
+    rendered it for this same generation; `failure` is the message of its ReplicaFailure condition (quota, admission).
     """
 
     name: str
@@ -37,6 +40,7 @@ class DeploymentFacts:
     replicas: int
     created: float = 0.0
     drifted: bool = False
+    outdated: bool = False
     deleting: bool = False
     failure: str = ""
     failure_reason: str = ""
@@ -97,18 +101,40 @@ class SourceError:
 
 
 @dataclass(frozen=True, slots=True)
+class Flow:
+    """Tasks that were scheduled and tasks that were started in one period, from `start` (Unix seconds) on."""
+
+    start: int
+    seconds: int
+    scheduled: int = 0
+    started: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a service counted, oldest first; periods in which nothing happened are left out.
+
+    `observed_at` is when it was asked, Unix seconds; the last minutes before may be incomplete.
+    """
+
+    flows: tuple[Flow, ...]
+    observed_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class SourceFacts:
     """What the operator itself knows of the source: its own polls, the leases it holds, a count where there is one.
 
     `held` are leases recorded and not yet claimed by a worker; `claimed` ones are a worker's, whose report has not yet
-    shown them. `backlog` is None when the source cannot count; `exact` False means a lower bound.
+    shown them. `backlog` is None when the source cannot count; `counts` are what another service counted of it, None
+    when it was never asked.
     """
 
     open_polls: int = 0
     held: int = 0
     claimed: int = 0
     backlog: int | None = None
-    exact: bool = True
+    counts: Counts | None = None
     observed_at: float = 0.0
     error: SourceError | None = None
 

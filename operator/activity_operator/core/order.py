@@ -1,6 +1,7 @@
 """The sentinel's order: how many polls the operator keeps open for a pool that has nobody to poll for it."""
 
 from activity_operator.api.spec import PoolSpec
+from activity_operator.core import counts
 from activity_operator.core.decision import Breaker, SentinelOrder
 from activity_operator.core.fleet import Fleet
 from activity_operator.core.observation import Observation
@@ -21,7 +22,7 @@ def order(spec: PoolSpec, seen: Observation, fleet: Fleet, breaker: Breaker, *, 
     take = most * spec.slots_per_worker if proven else 1
     forbidden = spec.paused or most == 0 or seen.refusal or seen.pool.deleting or breaker.open
     if spec.activation.mode != "Sentinel" or forbidden or fleet.working:
-        return SentinelOrder(0, take)
+        return SentinelOrder(0, take, counts=counts.wanted(spec, seen))
     taken = seen.source.held + seen.source.claimed
     if not proven:
         return SentinelOrder(0 if taken else 1, 1)

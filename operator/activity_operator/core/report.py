@@ -39,7 +39,7 @@ def status(
         ready_replicas=sum(1 for member in crew.members if member.pod.ready),
         desired_replicas=decision.size.desired,
         busy_workers=sum(1 for member in crew.members if member.busy),
-        backlog=seen.source.backlog,
+        backlog=decision.waiting.tasks,
         selector=selector(seen.pool),
         last_scale_time=now if scaled else before.last_scale_time,
         last_scale_reason=decision.size.reason if scaled else before.last_scale_reason,
@@ -58,7 +58,7 @@ def _ring(
         return before.decisions
     record = DecisionRecord(
         at=now,
-        backlog=seen.source.backlog,
+        backlog=decision.waiting.tasks,
         inflight=crew.running_tasks,
         held=seen.source.held + seen.source.claimed,
         workers=len(crew.members),
@@ -77,7 +77,7 @@ def _conditions(spec: PoolSpec, seen: Observation, crew: Fleet, decision: Decisi
         said[ConditionType.RECONCILING] = ("True", Reason.ROLLING_OUT, "workers of an older revision still serve")
     if verdict[0] == "False" and verdict[1] in _NEEDS_A_PERSON:
         said[ConditionType.STALLED] = ("True", verdict[1], verdict[2])
-    said[ConditionType.ACTIVE] = _active(seen, crew)
+    said[ConditionType.ACTIVE] = _active(seen, crew, decision)
     said[ConditionType.SCALING_LIMITED] = _limited(decision)
     said[ConditionType.PAUSED] = (
         ("True", Reason.PAUSED, decision.size.reason) if spec.paused else ("False", Reason.NOT_PAUSED, "")
@@ -87,7 +87,7 @@ def _conditions(spec: PoolSpec, seen: Observation, crew: Fleet, decision: Decisi
         if spec.replicas is not None
         else ("False", Reason.REPLICAS_UNSET, "")
     )
-    said[ConditionType.SIGNALS_STALE] = _stale(seen, crew)
+    said[ConditionType.SIGNALS_STALE] = _stale(seen, crew, decision)
     for kind, (value, reason, message) in said.items():
         yield Condition(kind, value, reason, message, seen.pool.generation)
 
@@ -116,8 +116,8 @@ def _ready(spec: PoolSpec, seen: Observation, crew: Fleet, decision: Decision) -
     return "True", Reason.POOL_READY, "the pool can do its work"
 
 
-def _active(seen: Observation, crew: Fleet) -> Verdict:
-    if crew.running_tasks or seen.source.held or seen.source.claimed or seen.source.backlog:
+def _active(seen: Observation, crew: Fleet, decision: Decision) -> Verdict:
+    if crew.running_tasks or seen.source.held or seen.source.claimed or decision.waiting.tasks:
         return "True", Reason.TASKS_PRESENT, "tasks run or wait"
     return "False", Reason.NO_TASKS, "no task is known"
 
@@ -134,10 +134,12 @@ def _limited(decision: Decision) -> Verdict:
     return "True", reason, decision.size.reason
 
 
-def _stale(seen: Observation, crew: Fleet) -> Verdict:
+def _stale(seen: Observation, crew: Fleet, decision: Decision) -> Verdict:
     if seen.suspect:
         return "True", Reason.REPORTS_MISSING, seen.suspect
     if crew.stalled:
         names = ", ".join(sorted(member.pod.name for member in crew.stalled)[:5])
         return "True", Reason.REPORTS_MISSING, f"no report from {names}: their tasks count as running"
+    if decision.waiting.unknown and decision.waiting.tasks is None and seen.source.counts is not None:
+        return "True", Reason.BACKLOG_UNKNOWN, f"{decision.waiting.unknown}: unknown is not zero"
     return "False", Reason.SIGNALS_FRESH, ""

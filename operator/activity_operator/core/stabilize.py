@@ -33,6 +33,10 @@ def stabilize(
         candidates.append((present, seen.suspect))
     elif seen.now - seen.leader_since < spec.scaling.scale_down.stabilization_window_seconds:
         candidates.append((present, "a new leader waits one stabilization window"))
+    if want.waiting.unknown:
+        # Workers see for themselves that nothing waits; where none works, nobody does.
+        blind = 1 + len(fleet.stalled) if fleet.working else present
+        candidates.append((blind, f"{want.waiting.unknown}: unknown is not zero"))
     if any(not member.never_started for member in fleet.serving) and not _zero_allowed(spec, seen.now, quiet):
         candidates.append((1 + len(fleet.stalled), _zero_reason(spec, fleet)))
     workers, held_by = max(candidates, key=lambda candidate: candidate[0])

@@ -33,15 +33,19 @@ class Policy:
 
     rules: tuple[Rule, ...] = (Rule(),)
 
-    def refusal(self, namespace: str, arn: str, role_arn: str = "", endpoint_url: str = "") -> str:
+    def refusal(
+        self, namespace: str, arn: str, role_arn: str = "", endpoint_url: str = "", cloudwatch_endpoint_url: str = ""
+    ) -> str:
         """Return why the pool may not run, as a sentence that names the fix, or "" when it may."""
         rules = [rule for rule in self.rules if _matches(namespace, rule.namespaces)]
         if not rules:
             return f"the tenancy policy has no rule for namespace {namespace}; ask the administrator for one"
+        endpoints = [glob for rule in rules for glob in rule.endpoint_urls]
         asked = (
             ("activityArn", arn, [glob for rule in rules for glob in rule.activity_arns]),
             ("aws.roleArn", role_arn, [glob for rule in rules for glob in rule.role_arns]),
-            ("aws.endpointUrl", endpoint_url, [glob for rule in rules for glob in rule.endpoint_urls]),
+            ("aws.endpointUrl", endpoint_url, endpoints),
+            ("aws.cloudWatchEndpointUrl", cloudwatch_endpoint_url, endpoints),
         )
         for field, value, globs in asked:
             if value and not _matches(value, globs):
@@ -49,7 +53,7 @@ class Policy:
                     f"spec.{field} '{value}' is not allowed in namespace {namespace} by the tenancy policy; "
                     "use an allowed one or ask the administrator"
                 )
-        if any(_allows(rule, arn, role_arn, endpoint_url) for rule in rules):
+        if any(_allows(rule, arn, role_arn, (endpoint_url, cloudwatch_endpoint_url)) for rule in rules):
             return ""
         return (
             f"no rule of the tenancy policy for namespace {namespace} allows this activityArn, aws.roleArn and "
@@ -57,8 +61,12 @@ class Policy:
         )
 
 
-def _allows(rule: Rule, arn: str, role_arn: str, endpoint_url: str) -> bool:
-    asked = ((arn, rule.activity_arns), (role_arn, rule.role_arns), (endpoint_url, rule.endpoint_urls))
+def _allows(rule: Rule, arn: str, role_arn: str, endpoint_urls: Sequence[str]) -> bool:
+    asked = (
+        (arn, rule.activity_arns),
+        (role_arn, rule.role_arns),
+        *((url, rule.endpoint_urls) for url in endpoint_urls),
+    )
     return all(not value or _matches(value, globs) for value, globs in asked)
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from activity_operator.cluster.drift import stamped
 from activity_operator.cluster.observe import controller_uid, deployment_facts, pod_facts, pool_facts
 from activity_worker.contract import LABEL_REVISION
 
@@ -99,10 +100,29 @@ def test_a_deployment_with_its_failure() -> None:
         "status": {"conditions": [failure]},
     }
 
-    facts = deployment_facts(raw, lambda _: True)
+    facts = deployment_facts(raw)
 
-    assert (facts.revision, facts.rendered_generation, facts.replicas, facts.drifted) == ("r1", 3, 4, True)
+    assert (facts.revision, facts.rendered_generation, facts.replicas) == ("r1", 3, 4)
     assert (facts.failure, facts.failure_reason) == ("exceeded quota", "FailedCreate")
+
+
+def test_a_deployment_is_edited_or_of_another_rendering_or_as_it_should_be() -> None:
+    manifest = {
+        "metadata": {"name": "p-r1", "labels": {}, "annotations": {}},
+        "spec": {"paused": False, "minReadySeconds": 1},
+    }
+    live = stamped(manifest)
+    live["metadata"] |= {"uid": "d", "resourceVersion": "5"}
+
+    def judged(raw: dict[str, Any], against: dict[str, Any] | None) -> tuple[bool, bool]:
+        facts = deployment_facts(raw, against)
+        return facts.drifted, facts.outdated
+
+    assert judged(live, manifest) == (False, False)
+    assert judged({**live, "spec": {"minReadySeconds": 9}}, manifest) == (True, False)
+    assert judged(live, {**manifest, "spec": {"minReadySeconds": 2}}) == (False, True)
+    assert judged(live, {**manifest, "metadata": {"name": "p-r2"}}) == (False, False)
+    assert judged(live, None) == (False, False)
 
 
 def test_a_pool_being_deleted_with_its_proven_revision() -> None:

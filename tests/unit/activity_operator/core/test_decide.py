@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from activity_operator.core.decision import SentinelOrder
+from activity_operator.core.decision import ApplyRevision, Say, SentinelOrder, SetReplicas
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import SourceFacts
 from activity_worker.contract import WorkerState
@@ -73,6 +73,40 @@ def test_saturation_doubles_up_to_max_once_per_start() -> None:
         sizes.append(sum(d.replicas for d in world.deployments.values()))
 
     assert sorted(set(sizes)) == [1, 2, 4, 8, 10]
+
+
+def test_sizes_fall_on_time_though_reports_are_rare() -> None:
+    world = proven_at_zero(scaling={"scaleDown": {"stabilizationWindowSeconds": 60, "zeroAfterSeconds": 300}})
+    world.source = SourceFacts(held=4)
+    world.settle()
+    world.source = SourceFacts()
+    world.run(3)
+
+    world.follow(56, reports_every=31)
+    assert len(world.serving()) == 4
+    world.follow(3, reports_every=31)
+    assert len(world.serving()) == 1
+    world.follow(235, reports_every=31)
+    assert len(world.serving()) == 1
+    world.follow(10, reports_every=31)
+    assert world.serving() == []
+
+
+def test_another_operators_rendering_stays_until_the_pool_starts_from_zero() -> None:
+    world = proven_at_zero()
+    name, old = next(iter(world.deployments.items()))
+    world.deployments[name] = replace(old, outdated=True)
+
+    assert world.look().actions == ()
+
+    world.source = SourceFacts(held=2)
+    applied = [action for action in world.look().actions if isinstance(action, ApplyRevision)]
+    assert [action.replicas for action in applied] == [2]
+
+    world.deployments[name] = replace(world.deployments[name], outdated=True)
+    world.source = SourceFacts(held=5)
+    writes = [action for action in world.look().actions if not isinstance(action, Say)]
+    assert [type(action) for action in writes] == [SetReplicas]
 
 
 def test_a_pool_without_work_goes_to_zero_and_kills_nobody() -> None:

@@ -98,6 +98,18 @@ class World:
             decision = self.look()
         return decision
 
+    def follow(self, seconds: float, reports_every: float) -> None:
+        """Let time pass as the operator does: it looks when reports come, and when it said it would look again."""
+        end, next_report = self.now + seconds, self.now + reports_every
+        decision = self.settle()
+        while self.now < end:
+            due = end if decision.look_again_in is None else self.now + decision.look_again_in
+            self.now = min(end, next_report, due)
+            if self.now == next_report:
+                self._start_and_report()
+                next_report += reports_every
+            decision = self.settle()
+
     def edit(self, **changes: object) -> None:
         """Change the spec, as a user does."""
         self.spec = PoolSpec.model_validate({**self.spec.model_dump(by_alias=True, exclude_none=True), **changes})
