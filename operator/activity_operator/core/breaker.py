@@ -1,6 +1,7 @@
 """The start breaker: when new pods do not come to report, stop growing, say why, try again later."""
 
 import math
+from dataclasses import replace
 
 from activity_operator.api.conditions import Reason
 from activity_operator.core.decision import Breaker
@@ -32,17 +33,58 @@ def watch_starts(seen: Observation, fleet: Fleet, revision: str, breaker: Breake
     if breaker.open and any(_came_since(m, breaker.opened_at) for m in mine):
         return Breaker(), None
     failing = next((m for m in mine if failure(seen, m) is not None), None)
-    refused = _refused(seen.deployments, revision)
-    if failing is None and refused is None:
-        starting = any(m.said is None for m in mine) or _awaited(seen.deployments, revision) > len(mine)
-        return (breaker if breaker.open and starting else Breaker()), None
-    reason, message = (failure(seen, failing) if failing else None) or refused or ("", "")
+    refusal = _refusal(seen.deployments, revision)
+    if failing is not None:
+        return _failed(seen, failing, breaker)
+    if refusal is not None:
+        return _refused(seen, refusal, breaker), None
+    return _without_evidence(seen, mine, revision, breaker), None
+
+
+def replicas_allowed(breaker: Breaker, members: tuple[Member, ...], planned: int, *, cut: bool) -> int:
+    """Return the replicas that a revision whose pods are refused gets: the pods it has, and one more for a try.
+
+    A ReplicaSet that is left wanting tries less and less often, after some minutes once in a quarter of an hour; one
+    that is asked anew tries at once. `planned` is what it would get, `cut` whether the breaker made that less.
+    """
+    if not breaker.refused:
+        return planned
+    present = len(members)
+    if not breaker.trying or any(member.said is None for member in members):
+        return min(planned, present)
+    return present + 1 if cut or planned > present else planned
+
+
+def _failed(seen: Observation, failing: Member, breaker: Breaker) -> tuple[Breaker, Member | None]:
+    reason, message = failure(seen, failing) or ("", "")
     if not breaker.open:
-        breaker = Breaker(1, seen.now, reason, message)
+        breaker = Breaker(1, seen.now)
     due = retry_at(breaker)
     if due is not None and seen.now >= due:
         return Breaker(breaker.trips + 1, seen.now, reason, message), failing
     return Breaker(breaker.trips, breaker.opened_at, reason, message), None
+
+
+def _refused(seen: Observation, refusal: tuple[str, str], breaker: Breaker) -> Breaker:
+    """Return the breaker when pods are not even created; its first tries are the ReplicaSet's own."""
+    trips = max(breaker.trips, 1)
+    if breaker.trying or not breaker.open:
+        return Breaker(trips + 1, seen.now, *refusal, refused=True)
+    due = retry_at(breaker) or seen.now
+    return Breaker(trips, breaker.opened_at, *refusal, refused=True, trying=seen.now >= due)
+
+
+def _without_evidence(seen: Observation, mine: tuple[Member, ...], revision: str, breaker: Breaker) -> Breaker:
+    """Return the breaker when nothing fails now: something starts, or nobody was asked to."""
+    if not breaker.open:
+        return Breaker()
+    if any(member.said is None for member in mine) or _awaited(seen.deployments, revision) > len(mine):
+        return breaker
+    known = any(deployment.revision == revision for deployment in seen.deployments)
+    if not breaker.refused or breaker.trying or not known:
+        return Breaker()
+    due = retry_at(breaker)
+    return replace(breaker, trying=due is not None and seen.now >= due)
 
 
 def failure(seen: Observation, member: Member) -> tuple[str, str] | None:
@@ -86,7 +128,7 @@ def _crash(pod: str, code: int, reason: str) -> str:
     return f"pod {pod}: the worker ended before its first report ({how}); `kubectl logs {pod} --previous` says why"
 
 
-def _refused(deployments: tuple[DeploymentFacts, ...], revision: str) -> tuple[str, str] | None:
+def _refusal(deployments: tuple[DeploymentFacts, ...], revision: str) -> tuple[str, str] | None:
     for deployment in deployments:
         if deployment.revision == revision and deployment.failure:
             quota = "quota" in deployment.failure.lower()

@@ -8,6 +8,7 @@ from activity_operator.core import counts, limits, manifests, moves, notices, or
 from activity_operator.core.decision import (
     Action,
     ApplyRevision,
+    Breaker,
     Decision,
     DeleteDeployment,
     DeletePod,
@@ -30,7 +31,7 @@ def decide(spec: PoolSpec, seen: Observation, memory: ScalingMemory) -> Decision
     want = demand(spec, seen, crew, memory.saturated_since, memory.emptied_at)
     stable = stabilize.stabilize(spec, seen, crew, want, memory.recommendations, memory.quiet_since)
     size = limits.size(spec, seen, crew, want, stable, breaker)
-    actions, victims = _actions(spec, seen, crew, size, revision, proven)
+    actions, victims = _actions(spec, seen, crew, size, revision, proven, breaker)
     says, said = notices.notices(seen, crew, size, breaker, memory.said)
     deletions = _deletions(spec, seen, crew, failed)
     since, empty = want.saturated_since, want.waiting.emptied_at
@@ -59,7 +60,13 @@ def _serving_revision(crew: Fleet, revision: str) -> str:
 
 
 def _actions(
-    spec: PoolSpec, seen: Observation, crew: Fleet, size: Size, revision: str, proven: frozenset[str]
+    spec: PoolSpec,
+    seen: Observation,
+    crew: Fleet,
+    size: Size,
+    revision: str,
+    proven: frozenset[str],
+    breaker: Breaker,
 ) -> tuple[tuple[Action, ...], tuple[Member, ...]]:
     """Return the writes for every revision, lowering ones first so that they make room."""
     if seen.pool.deleting:
@@ -79,7 +86,9 @@ def _actions(
         actions.extend(planned.costs)
         victims.extend(planned.victims)
         if name == revision:
-            actions.extend(_current(seen, deployment, revision, planned.replicas))
+            cut = size.limit == "breaker"
+            allowed = breakers.replicas_allowed(breaker, members, planned.replicas, cut=cut)
+            actions.extend(_current(seen, deployment, revision, allowed))
         elif deployment is not None:
             actions.extend(_former(seen, deployment, planned.replicas))
     return tuple(actions), tuple(victims)

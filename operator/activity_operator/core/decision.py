@@ -78,12 +78,17 @@ class SentinelOrder:
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """The start breaker: `trips` failed starts in a row, the last at `opened_at`; closed when `trips` is 0."""
+    """The start breaker: `trips` failed starts in a row, the last at `opened_at`; closed when `trips` is 0.
+
+    `refused` says that the last start did not even become a pod, `trying` that one more pod may be asked for now.
+    """
 
     trips: int = 0
     opened_at: float = 0.0
     reason: str = ""
     message: str = ""
+    refused: bool = False
+    trying: bool = False
 
     @property
     def open(self) -> bool:
