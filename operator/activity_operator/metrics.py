@@ -16,6 +16,8 @@ WORKER_STATES = ("pending", "starting", "running", "draining", "drained", "stopp
 STATUSES = ("True", "False", "Unknown")
 #: Seconds; the promise from zero is 0.5, so the buckets are dense around it.
 LATENCIES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+#: Calls that the service holds until a task comes, for up to a minute: how long they take says nothing of its speed.
+LONG_POLLS = frozenset({"GetActivityTask"})
 
 
 class Metrics:
@@ -44,7 +46,9 @@ class Metrics:
         self._desired = self._gauge("replicas_desired", "Workers wanted")
         self._min = self._gauge("replicas_min", "spec.minWorkers")
         self._max = self._gauge("replicas_max", "spec.maxWorkers")
-        self._backlog = self._gauge("backlog_tasks", "Tasks waiting, where the source can tell")
+        self._backlog = self._gauge(
+            "backlog_tasks", "Tasks waiting, where the source can tell; from counts at least so many"
+        )
         self._paused = self._gauge("paused", "1 while the pool is paused")
 
     def _counters(self) -> None:
@@ -65,14 +69,15 @@ class Metrics:
         )
         self._requests = Counter(
             "activitypool_backend_requests",
-            "Calls to the task services and to the Kubernetes API",
+            "Calls to task services and the Kubernetes API, and workers' reports; code is the HTTP status or 0",
             ["backend", "operation", "code"],
             registry=self.registry,
         )
         self._request_duration = Histogram(
             "activitypool_backend_request_duration_seconds",
-            "Calls to the task services and to the Kubernetes API",
-            ["backend", "operation"],
+            'Calls to task services, credentials looked up included. The service holds those of kind="long_poll" for '
+            'up to a minute until a task comes: that is waiting, not latency, which is kind="call"',
+            ["backend", "operation", "kind", "outcome"],
             buckets=(*LATENCIES, 60.0, 65.0),
             registry=self.registry,
         )
@@ -97,11 +102,15 @@ class Metrics:
         """A status was written."""
         self._status_writes.inc()
 
-    def requested(self, backend: str, operation: str, code: int | str, seconds: float | None = None) -> None:
+    def requested(self, backend: str, operation: str, code: int | str) -> None:
         """A call was answered; code 0 means that no answer came."""
         self._requests.labels(backend, operation, str(code)).inc()
-        if seconds is not None:
-            self._request_duration.labels(backend, operation).observe(seconds)
+
+    def called(self, backend: str, operation: str, code: int, outcome: str, seconds: float) -> None:
+        """A task service was called: ended with this HTTP status (0: no answer) and in this way, after so long."""
+        self.requested(backend, operation, code)
+        kind = "long_poll" if operation in LONG_POLLS else "call"
+        self._request_duration.labels(backend, operation, kind, outcome).observe(seconds)
 
     def scaled(self, key: Key, by: int, reason: str, seconds: float) -> None:
         """Replicas were written: by how many, which rule bound the size, and how long after the change."""
@@ -119,7 +128,7 @@ class Metrics:
         self._min.labels(*key).set(spec.min_workers)
         self._max.labels(*key).set(spec.max_workers)
         self._paused.labels(*key).set(spec.paused)
-        self._set_backlog(key, seen.source.backlog)
+        self._set_backlog(key, decision.waiting.tasks)
         states = Count(str(worker.state) for worker in seen.workers)
         states["pending"] = max(len(seen.pods) - len(seen.workers), 0)
         for state in WORKER_STATES:

@@ -3,8 +3,12 @@
 import asyncio
 import logging
 import time
+from dataclasses import replace
+from functools import partial
 
 from activity_operator.api.spec import PoolSpec
+from activity_operator.backlog.activity_counts import ActivityCounts
+from activity_operator.backlog.cloudwatch import CloudWatch
 from activity_operator.backlog.protocol import LeasedTask, PollTarget
 from activity_operator.backlog.sentinel import Sentinels
 from activity_operator.backlog.stepfunctions import StepFunctions
@@ -33,22 +37,26 @@ log = logging.getLogger(__name__)
 
 
 class PoolSignals:
-    """Sentinels and custody as the reconciler sees them: one order a pool, one answer."""
+    """Sentinels, counts and custody as the reconciler sees them: one order a pool, one answer."""
 
-    def __init__(self, sentinels: Sentinels, custody: Custody, cluster_name: str) -> None:
+    def __init__(self, sentinels: Sentinels, counts: ActivityCounts, custody: Custody, cluster_name: str) -> None:
         self._sentinels = sentinels
+        self._counts = counts
         self._custody = custody
         self._cluster_name = cluster_name
 
     def order(self, key: Key, order: SentinelOrder, spec: PoolSpec, pool_uid: str) -> None:
-        """Set how many polls are kept open, and on which terms leases are held."""
+        """Set how many polls are kept open, whether counts are read, and on which terms leases are held."""
         hold = spec.activation.hold_seconds
         heartbeat = float(spec.task_heartbeat.interval_seconds)
         terms = Terms(
             heartbeat_seconds=heartbeat, hold_seconds=None if hold is None else float(hold), paused=spec.paused
         )
         self._custody.order(key, terms)
-        self._sentinels.order(key, order, self.target(key, spec), pool_uid)
+        target = self.target(key, spec)
+        self._sentinels.order(key, order, target, pool_uid)
+        counted = replace(target, endpoint_url=spec.aws.cloud_watch_endpoint_url or "")
+        self._counts.order(key, counted if order.counts else None)
 
     def target(self, key: Key, spec: PoolSpec) -> PollTarget:
         """Return where the pool's tasks are; a role is assumed with an external id that names cluster and namespace."""
@@ -63,11 +71,16 @@ class PoolSignals:
 
     def said(self, key: Key) -> SourceFacts:
         """Return what is known of the pool's source."""
-        return self._sentinels.said(key)
+        polled = self._sentinels.said(key)
+        counts, error = self._counts.said(key)
+        if counts is None and error is None:
+            return polled
+        return replace(polled, counts=counts, error=polled.error or error)
 
     def withdraw(self, key: Key, *, deleted: bool) -> None:
         """Open no more polls; what is held for a deleted pool is failed, since its UID is in the store no more."""
         self._sentinels.forget(key)
+        self._counts.order(key, None)
         if deleted:
             self._custody.order(key, None)
             self._custody.sweep()
@@ -85,11 +98,16 @@ class WorkerReports(WorkerRegistry):
 
 
 class AllRooms:
-    """What `Process` calls the outside."""
+    """What `Process` calls the outside. The services' calls are counted from here on."""
 
-    def __init__(self, brain: Brain, backbone: Backbone, service: StepFunctions) -> None:
+    def __init__(
+        self, brain: Brain, backbone: Backbone, service: StepFunctions, counter: CloudWatch | None = None
+    ) -> None:
         self._backbone = backbone
         self._service = service
+        self._counter = counter or CloudWatch()
+        self._service.observed = partial(backbone.metrics.called, "stepfunctions")
+        self._counter.observed = partial(backbone.metrics.called, "cloudwatch")
         self.brain = brain
         self.reports = WorkerReports(
             lambda namespace, pool: backbone.look_at((namespace, pool)), rate=backbone.settings.report_rate
@@ -109,7 +127,8 @@ class AllRooms:
         self.sentinels = Sentinels(
             service, holdings=self.custody.said, on_task=self._receive, on_change=backbone.look_at, now=time.time
         )
-        self.signals = PoolSignals(self.sentinels, self.custody, backbone.settings.cluster_name)
+        self.counts = ActivityCounts(self._counter, on_change=backbone.look_at, now=time.time)
+        self.signals = PoolSignals(self.sentinels, self.counts, self.custody, backbone.settings.cluster_name)
         self._restoring: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
         self.ready = False
@@ -179,6 +198,7 @@ class AllRooms:
         if self._restoring is not None:
             self._restoring.cancel()
         self.sentinels.pause()
+        self.counts.pause()
         self.custody.end_term()
 
     async def close_polls(self, timeout_seconds: float) -> None:
@@ -196,7 +216,9 @@ class AllRooms:
             self._renewing.cancel()
             await asyncio.gather(self._renewing, return_exceptions=True)
         await self.server.stop()
+        await self.counts.stop()
         await self._service.close()
+        await self._counter.close()
 
 
 def report_names(settings: Settings) -> tuple[str, ...]:

@@ -118,8 +118,8 @@ class Activation(ApiModel):
     mode: Literal["Sentinel", "CloudWatch", "None"] = Field(
         default="Sentinel",
         description="Sentinel (default): while no worker is ready the operator itself polls, and hands what it gets "
-        "to the first worker. CloudWatch: the operator never polls and sees no payload, it reads the activity's counts "
-        "once a minute; a start from zero comes minutes late. None: neither; minWorkers must be at least 1.",
+        "to the first worker. CloudWatch: it never polls and sees no payload; it reads the activity's counts once a "
+        "minute, so a start from zero comes minutes late. None: neither of these; minWorkers must be at least 1.",
     )
     hold_seconds: Int32 | None = Field(
         default=None,

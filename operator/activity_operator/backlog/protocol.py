@@ -1,8 +1,10 @@
 """What the operator asks of a task service, and the words in which the service's answers are passed on."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Protocol, Self
+
+from activity_operator.core.observation import Flow
 
 Key = tuple[str, str]
 
@@ -25,6 +27,15 @@ class PollTarget:
     def from_data(cls, data: Mapping[str, object]) -> Self:
         """Read that form; unknown fields are ignored, missing ones are empty."""
         return cls(**{item.name: str(data.get(item.name, "")) for item in fields(cls)})
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of time in periods of so many seconds; both ends are whole periods in Unix seconds, `end` is not in."""
+
+    start: int
+    end: int
+    period: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,4 +97,18 @@ class TaskService(Protocol):
 
     async def fail(self, target: PollTarget, token: str, error: str, cause: str) -> None:
         """Fail the task; raises `TaskOverError`, `TokenRefusedError`."""
+        ...
+
+
+class CountService(Protocol):
+    """A service that counts what became of an activity's tasks, without taking any."""
+
+    async def read(
+        self, target: PollTarget, arns: Sequence[str], span: Span
+    ) -> Mapping[str, tuple[Flow, ...] | SourceProblemError]:
+        """Return by ARN what was scheduled and started in each period, or why that activity's counts are missing.
+
+        `target` says where and as whom; its ARN is not looked at. Raises SourceProblemError when the service cannot be
+        asked at all.
+        """
         ...

@@ -42,7 +42,7 @@ def test_a_well_formed_arn_is_accepted_in_both_forms(cluster_kubectl: Kubectl, t
         ({"activityArn": None}, "spec", "neither activityArn nor source is set; set exactly one of them"),
         ({"activityArn": None, "source": {}}, "spec.source", "source needs exactly one member of: stepFunctions"),
         ({"activation": {"mode": "None"}}, "spec.minWorkers", "activation.mode None needs minWorkers of at least 1"),
-        ({"activation": {"mode": "CloudWatch"}}, "spec.activation.mode", '"Sentinel", "None"'),
+        ({"activation": {"mode": "Prometheus"}}, "spec.activation.mode", '"Sentinel", "CloudWatch", "None"'),
         ({"maxWorkers": 0}, "spec.maxWorkers", "greater than or equal to 1"),
         ({"maxWorkers": 1001}, "spec.maxWorkers", "less than or equal to 1000"),
         ({"maxWorkers": None}, "spec.maxWorkers", "Required value"),
@@ -55,6 +55,7 @@ def test_a_well_formed_arn_is_accepted_in_both_forms(cluster_kubectl: Kubectl, t
         ({"aws": {"region": "US East"}}, "spec.aws.region", "'US East' is not a region; write one such as us-east-1"),
         ({"aws": {"endpointUrl": "states:443"}}, "spec.aws.endpointUrl", "must be an http or https URL"),
         ({"aws": {"endpointUrl": "https://me:secret@a"}}, "spec.aws.endpointUrl", "without credentials"),
+        ({"aws": {"cloudWatchEndpointUrl": "me"}}, "spec.aws.cloudWatchEndpointUrl", "must be an http or https URL"),
         ({"aws": {"roleArn": "arn:aws:iam::1:user/a"}}, "spec.aws.roleArn", "is not the ARN of an IAM role"),
         ({"serviceAccountName": "A_b"}, "spec.serviceAccountName", "'A_b' is not the name of a ServiceAccount"),
         (
@@ -84,6 +85,7 @@ def test_what_cannot_work_is_refused_with_its_field_and_the_fix(
     [
         {"minWorkers": 5},
         {"minWorkers": 1, "activation": {"mode": "None"}},
+        {"activation": {"mode": "CloudWatch"}, "aws": {"cloudWatchEndpointUrl": "http://127.0.0.1:4566"}},
         {"replicas": 50},
         {"replicas": 0},
         {"aws": {"endpointUrl": "http://127.0.0.1:4566", "roleArn": "arn:aws:iam::123456789012:role/path/name"}},

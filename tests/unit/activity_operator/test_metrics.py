@@ -3,6 +3,7 @@
 import pytest
 
 from activity_operator.api.spec import parse_spec
+from activity_operator.core.counts import Waiting
 from activity_operator.core.decision import Decision, ScalingMemory, Size
 from activity_operator.core.observation import Observation, PoolFacts, SourceFacts
 from activity_operator.metrics import Metrics
@@ -18,7 +19,7 @@ def seen(backlog: int | None = None) -> Observation:
 
 def filled(backlog: int | None = 7) -> Metrics:
     metrics = Metrics("1.0")
-    decision = Decision(Size(3, "demand", "because"), ScalingMemory())
+    decision = Decision(Size(3, "demand", "because"), ScalingMemory(), waiting=Waiting(backlog))
     metrics.seen(KEY, SPEC, seen(backlog), decision, {"conditions": [{"type": "Ready", "status": "True"}]})
     metrics.scaled(KEY, 3, "demand", 0.1)
     metrics.lost(KEY, "oom")
@@ -66,3 +67,35 @@ def test_a_look_at_one_pool_does_not_go_through_the_series_of_all(monkeypatch: p
     monkeypatch.setattr(Metrics, "_series", lambda *_: pytest.fail("all series were looked through"))
     decision = Decision(Size(3, "demand", "because"), ScalingMemory())
     metrics.seen(KEY, SPEC, seen(None), decision, {"conditions": [{"type": "Paused", "status": "True"}]})
+
+
+def test_a_call_is_counted_by_status_and_timed_by_outcome() -> None:
+    metrics = Metrics("1.0")
+    metrics.called("cloudwatch", "GetMetricData", 400, "throttled", 0.2)
+    text = metrics.render().decode()
+
+    labels = 'backend="cloudwatch",code="400",operation="GetMetricData"'
+    assert f"activitypool_backend_requests_total{{{labels}}} 1.0" in text
+    labels = 'backend="cloudwatch",kind="call",operation="GetMetricData",outcome="throttled"'
+    assert f"activitypool_backend_request_duration_seconds_sum{{{labels}}} 0.2" in text
+
+
+def test_a_poll_of_a_minute_is_told_apart_from_the_latency_of_calls() -> None:
+    metrics = Metrics("1.0")
+    metrics.called("stepfunctions", "GetActivityTask", 200, "ok", 60.0)
+    metrics.called("stepfunctions", "SendTaskHeartbeat", 200, "ok", 0.1)
+    samples = {
+        (sample.labels["kind"], sample.labels["operation"]): sample.value
+        for metric in metrics.registry.collect()
+        for sample in metric.samples
+        if sample.name == "activitypool_backend_request_duration_seconds_sum"
+    }
+
+    assert samples == {("long_poll", "GetActivityTask"): 60.0, ("call", "SendTaskHeartbeat"): 0.1}
+
+
+def test_the_bounds_of_a_poll_lie_beyond_the_minute_for_which_the_service_holds_it() -> None:
+    metrics = Metrics("1.0")
+    metrics.called("stepfunctions", "GetActivityTask", 200, "ok", 60.4)
+
+    assert 'le="65.0",operation="GetActivityTask",outcome="ok"} 1.0' in metrics.render().decode()

@@ -83,7 +83,7 @@ def test_replicas_beyond_max_are_accepted_because_max_holds_anyway() -> None:
         ("maxWorkers", {"maxWorkers": 0}),
         ("minWorkers", {"minWorkers": 6}),
         ("minWorkers", {"activation": {"mode": "None"}}),
-        ("activation.mode", {"activation": {"mode": "CloudWatch"}}),
+        ("activation.mode", {"activation": {"mode": "Prometheus"}}),
         ("scaling.targetUtilization", {"scaling": {"targetUtilization": 0}}),
         ("scaling.targetUtilization", {"scaling": {"targetUtilization": 1.1}}),
         ("scaling.scaleDown.zeroAfterSeconds", {"scaling": {"scaleDown": {"zeroAfterSeconds": -1}}}),
@@ -105,6 +105,13 @@ def test_the_sentence_names_the_value_and_the_fix() -> None:
 
 def test_mode_none_is_fine_with_a_worker_that_is_always_there() -> None:
     assert parse_spec({**MINIMAL, "minWorkers": 1, "activation": {"mode": "None"}}).activation.mode == "None"
+
+
+def test_mode_cloudwatch_may_go_to_zero() -> None:
+    spec = parse_spec({**MINIMAL, "activation": {"mode": "CloudWatch"}, "aws": {"cloudWatchEndpointUrl": "http://a"}})
+
+    assert (spec.activation.mode, spec.min_workers) == ("CloudWatch", 0)
+    assert spec.aws.cloud_watch_endpoint_url == "http://a"
 
 
 def test_a_long_wrong_value_is_cut_in_the_message() -> None:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from activity_operator.cluster.drift import stamped
 from activity_operator.cluster.observe import controller_uid, deployment_facts, pod_facts, pool_facts
 from activity_worker.contract import LABEL_REVISION
@@ -137,3 +139,28 @@ def test_only_the_controlling_owner_counts() -> None:
 
     assert controller_uid({"metadata": {"ownerReferences": owners}}) == "b"
     assert controller_uid({"metadata": {}}) == ""
+
+
+@pytest.mark.parametrize(
+    ("decisions", "emptied_at"),
+    [
+        ([{"at": "1970-01-01T01:00:00Z", "desired": 0, "limit": "demand"}], 3000.0),
+        ([{"at": "1970-01-01T01:00:00Z", "desired": 0, "limit": "paused"}], 0.0),
+        ([{"at": "1970-01-01T01:00:00Z", "desired": 1, "limit": "demand"}], 0.0),
+        (
+            [
+                {"at": "1970-01-01T01:00:00Z", "desired": 0, "limit": "demand"},
+                {"at": "1970-01-01T02:00:00Z", "desired": 3, "limit": "demand"},
+            ],
+            0.0,
+        ),
+        ([], 0.0),
+    ],
+    ids=["out of work", "paused", "working", "working again", "never"],
+)
+def test_a_pool_that_went_to_zero_for_want_of_work_had_none_then(
+    decisions: list[dict[str, object]], emptied_at: float
+) -> None:
+    meta = {"namespace": "team", "name": "resize", "uid": "u"}
+
+    assert pool_facts({"metadata": meta, "status": {"decisions": decisions}}).emptied_at == emptied_at

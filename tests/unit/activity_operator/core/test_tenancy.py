@@ -15,6 +15,17 @@ def test_without_a_policy_any_arn_may_be_used() -> None:
 def test_without_a_policy_no_role_and_no_endpoint_may_be_used() -> None:
     assert "spec.aws.roleArn" in Policy().refusal("anywhere", ARN, ROLE)
     assert "spec.aws.endpointUrl" in Policy().refusal("anywhere", ARN, "", "http://169.254.169.254/")
+    assert "spec.aws.cloudWatchEndpointUrl" in Policy().refusal("anywhere", ARN, "", "", "http://169.254.169.254/")
+
+
+def test_both_endpoints_must_be_allowed_by_the_rule_that_allows_the_arn() -> None:
+    other = ARN.replace("resize", "billing")
+    policy = Policy(
+        (Rule(("a",), (ARN,), (), ("http://sfn", "http://cw")), Rule(("a",), (other,), (), ("http://sfn",)))
+    )
+
+    assert policy.refusal("a", ARN, "", "http://sfn", "http://cw") == ""
+    assert "together" in policy.refusal("a", other, "", "http://sfn", "http://cw")
 
 
 def test_a_namespace_without_a_rule_may_use_nothing() -> None:

@@ -1,0 +1,213 @@
+"""Reads about once a minute what another service counted of many activities: one round for all that share an account.
+
+A round asks for all pools of one region, endpoint and role together. What it finds is kept until it is too old to be
+believed; nobody is told unless it changed. Reads take no task, so unlike polls they may be cut short at any time.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from activity_operator.backlog import backoff, metric_data, words
+from activity_operator.backlog.protocol import CountService, Key, PollTarget, SourceProblemError, Span
+from activity_operator.core.counts import STALE_SECONDS
+from activity_operator.core.observation import Counts, Flow, SourceError
+
+log = logging.getLogger(__name__)
+
+#: From one round to the next.
+ROUND_SECONDS = 60.0
+#: How long a round waits for the other pools of the same start, and the least time between two rounds.
+GATHER_SECONDS = 2.0
+#: Waits after rounds that failed, and after rounds that were throttled.
+RETRY_FIRST_SECONDS = 5.0
+RETRY_CAP_SECONDS = 60.0
+THROTTLED_FIRST_SECONDS = 5.0
+THROTTLED_CAP_SECONDS = 120.0
+#: Throttled rounds in a row from which the pools say so.
+THROTTLED_TOLD = 5
+
+
+@dataclass(slots=True)
+class _Pool:
+    """One pool's counts. `past` are its hours up to `past_until`; `error` is why the last round brought nothing."""
+
+    key: Key
+    target: PollTarget
+    past: tuple[Flow, ...] = ()
+    past_until: int = 0
+    counts: Counts | None = None
+    error: SourceError | None = None
+
+
+@dataclass(slots=True)
+class _Group:
+    """The pools of one place, read together by one task."""
+
+    where: PollTarget
+    pools: dict[Key, _Pool] = field(default_factory=dict)
+    joined: asyncio.Event = field(default_factory=asyncio.Event)
+    next_round: float = float("-inf")
+    failures: int = 0
+    throttled: int = 0
+    task: asyncio.Task[None] | None = None
+
+
+class ActivityCounts:
+    """The counts of all pools over one service. `on_change(key)` is called when a pool's counts or error change.
+
+    `now` is Unix seconds.
+    """
+
+    def __init__(
+        self,
+        service: CountService,
+        *,
+        on_change: Callable[[Key], None],
+        now: Callable[[], float],
+        dice: backoff.Dice = random.random,
+    ) -> None:
+        self._service = service
+        self._on_change = on_change
+        self._now = now
+        self._dice = dice
+        self._groups: dict[PollTarget, _Group] = {}
+        self._places: dict[Key, PollTarget] = {}
+
+    def order(self, key: Key, target: PollTarget | None) -> None:
+        """Read the pool's counts from now on, or with None no more. Cheap when nothing changed; raises nothing."""
+        where = None if target is None else words.where(target)
+        before = self._places.get(key)
+        if before is not None and before != where:
+            self._leave(key, before)
+        if target is None or where is None:
+            return
+        group = self._groups.get(where)
+        if group is None:
+            group = self._groups[where] = _Group(where)
+        known = group.pools.get(key)
+        if known is None or known.target != target:
+            group.pools[key] = _Pool(key, target)
+            self._places[key] = where
+            group.joined.set()
+        if group.task is None:
+            group.task = asyncio.get_running_loop().create_task(self._run(group))
+
+    def said(self, key: Key) -> tuple[Counts | None, SourceError | None]:
+        """Return what was counted of the pool's tasks, and why the last round failed if it did."""
+        where = self._places.get(key)
+        pool = None if where is None else self._groups[where].pools.get(key)
+        return (None, None) if pool is None else (pool.counts, pool.error)
+
+    def pause(self) -> None:
+        """Read no more for any pool, because this process leads no more."""
+        for key in tuple(self._places):
+            self.order(key, None)
+
+    async def stop(self) -> None:
+        """Read no more, and wait until nothing is under way."""
+        tasks = [group.task for group in self._groups.values() if group.task is not None]
+        self.pause()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _leave(self, key: Key, where: PollTarget) -> None:
+        group = self._groups[where]
+        del group.pools[key], self._places[key]
+        if not group.pools:
+            del self._groups[where]
+            if group.task is not None:
+                group.task.cancel()
+
+    async def _run(self, group: _Group) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(GATHER_SECONDS)
+            group.joined.clear()
+            due = loop.time() >= group.next_round
+            pools = [pool for pool in group.pools.values() if due or pool.counts is None]
+            if due:
+                group.next_round = loop.time() + ROUND_SECONDS * (0.9 + 0.1 * self._dice())
+            wait = await self._round(group, pools)
+            if wait:
+                group.next_round = loop.time()
+                await asyncio.sleep(wait)
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(group.next_round):
+                    await group.joined.wait()
+
+    async def _round(self, group: _Group, pools: list[_Pool]) -> float:
+        """Read once for these pools; returns the seconds to wait before the next try, 0 when it went well."""
+        try:
+            await self._read(group.where, pools)
+        except SourceProblemError as problem:
+            return self._failed(group, pools, problem)
+        except Exception as error:
+            log.exception("reading the counts of %d pools failed unexpectedly", len(pools))
+            return self._failed(
+                group, pools, SourceProblemError("BackendUnreachable", f"counts: {type(error).__name__}")
+            )
+        group.failures = group.throttled = 0
+        return 0.0
+
+    def _failed(self, group: _Group, pools: list[_Pool], problem: SourceProblemError) -> float:
+        if problem.throttled:
+            group.throttled += 1
+            if group.throttled >= THROTTLED_TOLD:
+                self._tell(pools, problem)
+            first, cap = THROTTLED_FIRST_SECONDS, THROTTLED_CAP_SECONDS
+            return GATHER_SECONDS + backoff.full_jitter(group.throttled, first, cap, self._dice)
+        group.failures, group.throttled = group.failures + 1, 0
+        self._tell(pools, problem)
+        return backoff.capped(group.failures, RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS, self._dice)
+
+    async def _read(self, where: PollTarget, pools: list[_Pool]) -> None:
+        """Read the past of pools whose hours have moved on, then everybody's minutes."""
+        began = self._now()
+        minutes, hours = metric_data.recent(began), metric_data.past(began)
+        moved = [pool for pool in pools if pool.past_until != hours.end]
+        for pool, found in await self._ask(where, moved, hours):
+            if isinstance(found, SourceProblemError):
+                self._tell([pool], found)
+            else:
+                pool.past, pool.past_until = found, hours.end
+        for pool, found in await self._ask(where, pools, minutes):
+            if isinstance(found, SourceProblemError):
+                self._tell([pool], found)
+            elif pool.past_until == hours.end:
+                self._learn(pool, Counts((*pool.past, *found), began))
+
+    async def _ask(
+        self, where: PollTarget, pools: list[_Pool], span: Span
+    ) -> list[tuple[_Pool, tuple[Flow, ...] | SourceProblemError]]:
+        if not pools:
+            return []
+        arns = sorted({pool.target.arn for pool in pools})
+        found = await self._service.read(where, arns, span)
+        return [(pool, found[pool.target.arn]) for pool in pools]
+
+    def _learn(self, pool: _Pool, counts: Counts) -> None:
+        before, error = pool.counts, pool.error
+        pool.counts, pool.error = counts, None
+        fresh = before is not None and counts.observed_at - before.observed_at < STALE_SECONDS
+        if not fresh or error is not None or before is None or before.flows != counts.flows:
+            self._changed(pool)
+
+    def _tell(self, pools: list[_Pool], problem: SourceProblemError) -> None:
+        """Keep the error with the time it began; call back once a change."""
+        for pool in pools:
+            before = pool.error
+            if before is not None and (before.reason, before.message) == (problem.reason, problem.message):
+                continue
+            since = self._now() if before is None or before.reason != problem.reason else before.since
+            pool.error = SourceError(problem.reason, problem.message, since)
+            self._changed(pool)
+
+    def _changed(self, pool: _Pool) -> None:
+        """Tell of a pool, unless it left while it was read."""
+        where = self._places.get(pool.key)
+        if where is not None and self._groups[where].pools.get(pool.key) is pool:
+            self._on_change(pool.key)

@@ -1,0 +1,108 @@
+"""CloudWatch as a counter of tasks: many activities in one call, and its errors in our words.
+
+botocore knows the service, its endpoint and the credentials; the call itself goes over the transport that the Step
+Functions client uses, in the JSON protocol that botocore's model of the service names. Nothing here takes a task or
+sees a payload.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from activity_operator.backlog import metric_data, words
+from activity_operator.backlog.clients import Clients
+from activity_operator.backlog.observed import Observed, timed, unobserved
+from activity_operator.backlog.protocol import PollTarget, SourceProblemError, Span
+from activity_operator.core.observation import Flow
+from activity_worker.wire.aws import AwsJsonCaller
+from activity_worker.wire.credentials import CredentialsKeeper, chain, new_session
+from activity_worker.wire.endpoint import resolve
+from activity_worker.wire.errors import EndpointUnreachableError, WireError
+
+#: As the service's model names its operations; a test compares.
+TARGET_PREFIX = "GraniteServiceVersion20100801"
+OPERATION = "GetMetricData"
+ACTION = "cloudwatch:GetMetricData"
+CALL_TIMEOUT_SECONDS = 20.0
+#: Pages of one answer: 250 activities have at most 180 data points twice each, and a page holds 100,800.
+MAX_PAGES = 10
+
+
+class Caller(Protocol):
+    """The part of `AwsJsonCaller` that is used."""
+
+    async def call(self, operation: str, parameters: dict[str, Any], *, timeout_seconds: float) -> dict[str, Any]:
+        """Return the operation's output; raises WireError."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+def open_caller(target: PollTarget) -> Caller:
+    """Open a caller for the target's region, endpoint and role; blocks for about 0.1 s."""
+    session = new_session(None)
+    endpoint = resolve(session, "cloudwatch", region=target.region or None, endpoint_url=target.endpoint_url or None)
+    load = chain(
+        session, region=endpoint.region, role_arn=target.role_arn or None, external_id=target.external_id or None
+    )
+    return AwsJsonCaller(endpoint, CredentialsKeeper(load), target_prefix=TARGET_PREFIX)
+
+
+class CloudWatch:
+    """Reads counts of activities. `observed` is told of every call; whoever counts may be put in later."""
+
+    def __init__(
+        self, open_caller: Callable[[PollTarget], Caller] = open_caller, observed: Observed = unobserved
+    ) -> None:
+        self.observed = observed
+        self._callers = Clients(open_caller)
+
+    async def read(
+        self, target: PollTarget, arns: Sequence[str], span: Span
+    ) -> Mapping[str, tuple[Flow, ...] | SourceProblemError]:
+        """Do what `CountService` says: one call after another, since they share quotas."""
+        found: dict[str, tuple[Flow, ...] | SourceProblemError] = {}
+        try:
+            caller = await self._callers.get(target)
+            for batch in metric_data.batches(arns):
+                found |= await self._read(caller, batch, span)
+        except WireError as error:
+            raise problem(error, target) from error
+        return found
+
+    async def _read(
+        self, caller: Caller, arns: Sequence[str], span: Span
+    ) -> dict[str, tuple[Flow, ...] | SourceProblemError]:
+        pages = metric_data.Pages(arns, span)
+        token = ""
+        for _ in range(MAX_PAGES):
+            request = metric_data.request(arns, span, token)
+            with timed(self.observed, OPERATION):
+                output = await caller.call(OPERATION, request, timeout_seconds=CALL_TIMEOUT_SECONDS)
+            token = pages.take(output)
+            if not token:
+                break
+        return pages.flows()
+
+    async def close(self) -> None:
+        """Close all connections; a read that is under way fails."""
+        await self._callers.close()
+
+
+def problem(error: WireError, target: PollTarget) -> SourceProblemError:
+    """Return the error in a condition's words: the same reasons as for the task service, and what to do."""
+    said, place = words.said(error), words.place(target)
+    if error.throttled:
+        text = f"{ACTION} is throttled in {place} ({error.code}): ask for a higher quota, or use fewer pools there"
+        return SourceProblemError("Throttled", text, throttled=True)
+    if error.denied:
+        text = f"allow {ACTION} on * to {words.identity(target)}, or correct its credentials ({said})"
+        return SourceProblemError("AccessDenied", text)
+    if isinstance(error, EndpointUnreachableError):
+        text = (
+            f"no answer from CloudWatch in {place}: check spec.aws.cloudWatchEndpointUrl, spec.aws.region and the "
+            f"network's rules ({said})"
+        )
+        return SourceProblemError("BackendUnreachable", text)
+    return SourceProblemError("BackendUnreachable", f"{ACTION} fails at {place}: {said}")

@@ -1,0 +1,164 @@
+"""What counts of scheduled and started tasks say about a backlog, and when they say nothing."""
+
+from typing import Any
+
+import pytest
+
+from activity_operator.core import counts
+from activity_operator.core.demand import demand
+from activity_operator.core.observation import Counts, Flow, Observation, PoolFacts, SourceFacts, WorkerFacts
+from tests.unit.activity_operator.core.builders import NOW, busy, coming, crew, pool, seen, worker
+
+SPEC = pool(activation={"mode": "CloudWatch"})
+LONG_AGO = 0.0
+
+
+def minutes(*pairs: tuple[int, int], end: float = NOW) -> tuple[Flow, ...]:
+    """Return (scheduled, started) of the minutes before `end`, the last pair the last minute."""
+    first = int(end) - 60 * len(pairs)
+    return tuple(Flow(first + 60 * number, 60, *pair) for number, pair in enumerate(pairs))
+
+
+def counted(*pairs: tuple[int, int], age: float = 5.0) -> SourceFacts:
+    return SourceFacts(counts=Counts(minutes(*pairs), NOW - age))
+
+
+def known(situation: Observation, emptied_at: float = LONG_AGO) -> counts.Waiting:
+    return counts.waiting(SPEC, situation, crew(situation, SPEC), emptied_at)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "tasks"),
+    [
+        ([], 0),
+        ([(3, 0)], 3),
+        ([(3, 0), (0, 0), (2, 1)], 4),
+        ([(3, 3)], 0),
+        ([(3, 0), (0, 3)], 0),
+        ([(0, 4), (3, 0)], 3),
+        ([(5, 0), (0, 7), (1, 0)], 1),
+    ],
+    ids=[
+        "nothing",
+        "waiting",
+        "adding up",
+        "all started",
+        "started later",
+        "an older backlog was started first",
+        "never less than nothing",
+    ],
+)
+def test_what_came_and_was_not_started_waits(pairs: list[tuple[int, int]], tasks: int) -> None:
+    assert counts.backlog(minutes(*pairs), LONG_AGO) == tasks
+
+
+@pytest.mark.parametrize(
+    ("emptied_at", "tasks"),
+    [(NOW - 240, 3), (NOW - 1, 3), (NOW, 1), (NOW + 59, 1), (NOW + 60, 0)],
+    ids=["before all", "within the slack", "a slack behind the first", "within the slack again", "behind all"],
+)
+def test_what_came_before_an_empty_moment_is_void_but_clocks_may_differ(emptied_at: float, tasks: int) -> None:
+    assert counts.backlog(minutes((2, 0), (1, 0)), emptied_at) == tasks
+
+
+def test_at_zero_the_counts_are_the_backlog_and_at_least_that() -> None:
+    assert known(seen(source=counted((4, 0)))) == counts.Waiting(4, exact=False)
+
+
+def test_a_worker_whose_own_poll_finds_nothing_knows_better_than_counts_minutes_old() -> None:
+    answer = known(seen(worker("w1", reported_at=NOW - 3), busy("w2"), source=counted((4, 0))))
+
+    assert (answer.tasks, answer.emptied_at) == (0, NOW - 3)
+
+
+@pytest.mark.parametrize(
+    "report",
+    [busy("w1"), worker("w1", idle_seconds=0.1), worker("w1", open_polls=0), worker("w1", reported_at=NOW - 90)],
+    ids=["busy", "just freed", "without an open poll", "stalled"],
+)
+def test_nobody_else_proves_that_nothing_waits(report: WorkerFacts) -> None:
+    answer = known(seen(report, source=counted((4, 0))), emptied_at=77.0)
+
+    assert (answer.tasks, answer.emptied_at) == (4, 77.0)
+
+
+def test_the_last_empty_moment_is_the_latest_of_memory_status_and_workers() -> None:
+    facts = PoolFacts("team", "pool", "uid", 1, emptied_at=500.0)
+
+    assert known(seen(source=counted(), pool=facts), emptied_at=400.0).emptied_at == 500.0
+    assert known(seen(source=counted(), pool=facts), emptied_at=600.0).emptied_at == 600.0
+    assert known(seen(worker(reported_at=NOW - 1), source=counted(), pool=facts)).emptied_at == NOW - 1
+
+
+@pytest.mark.parametrize(("age", "fresh"), [(0.0, True), (299.9, True), (300.0, False), (4000.0, False)])
+def test_counts_are_believed_for_five_minutes(age: float, fresh: bool) -> None:
+    situation = seen(source=counted((4, 0), age=age))
+
+    assert (known(situation).tasks, bool(known(situation).unknown)) == ((4, False) if fresh else (None, True))
+    assert counts.stale_at(SPEC, situation) == NOW - age + 300
+
+
+def test_counts_that_were_never_read_are_unknown_not_zero() -> None:
+    assert known(seen()).unknown == "the backlog has not been read yet"
+
+
+@pytest.mark.parametrize(
+    ("changes", "facts"),
+    [
+        ({"activation": {"mode": "Sentinel"}}, {}),
+        ({"activation": {"mode": "None"}, "minWorkers": 1}, {}),
+        ({"paused": True}, {}),
+        ({"replicas": 2}, {}),
+        ({}, {"refusal": "not allowed"}),
+        ({}, {"pool": PoolFacts("team", "pool", "uid", 1, deleting=True)}),
+    ],
+    ids=["sentinel", "none", "paused", "pinned", "refused", "deleting"],
+)
+def test_nothing_is_read_where_nothing_depends_on_it_or_it_is_forbidden(
+    changes: dict[str, Any], facts: dict[str, Any]
+) -> None:
+    spec = pool(**{"activation": {"mode": "CloudWatch"}, **changes})
+
+    assert counts.wanted(SPEC, seen())
+    assert not counts.wanted(spec, seen(**facts))
+    answer = counts.waiting(spec, seen(source=counted((4, 0)), **facts), crew(seen()), LONG_AGO)
+    assert (answer.tasks, answer.unknown) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("reports", "waiting", "workers"),
+    [
+        ([], 4, 4),
+        ([busy("w1"), busy("w2")], 4, 4),
+        ([busy(f"w{number}") for number in range(6)], 4, 7),
+        ([busy("w1"), busy("w2")], 0, 3),
+        ([busy("w1"), worker("w2")], 4, 2),
+    ],
+    ids=["nobody", "some of them run by now", "more run than were seen", "the eye stays", "a free slot sees nothing"],
+)
+def test_an_old_count_asks_for_more_but_is_not_added_to_what_runs(
+    reports: list[WorkerFacts], waiting: int, workers: int
+) -> None:
+    situation = seen(*reports, source=counted((waiting, 0)))
+
+    assert demand(SPEC, situation, crew(situation, SPEC), None).workers == workers
+
+
+def test_saturation_grows_the_pool_whatever_the_count_says() -> None:
+    situation = seen(*(busy(f"w{number}") for number in range(3)), source=counted((1, 0)))
+
+    assert demand(SPEC, situation, crew(situation, SPEC), NOW - 5).workers == 6
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        (counted((4, 0)), "0 running, 0 held, at least 4 waiting"),
+        (counted((4, 0), age=301.0), "0 running, 0 held, the backlog was last read 300 s ago or earlier"),
+    ],
+    ids=["fresh", "old"],
+)
+def test_the_reason_says_how_much_is_known(source: SourceFacts, sentence: str) -> None:
+    situation = seen(coming(), source=source)
+
+    assert demand(SPEC, situation, crew(situation, SPEC), None).reason == sentence
