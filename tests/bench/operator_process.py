@@ -16,7 +16,7 @@ from pathlib import Path
 import aiohttp
 
 from tests.bench.operator_stand import POOLS_NAMESPACE, SYSTEM, Stand, until
-from tests.bench.tls_fake import TlsFake, tls_fake
+from tests.bench.tls_fake import TlsFake
 
 #: The soft limit of open files that a process finds on most nodes.
 USUAL_OPEN_FILES = 1024
@@ -72,13 +72,13 @@ class OperatorProcess:
 
 
 @asynccontextmanager
-async def operating(stand: Stand, fake: TlsFake) -> AsyncIterator[OperatorProcess]:
-    """Start the operator and wait until it leads. At its end the fake ends first: open polls are then answered."""
+async def operating(stand: Stand, fake: TlsFake, **settings: str) -> AsyncIterator[OperatorProcess]:
+    """Start the operator, with these variables set, and wait until it leads. At its end the fake ends too."""
     port = _free_port()
     log = stand.folder / "operator.log"
     with log.open("ab") as out:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "activity_operator", env=_environment(stand, fake, port), cwd=stand.folder,
+            sys.executable, "-m", "activity_operator", env=_environment(stand, fake, port) | settings, cwd=stand.folder,
             stdout=out, stderr=out, preexec_fn=_usual_limits,
         )  # fmt: skip
     running = OperatorProcess(process, fake, f"http://127.0.0.1:{port}")
@@ -90,13 +90,6 @@ async def operating(stand: Stand, fake: TlsFake) -> AsyncIterator[OperatorProces
         raise
     finally:
         await _end(process, fake)
-
-
-@asynccontextmanager
-async def operator_and_fake(stand: Stand, *, hold_seconds: float) -> AsyncIterator[TlsFake]:
-    """Start only the fake, so that activities can be made; `operating` starts the operator over it."""
-    async with tls_fake(stand.folder, hold_seconds=hold_seconds) as fake:
-        yield fake
 
 
 async def _end(process: asyncio.subprocess.Process, fake: TlsFake) -> None:

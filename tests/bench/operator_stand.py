@@ -1,4 +1,4 @@
-"""Where an operator is measured: the local cluster, two namespaces, an identity for the operator. All of it is put back.
+"""Where an operator is measured: the local cluster, two namespaces, an identity for it. All of it is put back.
 
 The operator under measure watches the whole cluster, so another operator or other pools would be measured with it: then
 nothing is begun.
@@ -13,7 +13,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +63,8 @@ async def stand() -> AsyncIterator[Stand]:
     cluster = await asyncio.to_thread(up)
     with tempfile.TemporaryDirectory(prefix="activitypool-bench-") as name:
         async with ApiServer(cluster.kubeconfig) as api:
-            brought = await _bring_crd(api)
             await refuse_if_taken(api)
+            brought = await _bring_crd(api)
             try:
                 with step("namespaces for the operator and its pools"):
                     await _clear(api)
@@ -118,7 +117,10 @@ async def _bring_crd(api: ApiServer) -> bool:
     await api.create(CRDS, "", yaml.safe_load(CRD_FILE.read_text(encoding="utf-8")))
 
     async def served() -> bool:
-        return await api.get(POOLS.path()) is not None
+        try:
+            return await api.get(POOLS.path()) is not None
+        except RefusedError:  # 429 while the storage is being made
+            return False
 
     await until(served, "the ActivityPool resource is served", 30)
     return True

@@ -34,6 +34,16 @@ BENCHMARKS = (
         "tests.bench.worker_heartbeats",
         "1,000 task heartbeats every 10 s beside handlers that hold the interpreter",
     ),
+    Benchmark(
+        "operator-arrival",
+        "tests.bench.operator_arrival",
+        "a task, and a burst of 40, at an empty pool: how long until replicas are written (local cluster)",
+    ),
+    Benchmark(
+        "operator-at-rest",
+        "tests.bench.operator_at_rest",
+        "500 pools at zero: API requests, memory, processor time (local cluster)",
+    ),
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import ssl
 import sys
 from collections.abc import AsyncIterator
@@ -52,11 +53,6 @@ class TlsFake:
         async with self._session.get(f"{self.url}/_fake/state?tasks=0") as answer:
             return dict(await answer.json())
 
-    async def open_polls(self) -> int:
-        """Return how many polls are open, over all activities."""
-        activities = (await self.state())["activities"]
-        return sum(int(activity["open_polls"]) for activity in activities.values())
-
     async def end(self) -> None:
         """End it; open polls are answered empty."""
         await self._session.close()
@@ -73,7 +69,7 @@ async def tls_fake(folder: Path, *, hold_seconds: float) -> AsyncIterator[TlsFak
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "activity_worker.testing.stepfunctions", "--port", "0",
         "--poll-hold-seconds", str(hold_seconds), "--tls-certificate", own.certificate, "--tls-key", own.key,
-        stdout=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE, preexec_fn=_many_files,
     )  # fmt: skip
     fake = None
     try:
@@ -90,3 +86,9 @@ async def tls_fake(folder: Path, *, hold_seconds: float) -> AsyncIterator[TlsFak
         elif process.returncode is None:
             process.kill()
             await process.wait()
+
+
+def _many_files() -> None:
+    """Each open poll is a connection: take as many as this machine allows."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,147 @@
+"""Pools at zero whose revision is proven, and a watch that notes when replicas are written."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from activity_operator.api.spec import parse_spec
+from activity_operator.cluster.kinds import DEPLOYMENTS, PODS, POOLS
+from activity_operator.core.manifests import revision_of
+from activity_operator.core.order import RESTING_POLLS
+from activity_worker.contract import LABEL_POOL
+from tests.bench.api_server import ApiServer
+from tests.bench.operator_stand import POOLS_NAMESPACE, until
+from tests.bench.tls_fake import TlsFake
+
+#: The most workers of each pool.
+MAX_WORKERS = 40
+#: No node has this label: workers' pods stay Pending and cost nobody a processor. A pod that waits for a node is no
+#: failed start, so the breaker stays closed; what is measured ends with the write of replicas.
+NOWHERE = {"activitypool-bench": "nowhere"}
+_AT_ONCE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class BenchPool:
+    """One pool, its activity, and the state machine whose executions bring it tasks."""
+
+    name: str
+    activity: str
+    machine: str
+
+
+async def make_pools(api: ApiServer, fake: TlsFake, prefix: str, count: int) -> list[BenchPool]:
+    """Create pools at zero, each with an activity and a state machine of its own, and prove their revisions.
+
+    A revision is proven when a worker of it has reported, which the operator keeps in `status.provenRevision` for its
+    successor. Here that field is written as a former leader would have left it.
+    """
+    turn = asyncio.Semaphore(_AT_ONCE)
+
+    async def make(name: str) -> BenchPool:
+        async with turn:
+            activity, machine = await fake.machine(name)
+            spec = _spec(activity, fake.url)
+            await api.create(POOLS, POOLS_NAMESPACE, {"metadata": {"name": name}, "spec": spec})
+            proven = {"provenRevision": revision_of(parse_spec(spec))}
+            await api.apply_status(POOLS, POOLS_NAMESPACE, name, proven)
+            return BenchPool(name, activity, machine)
+
+    return list(await asyncio.gather(*(make(f"{prefix}-{number}") for number in range(count))))
+
+
+def _spec(activity: str, endpoint_url: str) -> dict[str, Any]:
+    return {
+        "activityArn": activity,
+        "handlerImage": "registry.invalid/handler:1",
+        "maxWorkers": MAX_WORKERS,
+        "aws": {"endpointUrl": endpoint_url},
+        "podTemplate": {"spec": {"nodeSelector": NOWHERE}},
+    }
+
+
+async def settled(api: ApiServer, fake: TlsFake, pools: Sequence[BenchPool], seconds: float) -> None:
+    """Wait until these pools are at rest at zero and say so in their status, each with its two polls open."""
+    names = {pool.name for pool in pools}
+
+    async def at_rest() -> bool:
+        found = (await api.get(POOLS.path(POOLS_NAMESPACE)) or {})["items"]
+        resting = {pool["metadata"]["name"] for pool in found if _at_zero(pool)}
+        activities = (await fake.state())["activities"]
+        return names <= resting and all(activities[pool.activity]["open_polls"] >= RESTING_POLLS for pool in pools)
+
+    await until(at_rest, f"{len(pools)} pools at rest with their polls open", seconds, 1.0)
+
+
+async def remove(api: ApiServer, pool: BenchPool) -> None:
+    """Delete a pool that has been measured, and wait until its pods are gone with it."""
+    await api.delete(POOLS, POOLS_NAMESPACE, pool.name)
+
+    async def gone() -> bool:
+        return not (await api.get(f"{PODS.path(POOLS_NAMESPACE)}?limit=1") or {})["items"]
+
+    await until(gone, f"the pods of {pool.name} are gone", 60.0, 0.2)
+
+
+def _at_zero(pool: dict[str, Any]) -> bool:
+    status = pool.get("status") or {}
+    said = {condition["type"]: condition["reason"] for condition in status.get("conditions") or ()}
+    return bool(status.get("provenRevision")) and said.get("Ready") == "ScaledToZero"
+
+
+@dataclass(slots=True)
+class Sizes:
+    """What the watch has told of Deployments' replicas: pool -> the largest so far, and when each size was first told.
+
+    Times are `time.perf_counter`'s.
+    """
+
+    first: dict[tuple[str, int], float] = field(default_factory=dict)
+    largest: dict[str, int] = field(default_factory=dict)
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def reached(self, pool: str, replicas: int, seconds: float) -> float:
+        """Return when the pool's replicas were first told to be so many or more; raises TimeoutError."""
+        async with asyncio.timeout(seconds), self.changed:
+            await self.changed.wait_for(lambda: self.largest.get(pool, 0) >= replicas)
+        return min(at for (name, size), at in self.first.items() if name == pool and size >= replicas)
+
+    async def take(self, event: dict[str, Any]) -> None:
+        """Take in one event of the watch."""
+        now = time.perf_counter()
+        found = event["object"]
+        pool = found["metadata"].get("labels", {}).get(LABEL_POOL, "")
+        replicas = int(found["spec"].get("replicas", 1))
+        self.first.setdefault((pool, replicas), now)
+        async with self.changed:
+            self.largest[pool] = max(self.largest.get(pool, 0), replicas)
+            self.changed.notify_all()
+
+
+@asynccontextmanager
+async def watching(api: ApiServer) -> AsyncIterator[Sizes]:
+    """Watch the Deployments of the pools' namespace from now on."""
+    sizes = Sizes()
+    version = (await api.get(DEPLOYMENTS.path(POOLS_NAMESPACE)) or {})["metadata"]["resourceVersion"]
+
+    async def follow() -> None:
+        async for event in api.watch(DEPLOYMENTS, POOLS_NAMESPACE, version):
+            await sizes.take(event)
+
+    following = asyncio.create_task(follow())
+    try:
+        yield sizes
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the smallest value that is not below `share` of them (nearest rank)."""
+    ordered = sorted(values)
+    return ordered[max(0, min(len(ordered) - 1, -(-int(share * 1000) * len(ordered) // 1000) - 1))]
