@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -15,6 +16,14 @@ _log = logging.getLogger(__name__)
 RETRY_FIRST_SECONDS: Final = 0.5
 #: Heartbeats asked for without waiting are sent once in this time at most: the ones in between become one.
 COALESCE_SECONDS: Final = 1.0
+#: How much of its interval the first heartbeat may come early. Tasks leased together would otherwise heartbeat together
+#: for as long as they run: a thousand at once, then silence.
+EARLY_SHARE: Final = 0.5
+
+
+def first_after(interval_seconds: float) -> float:
+    """Return when a task's first heartbeat is due: by chance somewhere in the second half of the interval."""
+    return interval_seconds * (1 - EARLY_SHARE * random.random())  # noqa: S311 - a spread, not a secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +68,9 @@ class TaskHeartbeat:
         self._sent = float("-inf")
 
     def start(self, first_after_seconds: float | None = None) -> None:
-        """Begin; the first heartbeat is due after the interval unless told otherwise."""
+        """Begin; unless told otherwise the first heartbeat is due within the interval, spread (`first_after`)."""
         self._on = True
-        first = self._interval if first_after_seconds is None else first_after_seconds
+        first = first_after(self._interval) if first_after_seconds is None else first_after_seconds
         self._timer = self._loop.call_later(first, self._due)
 
     def stop(self) -> None:

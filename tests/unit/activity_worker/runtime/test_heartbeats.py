@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from activity_worker import activity
+from activity_worker import activity, heartbeat
 from activity_worker.activity import TaskRequest, TaskResponseToolkit
 from activity_worker.cancellation import CancelReason
 from activity_worker.errors import (
@@ -31,6 +31,18 @@ async def test_heartbeats_go_at_the_interval_whatever_the_handler_does() -> None
     world.recorder.emitter.on("task:heartbeat", lambda _: times.append(elapsed()))
     await world.one("35")
     assert times == [10, 20, 30]
+
+
+async def test_tasks_leased_together_do_not_heartbeat_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "EARLY_SHARE", 0.5)
+    worlds = [World(nap, heartbeat_seconds=10) for _ in range(40)]
+    times: list[float] = []
+    for world in worlds:
+        world.recorder.emitter.on("task:heartbeat", lambda _: times.append(elapsed()))
+    await asyncio.gather(*(world.one("10") for world in worlds))
+    assert len(times) == 40
+    assert all(5 <= at <= 10 for at in times)
+    assert max(times) - min(times) > 2
 
 
 async def test_a_task_shorter_than_the_interval_costs_no_heartbeat() -> None:

@@ -1,0 +1,86 @@
+"""The image's supervisor with many slots and few handler processes: all tasks are leased, most wait for a process.
+
+`python -m tests.bench.worker_ours_heartbeats URL ARN SLOTS PROCESSES`. A process a slot would be the image's way, and
+1,000 of them do not fit a small machine. So tasks take turns in a few: that changes who computes, and nothing about the
+supervisor's polls and heartbeats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import uvloop
+
+from activity_worker.activity import TaskRequest, TaskResponseToolkit
+from activity_worker.children import ChildRunner
+from activity_worker.logs import set_up_logs
+from activity_worker.runner import HandlerRunner
+from activity_worker.settings import Settings
+from activity_worker.sources.protocol import Source
+from activity_worker.sources.stepfunctions import StepFunctionsSource
+from activity_worker.supervisor import Supervisor
+from activity_worker.wire.stepfunctions import StepFunctionsClient
+
+HANDLER = "tests.bench.worker_handlers:hold_the_interpreter"
+
+
+class SharedChildren:
+    """A few children for many slots."""
+
+    def __init__(self, count: int) -> None:
+        self._children = [ChildRunner(HANDLER) for _ in range(count)]
+        self._idle: asyncio.Queue[ChildRunner] = asyncio.Queue()
+
+    async def start(self) -> None:
+        """Start the children."""
+        for child in self._children:
+            await child.start()
+            self._idle.put_nowait(child)
+
+    async def run(self, request: TaskRequest, respond: TaskResponseToolkit) -> None:
+        """Wait for a child and run the task there."""
+        child = await self._idle.get()
+        try:
+            await child.run(request, respond)
+        finally:
+            self._idle.put_nowait(child)
+
+
+class SharingRunner:
+    """A slot's runner that has no child of its own."""
+
+    def __init__(self, shared: SharedChildren) -> None:
+        self._shared = shared
+        self.run = shared.run
+
+    async def start(self) -> None:
+        """Nothing is its own."""
+
+    async def stop(self) -> None:
+        """Nothing is its own."""
+
+
+class SharingSupervisor(Supervisor):
+    """The image's supervisor, its slots over `shared`."""
+
+    def __init__(self, settings: Settings, source: Source, shared: SharedChildren) -> None:
+        self._shared = shared
+        super().__init__(settings, source)
+
+    def _make_runner(self) -> HandlerRunner:  # type: ignore[override]
+        return SharingRunner(self._shared)
+
+
+async def work(url: str, arn: str, slots: int, processes: int) -> None:
+    """Run until killed."""
+    shared = SharedChildren(processes)
+    await shared.start()
+    source = StepFunctionsSource(StepFunctionsClient.open(endpoint_url=url), arn)
+    settings = Settings(activity_arn=arn, handler=HANDLER, slots=slots, endpoint_url=url)
+    await SharingSupervisor(settings, source, shared).run()
+
+
+if __name__ == "__main__":
+    set_up_logs("json")
+    uvloop.run(work(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))
