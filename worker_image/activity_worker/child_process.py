@@ -26,6 +26,7 @@ from activity_worker.child_protocol import (
     encode,
 )
 from activity_worker.errors import ActivityError
+from activity_worker.memory import MemoryKills
 
 #: How long importing the handler's module may take before the child counts as unusable.
 START_TIMEOUT_SECONDS = 120.0
@@ -46,9 +47,13 @@ class HandlerUnusableError(ActivityError):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a child ended: an exit code, or minus the number of the signal that killed it."""
+    """How a child ended: an exit code, or minus the number of the signal that killed it.
+
+    `out_of_memory` tells whether the kernel took it for want of memory; None when that is not known.
+    """
 
     returncode: int
+    out_of_memory: bool | None = None
 
     def __str__(self) -> str:
         """Say it for a person."""
@@ -58,21 +63,36 @@ class Ending:
             name = signal.Signals(-self.returncode).name
         except ValueError:
             name = f"signal {-self.returncode}"
-        hint = " (out of memory, or killed from outside)" if name == "SIGKILL" else ""
-        return f"the handler's process was killed by {name}{hint}"
+        return f"the handler's process was killed by {name}{self._why if name == 'SIGKILL' else ''}"
+
+    @property
+    def _why(self) -> str:
+        match self.out_of_memory:
+            case None:
+                return " (out of memory, or killed from outside)"
+            case True:
+                return ": the container is out of memory; raise its limit, or have the handler use less"
+            case False:
+                return " from outside"
 
 
 class ChildProcess:
     """A running child. Make one with `spawn`; end it with `close`."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        process: asyncio.subprocess.Process,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        kills: MemoryKills,
     ) -> None:
         self._process = process
         self._reader = reader
         self._writer = writer
         self._inbox: asyncio.Queue[Message | None] = asyncio.Queue(_READ_AHEAD)
         self._pump = asyncio.create_task(self._read_all())
+        self._killed = False
+        self._ending = asyncio.create_task(self._end(kills))
 
     @property
     def pid(self) -> int:
@@ -85,7 +105,9 @@ class ChildProcess:
         return self._process.returncode is None and not self._pump.done()
 
     @classmethod
-    async def spawn(cls, handler: str, start_timeout_seconds: float = START_TIMEOUT_SECONDS) -> Self:
+    async def spawn(
+        cls, handler: str, kills: MemoryKills, start_timeout_seconds: float = START_TIMEOUT_SECONDS
+    ) -> Self:
         """Start a process that has imported `handler` (`module:function`); raises `HandlerUnusableError`."""
         ours, theirs = socket.socketpair()
         with theirs:
@@ -105,7 +127,7 @@ class ChildProcess:
                 ours.close()
                 raise HandlerUnusableError(f"{handler}: no process could be started: {error}") from error
         reader, writer = await asyncio.open_unix_connection(sock=ours)
-        child = cls(process, reader, writer)
+        child = cls(process, reader, writer, kills)
         try:
             await child._await_ready(handler, start_timeout_seconds)
         except BaseException:
@@ -141,12 +163,12 @@ class ChildProcess:
 
     async def ended(self) -> Ending:
         """Wait for the end of the process and say how it ended."""
-        return Ending(await self._process.wait())
+        return await asyncio.shield(self._ending)
 
     def kill(self) -> None:
         """Kill the child and what it has started (SIGKILL, so that a handler cannot refuse)."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+        self._killed = True
+        self._kill_all()
 
     async def dismiss(self) -> None:
         """Let an idle child end by itself, its exit handlers included; kill it when that takes too long."""
@@ -167,10 +189,15 @@ class ChildProcess:
         # Once more: the child may have started something between the first signal and its own death.
         self.kill()
         self._pump.cancel()
-        await asyncio.gather(self._pump, return_exceptions=True)
+        await asyncio.gather(self._pump, self._ending, return_exceptions=True)
         self._writer.close()
         with contextlib.suppress(ConnectionError):
             await self._writer.wait_closed()
+
+    async def _end(self, kills: MemoryKills) -> Ending:
+        """Look once, when it has ended: a kill for want of memory is counted before the process dies of it."""
+        code = await self._process.wait()
+        return Ending(code, kills.claim() if code == -signal.SIGKILL and not self._killed else None)
 
     async def _read_all(self) -> None:
         reading = asyncio.create_task(self._read_frames())
@@ -190,8 +217,12 @@ class ChildProcess:
             while True:
                 length = body_length(await self._reader.readexactly(HEADER.size))
                 await self._inbox.put(decode(await self._reader.readexactly(length)))
-        # Whoever sends nonsense or closes its end can do no work any more.
-        self.kill()
+        # Whoever sends nonsense or closes its end can do no work any more. Most often it is dead already.
+        self._kill_all()
+
+    def _kill_all(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
 
 
 def _environment() -> dict[str, str]:

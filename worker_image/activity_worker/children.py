@@ -14,9 +14,10 @@ from collections.abc import Callable
 from activity_worker.activity import TaskRequest, TaskResponseToolkit
 from activity_worker.cancellation import CancellationSignal, CancelReason
 from activity_worker.child_conversation import Conversation, HandlerExitedError, NeverStartedError
-from activity_worker.child_process import ChildProcess, HandlerUnusableError
+from activity_worker.child_process import ChildProcess, Ending, HandlerUnusableError
+from activity_worker.memory import MemoryKills
 
-__all__ = ["ChildRunner", "HandlerExitedError", "HandlerUnusableError"]
+__all__ = ["ChildRunner", "Ending", "HandlerExitedError", "HandlerUnusableError"]
 
 #: For a handler that was told to stop: long enough to close a file, short beside any heartbeat timeout.
 CANCEL_GRACE_SECONDS = 5.0
@@ -33,7 +34,8 @@ class ChildRunner:
     """Runs one slot's handler, `module:function`, in a child process (a `HandlerRunner`).
 
     `deadline_seconds` kills the child of a task that takes longer (None: never). `on_unusable` is called when a child
-    cannot be replaced, because its module does not import any more: this slot can do no work.
+    cannot be replaced, because its module does not import any more: this slot can do no work. `on_death` is called with
+    the ending of each child that dies. Slots of one container share `kills`.
     """
 
     def __init__(
@@ -43,11 +45,15 @@ class ChildRunner:
         deadline_seconds: float | None = None,
         cancel_grace_seconds: float = CANCEL_GRACE_SECONDS,
         on_unusable: Callable[[HandlerUnusableError], None] = lambda _: None,
+        on_death: Callable[[Ending], None] = lambda _: None,
+        kills: MemoryKills | None = None,
     ) -> None:
         self._handler = handler
         self._deadline_seconds = deadline_seconds
         self._grace_seconds = cancel_grace_seconds
         self._on_unusable = on_unusable
+        self._on_death = on_death
+        self._kills = kills or MemoryKills()
         self._numbers = itertools.count(1)
         self._child: asyncio.Task[ChildProcess] | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -62,7 +68,7 @@ class ChildRunner:
 
     async def start(self) -> None:
         """Start the child and import the handler there; raises `HandlerUnusableError`."""
-        self._child = asyncio.create_task(ChildProcess.spawn(self._handler))
+        self._child = asyncio.create_task(ChildProcess.spawn(self._handler, self._kills))
         await self._child
         self._watching = asyncio.create_task(self._watch())
 
@@ -134,6 +140,7 @@ class ChildRunner:
             born = loop.time()
             ending = await child.ended()
             log.warning("%s: %s; starting another", self._handler, ending)
+            self._on_death(ending)
             short_lives = short_lives + 1 if loop.time() - born < _SHORT_LIFE_SECONDS else 0
             self._child = asyncio.create_task(self._replacement(child, _pause_seconds(short_lives)))
             self._replaced.set()
@@ -148,7 +155,7 @@ class ChildRunner:
         closing = asyncio.create_task(dead.close_when_read())
         await asyncio.sleep(pause_seconds)
         try:
-            return await ChildProcess.spawn(self._handler)
+            return await ChildProcess.spawn(self._handler, self._kills)
         finally:
             await closing
 

@@ -15,12 +15,22 @@ import uuid
 from collections.abc import AsyncIterator
 from importlib import metadata
 
-from activity_worker.children import ChildRunner, HandlerUnusableError
-from activity_worker.contract import EXIT_ERROR, EXIT_OK, EXIT_POLLING, Directive, EventName, ExitOutput, WorkerState
+from activity_worker.children import ChildRunner, Ending, HandlerUnusableError
+from activity_worker.contract import (
+    EXIT_ERROR,
+    EXIT_OK,
+    EXIT_POLLING,
+    OOM_KILLED,
+    Directive,
+    EventName,
+    ExitOutput,
+    WorkerState,
+)
 from activity_worker.events import EventEmitter
 from activity_worker.handover import Handover
 from activity_worker.health import HealthServer
 from activity_worker.lifecycle import may_step, step
+from activity_worker.memory import MemoryKills
 from activity_worker.metrics import WorkerMetrics
 from activity_worker.narrator import Narrator
 from activity_worker.options import TaskOptions
@@ -58,6 +68,7 @@ class Supervisor:
         self._exit: ExitOutput | None = None
         self._stop = asyncio.Event()
         self._news = asyncio.Event()
+        self._kills = MemoryKills()
         self._problem = ""
         self.metrics = WorkerMetrics(version(), settings.slots)
         self._events = EventEmitter()
@@ -229,7 +240,18 @@ class Supervisor:
         self.request_stop()
 
     def _make_runner(self) -> ChildRunner:
-        return ChildRunner(self._settings.handler, cancel_grace_seconds=CHILD_GRACE_SECONDS, on_unusable=self._give_up)
+        return ChildRunner(
+            self._settings.handler,
+            cancel_grace_seconds=CHILD_GRACE_SECONDS,
+            on_unusable=self._give_up,
+            on_death=self._handler_died,
+            kills=self._kills,
+        )
+
+    def _handler_died(self, ending: Ending) -> None:
+        # The pod's status says so only where the kernel takes the whole container.
+        if ending.out_of_memory:
+            self._record(OOM_KILLED, str(ending))
 
     def _make_reporter(self, settings: ReportSettings | None) -> Reporter | None:
         if settings is None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from activity_worker.contract import MAX_MESSAGE_LENGTH, EventName, ExitOutput, LifecycleEvent
+from activity_worker.contract import MAX_MESSAGE_LENGTH, OOM_KILLED, EventName, ExitOutput, LifecycleEvent
 
 #: How many different entries a pool keeps.
 RING_SIZE = 20
@@ -16,6 +16,7 @@ TOLD = frozenset(
         EventName.WORKER_STOPPED,
         EventName.WORKER_ERROR,
         EventName.POLLING_ERROR,
+        OOM_KILLED,
     }
 )
 

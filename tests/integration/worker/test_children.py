@@ -13,7 +13,7 @@ import pytest
 
 from activity_worker.activity import TaskRequest, TaskResponseToolkit
 from activity_worker.cancellation import CancellationSignal, CancelReason
-from activity_worker.children import ChildRunner, HandlerExitedError, HandlerUnusableError
+from activity_worker.children import ChildRunner, Ending, HandlerExitedError, HandlerUnusableError
 from activity_worker.encoding import cause_of
 from activity_worker.errors import (
     DeadlineExceededError,
@@ -23,6 +23,7 @@ from activity_worker.errors import (
     error_name,
 )
 from activity_worker.events import EventEmitter
+from activity_worker.memory import MemoryKills
 from activity_worker.sources.protocol import Task
 
 from .process import HANDLERS, ROOT, until
@@ -202,7 +203,7 @@ async def test_the_kernel_takes_the_child_first_and_a_terminal_cannot_interrupt_
 
 @pytest.mark.parametrize(
     ("handler", "how"),
-    [("exits", "exited with code 7"), ("crashes", "SIGSEGV"), ("is_killed", "SIGKILL \\(out of memory")],
+    [("exits", "exited with code 7"), ("crashes", "SIGSEGV"), ("is_killed", "SIGKILL")],
 )
 async def test_a_child_that_ends_by_itself_costs_its_own_task_and_is_replaced(
     start: Start, handler: str, how: str
@@ -216,6 +217,20 @@ async def test_a_child_that_ends_by_itself_costs_its_own_task_and_is_replaced(
     with pytest.raises(HandlerExitedError):
         await Run(runner).task
     assert runner.pid != first
+
+
+async def test_a_kill_for_want_of_memory_is_told_from_one_from_outside(start: Start, tmp_path: Path) -> None:
+    counter = tmp_path / "memory.events"
+    counter.write_text("oom_kill 0\n")
+    endings: list[Ending] = []
+    runner = await start("is_killed", kills=MemoryKills(tmp_path), on_death=endings.append)
+    with pytest.raises(HandlerExitedError, match="from outside"):
+        await Run(runner).task
+    counter.write_text("oom_kill 1\n")
+    with pytest.raises(HandlerExitedError, match="out of memory; raise its limit"):
+        await Run(runner).task
+
+    await until(lambda: [ending.out_of_memory for ending in endings] == [False, True])
 
 
 async def test_an_exit_by_exception_is_a_failure_like_any_other(start: Start) -> None:

@@ -21,6 +21,7 @@ from activity_worker.contract.names import (
     MAX_MESSAGE_LENGTH,
     MAX_REPORT_BYTES,
     OLDEST_PROTOCOL,
+    OOM_KILLED,
     PROTOCOL_VERSION,
     REPORT_PATH,
     TOKEN_AUDIENCE,
@@ -39,6 +40,8 @@ from activity_worker.contract.report import (
     ExitOutput,
     HeldLease,
     LifecycleEvent,
+    PollFault,
+    PollTrouble,
     Report,
 )
 
@@ -58,6 +61,7 @@ __all__ = [
     "MAX_MESSAGE_LENGTH",
     "MAX_REPORT_BYTES",
     "OLDEST_PROTOCOL",
+    "OOM_KILLED",
     "PROTOCOL_VERSION",
     "REPORT_PATH",
     "TOKEN_AUDIENCE",
@@ -70,6 +74,8 @@ __all__ = [
     "Grant",
     "HeldLease",
     "LifecycleEvent",
+    "PollFault",
+    "PollTrouble",
     "Reply",
     "Report",
     "WorkerState",

@@ -53,6 +53,10 @@ class Env(StrEnum):
     HEALTH_PORT = "ACTIVITY_HEALTH_PORT"
 
 
+#: What befell a handler's process, as the cluster names it when it befalls a container.
+OOM_KILLED = "OOMKilled"
+
+
 class EventName(StrEnum):
     """The fifteen lifecycle events, named as in system 000."""
 

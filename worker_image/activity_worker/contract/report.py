@@ -1,6 +1,7 @@
 """What a worker says: the report and its parts, with their JSON form."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Self
 
 from activity_worker.contract import fields
@@ -30,6 +31,40 @@ class ExitOutput:
         """Read the JSON form; raises `ContractError`."""
         body = fields.record(data, "exit")
         return cls(code=fields.count(body, "code"), error=fields.text(body, "error", 4096)[:MAX_MESSAGE_LENGTH])
+
+
+class PollFault(StrEnum):
+    """Why polls fail, sorted by what should be done about it."""
+
+    DENIED = "denied"
+    MISSING = "missing"
+    THROTTLED = "throttled"
+    UNREACHABLE = "unreachable"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class PollTrouble:
+    """Why a worker's polls fail again and again; `code` and `message` are the source's own words."""
+
+    fault: PollFault
+    code: str = ""
+    message: str = ""
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"fault": self.fault.value, "code": self.code[:64], "message": self.message[:MAX_MESSAGE_LENGTH]}
+
+    @classmethod
+    def from_wire(cls, data: Any) -> Self:
+        """Read the JSON form; a fault that a newer worker names is `OTHER`. Raises `ContractError`."""
+        body = fields.record(data, "pollTrouble")
+        fault = fields.text(body, "fault", 32)
+        return cls(
+            fault=PollFault(fault) if fault in set(PollFault) else PollFault.OTHER,
+            code=fields.text(body, "code", 64),
+            message=fields.text(body, "message", 4096)[:MAX_MESSAGE_LENGTH],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +158,8 @@ class Report:
     `incarnation` is new at every container start; `sequence` grows by one a report within an incarnation. `open_polls`
     counts polls in flight, `idle_seconds` is for how long a free slot has waited for a task (the longest). `claims` are
     offered leases that the worker asks to own; an offered lease that it holds is in `leases`, one that it has concluded
-    in `released` until the operator acknowledges it in `Reply.released`.
+    in `released` until the operator acknowledges it in `Reply.released`. `poll_trouble` is there while no free slot can
+    poll.
     """
 
     namespace: str
@@ -144,6 +180,7 @@ class Report:
     claims: tuple[str, ...] = ()
     released: tuple[str, ...] = ()
     exit: ExitOutput | None = None
+    poll_trouble: PollTrouble | None = None
     runtime: str = ""
     protocol: int = PROTOCOL_VERSION
 
@@ -169,6 +206,7 @@ class Report:
             "claims": list(self.claims),
             "released": list(self.released),
             "exit": None if self.exit is None else self.exit.to_wire(),
+            "pollTrouble": None if self.poll_trouble is None else self.poll_trouble.to_wire(),
             "runtime": self.runtime,
         }
 
@@ -185,7 +223,7 @@ class Report:
         slots, busy = fields.count(body, "slots"), fields.count(body, "busy")
         if slots > 1000 or busy > slots:
             raise ContractError("slots, busy: expected busy <= slots <= 1000")
-        end = body.get("exit")
+        end, trouble = body.get("exit"), body.get("pollTrouble")
         return cls(
             protocol=protocol,
             namespace=fields.text(body, "namespace"),
@@ -206,5 +244,6 @@ class Report:
             claims=fields.ids(body, "claims"),
             released=fields.ids(body, "released"),
             exit=None if end is None else ExitOutput.from_wire(end),
+            poll_trouble=None if trouble is None else PollTrouble.from_wire(trouble),
             runtime=fields.text(body, "runtime", 64),
         )

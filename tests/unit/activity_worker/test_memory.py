@@ -1,0 +1,41 @@
+"""Who was killed for want of memory: what the kernel's counter says."""
+
+from pathlib import Path
+
+import pytest
+
+from activity_worker.memory import MemoryKills
+
+V1 = "oom_kill_disable 0\nunder_oom 0\noom_kill {}\n"
+V2 = "low 0\nhigh 0\nmax 12\noom 3\noom_kill {}\noom_group_kill 0\n"
+
+
+@pytest.fixture(params=[("memory/memory.oom_control", V1), ("memory.events", V2)], ids=["cgroup v1", "cgroup v2"])
+def counter(request: pytest.FixtureRequest, tmp_path: Path) -> "Counter":
+    name, form = request.param
+    return Counter(tmp_path, tmp_path / name, form)
+
+
+class Counter:
+    """A container's control group."""
+
+    def __init__(self, root: Path, file: Path, form: str) -> None:
+        self.root, self._file, self._form = root, file, form
+        file.parent.mkdir(exist_ok=True)
+        self.say(2)
+
+    def say(self, kills: int) -> None:
+        """Let the kernel have counted so many."""
+        self._file.write_text(self._form.format(kills))
+
+
+def test_each_kill_is_claimed_by_one_death(counter: Counter) -> None:
+    kills = MemoryKills(counter.root)
+    assert kills.claim() is False
+    counter.say(4)
+
+    assert [kills.claim(), kills.claim(), kills.claim()] == [True, True, False]
+
+
+def test_without_a_counter_nothing_is_known(tmp_path: Path) -> None:
+    assert MemoryKills(tmp_path).claim() is None
