@@ -78,7 +78,7 @@ class Observer:
 
     def _note_pods(self, key: Key, state: PoolState, pods: Mapping[str, Any], now: float) -> None:
         for trouble in troubles(state.pods, pods.values()):
-            self.reports.note(key, trouble.name, trouble.message, at=now, pod=trouble.pod)
+            self.reports.note(key, trouble.name, trouble.message, at=now, pod=trouble.pod, exit_code=trouble.exit_code)
             if trouble.name in LOST:
                 self.lost(key, LOST[trouble.name])
         working = {worker.pod_uid for worker in self.reports.said(*key) if worker.state not in FINISHED}

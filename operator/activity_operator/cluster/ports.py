@@ -100,7 +100,9 @@ class Reports(Protocol):
         """Return the story of the pool's workers, oldest first."""
         ...
 
-    def note(self, key: Key, name: str, message: str, *, at: float, pod: str = "") -> None:
+    def note(
+        self, key: Key, name: str, message: str, *, at: float, pod: str = "", exit_code: int | None = None
+    ) -> None:
         """Add to that story what only the cluster sees."""
         ...
 

@@ -1,22 +1,30 @@
 """The ring of workers' lives in the status: what workers said of themselves, and what only the cluster saw."""
 
+import signal
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from activity_operator.api.status import MAX_EVENTS, EventRecord
 from activity_operator.core.observation import PodFacts
+from activity_worker.contract import OOM_KILLED, EventName
 
 #: Reasons for which a container waits although nothing is wrong.
 _ORDINARY = frozenset({"", "ContainerCreating", "PodInitializing"})
+#: Exit codes above it are those of processes killed by a signal, whose number is the rest.
+_SIGNALLED = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What befell a pod that its worker cannot report: it never started, or it was killed."""
+    """What befell a pod that its worker cannot report: it never started, or it was killed.
+
+    `exit_code` belongs to `worker:stopped` and is None elsewhere.
+    """
 
     name: str
     message: str
     pod: str
+    exit_code: int | None = None
 
 
 def troubles(before: Mapping[str, PodFacts], pods: Iterable[PodFacts]) -> tuple[Trouble, ...]:
@@ -29,12 +37,30 @@ def _troubles(pod: PodFacts, old: PodFacts | None) -> Iterable[Trouble]:
         yield Trouble(pod.waiting_reason, pod.waiting_message, pod.name)
     if pod.unschedulable and not (old is not None and old.unschedulable):
         yield Trouble("Unschedulable", pod.unschedulable, pod.name)
-    ended = (pod.last_exit_reason, pod.restarts)
-    if pod.last_exit_reason not in {"", "Completed", "Error"} and ended != (
-        None if old is None else (old.last_exit_reason, old.restarts)
-    ):
-        code = "" if pod.last_exit_code is None else f"exit code {pod.last_exit_code}"
-        yield Trouble(pod.last_exit_reason, code, pod.name)
+    if pod.last_exit_reason and (old is None or not old.last_exit_reason or _ends(pod) > _ends(old)):
+        yield from _end(pod)
+
+
+def _ends(pod: PodFacts) -> int:
+    """Return how often the container has ended, whether or not it has been started again since."""
+    return pod.restarts if pod.running_since else pod.restarts + 1
+
+
+def _end(pod: PodFacts) -> Iterable[Trouble]:
+    """Tell of an end that the worker did not live to report."""
+    code, reason = pod.last_exit_code, pod.last_exit_reason
+    # Some runtimes say OOMKilled of a worker that ended well when a handler's process was taken. The worker has told.
+    if reason not in {"Completed", "Error"} and not (reason == OOM_KILLED and code == 0):
+        yield Trouble(reason, "" if code is None else f"exit code {code}", pod.name)
+    if code is not None and code > _SIGNALLED:
+        yield Trouble(EventName.WORKER_STOPPED, f"killed by {_signal_name(code - _SIGNALLED)}", pod.name, code)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def merge(inherited: Iterable[EventRecord], ours: Iterable[EventRecord]) -> tuple[EventRecord, ...]:

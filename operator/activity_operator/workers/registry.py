@@ -125,9 +125,11 @@ class WorkerRegistry:
         """Return the pool's story, oldest first."""
         return tuple(self._rings.get((namespace, pool), ()))
 
-    def note(self, key: Key, name: str, message: str, *, at: float, pod: str = "") -> None:
+    def note(
+        self, key: Key, name: str, message: str, *, at: float, pod: str = "", exit_code: int | None = None
+    ) -> None:
         """Add what only the cluster sees (OOMKilled, Evicted, stalled …) to the pool's story. Calls nobody back."""
-        self._rings.setdefault(key, EventRing()).add(name, message, at, pod)
+        self._rings.setdefault(key, EventRing()).add(name, message, at, pod, exit_code)
 
     def set_directives(self, namespace: str, pool: str, directives: Mapping[str, Directive]) -> None:
         """Order the workers of one pool, by pod UID; one that is not named runs."""

@@ -15,22 +15,43 @@ def record(name: str, at: int, **more: object) -> EventRecord:
     return EventRecord(at=datetime.fromtimestamp(at, UTC), name=name, **more)  # type: ignore[arg-type]
 
 
-def test_a_killed_worker_is_told_once() -> None:
-    killed = pod(last_exit_reason="OOMKilled", last_exit_code=137, restarts=1)
+OOM = {"last_exit_reason": "OOMKilled", "last_exit_code": 137}
+STOPPED = Trouble("worker:stopped", "killed by SIGKILL", "p-1", 137)
 
-    assert troubles({"u1": pod()}, [killed]) == (Trouble("OOMKilled", "exit code 137", "p-1"),)
-    assert troubles({"u1": killed}, [killed]) == ()
+
+def test_a_killed_worker_is_told_once_and_as_a_stop_that_it_could_not_report() -> None:
+    ended = pod(**OOM)
+    restarted = pod(**OOM, restarts=1, running_since=5.0)
+
+    for killed in (ended, restarted):
+        assert troubles({"u1": pod()}, [killed]) == (Trouble("OOMKilled", "exit code 137", "p-1"), STOPPED)
+        assert troubles({"u1": killed}, [killed]) == ()
+    assert troubles({"u1": ended}, [restarted]) == (), "one end was told twice: before and after the restart"
 
 
 def test_a_worker_killed_again_is_told_again() -> None:
-    first = pod(last_exit_reason="OOMKilled", last_exit_code=137, restarts=1)
-    second = pod(last_exit_reason="OOMKilled", last_exit_code=137, restarts=2)
+    first = pod(last_exit_reason="Error", last_exit_code=137, restarts=1, running_since=5.0)
+    again = pod(last_exit_reason="Error", last_exit_code=137, restarts=1, waiting_reason="")
+    after = pod(last_exit_reason="Error", last_exit_code=137, restarts=2, running_since=9.0)
 
-    assert len(troubles({"u1": first}, [second])) == 1
+    assert troubles({"u1": first}, [again]) == troubles({"u1": first}, [after]) == (STOPPED,)
+    assert troubles({"u1": again}, [after]) == ()
 
 
 def test_an_ordinary_end_is_the_workers_own_to_tell() -> None:
-    assert troubles({}, [pod(last_exit_reason="Completed"), pod(last_exit_reason="Error")]) == ()
+    errored = pod(last_exit_reason="Error", last_exit_code=10)
+
+    assert troubles({}, [pod(last_exit_reason="Completed", last_exit_code=0), errored]) == ()
+
+
+def test_a_worker_that_ended_well_was_not_killed_though_one_of_its_handlers_was() -> None:
+    assert troubles({"u1": pod()}, [pod(last_exit_reason="OOMKilled", last_exit_code=0)]) == ()
+
+
+def test_an_evicted_pod_is_told_whether_or_not_its_worker_ended_well() -> None:
+    for code, message in ((None, ""), (0, "exit code 0")):
+        evicted = pod(last_exit_reason="Evicted", last_exit_code=code, phase="Failed")
+        assert troubles({"u1": pod()}, [evicted]) == (Trouble("Evicted", message, "p-1"),)
 
 
 def test_an_image_that_cannot_be_pulled_is_told_with_its_message() -> None:
