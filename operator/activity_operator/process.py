@@ -106,7 +106,7 @@ class Outside(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Backbone:
-    """What the other rooms may use of the cluster's."""
+    """What the other rooms may use of the cluster's; `fail` ends the process, saying why."""
 
     settings: Settings
     kube: KubeClient
@@ -118,6 +118,7 @@ class Backbone:
     look_at_once: Callable[[Key], None]
     look_at_all: Callable[[], None]
     say: Callable[[Key, Say], None]
+    fail: Callable[[str], None]
 
 
 class Process:
@@ -199,6 +200,7 @@ class Process:
                 urgently,
                 self._look_at_all,
                 self._say,
+                self.fail,
             )
         )
         observer = Observer(

@@ -161,6 +161,12 @@ class AllRooms:
     async def start(self) -> None:
         """Listen for reports as soon as there is a certificate; until then the process leads without hearing."""
         self._renewing = asyncio.create_task(self._listen())
+        self._renewing.add_done_callback(self._deaf)
+
+    def _deaf(self, listening: asyncio.Task[None]) -> None:
+        """Without the report port no worker is heard: end, and let the kubelet or the standby try again."""
+        if not listening.cancelled() and (error := listening.exception()) is not None:
+            self._backbone.fail(f"listening for reports on port {self._backbone.settings.report_port} failed: {error}")
 
     async def _listen(self) -> None:
         await self.keeper.ensured()

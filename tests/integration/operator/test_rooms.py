@@ -1,5 +1,6 @@
 """All the rooms in one process: certificates reach a pool's namespace, and the report port answers as it should."""
 
+import socket
 import ssl
 from typing import Any
 
@@ -55,3 +56,12 @@ async def test_workers_find_the_leader_over_tls_and_nobody_gets_in_without_a_tok
             assert isinstance(rooms, AllRooms)
             await eventually(lambda: rooms.keeper.bundle and rooms.server._listener)
             assert (await ask(second, trusted, name))[0] == 421
+
+
+async def test_a_process_that_cannot_listen_for_reports_ends_and_says_why(load: Credentials, namespace: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        async with operator(namespace, load, rooms=StepFunctions, report_host="127.0.0.1", report_port=port) as running:
+            await eventually(lambda: running.process._failure)
+
+            assert running.process._failure.startswith(f"listening for reports on port {port} failed: ")
