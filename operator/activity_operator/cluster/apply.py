@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from activity_operator.cluster.drift import APPLIED, drift, stamped
 from activity_operator.cluster.freshness import Freshness
@@ -52,11 +52,14 @@ class Rejection:
 class Work:
     """One round of actions for one pool: what it is about, what it may not do yet, and what came of it.
 
-    `last_raise` is when replicas were last raised (seconds of the clock); `defer_until` when the next raise may go.
+    `replicas` are, by Deployment, what was written last: kept up to date here, and forgotten where nobody knows what
+    became of a write. `last_raise` is when replicas were last raised (seconds of the clock); `defer_until` when the
+    next raise may go.
     """
 
     key: Key
     pool: Raw
+    replicas: dict[str, int] = field(default_factory=dict)
     last_raise: float = float("-inf")
     defer_until: float | None = None
     rejected: Rejection | None = None
@@ -106,6 +109,7 @@ class Applier:
             case SetDeletionCost():
                 await self._cost(work, action)
             case DeleteDeployment():
+                work.replicas.pop(action.name, None)
                 await self._delete(DEPLOYMENTS, namespace, action.name, action.uid, work)
             case DeletePod():
                 await self._delete(PODS, namespace, action.pod, action.uid, work)
@@ -131,6 +135,7 @@ class Applier:
             if action.replicas < int(live["spec"].get("replicas", 1)):
                 body["metadata"]["resourceVersion"] = version_of(live)
         self._may_write()
+        was_ours = work.replicas.pop(action.name, None) is not None
         try:
             raw = await self._kube.apply(DEPLOYMENTS, work.key[0], action.name, body)
         except ApiError as error:
@@ -140,6 +145,7 @@ class Applier:
             work.rejected = Rejection(reason, error.message, _fingerprint(body), self._clock())
             return
         work.rejected = None
+        work.replicas[action.name] = action.replicas
         before = 0 if live is None else int(live["spec"].get("replicas", 1))
         if action.replicas > before:
             work.last_raise = self._clock()
@@ -147,11 +153,9 @@ class Applier:
         if live is not None and version_of(raw) == version_of(live):
             return
         self._written(DEPLOYMENTS, raw, work)
-        changed = () if live is None else drift(action.manifest, live)
-        if changed:
-            fields = ", ".join(changed[:5])
-            note = f"Deployment {action.name} was edited by somebody ({fields}); what the pool declares is put back"
-            self._say(work.pool, Say("Warning", "EditReverted", note))
+        note = _deleted(was_ours) if live is None else _edited(drift(action.manifest, live))
+        if note:
+            self._say(work.pool, Say("Warning", "EditReverted", f"Deployment {action.name} {note}"))
 
     async def _unseen(self, work: Work, name: str) -> Raw | None:
         """Ask before the first apply: a leader whose store lags must not lower what another one has raised."""
@@ -180,8 +184,10 @@ class Applier:
         self._may_write()
         if action.replicas > before:
             work.last_raise = self._clock()
+        work.replicas.pop(action.name, None)
         body = {"metadata": meta, "spec": {"replicas": action.replicas}}
         raw = await self._kube.merge_patch(DEPLOYMENTS, work.key[0], action.name, body)
+        work.replicas[action.name] = action.replicas
         work.scaled += action.replicas - before
         self._written(DEPLOYMENTS, raw, work)
 
@@ -207,6 +213,15 @@ class Applier:
                 raise
             return
         work.writes += 1
+
+
+def _deleted(was_ours: bool) -> str:
+    return "was deleted by somebody; it is made anew" if was_ours else ""
+
+
+def _edited(fields: tuple[str, ...]) -> str:
+    """Return what to say of edited fields, "" when there are none."""
+    return f"was edited by somebody ({', '.join(fields[:5])}); what the pool declares is put back" if fields else ""
 
 
 def _fingerprint(body: Raw) -> str:

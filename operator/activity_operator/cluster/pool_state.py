@@ -12,13 +12,17 @@ from activity_operator.core.observation import PodFacts
 
 @dataclass(slots=True)
 class PoolState:
-    """One pool's, for one UID and one term. Times are seconds of the monotonic clock; -inf means never."""
+    """One pool's, for one UID and one term. Times are seconds of the monotonic clock; -inf means never.
+
+    `replicas` are, by Deployment, what this process wrote last, or saw first.
+    """
 
     uid: str
     term_began: float
     memory: ScalingMemory = field(default_factory=ScalingMemory)
     inherited: tuple[EventRecord, ...] = ()
     pods: Mapping[str, PodFacts] = field(default_factory=dict)
+    replicas: dict[str, int] = field(default_factory=dict)
     rejected: Rejection | None = None
     rendered: tuple[int, Mapping[str, Any]] | None = None
     last_raise: float = float("-inf")

@@ -154,6 +154,7 @@ class Reconciler:
         seen = await self._r.observer.look(key, pool, spec, state)
         decision = self._r.observer.brain.decide(spec, seen, state.memory)
         state.memory = decision.memory
+        self._tell_of_scaling(pool, state, seen)
         deferred = await self._carry_out(key, pool, state, decision)
         self._order(key, spec, decision, state.uid)
         later = await self._say(key, spec, seen, decision, state)
@@ -167,9 +168,18 @@ class Reconciler:
             state = self._states[key] = PoolState(uid, self._clock(), inherited=inherited(pool))
         return state
 
+    def _tell_of_scaling(self, pool: Raw, state: PoolState, seen: Observation) -> None:
+        """Say so when somebody else wrote a Deployment's replicas; what the pool needs is written over it."""
+        for found in seen.deployments:
+            wrote = state.replicas.setdefault(found.name, found.replicas)
+            if found.replicas != wrote:
+                state.replicas[found.name] = found.replicas
+                note = f"Deployment {found.name} was scaled by somebody ({wrote} -> {found.replicas}); "
+                self._r.events.say(pool, Say("Warning", "EditReverted", note + "the pool decides its size"))
+
     async def _carry_out(self, key: Key, pool: Raw, state: PoolState, decision: Decision) -> float | None:
         """Do what was decided; return the seconds until what had to wait (a raise, a refused manifest) may be tried."""
-        work = Work(key, pool, last_raise=state.last_raise, rejected=state.rejected)
+        work = Work(key, pool, state.replicas, last_raise=state.last_raise, rejected=state.rejected)
         try:
             await self._r.applier.apply(work, decision.actions)
         finally:

@@ -13,8 +13,8 @@ from activity_operator.cluster.queue import Queue
 from activity_operator.cluster.reconcile import Reconciler, Rooms
 from activity_operator.cluster.status import StatusWriter
 from activity_operator.cluster.store import Store
-from activity_operator.core.decision import Decision, ScalingMemory, SentinelOrder, Size
-from activity_operator.core.observation import Observation, PoolFacts
+from activity_operator.core.decision import Decision, Say, ScalingMemory, SentinelOrder, Size
+from activity_operator.core.observation import DeploymentFacts, Observation, PoolFacts
 from activity_worker.contract import Directive
 
 KEY = ("ns", "p")
@@ -34,6 +34,7 @@ class Scene:
         self.log: list[Any] = []
         self.results: list[str] = []
         self.memories: list[ScalingMemory] = []
+        self.replicas: dict[str, int] = {}
         self.queue = Queue(lambda: self.now)
         self.store = Store(self.queue.add)
         self.due = Due(self.queue.add, lambda: self.now)
@@ -81,7 +82,8 @@ class Scene:
         self.log.append(("prepare", namespace))
 
     async def look(self, key: Key, pool: Any, spec: Any, state: Any) -> Observation:
-        return Observation(now=1.8e9, pool=PoolFacts("ns", "p", "u1", 1))
+        found = tuple(DeploymentFacts(name, "d", "1", name, 1, count) for name, count in self.replicas.items())
+        return Observation(now=1.8e9, pool=PoolFacts("ns", "p", "u1", 1), deployments=found)
 
     def decide(self, spec: Any, seen: Observation, memory: ScalingMemory) -> Decision:
         self.memories.append(memory)
@@ -223,3 +225,17 @@ async def test_a_deleted_pool_is_forgotten_everywhere() -> None:
 
     assert ("withdraw", True) in scene.log
     assert ("metrics", KEY) in scene.log
+
+
+async def test_a_deployment_that_somebody_else_scales_is_told_once() -> None:
+    scene = Scene()
+    scene.replicas = {"p-r1": 4, "p-r2": 0}
+    await scene.look_after()
+    scene.replicas["p-r1"] = 0
+    await scene.look_after()
+    await scene.look_after()
+
+    said = [entry[1] for entry in scene.log if isinstance(entry, tuple) and isinstance(entry[-1], Say)]
+    assert [(event.reason, event.message) for event in said] == [
+        ("EditReverted", "Deployment p-r1 was scaled by somebody (4 -> 0); the pool decides its size")
+    ]

@@ -1,0 +1,138 @@
+"""What somebody else does to a pool's Deployment is put back and said; what we did ourselves is not said."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from activity_operator.cluster.apply import Applier, Work
+from activity_operator.cluster.freshness import Freshness
+from activity_operator.cluster.kinds import DEPLOYMENTS, Key, Kind, Raw
+from activity_operator.cluster.kube import ApiError, ApiUnreachableError
+from activity_operator.cluster.store import Store
+from activity_operator.core.decision import ApplyRevision, DeleteDeployment, Say, SetReplicas
+from activity_worker.contract import LABEL_POOL
+
+KEY: Key = ("ns", "p")
+POOL = {"metadata": {"namespace": "ns", "name": "p", "uid": "u1"}}
+OWNER = {"uid": "u1", "controller": True}
+MANIFEST: Raw = {
+    "metadata": {
+        "name": "p-r1",
+        "namespace": "ns",
+        "labels": {LABEL_POOL: "p"},
+        "annotations": {"generation": "1"},
+        "ownerReferences": [OWNER],
+    },
+    "spec": {"replicas": 1, "image": "good"},
+}
+
+
+class Cluster:
+    """One Deployment in an API server of cardboard, and an applier in front of it that saw its writes only."""
+
+    def __init__(self) -> None:
+        self.live: Raw | None = None
+        self.said: list[Say] = []
+        self.unreachable = False
+        self.now = 0.0
+        self._version = 0
+        self.store = Store(lambda _: None)
+        self.work = Work(KEY, POOL)
+        self.applier = Applier(
+            cast("Any", self),
+            self.store,
+            Freshness(60, lambda: 0.0),
+            cast("Any", SimpleNamespace(leading=True)),
+            clock=lambda: self.now,
+            say=lambda _, said: self.said.append(said),
+        )
+
+    async def get(self, *_: Any) -> Raw:
+        if self.live is None:
+            raise ApiError(404, "NotFound", "no such Deployment")
+        return self.live
+
+    async def apply(self, _: Kind, __: str, ___: str, body: Raw) -> Raw:
+        return self.edit(lambda _: body)
+
+    async def merge_patch(self, _: Kind, __: str, ___: str, body: Raw) -> Raw:
+        if self.unreachable:
+            raise ApiUnreachableError("no answer")
+        return self.edit(lambda live: {**live, "spec": {**live["spec"], **body["spec"]}})
+
+    async def delete(self, *_: Any) -> None:
+        self.live = None
+
+    def edit(self, change: Callable[[Raw], Raw]) -> Raw:
+        """Change the Deployment, as anybody might."""
+        changed = change(self.live or {})
+        self._version += 1
+        changed["metadata"] = {**changed["metadata"], "uid": "d1", "resourceVersion": str(self._version)}
+        self.live = changed
+        return changed
+
+    async def declare(self) -> None:
+        """Let the operator apply what the pool declares."""
+        await self.applier.apply(self.work, (ApplyRevision("p-r1", "r1", 1, MANIFEST),))
+
+    def forget(self) -> None:
+        """Let the watch tell that the Deployment is gone, or no longer the pool's."""
+        self.store.remove(DEPLOYMENTS, cast("Raw", self.live))
+
+
+async def test_a_deployment_that_is_new_is_nobodys_edit() -> None:
+    cluster = Cluster()
+    await cluster.declare()
+    await cluster.declare()
+
+    assert not cluster.said
+    assert cluster.work.replicas == {"p-r1": 1}
+
+
+async def test_a_deleted_deployment_is_made_anew_and_that_is_said() -> None:
+    cluster = Cluster()
+    await cluster.declare()
+    cluster.forget()
+    await cluster.delete()
+    await cluster.declare()
+
+    assert cluster.live is not None
+    assert [said.reason for said in cluster.said] == ["EditReverted"]
+    assert cluster.said[0].message == "Deployment p-r1 was deleted by somebody; it is made anew"
+
+
+async def test_a_deployment_that_lost_the_pools_label_is_not_called_deleted() -> None:
+    cluster = Cluster()
+    await cluster.declare()
+    cluster.forget()
+    live = cast("Raw", cluster.live)
+    cluster.edit(lambda _: {**live, "metadata": {**live["metadata"], "labels": {}}})
+    await cluster.declare()
+
+    assert cluster.said[0].message.startswith("Deployment p-r1 was edited by somebody (metadata.labels.")
+
+
+async def test_our_own_deletion_of_an_old_revision_is_not_said_when_it_comes_back() -> None:
+    cluster = Cluster()
+    await cluster.declare()
+    cluster.forget()
+    await cluster.applier.apply(cluster.work, (DeleteDeployment("p-r1", "d1"),))
+    await cluster.declare()
+
+    assert not cluster.said
+
+
+async def test_a_write_whose_answer_is_lost_is_no_longer_known() -> None:
+    cluster = Cluster()
+    await cluster.declare()
+    cluster.unreachable = True
+    cluster.now = 10.0
+    with pytest.raises(ApiUnreachableError):
+        await cluster.applier.apply(cluster.work, (SetReplicas("p-r1", 3, None),))
+    assert cluster.work.replicas == {}
+
+    cluster.unreachable, cluster.now = False, 20.0
+    await cluster.applier.apply(cluster.work, (SetReplicas("p-r1", 3, None),))
+    assert cluster.work.replicas == {"p-r1": 3}
