@@ -7,6 +7,7 @@ Standard library only. `error_name` says under which name an exception fails a t
 from typing import ClassVar
 
 from activity_worker.contract.names import ERROR_WORKER_STOPPED
+from activity_worker.contract.report import PollFault
 
 
 class ActivityError(Exception):
@@ -96,6 +97,8 @@ class SourceError(ActivityError):
 
     #: Whether the same call may succeed later by itself.
     retryable: ClassVar[bool] = False
+    #: What a worker says of itself when its polls fail so.
+    fault: ClassVar[PollFault] = PollFault.OTHER
 
     def __init__(self, code: str, message: str = "") -> None:
         super().__init__(f"{code}: {message}" if message else code)
@@ -107,18 +110,27 @@ class ThrottledError(SourceError):
     """The source asks for fewer calls; the call was not made."""
 
     retryable = True
+    fault = PollFault.THROTTLED
 
 
 class UnreachableError(SourceError):
     """No answer, or a fault of the service: whether the call was made is not known."""
 
     retryable = True
+    fault = PollFault.UNREACHABLE
 
 
 class DeniedError(SourceError):
     """Who we are is the reason: credentials or permissions. They may come back, so conclusions are tried again."""
 
     retryable = True
+    fault = PollFault.DENIED
+
+
+class MissingError(SourceError):
+    """What was asked about does not exist: the activity, most of the time."""
+
+    fault = PollFault.MISSING
 
 
 class LeaseLostError(SourceError):

@@ -5,7 +5,7 @@ import logging
 import random
 import socket
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from activity_worker.contract import EXIT_ERROR, EXIT_OK, Counters, ExitOutput, HeldLease
@@ -26,7 +26,10 @@ _LEFT_BEHIND_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class PoolSnapshot:
-    """What a pool does at one moment, for reports. `free_slots` may take a task from outside."""
+    """What a pool does at one moment, for reports. `free_slots` may take a task from outside.
+
+    `poll_trouble` is why polls fail, when those of all slots without a task do.
+    """
 
     slots: int
     busy: int
@@ -35,6 +38,7 @@ class PoolSnapshot:
     idle_seconds: float
     leases: tuple[HeldLease, ...] = ()
     counters: Counters = field(default_factory=Counters)
+    poll_trouble: Exception | None = None
 
 
 class PoolManager:
@@ -195,6 +199,7 @@ class PoolManager:
             idle_seconds=max(now - idle_since, 0.0),
             leases=tuple(lease for worker in busy if (lease := worker.held(now)) is not None),
             counters=self.tally.counters(running),
+            poll_trouble=_trouble([worker for worker in workers if not worker.busy], now),
         )
 
     def _resize(self) -> None:
@@ -278,3 +283,8 @@ def _capacity(count: int) -> int:
 
 def _random_letters() -> str:
     return "".join(random.choices(string.ascii_lowercase, k=_SUFFIX_LENGTH))  # noqa: S311 - a name, not a secret
+
+
+def _trouble(free: Sequence[ActivityWorker], now: float) -> Exception | None:
+    troubles = [worker.poll_trouble(now) for worker in free]
+    return troubles[0] if troubles and all(troubles) else None

@@ -20,6 +20,7 @@ from activity_worker.contract import (
     Grant,
     HeldLease,
     LifecycleEvent,
+    PollTrouble,
     Reply,
     Report,
     WorkerState,
@@ -61,6 +62,7 @@ class Snapshot:
     leases: tuple[HeldLease, ...] = ()
     counters: Counters = field(default_factory=Counters)
     exit: ExitOutput | None = None
+    poll_trouble: PollTrouble | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,7 @@ class ReportState:
             claims=tuple(self.claims.claims),
             released=tuple(sorted(self.claims.released)),
             exit=seen.exit,
+            poll_trouble=seen.poll_trouble,
             runtime=who.runtime,
         )
         self._sent_at = now

@@ -24,8 +24,11 @@ from activity_worker.contract import (
     Directive,
     EventName,
     ExitOutput,
+    PollFault,
+    PollTrouble,
     WorkerState,
 )
+from activity_worker.errors import SourceError
 from activity_worker.events import EventEmitter
 from activity_worker.handover import Handover
 from activity_worker.health import HealthServer
@@ -270,6 +273,7 @@ class Supervisor:
             leases=(*pool.leases, *waiting),
             counters=pool.counters,
             exit=self._exit if self._state is WorkerState.STOPPED else None,
+            poll_trouble=_trouble(pool.poll_trouble),
         )
 
     def _record(self, name: str, message: str) -> None:
@@ -309,6 +313,14 @@ def _identity(settings: Settings) -> Identity:
         slots=settings.slots,
         runtime=version(),
     )
+
+
+def _trouble(error: Exception | None) -> PollTrouble | None:
+    if error is None:
+        return None
+    if isinstance(error, SourceError):
+        return PollTrouble(error.fault, error.code, error.message)
+    return PollTrouble(PollFault.OTHER, type(error).__name__)
 
 
 def _now() -> float:

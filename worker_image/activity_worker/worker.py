@@ -6,7 +6,7 @@ import socket
 
 from activity_worker.cancellation import CancelReason
 from activity_worker.contract import EXIT_ERROR, EXIT_OK, EXIT_POLLING, EventName, ExitOutput, HeldLease
-from activity_worker.errors import ActivityError, ThrottledError
+from activity_worker.errors import ActivityError, ThrottledError, UnreachableError
 from activity_worker.events import EventEmitter, PollingFailure
 from activity_worker.execution import Surroundings, TaskRun
 from activity_worker.lifecycle import LifecycleError, WorkerStatus, step
@@ -20,6 +20,11 @@ _log = logging.getLogger(__name__)
 
 #: Step Functions takes worker names of at most 80 characters.
 MAX_NAME_LENGTH = 80
+#: Polls in a row that fail, or are throttled, before a worker calls it trouble: less is everyday.
+TROUBLE_FAILURES = 2
+TROUBLE_THROTTLES = 5
+#: Seconds for which a poll is open before it counts as accepted; refusals come at once.
+ACCEPTED_SECONDS = 5.0
 
 
 class SlotTakenError(ActivityError):
@@ -72,6 +77,8 @@ class ActivityWorker:
         self._reserved = False
         self._failures = 0
         self._throttles = 0
+        self._poll_began = 0.0
+        self._poll_error: Exception | None = None
         self._idle_since: float | None = None
 
     @property
@@ -103,6 +110,17 @@ class ActivityWorker:
     def free(self) -> bool:
         """Whether it may take a task from outside: it runs and has no task, no open poll and no reservation."""
         return self._status is WorkerStatus.RUNNING and not (self._open_poll or self._reserved or self.busy)
+
+    def poll_trouble(self, now: float) -> Exception | None:
+        """Return why its polls fail, as soon as several in a row did; None when the last one succeeded.
+
+        `now` is the event loop's time. A service that holds a poll has accepted it.
+        """
+        if self._failures < TROUBLE_FAILURES and self._throttles < TROUBLE_THROTTLES:
+            return None
+        answered = not isinstance(self._poll_error, UnreachableError)
+        accepted = answered and self._open_poll and now - self._poll_began >= ACCEPTED_SECONDS
+        return None if accepted else self._poll_error
 
     @property
     def idle_since(self) -> float | None:
@@ -251,7 +269,7 @@ class ActivityWorker:
 
     async def _poll(self) -> Task | None:
         self.events.emit(EventName.POLLING_STARTING, self)
-        began = asyncio.get_running_loop().time()
+        self._poll_began = began = asyncio.get_running_loop().time()
         self._open_poll = True
         try:
             task = await self._source.lease(self.worker_name)
@@ -285,6 +303,7 @@ class ActivityWorker:
             self._throttles += 1
         else:
             self._failures += 1
+        self._poll_error = error
         retriable = self._polling.retries(self._failures)
         self.events.emit(EventName.POLLING_ERROR, self, PollingFailure(retriable, self._failures, error))
         if self._status is not WorkerStatus.RUNNING:

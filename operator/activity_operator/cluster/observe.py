@@ -100,10 +100,11 @@ def pod_facts(raw: Raw) -> PodFacts:
         deletion_cost=_cost(meta),
         deleting="deletionTimestamp" in meta,
         waiting_reason=str(waiting.get("reason", "")),
-        waiting_message=str(waiting.get("message", "")),
+        waiting_message=_why(waiting, ended),
         last_exit_code=ended.get("exitCode"),
         last_exit_reason=_exit_reason(phase, status, ended),
         unschedulable=str(scheduled.get("message", "")) if stuck else "",
+        unprepared_since=_unprepared_since(raw, phase),
         resource_version=str(meta["resourceVersion"]),
     )
 
@@ -125,6 +126,20 @@ def _init_trouble(status: Mapping[str, Any]) -> Mapping[str, Any]:
         if waiting.get("reason") not in (None, "PodInitializing"):
             return dict(waiting)
     return {}
+
+
+def _why(waiting: Mapping[str, Any], ended: Mapping[str, Any]) -> str:
+    """Return why the container waits: of a back-off the end that led to it, which says more than its seconds do."""
+    if waiting.get("reason") == "CrashLoopBackOff":
+        return str(ended.get("message", ""))
+    return str(waiting.get("message", ""))
+
+
+def _unprepared_since(raw: Raw, phase: str) -> float:
+    """Return since when a pod that has a node lacks what must be there before any image is pulled."""
+    prepared = _condition(raw, "PodReadyToStartContainers")
+    waits = phase == "Pending" and prepared.get("status") == "False"
+    return seconds(prepared.get("lastTransitionTime")) if waits else 0.0
 
 
 def _exit_reason(phase: str, status: Mapping[str, Any], ended: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from activity_operator.api.conditions import Reason
 from activity_operator.core.decision import Breaker
-from activity_operator.core.fleet import Fleet, Member
+from activity_operator.core.fleet import START_DEADLINE_SECONDS, Fleet, Member
 from activity_operator.core.observation import DeploymentFacts, Observation
 
 #: Seconds from a failed start to the next try, by failures in a row; the last one repeats.
@@ -14,6 +14,10 @@ RETRY_DELAYS_SECONDS = (0.0, 5.0, 10.0, 20.0, 40.0, 80.0)
 _IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
 _CONFIG = {"CreateContainerConfigError", "CreateContainerError"}
 _START = {"RunContainerError", "StartError", "ContainerCannotRun"}
+_OUR_IMAGE = "is handlerImage built FROM the activity-worker image, with its entrypoint kept?"
+
+#: Characters of a message: what an Event carries.
+MAX_MESSAGE = 1024
 
 
 def retry_at(breaker: Breaker) -> float | None:
@@ -32,7 +36,7 @@ def watch_starts(seen: Observation, fleet: Fleet, revision: str, breaker: Breake
     mine = fleet.of(revision)
     if breaker.open and any(_came_since(m, breaker.opened_at) for m in mine):
         return Breaker(), None
-    failing = next((m for m in mine if failure(seen, m) is not None), None)
+    failing = next((m for m in mine if failure(m) is not None), None)
     refusal = _refusal(seen.deployments, revision)
     if failing is not None:
         return _failed(seen, failing, breaker)
@@ -56,7 +60,7 @@ def replicas_allowed(breaker: Breaker, members: tuple[Member, ...], planned: int
 
 
 def _failed(seen: Observation, failing: Member, breaker: Breaker) -> tuple[Breaker, Member | None]:
-    reason, message = failure(seen, failing) or ("", "")
+    reason, message = failure(failing) or ("", "")
     if not breaker.open:
         breaker = Breaker(1, seen.now)
     due = retry_at(breaker)
@@ -87,25 +91,28 @@ def _without_evidence(seen: Observation, mine: tuple[Member, ...], revision: str
     return replace(breaker, trying=due is not None and seen.now >= due)
 
 
-def failure(seen: Observation, member: Member) -> tuple[str, str] | None:
+def failure(member: Member) -> tuple[str, str] | None:
     """Return reason and message when this pod failed to start a worker, None while it may still come."""
     pod = member.pod
     if member.said is not None:
         return None
     if pod.waiting_reason in _IMAGE:
-        return Reason.IMAGE_PULL_FAILED, f"pod {pod.name}: {pod.waiting_reason}: {pod.waiting_message}"[:256]
+        return Reason.IMAGE_PULL_FAILED, f"pod {pod.name}: {pod.waiting_reason}: {pod.waiting_message}"[:MAX_MESSAGE]
     if pod.waiting_reason in _CONFIG:
-        return Reason.WORKERS_NOT_READY, f"pod {pod.name}: {pod.waiting_reason}: {pod.waiting_message}"[:256]
+        return Reason.WORKERS_NOT_READY, f"pod {pod.name}: {pod.waiting_reason}: {pod.waiting_message}"[:MAX_MESSAGE]
     if pod.waiting_reason in _START or pod.last_exit_reason in _START:
         text = pod.waiting_message or pod.last_exit_reason
-        return Reason.NO_RUNTIME, f"pod {pod.name}: the image has no activity-worker to start: {text}"[:256]
+        return Reason.NO_RUNTIME, f"pod {pod.name}: the image has no activity-worker to start: {text}"[:MAX_MESSAGE]
+    if member.failed_start:
+        text = f"pod {pod.name}: the worker ended before it was ready: {member.failed_start}"
+        return Reason.WORKER_CRASHED, text[:MAX_MESSAGE]
+    if pod.last_exit_code == 0:
+        return Reason.NO_RUNTIME, f"pod {pod.name} ended with exit code 0 and without a report: {_OUR_IMAGE}"
     if pod.last_exit_code is not None:
         return Reason.WORKER_CRASHED, _crash(pod.name, pod.last_exit_code, pod.last_exit_reason)
     if pod.running_since and member.never_started:
-        silent = seen.now - max(pod.running_since, seen.leader_since)
         return Reason.NO_RUNTIME, (
-            f"pod {pod.name} has run {silent:.0f} s without a report: "
-            "is handlerImage built FROM the activity-worker image, with its entrypoint kept?"
+            f"pod {pod.name} has run for more than {START_DEADLINE_SECONDS:.0f} s without a report: {_OUR_IMAGE}"
         )
     return None
 
@@ -133,5 +140,5 @@ def _refusal(deployments: tuple[DeploymentFacts, ...], revision: str) -> tuple[s
         if deployment.revision == revision and deployment.failure:
             quota = "quota" in deployment.failure.lower()
             reason = Reason.QUOTA_EXCEEDED if quota else Reason.POD_TEMPLATE_REJECTED
-            return reason, deployment.failure[:256]
+            return reason, deployment.failure[:MAX_MESSAGE]
     return None

@@ -18,6 +18,7 @@ from activity_operator.core.decision import (
 )
 from activity_operator.core.demand import SATURATED_SECONDS, Demand, demand
 from activity_operator.core.fleet import IDLE_GRACE_SECONDS, START_DEADLINE_SECONDS, Fleet, Member, fleet, stalled_after
+from activity_operator.core.hindrance import unprepared_at
 from activity_operator.core.observation import DeploymentFacts, Observation
 from activity_worker.contract import Directive
 
@@ -32,7 +33,7 @@ def decide(spec: PoolSpec, seen: Observation, memory: ScalingMemory) -> Decision
     stable = stabilize.stabilize(spec, seen, crew, want, memory.recommendations, memory.quiet_since)
     size = limits.size(spec, seen, crew, want, stable, breaker)
     actions, victims = _actions(spec, seen, crew, size, revision, proven, breaker)
-    says, said = notices.notices(seen, crew, size, breaker, memory.said)
+    says, said = notices.notices(spec, seen, crew, size, breaker, memory.said)
     deletions = _deletions(spec, seen, crew, failed)
     since, empty = want.saturated_since, want.waiting.emptied_at
     after = ScalingMemory(stable.recommendations, stable.quiet_since, since, proven, breaker, said, empty)
@@ -172,6 +173,8 @@ def _silent_at(spec: PoolSpec, seen: Observation, member: Member) -> float | Non
             if member.stalled
             else stalled_after(spec, member.said)
         )
+    if (late := unprepared_at(member)) is not None:
+        return late
     if member.pod.running_since and not member.pod.ready:
         return max(member.pod.running_since, seen.leader_since) + START_DEADLINE_SECONDS
     return None

@@ -24,6 +24,8 @@ class Member:
     stalled: bool
     never_started: bool
     idle_for: float
+    #: Why its worker ended before it ever worked; such a word counts as none.
+    failed_start: str = ""
 
     @property
     def cordoned(self) -> bool:
@@ -116,8 +118,9 @@ def stalled_after(spec: PoolSpec, worker: WorkerFacts) -> float:
 
 
 def _member(spec: PoolSpec, seen: Observation, pod: PodFacts, said: WorkerFacts | None) -> Member:
-    if said is None:
-        return Member(pod, None, stalled=False, never_started=_never_started(seen, pod), idle_for=0.0)
+    if said is None or said.failed_start:
+        failed_start = said.failed_start if said else ""
+        return Member(pod, None, False, _never_started(seen, pod), idle_for=0.0, failed_start=failed_start)
     stalled = seen.now >= stalled_after(spec, said)
     idle_for = said.idle_seconds + max(0.0, seen.now - said.reported_at) if said.busy < said.slots else 0.0
     return Member(pod, said, stalled=stalled, never_started=False, idle_for=idle_for)

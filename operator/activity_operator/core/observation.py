@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from activity_worker.contract import WorkerState
+from activity_worker.contract import PollTrouble, WorkerState
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,8 @@ class PodFacts:
 
     `running_since` is 0 unless the worker container runs now; `waiting_reason` is that container's (ImagePullBackOff,
     CrashLoopBackOff …); `last_exit_code` and `last_exit_reason` (Error, OOMKilled, Completed) are of its last
-    termination; `unschedulable` is the scheduler's message.
+    termination; `unschedulable` is the scheduler's message; `unprepared_since` is since when the node has been getting
+    volumes and network ready, 0 once it has.
     """
 
     name: str
@@ -72,12 +73,17 @@ class PodFacts:
     last_exit_code: int | None = None
     last_exit_reason: str = ""
     unschedulable: str = ""
+    unprepared_since: float = 0.0
     resource_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerFacts:
-    """What one worker last said, by pod UID; `reported_at` Unix seconds, `interval_seconds` as last ordered."""
+    """What one worker last said, by pod UID; `reported_at` Unix seconds, `interval_seconds` as last ordered.
+
+    `failed_start` is why this incarnation ended before it ever worked, "" unless it did; `poll_trouble` why it cannot
+    poll for the slots it has free.
+    """
 
     pod_uid: str
     incarnation: str
@@ -89,6 +95,8 @@ class WorkerFacts:
     reported_at: float
     interval_seconds: float
     leases: int = 0
+    failed_start: str = ""
+    poll_trouble: PollTrouble | None = None
 
 
 @dataclass(frozen=True, slots=True)

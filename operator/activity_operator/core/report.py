@@ -7,8 +7,10 @@ from typing import Any
 from activity_operator.api.conditions import Condition, ConditionType, Reason, Status, merge
 from activity_operator.api.spec import PoolSpec
 from activity_operator.api.status import MAX_DECISIONS, DecisionRecord, EventRecord, PoolStatus, parse_status
+from activity_operator.core import polls
 from activity_operator.core.decision import Decision
 from activity_operator.core.fleet import Fleet, fleet
+from activity_operator.core.hindrance import hindrance
 from activity_operator.core.manifests import revision_of, selector
 from activity_operator.core.observation import Observation
 
@@ -71,7 +73,7 @@ def _ring(
 
 
 def _conditions(spec: PoolSpec, seen: Observation, crew: Fleet, decision: Decision) -> Iterator[Condition]:
-    verdict = _ready(spec, seen, crew, decision)
+    verdict = _fault(spec, seen, crew, decision) or _state(spec, seen, decision)
     said: dict[ConditionType, Verdict] = {ConditionType.READY: verdict}
     if any(m.pod.revision != revision_of(spec) for m in crew.members) and decision.size.desired:
         said[ConditionType.RECONCILING] = ("True", Reason.ROLLING_OUT, "workers of an older revision still serve")
@@ -92,7 +94,8 @@ def _conditions(spec: PoolSpec, seen: Observation, crew: Fleet, decision: Decisi
         yield Condition(kind, value, reason, message, seen.pool.generation)
 
 
-def _ready(spec: PoolSpec, seen: Observation, crew: Fleet, decision: Decision) -> Verdict:
+def _fault(spec: PoolSpec, seen: Observation, crew: Fleet, decision: Decision) -> Verdict | None:
+    """Return the first fault there is, in the order in which a person should look at them."""
     breaker, error = decision.memory.breaker, seen.source.error
     if seen.refusal:
         return "False", Reason.TENANCY_DENIED, seen.refusal
@@ -100,13 +103,19 @@ def _ready(spec: PoolSpec, seen: Observation, crew: Fleet, decision: Decision) -
         return "False", seen.rejected_reason, seen.rejected
     if error is not None:
         return "False", error.reason, error.message
+    if (trouble := polls.trouble(spec, crew)) is not None:
+        return "False", *trouble
     if seen.unauthenticated:
         return "False", Reason.REPORTS_UNAUTHENTICATED, seen.unauthenticated
     if breaker.open:
         return "False", breaker.reason, breaker.message
-    stuck = next((member.pod for member in crew.members if member.pod.unschedulable), None)
-    if stuck is not None:
-        return "False", Reason.WORKERS_UNSCHEDULABLE, f"pod {stuck.name}: {stuck.unschedulable}"
+    if (waits := hindrance(seen, crew)) is not None:
+        return "False", *waits
+    return None
+
+
+def _state(spec: PoolSpec, seen: Observation, decision: Decision) -> Verdict:
+    """Return how a pool without a fault is."""
     if spec.paused:
         return "True", Reason.PAUSED, decision.size.reason
     if not seen.deployments:

@@ -53,6 +53,7 @@ class _Worker:
     sequence: int
     acked: int
     exited: bool
+    worked: bool = False
     former: tuple[str, ...] = ()
 
 
@@ -109,9 +110,12 @@ class WorkerRegistry:
         told = self._tell(worker, report, now)
         before, was_exited = worker.facts, worker.exited
         worker.exited = report.exit is not None
-        worker.facts = _facts(report, now, interval=before.interval_seconds)
+        # A worker reports first when its handler has been imported; one that cannot import it says only how it ended.
+        worker.worked = worker.worked or not worker.exited
+        failed_start = _failed_start(report) if not worker.worked else ""
+        worker.facts = _facts(report, now, before.interval_seconds, failed_start)
         receipt = self._answer(worker, fresh=True, hurry=hurry, replaced=replaced)
-        worker.facts = _facts(report, now, interval=receipt.next_report_seconds)
+        worker.facts = _facts(report, now, receipt.next_report_seconds, failed_start)
         first = known is None or bool(replaced)
         if first or told or worker.exited != was_exited or report.claims or _differs(before, worker.facts):
             self._on_change(*key)
@@ -195,7 +199,7 @@ class WorkerRegistry:
             return known, ""
         replaced = known.facts.incarnation
         known.former = (*known.former, replaced)[-REMEMBERED_INCARNATIONS:]
-        known.acked, known.exited = 0, False
+        known.acked, known.exited, known.worked = 0, False, False
         return known, replaced
 
     def _make_room(self, namespace: str) -> None:
@@ -237,15 +241,20 @@ def _is_late(known: _Worker, report: Report) -> bool:
 def _differs(before: WorkerFacts, after: WorkerFacts) -> bool:
     """Whether a decision could depend on the difference, or the worker may have counted as stalled in between."""
     was_silent = after.reported_at - before.reported_at > suspicion.STALLED_INTERVALS * before.interval_seconds
-    return was_silent or (before.state, before.slots, before.busy, before.leases) != (
-        after.state,
-        after.slots,
-        after.busy,
-        after.leases,
-    )
+    return was_silent or _told(before) != _told(after)
 
 
-def _facts(report: Report, now: float, interval: float) -> WorkerFacts:
+def _told(facts: WorkerFacts) -> tuple[object, ...]:
+    return facts.state, facts.slots, facts.busy, facts.leases, facts.failed_start, facts.poll_trouble
+
+
+def _failed_start(report: Report) -> str:
+    if report.exit is None or not report.exit.code:
+        return ""
+    return report.exit.error or f"exit code {report.exit.code}"
+
+
+def _facts(report: Report, now: float, interval: float, failed_start: str = "") -> WorkerFacts:
     return WorkerFacts(
         pod_uid=report.pod_uid,
         incarnation=report.incarnation,
@@ -257,4 +266,6 @@ def _facts(report: Report, now: float, interval: float) -> WorkerFacts:
         reported_at=now,
         interval_seconds=interval,
         leases=len(report.leases),
+        failed_start=failed_start,
+        poll_trouble=report.poll_trouble,
     )

@@ -8,6 +8,7 @@ from activity_worker.errors import (
     DeniedError,
     InvalidTokenError,
     LeaseLostError,
+    MissingError,
     SourceError,
     ThrottledError,
     UnreachableError,
@@ -76,6 +77,8 @@ def translate(error: WireError) -> SourceError:
         kind = ThrottledError
     elif error.denied:
         kind = DeniedError
+    elif error.missing:
+        kind = MissingError
     elif error.retryable:
         kind = UnreachableError
     return kind(error.code, error.message)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from activity_operator.workers.registry import RegistryFullError, WorkerRegistry
-from activity_worker.contract import Directive, ExitOutput, HeldLease, WorkerState
+from activity_worker.contract import Directive, ExitOutput, HeldLease, PollFault, PollTrouble, Report, WorkerState
 from tests.unit.activity_operator.workers.reports import event, report
 
 POOL = ("media", "resize")
@@ -223,3 +223,39 @@ def test_a_fleet_that_falls_silent_at_once_makes_the_path_the_suspect(registry: 
 
     assert not registry.suspect(105.0)
     assert "10 of 10" in registry.suspect(130.0)
+
+
+def test_a_worker_that_only_ever_said_how_it_ended_failed_to_start(registry: WorkerRegistry, changes: Changes) -> None:
+    end = ExitOutput(1, "handler:handle: no such module")
+    registry.record(report(state=WorkerState.STOPPED, exit=end), 100.0)
+    assert registry.said(*POOL)[0].failed_start == "handler:handle: no such module"
+    registry.record(report(incarnation="second", state=WorkerState.STOPPED, exit=ExitOutput(1)), 110.0)
+    assert registry.said(*POOL)[0].failed_start == "exit code 1"
+
+    registry.record(report(incarnation="third"), 120.0)
+    assert registry.said(*POOL)[0].failed_start == ""
+    registry.record(report(incarnation="third", sequence=2, state=WorkerState.STOPPED, exit=end), 130.0)
+    assert registry.said(*POOL)[0].failed_start == "", "it had worked before"
+
+
+def test_polls_that_fail_and_work_again_are_worth_a_look(registry: WorkerRegistry, changes: Changes) -> None:
+    trouble = PollTrouble(PollFault.DENIED, "AccessDeniedException", "no")
+    registry.record(report(), 100.0)
+    before = len(changes.keys)
+
+    registry.record(report(sequence=2, poll_trouble=trouble), 101.0)
+    registry.record(report(sequence=3, poll_trouble=trouble), 102.0)
+    assert registry.said(*POOL)[0].poll_trouble == trouble
+    registry.record(report(sequence=4), 103.0)
+
+    assert registry.said(*POOL)[0].poll_trouble is None
+    assert len(changes.keys) - before == 2
+
+
+def test_the_trouble_of_a_newer_worker_is_read_as_far_as_it_is_known() -> None:
+    told = PollTrouble(PollFault.MISSING, "ActivityDoesNotExist", "gone")
+    wire = report(poll_trouble=told).to_wire()
+    assert Report.from_wire(wire).poll_trouble == told
+
+    newer = {**wire, "pollTrouble": {"fault": "eclipse", "since": 7}}
+    assert Report.from_wire(newer).poll_trouble == PollTrouble(PollFault.OTHER)

@@ -12,7 +12,7 @@ import pytest
 from activity_worker.activity import TaskRequest, TaskResponseToolkit
 from activity_worker.consumer import ActivityConsumer
 from activity_worker.contract import ExitOutput
-from activity_worker.errors import HandlerSignatureError, SourceError
+from activity_worker.errors import DeniedError, HandlerSignatureError, SourceError
 from activity_worker.lifecycle import WorkerStatus
 from activity_worker.polling import Polling
 from activity_worker.pool import PoolManager
@@ -226,3 +226,19 @@ async def test_a_consumer_one_of_whose_pools_cannot_start_stops_the_others() -> 
     assert not good.source.closed
     with pytest.raises(ValueError, match="pools"):
         ActivityConsumer([])
+
+
+async def test_a_pool_is_in_trouble_when_no_free_slot_can_poll() -> None:
+    pool = Pool(max_workers=2, polling=Polling.forever())
+    denied = DeniedError("AccessDeniedException")
+    pool.source.put("100")
+    await pool.manager.start()
+    await settle()
+    assert (pool.now().busy, pool.now().poll_trouble) == (1, None)
+    pool.source.refuse("lease", denied, denied)
+    pool.source.put("0")
+    await asyncio.sleep(5)
+    assert pool.now().poll_trouble is denied
+    await asyncio.sleep(10)
+    assert pool.now().poll_trouble is None
+    await pool.manager.stop()

@@ -213,6 +213,24 @@ async def test_for_ever_means_for_ever_and_throttling_does_not_count() -> None:
     await world.worker.stop()
 
 
+async def test_polls_that_fail_twice_or_are_throttled_five_times_are_trouble_until_one_succeeds() -> None:
+    throttled = ThrottledError("ThrottlingException")
+    world = World(double, polling=Polling.forever(), hold_seconds=1)
+    said: list[Exception | None] = []
+    for name in ("polling:error", "polling:success"):
+        world.worker.events.on(name, lambda *_: said.append(world.worker.poll_trouble(elapsed())))
+    world.source.refuse("lease", DOWN, DOWN)
+    await world.worker.start()
+    await asyncio.sleep(5)
+    world.source.refuse("lease", *[throttled] * 5)
+    await asyncio.sleep(30)
+    await world.worker.stop()
+    assert said[:3] == [None, DOWN, None]
+    assert said.index(throttled) - said[1:].index(DOWN) > 5
+    assert said.count(throttled) == 1
+    assert said[-1] is None
+
+
 async def test_a_stop_does_not_wait_for_the_next_try() -> None:
     world = World(double, polling=Polling(interval_seconds=1000, max_sleep_seconds=1000))
     world.source.refuse("lease", DOWN)

@@ -1,0 +1,39 @@
+"""What workers say of their own polls: while they run, the operator does not poll itself and sees nothing."""
+
+from activity_operator.api.conditions import Reason
+from activity_operator.api.spec import PoolSpec
+from activity_operator.core.fleet import Fleet
+from activity_worker.contract import PollFault, PollTrouble
+
+
+def trouble(spec: PoolSpec, fleet: Fleet) -> tuple[Reason, str] | None:
+    """Return reason and message when no worker with a free slot can poll, None while one can or all are busy."""
+    free = [
+        (member.pod.name, member.said.poll_trouble)
+        for member in fleet.working
+        if member.said is not None and member.said.busy < member.said.slots
+    ]
+    troubles = [(pod, said) for pod, said in free if said is not None]
+    if not troubles or len(troubles) < len(free):
+        return None
+    pod, said = min(troubles, key=lambda entry: entry[0])
+    return _reason_and_message(spec, pod, said)
+
+
+def _reason_and_message(spec: PoolSpec, pod: str, said: PollTrouble) -> tuple[Reason, str]:
+    words = f"{said.code}: {said.message}" if said.message else said.code
+    place = f"{spec.region} at {spec.aws.endpoint_url}" if spec.aws.endpoint_url else spec.region
+    match said.fault:
+        case PollFault.DENIED:
+            who = f"the workers' identity (ServiceAccount {spec.service_account_name or 'default'})"
+            text = f"worker {pod} may not poll: allow states:GetActivityTask on {spec.arn} to {who}, or correct its "
+            return Reason.ACCESS_DENIED, f"{text}credentials ({words})"
+        case PollFault.MISSING:
+            text = f"worker {pod} polls in vain: the activity {spec.arn} does not exist in {place}: create it, or "
+            return Reason.ACTIVITY_NOT_FOUND, f"{text}correct spec.aws.region or spec.aws.endpointUrl ({words})"
+        case PollFault.THROTTLED:
+            text = f"the polls of worker {pod} are throttled in {place}: ask for a higher quota, or lower maxWorkers x "
+            return Reason.THROTTLED, f"{text}slotsPerWorker there ({words})"
+        case _:
+            text = f"worker {pod} cannot poll {place}: check spec.aws.endpointUrl, spec.aws.region and the network's "
+            return Reason.BACKEND_UNREACHABLE, f"{text}rules for the workers ({words})"
