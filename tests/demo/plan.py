@@ -1,0 +1,37 @@
+"""What the demo plays: how much work, how many workers, and windows short enough to watch."""
+
+from activity_operator.api.parts import ScaleDown
+
+EXECUTIONS = 40
+MAX_WORKERS = 10
+POOL = "demo"
+SHORTEST_SECONDS, LONGEST_SECONDS = 2.0, 6.0
+STABILIZATION_SECONDS, ZERO_AFTER_SECONDS = 5, 10
+#: LocalEmu gives a task without TimeoutSeconds 60 s from its scheduling, waiting included.
+TASK = {"TimeoutSeconds": 600}
+#: 17 and 40 have no common divisor, so steps of 17 visit every duration once.
+_STRIDE = 17
+
+
+def durations() -> list[float]:
+    """Return the seconds of each execution's task: spread evenly over 2 to 6 s, long and short ones mixed."""
+    step = (LONGEST_SECONDS - SHORTEST_SECONDS) / (EXECUTIONS - 1)
+    return [round(SHORTEST_SECONDS + step * (n * _STRIDE % EXECUTIONS), 2) for n in range(EXECUTIONS)]
+
+
+def spec() -> dict[str, object]:
+    """Return what the demo's pool says besides the activity and the image."""
+    down = {"stabilizationWindowSeconds": STABILIZATION_SECONDS, "zeroAfterSeconds": ZERO_AFTER_SECONDS}
+    return {"minWorkers": 0, "maxWorkers": MAX_WORKERS, "slotsPerWorker": 1, "scaling": {"scaleDown": down}}
+
+
+def introduction() -> str:
+    """Return what is going to be shown, and how it differs from a pool with default windows."""
+    usual = ScaleDown()
+    return (
+        f"{EXECUTIONS} executions of {SHORTEST_SECONDS:.0f} to {LONGEST_SECONDS:.0f} s each, "
+        f"a pool of 0 to {MAX_WORKERS} workers with one slot each.\n"
+        f"Windows are short, so that it can be watched: scaling.scaleDown.stabilizationWindowSeconds "
+        f"{STABILIZATION_SECONDS} instead of {usual.stabilization_window_seconds}, "
+        f"zeroAfterSeconds {ZERO_AFTER_SECONDS} instead of {usual.zero_after_seconds}."
+    )
