@@ -2,7 +2,7 @@
 
 A service such as CloudWatch tells how many tasks were scheduled and how many were started in each minute, a few minutes
 late. From a moment at which nothing waited, what was scheduled less what was started is what waits. Such a moment is
-whenever a worker with an open poll has nothing to do, and every one of them is remembered: what happened before it is
+whenever a worker that can poll has nothing to do, and every one of them is remembered: what happened before it is
 void, however late it is told. Tasks whose execution ended while they waited are never counted as started, so without
 such a moment the estimate may be too high; a start of one worker then ends it.
 """
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from activity_operator.api.spec import PoolSpec
-from activity_operator.core.fleet import IDLE_GRACE_SECONDS, Fleet, Member
+from activity_operator.core.fleet import Fleet, Member
 from activity_operator.core.observation import Flow, Observation
 
 #: Counts are read once a minute; after five misses they are no longer believed.
@@ -83,8 +83,5 @@ def backlog(flows: Sequence[Flow], emptied_at: float) -> int:
 
 
 def _sees_nothing(member: Member) -> bool:
-    """Whether the worker said itself that a poll of its own has been finding nothing."""
-    said = member.said
-    return (
-        said is not None and said.busy < said.slots and said.open_polls > 0 and said.idle_seconds >= IDLE_GRACE_SECONDS
-    )
+    """Whether a free slot's poll has been finding nothing: what waited would have been taken, and that told."""
+    return member.idle and member.said is not None and member.said.poll_trouble is None

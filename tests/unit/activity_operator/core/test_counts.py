@@ -7,6 +7,7 @@ import pytest
 from activity_operator.core import counts
 from activity_operator.core.demand import demand
 from activity_operator.core.observation import Counts, Flow, Observation, PoolFacts, SourceFacts, WorkerFacts
+from activity_worker.contract import PollFault, PollTrouble
 from tests.unit.activity_operator.core.builders import NOW, busy, coming, crew, pool, seen, worker
 
 SPEC = pool(activation={"mode": "CloudWatch"})
@@ -73,8 +74,13 @@ def test_a_worker_whose_own_poll_finds_nothing_knows_better_than_counts_minutes_
 
 @pytest.mark.parametrize(
     "report",
-    [busy("w1"), worker("w1", idle_seconds=0.1), worker("w1", open_polls=0), worker("w1", reported_at=NOW - 90)],
-    ids=["busy", "just freed", "without an open poll", "stalled"],
+    [
+        busy("w1"),
+        worker("w1", idle_seconds=0.1),
+        worker("w1", poll_trouble=PollTrouble(PollFault.DENIED)),
+        worker("w1", reported_at=NOW - 90),
+    ],
+    ids=["busy", "just freed", "its polls are refused", "stalled"],
 )
 def test_nobody_else_proves_that_nothing_waits(report: WorkerFacts) -> None:
     answer = known(seen(report, source=counted((4, 0))), emptied_at=77.0)
