@@ -13,7 +13,7 @@ from activity_operator.cluster.observe import deployment_facts, pod_facts, pool_
 from activity_operator.cluster.pool_state import PoolState
 from activity_operator.cluster.ports import Brain, Leader, PoolEventLike, Reports, Signals
 from activity_operator.cluster.rivals import Rivals
-from activity_operator.core.lifecycle_ring import troubles
+from activity_operator.core.lifecycle_ring import troubles, vanished
 from activity_operator.core.observation import Observation, PoolFacts
 from activity_operator.core.tenancy import Policy
 from activity_worker.contract import WorkerState
@@ -77,11 +77,11 @@ class Observer:
         return self.policy().refusal(namespace, spec.arn, aws.role_arn or "", *endpoints)
 
     def _note_pods(self, key: Key, state: PoolState, pods: Mapping[str, Any], now: float) -> None:
-        for trouble in troubles(state.pods, pods.values()):
+        working = {worker.pod_uid for worker in self.reports.said(*key) if worker.state not in FINISHED}
+        for trouble in (*troubles(state.pods, pods.values()), *vanished(state.pods, pods, working)):
             self.reports.note(key, trouble.name, trouble.message, at=now, pod=trouble.pod, exit_code=trouble.exit_code)
             if trouble.name in LOST:
                 self.lost(key, LOST[trouble.name])
-        working = {worker.pod_uid for worker in self.reports.said(*key) if worker.state not in FINISHED}
         for uid in working & (state.pods.keys() - pods.keys()):
             if state.pods[uid].last_exit_reason not in LOST:
                 self.lost(key, "gone")

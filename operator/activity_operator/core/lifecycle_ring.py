@@ -1,7 +1,7 @@
 """The ring of workers' lives in the status: what workers said of themselves, and what only the cluster saw."""
 
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from activity_operator.api.status import MAX_EVENTS, EventRecord
@@ -30,6 +30,13 @@ class Trouble:
 def troubles(before: Mapping[str, PodFacts], pods: Iterable[PodFacts]) -> tuple[Trouble, ...]:
     """Return what became visible since `before` (pods by UID). Ordinary exits are the worker's own to report."""
     return tuple(trouble for pod in pods for trouble in _troubles(pod, before.get(pod.uid)))
+
+
+def vanished(before: Mapping[str, PodFacts], pods: Mapping[str, PodFacts], at_work: Set[str]) -> tuple[Trouble, ...]:
+    """Return the pods that are gone since `before` although they ran and their workers (by pod UID) were `at_work`."""
+    gone = sorted(at_work & (before.keys() - pods.keys()))
+    text = "its pod is gone: deleted without grace, or with its node"
+    return tuple(Trouble(EventName.WORKER_STOPPED, text, before[uid].name) for uid in gone if before[uid].running_since)
 
 
 def _troubles(pod: PodFacts, old: PodFacts | None) -> Iterable[Trouble]:

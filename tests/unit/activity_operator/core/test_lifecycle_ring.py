@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from activity_operator.api.status import EventRecord, ExitRecord
-from activity_operator.core.lifecycle_ring import Trouble, merge, troubles
+from activity_operator.core.lifecycle_ring import Trouble, merge, troubles, vanished
 from activity_operator.core.observation import PodFacts
 
 
@@ -52,6 +52,21 @@ def test_an_evicted_pod_is_told_whether_or_not_its_worker_ended_well() -> None:
     for code, message in ((None, ""), (0, "exit code 0")):
         evicted = pod(last_exit_reason="Evicted", last_exit_code=code, phase="Failed")
         assert troubles({"u1": pod()}, [evicted]) == (Trouble("Evicted", message, "p-1"),)
+
+
+def test_a_worker_that_was_at_work_when_its_pod_went_is_told_and_one_that_had_stopped_is_not() -> None:
+    before = {"u1": pod(running_since=5.0), "u2": pod(uid="u2", name="p-2", running_since=5.0)}
+
+    (told,) = vanished(before, {}, {"u1", "u9"})
+
+    assert (told.name, told.pod, told.exit_code) == ("worker:stopped", "p-1", None)
+    assert vanished(before, before, {"u1"}) == ()
+
+
+def test_a_worker_whose_end_was_seen_before_its_pod_went_is_told_once() -> None:
+    ended = pod(last_exit_reason="Error", last_exit_code=137)
+
+    assert vanished({"u1": ended}, {}, {"u1"}) == ()
 
 
 def test_an_image_that_cannot_be_pulled_is_told_with_its_message() -> None:
