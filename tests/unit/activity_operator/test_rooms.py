@@ -1,0 +1,99 @@
+"""What the reconciler orders of a pool's source goes to polls or counts, and what these say comes back as one."""
+
+from dataclasses import fields
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import MagicMock
+
+import pytest
+
+from activity_operator.api.spec import PoolSpec
+from activity_operator.backlog.cloudwatch import CloudWatch
+from activity_operator.backlog.protocol import PollTarget
+from activity_operator.backlog.stepfunctions import StepFunctions
+from activity_operator.core.decision import SentinelOrder
+from activity_operator.core.observation import Counts, SourceError, SourceFacts
+from activity_operator.metrics import Metrics
+from activity_operator.process import Backbone
+from activity_operator.rooms import AllRooms, PoolSignals
+from activity_operator.settings import Settings
+
+KEY = ("team", "resize")
+ARN = "arn:aws:states:us-east-1:123456789012:activity:resize"
+COUNTS = Counts((), 5.0)
+DENIED = SourceError("AccessDenied", "allow it", 1.0)
+NOT_FOUND = SourceError("ActivityNotFound", "create it", 1.0)
+
+
+class Rooms:
+    """Stand-ins for sentinels, counts and custody: they keep what they were told."""
+
+    def __init__(self, polled: SourceFacts, counted: tuple[Counts | None, SourceError | None]) -> None:
+        self.polls: list[Any] = []
+        self.counted: list[PollTarget | None] = []
+        sentinels = SimpleNamespace(
+            order=lambda key, order, target, uid: self.polls.append((order.polls, target)),
+            said=lambda key: polled,
+            forget=lambda key: self.polls.append("forgotten"),
+        )
+        counts = SimpleNamespace(order=lambda key, target: self.counted.append(target), said=lambda key: counted)
+        custody = SimpleNamespace(order=lambda key, terms: None, sweep=lambda: None)
+        self.signals = PoolSignals(cast("Any", sentinels), cast("Any", counts), cast("Any", custody), "kent")
+
+
+def spec(**aws: str) -> PoolSpec:
+    raw = {"activityArn": ARN, "handlerImage": "h", "maxWorkers": 1, "activation": {"mode": "CloudWatch"}, "aws": aws}
+    return PoolSpec.model_validate(raw)
+
+
+def test_counts_are_asked_of_their_own_endpoint_as_the_pools_own_identity() -> None:
+    rooms = Rooms(SourceFacts(), (None, None))
+    aws = {"endpointUrl": "http://sfn", "cloudWatchEndpointUrl": "http://cw", "roleArn": "arn:aws:iam::1:role/r"}
+    rooms.signals.order(KEY, SentinelOrder(counts=True), spec(**aws), "uid")
+    rooms.signals.order(KEY, SentinelOrder(counts=True), spec(endpointUrl="http://sfn"), "uid")
+
+    first, second = rooms.counted
+    assert first == PollTarget(ARN, "us-east-1", "http://cw", "arn:aws:iam::1:role/r", "kent/team")
+    assert second == PollTarget(ARN, "us-east-1", "")
+    assert [polls for polls, _ in rooms.polls] == [0, 0]
+
+
+def test_counts_that_are_not_ordered_are_not_read_and_neither_are_those_of_a_withdrawn_pool() -> None:
+    rooms = Rooms(SourceFacts(), (None, None))
+    rooms.signals.order(KEY, SentinelOrder(2, 10), spec(), "uid")
+    rooms.signals.withdraw(KEY, deleted=True)
+
+    assert rooms.counted == [None, None]
+    assert rooms.polls[-1] == "forgotten"
+
+
+@pytest.mark.parametrize(
+    ("polled", "counted", "said"),
+    [
+        (SourceFacts(held=1), (None, None), SourceFacts(held=1)),
+        (SourceFacts(held=1), (COUNTS, None), SourceFacts(held=1, counts=COUNTS)),
+        (SourceFacts(), (COUNTS, DENIED), SourceFacts(counts=COUNTS, error=DENIED)),
+        (SourceFacts(), (None, DENIED), SourceFacts(error=DENIED)),
+        (SourceFacts(error=NOT_FOUND), (COUNTS, DENIED), SourceFacts(counts=COUNTS, error=NOT_FOUND)),
+    ],
+    ids=["polls alone", "both", "old counts and an error", "an error alone", "two errors"],
+)
+def test_what_polls_and_counts_say_is_one_answer(
+    polled: SourceFacts, counted: tuple[Counts | None, SourceError | None], said: SourceFacts
+) -> None:
+    assert Rooms(polled, counted).signals.said(KEY) == said
+
+
+def test_the_calls_of_both_services_are_counted_each_under_its_own_name() -> None:
+    metrics = Metrics("1.0")
+    parts: dict[str, Any] = {part.name: MagicMock() for part in fields(Backbone)}
+    backbone = Backbone(**{**parts, "settings": Settings(), "metrics": metrics})
+    service, counter = StepFunctions("x"), CloudWatch()
+    AllRooms(MagicMock(), backbone, service, counter)
+    service.observed("GetActivityTask", 200, "ok", 60.0)
+    counter.observed("GetMetricData", 0, "unreachable", 20.0)
+
+    text = metrics.render().decode()
+    requests = "activitypool_backend_requests_total"
+    assert f'{requests}{{backend="stepfunctions",code="200",operation="GetActivityTask"}} 1.0' in text
+    assert f'{requests}{{backend="cloudwatch",code="0",operation="GetMetricData"}} 1.0' in text
