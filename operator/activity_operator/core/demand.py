@@ -40,7 +40,7 @@ def demand(
         tasks = max(fleet.inflight + held, known.tasks or 0)
     per_worker = spec.slots_per_worker * spec.scaling.target_utilization
     workers = math.ceil(round(tasks / per_worker, 9))
-    reason = _sentence(fleet.inflight, held, known)
+    reason = _sentence(fleet, held, known)
     since = None
     if known.tasks is None or not known.exact:
         since = _saturated(fleet, seen.now, saturated_since)
@@ -53,6 +53,8 @@ def demand(
                 workers = max(workers, len(fleet.serving))
         elif fleet.inflight:
             workers = max(workers, fleet.inflight // spec.slots_per_worker + 1)
+    # Who has yet to report to a new leader keeps its place, and makes none.
+    workers = max(workers, min(workers + fleet.unheard, len(fleet.serving)))
     return Demand(workers + len(fleet.stalled), tasks, reason, since, known)
 
 
@@ -66,8 +68,10 @@ def _saturated(fleet: Fleet, now: float, since: float | None) -> float | None:
     return now if since is None else since
 
 
-def _sentence(inflight: int, held: int, known: Waiting) -> str:
-    parts = [f"{inflight} running", f"{held} held"]
+def _sentence(fleet: Fleet, held: int, known: Waiting) -> str:
+    parts = [f"{fleet.inflight} running", f"{held} held"]
+    if fleet.unheard:
+        parts.append(f"{fleet.unheard} workers yet to report to this leader")
     if known.tasks is not None:
         parts.append(f"{known.tasks} waiting" if known.exact else f"at least {known.tasks} waiting")
     elif known.unknown:

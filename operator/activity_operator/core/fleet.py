@@ -26,6 +26,8 @@ class Member:
     idle_for: float
     #: Why its worker ended before it ever worked; such a word counts as none.
     failed_start: str = ""
+    #: Whether it has worked since a former leader's time and not reported to this one: what it does is unknown.
+    unheard: bool = False
 
     @property
     def cordoned(self) -> bool:
@@ -86,6 +88,11 @@ class Fleet:
         return tuple(member for member in self.members if member.stalled)
 
     @cached_property
+    def unheard(self) -> int:
+        """How many serve of whom this leader has yet to hear: each may have a task."""
+        return sum(1 for member in self.serving if member.unheard)
+
+    @cached_property
     def inflight(self) -> int:
         """Tasks that run on serving members."""
         return sum(member.busy for member in self.serving)
@@ -119,8 +126,11 @@ def stalled_after(spec: PoolSpec, worker: WorkerFacts) -> float:
 
 def _member(spec: PoolSpec, seen: Observation, pod: PodFacts, said: WorkerFacts | None) -> Member:
     if said is None or said.failed_start:
-        failed_start = said.failed_start if said else ""
-        return Member(pod, None, False, _never_started(seen, pod), idle_for=0.0, failed_start=failed_start)
+        never_started = _never_started(seen, pod)
+        if said is not None:
+            return Member(pod, None, False, never_started, idle_for=0.0, failed_start=said.failed_start)
+        unheard = not never_started and 0 < pod.running_since < seen.leader_since
+        return Member(pod, None, False, never_started, idle_for=0.0, unheard=unheard)
     stalled = seen.now >= stalled_after(spec, said)
     idle_for = said.idle_seconds + max(0.0, seen.now - said.reported_at) if said.busy < said.slots else 0.0
     return Member(pod, said, stalled=stalled, never_started=False, idle_for=idle_for)

@@ -33,14 +33,15 @@ def status(
     now = datetime.fromtimestamp(int(seen.now), UTC)
     ring = _ring(seen, crew, decision, before, now)
     scaled = ring is not before.decisions
+    busy = _busy(crew, before)
     revision = revision_of(spec)
     return PoolStatus(
         observed_generation=seen.pool.generation,
-        conditions=merge(before.conditions, _conditions(spec, seen, crew, decision), now),
+        conditions=merge(before.conditions, _conditions(spec, seen, crew, decision, busy), now),
         replicas=len(crew.members),
         ready_replicas=sum(1 for member in crew.members if member.pod.ready),
         desired_replicas=decision.size.desired,
-        busy_workers=sum(1 for member in crew.members if member.busy),
+        busy_workers=busy,
         backlog=decision.waiting.tasks,
         selector=selector(seen.pool),
         last_scale_time=now if scaled else before.last_scale_time,
@@ -49,6 +50,13 @@ def status(
         decisions=ring,
         events=tuple(events),
     ).as_dict()
+
+
+def _busy(crew: Fleet, before: PoolStatus) -> int:
+    """Count the workers with a task. Of whom a new leader has yet to hear, as many as before may have one."""
+    known = sum(1 for member in crew.members if member.busy)
+    unheard = sum(1 for member in crew.members if member.unheard)
+    return max(known, min(before.busy_workers, known + unheard))
 
 
 def _ring(
@@ -72,14 +80,14 @@ def _ring(
     return (*before.decisions, record)[-MAX_DECISIONS:]
 
 
-def _conditions(spec: PoolSpec, seen: Observation, crew: Fleet, decision: Decision) -> Iterator[Condition]:
+def _conditions(spec: PoolSpec, seen: Observation, crew: Fleet, decision: Decision, busy: int) -> Iterator[Condition]:
     verdict = _fault(spec, seen, crew, decision) or _state(spec, seen, decision)
     said: dict[ConditionType, Verdict] = {ConditionType.READY: verdict}
     if any(m.pod.revision != revision_of(spec) for m in crew.members) and decision.size.desired:
         said[ConditionType.RECONCILING] = ("True", Reason.ROLLING_OUT, "workers of an older revision still serve")
     if verdict[0] == "False" and verdict[1] in _NEEDS_A_PERSON:
         said[ConditionType.STALLED] = ("True", verdict[1], verdict[2])
-    said[ConditionType.ACTIVE] = _active(seen, crew, decision)
+    said[ConditionType.ACTIVE] = _active(seen, decision, busy)
     said[ConditionType.SCALING_LIMITED] = _limited(decision)
     said[ConditionType.PAUSED] = (
         ("True", Reason.PAUSED, decision.size.reason) if spec.paused else ("False", Reason.NOT_PAUSED, "")
@@ -125,8 +133,8 @@ def _state(spec: PoolSpec, seen: Observation, decision: Decision) -> Verdict:
     return "True", Reason.POOL_READY, "the pool can do its work"
 
 
-def _active(seen: Observation, crew: Fleet, decision: Decision) -> Verdict:
-    if crew.running_tasks or seen.source.held or seen.source.claimed or decision.waiting.tasks:
+def _active(seen: Observation, decision: Decision, busy: int) -> Verdict:
+    if busy or seen.source.held or seen.source.claimed or decision.waiting.tasks:
         return "True", Reason.TASKS_PRESENT, "tasks run or wait"
     return "False", Reason.NO_TASKS, "no task is known"
 
@@ -144,7 +152,7 @@ def _limited(decision: Decision) -> Verdict:
 
 
 def _stale(seen: Observation, crew: Fleet, decision: Decision) -> Verdict:
-    if seen.suspect:
+    if seen.suspect and crew.members:
         return "True", Reason.REPORTS_MISSING, seen.suspect
     if crew.stalled:
         names = ", ".join(sorted(member.pod.name for member in crew.stalled)[:5])

@@ -54,6 +54,25 @@ def test_a_stalled_workers_place_is_wanted_on_top_because_unknown_is_not_zero() 
     assert wanted(seen(stalled)).workers == 1
 
 
+@pytest.mark.parametrize(
+    ("heard", "workers"),
+    [((), 4), ((worker("w1"),), 3), ((busy("w1"), worker("w2")), 4), ((busy("w1"), busy("w2"), busy("w3")), 4)],
+    ids=["nobody", "an idle one", "a busy one", "all but one"],
+)
+def test_workers_of_whom_a_new_leader_has_yet_to_hear_keep_their_places(
+    heard: tuple[WorkerFacts, ...], workers: int
+) -> None:
+    crew = [pod(f"w{n}") for n in range(1, 5)]
+    want = wanted(seen(*crew, *heard, leader_since=NOW - 120))
+
+    assert want.workers == workers
+    assert f"{4 - len(heard)} workers yet to report to this leader" in want.reason
+
+
+def test_a_worker_that_starts_under_this_leader_is_not_yet_anybodys_place() -> None:
+    assert wanted(seen(pod("w1", running_since=NOW - 5), leader_since=NOW - 120)).workers == 0
+
+
 def test_without_a_count_one_free_slot_is_kept_while_tasks_run() -> None:
     assert wanted(seen(busy("w1"), worker("w2"))).workers == 2
     assert wanted(seen(busy("w1", slots=2), worker("w2", slots=2)), pool(slotsPerWorker=2)).workers == 1
