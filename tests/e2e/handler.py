@@ -57,6 +57,12 @@ def hold(work: Work) -> Work:
     return {"task": work.get("n")}
 
 
+def linger(work: Work) -> Work:
+    """Take `seconds`, as a task that is well and long; the next attempt is short."""
+    time.sleep(work["seconds"])
+    return {"task": work.get("n")}
+
+
 def leave(_: Work) -> NoReturn:
     """Ask the interpreter to exit."""
     sys.exit(3)
@@ -93,5 +99,6 @@ def babble(_: Work) -> Any:
 
 
 MISDEEDS: dict[str, Callable[[Work], Any]] = {
-    misdeed.__name__: misdeed for misdeed in (throw, refuse, hang, hold, leave, vanish, hog, flood, swell, babble)
+    misdeed.__name__: misdeed
+    for misdeed in (throw, refuse, hang, hold, linger, leave, vanish, hog, flood, swell, babble)
 }
