@@ -23,12 +23,12 @@ MINUTE_SECONDS = 60
 HOUR_SECONDS = 3600
 #: How far back a pool's past is looked at, so that work that waits since a pause or an outage is found.
 PAST_SECONDS = 7 * 24 * HOUR_SECONDS
-#: Minutes are read from two to three hours back: quotas are higher for what is at most three hours old.
-RECENT_HOURS = 2
+#: Minutes are read from one to two hours back; counts that come later still are found when their hour is read.
+RECENT_HOURS = 1
 
 
 def recent(now: float) -> Span:
-    """Return the minutes of the last two to three hours, the present one included."""
+    """Return the minutes of the last one to two hours, the present one included."""
     start = (int(now) // HOUR_SECONDS - RECENT_HOURS) * HOUR_SECONDS
     return Span(start, (int(now) // MINUTE_SECONDS + 1) * MINUTE_SECONDS, MINUTE_SECONDS)
 
