@@ -39,7 +39,7 @@ def demand(
     if not known.exact:
         tasks = max(fleet.inflight + held, known.tasks or 0)
     per_worker = spec.slots_per_worker * spec.scaling.target_utilization
-    workers = math.ceil(round(tasks / per_worker, 9))
+    workers = math.ceil(round((tasks + _out_of_reach(seen, fleet)) / per_worker, 9))
     reason = _sentence(fleet, held, known)
     since = None
     if known.tasks is None or not known.exact:
@@ -56,6 +56,18 @@ def demand(
     # Who has yet to report to a new leader keeps its place, and makes none.
     workers = max(workers, min(workers + fleet.unheard, len(fleet.serving)))
     return Demand(workers + len(fleet.stalled), tasks, reason, since, known)
+
+
+def _out_of_reach(seen: Observation, fleet: Fleet) -> int:
+    """Return how many free slots cannot take the leases that are held: each waits in a poll, for a minute at worst.
+
+    The sentinel's last polls outlive the start of the first worker. What they bring then goes to a worker that is yet
+    to poll, so one more is asked for.
+    """
+    if not seen.source.held:
+        return 0
+    polling = sum(min(m.slots - m.busy, m.said.open_polls) for m in fleet.working if m.idle and m.said is not None)
+    return max(0, polling - seen.source.claimed)
 
 
 def _saturated(fleet: Fleet, now: float, since: float | None) -> float | None:

@@ -8,7 +8,7 @@ from activity_operator.core.observation import Observation
 
 #: Open polls at rest: one dropped poll can block the others for a minute, so one alone is not enough.
 RESTING_POLLS = 2
-#: Open polls after a hit, to take a burst at once.
+#: Open polls at most after a hit, to take a burst at once.
 BURST_POLLS = 10
 
 
@@ -16,7 +16,8 @@ def order(spec: PoolSpec, seen: Observation, fleet: Fleet, breaker: Breaker, *, 
     """Return polls and the most leases to hold; none while somebody works, or when nobody may.
 
     A revision that never had a worker report gets one poll and one lease: a task taken early starts clocks that we
-    cannot see. A proven one takes what comes, up to what the pool may run.
+    cannot see. A proven one takes what comes, up to what the pool may run: two polls for each task that came, so that a
+    burst is taken in a few rounds and a single task leaves few polls open that compete with its worker's.
     """
     most = spec.max_workers if spec.replicas is None else min(spec.replicas, spec.max_workers)
     take = most * spec.slots_per_worker if proven else 1
@@ -26,5 +27,5 @@ def order(spec: PoolSpec, seen: Observation, fleet: Fleet, breaker: Breaker, *, 
     taken = seen.source.held + seen.source.claimed
     if not proven:
         return SentinelOrder(0 if taken else 1, 1)
-    polls = BURST_POLLS if taken else RESTING_POLLS
+    polls = min(BURST_POLLS, max(RESTING_POLLS, 2 * taken))
     return SentinelOrder(max(0, min(polls, take - taken)), take)

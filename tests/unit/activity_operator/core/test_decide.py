@@ -28,6 +28,16 @@ def test_a_pool_at_zero_has_its_deployment_and_rests() -> None:
     assert decision.sentinel == SentinelOrder(2, 10)
 
 
+def test_polls_fan_out_with_the_tasks_that_come_so_that_one_task_leaves_few_open() -> None:
+    world = proven_at_zero()
+    polls = []
+    for held in (0, 1, 2, 4, 8, 9, 10):
+        world.source = replace(world.source, held=held)
+        polls.append(world.settle().sentinel.polls)
+
+    assert polls == [2, 2, 4, 6, 2, 1, 0]
+
+
 def test_an_unproven_pool_holds_exactly_one_lease() -> None:
     world = World(pool_spec())
 

@@ -47,6 +47,28 @@ def test_a_lease_held_at_zero_wants_a_worker() -> None:
     assert wanted(seen(source=SourceFacts(held=1))).workers == 1
 
 
+@pytest.mark.parametrize(
+    ("workers", "source", "wanted_workers"),
+    [
+        ((worker("w1"),), SourceFacts(held=1), 2),
+        ((worker("w1"), worker("w2")), SourceFacts(held=2), 4),
+        ((worker("w1", slots=3, open_polls=3),), SourceFacts(held=1), 2),
+        ((worker("w1", open_polls=0),), SourceFacts(held=1), 1),
+        ((worker("w1", idle_seconds=0.1),), SourceFacts(held=1), 1),
+        ((worker("w1"),), SourceFacts(held=1, claimed=1), 2),
+        ((worker("w1"),), SourceFacts(claimed=1), 1),
+        ((worker("w1"), worker("w2")), SourceFacts(), 0),
+    ],
+    ids=["idle", "two idle", "three slots", "asks before its poll", "just free", "claims", "claimed", "none held"],
+)
+def test_a_held_lease_that_workers_in_their_polls_cannot_take_wants_one_that_is_yet_to_poll(
+    workers: tuple[WorkerFacts, ...], source: SourceFacts, wanted_workers: int
+) -> None:
+    slots = max(said.slots for said in workers)
+
+    assert wanted(seen(*workers, source=source), pool(slotsPerWorker=slots)).workers == wanted_workers
+
+
 def test_a_stalled_workers_place_is_wanted_on_top_because_unknown_is_not_zero() -> None:
     stalled = busy("w1", reported_at=NOW - 90)
 
