@@ -15,7 +15,7 @@ from activity_worker.contract import LABEL_POOL
 from tests.cluster import Cluster, build_image, current, load_image, places, probe, up
 from tests.cluster.emulators import Emulator, ensure_emulator
 from tests.cluster.image_key import full_name
-from tests.cluster.progress import step
+from tests.cluster.progress import say, step
 from tests.cluster.shell import run, succeeds
 from tests.e2e.executions import Executions
 
@@ -100,7 +100,11 @@ def set_up() -> Stage:
     """
     places.cluster().mkdir(parents=True, exist_ok=True)
     with (places.cluster() / "stage.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another command that sets the same stage")
+            fcntl.flock(lock, fcntl.LOCK_EX)
         return _set_up()
 
 
