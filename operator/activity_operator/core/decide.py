@@ -41,7 +41,7 @@ def decide(spec: PoolSpec, seen: Observation, memory: ScalingMemory) -> Decision
         size=size,
         memory=after,
         actions=(*says, *actions, *deletions),
-        directives=_directives(crew, victims),
+        directives=_directives(seen, crew, victims),
         victims=tuple(member.pod.name for member in victims),
         sentinel=order.order(spec, seen, crew, breaker, proven=_serving_revision(crew, revision) in proven),
         waiting=want.waiting,
@@ -137,9 +137,15 @@ def _deletions(spec: PoolSpec, seen: Observation, crew: Fleet, failed: Member | 
     return tuple(actions)
 
 
-def _directives(crew: Fleet, victims: tuple[Member, ...]) -> dict[str, Directive]:
+def _directives(seen: Observation, crew: Fleet, victims: tuple[Member, ...]) -> dict[str, Directive]:
+    """Return what every worker is to do.
+
+    One whose pod is being deleted drains by its SIGTERM. It is told all the same: a signal that comes before the
+    container's first process can take it is lost, and the worker would go on until it is killed in its work.
+    """
     leaving = {member.pod.uid for member in victims}
-    return {
+    deleted = {pod.uid: Directive.DRAIN for pod in seen.pods if pod.deleting}
+    return deleted | {
         member.pod.uid: Directive.DRAIN if member.cordoned or member.pod.uid in leaving else Directive.RUN
         for member in crew.members
     }

@@ -5,7 +5,7 @@ from dataclasses import replace
 from activity_operator.core.decision import ApplyRevision, Say, SentinelOrder, SetReplicas
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import SourceFacts
-from activity_worker.contract import WorkerState
+from activity_worker.contract import Directive, WorkerState
 from tests.unit.activity_operator.core.world import START, World, pool_spec
 
 
@@ -159,6 +159,17 @@ def test_a_cordoned_worker_is_called_back_when_work_returns() -> None:
     assert len(world.serving()) == 4
     assert sorted(world.pods) == sorted(names)
     assert {worker.state for worker in world.workers.values()} == {WorkerState.RUNNING}
+
+
+def test_a_worker_whose_pod_is_being_deleted_is_told_to_drain_should_its_signal_be_lost() -> None:
+    world = proven_at_zero(minWorkers=1)
+    world.run(5)
+    name, pod = next(iter(world.pods.items()))
+    world.pods[name] = replace(pod, deleting=True)
+
+    decision = world.look()
+
+    assert decision.directives[pod.uid] is Directive.DRAIN
 
 
 def test_a_pause_lets_workers_finish_and_takes_no_new_task() -> None:
