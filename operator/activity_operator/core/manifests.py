@@ -17,6 +17,9 @@ REPORT_DIR = "/var/run/activitypool"
 HEALTH_PORT = 8081
 #: Seconds by which the pod's grace exceeds the drain's: an open poll (60 s) and the last conclusions.
 GRACE_MARGIN_SECONDS = 80
+#: Seconds for which nobody asks whether a worker is alive: on a node that starts a hundred pods at once, the container's
+#: first process has taken more than a minute to listen, and killing it made the next one slower still.
+START_SECONDS = 120
 #: Seconds for which a reporting token is valid; the kubelet renews it.
 TOKEN_SECONDS = 3600
 
@@ -131,7 +134,9 @@ def _worker(spec: PoolSpec, pool: PoolFacts, settings: RenderSettings) -> dict[s
         "imagePullPolicy": "IfNotPresent",
         "env": _environment(spec, pool, settings),
         "ports": [{"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"}],
-        "livenessProbe": _probe("/livez", periodSeconds=10, failureThreshold=6, timeoutSeconds=5),
+        "livenessProbe": _probe(
+            "/livez", initialDelaySeconds=START_SECONDS, periodSeconds=10, failureThreshold=6, timeoutSeconds=5
+        ),
         "readinessProbe": _probe("/readyz", periodSeconds=2, failureThreshold=1, timeoutSeconds=2),
         "securityContext": _CONTAINER_SECURITY,
         "volumeMounts": [
