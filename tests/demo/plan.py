@@ -31,7 +31,7 @@ def introduction() -> str:
     return (
         f"{EXECUTIONS} executions of {SHORTEST_SECONDS:.0f} to {LONGEST_SECONDS:.0f} s each, "
         f"a pool of 0 to {MAX_WORKERS} workers with one slot each.\n"
-        f"Windows are short, so that it can be watched: scaling.scaleDown.stabilizationWindowSeconds "
-        f"{STABILIZATION_SECONDS} instead of {usual.stabilization_window_seconds}, "
-        f"zeroAfterSeconds {ZERO_AFTER_SECONDS} instead of {usual.zero_after_seconds}."
+        f"The pool's windows are short, so that it can be watched (scaling.scaleDown):\n"
+        f"  stabilizationWindowSeconds {STABILIZATION_SECONDS} instead of {usual.stabilization_window_seconds}, "
+        f"zeroAfterSeconds {ZERO_AFTER_SECONDS} instead of {usual.zero_after_seconds}"
     )

@@ -7,7 +7,7 @@ from tests.demo.scene import Scene
 
 #: Seconds after which it gives up: the pool not Ready at first, or not Ready in a row later.
 READY_SECONDS = 60.0
-NOT_READY_SECONDS = 40.0
+NOT_READY_SECONDS = 60.0
 #: Seconds for all executions, from the first; a run on two busy cores takes 40.
 EXECUTIONS_SECONDS = 240.0
 #: Seconds from the last execution to zero: the windows, 60 s for open polls, and pods that leave.

@@ -12,11 +12,11 @@ import boto3
 from botocore.config import Config
 
 from activity_worker.contract import LABEL_POOL
-from tests.cluster import Cluster, build_image, current, load_image, places, probe, up
+from tests.cluster import Cluster, ClusterError, build_image, current, load_image, places, probe, up
 from tests.cluster.emulators import Emulator, ensure_emulator
 from tests.cluster.image_key import full_name
 from tests.cluster.progress import say, step
-from tests.cluster.shell import run, succeeds
+from tests.cluster.shell import run
 from tests.e2e.executions import Executions
 
 ROOT = Path(__file__).parents[2]
@@ -136,8 +136,17 @@ def client(emulator: Emulator, **config: Any) -> Any:
 
 
 def is_installed(cluster: Cluster) -> bool:
-    """Whether the operator's release is in the cluster, also one whose installation was interrupted."""
-    return succeeds(_helm_command(cluster, "status", "activity-operator", "-n", SYSTEM))
+    """Whether the operator's release is in the cluster, also one whose installation was interrupted.
+
+    Raises ClusterError when that cannot be told: a cluster that does not answer is no cluster without an operator.
+    """
+    try:
+        _helm(cluster, "status", "activity-operator", "-n", SYSTEM)
+    except ClusterError as error:
+        if "release: not found" in str(error):
+            return False
+        raise
+    return True
 
 
 def tear_down() -> None:
@@ -177,8 +186,4 @@ def _install(cluster: Cluster, key: str) -> None:
 
 
 def _helm(cluster: Cluster, *words: str) -> str:
-    return run(_helm_command(cluster, *words), timeout_seconds=180)
-
-
-def _helm_command(cluster: Cluster, *words: str) -> list[str | Path]:
-    return [cluster.helm, f"--kubeconfig={cluster.kubeconfig}", *words]
+    return run([cluster.helm, f"--kubeconfig={cluster.kubeconfig}", *words], timeout_seconds=180)
