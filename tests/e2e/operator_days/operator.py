@@ -1,0 +1,118 @@
+"""The installed operator: its replicas, who leads, and what may befall them."""
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from activity_worker.contract import GROUP
+from tests.cluster import build_image, load_image
+from tests.cluster.image_key import full_name
+from tests.cluster.shell import run
+from tests.e2e.operator_days import node
+from tests.e2e.operator_days.audit import Audit
+from tests.e2e.stage import ROOT, SYSTEM, Stage, wait_for
+
+NAME = "activity-operator"
+PODS = ("pods", "-n", SYSTEM, "-l", f"app.kubernetes.io/name={NAME}")
+TAKEOVER_SECONDS = 60.0  # 15 s of Lease and a few for the first look, on a machine that is not too slow
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One pod of the operator as the API server has it now."""
+
+    name: str
+    uid: str
+    ready: bool
+    going: bool
+    restarts: int
+
+
+@dataclass(frozen=True)
+class Operator:
+    """`audit` began before the first bad day; `measured` gathers sentences for the end of the run."""
+
+    stage: Stage
+    audit: Audit
+    measured: list[str]
+
+    def replicas(self) -> list[Replica]:
+        """Return every replica, those that are ending among them."""
+        return [_replica(pod) for pod in json.loads(self.stage.kubectl("get", *PODS, "-o", "json"))["items"]]
+
+    def leader(self) -> str:
+        """Return the name of the pod that holds the Lease, "" while nobody does."""
+        lease = json.loads(self.stage.kubectl("get", "lease", NAME, "-n", SYSTEM, "-o", "json"))
+        return str(lease["spec"].get("holderIdentity") or "").rpartition("_")[0]
+
+    def well(self) -> bool:
+        """Whether two replicas are ready, none is ending, and one of them leads."""
+        replicas = self.replicas()
+        fine = len(replicas) == 2 and all(replica.ready and not replica.going for replica in replicas)
+        return fine and self.leader() in {replica.name for replica in replicas}
+
+    def settle(self) -> str:
+        """Wait until all is well; returns the leader."""
+        wait_for("the operator has two ready replicas and a leader", self.well, 120)
+        return self.leader()
+
+    def signal(self, names: Iterable[str], name: str) -> float:
+        """Send a signal to the replicas' processes; returns when, in Unix seconds."""
+        chosen = [replica.uid for replica in self.replicas() if replica.name in set(names)]
+        at = time.time()
+        assert node.signal(self.stage.cluster, chosen, NAME, name) == len(chosen)
+        return at
+
+    def await_takeover(self, former: str, since: float, how: str) -> str:
+        """Wait until another replica than `former` leads, note how long that took; returns it."""
+        wait_for(f"another replica than {former} leads", lambda: self.leader() not in {"", former}, TAKEOVER_SECONDS)
+        self.note_takeover(since, how, former)
+        return self.leader()
+
+    def note_takeover(self, since: float, how: str, former: str = "") -> None:
+        """Note when a replica other than the former leader first wrote the Lease."""
+        taken = [w.at for w in self.audit.writes(since) if w.resource == "leases" and w.replica != former]
+        if taken:
+            self.measured.append(f"{how}: led again after {taken[0] - since:.1f} s")
+
+    def leases(self, namespace: str, *, owned: bool) -> int:
+        """Count the records of leases of a namespace's pools that have, or have not, an owner."""
+        select = f"{GROUP}/record=lease,{GROUP}/pool-namespace={namespace}"
+        found = json.loads(self.stage.kubectl("get", "secrets", "-n", SYSTEM, "-l", select, "-o", "json"))["items"]
+        return sum(("owner" in record["data"]) == owned for record in found)
+
+    def upgrade(self, **values: Any) -> None:
+        """Upgrade the release to these chart values, keeping the others, and wait until it has rolled out."""
+        given = [f"--set-json={name}={json.dumps(value)}" for name, value in values.items()]
+        self.helm("upgrade", NAME, str(ROOT / "charts" / NAME), "--reuse-values", *given, "--wait", "--timeout=180s")
+
+    def release(self) -> str:
+        """Return the number of the installed release."""
+        return str(json.loads(self.helm("list", "--output", "json"))[0]["revision"])
+
+    def helm(self, *words: str) -> str:
+        """Run Helm on the operator's namespace; returns its output."""
+        cluster = self.stage.cluster
+        return run([cluster.helm, f"--kubeconfig={cluster.kubeconfig}", *words, "-n", SYSTEM], timeout_seconds=200)
+
+
+def next_version() -> str:
+    """Build and load an operator that renders workers otherwise than today's; returns its tag."""
+    here = ROOT / "tests" / "e2e" / "operator_days" / "next"
+    today = build_image(ROOT / "operator" / "Dockerfile", ROOT, f"{NAME}:dev")
+    arguments = {"OPERATOR_IMAGE": full_name(f"{NAME}:dev"), "OPERATOR_KEY": str(today.key)}
+    load_image(build_image(here / "Dockerfile", here, f"{NAME}:next", build_args=arguments))
+    return "next"
+
+
+def _replica(pod: dict[str, Any]) -> Replica:
+    status = pod["status"]
+    return Replica(
+        name=pod["metadata"]["name"],
+        uid=pod["metadata"]["uid"],
+        ready=any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", [])),
+        going="deletionTimestamp" in pod["metadata"],
+        restarts=sum(container["restartCount"] for container in status.get("containerStatuses", [])),
+    )
