@@ -17,7 +17,7 @@ REPORT_DIR = "/var/run/activitypool"
 HEALTH_PORT = 8081
 #: Seconds by which the pod's grace exceeds the drain's: an open poll (60 s) and the last conclusions.
 GRACE_MARGIN_SECONDS = 80
-#: Seconds for which nobody asks whether a worker is alive: on a node that starts a hundred pods at once, the container's
+#: Seconds for which nobody asks whether a worker is alive: where a hundred pods start on a node at once, a container's
 #: first process has taken more than a minute to listen, and killing it made the next one slower still.
 START_SECONDS = 120
 #: Seconds for which a reporting token is valid; the kubelet renews it.
