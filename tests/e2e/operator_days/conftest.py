@@ -12,6 +12,8 @@ from tests.e2e.operator_days.crew import Crew
 from tests.e2e.operator_days.operator import NAME, Operator
 from tests.e2e.stage import Stage
 
+#: Of no use beside others: where several processes test at once, these are left to a run of their own.
+collect_ignore_glob = ["test_*.py"] if os.environ.get("PYTEST_XDIST_WORKER") else []
 measured: list[str] = []
 
 
