@@ -18,8 +18,9 @@ from tests.demo import plan
 from tests.e2e.executions import Executions
 from tests.e2e.stage import SYSTEM, is_installed, tear_down
 
-#: Lines of each operator's log in the dump.
+#: Lines of each log in the dump, and of how many workers.
 LOG_LINES = 30
+WORKERS_TOLD = 2
 
 
 @dataclass(frozen=True)
@@ -100,9 +101,10 @@ def dump(cluster: Cluster, namespace: str) -> Iterator[str]:
         ("the emulator's pods", ("-n", manifest.NAMESPACE, "get", "pods")),
     ):
         yield f"\n--- {title}\n{_said(cluster, *words)}"
-    for pod in _said(cluster, "-n", SYSTEM, "get", "pods", "--output=name").split():
-        log = _said(cluster, "-n", SYSTEM, "logs", pod, f"--tail={LOG_LINES}")
-        yield f"\n--- the last {LOG_LINES} lines of {pod}\n{log}"
+    for where, pods in ((namespace, WORKERS_TOLD), (SYSTEM, None)):
+        for pod in _said(cluster, "-n", where, "get", "pods", "--output=name").splitlines()[:pods]:
+            log = _said(cluster, "-n", where, "logs", pod, f"--tail={LOG_LINES}")
+            yield f"\n--- the last {LOG_LINES} lines of {pod} in {where}\n{log}"
 
 
 def _said(cluster: Cluster, *words: str) -> str:

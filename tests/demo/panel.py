@@ -1,6 +1,7 @@
 """The scene as one panel of a terminal. Pure: a scene and a time in, something to draw out."""
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -12,6 +13,8 @@ from tests.demo.scene import Scene, State
 #: How many of the last happenings are shown.
 SHOWN = 9
 BAR_WIDTH = 60
+#: Room at the right for a terminal's `^C`: on a line of its own it would shift the next picture.
+ECHO_WIDTH = 3
 STYLES = {
     State.STARTING: ("◌", "yellow"),
     State.BUSY: ("●", "bold green"),
@@ -36,7 +39,8 @@ def panel(scene: Scene, now: float) -> RenderableType:
     rows.add_row("now", Text(telling.phase(scene), style="italic"))
     title = "ActivityPool on Step Functions"
     clock = "" if scene.began is None else f"{now - scene.began:.0f} s since the first execution"
-    return Panel(Group(rows, Text(), *_story(scene, now)), title=title, subtitle=clock, border_style="cyan")
+    framed = Panel(Group(rows, Text(), *_story(scene, now)), title=title, subtitle=clock, border_style="cyan")
+    return Padding(framed, (0, ECHO_WIDTH, 0, 0))
 
 
 def _executions(scene: Scene) -> Text:
