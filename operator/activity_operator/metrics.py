@@ -1,6 +1,5 @@
 """What Prometheus is told. Labels are namespace, activitypool and small enumerations; a deleted pool's series go."""
 
-from collections import Counter as Count
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,10 +9,8 @@ from activity_operator.api.spec import PoolSpec
 from activity_operator.cluster.kinds import Key
 from activity_operator.core.decision import Decision
 from activity_operator.core.observation import Observation
+from activity_operator.pool_series import POOL, PoolSeries, numbers
 
-POOL = ("namespace", "activitypool")
-WORKER_STATES = ("pending", "starting", "running", "draining", "drained", "stopping", "stopped")
-STATUSES = ("True", "False", "Unknown")
 #: Seconds; the promise from zero is 0.5, so the buckets are dense around it.
 LATENCIES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 #: Calls that the service holds until a task comes, for up to a minute: how long they take says nothing of its speed.
@@ -27,9 +24,8 @@ class Metrics:
         # Creation times would double every counter's series and tell nobody anything.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
-        # What has series, by pool: to look for them among all pools' at every look would be quadratic.
-        self._told_conditions: dict[Key, frozenset[str]] = {}
-        self._told_backlogs: set[Key] = set()
+        self._pools = PoolSeries()
+        self.registry.register(self._pools)
         self._gauges(version)
         self._counters()
 
@@ -39,17 +35,6 @@ class Metrics:
         )
         build.labels(version).set(1)
         self.leader = Gauge("activitypool_leader", "1 while this process leads", registry=self.registry)
-        self._condition = self._gauge(
-            "status_condition", "1 for the status that a condition has", "condition", "status"
-        )
-        self._workers = self._gauge("workers", "Workers by state", "state")
-        self._desired = self._gauge("replicas_desired", "Workers wanted")
-        self._min = self._gauge("replicas_min", "spec.minWorkers")
-        self._max = self._gauge("replicas_max", "spec.maxWorkers")
-        self._backlog = self._gauge(
-            "backlog_tasks", "Tasks waiting, where the source can tell; from counts at least so many"
-        )
-        self._paused = self._gauge("paused", "1 while the pool is paused")
 
     def _counters(self) -> None:
         self._decisions = self._counter("scale_decisions", "Writes of replicas", "direction", "reason")
@@ -82,9 +67,6 @@ class Metrics:
             registry=self.registry,
         )
         self._status_writes = Counter("activitypool_status_writes", "Statuses written", registry=self.registry)
-
-    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"activitypool_{name}", text, [*POOL, *labels], registry=self.registry)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"activitypool_{name}", text, [*POOL, *labels], registry=self.registry)
@@ -124,50 +106,19 @@ class Metrics:
 
     def seen(self, key: Key, spec: PoolSpec, seen: Observation, decision: Decision, said: Mapping[str, Any]) -> None:
         """Take in a pool's numbers."""
-        self._desired.labels(*key).set(decision.size.desired)
-        self._min.labels(*key).set(spec.min_workers)
-        self._max.labels(*key).set(spec.max_workers)
-        self._paused.labels(*key).set(spec.paused)
-        self._set_backlog(key, decision.waiting.tasks)
-        states = Count(str(worker.state) for worker in seen.workers)
-        states["pending"] = max(len(seen.pods) - len(seen.workers), 0)
-        for state in WORKER_STATES:
-            self._workers.labels(*key, state).set(states[state])
-        self._set_conditions(key, said.get("conditions") or ())
-
-    def _set_backlog(self, key: Key, backlog: int | None) -> None:
-        if backlog is not None:
-            self._told_backlogs.add(key)
-            self._backlog.labels(*key).set(backlog)
-        elif key in self._told_backlogs:
-            self._told_backlogs.remove(key)
-            self._backlog.remove(*key)
-
-    def _set_conditions(self, key: Key, conditions: Any) -> None:
-        present = {str(condition["type"]): str(condition["status"]) for condition in conditions}
-        for name in self._told_conditions.get(key, frozenset()) - present.keys():
-            for status in STATUSES:
-                self._condition.remove(*key, name, status)
-        self._told_conditions[key] = frozenset(present)
-        for name, value in present.items():
-            for status in STATUSES:
-                self._condition.labels(*key, name, status).set(value == status)
+        self._pools.set(key, numbers(spec, seen, decision, said))
 
     def forget(self, key: Key) -> None:
         """Remove every series of a pool that is gone."""
-        for metric in (
-            self._condition, self._workers, self._desired, self._min, self._max, self._backlog, self._paused,
-            self._decisions, self._lost, self._latency,
-        ):  # fmt: skip
+        self._pools.forget(key)
+        for metric in (self._decisions, self._lost, self._latency):
             self._drop(metric, key)
-        self._told_conditions.pop(key, None)
-        self._told_backlogs.discard(key)
 
-    def _drop(self, metric: Gauge | Counter | Histogram, key: Key) -> None:
+    def _drop(self, metric: Counter | Histogram, key: Key) -> None:
         for labels in self._series(metric, key):
             metric.remove(*labels)
 
     @staticmethod
-    def _series(metric: Gauge | Counter | Histogram, key: Key) -> list[tuple[str, ...]]:
+    def _series(metric: Counter | Histogram, key: Key) -> list[tuple[str, ...]]:
         # prometheus-client removes by exact labels only, and offers no way to list them but its own table.
         return [tuple(labels) for labels in metric._metrics if tuple(labels[:2]) == key]  # noqa: SLF001

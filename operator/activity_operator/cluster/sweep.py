@@ -3,12 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from activity_operator.cluster.freshness import Freshness
 from activity_operator.cluster.kinds import POOLS, Kind
 from activity_operator.cluster.kube import KubeClient, KubeError
 from activity_operator.cluster.members import Members
 from activity_operator.cluster.store import KINDS, Store
+from activity_operator.cluster.trim import trim
 from activity_worker.contract import LABEL_POOL
 
 #: Seconds until a LIST that failed is tried again, while the store is not to be trusted.
@@ -86,7 +88,8 @@ class Sweeper:
 
     async def _sweep_kind(self, kind: Kind) -> None:
         before = self._store.snapshot(kind)
-        found, version = await self._kube.list(kind, label_selector="" if kind == POOLS else LABEL_POOL)
+        selector = "" if kind == POOLS else LABEL_POOL
+        found, version = await self._kube.list(kind, label_selector=selector, keep=partial(trim, kind))
         self._freshness.listed(kind, found)
         phantoms = self._store.sweep(kind, found, before, version)
         if phantoms:

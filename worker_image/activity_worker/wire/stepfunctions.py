@@ -71,8 +71,9 @@ class StepFunctionsClient:
         one. `read_timeout_seconds` is for polls, at least 65. `max_connections` bounds the open polls (0: unbounded);
         other calls never wait for a connection. Blocks for about 0.1 s.
         """
+        # A session keeps every model that it has loaded (8 MB here): what only names the endpoint goes with its own.
+        endpoint = resolve(session or new_session(profile), "stepfunctions", region=region, endpoint_url=endpoint_url)
         session = session or new_session(profile)
-        endpoint = resolve(session, "stepfunctions", region=region, endpoint_url=endpoint_url)
         load = chain(session, region=endpoint.region, role_arn=role_arn, external_id=external_id)
         caller = AwsJsonCaller(endpoint, CredentialsKeeper(load), target_prefix="AWSStepFunctions")
         return cls(caller, read_timeout_seconds=read_timeout_seconds, max_connections=max_connections)
