@@ -23,6 +23,8 @@ ROOT = Path(__file__).parents[2]
 SYSTEM = "activitypool-system"
 SHORT = {"scaleDown": {"stabilizationWindowSeconds": 5, "zeroAfterSeconds": 10}}  # a pool's `scaling`, for a test
 CREDENTIALS = [{"name": "AWS_ACCESS_KEY_ID", "value": "test"}, {"name": "AWS_SECRET_ACCESS_KEY", "value": "test"}]
+# Pods that request no CPU at all share one five-hundredth of a busy node, and a hundred of them never get to start.
+RESOURCES = {"requests": {"cpu": "20m"}}
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Stage:
 
     def apply_pool(self, namespace: str, name: str, arn: str, **spec: Any) -> None:
         """Apply a pool on the emulator, with the windows that the test gives."""
-        container = {"name": "worker", "env": CREDENTIALS}
+        container = {"name": "worker", "env": CREDENTIALS, "resources": RESOURCES}
         body = {
             "apiVersion": "activitypools.dev/v1alpha1",
             "kind": "ActivityPool",
