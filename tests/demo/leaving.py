@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -56,18 +56,29 @@ def clean_up(found: Found, namespace: str, executions: Executions | None) -> Non
     cluster = current()
     if cluster is None:
         raise ClusterError("the cluster is not well: `make cluster-up` repairs it, `make cluster-down` ends it")
-    if executions is not None and found.emulator:
-        with step("ending what is left of the executions"):
-            _forget(executions)
-    with step(f"deleting namespace {namespace}"):
-        _delete_namespace(cluster, namespace)
-    if not found.operator:
-        with step("uninstalling the operator and its CRD"):
-            tear_down()
-    if not found.emulator:
-        with step("deleting the emulator"):
-            probe.kubectl(cluster, "delete", "namespace", manifest.NAMESPACE, "--ignore-not-found", "--wait=false")
+    failed = []
+    for title, act in _steps(found, cluster, namespace, executions):
+        try:
+            with step(title):
+                act()
+        except ClusterError as error:  # the others are tried all the same
+            failed.append(f"{title}: {error}")
+    if failed:
+        raise ClusterError("\n".join(failed))
     say(f"left as it was found: {', '.join(found.names)} (`make cluster-down` ends the cluster with all that is in it)")
+
+
+def _steps(
+    found: Found, cluster: Cluster, namespace: str, executions: Executions | None
+) -> Iterator[tuple[str, Callable[[], object]]]:
+    if executions is not None and found.emulator:
+        yield "ending what is left of the executions", lambda: _forget(executions)
+    yield f"deleting namespace {namespace}", lambda: _delete_namespace(cluster, namespace)
+    if not found.operator:
+        yield "uninstalling the operator and its CRD", tear_down
+    if not found.emulator:
+        words = ("delete", "namespace", manifest.NAMESPACE, "--ignore-not-found", "--wait=false")
+        yield "deleting the emulator", lambda: probe.kubectl(cluster, *words)
 
 
 def ways(cluster: Cluster, found: Found, namespace: str, executions: Executions | None) -> str:
@@ -87,7 +98,10 @@ def ways(cluster: Cluster, found: Found, namespace: str, executions: Executions 
             f"  aws --endpoint-url {endpoint} stepfunctions start-execution \\",
             f"    --state-machine-arn {executions.machine} --input '{json.dumps({'seconds': 5})}'",
         ]
-    lines += ["To take it away:", f"  kubectl delete namespace {namespace}"]
+    lines += [
+        "To take it away:",
+        f"  kubectl -n {namespace} delete apool {plan.POOL} && kubectl delete namespace {namespace}",
+    ]
     return "\n".join([*lines, "  make cluster-down" + ("  # it was up before" if found.cluster else "")])
 
 
@@ -128,7 +142,15 @@ def _forget(executions: Executions) -> None:
 
 
 def _delete_namespace(cluster: Cluster, namespace: str) -> None:
-    """Delete it with what runs in it. Its tasks are over, or nobody waits for them: workers get a second, not 60."""
-    probe.kubectl(cluster, "delete", "namespace", namespace, "--ignore-not-found", "--wait=false")
-    probe.kubectl(cluster, "delete", "pods", "--all", "-n", namespace, "--grace-period=1", "--wait=false")
-    probe.kubectl(cluster, "wait", "--for=delete", f"namespace/{namespace}", "--timeout=80s")
+    """Delete it when it was made, and what runs in it first.
+
+    Its tasks are over, or nobody waits for them: workers get a second. Kubernetes looks again at a namespace whose pods
+    are still leaving only after half of their grace period.
+    """
+    if not probe.kubectl(cluster, "get", "namespace", namespace, "--ignore-not-found", "--output=name").strip():
+        return
+    here = ("-n", namespace, "--all")
+    probe.kubectl(cluster, "delete", "activitypools", *here, "--timeout=30s")
+    probe.kubectl(cluster, "delete", "deployments,replicasets", *here, "--wait=false")
+    probe.kubectl(cluster, "delete", "pods", *here, "--grace-period=1", "--timeout=60s")
+    probe.kubectl(cluster, "delete", "namespace", namespace, "--timeout=60s")

@@ -1,12 +1,14 @@
 """What the demo plays: how much work, how many workers, and windows short enough to watch."""
 
-from activity_operator.api.parts import ScaleDown
+from activity_operator.api.parts import Drain, ScaleDown
 
 EXECUTIONS = 40
 MAX_WORKERS = 10
 POOL = "demo"
 SHORTEST_SECONDS, LONGEST_SECONDS = 2.0, 6.0
 STABILIZATION_SECONDS, ZERO_AFTER_SECONDS = 5, 10
+#: Many times the longest task; a namespace that is deleted waits for half of what its pods may take to stop.
+DRAIN_SECONDS = 30
 #: LocalEmu gives a task without TimeoutSeconds 60 s from its scheduling, waiting included.
 TASK = {"TimeoutSeconds": 600}
 #: 17 and 40 have no common divisor, so steps of 17 visit every duration once.
@@ -22,7 +24,13 @@ def durations() -> list[float]:
 def spec() -> dict[str, object]:
     """Return what the demo's pool says besides the activity and the image."""
     down = {"stabilizationWindowSeconds": STABILIZATION_SECONDS, "zeroAfterSeconds": ZERO_AFTER_SECONDS}
-    return {"minWorkers": 0, "maxWorkers": MAX_WORKERS, "slotsPerWorker": 1, "scaling": {"scaleDown": down}}
+    return {
+        "minWorkers": 0,
+        "maxWorkers": MAX_WORKERS,
+        "slotsPerWorker": 1,
+        "scaling": {"scaleDown": down},
+        "drain": {"timeoutSeconds": DRAIN_SECONDS},
+    }
 
 
 def introduction() -> str:
@@ -31,7 +39,9 @@ def introduction() -> str:
     return (
         f"{EXECUTIONS} executions of {SHORTEST_SECONDS:.0f} to {LONGEST_SECONDS:.0f} s each, "
         f"a pool of 0 to {MAX_WORKERS} workers with one slot each.\n"
-        f"The pool's windows are short, so that it can be watched (scaling.scaleDown):\n"
-        f"  stabilizationWindowSeconds {STABILIZATION_SECONDS} instead of {usual.stabilization_window_seconds}, "
-        f"zeroAfterSeconds {ZERO_AFTER_SECONDS} instead of {usual.zero_after_seconds}"
+        f"The pool's windows are short, so that it can be watched:\n"
+        f"  scaling.scaleDown: stabilizationWindowSeconds {STABILIZATION_SECONDS} instead of "
+        f"{usual.stabilization_window_seconds}, zeroAfterSeconds {ZERO_AFTER_SECONDS} instead of "
+        f"{usual.zero_after_seconds}\n"
+        f"  drain: timeoutSeconds {DRAIN_SECONDS} instead of {Drain().timeout_seconds}"
     )
