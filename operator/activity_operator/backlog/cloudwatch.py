@@ -42,11 +42,11 @@ class Caller(Protocol):
 
 def open_caller(target: PollTarget) -> Caller:
     """Open a caller for the target's region, endpoint and role; blocks for about 0.1 s."""
-    session = new_session(None)
-    endpoint = resolve(session, "cloudwatch", region=target.region or None, endpoint_url=target.endpoint_url or None)
-    load = chain(
-        session, region=endpoint.region, role_arn=target.role_arn or None, external_id=target.external_id or None
-    )
+    region, url = target.region or None, target.endpoint_url or None
+    # A session keeps every model that it has loaded: what only names the endpoint goes with its own.
+    endpoint = resolve(new_session(None), "cloudwatch", region=region, endpoint_url=url)
+    role, external = target.role_arn or None, target.external_id or None
+    load = chain(new_session(None), region=endpoint.region, role_arn=role, external_id=external)
     return AwsJsonCaller(endpoint, CredentialsKeeper(load), target_prefix=TARGET_PREFIX)
 
 
