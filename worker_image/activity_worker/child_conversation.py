@@ -40,6 +40,8 @@ class Conversation:
         self._respond = respond
         self._calls: set[asyncio.Task[None]] = set()
         self._started = False
+        #: Whether the child has done its part: what remains is the service's answer, and nothing to kill it for.
+        self.handled = False
 
     async def run(self) -> None:
         """Have the task run.
@@ -50,6 +52,7 @@ class Conversation:
         order = {"kind": "run", "id": self._number, "token": request.task.token, "input": request.task.input}
         await self._child.send(order | {"worker": request.worker.worker_name, "arn": request.worker.activity_arn})
         done = await self._listen()
+        self.handled = done is not None
         # What the handler has asked for is finished even if the child is dead: a conclusion under way must not be lost.
         while self._calls:
             await asyncio.wait(self._calls)
@@ -59,6 +62,8 @@ class Conversation:
             raise await self._cause_of_death()
         if done["error"] is not None:
             raise self._cause_of_failure(done["error"])
+        if done["output"] is not None:
+            await self._respond.success_encoded(done["output"])
 
     async def tell(self) -> None:
         """Tell the child that the task is cancelled, and why."""

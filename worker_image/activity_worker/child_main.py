@@ -16,15 +16,16 @@ from activity_worker import child_errors
 from activity_worker.activity import TaskRequest, TaskResponseToolkit
 from activity_worker.cancellation import CancellationSignal, CancelReason
 from activity_worker.child_link import Link, be_the_first_to_go, die_with_parent
-from activity_worker.child_protocol import CHILD_UNUSABLE, Message
+from activity_worker.child_protocol import CHILD_UNUSABLE, Message, encode
 from activity_worker.encoding import parse_input
 from activity_worker.errors import HandlerSignatureError
 from activity_worker.events import EventEmitter
-from activity_worker.runner import InlineRunner, handler_form
+from activity_worker.runner import HandlerForm, InlineRunner, handler_form
 from activity_worker.sources.protocol import Task
 
 #: A handler may say how far it is as often as it likes; the supervisor hears it twice a second at most.
 PROGRESS_SPACING_SECONDS = 0.5
+_STARTED = encode({"kind": "started"})
 
 
 class HandlerLoadError(Exception):
@@ -88,38 +89,47 @@ class _PipeChannel:
         await self._ask("fail", error=error, cause=cause)
 
     async def _ask(self, what: str, **arguments: object) -> None:
-        reply = await asyncio.wrap_future(self._link.call(what, **arguments))
+        reply = await self._link.call(what, **arguments)
         if reply["error"] is not None:
             raise child_errors.from_wire(reply["error"])
+
+
+class _ReturnChannel(_PipeChannel):
+    """For a handler that returns its output: the runner's answer is its last act, so it goes with the `done`."""
+
+    output: str | None = None
+
+    async def succeed(self, output: str) -> None:
+        """Keep JSON text for the supervisor, which concludes with it."""
+        self.output = output
 
 
 class _Child:
     """Runs tasks as messages order it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, handler: Callable[..., Any], fd: int) -> None:
-        self.link = Link(fd, lambda message: loop.call_soon_threadsafe(self._take, message))
+    def __init__(self, handler: Callable[..., Any], fd: int) -> None:
+        self.link = Link(fd, self._take)
         self._runner = InlineRunner(handler)
-        self._runs: asyncio.Queue[Message | None] = asyncio.Queue()
+        self._returns = handler_form(handler) is HandlerForm.RETURNS
         self._current: int | None = None
         self._signal = CancellationSignal()
         self._task: asyncio.Task[None] | None = None
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def serve(self) -> None:
-        """Run tasks until the supervisor says stop."""
+        """Run tasks until the supervisor says stop, and finish the one under way."""
         await self._runner.start()
         self.link.start()
         self.link.send({"kind": "ready"})
-        while (message := await self._runs.get()) is not None:
-            self._current, self._signal = message["id"], CancellationSignal()
-            self._task = asyncio.create_task(self._run(message))
+        await self._over
+        if self._task is not None:
             await self._task
-            self._current = None
 
     async def _run(self, message: Message) -> None:
-        self.link.send({"kind": "started"})
+        self.link.send_frame(_STARTED)
         task = Task(token=message["token"], input=message["input"])
         request = TaskRequest(_Worker(message["worker"], message["arn"]), task, parse_input(task.input))
-        channel = _PipeChannel(self.link)
+        channel = _ReturnChannel(self.link) if self._returns else _PipeChannel(self.link)
         respond = TaskResponseToolkit(request, channel, events=EventEmitter(), signal=self._signal)
         channel.progress = lambda: respond.progress.details if respond.progress else None
         error = None
@@ -127,16 +137,31 @@ class _Child:
             await self._runner.run(request, respond)
         except BaseException as raised:  # noqa: BLE001 - a handler's SystemExit is its task's failure
             error = child_errors.to_wire(raised)
-        self.link.send({"kind": "done", "id": message["id"], "error": error})
+        output = channel.output if isinstance(channel, _ReturnChannel) and error is None else None
+        self.link.send({"kind": "done", "id": message["id"], "error": error, "output": output})
 
     def _take(self, message: Message) -> None:
         if message["kind"] == "run":
-            self._runs.put_nowait(message)
+            # One at a time: the supervisor sends the next when this one is done.
+            self._current, self._signal = message["id"], CancellationSignal()
+            self._task = asyncio.get_running_loop().create_task(self._run(message))
+            self._task.add_done_callback(self._ran)
         elif message["kind"] == "stop":
-            self._runs.put_nowait(None)
+            self._end()
         elif message["kind"] == "cancel" and message["id"] == self._current and self._task is not None:
             self._signal.cancel(CancelReason(message["reason"]), message["detail"])
             self._task.cancel()
+
+    def _ran(self, task: "asyncio.Task[None]") -> None:
+        if task is self._task:
+            self._current = None
+        if task.cancelled() or task.exception() is not None:
+            # What went wrong here, and not in the handler, ends the process: the supervisor starts another.
+            self._end()
+
+    def _end(self) -> None:
+        if not self._over.done():
+            self._over.set_result(None)
 
 
 def _plain(details: Any) -> Any:
@@ -159,7 +184,7 @@ def _is_small(details: Any) -> bool:
 
 
 async def _serve(fd: int, handler: Callable[..., Any]) -> None:
-    await _Child(asyncio.get_running_loop(), handler, fd).serve()
+    await _Child(handler, fd).serve()
 
 
 def main() -> int:

@@ -16,15 +16,8 @@ import sys
 from dataclasses import dataclass
 from typing import Self
 
-from activity_worker.child_protocol import (
-    CHILD_UNUSABLE,
-    HEADER,
-    FrameError,
-    Message,
-    body_length,
-    decode,
-    encode,
-)
+from activity_worker.child_pipe import ChildPipe
+from activity_worker.child_protocol import CHILD_UNUSABLE, Message
 from activity_worker.errors import ActivityError
 from activity_worker.memory import MemoryKills
 
@@ -34,8 +27,6 @@ START_TIMEOUT_SECONDS = 120.0
 _LAST_WORDS_SECONDS = 0.5
 #: How long an idle child may take for its exit handlers.
 _DISMISSAL_SECONDS = 2.0
-#: Messages read ahead; beyond that a child that floods blocks on its own socket.
-_READ_AHEAD = 64
 
 
 class HandlerUnusableError(ActivityError):
@@ -79,18 +70,10 @@ class Ending:
 class ChildProcess:
     """A running child. Make one with `spawn`; end it with `close`."""
 
-    def __init__(
-        self,
-        process: asyncio.subprocess.Process,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        kills: MemoryKills,
-    ) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, kills: MemoryKills) -> None:
         self._process = process
-        self._reader = reader
-        self._writer = writer
-        self._inbox: asyncio.Queue[Message | None] = asyncio.Queue(_READ_AHEAD)
-        self._pump = asyncio.create_task(self._read_all())
+        # Whoever sends nonsense or closes its end can do no work any more. Most often it is dead already.
+        self._pipe = ChildPipe(self._kill_all)
         self._killed = False
         self._ending = asyncio.create_task(self._end(kills))
 
@@ -102,7 +85,7 @@ class ChildProcess:
     @property
     def alive(self) -> bool:
         """Whether the child may still take a task, as far as can be seen."""
-        return self._process.returncode is None and not self._pump.done()
+        return self._process.returncode is None and not self._pipe.ended
 
     @classmethod
     async def spawn(
@@ -126,9 +109,9 @@ class ChildProcess:
             except OSError as error:
                 ours.close()
                 raise HandlerUnusableError(f"{handler}: no process could be started: {error}") from error
-        reader, writer = await asyncio.open_unix_connection(sock=ours)
-        child = cls(process, reader, writer, kills)
+        child = cls(process, kills)
         try:
+            await asyncio.get_running_loop().create_unix_connection(lambda: child._pipe, sock=ours)
             await child._await_ready(handler, start_timeout_seconds)
         except BaseException:
             await child.close()
@@ -149,17 +132,11 @@ class ChildProcess:
 
     async def send(self, message: Message) -> None:
         """Send one message; a dead child takes it silently, `receive` tells of the death. Raises `FrameError`."""
-        frame = encode(message)
-        with contextlib.suppress(ConnectionError, RuntimeError):
-            self._writer.write(frame)
-            await self._writer.drain()
+        await self._pipe.send(message)
 
     async def receive(self) -> Message | None:
         """Return the next message; None, from then on, when the child is dead or talks nonsense."""
-        message = await self._inbox.get()
-        if message is None:
-            self._inbox.put_nowait(None)
-        return message
+        return await self._pipe.receive()
 
     async def ended(self) -> Ending:
         """Wait for the end of the process and say how it ended."""
@@ -178,8 +155,9 @@ class ChildProcess:
         await self.close()
 
     async def close_when_read(self) -> None:
-        """Close a dead child once its last words are in the inbox, where they can still be received."""
-        await asyncio.wait({self._pump}, timeout=_DISMISSAL_SECONDS)
+        """Close a dead child once its last words have come: they can be received even then."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._pipe.wait_ended(), _DISMISSAL_SECONDS)
         await self.close()
 
     async def close(self) -> None:
@@ -188,37 +166,16 @@ class ChildProcess:
         await self._process.wait()
         # Once more: the child may have started something between the first signal and its own death.
         self.kill()
-        self._pump.cancel()
-        await asyncio.gather(self._pump, self._ending, return_exceptions=True)
-        self._writer.close()
-        with contextlib.suppress(ConnectionError):
-            await self._writer.wait_closed()
+        await self._ending
+        await self._pipe.close()
 
     async def _end(self, kills: MemoryKills) -> Ending:
         """Look once, when it has ended: a kill for want of memory is counted before the process dies of it."""
         code = await self._process.wait()
-        return Ending(code, kills.claim() if code == -signal.SIGKILL and not self._killed else None)
-
-    async def _read_all(self) -> None:
-        reading = asyncio.create_task(self._read_frames())
-        waiting = asyncio.create_task(self._process.wait())
-        try:
-            await asyncio.wait({reading, waiting}, return_when=asyncio.FIRST_COMPLETED)
-            if not reading.done():
-                await asyncio.wait({reading}, timeout=_LAST_WORDS_SECONDS)
-        finally:
-            reading.cancel()
-            waiting.cancel()
-            await asyncio.gather(reading, waiting, return_exceptions=True)
-        await self._inbox.put(None)
-
-    async def _read_frames(self) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, FrameError):
-            while True:
-                length = body_length(await self._reader.readexactly(HEADER.size))
-                await self._inbox.put(decode(await self._reader.readexactly(length)))
-        # Whoever sends nonsense or closes its end can do no work any more. Most often it is dead already.
-        self._kill_all()
+        ending = Ending(code, kills.claim() if code == -signal.SIGKILL and not self._killed else None)
+        # Its last words may still be on their way, or a grandchild may hold the other end of the socket open.
+        asyncio.get_running_loop().call_later(_LAST_WORDS_SECONDS, self._pipe.end)
+        return ending
 
     def _kill_all(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -5,11 +5,15 @@ and quick to import, because every child pays for it.
 
     supervisor -> child   run {id, token, input, worker, arn}   cancel {id, reason, detail}   reply {call, error}   stop
     {} child -> supervisor   ready {}   unusable {message}   started {}   call {call, what, ...}   progress {details}
-    done {id, error}
+    done {id, error, output}
+
+`output` is the JSON text that a handler's return value became, None for a handler that has answered by a call: a task
+that returns is one message less each way.
 """
 
 import json
 import struct
+from collections.abc import Iterator
 from typing import Any, Final
 
 Message = dict[str, Any]
@@ -27,26 +31,44 @@ class FrameError(ValueError):
     """A message is larger than `MAX_FRAME_BYTES` or is not a JSON object."""
 
 
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_decode = json.JSONDecoder().decode
+
+
 def encode(message: Message) -> bytes:
     """Return one message as it travels; raises `FrameError`."""
-    body = json.dumps(message, separators=(",", ":")).encode()
+    body = _encode(message).encode()
     if len(body) > MAX_FRAME_BYTES:
         raise FrameError(f"a message of {len(body)} bytes: the limit is {MAX_FRAME_BYTES}")
     return HEADER.pack(len(body)) + body
 
 
-def body_length(header: bytes) -> int:
-    """Return how many bytes follow `header`; raises `FrameError`."""
-    (length,) = HEADER.unpack(header)
-    if length > MAX_FRAME_BYTES:
-        raise FrameError(f"a message of {length} bytes: the limit is {MAX_FRAME_BYTES}")
-    return int(length)
+class FrameDecoder:
+    """Cuts a stream of bytes into messages."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Message]:
+        """Give the messages that `data` completes, one after the other; raises `FrameError` at the first bad one."""
+        rest = self._rest
+        rest += data
+        while len(rest) >= HEADER.size:
+            (length,) = HEADER.unpack_from(rest)
+            if length > MAX_FRAME_BYTES:
+                raise FrameError(f"a message of {length} bytes: the limit is {MAX_FRAME_BYTES}")
+            end = HEADER.size + length
+            if len(rest) < end:
+                return
+            body = rest[HEADER.size : end]
+            del rest[:end]
+            yield decode(body)
 
 
-def decode(body: bytes) -> Message:
+def decode(body: bytes | bytearray) -> Message:
     """Return the message in `body`; raises `FrameError`."""
     try:
-        message = json.loads(body)
+        message = _decode(body.decode())
     except ValueError as error:
         raise FrameError("a message that is not JSON") from error
     if not isinstance(message, dict):

@@ -93,7 +93,7 @@ class ChildRunner:
     async def _run_in(self, child: ChildProcess, request: TaskRequest, respond: TaskResponseToolkit) -> None:
         conversation = Conversation(child, next(self._numbers), request, respond)
         serving = asyncio.create_task(conversation.run())
-        limit = asyncio.create_task(self._limit(child, conversation, respond.signal))
+        limits = _Limits(child, conversation, respond.signal, self._deadline_seconds, self._grace_seconds)
         try:
             await asyncio.shield(serving)
         except asyncio.CancelledError:
@@ -103,7 +103,7 @@ class ChildRunner:
             await asyncio.gather(serving, return_exceptions=True)
             raise
         finally:
-            limit.cancel()
+            limits.lift()
 
     async def stop(self) -> None:
         """End the child: it may run its exit handlers for a moment, then it is killed."""
@@ -118,18 +118,6 @@ class ChildRunner:
         (child,) = await asyncio.gather(spawning, return_exceptions=True)
         if isinstance(child, ChildProcess):
             await child.dismiss()
-
-    async def _limit(self, child: ChildProcess, conversation: Conversation, signal: CancellationSignal) -> None:
-        """Kill the child at the deadline, or when it was told to stop and did not."""
-        try:
-            async with asyncio.timeout(self._deadline_seconds):
-                await signal.wait()
-        except TimeoutError:
-            signal.cancel(CancelReason.DEADLINE, f"the handler ran longer than {self._deadline_seconds:g} s")
-        if signal.reason is not CancelReason.DEADLINE:
-            await conversation.tell()
-            await asyncio.sleep(self._grace_seconds)
-        child.kill()
 
     async def _watch(self) -> None:
         """Replace each child that dies, whether it had a task or not."""
@@ -158,6 +146,50 @@ class ChildRunner:
             return await ChildProcess.spawn(self._handler, self._kills)
         finally:
             await closing
+
+
+class _Limits:
+    """Kills the child of one task at the deadline, or when it was told to stop and did not."""
+
+    def __init__(
+        self,
+        child: ChildProcess,
+        conversation: Conversation,
+        signal: CancellationSignal,
+        deadline_seconds: float | None,
+        grace_seconds: float,
+    ) -> None:
+        self._child = child
+        self._conversation = conversation
+        self._signal = signal
+        self._grace_seconds = grace_seconds
+        self._lifted = False
+        self._telling: asyncio.Task[None] | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        if deadline_seconds is not None:
+            late = f"the handler ran longer than {deadline_seconds:g} s"
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.call_later(deadline_seconds, signal.cancel, CancelReason.DEADLINE, late)
+        # Until then it costs no task and no timer: most tasks are never told to stop.
+        signal.on_cancel(self._cancelled)
+
+    def lift(self) -> None:
+        """Do nothing any more."""
+        self._lifted = True
+        for pending in (self._telling, self._deadline):
+            if pending is not None:
+                pending.cancel()
+
+    def _cancelled(self) -> None:
+        if not (self._lifted or self._conversation.handled):
+            self._telling = asyncio.create_task(self._tell_and_kill())
+
+    async def _tell_and_kill(self) -> None:
+        if self._signal.reason is not CancelReason.DEADLINE:
+            await self._conversation.tell()
+            await asyncio.sleep(self._grace_seconds)
+        if not self._conversation.handled:
+            self._child.kill()
 
 
 def _pause_seconds(short_lives: int) -> float:

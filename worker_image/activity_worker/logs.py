@@ -9,6 +9,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+_encode = json.JSONEncoder(default=str).encode
+
 
 class TextFormatter(logging.Formatter):
     """`12:04:31 task started  slot=a1b2c lease=0f3e...`, with the local time."""
@@ -36,7 +38,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(entry, default=str)
+        return _encode(entry)
 
 
 def set_up_logs(log_format: str, stream: TextIO | None = None) -> None:
@@ -45,6 +47,10 @@ def set_up_logs(log_format: str, stream: TextIO | None = None) -> None:
     `auto` is text on a terminal and JSON elsewhere.
     """
     target = sys.stderr if stream is None else stream
+    # Threads, processes and callers are in no line of ours, and looking them up took half of a line's 22 µs (logging's
+    # own documentation names these four switches). A no-op task writes two lines.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None  # noqa: SLF001 - the name that the documentation gives
     as_text = log_format == "text" or (log_format == "auto" and target.isatty())
     handler = logging.StreamHandler(target)
     handler.setFormatter(TextFormatter() if as_text else JsonFormatter())

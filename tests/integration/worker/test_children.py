@@ -145,6 +145,27 @@ async def test_a_handler_answers_through_the_pipe(start: Start) -> None:
     assert run.respond.progress.details == {"done": 1}
 
 
+async def test_a_child_that_has_done_its_part_is_not_killed_because_the_service_is_slow(start: Start) -> None:
+    runner = await start("doubles_async", cancel_grace_seconds=0.0)
+    child, answering, answer = runner.pid, asyncio.Event(), asyncio.Event()
+    run = Run(runner, n=4)
+
+    async def slow(output: str) -> None:
+        answering.set()
+        await answer.wait()
+
+    run.channel.succeed = slow  # type: ignore[method-assign]
+    await answering.wait()
+    run.signal.cancel(CancelReason.DEADLINE)
+    await asyncio.sleep(0)
+    answer.set()
+    await run.task
+    after = Run(runner, n=5)
+    await after.task
+
+    assert (run.output, after.output, runner.pid) == (8, 10, child)
+
+
 async def test_a_handler_fails_its_task_through_the_pipe(start: Start) -> None:
     run = Run(await start("answers_async"))
     await run.task

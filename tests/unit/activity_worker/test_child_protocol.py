@@ -1,0 +1,36 @@
+"""Messages between a supervisor and a handler's process, cut from a stream that comes in any pieces."""
+
+import pytest
+
+from activity_worker.child_protocol import HEADER, MAX_FRAME_BYTES, FrameDecoder, FrameError, Message, encode
+
+MESSAGES: list[Message] = [{"kind": "started"}, {"kind": "done", "id": 1, "output": "ä" * 300}, {"kind": "stop"}]
+STREAM = b"".join(encode(message) for message in MESSAGES)
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 100, len(STREAM)])
+def test_messages_arrive_whole_however_the_stream_is_cut(size: int) -> None:
+    decoder = FrameDecoder()
+
+    pieces = [STREAM[at : at + size] for at in range(0, len(STREAM), size)]
+
+    assert [message for piece in pieces for message in decoder.feed(piece)] == MESSAGES
+
+
+def test_what_came_before_nonsense_is_not_lost() -> None:
+    messages = FrameDecoder().feed(encode(MESSAGES[0]) + HEADER.pack(3) + b"[1]")
+
+    assert next(messages) == MESSAGES[0]
+    with pytest.raises(FrameError, match="not a JSON object"):
+        next(messages)
+
+
+@pytest.mark.parametrize("body", [b"\xff", b"{"])
+def test_a_body_that_is_not_json_is_refused(body: bytes) -> None:
+    with pytest.raises(FrameError, match="not JSON"):
+        list(FrameDecoder().feed(HEADER.pack(len(body)) + body))
+
+
+def test_a_length_that_no_message_has_is_refused_before_its_body_comes() -> None:
+    with pytest.raises(FrameError, match="the limit is"):
+        list(FrameDecoder().feed(HEADER.pack(MAX_FRAME_BYTES + 1)))
