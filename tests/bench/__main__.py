@@ -65,10 +65,11 @@ def _measure(benchmark: Benchmark) -> tuple[list[Row], bool]:
 
 
 def machine_line() -> str:
-    """Say on what machine, Python and day it was measured; numbers without it cannot be compared."""
+    """Say on what machine, Python and day it was measured, and how busy the machine was before: how far to trust it."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     day = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return f"{cores} cores ({_processor()}), {platform.system()}, Python {platform.python_version()}, {day}"
+    load = f"load {os.getloadavg()[0]:.1f} before" if hasattr(os, "getloadavg") else "load unknown"
+    return f"{cores} cores ({_processor()}), {platform.system()}, Python {platform.python_version()}, {load}, {day}"
 
 
 def _processor() -> str:
