@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from activity_operator.api.status import EventRecord
 from activity_operator.cluster.apply import Rejection
@@ -14,7 +13,8 @@ from activity_operator.core.observation import PodFacts
 class PoolState:
     """One pool's, for one UID and one term. Times are seconds of the monotonic clock; -inf means never.
 
-    `replicas` are, by Deployment, what this process wrote last, or saw first.
+    `replicas` are, by Deployment, what this process wrote last, or saw first; `status` is the digest of the status
+    that it wrote last.
     """
 
     uid: str
@@ -24,8 +24,7 @@ class PoolState:
     pods: Mapping[str, PodFacts] = field(default_factory=dict)
     replicas: dict[str, int] = field(default_factory=dict)
     rejected: Rejection | None = None
-    rendered: tuple[int, Mapping[str, Any]] | None = None
     last_raise: float = float("-inf")
     status_written: float = float("-inf")
-    status: Mapping[str, Any] | None = None
+    status: str = ""
     failures: int = 0

@@ -222,14 +222,14 @@ class Reconciler:
     async def _write(self, pool: Raw, wanted: Mapping[str, Any], state: PoolState) -> float | None:
         since_last = self._clock() - state.status_written
         wait = self._r.writer.wait(pool, wanted, since_last)
-        if wait == 0 and wanted == state.status and since_last < status.COUNTS_SECONDS:
+        if wait == 0 and status.digest(wanted) == state.status and since_last < status.COUNTS_SECONDS:
             # The API server keeps it otherwise than it was sent: writing it again at once would never end.
             wait = status.COUNTS_SECONDS - since_last
         if wait is None or wait > 0:
             return wait
         if not self._r.observer.leader.leading:
             raise NotLeadingError("the Lease is not ours")
-        state.status_written, state.status = self._clock(), wanted
+        state.status_written, state.status = self._clock(), status.digest(wanted)
         raw = await self._r.writer.write(pool, wanted)
         self._r.freshness.wrote(POOLS, raw)
         self._r.store.put(POOLS, raw)

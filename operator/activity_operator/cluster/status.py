@@ -1,5 +1,7 @@
 """Writing a pool's status: only when it differs from what the API server holds, and counts not too often."""
 
+import hashlib
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -49,6 +51,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value
+
+
+def digest(wanted: Mapping[str, Any]) -> str:
+    """Return by what a status is known again: 64 characters in place of 10 KB a pool."""
+    return hashlib.sha256(json.dumps(wanted, sort_keys=True, default=str).encode()).hexdigest()
 
 
 class StatusWriter:
