@@ -73,12 +73,16 @@ def _steps(
 ) -> Iterator[tuple[str, Callable[[], object]]]:
     if executions is not None and found.emulator:
         yield "ending what is left of the executions", lambda: _forget(executions)
-    yield f"deleting namespace {namespace}", lambda: _delete_namespace(cluster, namespace)
+    there = ("get", "namespace", namespace, "--ignore-not-found", "--output=name")
+    if probe.kubectl(cluster, *there).strip():
+        yield "ending the demo's workers", lambda: _end_workers(cluster, namespace)
+        words = ("delete", "namespace", namespace, "--timeout=60s")
+        yield f"deleting namespace {namespace}", lambda: probe.kubectl(cluster, *words)
     if not found.operator:
         yield "uninstalling the operator and its CRD", tear_down
     if not found.emulator:
-        words = ("delete", "namespace", manifest.NAMESPACE, "--ignore-not-found", "--wait=false")
-        yield "deleting the emulator", lambda: probe.kubectl(cluster, *words)
+        emulator = ("delete", "namespace", manifest.NAMESPACE, "--ignore-not-found", "--wait=false")
+        yield "deleting the emulator", lambda: probe.kubectl(cluster, *emulator)
 
 
 def ways(cluster: Cluster, found: Found, namespace: str, executions: Executions | None) -> str:
@@ -141,16 +145,12 @@ def _forget(executions: Executions) -> None:
         states.delete_activity(activityArn=executions.activity)
 
 
-def _delete_namespace(cluster: Cluster, namespace: str) -> None:
-    """Delete it when it was made, and what runs in it first.
+def _end_workers(cluster: Cluster, namespace: str) -> None:
+    """Delete the pool and its workers at once: their tasks are over, or nobody waits for them.
 
-    Its tasks are over, or nobody waits for them: workers get a second. Kubernetes looks again at a namespace whose pods
-    are still leaving only after half of their grace period.
+    Kubernetes looks again at a namespace whose pods are still leaving only after half of their grace period.
     """
-    if not probe.kubectl(cluster, "get", "namespace", namespace, "--ignore-not-found", "--output=name").strip():
-        return
     here = ("-n", namespace, "--all")
     probe.kubectl(cluster, "delete", "activitypools", *here, "--timeout=30s")
     probe.kubectl(cluster, "delete", "deployments,replicasets", *here, "--wait=false")
     probe.kubectl(cluster, "delete", "pods", *here, "--grace-period=1", "--timeout=60s")
-    probe.kubectl(cluster, "delete", "namespace", namespace, "--timeout=60s")
