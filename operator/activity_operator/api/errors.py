@@ -22,7 +22,12 @@ class SpecError(ValueError):
         super().__init__(self._sentence())
 
     def _sentence(self) -> str:
-        shown = "" if self.value is None or isinstance(self.value, dict | list) else str(self.value)
+        shown = "" if self.value is None or isinstance(self.value, dict | list) else _yaml(self.value)
         if not shown or f"'{shown}'" in self.fix:
             return f"spec.{self.field}: {self.fix}"
         return f"spec.{self.field} '{shown[:MAX_SHOWN_VALUE]}' {self.fix}"
+
+
+def _yaml(value: Any) -> str:
+    """Return the value as a manifest writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
