@@ -80,14 +80,15 @@ def rows(rates: Mapping[str, Sequence[Rate]], where: Cores, named: str) -> list[
         f"median of {ROUNDS} interleaved windows of {WINDOW_SECONDS:g} s, {SLOTS} slots, {where}, "
         f"which kept the server {busiest:.0%} busy at most; peers: {named}"
     )
-    made = []
+    made: list[Row] = []
     for way, words in WAYS.items():
         for peer in (AIOBOTOCORE, BOTO3):
             ours, theirs = (median(rate.per_cpu_second for rate in rates[name]) for name in (way, peer))
             clock = [median(rate.per_second for rate in rates[name]) for name in (way, peer)]
             by_clock = f"by the clock {clock[0]:,.0f} and {clock[1]:,.0f} /s, {clock[0] / clock[1]:.2f}x"
             what = f"no-op tasks per CPU-second, {way}"
-            how = f"{words}; {turns}; {by_clock}"
+            # Said once, in the first row: it holds for all of them.
+            how = f"{words}; {by_clock}" if made else f"{words}; {by_clock}; {turns}"
             made.append(ratio(what, ours, peer, theirs, unit="/s", goal=GOAL, how=how))
     return made
 
