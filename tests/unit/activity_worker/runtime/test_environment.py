@@ -13,6 +13,7 @@ from activity_worker.errors import (
     DeniedError,
     InvalidTokenError,
     LeaseLostError,
+    MissingError,
     SourceError,
     TaskCancelledError,
     ThrottledError,
@@ -77,7 +78,7 @@ async def test_a_handler_can_be_cancelled() -> None:
         (EndpointUnreachableError("ReadTimeout", ""), UnreachableError),
         (WireError("InternalError", "", 500), UnreachableError),
         (WireError("InvalidOutput", "", 400), SourceError),
-        (WireError("ActivityDoesNotExist", "", 400), SourceError),
+        (WireError("ActivityDoesNotExist", "", 400), MissingError),
     ],
     ids=lambda value: getattr(value, "code", getattr(value, "__name__", "")),
 )
