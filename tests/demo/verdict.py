@@ -20,7 +20,7 @@ SILENCE_SECONDS = 20.0
 class Outcome:
     """What was measured, in the end.
 
-    `lost` counts tasks that were handed out and failed or timed out without a worker being to blame; `given_up` says
+    `interrupted` is None when the service no longer tells. `lost` counts tasks that were handed out and failed or timed out without a worker being to blame; `given_up` says
     why the demo did not wait longer, "" when the pool came back to zero by itself.
     """
 
@@ -30,7 +30,7 @@ class Outcome:
     most_workers: int
     workers_left: int
     first_replica_seconds: float | None
-    interrupted: int
+    interrupted: int | None
     lost: int
     given_up: str = ""
 
@@ -74,7 +74,9 @@ def failures(outcome: Outcome) -> list[str]:
         found.append(f"the pool did not come back to zero: {outcome.workers_left} workers are left")
     if outcome.first_replica_seconds is None:
         found.append("no replica was written")
-    if outcome.interrupted:
+    if outcome.interrupted is None:
+        found.append("whether tasks were interrupted is not known: the emulator does not tell the histories")
+    elif outcome.interrupted:
         found.append(f"{outcome.interrupted} tasks were interrupted: a worker began them and did not conclude them")
     if outcome.lost:
         found.append(f"{outcome.lost} tasks were lost or failed, and handed out again or not")
@@ -83,10 +85,11 @@ def failures(outcome: Outcome) -> list[str]:
 
 def last_line(outcome: Outcome) -> str:
     """Return the demo's last line, with what was measured."""
+    interrupted = "?" if outcome.interrupted is None else outcome.interrupted
     return (
         f"demo: {outcome.succeeded}/{plan.EXECUTIONS} executions succeeded, workers {outcome.workers_before} -> "
         f"{outcome.most_workers} -> {outcome.workers_left}, first replica after "
-        f"{_seconds(outcome.first_replica_seconds)} s, {outcome.interrupted} tasks interrupted"
+        f"{_seconds(outcome.first_replica_seconds)} s, {interrupted} tasks interrupted"
     )
 
 

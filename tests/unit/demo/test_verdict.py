@@ -36,6 +36,10 @@ def test_the_last_line_of_a_failure_has_them_too() -> None:
     )
 
 
+def test_unknown_is_not_zero() -> None:
+    assert last_line(replace(GOOD, interrupted=None)).endswith("first replica after 0.28 s, ? tasks interrupted")
+
+
 @pytest.mark.parametrize(
     ("seconds", "written"), [(0.284, "0.28"), (0.994, "0.99"), (0.996, "1.0"), (1.26, "1.3"), (12.04, "12.0")]
 )
@@ -57,6 +61,10 @@ def test_a_run_that_keeps_every_promise_has_no_failures() -> None:
         ({"workers_left": 1}, "the pool did not come back to zero: 1 workers are left"),
         ({"first_replica_seconds": None}, "no replica was written"),
         ({"interrupted": 1}, "1 tasks were interrupted: a worker began them and did not conclude them"),
+        (
+            {"interrupted": None},
+            "whether tasks were interrupted is not known: the emulator does not tell the histories",
+        ),
         ({"lost": 2}, "2 tasks were lost or failed, and handed out again or not"),
         ({"given_up": "too slow"}, "too slow"),
     ],
