@@ -20,8 +20,9 @@ SILENCE_SECONDS = 20.0
 class Outcome:
     """What was measured, in the end.
 
-    `interrupted` is None when the service no longer tells. `lost` counts tasks that were handed out and failed or timed out without a worker being to blame; `given_up` says
-    why the demo did not wait longer, "" when the pool came back to zero by itself.
+    `interrupted` is None when the service no longer tells. `lost` counts tasks that were handed out and failed or
+    timed out without a worker being to blame; `given_up` says why the demo did not wait longer, "" when the pool came
+    back to zero by itself.
     """
 
     executions: int
