@@ -16,7 +16,7 @@ from tests.bench.tls_fake import tls_fake
 from tests.cluster.progress import step
 
 POOLS = 500
-#: As the service holds them.
+#: As the service holds polls.
 HOLD_SECONDS = 60.0
 #: How long is measured, and how often the operator lists everything: by default every 300 s, here once in the window.
 WINDOW_SECONDS = 120.0

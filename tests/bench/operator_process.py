@@ -114,6 +114,8 @@ def _environment(stand: Stand, fake: TlsFake, health_port: int) -> dict[str, str
         "HOME": str(stand.folder),
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
+        "MALLOC_MMAP_THRESHOLD_": "131072",
+        "MALLOC_ARENA_MAX": "2",
         "KUBECONFIG": str(stand.kubeconfig),
         "POD_NAMESPACE": SYSTEM,
         "ACTIVITYPOOL_TENANCY_FILE": str(policy),
