@@ -27,9 +27,20 @@ class Trouble:
     exit_code: int | None = None
 
 
-def troubles(before: Mapping[str, PodFacts], pods: Iterable[PodFacts]) -> tuple[Trouble, ...]:
-    """Return what became visible since `before` (pods by UID). Ordinary exits are the worker's own to report."""
-    return tuple(trouble for pod in pods for trouble in _troubles(pod, before.get(pod.uid)))
+def troubles(
+    before: Mapping[str, PodFacts], pods: Iterable[PodFacts], told: Iterable[EventRecord] = ()
+) -> tuple[Trouble, ...]:
+    """Return what became visible since `before` (pods by UID). Ordinary exits are the worker's own to report.
+
+    A new leader has seen no pod before: what it finds in `told`, the status's ring, its predecessor has told.
+    """
+    known = {(record.worker, record.name, record.message) for record in told}
+    return tuple(
+        trouble
+        for pod in pods
+        for trouble in _troubles(pod, before.get(pod.uid))
+        if pod.uid in before or (trouble.pod, trouble.name, trouble.message) not in known
+    )
 
 
 def vanished(before: Mapping[str, PodFacts], pods: Mapping[str, PodFacts], at_work: Set[str]) -> tuple[Trouble, ...]:

@@ -29,6 +29,19 @@ def test_a_killed_worker_is_told_once_and_as_a_stop_that_it_could_not_report() -
     assert troubles({"u1": ended}, [restarted]) == (), "one end was told twice: before and after the restart"
 
 
+def test_a_new_leader_does_not_tell_again_what_its_predecessor_told() -> None:
+    killed = pod(last_exit_reason="Error", last_exit_code=137, restarts=1, running_since=5.0)
+    told = record("worker:stopped", 4, message="killed by SIGKILL", worker="p-1", exit=ExitRecord(code=137))
+
+    assert troubles({}, [killed], [told]) == ()
+    assert troubles({}, [killed], [record("worker:stopped", 4, message="killed by SIGKILL", worker="p-2")]) == (
+        STOPPED,
+    )
+    assert troubles({"u1": pod()}, [killed], [told]) == (STOPPED,), (
+        "killed under our own eyes, and not for the first time"
+    )
+
+
 def test_a_worker_killed_again_is_told_again() -> None:
     first = pod(last_exit_reason="Error", last_exit_code=137, restarts=1, running_since=5.0)
     again = pod(last_exit_reason="Error", last_exit_code=137, restarts=1, waiting_reason="")
