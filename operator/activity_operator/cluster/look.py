@@ -49,7 +49,7 @@ class Observer:
         manifest = self.brain.render(spec, facts, 0)
         deployments = tuple(deployment_facts(raw, manifest) for raw in self.members.deployments(key, facts.uid))
         now = self.wall()
-        self._note_pods(key, state, pool, {pod.uid: pod for pod in pods}, now)
+        self._note_pods(key, state, {pod.uid: pod for pod in pods}, now)
         return Observation(
             now=now,
             pool=facts,
@@ -71,10 +71,9 @@ class Observer:
         endpoints = (aws.endpoint_url or "", aws.cloud_watch_endpoint_url or "")
         return self.policy().refusal(namespace, spec.arn, aws.role_arn or "", *endpoints)
 
-    def _note_pods(self, key: Key, state: PoolState, pool: Raw, pods: Mapping[str, Any], now: float) -> None:
-        told = inherited(pool) if pods.keys() - state.pods.keys() else ()
+    def _note_pods(self, key: Key, state: PoolState, pods: Mapping[str, Any], now: float) -> None:
         working = {worker.pod_uid for worker in self.reports.said(*key) if worker.state not in FINISHED}
-        for trouble in (*troubles(state.pods, pods.values(), told), *vanished(state.pods, pods, working)):
+        for trouble in (*troubles(state.pods, pods.values(), state.inherited), *vanished(state.pods, pods, working)):
             self.reports.note(key, trouble.name, trouble.message, at=now, pod=trouble.pod, exit_code=trouble.exit_code)
             if trouble.name in LOST:
                 self.lost(key, LOST[trouble.name])
