@@ -362,12 +362,13 @@ class Process:
                     await self._unlabelled.wait()
 
     async def _tick(self) -> None:
-        reachable = True
+        reachable, policy = True, self._policy()
         while True:
             self.watchdog.tick(leading=self.elector.leading)
-            if self.elector.reachable != reachable:
-                # Polls stop while a task that one brings could not be recorded, and go on afterwards.
-                reachable = self.elector.reachable
+            # Polls stop while a task that one brings could not be recorded, and go on afterwards. What the policy
+            # allows or forbids must not wait until something happens to a pool.
+            before, (reachable, policy) = (reachable, policy), (self.elector.reachable, self._policy())
+            if before != (reachable, policy):
                 self._look_at_all()
             await asyncio.sleep(TICK_SECONDS)
 
