@@ -287,7 +287,7 @@ async def test_an_offered_lease_is_claimed_run_reported_and_released(
     fake: StepFunctionsFake, operator: FakeOperator, tmp_path: Path
 ) -> None:
     arn = fake.create_activity("work")
-    (task,) = fake.schedule(arn, '{"seconds": 1}', heartbeat_seconds=5.0)
+    (task,) = fake.schedule(arn, '{"seconds": 1}', heartbeat_seconds=60.0)
     token, text = await _taken_by_the_operator(fake, arn)
     lease = lease_id(token)
 
