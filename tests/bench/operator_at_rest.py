@@ -6,10 +6,11 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from activity_operator.cluster.kinds import LEASES
 from tests.bench import request_counts
 from tests.bench.idle_pools import make_pools, settled
 from tests.bench.operator_process import OperatorProcess, Usage, operating
-from tests.bench.operator_stand import USER, Stand, stand, until
+from tests.bench.operator_stand import LEASE_NAME, SYSTEM, USER, Stand, stand, until
 from tests.bench.request_counts import AuditTail, Counts
 from tests.bench.table import Row, at_most, number
 from tests.bench.tls_fake import tls_fake
@@ -34,7 +35,11 @@ KEDA_WRITES, KEDA_READS, KEDA_MEGABYTES, KEDA_CPU_SECONDS = 1250.0, 1490.0, 351.
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What happened while it was open: requests by the metrics, by the audit log, and the operator's usage."""
+    """What happened while it was open: requests by the metrics, by the audit log, and the operator's usage.
+
+    `terms` are those that began in it: each writes some things anew. On a machine that starves the operator for longer
+    than the Lease lasts, that is measured too.
+    """
 
     minutes: float
     all_requests: Counts
@@ -43,6 +48,7 @@ class Window:
     after: Usage
     rss_bytes: int
     polls: int
+    terms: int
 
 
 def run() -> list[Row]:
@@ -74,7 +80,7 @@ async def _quiet(at: Stand) -> bool:
 async def _measure(at: Stand, operator: OperatorProcess) -> Window:
     loop = asyncio.get_running_loop()
     audit, requests, before = AuditTail(at.cluster.audit_log), await request_counts.so_far(at.api), operator.usage()
-    began, largest = loop.time(), before.rss_bytes
+    began, largest, first_term = loop.time(), before.rss_bytes, await _term(at)
     while (left := began + WINDOW_SECONDS - loop.time()) > 0:
         await asyncio.sleep(min(left, SAMPLE_SECONDS))
         largest = max(largest, operator.usage().rss_bytes)
@@ -82,7 +88,14 @@ async def _measure(at: Stand, operator: OperatorProcess) -> Window:
     since = request_counts.between(requests, await request_counts.so_far(at.api))
     state = await operator.fake.state()
     polls = sum(activity["open_polls"] for activity in state["activities"].values())
-    return Window(minutes, since, audit.by_user(), before, after, largest, polls)
+    terms = await _term(at) - first_term
+    return Window(minutes, since, audit.by_user(), before, after, largest, polls, terms)
+
+
+async def _term(at: Stand) -> int:
+    """Return how often the operator's Lease was taken."""
+    lease = await at.api.get(LEASES.path(SYSTEM, LEASE_NAME)) or {"spec": {}}
+    return int(lease["spec"].get("leaseTransitions") or 0)
 
 
 def _rows(window: Window, *, logged: bool) -> list[Row]:
@@ -107,7 +120,8 @@ def _writes(window: Window, own: Counts, logged: bool) -> Row:
         unit="/min",
         peer=f"KEDA 2.21: {number(KEDA_WRITES, '/min')} (quoted)",
         how=f"apiserver_request_total over {window.minutes * 60:.0f} s after settling, everybody's writes of what the "
-        f"operator may write: {request_counts.told(everybody)}; {by}; its Lease: {leases / window.minutes:.0f}/min.",
+        f"operator may write: {request_counts.told(everybody)}; {by}; its Lease: {leases / window.minutes:.0f}/min, "
+        f"{window.terms} new terms.",
     )
     return _beside(row, own.total() / window.minutes, KEDA_WRITES)
 
