@@ -295,16 +295,17 @@ class Process:
             self.fail(f"{task.get_name()} ended: {error!r}")
 
     async def _stop(self) -> None:
-        log.info("ending: no new polls, open ones are awaited")
+        # The Lease goes first: pools at zero would be blind for the minute that an open poll may last. What those polls
+        # still bring is recorded here, and found there by the next leader.
+        log.info("ending: another process may lead from now on; open polls are awaited")
         self._ending.set()
-        await self.outside.close_polls(self.settings.stop_seconds)
-        keep = {"elector", "tick"}
-        await self._cancel([task for task in self._tasks if task.get_name() not in keep])
-        await self.outside.stop()
+        await self._cancel([task for task in self._tasks if task.get_name() != "tick"])
         await self.label.settle(leading=False)
+        await self.elector.release()
+        await self.outside.close_polls(self.settings.stop_seconds)
+        await self.outside.stop()
         await self._cancel(self._tasks)
         self.watchdog.stop()
-        await self.elector.release()
         await self.watcher.stop()
         await self.health.stop()
         await self.kube.close()

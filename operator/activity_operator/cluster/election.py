@@ -213,10 +213,11 @@ class Elector:
             log.exception("the change of leadership was not taken in")
 
     async def release(self) -> None:
-        """Hand the Lease back, as the last thing before exit, so that the next one need not wait."""
+        """Lead no more and hand the Lease back, so that the next one need not wait; `run` must have ended."""
         if not self._holding:
             return
         self._holding = False
+        self._announce()
         try:
             async with asyncio.timeout(self._timing.call):
                 lease = self._lease or await self._api.get(LEASES, self._namespace, self._name)

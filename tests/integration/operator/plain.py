@@ -1,5 +1,6 @@
 """The other rooms in their plainest form: sizes that a test sets, no reports, no polls."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -137,7 +138,9 @@ class PlainReports:
     def events(self, namespace: str, pool: str) -> Sequence[PoolEventLike]:
         return ()
 
-    def note(self, key: Key, name: str, message: str, *, at: float, pod: str = "") -> None:
+    def note(
+        self, key: Key, name: str, message: str, *, at: float, pod: str = "", exit_code: int | None = None
+    ) -> None:
         """Keep no story."""
 
     def forget_pool(self, namespace: str, pool: str) -> None:
@@ -171,6 +174,8 @@ class PlainOutside:
         self.backbone = backbone
         self.terms: list[bool] = []
         self.ready = True
+        self.no_poll_open = asyncio.Event()
+        self.no_poll_open.set()
 
     async def start(self) -> None:
         """Listen to nobody."""
@@ -188,7 +193,8 @@ class PlainOutside:
         self.terms.append(False)
 
     async def close_polls(self, timeout_seconds: float) -> None:
-        """Have none."""
+        """Wait as long as the test says that polls are open."""
+        await self.no_poll_open.wait()
 
     async def stop(self) -> None:
         """Have nothing to stop."""

@@ -14,7 +14,7 @@ from activity_operator.cluster.store import Store
 from activity_operator.core.decision import ApplyRevision, SetReplicas
 from activity_operator.core.observation import PoolFacts
 from activity_operator.process import clock
-from tests.integration.operator.arrange import eventually, find, operator, pool, replicas
+from tests.integration.operator.arrange import Running, eventually, find, operator, pool, replicas
 from tests.integration.operator.cut import Road
 from tests.integration.operator.plain import PlainBrain
 
@@ -169,3 +169,21 @@ async def test_a_standby_decides_nothing_and_is_ready(kube: KubeClient, load: Cr
             assert (await two.get("/livez"))[0] == 200
             assert two.brain.seen == []
             assert two.outside.terms == []
+
+
+async def test_a_process_that_ends_lets_another_lead_while_its_polls_are_still_open(
+    kube: KubeClient, load: Credentials, namespace: str
+) -> None:
+    async with operator(namespace, load) as second, operator(namespace, load) as first:
+        leader, other = (first, second) if await _leads_first(first, second) else (second, first)
+        leader.outside.no_poll_open.clear()
+        leader.process.end()
+        await eventually(lambda: other.process.elector.leading)
+
+        assert leader.outside.terms == [True, False]
+        leader.outside.no_poll_open.set()
+
+
+async def _leads_first(first: Running, second: Running) -> bool:
+    await eventually(lambda: first.process.elector.leading or second.process.elector.leading)
+    return first.process.elector.leading
