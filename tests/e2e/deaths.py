@@ -1,0 +1,49 @@
+"""Ways in which a worker's pod, or a process in it, comes to its end."""
+
+import json
+
+from tests.e2e.pool import Pool
+
+#: Run in a worker's container: kill the processes whose command line has the first word and not the second.
+_KILL = """
+import os, pathlib, signal, sys
+wanted, other = (word.encode() for word in sys.argv[1:])
+for process in pathlib.Path("/proc").iterdir():
+    if process.name.isdigit() and process.name not in ("1", str(os.getpid())):
+        line = (process / "cmdline").read_bytes()
+        if wanted in line and other not in line:
+            os.kill(int(process.name), signal.SIGKILL)
+"""
+_SUPERVISOR, _HANDLER = "bin/activity-worker", "activity_worker.child_main"
+
+
+def kill_handler(pool: Pool, pod: str) -> None:
+    """SIGKILL for the process that runs the handler."""
+    _kill(pool, pod, _HANDLER, "-c")
+
+
+def kill_supervisor(pool: Pool, pod: str) -> None:
+    """SIGKILL for the process that polls, heartbeats and reports. (The first process cannot be killed from within.)"""
+    _kill(pool, pod, _SUPERVISOR, "dumb-init")
+
+
+def delete(pool: Pool, pod: str) -> None:
+    """Delete the pod, with the grace that it asks for."""
+    pool.kubectl("delete", "pod", pod, "--wait=false")
+
+
+def delete_at_once(pool: Pool, pod: str) -> None:
+    """Delete the pod with no grace at all."""
+    pool.kubectl("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
+
+
+def evict(pool: Pool, pod: str) -> None:
+    """Evict the pod as `kubectl drain` does, through the API that asks disruption budgets."""
+    path = f"/api/v1/namespaces/{pool.namespace}/pods/{pod}/eviction"
+    name = {"name": pod, "namespace": pool.namespace}
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": name}
+    pool.stage.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(body))
+
+
+def _kill(pool: Pool, pod: str, wanted: str, other: str) -> None:
+    pool.kubectl("exec", pod, "-c", "worker", "--", "python", "-c", _KILL, wanted, other)

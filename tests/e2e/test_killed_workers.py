@@ -1,0 +1,113 @@
+"""Workers and their processes killed: it costs the attempt at hand at most, and the end is told."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from tests.e2e import deaths
+from tests.e2e.misdeeds import TELLING_ATTEMPTS
+from tests.e2e.pool import Pool
+from tests.e2e.stage import Stage
+
+pytestmark = pytest.mark.timeout(1800)
+
+WELL = (0, "")
+GONE = (None, "its pod is gone: deleted without grace, or with its node")
+
+
+@dataclass(frozen=True)
+class Death:
+    """A way to die.
+
+    `error` and a part of its `cause` are what it costs the attempt at hand, "" nothing. `told` are exit code and
+    message of the worker's `worker:stopped`, None when it lives. `restarts` are the pod's, None when it goes.
+    """
+
+    comes: Callable[[Pool, str], None]
+    error: str
+    cause: str = ""
+    told: tuple[int | None, str] | None = None
+    restarts: int | None = None
+
+
+DEATHS = (
+    Death(deaths.kill_handler, "ActivityPool.HandlerExited", "killed by SIGKILL from outside", restarts=0),
+    Death(deaths.kill_supervisor, "States.Timeout", told=(137, "killed by SIGKILL"), restarts=1),
+    Death(deaths.delete, "", told=WELL),
+    Death(deaths.evict, "", told=WELL),
+    Death(deaths.delete_at_once, "States.Timeout", told=GONE),
+)
+
+
+def test_a_death_costs_one_attempt_at_most_and_is_told_with_code_and_error(stage: Stage, namespace: str) -> None:
+    crew = _pool(stage, namespace, "crew", workers=len(DEATHS) + 1)
+    at_work = _set_to_work(crew)
+    neighbour, *victims = at_work
+    for task, death in zip(victims, DEATHS, strict=True):
+        death.comes(crew, at_work[task])
+    expected = Counter(death.told for death in DEATHS if death.told is not None)
+    crew.wait_for("each end is told, and no other", lambda: _ends(crew) == expected)
+    crew.wait_done()
+
+    for task, death in zip(victims, DEATHS, strict=True):
+        *failed, last = crew.executions.attempts(task)
+        assert last.ending == "succeeded"
+        assert [attempt.error for attempt in failed] == [error for error in [death.error] if error], death
+        assert all(death.cause in attempt.cause for attempt in failed), failed
+        assert _restarts(crew).get(at_work[task]) == death.restarts, death
+    assert len(crew.executions.attempts(neighbour)) == 1, "a neighbour suffered"
+
+
+def test_a_worker_that_is_out_of_time_fails_its_task_by_name_and_ends_well(stage: Stage, namespace: str) -> None:
+    hurried = _pool(stage, namespace, "hurried", workers=1, drain={"timeoutSeconds": 2})
+    ((task, worker),) = _set_to_work(hurried).items()
+    deaths.delete(hurried, worker)
+    hurried.wait_for("its end is told", lambda: _ends(hurried) == Counter([WELL]))
+    hurried.wait_done()
+    first, second = hurried.executions.attempts(task)
+    assert (first.error, first.cause) == (
+        "ActivityPool.WorkerStopped",
+        "the worker stopped before the handler had finished",
+    )
+    assert second.ending == "succeeded"
+
+
+def test_a_node_that_is_drained_while_polls_are_open_loses_no_task(stage: Stage, namespace: str) -> None:
+    pool = _pool(stage, namespace, "polling", workers=2)
+    pool.wait_ready(2)
+    for pod in pool.workers():
+        deaths.evict(pool, pod)
+    pool.executions.start(6, do="", seconds=1)
+    pool.wait_done()
+    pool.assert_nothing_lost()
+
+
+def _pool(stage: Stage, namespace: str, name: str, workers: int, **spec: object) -> Pool:
+    """Apply a pool of so many workers, who alone ask for tasks. One is missed after 15 s without a heartbeat."""
+    machine = stage.machine(f"{name}-{namespace}", Parameters=TELLING_ATTEMPTS, HeartbeatSeconds=15)
+    pool = Pool(stage, namespace, name, machine)
+    sizes = {"minWorkers": workers, "maxWorkers": workers, "activation": {"mode": "None"}}
+    pool.apply(**sizes, taskHeartbeat={"intervalSeconds": 3}, **spec)
+    return pool
+
+
+def _set_to_work(pool: Pool) -> dict[str, str]:
+    """Once all its workers are ready give each a task; returns the worker's pod by execution."""
+    workers = pool.stage.pool(pool.namespace, pool.name)["spec"]["minWorkers"]
+    pool.wait_ready(workers)
+    tasks = pool.executions.start(workers, do="linger", seconds=30)
+    pool.wait_running(workers)
+    return {task: pool.executions.attempts(task)[0].worker.rpartition(":")[0] for task in tasks}
+
+
+def _ends(pool: Pool) -> Counter[tuple[int | None, str]]:
+    """Return how often the pool's events tell of each way in which a worker stopped."""
+    ends = [event for event in pool.status.get("events", []) if event["name"] == "worker:stopped"]
+    return Counter({(end.get("exit", {}).get("code"), end["message"]): end["count"] for end in ends})
+
+
+def _restarts(pool: Pool) -> dict[str, int]:
+    pods = pool.stage.workers(pool.namespace, pool.name)
+    return {pod["metadata"]["name"]: pod["status"]["containerStatuses"][0]["restartCount"] for pod in pods}
