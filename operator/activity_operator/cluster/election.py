@@ -220,7 +220,8 @@ class Elector:
         self._announce()
         try:
             async with asyncio.timeout(self._timing.call):
-                lease = self._lease or await self._api.get(LEASES, self._namespace, self._name)
+                # Read anew: a renewal that was cut short may have been written.
+                lease = await self._api.get(LEASES, self._namespace, self._name)
                 if lease["spec"].get("holderIdentity") == self.identity:
                     freed = {"holderIdentity": "", "leaseDurationSeconds": 1}
                     await self._write(lease, freed, self._timing.call)
