@@ -13,7 +13,7 @@ def revised(stage: Stage, version: str, function: str = "handler:handle") -> str
     """Build the handler's image anew, as this version, with `function` as its handler; returns its tag."""
     here = Path(__file__).parent
     arguments = {"HANDLER_IMAGE": full_name(stage.handler), "VERSION": version, "FUNCTION": function}
-    image = build_image(here / "revised.Dockerfile", here, f"{stage.handler}-{version}", build_args=arguments)
+    image = build_image(here / "revised.Dockerfile", here, f"e2e-handler-{version}:dev", build_args=arguments)
     load_image(image)
     return image.tag
 
