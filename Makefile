@@ -23,7 +23,7 @@ $(UV):
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 
-.PHONY: env lock lint unit test demo cluster-up cluster-down images crds
+.PHONY: env lock lint unit test bench demo cluster-up cluster-down images crds
 env: .venv/.ready ## Make the development environment (.venv) from the lock
 
 lock: | $(UV) ## Renew the locks from pyproject.toml
@@ -42,6 +42,9 @@ test: env ## Every suite, on a real local cluster, with a table of the time each
 
 demo: env ## From nothing to a pool that goes 0 -> 10 -> 0, and back to nothing (KEEP=1 keeps it)
 	@$(BIN)/python -m tests.demo
+
+bench: env ## Every benchmark, with a table of ratios and how each was measured (about 12 min, on a quiet machine)
+	@$(BIN)/python -m tests.bench
 
 crds: env ## Generate crds/ from the models
 	@$(BIN)/python -m activity_operator.api.schema --write crds/activitypools.activitypools.dev.yaml
