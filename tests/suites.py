@@ -27,7 +27,7 @@ SUITES = (
     # First among those that bring the CRD: Helm takes over none that it did not make.
     Suite("e2e", ("tests/e2e", "-n", "4"), cluster=True),
     # Alone: they kill and replace the operator that the others share.
-    Suite("operator days", ("tests/e2e/operator_days",), cluster=True),
+    Suite("operator-days", ("tests/e2e/operator_days",), cluster=True),
     Suite("chart", ("tests/integration/chart",), cluster=True),
     Suite("crd", ("tests/integration/crd",), cluster=True),
     Suite("operator", ("tests/integration/operator",), cluster=True),
