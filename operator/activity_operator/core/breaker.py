@@ -11,6 +11,10 @@ from activity_operator.core.observation import DeploymentFacts, Observation
 #: Seconds from a failed start to the next try, by failures in a row; the last one repeats.
 RETRY_DELAYS_SECONDS = (0.0, 5.0, 10.0, 20.0, 40.0, 80.0)
 
+#: Seconds of silence after which a running container is replaced: more than a handler's import may take (120 s in the
+#: runtime), on a busy node too.
+GIVE_UP_SECONDS = 180.0
+
 _IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
 _CONFIG = {"CreateContainerConfigError", "CreateContainerError"}
 _START = {"RunContainerError", "StartError", "ContainerCannotRun"}
@@ -64,9 +68,17 @@ def _failed(seen: Observation, failing: Member, breaker: Breaker) -> tuple[Break
     if not breaker.open:
         breaker = Breaker(1, seen.now)
     due = retry_at(breaker)
-    if due is not None and seen.now >= due:
+    if due is not None and seen.now >= due and not _may_still_come(seen, failing):
         return Breaker(breaker.trips + 1, seen.now, reason, message), failing
     return Breaker(breaker.trips, breaker.opened_at, reason, message), None
+
+
+def _may_still_come(seen: Observation, failing: Member) -> bool:
+    """Whether its container runs and is silent for less time than a large handler may take to be imported."""
+    pod = failing.pod
+    if not pod.running_since or failing.failed_start or pod.last_exit_code is not None:
+        return False
+    return seen.now - max(pod.running_since, seen.leader_since) < GIVE_UP_SECONDS
 
 
 def _refused(seen: Observation, refusal: tuple[str, str], breaker: Breaker) -> Breaker:

@@ -182,5 +182,7 @@ def _silent_at(spec: PoolSpec, seen: Observation, member: Member) -> float | Non
     if (late := unprepared_at(member)) is not None:
         return late
     if member.pod.running_since and not member.pod.ready:
-        return max(member.pod.running_since, seen.leader_since) + START_DEADLINE_SECONDS
+        since = max(member.pod.running_since, seen.leader_since)
+        told = since + START_DEADLINE_SECONDS
+        return told if seen.now < told else since + breakers.GIVE_UP_SECONDS
     return None

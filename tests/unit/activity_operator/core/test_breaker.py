@@ -143,6 +143,25 @@ def test_it_closes_when_nobody_starts_any_more() -> None:
     assert watched(seen(deployments=(deployment(replicas=0),)), OPEN) == (Breaker(), None)
 
 
+def test_a_silent_worker_is_told_after_a_minute_and_replaced_after_three() -> None:
+    """A handler that loads a model may take two minutes to be imported: killed before, it would never start."""
+    slow = pod(ready=False, ready_since=0.0, running_since=NOW)
+    breaker, told, replaced = Breaker(), None, None
+    for second in range(300):
+        breaker, failed = watched(seen(slow, now=NOW + second), breaker)
+        told = second if told is None and breaker.open else told
+        replaced = second if replaced is None and failed is not None else replaced
+
+    assert (told, replaced) == (60, 180)
+
+
+def test_a_slow_worker_that_reports_at_last_closes_it() -> None:
+    opened = Breaker(1, NOW + 60, Reason.NO_RUNTIME, "")
+    slow = pod(ready=True, ready_since=NOW + 110, running_since=NOW)
+
+    assert watched(seen(slow, worker(reported_at=NOW + 109.5), now=NOW + 110), opened) == (Breaker(), None)
+
+
 def test_messages_are_bounded() -> None:
     breaker, _ = watched(seen(coming(waiting_reason="ErrImagePull", waiting_message="x" * 9_000)))
 
