@@ -1,0 +1,136 @@
+"""The Step Functions fake as a pod of a test's own: for faults that no emulator can make."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+from tests.cluster import probe
+from tests.e2e.stage import Stage, wait_for
+
+PORT = 4566
+#: Empty polls are short, so that what changes is noticed by the next one soon.
+HOLD_SECONDS = 5
+
+
+@dataclass(frozen=True)
+class Fake:
+    """A running fake: `stage` is the stage with the fake for its emulator."""
+
+    stage: Stage
+    namespace: str
+    name: str
+
+    def inject(self, kind: str, operation: str = "*") -> None:
+        """Let a fault strike every call of an operation until healed; kinds as in `activity_worker.testing`."""
+        self._post("faults", {"operation": operation, "kind": kind, "times": None})
+
+    def set(self, **settings: Any) -> None:
+        """Change settings."""
+        self._post("settings", settings)
+
+    def heal(self) -> None:
+        """End all faults."""
+        self.stage.kubectl("delete", "--raw", self._page("faults"))
+
+    def _post(self, page: str, body: dict[str, Any]) -> None:
+        self.stage.kubectl("create", "--raw", self._page(page), "-f", "-", stdin=json.dumps(body))
+
+    def _page(self, page: str) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/services/{self.name}:{PORT}/proxy/_fake/{page}"
+
+
+def url(namespace: str, name: str) -> str:
+    """Return the URL that a Service of this name has, or will have, inside the cluster."""
+    return f"http://{name}.{namespace}.svc:{PORT}"
+
+
+@contextmanager
+def fakes(stage: Stage, namespace: str, *names: str) -> Iterator[list[Fake]]:
+    """Start fakes in the test's namespace and yield them when they answer."""
+    for name in names:
+        probe.apply(stage.cluster, _pod(stage, namespace, name))
+        serve(stage, namespace, name, name)
+    forwards = []
+    try:
+        wait_for("the fakes are ready", lambda: _ready(stage, namespace) >= len(names), 300)
+        running = []
+        for name in names:
+            forward, port = _forward(stage, namespace, name)
+            forwards.append(forward)
+            emulator = replace(stage.emulator, in_cluster_url=url(namespace, name), host_url=f"http://127.0.0.1:{port}")
+            running.append(Fake(replace(stage, emulator=emulator, states=_client(port)), namespace, name))
+        yield running
+    finally:
+        for forward in forwards:
+            forward.terminate()
+            forward.wait()
+            assert forward.stdout is not None
+            forward.stdout.close()
+
+
+def serve(stage: Stage, namespace: str, name: str, pod: str) -> None:
+    """Make a Service of this name before a fake's pod."""
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"selector": {"fake": pod}, "ports": [{"port": PORT}]},
+    }
+    probe.apply(stage.cluster, service)
+
+
+def _ready(stage: Stage, namespace: str) -> int:
+    words = ("get", "pods", "-n", namespace, "-l", "fake", "-o")
+    said = stage.kubectl(*words, 'jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}')
+    return said.split().count("True")
+
+
+def _pod(stage: Stage, namespace: str, name: str) -> dict[str, Any]:
+    container = {
+        "name": "fake",
+        "image": stage.handler,
+        "command": ["python3", "-m", "activity_worker.testing.stepfunctions"],
+        "args": ["--host", "0.0.0.0", "--port", str(PORT), "--poll-hold-seconds", str(HOLD_SECONDS)],
+        "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"fake": name}},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [container],
+        },
+    }
+
+
+def _forward(stage: Stage, namespace: str, name: str) -> tuple["subprocess.Popen[str]", int]:
+    """Forward a local port: a Service's address is reached from here on some clusters only."""
+    words = ["port-forward", "--address=127.0.0.1", "-n", namespace, f"pod/{name}", f":{PORT}"]
+    argv = [str(stage.cluster.kubectl), f"--kubeconfig={stage.cluster.kubeconfig}", *words]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    said = process.stdout.readline()
+    found = re.search(r"127\.0\.0\.1:(\d+)", said)
+    assert found, f"kubectl port-forward said {said!r}"
+    return process, int(found[1])
+
+
+def _client(port: int) -> Any:
+    return boto3.client(
+        "stepfunctions",
+        endpoint_url=f"http://127.0.0.1:{port}",
+        region_name="us-east-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+        config=Config(retries={"max_attempts": 3}),
+    )

@@ -1,0 +1,107 @@
+"""Rows of the fault table (docs/faults.md) about rights: the operator's to check tokens, a tenant's to its ARN.
+
+Both change what all pools share, so they belong to the days on which the operator is one test's alone.
+"""
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.e2e.faults import Fault, at_work, busy_pool, make_busy, term, wait_shown, wait_well
+from tests.e2e.operator_days.operator import NAME, PODS, Operator
+from tests.e2e.pool import Pool, a_pool
+from tests.e2e.stage import SHORT, Stage
+
+pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
+
+NAMES = ("tenant", "other")
+RULES = f"clusterrole/{NAME}"
+
+
+def test_workers_go_on_while_their_reports_cannot_be_authenticated(
+    stage: Stage, operator: Operator, namespace: str
+) -> None:
+    since = term(stage)
+    old = busy_pool(stage, namespace, "old")
+    workers = at_work([old])
+    with _without_token_reviews(stage):
+        new = a_pool(stage, namespace, "new", minWorkers=1, maxWorkers=1)
+        new.executions.start()
+        said = "the API server does not answer TokenReviews: .*forbidden"
+        wait_shown([Fault(new, "ReportsUnauthenticated", said), Fault(old, "ReportsUnauthenticated", said)], since)
+        workers.assert_untouched()
+
+    wait_well([old, new])
+    workers.let_go()
+    for pool in (old, new):
+        pool.wait_done()
+        pool.assert_nothing_lost()
+        assert len(pool.workers()) == 1
+
+
+@contextmanager
+def _without_token_reviews(stage: Stage) -> Iterator[None]:
+    """Take the operator's right to TokenReviews away for a while."""
+    rules = json.loads(stage.kubectl("get", RULES, "-o", "json"))["rules"]
+    assert any("tokenreviews" in rule["resources"] for rule in rules)
+    _set_rules(stage, [rule for rule in rules if "tokenreviews" not in rule["resources"]])
+    try:
+        yield
+    finally:
+        _set_rules(stage, rules)
+
+
+def _set_rules(stage: Stage, rules: list[dict[str, Any]]) -> None:
+    stage.kubectl("patch", RULES, "--type=merge", "-p", json.dumps({"rules": rules}))
+
+
+def test_a_namespace_works_on_an_arn_only_while_the_policy_allows_it(
+    stage: Stage, operator: Operator, namespace: str
+) -> None:
+    since = term(stage)
+    refused = f"spec.activityArn 'arn:.*' is not allowed in namespace {namespace} by the tenancy policy; use an allowed"
+    replicas = {replica.uid for replica in operator.replicas()}
+    before = json.loads(operator.helm("get", "values", NAME, "--output", "json"))["tenancy"]
+    tenant, other = (Pool(stage, namespace, name, stage.machine(f"{uuid.uuid4().hex}-{name}")) for name in NAMES)
+    try:
+        _allow_only(operator, namespace, "tenant")
+        make_busy(tenant, scaling=SHORT)
+        other.apply(maxWorkers=1)
+        workers = at_work([tenant])
+        wait_shown([Fault(other, "TenancyDenied", refused, needs_a_person=True)], since)
+        other.executions.start()
+        assert not other.workers()
+
+        _allow_only(operator, namespace, "other")
+        wait_shown([Fault(tenant, "TenancyDenied", refused, needs_a_person=True)], since)
+        wait_well([other])
+        other.wait_done()
+        workers.assert_untouched()
+        workers.let_go()
+        tenant.wait_done()
+    finally:
+        operator.upgrade(tenancy=before)
+        _hurry(operator)
+    wait_well([tenant, other])
+    tenant.executions.start()
+    for pool in (tenant, other):
+        pool.wait_done()
+        pool.assert_nothing_lost()
+    assert {replica.uid for replica in operator.replicas()} == replicas, "a new policy took a restart"
+
+
+def _allow_only(operator: Operator, namespace: str, name: str) -> None:
+    """Set a policy by which the namespace may work on one of the two activities; other tests' go on as they are."""
+    mine = {"namespaces": [namespace], "activityArns": [f"*:activity:*-{name}"], "endpointUrls": ["*"]}
+    others = {"namespaces": ["*"], "activityArns": ["*:activity:*-e2e-*"], "endpointUrls": ["*"]}
+    operator.upgrade(tenancy={"rules": [mine, others]})
+    _hurry(operator)
+
+
+def _hurry(operator: Operator) -> None:
+    """Have the kubelet look at the replicas' volumes now; by itself it does so about once a minute."""
+    operator.stage.kubectl("annotate", *PODS, "--overwrite", f"looked-at={uuid.uuid4().hex}")

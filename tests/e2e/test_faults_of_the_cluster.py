@@ -1,0 +1,120 @@
+"""Rows of the fault table (docs/faults.md): what the cluster refuses, lacks or has no room for."""
+
+from typing import Any
+
+import pytest
+
+from tests.cluster import probe
+from tests.cluster.shell import ClusterError
+from tests.e2e.faults import Fault, at_work, busy_pool, pod_with, term, wait_shown, wait_well, worker_with
+from tests.e2e.pool import a_pool
+from tests.e2e.stage import Stage
+
+pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
+
+ELSEWHERE = "activitypools.dev/test"
+MOUNTED: dict[str, Any] = {"volumes": [{"name": "secret", "secret": {"secretName": "absent-secret"}}]}
+
+
+def test_pods_that_cannot_come_are_told_and_the_workers_that_are_there_go_on(stage: Stage, namespace: str) -> None:
+    since = term(stage)
+    names = ("variables", "volume", "sidecar", "nowhere", "typo", "host")
+    variables, volume, sidecar, nowhere, typo, host = pools = [busy_pool(stage, namespace, name) for name in names]
+    workers = at_work(pools)
+
+    variables.change(podTemplate=worker_with(envFrom=[{"configMapRef": {"name": "absent-config"}}]))
+    volume.change(podTemplate=pod_with(MOUNTED, volumeMounts=[{"name": "secret", "mountPath": "/secret"}]))
+    sidecar.change(podTemplate=pod_with({"containers": [{"name": "side", "image": stage.handler}]}))
+    nowhere.change(podTemplate=pod_with({"nodeSelector": {ELSEWHERE: namespace}}))
+    typo.change(podTemplate=pod_with({"nodeSelektor": {ELSEWHERE: namespace}}))
+    host.change(podTemplate=pod_with({"hostNetwork": True}))
+    rejected = "PodTemplateRejected"
+    wait_shown(
+        [
+            Fault(variables, "WorkersNotReady", r"pod variables-\S+: CreateContainerConfigError: configmap \"absent-"),
+            Fault(
+                volume, "WorkersNotReady", r"pod volume-\S+ has waited .* `kubectl describe pod volume-\S+` says what"
+            ),
+            Fault(sidecar, rejected, r"pods \"sidecar-\S+\" is forbidden: violates PodSecurity \"restricted", True),
+            Fault(nowhere, "WorkersUnschedulable", r"pod nowhere-\S+: 0/\d+ nodes are available"),
+            Fault(typo, rejected, r".*spec.template.spec.nodeSelektor: field not declared in schema", True),
+            Fault(host, rejected, r"spec.podTemplate.spec.hostNetwork 'true' is not allowed in a restricted pod", True),
+        ],
+        since,
+    )
+    workers.assert_untouched()
+    workers.let_go()
+    for pool in pools:
+        pool.executions.start()
+
+    stage.kubectl("create", "configmap", "absent-config", "-n", namespace)
+    stage.kubectl("create", "secret", "generic", "absent-secret", "-n", namespace)
+    sidecar.change(podTemplate=worker_with())
+    typo.change(podTemplate=pod_with({"nodeSelektor": None}))
+    host.change(podTemplate=pod_with({"hostNetwork": None}))
+    stage.kubectl("label", "node", "--all", f"{ELSEWHERE}={namespace}", "--overwrite")
+    try:
+        wait_well(pools)
+        for pool in pools:
+            pool.wait_done()
+            pool.assert_nothing_lost()
+    finally:
+        stage.kubectl("label", "node", "--all", f"{ELSEWHERE}-")
+
+
+def test_a_quota_stops_growth_and_no_worker_and_growth_goes_on_when_it_is_raised(stage: Stage, namespace: str) -> None:
+    since = term(stage)
+    small = busy_pool(stage, namespace, "small", maxWorkers=3)
+    workers = at_work([small])
+    _allow(stage, namespace, pods=1, deployments=1)
+    small.change(minWorkers=3)
+    none = a_pool(stage, namespace, "none", minWorkers=1, maxWorkers=1)
+
+    wait_shown(
+        [
+            Fault(small, "QuotaExceeded", r"pods \"small-\S+\" is forbidden: exceeded quota: few, requested: pods=1"),
+            Fault(none, "QuotaExceeded", r".*exceeded quota: few, requested: count/deployments.apps=1"),
+        ],
+        since,
+    )
+    small.wait_until("ScalingLimited", "True", "StartBreakerOpen")
+    assert small.message("ScalingLimited").startswith('growth stopped: pods "small-')
+    assert len(small.events("ScaledUp") + small.events("ScaledDown")) <= 4, "the size went in a circle"
+    workers.assert_untouched()
+    workers.let_go()
+
+    _allow(stage, namespace, pods=10, deployments=10)
+    wait_well([small, none])
+    small.wait_ready(3)
+    none.executions.start()
+    for pool in (small, none):
+        pool.wait_done()
+        pool.assert_nothing_lost()
+
+
+def test_what_the_crd_refuses_is_answered_at_once_with_the_fix(stage: Stage, namespace: str) -> None:
+    good = "arn:aws:states:us-east-1:123456789012:activity:resize"
+    source = {"stepFunctions": {"activityArn": good}}
+
+    def refusal(arn: str | None = good, **spec: Any) -> str:
+        with pytest.raises(ClusterError) as refused:
+            stage.apply_pool(namespace, "refused", arn, maxWorkers=2, **spec)  # type: ignore[arg-type]
+        return str(refused.value)
+
+    assert "spec.minWorkers: Invalid value: minWorkers 5 is greater than maxWorkers 2; lower it" in refusal(
+        minWorkers=5
+    )
+    assert "is of the service 'sqs'; an activity's ARN has 'states' there" in refusal(good.replace("states", "sqs"))
+    assert "activityArn and source are both set; keep exactly one of them" in refusal(source=source)
+
+
+def _allow(stage: Stage, namespace: str, *, pods: int, deployments: int) -> None:
+    """Set the namespace's quota and wait until it is in force."""
+    hard = {"pods": str(pods), "count/deployments.apps": str(deployments)}
+    metadata = {"name": "few", "namespace": namespace}
+    probe.apply(
+        stage.cluster,
+        {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": hard}},
+    )
+    in_force = f"--for=jsonpath={{.status.hard.pods}}={pods}"
+    stage.kubectl("wait", "-n", namespace, "resourcequota", "few", in_force, "--timeout=60s")

@@ -1,0 +1,67 @@
+"""Rows of the fault table (docs/faults.md): a new image or a new template whose workers never start."""
+
+import pytest
+
+from tests.cluster import build_image, load_image, probe
+from tests.e2e.faults import Fault, at_work, busy_pool, term, wait_shown, wait_well, worker_with
+from tests.e2e.pool import a_pool
+from tests.e2e.stage import Stage
+
+pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
+
+UNPULLABLE = "unpullable.invalid/handler:1"
+
+
+def test_workers_that_never_start_are_told_and_the_old_ones_keep_serving(stage: Stage, namespace: str) -> None:
+    since = term(stage)
+    load_image(build_image(probe.FOLDER / "Dockerfile", probe.FOLDER, probe.IMAGE))
+    names = ("unpullable", "foreign", "ends", "no-entrypoint", "silent", "no-handler")
+    unpullable, foreign, ends, no_entrypoint, silent, no_handler = pools = [
+        # What is not ours does not end when told: no pod shall stay half an hour for it.
+        busy_pool(stage, namespace, name, drain={"timeoutSeconds": 0})
+        for name in names
+    ]
+    workers = at_work(pools)
+
+    unpullable.change(handlerImage=UNPULLABLE)
+    foreign.change(handlerImage=probe.IMAGE)
+    ends.change(podTemplate=worker_with(command=["python3", "-c", ""]))
+    no_entrypoint.change(podTemplate=worker_with(command=["/no/such/binary"]))
+    silent.change(podTemplate=worker_with(command=["dumb-init", "sleep", "3600"]))
+    no_handler.change(podTemplate=worker_with(args=["run", "missing:handler"]))
+    fresh = a_pool(stage, namespace, "fresh", maxWorkers=2, handlerImage=UNPULLABLE)
+    fresh.executions.start()
+    wait_shown(
+        [
+            Fault(unpullable, "ImagePullFailed", r"pod unpullable-\S+: (ErrImagePull|ImagePullBackOff): .*unpullable"),
+            Fault(fresh, "ImagePullFailed", r"pod fresh-\S+: (ErrImagePull|ImagePullBackOff): .*unpullable.invalid"),
+            Fault(
+                foreign, "NoRuntime", r"pod foreign-\S+ has run for more than 60 s without a report: is handlerImage"
+            ),
+            Fault(silent, "NoRuntime", r"pod silent-\S+ has run for more than 60 s without a report: is handlerImage"),
+            Fault(
+                ends, "NoRuntime", r"pod ends-\S+ ended with exit code 0 and without a report: is handlerImage built"
+            ),
+            Fault(no_entrypoint, "NoRuntime", r"pod no-\S+: the image has no activity-worker to start: .*/no/such/bin"),
+            Fault(
+                no_handler, "WorkerCrashed", r"pod no-\S+: the worker ended before it was ready: missing:handler: no"
+            ),
+        ],
+        since,
+    )
+    workers.assert_untouched()
+    for pool in pools:
+        assert len(pool.workers()) <= 2, f"{pool.name} made more than one canary: {pool.workers()}"
+    no_handler.change(minWorkers=3, maxWorkers=3)
+    workers.let_go()
+    for pool in pools:
+        pool.executions.start()
+    no_handler.wait_until("ScalingLimited", "True", "StartBreakerOpen")
+    assert no_handler.message("ScalingLimited").startswith("growth stopped: pod no-handler-")
+
+    for pool in (*pools, fresh):
+        pool.change(handlerImage=stage.handler, podTemplate=worker_with())
+    wait_well([*pools, fresh])
+    for pool in (*pools, fresh):
+        pool.wait_done()
+        pool.assert_nothing_lost()

@@ -1,0 +1,102 @@
+"""Rows of the fault table (docs/faults.md): the task service refuses, is not there, or is another one."""
+
+import pytest
+
+from tests.e2e.fake import fakes, serve, url
+from tests.e2e.faults import Fault, at_work, busy_pool, term, wait_shown, wait_well
+from tests.e2e.pool import Pool, a_pool
+from tests.e2e.stage import SHORT, Stage
+
+pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
+
+
+def test_a_pool_at_zero_says_why_the_service_cannot_be_used_and_works_when_it_can(stage: Stage, namespace: str) -> None:
+    since = term(stage)
+    missing = Pool(stage, namespace, "missing", stage.machine(f"missing-{namespace}"))
+    stage.states.delete_activity(activityArn=missing.executions.activity)
+    missing.apply(maxWorkers=1)
+    here = stage.emulator.in_cluster_url
+    elsewhere = a_pool(stage, namespace, "elsewhere", maxWorkers=1, aws={"region": "eu-west-1", "endpointUrl": here})
+    nowhere = a_pool(stage, namespace, "nowhere", maxWorkers=1, aws={"region": "xx-nowhere-1"})
+    with fakes(stage, namespace, "strict", "slow", "crowded") as (strict, slow, crowded):
+        strict.inject("deny", "GetActivityTask")
+        slow.inject("throttle", "GetActivityTask")
+        crowded.set(activity_worker_limit=0)
+        denied = a_pool(strict.stage, namespace, "denied", maxWorkers=1)
+        throttled = a_pool(slow.stage, namespace, "throttled", maxWorkers=1)
+        full = a_pool(crowded.stage, namespace, "full", maxWorkers=1)
+        late = a_pool(strict.stage, namespace, "late", maxWorkers=1, aws={"endpointUrl": url(namespace, "later")})
+        wait_shown(
+            [
+                Fault(denied, "AccessDenied", "allow states:GetActivityTask on arn:.* identity, or correct", True),
+                Fault(
+                    missing, "ActivityNotFound", "the activity arn:.* does not exist in us-east-1 at http://.*", True
+                ),
+                Fault(elsewhere, "ActivityNotFound", "the activity arn:.* does not exist in eu-west-1 at http", True),
+                Fault(nowhere, "BackendUnreachable", "no answer from xx-nowhere-1: check spec.aws.endpointUrl"),
+                Fault(late, "BackendUnreachable", f"no answer from us-east-1 at {url(namespace, 'later')}: check"),
+                Fault(
+                    throttled, "Throttled", "states:GetActivityTask is throttled in us-east-1 at .*ThrottlingException"
+                ),
+                Fault(full, "Throttled", "the activity arn:.* as many open polls as the service allows: lower maxWork"),
+            ],
+            since,
+        )
+        pools = (missing, elsewhere, nowhere, denied, throttled, full, late)
+        for pool in pools:
+            pool.executions.start(1, seconds=1)
+
+        stage.states.create_activity(name=f"missing-{namespace}")
+        elsewhere.change(aws={"region": None})
+        nowhere.change(aws={"region": None, "endpointUrl": here})
+        strict.heal()
+        slow.heal()
+        crowded.set(activity_worker_limit=1000)
+        serve(stage, namespace, "later", "strict")
+        wait_well(pools)
+        for pool in pools:
+            pool.wait_done()
+            pool.assert_nothing_lost()
+
+
+def test_workers_finish_what_they_have_while_they_may_not_poll_and_the_pool_says_that(
+    stage: Stage, namespace: str
+) -> None:
+    since = term(stage)
+    with fakes(stage, namespace, "strict", "slow", "crowded", "broken") as (strict, slow, crowded, broken):
+        denied, throttled, full, down = pools = [
+            busy_pool(fake.stage, namespace, name, minWorkers=2, maxWorkers=2, scaling=SHORT)
+            for fake, name in ((strict, "denied"), (slow, "throttled"), (crowded, "full"), (broken, "down"))
+        ]
+        gone = busy_pool(crowded.stage, namespace, "gone", minWorkers=2, maxWorkers=2, scaling=SHORT)
+        for pool in (*pools, gone):
+            pool.wait_ready(2, 300)
+        workers = at_work([*pools, gone])
+
+        strict.inject("deny")
+        slow.inject("throttle", "GetActivityTask")
+        crowded.set(activity_worker_limit=0)
+        broken.inject("server-error", "GetActivityTask")
+        crowded.stage.states.delete_activity(activityArn=gone.executions.activity)
+        wait_shown(
+            [
+                Fault(denied, "AccessDenied", r"worker denied-\S+ may not poll: allow states:GetActivityTask on", True),
+                Fault(throttled, "Throttled", r"the polls of worker throttled-\S+ are throttled in us-east-1"),
+                Fault(full, "Throttled", r"the polls of worker full-\S+ are throttled .*ActivityWorkerLimitExceeded"),
+                Fault(down, "BackendUnreachable", r"worker down-\S+ cannot poll us-east-1 at http.*InternalFailure"),
+                Fault(gone, "ActivityNotFound", r"worker gone-\S+ polls in vain: the activity arn:.* not exist", True),
+            ],
+            since,
+        )
+        workers.assert_untouched()
+        workers.let_go()
+
+        for fake in (strict, slow, broken):
+            fake.heal()
+        crowded.set(activity_worker_limit=1000)
+        crowded.stage.states.create_activity(name=f"gone-{namespace}")
+        wait_well([*pools, gone])
+        for pool in pools:
+            pool.executions.start(1, seconds=1)
+            pool.wait_done()
+            pool.assert_nothing_lost()
