@@ -14,7 +14,7 @@ from tests.e2e.stage import Stage
 pytestmark = pytest.mark.timeout(1800)
 
 WELL = (0, "")
-GONE = (None, "its pod is gone: deleted without grace, or with its node")
+GONE = (None, "its pod went before it could end: deleted with too little grace, or with its node")
 
 
 @dataclass(frozen=True)

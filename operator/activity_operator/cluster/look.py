@@ -13,15 +13,12 @@ from activity_operator.cluster.observe import deployment_facts, pod_facts, pool_
 from activity_operator.cluster.pool_state import PoolState
 from activity_operator.cluster.ports import Brain, Leader, PoolEventLike, Reports, Signals
 from activity_operator.cluster.rivals import Rivals
-from activity_operator.core.lifecycle_ring import troubles, vanished
+from activity_operator.core.lifecycle_ring import at_work, troubles, vanished
 from activity_operator.core.observation import Observation
 from activity_operator.core.tenancy import Policy
-from activity_worker.contract import WorkerState
 
 #: Ends of pods that cost a worker whatever it was doing, as the metric names them.
 LOST = {"OOMKilled": "oom", "Evicted": "evicted", "NodeLost": "node", "Shutdown": "node"}
-#: States from which a worker may vanish without having been lost.
-FINISHED = frozenset({WorkerState.DRAINED, WorkerState.STOPPING, WorkerState.STOPPED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +69,7 @@ class Observer:
         return self.policy().refusal(namespace, spec.arn, aws.role_arn or "", *endpoints)
 
     def _note_pods(self, key: Key, state: PoolState, pods: Mapping[str, Any], now: float) -> None:
-        working = {worker.pod_uid for worker in self.reports.said(*key) if worker.state not in FINISHED}
+        working = {worker.pod_uid for worker in self.reports.said(*key) if at_work(worker)}
         for trouble in (*troubles(state.pods, pods.values(), state.inherited), *vanished(state.pods, pods, working)):
             self.reports.note(key, trouble.name, trouble.message, at=now, pod=trouble.pod, exit_code=trouble.exit_code)
             if trouble.name in LOST:

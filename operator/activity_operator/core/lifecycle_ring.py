@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from activity_operator.api.status import MAX_EVENTS, EventRecord
-from activity_operator.core.observation import PodFacts
-from activity_worker.contract import OOM_KILLED, EventName
+from activity_operator.core.observation import PodFacts, WorkerFacts
+from activity_worker.contract import OOM_KILLED, EventName, WorkerState
 
 #: Reasons for which a container waits although nothing is wrong.
 _ORDINARY = frozenset({"", "ContainerCreating", "PodInitializing"})
@@ -43,10 +43,17 @@ def troubles(
     )
 
 
-def vanished(before: Mapping[str, PodFacts], pods: Mapping[str, PodFacts], at_work: Set[str]) -> tuple[Trouble, ...]:
-    """Return the pods that are gone since `before` although they ran and their workers (by pod UID) were `at_work`."""
-    gone = sorted(at_work & (before.keys() - pods.keys()))
-    text = "its pod is gone: deleted without grace, or with its node"
+def at_work(worker: WorkerFacts) -> bool:
+    """Tell whether losing this worker now is a loss: it serves, or it stops and has a task yet."""
+    if worker.state is WorkerState.STOPPING:
+        return worker.busy > 0
+    return worker.state not in {WorkerState.DRAINED, WorkerState.STOPPED}
+
+
+def vanished(before: Mapping[str, PodFacts], pods: Mapping[str, PodFacts], working: Set[str]) -> tuple[Trouble, ...]:
+    """Return the pods that are gone since `before` although they ran and their workers (by pod UID) were at work."""
+    gone = sorted(working & (before.keys() - pods.keys()))
+    text = "its pod went before it could end: deleted with too little grace, or with its node"
     return tuple(Trouble(EventName.WORKER_STOPPED, text, before[uid].name) for uid in gone if before[uid].running_since)
 
 

@@ -2,9 +2,12 @@
 
 from datetime import UTC, datetime
 
+import pytest
+
 from activity_operator.api.status import EventRecord, ExitRecord
-from activity_operator.core.lifecycle_ring import Trouble, merge, troubles, vanished
-from activity_operator.core.observation import PodFacts
+from activity_operator.core.lifecycle_ring import Trouble, at_work, merge, troubles, vanished
+from activity_operator.core.observation import PodFacts, WorkerFacts
+from activity_worker.contract import WorkerState
 
 
 def pod(**more: object) -> PodFacts:
@@ -74,6 +77,16 @@ def test_a_worker_that_was_at_work_when_its_pod_went_is_told_and_one_that_had_st
 
     assert (told.name, told.pod, told.exit_code) == ("worker:stopped", "p-1", None)
     assert vanished(before, before, {"u1"}) == ()
+
+
+@pytest.mark.parametrize(
+    ("state", "busy", "lost"),
+    [("running", 0, True), ("draining", 1, True), ("stopping", 1, True), ("stopping", 0, False), ("stopped", 0, False)],
+)
+def test_only_who_has_stopped_or_has_nothing_to_do_may_go_without_a_word(state: str, busy: int, lost: bool) -> None:
+    worker = WorkerFacts("u1", "i", WorkerState(state), 1, busy, 0, 0.0, 9.0, 1.0)
+
+    assert at_work(worker) is lost
 
 
 def test_a_worker_whose_end_was_seen_before_its_pod_went_is_told_once() -> None:
