@@ -25,10 +25,11 @@ LEAST_SECONDS = 0.5
 def handle(request: Any) -> Any:
     """Sleep for `seconds` and give back `n` and the pod's name, or misbehave as `do` says."""
     work: Work = request.input
-    if work.get("do") and work.get("attempt", 0) == 0:
-        time.sleep(LEAST_SECONDS)
+    time.sleep(LEAST_SECONDS)
+    if not work.get("do"):
+        time.sleep(max(work.get("seconds", 0) - LEAST_SECONDS, 0))
+    elif work.get("attempt", 0) == 0:
         return MISDEEDS[work["do"]](work)
-    time.sleep(max(work.get("seconds", 0), LEAST_SECONDS))
     return {"task": work.get("n"), "pod": socket.gethostname()}
 
 
