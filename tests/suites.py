@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Suite:
-    """One call of pytest; `cluster` says whether it needs the local cluster up."""
+    """One call of pytest; `cluster`: it needs the local cluster; `keeps`: it leaves the operator to the next one."""
 
     name: str
     arguments: tuple[str, ...]
     cluster: bool = False
+    keeps: bool = False
 
 
 SUITES = (
@@ -25,7 +26,7 @@ SUITES = (
     Suite("processes", ("tests/integration/worker", "tests/integration/reports")),
     Suite("cluster", ("tests/integration/test_local_cluster.py", "tests/integration/test_emulators.py"), cluster=True),
     # First among those that bring the CRD: Helm takes over none that it did not make.
-    Suite("e2e", ("tests/e2e", "-n", "4"), cluster=True),
+    Suite("e2e", ("tests/e2e", "-n", "4"), cluster=True, keeps=True),
     # Alone: they kill and replace the operator that the others share.
     Suite("operator-days", ("tests/e2e/operator_days",), cluster=True),
     Suite("chart", ("tests/integration/chart",), cluster=True),
@@ -53,7 +54,7 @@ def main() -> int:
                 up = rows[-1][2] == 0
                 if not up:
                     break
-            rows.append(_step(suite.name, [sys.executable, "-m", "pytest", *suite.arguments]))
+            rows.append(_step(suite.name, [sys.executable, "-m", "pytest", *suite.arguments], keep=suite.keeps))
     finally:
         if up:
             rows.append(_step("cluster down", [sys.executable, "-m", "tests.cluster", "down"]))
@@ -63,11 +64,13 @@ def main() -> int:
     return max((code for _, _, code in rows), default=0)
 
 
-def _step(name: str, command: list[str]) -> tuple[str, float, int]:
+def _step(name: str, command: list[str], *, keep: bool = False) -> tuple[str, float, int]:
     print(f"\n==> {name}", flush=True)
     began = time.monotonic()
     # The crash suite restarts the cluster, which only its owner may allow: here this run owns it.
     environment = {**os.environ, "ACTIVITYPOOL_CLUSTER_MAY_RESTART": "1"}
+    if keep:
+        environment["KEEP"] = "1"
     code = subprocess.run(command, env=environment, check=False).returncode
     return name, time.monotonic() - began, code
 
