@@ -115,7 +115,9 @@ def wait_each(what: str, wanted: dict[Pool, Callable[[Status], bool]], seconds: 
 
 def busy_pool(stage: Stage, namespace: str, name: str, **spec: Any) -> Pool:
     """Apply a pool of one worker, unless the spec says otherwise, and give it a task that lasts until it is let go."""
-    return make_busy(Pool(stage, namespace, name, stage.machine(f"{name}-{namespace}")), **spec)
+    # A machine too busy for a heartbeat in half a minute is another theme.
+    executions = stage.machine(f"{name}-{namespace}", HeartbeatSeconds=300)
+    return make_busy(Pool(stage, namespace, name, executions), **spec)
 
 
 def make_busy(pool: Pool, **spec: Any) -> Pool:

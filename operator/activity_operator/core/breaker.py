@@ -7,6 +7,7 @@ from activity_operator.api.conditions import Reason
 from activity_operator.core.decision import Breaker
 from activity_operator.core.fleet import START_DEADLINE_SECONDS, Fleet, Member
 from activity_operator.core.observation import DeploymentFacts, Observation
+from activity_worker.contract import OOM_KILLED
 
 #: Seconds from a failed start to the next try, by failures in a row; the last one repeats.
 RETRY_DELAYS_SECONDS = (0.0, 5.0, 10.0, 20.0, 40.0, 80.0)
@@ -18,6 +19,8 @@ GIVE_UP_SECONDS = 180.0
 _IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
 _CONFIG = {"CreateContainerConfigError", "CreateContainerError"}
 _START = {"RunContainerError", "StartError", "ContainerCannotRun"}
+#: Ends by SIGTERM and SIGKILL: of a container that never reported, the kubelet's, because its liveness probe failed.
+_KILLED = {143, 137}
 _OUR_IMAGE = "is handlerImage built FROM the activity-worker image, with its entrypoint kept?"
 
 #: Characters of a message: what an Event carries.
@@ -120,6 +123,11 @@ def failure(member: Member) -> tuple[str, str] | None:
         return Reason.WORKER_CRASHED, text[:MAX_MESSAGE]
     if pod.last_exit_code == 0:
         return Reason.NO_RUNTIME, f"pod {pod.name} ended with exit code 0 and without a report: {_OUR_IMAGE}"
+    if pod.last_exit_code in _KILLED and pod.last_exit_reason != OOM_KILLED:
+        how = (
+            f"pod {pod.name} was killed without a report (exit code {pod.last_exit_code}), as one that answers no probe"
+        )
+        return Reason.NO_RUNTIME, f"{how}: {_OUR_IMAGE}"
     if pod.last_exit_code is not None:
         return Reason.WORKER_CRASHED, _crash(pod.name, pod.last_exit_code, pod.last_exit_reason)
     if pod.running_since and member.never_started:

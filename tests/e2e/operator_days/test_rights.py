@@ -66,7 +66,8 @@ def test_a_namespace_works_on_an_arn_only_while_the_policy_allows_it(
     refused = f"spec.activityArn 'arn:.*' is not allowed in namespace {namespace} by the tenancy policy; use an allowed"
     replicas = {replica.uid for replica in operator.replicas()}
     before = json.loads(operator.helm("get", "values", NAME, "--output", "json"))["tenancy"]
-    tenant, other = (Pool(stage, namespace, name, stage.machine(f"{uuid.uuid4().hex}-{name}")) for name in NAMES)
+    machines = (stage.machine(f"{uuid.uuid4().hex}-{name}", HeartbeatSeconds=300) for name in NAMES)
+    tenant, other = (Pool(stage, namespace, name, machine) for name, machine in zip(NAMES, machines, strict=True))
     try:
         _allow_only(operator, namespace, "tenant")
         make_busy(tenant, scaling=SHORT)

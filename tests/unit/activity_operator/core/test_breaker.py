@@ -30,9 +30,19 @@ def deployment(replicas: int = 1, failure: str = "", revision: str = REVISION) -
         (coming(last_exit_code=127, last_exit_reason="StartError"), Reason.NO_RUNTIME),
         (coming(waiting_reason="CrashLoopBackOff", last_exit_code=1, last_exit_reason="Error"), Reason.WORKER_CRASHED),
         (coming(last_exit_code=137, last_exit_reason="OOMKilled"), Reason.WORKER_CRASHED),
+        (coming(last_exit_code=143, last_exit_reason="Error"), Reason.NO_RUNTIME),
         (pod(ready=False, running_since=NOW - 60), Reason.NO_RUNTIME),
     ],
-    ids=["unpullable", "bad config", "cannot start", "no entrypoint", "crash loop", "out of memory", "silent"],
+    ids=[
+        "unpullable",
+        "bad config",
+        "cannot start",
+        "no entrypoint",
+        "crash loop",
+        "out of memory",
+        "no probe",
+        "silent",
+    ],
 )
 def test_a_failed_start_is_named(facts: PodFacts, reason: Reason) -> None:
     breaker, _ = watched(seen(facts))
