@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from activity_operator.core.fleet import Member
+from activity_worker.contract import WorkerState
 
 #: pod-deletion-cost of a cordoned worker: below every pod that has none (0).
 CORDON_COST = -1000
@@ -54,6 +55,11 @@ def victims(serving: Iterable[Member], surplus: int) -> tuple[Member, ...]:
     candidates = [member for member in serving if member.said is not None]
     candidates.sort(key=lambda member: (member.busy, -member.idle_for, member.pod.created, member.pod.uid))
     return tuple(candidates[: max(0, surplus)])
+
+
+def unmarked(members: Iterable[Member]) -> tuple[Member, ...]:
+    """Return drained workers without a cost: one said drained just as it was called back, and no way leads back."""
+    return tuple(m for m in members if m.said is not None and m.said.state is WorkerState.DRAINED and not m.cordoned)
 
 
 def callable_back(members: Iterable[Member], number: int) -> tuple[Member, ...]:

@@ -1,6 +1,6 @@
 """From wanted workers to actions on one revision: call back, cordon, grow, shrink."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from activity_operator.core import drain
 from activity_operator.core.decision import Action, SetDeletionCost, SetReplicas
@@ -26,12 +26,24 @@ def moves(members: tuple[Member, ...], replicas: int, wanted: int, room: int) ->
     serving = [member for member in members if member.serving]
     missing = max(0, replicas - len(members))
     lacking = wanted - len(serving) - missing
-    if lacking > 0:
-        return _grow(members, replicas, lacking, room)
-    spare = missing + sum(1 for member in serving if member.never_started)
-    chosen = drain.victims(serving, -lacking - spare)
+    planned = (
+        _grow(members, replicas, lacking, room)
+        if lacking > 0
+        else _shrink(members, replicas, wanted, -lacking, missing)
+    )
+    again = (SetDeletionCost(m.pod.name, m.pod.uid, drain.CORDON_COST) for m in drain.unmarked(members))
+    return replace(planned, costs=(*again, *planned.costs))
+
+
+def _shrink(members: tuple[Member, ...], replicas: int, wanted: int, surplus: int, missing: int) -> Moves:
+    serving = [member for member in members if member.serving]
+    started = sum(1 for member in serving if not member.never_started)
+    spare = missing + len(serving) - started
+    chosen = drain.victims(serving, surplus - spare)
     costs = tuple(SetDeletionCost(m.pod.name, m.pod.uid, drain.CORDON_COST) for m in chosen)
-    staying = sum(1 for member in members if not member.serving and not drain.removable(member))
+    # A ReplicaSet removes those that start before those that are drained: while one is needed, the drained ones stay.
+    needed = spare > 0 and wanted > started - len(chosen)
+    staying = sum(1 for m in members if not m.serving and (needed or not drain.removable(m)))
     lowest = drain.lowest_replicas(members, replicas, wanted + staying + len(chosen))
     return Moves(min(replicas, lowest), costs, chosen)
 
@@ -41,7 +53,9 @@ def _grow(members: tuple[Member, ...], replicas: int, lacking: int, room: int) -
     costs = tuple(SetDeletionCost(member.pod.name, member.pod.uid, None) for member in back)
     growth = min(lacking - len(back), max(0, room))
     if growth <= 0 < lacking - len(back):
-        # At the limit, drained pods make place for new ones.
+        # At the limit, drained pods make place for new ones, once those are up that would be removed before them.
+        if any(member.serving and member.never_started for member in members):
+            return Moves(replicas, costs, ())
         gone = sum(1 for member in members if drain.removable(member) and not member.serving)
         return Moves(drain.lowest_replicas(members, replicas, replicas - gone), costs, ())
     return Moves(replicas + growth, costs, ())

@@ -172,6 +172,32 @@ def test_a_worker_whose_pod_is_being_deleted_is_told_to_drain_should_its_signal_
     assert decision.directives[pod.uid] is Directive.DRAIN
 
 
+def test_a_worker_that_was_drained_just_as_it_was_called_back_goes_all_the_same() -> None:
+    world = proven_at_zero(minWorkers=1)
+    world.run(5)
+    name, pod = next(iter(world.pods.items()))
+    world.workers[pod.uid] = replace(world.workers[pod.uid], state=WorkerState.DRAINED)
+    world.pods[name] = replace(pod, ready=False)
+    world.run(10)
+
+    assert name not in world.pods
+    assert len(world.serving()) == 1
+
+
+def test_new_workers_are_not_removed_in_place_of_drained_ones() -> None:
+    for most in (2, 3):
+        world = proven_at_zero(minWorkers=2, maxWorkers=most)
+        world.run(5)
+        for name, pod in list(world.pods.items()):
+            world.workers[pod.uid] = replace(world.workers[pod.uid], state=WorkerState.DRAINED)
+            world.pods[name] = replace(pod, ready=False, deletion_cost=-1000)
+        before = world.made
+        world.run(20)
+
+        assert len(world.serving()) == 2
+        assert world.made == before + 2, "each new pod was removed before it had started"
+
+
 def test_a_pause_lets_workers_finish_and_takes_no_new_task() -> None:
     world = proven_at_zero(minWorkers=2)
     world.run(5)

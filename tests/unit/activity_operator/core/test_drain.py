@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activity_operator.core import drain
+from activity_operator.core import drain, moves
 from activity_operator.core.fleet import Member
 from activity_operator.core.observation import PodFacts, WorkerFacts
 from activity_worker.contract import WorkerState
@@ -174,3 +175,20 @@ def test_drained_is_final_and_a_silent_worker_cannot_be_called_back() -> None:
     stalled = (pod("w2", deletion_cost=drain.CORDON_COST), worker("w2", reported_at=NOW - 90))
 
     assert drain.callable_back(members(*drained(), *stalled, worker("w3")), 3) == ()
+
+
+@pytest.mark.parametrize(
+    ("others", "replicas", "wanted", "left"),
+    [
+        ((), 2, 1, 2),
+        ((coming("n1"),), 2, 1, 2),
+        ((coming("n1"), coming("n2")), 3, 1, 2),
+        ((worker("w2"),), 2, 1, 1),
+        ((coming("n1"),), 2, 0, 0),
+    ],
+    ids=["not yet created", "pending", "one pending too many", "started", "nobody wanted"],
+)
+def test_a_drained_worker_stays_while_a_new_one_would_be_removed_in_its_place(
+    others: tuple[PodFacts | WorkerFacts, ...], replicas: int, wanted: int, left: int
+) -> None:
+    assert moves.moves(members(*drained(), *others), replicas, wanted, room=0).replicas == left
