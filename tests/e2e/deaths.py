@@ -1,18 +1,24 @@
 """Ways in which a worker's pod, or a process in it, comes to its end."""
 
+import contextlib
 import json
 
+from tests.cluster.shell import ClusterError
 from tests.e2e.pool import Pool
 
-#: Run in a worker's container: kill the processes whose command line has the first word and not the second.
+#: Run in a worker's container: kill the processes whose command line has the first word and not the second. One at
+#: least has to be there.
 _KILL = """
 import os, pathlib, signal, sys
 wanted, other = (word.encode() for word in sys.argv[1:])
+killed = 0
 for process in pathlib.Path("/proc").iterdir():
     if process.name.isdigit() and process.name not in ("1", str(os.getpid())):
         line = (process / "cmdline").read_bytes()
         if wanted in line and other not in line:
             os.kill(int(process.name), signal.SIGKILL)
+            killed += 1
+sys.exit(killed == 0)
 """
 _SUPERVISOR, _HANDLER = "bin/activity-worker", "activity_worker.child_main"
 
@@ -24,7 +30,8 @@ def kill_handler(pool: Pool, pod: str) -> None:
 
 def kill_supervisor(pool: Pool, pod: str) -> None:
     """SIGKILL for the process that polls, heartbeats and reports. (The first process cannot be killed from within.)"""
-    _kill(pool, pod, _SUPERVISOR, "dumb-init")
+    with contextlib.suppress(ClusterError):  # the container ends with it, and mostly this command with the container
+        _kill(pool, pod, _SUPERVISOR, "dumb-init")
 
 
 def delete(pool: Pool, pod: str) -> None:

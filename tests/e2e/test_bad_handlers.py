@@ -17,7 +17,7 @@ FAILURES = {
     "refuse": ("Shop.SoldOut", "none left"),
     "leave": ("SystemExit", "sys.exit(3)"),
     "vanish": ("ActivityPool.HandlerExited", "exited with code 7"),
-    "hang": ("ActivityPool.DeadlineExceeded", "longer than 5 s"),
+    "hang": ("ActivityPool.DeadlineExceeded", "longer than 15 s"),
     "swell": ("ActivityPool.OutputTooLarge", "the limit is 262144"),
     "babble": ("ActivityPool.OutputNotJson", "Object of type set is not JSON serializable"),
 }
@@ -25,7 +25,7 @@ LIMITED = {"name": "worker", "env": CREDENTIALS, "resources": {**RESOURCES, "lim
 
 
 def test_what_a_handler_does_costs_its_own_attempt_and_no_worker(stage: Stage, namespace: str) -> None:
-    unruly = _pool(stage, namespace, "unruly", maxWorkers=2, slotsPerWorker=2, taskDeadlineSeconds=5)
+    unruly = _pool(stage, namespace, "unruly", maxWorkers=2, slotsPerWorker=2, taskDeadlineSeconds=15)
     hungry = _pool(stage, namespace, "hungry", maxWorkers=2, podTemplate={"spec": {"containers": [LIMITED]}})
     bad = {do: unruly.executions.start(do=do, seconds=0)[0] for do in FAILURES}
     hogs = hungry.executions.start(2, do="hog", seconds=0)

@@ -13,6 +13,9 @@ from tests.e2e.stage import Stage
 
 pytestmark = pytest.mark.timeout(1800)
 
+#: Seconds for a task that its worker finishes, and for one that only death can end.
+LONG, ENDLESS = 45, 800
+
 WELL = (0, "")
 GONE = (None, "its pod went before it could end: deleted with too little grace, or with its node")
 
@@ -32,19 +35,20 @@ class Death:
     restarts: int | None = None
 
 
+#: Those that leave the task to its worker come first: it has to last until they have come.
 DEATHS = (
-    Death(deaths.kill_handler, "ActivityPool.HandlerExited", "killed by SIGKILL from outside", restarts=0),
-    Death(deaths.kill_supervisor, "States.Timeout", told=(137, "killed by SIGKILL"), restarts=1),
     Death(deaths.delete, "", told=WELL),
     Death(deaths.evict, "", told=WELL),
+    Death(deaths.kill_handler, "ActivityPool.HandlerExited", "killed by SIGKILL from outside", restarts=0),
+    Death(deaths.kill_supervisor, "States.Timeout", told=(137, "killed by SIGKILL"), restarts=1),
     Death(deaths.delete_at_once, "States.Timeout", told=GONE),
 )
 
 
 def test_a_death_costs_one_attempt_at_most_and_is_told_with_code_and_error(stage: Stage, namespace: str) -> None:
     crew = _pool(stage, namespace, "crew", workers=len(DEATHS) + 1)
-    at_work = _set_to_work(crew)
-    neighbour, *victims = at_work
+    at_work = _set_to_work(crew, [ENDLESS if death.error else LONG for death in DEATHS] + [LONG])
+    *victims, neighbour = at_work
     for task, death in zip(victims, DEATHS, strict=True):
         death.comes(crew, at_work[task])
     expected = Counter(death.told for death in DEATHS if death.told is not None)
@@ -62,7 +66,7 @@ def test_a_death_costs_one_attempt_at_most_and_is_told_with_code_and_error(stage
 
 def test_a_worker_that_is_out_of_time_fails_its_task_by_name_and_ends_well(stage: Stage, namespace: str) -> None:
     hurried = _pool(stage, namespace, "hurried", workers=1, drain={"timeoutSeconds": 2})
-    ((task, worker),) = _set_to_work(hurried).items()
+    ((task, worker),) = _set_to_work(hurried, [ENDLESS]).items()
     deaths.delete(hurried, worker)
     hurried.wait_for("its end is told", lambda: _ends(hurried) == Counter([WELL]))
     hurried.wait_done()
@@ -93,12 +97,11 @@ def _pool(stage: Stage, namespace: str, name: str, workers: int, **spec: object)
     return pool
 
 
-def _set_to_work(pool: Pool) -> dict[str, str]:
-    """Once all its workers are ready give each a task; returns the worker's pod by execution."""
-    workers = pool.stage.pool(pool.namespace, pool.name)["spec"]["minWorkers"]
-    pool.wait_ready(workers)
-    tasks = pool.executions.start(workers, do="linger", seconds=30)
-    pool.wait_running(workers)
+def _set_to_work(pool: Pool, lengths_seconds: list[int]) -> dict[str, str]:
+    """Once a worker for each is ready, start a task of each length; returns the worker's pod by execution."""
+    pool.wait_ready(len(lengths_seconds))
+    tasks = [arn for seconds in lengths_seconds for arn in pool.executions.start(do="linger", seconds=seconds)]
+    pool.wait_running(len(tasks))
     return {task: pool.executions.attempts(task)[0].worker.rpartition(":")[0] for task in tasks}
 
 
