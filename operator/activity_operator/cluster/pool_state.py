@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from activity_operator.api.status import EventRecord
 from activity_operator.cluster.apply import Rejection
@@ -14,7 +15,7 @@ class PoolState:
     """One pool's, for one UID and one term. Times are seconds of the monotonic clock; -inf means never.
 
     `replicas` are, by Deployment, what this process wrote last, or saw first; `status` is the digest of the status
-    that it wrote last.
+    that it wrote last, `unwritten` one that has yet to be written.
     """
 
     uid: str
@@ -27,4 +28,5 @@ class PoolState:
     last_raise: float = float("-inf")
     status_written: float = float("-inf")
     status: str = ""
+    unwritten: Mapping[str, Any] | None = None
     failures: int = 0

@@ -207,16 +207,20 @@ class Reconciler:
         if pool is None or pool["metadata"]["uid"] != state.uid:
             return None
         events = merge(state.inherited, story(self._r.observer.reports.events(*key)))
-        wanted = self._r.observer.brain.status(spec, seen, decision, pool.get("status"), events)
+        # What is yet to be written is built upon: a decision that falls between two writes would be lost.
+        previous = pool.get("status") if state.unwritten is None else state.unwritten
+        wanted = self._r.observer.brain.status(spec, seen, decision, previous, events)
         self._r.gauges.seen(key, spec, seen, decision, wanted)
-        return await self._write(pool, wanted, state)
+        wait = await self._write(pool, wanted, state)
+        state.unwritten = None if wait is None else wanted
+        return wait
 
     async def _refuse(self, key: Key, pool: Raw, state: PoolState, error: SpecError) -> float | None:
         """A spec that cannot be used: say so and leave the workers as they are."""
         self._r.observer.signals.withdraw(key, deleted=False)
         if state.memory.said.get("spec") != str(error):
             self._r.events.say(pool, Say("Warning", str(error.reason), str(error)))
-        state.memory = type(state.memory)(said={"spec": str(error)})
+        state.memory, state.unwritten = type(state.memory)(said={"spec": str(error)}), None
         return await self._write(pool, status.invalid(pool, error, self._r.observer.wall()), state)
 
     async def _write(self, pool: Raw, wanted: Mapping[str, Any], state: PoolState) -> float | None:

@@ -35,6 +35,8 @@ class Scene:
         self.results: list[str] = []
         self.memories: list[ScalingMemory] = []
         self.replicas: dict[str, int] = {}
+        self.ring = False
+        self.written: list[Any] = []
         self.queue = Queue(lambda: self.now)
         self.store = Store(self.queue.add)
         self.due = Due(self.queue.add, lambda: self.now)
@@ -64,6 +66,7 @@ class Scene:
             reconciled=lambda result, seconds: self.results.append(result),
             seen=lambda *_: None,
             forget=lambda key: self.log.append(("metrics", key)),
+            status_written=lambda: None,
         )
         return Rooms(
             self.store,
@@ -71,7 +74,7 @@ class Scene:
             self.due,
             cast("Any", observer),
             cast("Any", SimpleNamespace(apply=self.apply)),
-            StatusWriter(cast("Any", None)),
+            StatusWriter(cast("Any", self)),
             cast("Any", SimpleNamespace(forget=lambda uid: None, say=lambda *said: self.log.append(said))),
             Freshness(60, lambda: self.now),
             cast("Any", gauges),
@@ -93,8 +96,14 @@ class Scene:
             Size(1, "", ""), learnt, directives=directives, sentinel=SentinelOrder(2, 1), look_again_in=30.0
         )
 
-    def status(self, *_: Any) -> dict[str, Any]:
+    def status(self, *given: Any) -> dict[str, Any]:
+        if self.ring:
+            return {"observedGeneration": 1, "decisions": [*given[3].get("decisions", ()), len(self.memories)]}
         return {"observedGeneration": 1}
+
+    async def apply_status(self, *given: Any) -> dict[str, Any]:
+        self.written.append(given[3]["status"]["decisions"])
+        return {**self.pool(version=len(self.written) + 1), "status": given[3]["status"]}
 
     async def apply(self, work: Any, actions: Any) -> None:
         self.log.append("apply")
@@ -239,3 +248,12 @@ async def test_a_deployment_that_somebody_else_scales_is_told_once() -> None:
     assert [(event.reason, event.message) for event in said] == [
         ("EditReverted", "Deployment p-r1 was scaled by somebody (4 -> 0); the pool decides its size")
     ]
+
+
+async def test_decisions_between_two_writes_of_the_status_are_kept() -> None:
+    scene = Scene()
+    scene.ring = True
+    for scene.now in (0.0, 3.0, 6.0, 10.0):
+        await scene.look_after()
+
+    assert scene.written == [[1], [1, 2, 3, 4]]
