@@ -42,11 +42,12 @@ def test_a_pool_at_zero_says_why_the_service_cannot_be_used_and_works_when_it_ca
             ],
             since,
         )
+        # Before its execution: a task of an activity that is not there fails at once, for good.
+        stage.states.create_activity(name=f"missing-{namespace}")
         pools = (missing, elsewhere, nowhere, denied, throttled, full, late)
         for pool in pools:
             pool.executions.start(1, seconds=1)
 
-        stage.states.create_activity(name=f"missing-{namespace}")
         elsewhere.change(aws={"region": None})
         nowhere.change(aws={"region": None, "endpointUrl": here})
         strict.heal()
