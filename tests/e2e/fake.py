@@ -27,7 +27,7 @@ class Fake:
     namespace: str
     name: str
 
-    def inject(self, kind: str, operation: str = "*") -> None:
+    def inject(self, kind: str, operation: str) -> None:
         """Let a fault strike every call of an operation until healed; kinds as in `activity_worker.testing`."""
         self._post("faults", {"operation": operation, "kind": kind, "times": None})
 

@@ -74,7 +74,8 @@ def test_workers_finish_what_they_have_while_they_may_not_poll_and_the_pool_says
             pool.wait_ready(2, 300)
         workers = at_work([*pools, gone])
 
-        strict.inject("deny")
+        for operation in ("GetActivityTask", "SendTaskHeartbeat", "SendTaskSuccess"):
+            strict.inject("deny", operation)
         slow.inject("throttle", "GetActivityTask")
         crowded.set(activity_worker_limit=0)
         broken.inject("server-error", "GetActivityTask")
