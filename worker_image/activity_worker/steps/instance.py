@@ -1,0 +1,69 @@
+"""One run of a task, as it is saved: its data, where it stands, and what went wrong. All immutable."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from activity_worker.steps.definition import SubStep
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRecord:
+    """What a call raised. `final` asks for no further retry."""
+
+    code: str
+    message: str
+    data: Any = None
+    stack: str = ""
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A call that failed for good: of which step and sub-step, after how many tries, and with what."""
+
+    step_num: int
+    sub_step: SubStep
+    tries: int
+    error: ErrorRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Where an instance stands.
+
+    `tries` counts failed tries of the present step's sub-steps and `errors` holds their last errors; both begin anew
+    with each step. `done` are steps that completed and were not taken back, `ignored` those whose error was ignored.
+    `success_orig` is the outcome before anything is taken back; None until then.
+    """
+
+    step_num: int = 0
+    sub_step: SubStep = "method"
+    running: bool = False
+    retry: bool = False
+    reverse: bool = False
+    tries: Mapping[str, int] = field(default_factory=dict)
+    errors: Mapping[str, ErrorRecord] = field(default_factory=dict)
+    success_orig: bool | None = None
+    done: tuple[int, ...] = ()
+    ignored: tuple[int, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One run. Times are Unix seconds.
+
+    `next_run_time` is when a runner may pick it up: due work, or the end of the lease of the runner that has it now;
+    None when it is complete. A paused one is not picked up.
+    """
+
+    id: str
+    task_name: str
+    definition_id: str
+    data: Mapping[str, Any]
+    next_run_time: float | None
+    status: Status = field(default_factory=Status)
+    complete: bool = False
+    success: bool = False
+    paused: bool = False

@@ -1,0 +1,71 @@
+"""An instance's status as plain data, with the property names of seed 004: what is stored, shown and kept as history."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from activity_worker.steps.definition import Definition
+from activity_worker.steps.instance import ErrorRecord, Failure, Instance, Status
+
+
+def status_record(instance: Instance, definition: Definition | None = None) -> dict[str, Any]:
+    """Return the status as the text's table has it; with the definition also `step`, the present step as written.
+
+    `done`, `ignored` and `failures` are ours: which steps stand, which were passed over, and every final error.
+    """
+    status = instance.status
+    record: dict[str, Any] = {
+        "complete": instance.complete,
+        "success": instance.success,
+        "running": status.running,
+        "stepNum": status.step_num,
+        "subStep": status.sub_step,
+        "retry": status.retry,
+        "reverse": status.reverse,
+        "successOrig": status.success_orig,
+        "try": dict(status.tries),
+        "error": {name: _error(error) for name, error in status.errors.items()},
+        "done": list(status.done),
+        "ignored": list(status.ignored),
+        "failures": [
+            {"stepNum": one.step_num, "subStep": one.sub_step, "tries": one.tries, "error": _error(one.error)}
+            for one in status.failures
+        ],
+    }
+    if definition is not None and status.step_num < len(definition.steps):
+        record["step"] = definition.source["steps"][status.step_num]
+    return record
+
+
+def parse_status(record: Mapping[str, Any]) -> Status:
+    """Return the status of such a record; what is missing has its default."""
+    return Status(
+        step_num=record.get("stepNum", 0),
+        sub_step=record.get("subStep", "method"),
+        running=record.get("running", False),
+        retry=record.get("retry", False),
+        reverse=record.get("reverse", False),
+        tries=dict(record.get("try") or {}),
+        errors={name: _parse_error(error) for name, error in (record.get("error") or {}).items()},
+        success_orig=record.get("successOrig"),
+        done=tuple(record.get("done") or ()),
+        ignored=tuple(record.get("ignored") or ()),
+        failures=tuple(
+            Failure(one["stepNum"], one["subStep"], one["tries"], _parse_error(one["error"]))
+            for one in record.get("failures") or ()
+        ),
+    )
+
+
+def _error(error: ErrorRecord) -> dict[str, Any]:
+    shown: dict[str, Any] = {"code": error.code, "message": error.message, "data": error.data, "stack": error.stack}
+    return {**shown, "final": True} if error.final else shown
+
+
+def _parse_error(record: Mapping[str, Any]) -> ErrorRecord:
+    return ErrorRecord(
+        record.get("code", ""),
+        record.get("message", ""),
+        record.get("data"),
+        record.get("stack", ""),
+        record.get("final", False),
+    )
