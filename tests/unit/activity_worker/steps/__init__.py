@@ -1,0 +1,1 @@
+"""The runtime over a source in memory, in virtual time."""

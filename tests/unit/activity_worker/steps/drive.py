@@ -1,0 +1,69 @@
+"""Running an instance on the reducer alone, in virtual time: methods are scripts of what each call comes to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from activity_worker.steps.advance import advance, begin, plan
+from activity_worker.steps.instance import ErrorRecord, Instance
+from activity_worker.steps.outcome import Lost, Outcome, Raised, Returned
+from activity_worker.steps.parse import parse
+from activity_worker.steps.paths import merge
+
+START = 1000.0
+LOST = Lost()
+
+
+def fails(message: str = "no", *, final: bool = False) -> Raised:
+    """An outcome: the call raised."""
+    return Raised(ErrorRecord("Trouble", message, final=final))
+
+
+@dataclass
+class Drive:
+    """One instance of a task. `script` gives each method's outcomes in turn; the last repeats, none returns None."""
+
+    task: Mapping[str, Any]
+    script: Mapping[str, list[Any]] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
+    calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.definition = parse({"name": "t", **self.task})
+        data = merge(dict(self.definition.data), self.data)
+        self.instance = Instance("i", "t", self.definition.id, data, START)
+
+    def step(self) -> None:
+        """Make one call when it is due."""
+        now = self.instance.next_run_time
+        assert now is not None
+        planned = plan(self.definition, self.instance)
+        running = begin(self.instance, now, 60.0)
+        self.calls.append((planned.call.method, planned.arguments))
+        self.times.append(now - START)
+        self.instance = advance(self.definition, running, self._outcome(planned.call.method), now)
+
+    def run(self, most: int = 100) -> "Drive":
+        """Make calls until the instance is complete."""
+        for _ in range(most):
+            if self.instance.complete:
+                return self
+            self.step()
+        raise AssertionError("it does not end")
+
+    @property
+    def called(self) -> list[str]:
+        """The methods called, in order."""
+        return [method for method, _ in self.calls]
+
+    @property
+    def ended(self) -> tuple[bool, bool]:
+        """Whether it is complete, and whether it succeeded."""
+        return self.instance.complete, self.instance.success
+
+    def _outcome(self, method: str) -> Outcome:
+        left = self.script.get(method, [None])
+        made = self.called.count(method) - 1
+        value = left[min(made, len(left) - 1)]
+        return value if isinstance(value, Returned | Raised | Lost) else Returned(value)

@@ -1,0 +1,279 @@
+"""The rules of seed 004, one sentence each."""
+
+import pytest
+
+from activity_worker.steps.advance import LOST_RETRIES, advance, begin, cancel, plan, retry_failed
+from activity_worker.steps.outcome import Returned
+from tests.unit.activity_worker.steps.drive import LOST, START, Drive, fails
+
+FOUR = {"steps": [{"method": "a", "reverse": "undo_a"}, "b", {"method": "c", "reverse": "undo_c"}, {"method": "d"}]}
+
+
+def test_steps_run_in_order_and_the_task_succeeds() -> None:
+    drive = Drive({"steps": ["a", "b", "c"]}).run()
+
+    assert drive.called == ["a", "b", "c"]
+    assert drive.ended == (True, True)
+    assert drive.instance.next_run_time is None
+
+
+def test_what_a_method_returns_is_merged_deeply_into_the_data() -> None:
+    task = {"data": {"order": {"id": 1, "lines": [1, 2]}}, "steps": ["a", "b"]}
+    drive = Drive(task, {"a": [{"order": {"lines": [3], "paid": True}}], "b": ["not a map"]}).run()
+
+    assert drive.instance.data == {"order": {"id": 1, "lines": [3], "paid": True}}
+    assert drive.calls[1][1] == drive.instance.data
+
+
+def test_arguments_of_a_new_instance_are_merged_over_the_default_data() -> None:
+    drive = Drive({"data": {"a": {"x": 1, "y": 1}}, "steps": ["m"]}, data={"a": {"y": 2}, "session": {"id": "s"}}).run()
+
+    assert drive.calls[0][1] == {"a": {"x": 1, "y": 2}, "session": {"id": "s"}}
+
+
+def test_input_and_output_maps_pick_by_path_and_the_session_always_goes_along() -> None:
+    step = {"method": "m", "input": {"foo.bam": "baz.bam", "gone": "x"}, "output": {"bar": "foo", "list[1]": "second"}}
+    data = {"foo": {"bam": 7}, "session": {"id": "s"}}
+    drive = Drive({"steps": [step]}, {"m": [{"bar": 1, "list": [1, 2], "noise": 3}]}, data).run()
+
+    assert drive.calls[0][1] == {"baz": {"bam": 7}, "session": {"id": "s"}}
+    assert drive.instance.data == {"foo": 1, "second": 2, "session": {"id": "s"}}
+
+
+def test_no_method_changes_the_session() -> None:
+    drive = Drive({"steps": ["a"]}, {"a": [{"session": {"id": "another"}, "x": 1}]}, {"session": {"id": "s"}}).run()
+
+    assert drive.instance.data == {"session": {"id": "s"}, "x": 1}
+
+
+def test_an_unhandled_error_takes_completed_steps_back_newest_first_and_fails_the_task() -> None:
+    drive = Drive(FOUR, {"d": [fails("broken")]}).run()
+
+    assert drive.called == ["a", "b", "c", "d", "undo_c", "undo_a"]
+    assert drive.ended == (True, False)
+    assert [(f.step_num, f.error.message) for f in drive.instance.status.failures] == [(3, "broken")]
+
+
+def test_a_handled_error_takes_completed_steps_back_and_the_task_succeeds() -> None:
+    task = {"steps": [{"method": "a", "reverse": "undo_a"}, {"method": "b", "error": "tell"}, "never"]}
+    drive = Drive(task, {"b": [fails("broken")]}, {"x": 1}).run()
+
+    assert drive.called == ["a", "b", "tell", "undo_a"]
+    assert drive.ended == (True, True)
+    assert drive.calls[2][1] == {
+        "x": 1, "error": {"code": "Trouble", "message": "broken", "data": None, "stack": ""},
+    }  # fmt: skip
+
+
+def test_an_error_method_that_fails_leaves_the_error_unhandled() -> None:
+    task = {"steps": [{"method": "a", "reverse": "undo_a"}, {"method": "b", "error": "tell"}]}
+    drive = Drive(task, {"b": [fails()], "tell": [fails()]}).run()
+
+    assert drive.called == ["a", "b", "tell", "undo_a"]
+    assert drive.ended == (True, False)
+
+
+@pytest.mark.parametrize("tell", [None, fails()])
+def test_an_ignored_error_lets_later_steps_go_on_and_takes_nothing_back(tell: object) -> None:
+    task = {"ignoreError": True, "steps": [{"method": "a", "reverse": "u"}, {"method": "b", "error": "tell"}, "c"]}
+    drive = Drive(task, {"b": [fails()], "tell": [tell]}).run()
+
+    assert drive.called == ["a", "b", "tell", "c"]
+    assert drive.ended == (True, True)
+    assert drive.instance.status.ignored == (1,)
+
+
+def test_a_step_that_does_not_ignore_errors_overrides_the_task() -> None:
+    drive = Drive({"ignoreError": True, "steps": [{"method": "a", "ignoreError": False}, "b"]}, {"a": [fails()]}).run()
+
+    assert drive.called == ["a"]
+    assert drive.ended == (True, False)
+
+
+def test_a_step_whose_error_was_ignored_is_not_taken_back() -> None:
+    task = {"steps": [{"method": "a", "ignoreError": True, "reverse": "u"}, "b"]}
+
+    assert Drive(task, {"a": [fails()], "b": [fails()]}).run().called == ["a", "b"]
+
+
+def test_a_retry_follows_the_schedule_and_ends_with_the_error_method_called_once() -> None:
+    task = {"steps": [{"method": "a", "retry": True, "error": "tell"}]}
+    drive = Drive(task, {"a": [fails()]}).run()
+
+    assert drive.called == ["a"] * 9 + ["tell"]
+    waits = [after - before for before, after in zip(drive.times, drive.times[1:], strict=False)]
+    assert waits == [5, 60, 300, 1800, 10_800, 43_200, 86_400, 86_400, 0]
+
+
+def test_a_retry_with_its_own_schedule() -> None:
+    step = {"method": "a", "retry": {"retries": 3, "delays": ["1s", 2.5]}}
+    drive = Drive({"steps": [step]}, {"a": [fails()]}).run()
+
+    assert drive.times == [0, 1, 3.5, 6]
+
+
+def test_a_final_error_is_not_retried() -> None:
+    assert Drive({"steps": [{"method": "a", "retry": True}]}, {"a": [fails(final=True)]}).run().called == ["a"]
+
+
+def test_a_task_retries_all_methods_unless_one_says_no() -> None:
+    task = {"retry": True, "steps": [{"method": "a", "retry": False}, "never"]}
+    assert Drive(task, {"a": [fails()]}).run().called == ["a"]
+
+    task = {"retry": True, "steps": [{"method": "a", "error": "tell"}]}
+    assert Drive(task, {"a": [1], "tell": [1]}).run().called == ["a"]
+    drive = Drive(task, {"a": [fails()], "tell": [fails(), 1]}).run()
+    assert drive.called[-2:] == ["tell", "tell"]
+
+
+def test_tries_begin_anew_with_each_step() -> None:
+    task = {"retry": {"retries": 2, "delays": [1]}, "steps": ["a", "b"]}
+    drive = Drive(task, {"a": [fails(), fails(), 1], "b": [fails(), fails(), 1]}).run()
+
+    assert drive.called == ["a"] * 3 + ["b"] * 3
+    assert drive.ended == (True, True)
+
+
+def test_a_check_is_made_before_a_retry_only_and_a_value_means_done() -> None:
+    task = {"steps": [{"method": "a", "retry": True, "check": "was_a"}, "b"]}
+    drive = Drive(task, {"a": [fails()], "was_a": [False]}, {"x": 1}).run()
+
+    assert drive.called == ["a", "was_a", "b"]
+    assert drive.instance.data == {"x": 1}
+
+
+def test_a_check_without_a_value_makes_the_call_again_and_each_retry_checks() -> None:
+    task = {"steps": [{"method": "a", "retry": True, "check": "was_a"}]}
+    drive = Drive(task, {"a": [fails(), fails(), 1], "was_a": [None]}).run()
+
+    assert drive.called == ["a", "was_a", "a", "was_a", "a"]
+    assert drive.times == [0, 5, 5, 65, 65]
+
+
+def test_a_check_that_fails_ends_the_tries_and_calls_the_error_method() -> None:
+    task = {"steps": [{"method": "a", "retry": True, "check": {"method": "was_a", "retry": False}, "error": "tell"}]}
+    drive = Drive(task, {"a": [fails("a")], "was_a": [fails("check")]}).run()
+
+    assert drive.called == ["a", "was_a", "tell"]
+    assert drive.calls[2][1]["error"]["message"] == "check"
+
+
+def test_a_check_that_retries_has_tries_of_its_own() -> None:
+    check = {"method": "was_a", "retry": {"retries": 2, "delays": [3]}}
+    drive = Drive({"steps": [{"method": "a", "retry": True, "check": check}]}, {"a": [fails()], "was_a": [fails()]})
+
+    assert drive.run().times == [0, 5, 8, 11]
+
+
+def test_only_an_output_map_keeps_what_checks_errors_and_reverses_return() -> None:
+    step = {
+        "method": "a",
+        "retry": True,
+        "check": {"method": "was_a", "retry": True, "output": {"id": "found.id"}},
+        "reverse": {"method": "undo", "output": {"at": "undone"}},
+    }
+    script = {"a": [fails()], "was_a": [{"id": 5, "x": 1}], "b": [fails()], "undo": [{"at": 9, "y": 2}]}
+    drive = Drive({"steps": [step, {"method": "b", "error": "tell"}]}, {**script, "tell": [{"z": 3}]}).run()
+
+    assert drive.instance.data == {"found": {"id": 5}, "undone": 9}
+
+
+def test_input_maps_are_looked_for_from_the_check_up_to_the_method() -> None:
+    error = {"method": "tell", "retry": True, "check": "told", "input": {"b": "from_error"}}
+    step = {"method": "a", "input": {"a": "from_method"}, "error": error, "reverse": "undo"}
+    drive = Drive({"steps": [step]}, {"a": [fails()], "tell": [fails(), 1]}, {"a": 1, "b": 2}).run()
+
+    given = [arguments for _, arguments in drive.calls]
+    assert given[0] == {"from_method": 1}
+    assert [{**one, "error": 0} for one in given[1:]] == [{"from_error": 2, "error": 0}] * 3
+    assert drive.called == ["a", "tell", "told", "tell"]
+
+
+def test_a_reverse_is_called_with_the_steps_own_arguments() -> None:
+    task = {"steps": [{"method": "a", "input": {"x": "y"}, "reverse": "undo"}, "b"]}
+    drive = Drive(task, {"b": [fails()]}, {"x": 1, "z": 2}).run()
+
+    assert drive.calls[-1] == ("undo", {"y": 1})
+
+
+def test_a_reverse_that_fails_lets_the_others_run_and_the_task_fail() -> None:
+    task = {"steps": [*FOUR["steps"][:3], {"method": "d", "error": "tell"}]}
+    drive = Drive(task, {"d": [fails()], "undo_c": [fails("stuck")]}).run()
+
+    assert drive.called == ["a", "b", "c", "d", "tell", "undo_c", "undo_a"]
+    assert drive.instance.status.success_orig is True
+    assert drive.ended == (True, False)
+    assert [f.error.message for f in drive.instance.status.failures] == ["no", "stuck"]
+
+
+def test_a_reverse_with_retry_and_check() -> None:
+    reverse = {"method": "undo", "retry": True, "check": "was_undone"}
+    drive = Drive({"steps": [{"method": "a", "reverse": reverse}, "b"]}, {"b": [fails()], "undo": [fails()]})
+    drive.script = {**drive.script, "was_undone": [None, True]}
+
+    assert drive.run().called == ["a", "b", "undo", "was_undone", "undo", "was_undone"]
+
+
+def test_a_call_lost_with_its_runner_is_never_assumed_done() -> None:
+    checked = {"steps": [{"method": "a", "retry": True, "check": "was_a"}]}
+    assert Drive(checked, {"a": [LOST], "was_a": [True]}).run().called == ["a", "was_a"]
+    assert Drive(checked, {"a": [LOST, 1], "was_a": [None]}).run().called == ["a", "was_a", "a"]
+
+    plain = Drive({"steps": ["a", "b"]}, {"a": [LOST, 1]}).run()
+    assert plain.called == ["a", "a", "b"]
+    assert plain.ended == (True, True)
+
+
+def test_a_call_that_is_lost_every_time_fails_in_the_end() -> None:
+    drive = Drive({"steps": ["a"]}, {"a": [LOST]}).run()
+
+    assert len(drive.calls) == LOST_RETRIES + 1
+    assert drive.instance.status.failures[0].error.code == "RunnerLost"
+
+
+def test_a_call_is_running_until_its_lease_ends() -> None:
+    drive = Drive({"steps": ["a"]})
+    running = begin(drive.instance, START, 60.0)
+
+    assert (running.status.running, running.next_run_time) == (True, START + 60)
+
+
+def test_a_canceled_task_takes_its_completed_steps_back() -> None:
+    drive = Drive(FOUR)
+    drive.step()
+    drive.step()
+    drive.instance = cancel(drive.definition, drive.instance, START, "by a person")
+
+    assert drive.run().called == ["a", "b", "undo_a"]
+    assert drive.ended == (True, False)
+    assert drive.instance.status.failures[0].error.code == "Canceled"
+
+
+def test_a_cancel_waits_for_the_call_that_runs() -> None:
+    drive = Drive(FOUR)
+    running = begin(drive.instance, START, 60.0)
+
+    assert cancel(drive.definition, running, START) == running
+
+
+def test_a_failed_task_is_retried_from_its_step_with_what_was_taken_back() -> None:
+    drive = Drive(FOUR, {"d": [fails(), 1]}).run()
+    drive.instance = retry_failed(drive.definition, drive.instance, START)
+    drive.calls.clear()
+    drive.script = {}
+
+    assert drive.run().called == ["a", "c", "d"]  # b stood: it could not be taken back
+    assert drive.ended == (True, True)
+
+
+def test_a_task_that_succeeded_is_not_retried() -> None:
+    drive = Drive({"steps": ["a"]}).run()
+
+    assert retry_failed(drive.definition, drive.instance, START) == drive.instance
+
+
+def test_planning_is_repeatable() -> None:
+    drive = Drive(FOUR)
+    assert plan(drive.definition, drive.instance) == plan(drive.definition, drive.instance)
+    once = advance(drive.definition, begin(drive.instance, START, 60.0), Returned(), START)
+    assert once == advance(drive.definition, begin(drive.instance, START, 60.0), Returned(), START)
