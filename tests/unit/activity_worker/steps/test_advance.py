@@ -1,5 +1,7 @@
 """The rules of seed 004, one sentence each."""
 
+from typing import Any
+
 import pytest
 
 from activity_worker.steps.advance import LOST_RETRIES, advance, begin, cancel, plan, retry_failed
@@ -172,7 +174,12 @@ def test_only_an_output_map_keeps_what_checks_errors_and_reverses_return() -> No
         "check": {"method": "was_a", "retry": True, "output": {"id": "found.id"}},
         "reverse": {"method": "undo", "output": {"at": "undone"}},
     }
-    script = {"a": [fails()], "was_a": [{"id": 5, "x": 1}], "b": [fails()], "undo": [{"at": 9, "y": 2}]}
+    script: dict[str, list[Any]] = {
+        "a": [fails()],
+        "was_a": [{"id": 5, "x": 1}],
+        "b": [fails()],
+        "undo": [{"at": 9, "y": 2}],
+    }
     drive = Drive({"steps": [step, {"method": "b", "error": "tell"}]}, {**script, "tell": [{"z": 3}]}).run()
 
     assert drive.instance.data == {"found": {"id": 5}, "undone": 9}

@@ -1,0 +1,78 @@
+"""Property paths as lodash reads and writes them, and merging."""
+
+from typing import Any
+
+import pytest
+
+from activity_worker.steps import durations
+from activity_worker.steps.paths import MISSING, get, mapped, merge, parse, put
+
+DATA = {"a": {"b": [{"c": 1}, None]}, "x.y": 2, "n": None, "s": "text"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("a.b[0].c", 1),
+        ("a.b.0.c", 1),
+        ('a["b"][1]', None),
+        ("x.y", 2),
+        ("n", None),
+        ("n.deeper", MISSING),
+        ("a.b[2]", MISSING),
+        ("s.upper", MISSING),
+        ("s[0]", MISSING),
+        ("gone", MISSING),
+    ],
+)
+def test_values_are_found_by_path(path: str, value: Any) -> None:
+    assert get(DATA, path) == value
+
+
+@pytest.mark.parametrize(
+    ("path", "result"),
+    [
+        ("a", {"a": 1}),
+        ("a.b", {"a": {"b": 1}}),
+        ("a[1].b", {"a": [None, {"b": 1}]}),
+        ('a["b.c"]', {"a": {"b.c": 1}}),
+        ("keep.new", {"keep": {"old": 0, "new": 1}}),
+    ],
+)
+def test_values_are_put_and_what_lies_on_the_way_is_made(path: str, result: dict[str, Any]) -> None:
+    data = {"keep": {"old": 0}}
+
+    assert put(data, path, 1) == {**data, **result}
+    assert data == {"keep": {"old": 0}}
+
+
+@pytest.mark.parametrize("path", ["", "a..b", ".", "a[", "a[x]", "a[99999]", "a b[0"])
+def test_what_is_no_path_is_said(path: str) -> None:
+    with pytest.raises(ValueError, match=r"a path|property path|index above"):
+        parse(path)
+
+
+def test_maps_are_merged_to_any_depth_and_everything_else_is_replaced() -> None:
+    old = {"a": {"b": {"c": 1}, "list": [1, 2]}, "x": 1}
+
+    assert merge(old, {"a": {"b": {"d": 2}, "list": [3]}, "x": {"y": 1}}) == {
+        "a": {"b": {"c": 1, "d": 2}, "list": [3]}, "x": {"y": 1},
+    }  # fmt: skip
+    assert old["a"] == {"b": {"c": 1}, "list": [1, 2]}
+
+
+def test_a_map_of_paths_takes_what_there_is() -> None:
+    assert mapped(DATA, {"a.b[0]": "first", "gone": "never", "n": "null"}) == {"first": {"c": 1}, "null": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("5s", 5), ("1h30m", 5400), ("2d", 172_800), (0.5, 0.5), ("1M", 2.592e6)]
+)
+def test_spans_of_time(text: Any, seconds: float) -> None:
+    assert durations.seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["3hr", "", "5", "s", -1, True, None, float("inf"), float("nan")])
+def test_what_is_no_span_of_time_is_said(text: Any) -> None:
+    with pytest.raises(ValueError, match="is not a span of time"):
+        durations.seconds(text)
