@@ -118,7 +118,9 @@ class Runner:
             self._versions_read = self._clock()
         return self._versions
 
-    def _taken(self, definition: Definition, stored: Stored) -> Instance:
+    def _taken(self, definition: Definition, stored: Stored) -> Instance | None:
+        if self._stopping:
+            return None
         lease = self.options.lease_seconds
         return turns.taken(definition, stored.instance, self._clock(), lease, canceled=stored.cancel)
 

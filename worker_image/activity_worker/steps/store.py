@@ -53,6 +53,7 @@ class Revision:
 
 
 Turn = Callable[[Definition, Stored], Instance]
+TurnOrLeave = Callable[[Definition, Stored], Instance | None]
 
 
 class TaskStore:
@@ -112,10 +113,11 @@ class TaskStore:
             await self._announce(connection, instance.task_name)
         return True
 
-    async def claim(self, runner: str, now: float, versions: Collection[str], turn: Turn) -> Stored | None:
+    async def claim(self, runner: str, now: float, versions: Collection[str], turn: TurnOrLeave) -> Stored | None:
         """Take the instance that has been due longest, of these versions; None when none is.
 
-        `turn` says what it becomes by that (running, until the lease ends; or complete), and that is saved first.
+        `turn` says what it becomes by that (running, until the lease ends; or complete), and that is saved first. None
+        leaves the instance alone.
         """
         chosen = (
             select(INSTANCES)
@@ -126,7 +128,11 @@ class TaskStore:
         )
         async with self.engine.begin() as connection:
             row = (await connection.execute(chosen)).one_or_none()
-            return None if row is None else await self._turn(connection, row, runner, now, turn)
+            if row is None:
+                return None
+            stored = _stored(row)
+            after = turn(await self._definition(connection, stored.instance.definition_id), stored)
+            return None if after is None else await self._turn(connection, row, runner, now, lambda *_: after)
 
     async def record(self, held: Stored, now: float, turn: Turn) -> Stored:
         """Save what an instance became, if it is still held as it was. Raises LeaseLostError when it is not."""

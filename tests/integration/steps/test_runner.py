@@ -1,0 +1,277 @@
+"""Runners on a real store: order, lease, takeover, stop; and what people may ask for."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from activity_worker.steps.app import Tasks, UnknownTaskError, cancel, pause, retry
+from activity_worker.steps.errors import FinalError
+from activity_worker.steps.parse import DefinitionError
+from activity_worker.steps.runner import Runner, RunnerOptions
+from activity_worker.steps.store import TaskStore
+from activity_worker.steps.task import Task, step
+from activity_worker.steps.turns import CannotRetryError
+
+
+class Clock:
+    """Time that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+async def start(store: TaskStore, clock: Callable[[], float], *tasks: Task, **modules: Any) -> tuple[Tasks, Runner]:
+    app = Tasks(tasks, modules=modules, clock=clock)
+    await app.sync(store)
+    return app, app.runner(store, RunnerOptions("r1", poll_seconds=0.2, versions_seconds=0.0))
+
+
+async def test_sync_and_async_methods_of_the_task_and_of_modules(store: TaskStore, clock: Clock) -> None:
+    task = Task("order")
+    threads = []
+
+    @task.step()
+    def receive(arguments: dict[str, Any]) -> dict[str, Any]:
+        threads.append(threading.current_thread())
+        arguments["lines"].append("changed by the method only")
+        return {"received": arguments["n"]}
+
+    @task.step(output={"id": "mail.id"})
+    async def notify(arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"id": arguments["received"] + 1, "noise": 1}
+
+    class Email:
+        def send(self, arguments: dict[str, Any]) -> None:
+            sent.append(arguments)
+
+    sent: list[dict[str, Any]] = []
+    task._steps.append("module.email.send")
+    app, runner = await start(store, clock, task, email=Email())
+    name = await app.new(store, "order", {"n": 1, "lines": []}, session={"user": "u"})
+
+    assert await runner.run_due() == 1
+    done = (await store.get(name)).instance
+    assert (done.complete, done.success) == (True, True)
+    expected = {"n": 1, "lines": [], "received": 1, "mail": {"id": 2}, "session": {"user": "u"}}
+    assert done.data == expected
+    assert sent == [expected]
+    assert threads != [threading.main_thread()]
+
+
+async def test_a_retry_waits_for_its_time_while_others_run(store: TaskStore, clock: Clock) -> None:
+    task = Task("t", [step("flaky", retry={"delays": [30]})])
+    outcomes = [RuntimeError("first"), None]
+
+    @task.method
+    def flaky(arguments: dict[str, Any]) -> None:
+        if arguments.get("flaky") and (error := outcomes.pop(0)) is not None:
+            raise error
+
+    app, runner = await start(store, clock, task)
+    name = await app.new(store, "t", {"flaky": True})
+    await app.new(store, "t")
+
+    assert await runner.run_due() == 2
+    waiting = (await store.get(name)).instance
+    assert (waiting.next_run_time, waiting.status.errors["method"].message) == (1030.0, "first")
+    assert "RuntimeError: first" in waiting.status.errors["method"].stack
+    clock.now = 1030.0
+    assert await runner.run_due() == 1
+    assert (await store.get(name)).instance.success
+
+
+async def test_a_step_that_creates_another_task_creates_it_once(store: TaskStore, clock: Clock) -> None:
+    child = Task("child", ["work"], methods={"work": lambda arguments: {"worked": arguments["n"]}})
+    parent = Task("parent", [step("task.child.new", output={"id": "child"}, input={"n": "n"})])
+    app, runner = await start(store, clock, child, parent)
+    name = await app.new(store, "parent", {"n": 7})
+    await runner.run_due()
+
+    made = (await store.get(name)).instance.data["child"]
+    assert (await store.get(made)).instance.data == {"n": 7, "worked": 7}
+    assert len(await store.listed(["child"])) == 1
+
+
+async def test_a_scheduled_instance_waits(store: TaskStore, clock: Clock) -> None:
+    app, runner = await start(store, clock, Task("t", ["m"], methods={"m": lambda _: None}))
+    name = await app.new(store, "t", at=2000.0)
+
+    assert await runner.run_due() == 0
+    clock.now = 2000.0
+    assert await runner.run_due() == 1
+    assert (await store.get(name)).instance.complete
+
+
+async def test_a_version_whose_methods_are_not_here_is_left_to_others(store: TaskStore, clock: Clock) -> None:
+    newer = Tasks([Task("t", ["b"], methods={"b": lambda _: None})], clock=clock)
+    name = await newer.new(store, "t")
+    _, old = await start(store, clock, Task("t", ["a"], methods={"a": lambda _: None}))
+
+    assert await old.run_due() == 0
+    assert await newer.runner(store, RunnerOptions("r2")).run_due() == 1
+    assert (await store.get(name)).instance.success
+
+
+async def test_a_method_beyond_its_time_fails(store: TaskStore, clock: Clock) -> None:
+    task = Task("t", [step("slow", timeout=0.01)])
+
+    @task.method
+    async def slow(_: dict[str, Any]) -> None:
+        await asyncio.Event().wait()
+
+    app, runner = await start(store, clock, task)
+    name = await app.new(store, "t")
+    await runner.run_due()
+
+    assert (await store.get(name)).instance.status.failures[0].error.message == "slow took longer than 0.01 s"
+
+
+async def test_what_is_not_json_fails_and_says_so(store: TaskStore, clock: Clock) -> None:
+    app, runner = await start(store, clock, Task("t", ["m"], methods={"m": lambda _: {"x": object()}}))
+    name = await app.new(store, "t")
+    await runner.run_due()
+
+    error = (await store.get(name)).instance.status.failures[0].error
+    assert (error.code, error.message[:24]) == ("ReturnNotJson", "what m returned cannot b")
+
+
+async def test_a_call_is_lost_with_its_runner_and_made_again_by_the_next(store: TaskStore, clock: Clock) -> None:
+    task, begun, calls = Task("t", ["hang"]), asyncio.Event(), []
+
+    @task.method
+    async def hang(arguments: dict[str, Any]) -> None:
+        calls.append(arguments)
+        if len(calls) == 1:
+            begun.set()
+            await asyncio.Event().wait()
+
+    app, runner = await start(store, clock, task)
+    name = await app.new(store, "t")
+    dying = asyncio.create_task(runner.run_due())
+    await begun.wait()
+    dying.cancel()
+    await asyncio.gather(dying, return_exceptions=True)
+
+    other = app.runner(store, RunnerOptions("r2"))
+    assert await other.run_due() == 0
+    clock.now += 60.0
+    assert await other.run_due() == 1
+    assert (await store.get(name)).instance.success
+    assert len(calls) == 2
+
+
+async def test_a_runner_whose_lease_was_taken_over_gives_its_call_up(store: TaskStore, clock: Clock) -> None:
+    task, begun, given_up = Task("t", ["hang"]), asyncio.Event(), asyncio.Event()
+    calls: list[int] = []
+
+    @task.method
+    async def hang(_: dict[str, Any]) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                given_up.set()
+                raise
+
+    app = Tasks([task], clock=clock)
+    await app.sync(store)
+    slow = app.runner(store, RunnerOptions("r1", lease_seconds=0.3))
+    name = await app.new(store, "t")
+    running = asyncio.create_task(slow.run_one())
+    await begun.wait()
+    clock.now += 60.0
+    assert await app.runner(store, RunnerOptions("r2")).run_due() == 1
+
+    await given_up.wait()
+    assert await running is True
+    assert (await store.get(name)).instance.success
+
+
+async def test_a_new_instance_starts_at_once_and_stop_ends_between_calls(store: TaskStore) -> None:
+    task, inside, go_on = Task("t", ["first", "second"]), asyncio.Event(), asyncio.Event()
+
+    @task.method
+    async def first(_: dict[str, Any]) -> None:
+        inside.set()
+        await go_on.wait()
+
+    @task.method
+    async def second(_: dict[str, Any]) -> None:
+        raise AssertionError("it was stopped before")
+
+    app = Tasks([task])
+    await app.sync(store)
+    runner = app.runner(store, RunnerOptions("r1", slots=3, poll_seconds=0.2))
+    running = asyncio.create_task(runner.run())
+    name = await app.new(store, "t")
+    await inside.wait()
+    runner.stop()
+    go_on.set()
+    await running
+
+    left = (await store.get(name)).instance
+    assert (left.status.step_num, left.status.running, left.complete) == (1, False, False)
+
+
+async def test_people_cancel_pause_and_retry(store: TaskStore, clock: Clock) -> None:
+    undone: list[str] = []
+    task = Task("t", [step("pay", reverse="refund"), step("ship", retry=True)])
+    broken = [True]
+
+    @task.method
+    def pay(_: dict[str, Any]) -> None: ...
+
+    @task.method
+    def refund(arguments: dict[str, Any]) -> None:
+        undone.append(arguments["n"])
+
+    @task.method
+    def ship(arguments: dict[str, Any]) -> None:
+        if arguments["n"] == "waits":
+            raise RuntimeError
+        if broken[0]:
+            raise FinalError("OutOfStock", "none left")
+
+    app, runner = await start(store, clock, task)
+    waits, fails = await app.new(store, "t", {"n": "waits"}), await app.new(store, "t", {"n": "fails"})
+    await runner.run_due()
+    with pytest.raises(CannotRetryError, match="is not complete: only a failed one can be retried"):
+        await retry(store, waits, clock.now)
+    await cancel(store, waits, clock.now)
+    await runner.run_due()
+    assert undone == ["fails", "waits"]
+
+    broken[0] = False
+    await retry(store, fails, clock.now)
+    await pause(store, fails, clock.now)
+    assert await runner.run_due() == 0
+    await pause(store, fails, clock.now, paused=False)
+    await runner.run_due()
+    assert (await store.get(fails)).instance.success
+    with pytest.raises(CannotRetryError, match="succeeded"):
+        await retry(store, fails, clock.now)
+
+
+def test_a_method_that_is_not_there_is_said_at_once() -> None:
+    with pytest.raises(DefinitionError, match=r"task 't', step 1, reverse: there is no method 'module.mail.x': no mod"):
+        Tasks([Task("t", ["a", step("a", reverse="module.mail.x")], methods={"a": print})])
+    with pytest.raises(DefinitionError, match=r"there is no method 'task.gone.new': no task 'gone' is registered"):
+        Tasks([Task("t", ["task.gone.new"])])
+
+
+async def test_an_unknown_task_is_said(store: TaskStore) -> None:
+    with pytest.raises(UnknownTaskError, match="there is no task 'b'; there are a"):
+        await Tasks([Task("a", ["m"], methods={"m": print})]).new(store, "b")

@@ -1,0 +1,204 @@
+"""The contract of a task store, on both databases."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection
+
+from activity_worker.steps import creating, turns
+from activity_worker.steps.definition import Definition
+from activity_worker.steps.instance import Instance
+from activity_worker.steps.outcome import Returned
+from activity_worker.steps.parse import parse
+from activity_worker.steps.store import LeaseLostError, Stored, TaskStore, UnknownInstanceError
+from activity_worker.wire.taskstore import METADATA, count_due
+
+NOW = 1000.0
+LEASE = 60.0
+DEFINITION = parse({"name": "order", "steps": ["a", "b"], "data": {"x": 1}})
+
+
+async def put(store: TaskStore, at: float = NOW, definition: Definition = DEFINITION) -> str:
+    await store.sync(definition, NOW)
+    made = creating.instance(definition, {}, now=at)
+    assert await store.create(made, NOW)
+    return made.id
+
+
+def take(now: float = NOW):  # type: ignore[no-untyped-def]
+    return lambda definition, stored: turns.taken(definition, stored.instance, now, LEASE, canceled=stored.cancel)
+
+
+def finish(value: object = None, now: float = NOW):  # type: ignore[no-untyped-def]
+    return lambda definition, stored: turns.ended(
+        definition, stored.instance, Returned(value), now, LEASE, canceled=stored.cancel
+    )
+
+
+async def claim(store: TaskStore, runner: str = "r1", now: float = NOW) -> Stored:
+    held = await store.claim(runner, now, [DEFINITION.id], take(now))
+    assert held is not None
+    return held
+
+
+async def test_the_longest_due_is_taken_first_and_the_future_waits(store: TaskStore) -> None:
+    later, first = await put(store, NOW - 1), await put(store, NOW - 5)
+    await put(store, NOW + 1)
+
+    assert [(await claim(store)).instance.id for _ in range(2)] == [first, later]
+    assert await store.claim("r1", NOW, [DEFINITION.id], take()) is None
+    assert await store.next_due([DEFINITION.id]) == NOW + 1
+
+
+async def test_a_claim_is_saved_as_running_with_the_end_of_its_lease(store: TaskStore) -> None:
+    name = await put(store)
+    held = await claim(store)
+    seen = await store.get(name)
+
+    assert seen == held
+    assert (seen.instance.status.running, seen.instance.next_run_time, seen.runner) == (True, NOW + LEASE, "r1")
+
+
+async def test_two_runners_never_take_the_same(store: TaskStore) -> None:
+    names = {await put(store) for _ in range(6)}
+    held = await asyncio.gather(*(store.claim(f"r{n}", NOW, [DEFINITION.id], take()) for n in range(8)))
+
+    taken = [one.instance.id for one in held if one is not None]
+    assert sorted(taken) == sorted(names)
+
+
+async def test_the_next_call_is_begun_in_the_same_write(store: TaskStore) -> None:
+    await put(store)
+    held = await store.record(await claim(store), NOW, finish({"y": 2}))
+
+    assert (held.instance.status.step_num, held.instance.status.running, held.revision) == (1, True, 3)
+    done = await store.record(held, NOW, finish())
+    assert (done.instance.complete, done.instance.success, done.instance.data) == (True, True, {"x": 1, "y": 2})
+
+
+async def test_after_its_lease_another_runner_takes_over_and_the_first_is_refused(store: TaskStore) -> None:
+    await put(store)
+    old = await claim(store)
+    assert await store.claim("r2", NOW + LEASE - 1, [DEFINITION.id], take(NOW + LEASE - 1)) is None
+    new = await claim(store, "r2", NOW + LEASE)
+
+    with pytest.raises(LeaseLostError):
+        await store.record(old, NOW + LEASE, finish())
+    with pytest.raises(LeaseLostError):
+        await store.renew(old, NOW + 500)
+    assert (await store.record(new, NOW + LEASE, finish())).instance.status.step_num == 1
+
+
+async def test_a_renewed_lease_is_not_taken_over(store: TaskStore) -> None:
+    name = await put(store)
+    held = await claim(store)
+    await store.renew(held, NOW + 500)
+
+    assert await store.claim("r2", NOW + 499, [DEFINITION.id], take(NOW + 499)) is None
+    assert [revision.number for revision in await store.history(name)] == [1, 2]
+
+
+async def test_history_keeps_every_revision_and_data_where_it_changed(store: TaskStore) -> None:
+    name = await put(store)
+    held = await store.record(await claim(store), NOW + 1, finish({"y": 2}))
+    await store.record(held, NOW + 2, finish())
+    history = await store.history(name)
+
+    assert [(one.number, one.at, one.runner) for one in history] == [
+        (1, NOW, ""), (2, NOW, "r1"), (3, NOW + 1, "r1"), (4, NOW + 2, "r1"),
+    ]  # fmt: skip
+    assert [one.data for one in history] == [{"x": 1}, None, {"x": 1, "y": 2}, None]
+    assert [one.status["step"] for one in history[1:]] == ["a", "b", "b"]
+
+
+async def test_an_id_is_created_once(store: TaskStore) -> None:
+    await store.sync(DEFINITION, NOW)
+    made = creating.instance(DEFINITION, {"n": 1}, now=NOW, instance_id="mine")
+
+    assert await store.create(made, NOW) is True
+    assert await store.create(replace(made, data={"n": 2}), NOW) is False
+    assert (await store.get("mine")).instance.data == {"x": 1, "n": 1}
+
+
+async def test_an_instance_keeps_the_version_it_was_created_with(store: TaskStore) -> None:
+    newer = parse({"name": "order", "steps": ["a", "c"]})
+    old, new = await put(store), await put(store, definition=newer)
+
+    assert {one.id for one in await store.versions(["order"])} == {DEFINITION.id, newer.id}
+    assert (await claim(store)).instance.id == old
+    assert await store.claim("r1", NOW, [DEFINITION.id], take()) is None
+    held = await store.claim("r1", NOW, [newer.id], take())
+    assert held is not None
+    assert held.instance.id == new
+
+
+async def test_a_paused_instance_stands_still_from_the_next_call_on(store: TaskStore) -> None:
+    name = await put(store)
+    held = await claim(store)
+    await store.change(name, NOW, lambda _, stored: turns.paused(stored.instance, paused=True))
+
+    def ended(definition: Definition, stored: Stored) -> Instance:
+        assert stored.instance.paused
+        return turns.ended(definition, stored.instance, Returned(), NOW, LEASE, canceled=False)
+
+    after = await store.record(held, NOW, ended)
+    assert (after.instance.status.running, after.instance.status.step_num) == (False, 1)
+    assert await store.claim("r2", NOW + 999, [DEFINITION.id], take()) is None
+
+    await store.change(name, NOW, lambda _, stored: turns.paused(stored.instance, paused=False))
+    assert (await claim(store)).instance.id == name
+
+
+async def test_a_cancel_is_seen_by_the_runner_when_its_call_ends(store: TaskStore) -> None:
+    name = await put(store)
+    held = await claim(store)
+    asked = await store.change(
+        name, NOW, lambda definition, stored: turns.asked_to_cancel(definition, stored.instance, NOW), cancel=True
+    )
+    assert (asked.cancel, asked.revision) == (True, held.revision)
+
+    after = await store.record(held, NOW, finish())
+    assert (after.instance.complete, after.instance.success, after.cancel) == (True, False, False)
+
+
+async def test_what_is_due_is_counted_also_by_task(store: TaskStore) -> None:
+    await put(store)
+    await put(store, NOW + 10)
+    await put(store, definition=parse({"name": "other", "steps": ["a"]}))
+
+    async with store.engine.connect() as connection:
+        counts = [
+            (await connection.execute(count_due(now, tasks))).scalar_one()
+            for now, tasks in [(NOW, ()), (NOW + 10, ()), (NOW + 10, ("order",))]
+        ]
+    assert counts == [2, 3, 2]
+
+
+async def test_an_unknown_instance_is_said(store: TaskStore) -> None:
+    with pytest.raises(UnknownInstanceError, match="there is no task instance 'gone'"):
+        await store.get("gone")
+    with pytest.raises(UnknownInstanceError):
+        await store.change("gone", NOW, lambda _, stored: stored.instance)
+
+
+async def test_opening_again_finds_everything(url: str) -> None:
+    first = await TaskStore.open(url)
+    name = await put(first)
+    await first.close()
+    second = await TaskStore.open(url)
+
+    assert (await second.get(name)).instance.data == {"x": 1}
+    assert (await claim(second)).instance.id == name
+    await second.close()
+
+
+async def test_the_migrations_make_the_tables_that_the_code_uses(store: TaskStore) -> None:
+    def differences(connection: Connection) -> list[object]:
+        context = MigrationContext.configure(connection, opts={"version_table": "activitypool_schema"})
+        return list(compare_metadata(context, METADATA))
+
+    async with store.engine.connect() as connection:
+        assert await connection.run_sync(differences) == []
