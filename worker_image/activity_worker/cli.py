@@ -1,8 +1,10 @@
-"""The command line: `activity-worker run [module:function] --activity-arn …` and `activity-worker --version`."""
+"""The command line: `activity-worker run [module:function] --activity-arn …`, `… steps …` and `… --version`."""
 
 import argparse
+import importlib.util
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from activity_worker.contract import EXIT_ERROR, EXIT_USAGE, Env
 from activity_worker.logs import set_up_logs
@@ -28,6 +30,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="activity-worker", description="Run a handler on the tasks of an activity.")
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    _add_steps(commands)
     run = commands.add_parser("run", help="poll, run the handler, conclude; until SIGTERM or Ctrl-C")
     run.add_argument(
         "handler",
@@ -40,10 +43,22 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_steps(commands: Any) -> None:
+    """Add `steps` where its extra is installed."""
+    if importlib.util.find_spec("sqlalchemy") is not None:
+        from activity_worker.steps.commands import add_parser  # noqa: PLC0415
+
+        add_parser(commands)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code: 0, 1 (error), 2 (usage)."""
     parser = make_parser()
     said = vars(parser.parse_args(arguments))
+    if said["command"] == "steps":
+        from activity_worker.steps import cli as steps  # noqa: PLC0415 - needs the extra of that name
+
+        return steps.main(said)
     # Imported late, so that a usage error and --help answer at once.
     from activity_worker.supervisor import run_until_stopped, version  # noqa: PLC0415
 

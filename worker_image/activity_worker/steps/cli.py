@@ -1,0 +1,147 @@
+"""`activity-worker steps …`: run tasks, and look after their instances."""
+
+import asyncio
+import contextlib
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from activity_worker.contract import EXIT_ERROR, EXIT_USAGE
+from activity_worker.logs import set_up_logs
+from activity_worker.steps import app, show
+from activity_worker.steps.app import Tasks, UnknownTaskError
+from activity_worker.steps.commands import STORE
+from activity_worker.steps.database import StoreUrlError
+from activity_worker.steps.parse import DefinitionError
+from activity_worker.steps.runner import RunnerOptions
+from activity_worker.steps.store import TaskStore, UnknownInstanceError
+from activity_worker.steps.turns import CannotRetryError
+
+_REFUSALS = (UnknownInstanceError, UnknownTaskError, CannotRetryError, DefinitionError, StoreUrlError, LookupError)
+
+
+class UsageError(Exception):
+    """What was asked for cannot be; the message names the argument and the fix."""
+
+
+def main(said: Mapping[str, Any]) -> int:
+    """Run a command and return the exit code: 0, 1 (error), 2 (usage)."""
+    if said["steps_command"] is None:
+        said["steps_parser"].print_help(sys.stderr)
+        return EXIT_USAGE
+    url = said["store"] or os.environ.get(STORE, "")
+    if not url:
+        return _say(f"no task store: give --store, or set {STORE}; for example sqlite:///tasks.db", EXIT_USAGE)
+    try:
+        asyncio.run(_with_store(url, said))
+    except UsageError as error:
+        return _say(error, EXIT_USAGE)
+    except _REFUSALS as error:
+        return _say(error, EXIT_ERROR)
+    except (SQLAlchemyError, OSError) as error:
+        cause = getattr(error, "orig", None) or error
+        return _say(f"the task store does not answer: {type(cause).__name__}: {cause}", EXIT_ERROR)
+    return 0
+
+
+def _say(error: object, code: int) -> int:
+    print(f"activity-worker steps: {error}", file=sys.stderr)  # noqa: T201 - a command line's answer
+    return code
+
+
+async def _with_store(url: str, said: Mapping[str, Any]) -> None:
+    store = await TaskStore.open(url)
+    try:
+        command: Callable[[TaskStore, Mapping[str, Any]], Awaitable[str]] = _COMMANDS[said["steps_command"]]
+        if text := await command(store, said):
+            print(text)  # noqa: T201 - what was asked for
+    finally:
+        await store.close()
+
+
+async def _run(store: TaskStore, said: Mapping[str, Any]) -> str:
+    set_up_logs("auto")
+    tasks = _load(said["tasks"])
+    await tasks.sync(store)
+    name = f"{os.environ.get('POD_NAME') or socket.gethostname()}-{os.getpid()}"
+    runner = tasks.runner(store, RunnerOptions(name, slots=said["slots"], lease_seconds=said["lease_seconds"]))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(number, runner.stop)
+    await runner.run()
+    return ""
+
+
+async def _new(store: TaskStore, said: Mapping[str, Any]) -> str:
+    try:
+        data = json.loads(said["data"])
+    except ValueError as error:
+        raise UsageError(f"the data is not JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise UsageError("the data is not a JSON object such as '{\"order\": 1}'")
+    return await _load(said["tasks"]).new(store, said["task"], data)
+
+
+async def _ls(store: TaskStore, said: Mapping[str, Any]) -> str:
+    found = await store.listed(said["task"], limit=said["limit"])
+    return show.instances(found, time.time()) if found else "no instances"
+
+
+async def _show(store: TaskStore, said: Mapping[str, Any]) -> str:
+    stored = await store.get(said["id"])
+    definition = await store.definition(stored.instance.definition_id)
+    return show.instance(stored, definition, await store.history(said["id"]), time.time())
+
+
+async def _history(store: TaskStore, said: Mapping[str, Any]) -> str:
+    await store.get(said["id"])
+    return show.revisions(await store.history(said["id"]))
+
+
+async def _retry(store: TaskStore, said: Mapping[str, Any]) -> str:
+    stored = await app.retry(store, said["id"], time.time())
+    return f"{said['id']} goes on from step {stored.instance.status.step_num}"
+
+
+async def _cancel(store: TaskStore, said: Mapping[str, Any]) -> str:
+    stored = await app.cancel(store, said["id"], time.time())
+    return f"{said['id']} is {show.state(stored)}"
+
+
+async def _pause(store: TaskStore, said: Mapping[str, Any]) -> str:
+    stored = await app.pause(store, said["id"], time.time(), paused=said["steps_command"] == "pause")
+    return f"{said['id']} is {show.state(stored)}"
+
+
+_COMMANDS = {
+    "run": _run,
+    "new": _new,
+    "ls": _ls,
+    "show": _show,
+    "history": _history,
+    "retry": _retry,
+    "cancel": _cancel,
+    "pause": _pause,
+    "resume": _pause,
+}
+
+
+def _load(name: str) -> Tasks:
+    module, _, attribute = name.partition(":")
+    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds text
+    try:
+        found = getattr(importlib.import_module(module), attribute or "tasks")
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"{name!r} cannot be loaded: {error}") from None
+    if not isinstance(found, Tasks):
+        raise UsageError(f"{name!r} is a {type(found).__name__}; give a Tasks object, such as Tasks([order])")
+    return found
