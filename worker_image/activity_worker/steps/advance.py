@@ -56,9 +56,15 @@ def advance(definition: Definition, instance: Instance, outcome: Outcome, now: f
 
 
 def cancel(definition: Definition, instance: Instance, now: float, why: str = "canceled") -> Instance:
-    """Return the instance on its way back: completed steps are reversed. Nothing changes once that has begun."""
+    """Return the instance on its way back: completed steps are reversed. Nothing changes once that has begun.
+
+    A call that may have been made without our knowing is made certain of first, or nothing would take it back.
+    """
     if instance.complete or instance.status.reverse or instance.status.running:
         return instance
+    if _in_doubt(definition, instance):
+        asked = instance.status.sub_step in instance.status.tries
+        return instance if asked else replace(instance, next_run_time=now)
     canceled = _recorded(instance, ErrorRecord("Canceled", why))
     return _reverse_from(definition, canceled, success=False, now=now)
 
@@ -70,7 +76,17 @@ def retry_failed(definition: Definition, instance: Instance, now: float) -> Inst
     passed = {*instance.status.done, *instance.status.ignored}
     number = next(n for n in range(len(definition.steps)) if n not in passed)
     status = Status(step_num=number, done=instance.status.done, ignored=instance.status.ignored)
-    return replace(instance, status=status, complete=False, next_run_time=now)
+    return replace(instance, status=status, complete=False, paused=False, next_run_time=now)
+
+
+def _in_doubt(definition: Definition, instance: Instance) -> bool:
+    """Whether a step's method may have been made: its check is yet to say, or it was lost and has none."""
+    status = instance.status
+    if status.sub_step == "check":
+        return True
+    step, last = definition.steps[status.step_num], status.errors.get("method")
+    lost = status.sub_step == "method" and status.retry and last is not None and last.code == _LOST.code
+    return lost and step.method.check is None and step.reverse is not None
 
 
 def _call(step: Step, sub_step: SubStep) -> Call:
@@ -90,8 +106,14 @@ def _checked(definition: Definition, instance: Instance, owner: SubStep, value: 
     """A check that returned a value: the call had been made. One that returned None: make it again."""
     if value is not None:
         return _completed(definition, _merged(definition, instance, value), owner, now)
-    tries = {name: count for name, count in instance.status.tries.items() if name != instance.status.sub_step}
-    return replace(instance, status=replace(instance.status, sub_step=owner, tries=tries), next_run_time=now)
+    status = instance.status
+    tries = {name: count for name, count in status.tries.items() if name != status.sub_step}
+    checked = _call(definition.steps[status.step_num], owner)
+    if tries.get(owner, 0) > _lost_retries(checked):
+        # The last try was lost: now that it was not made is known, no try is left. It is counted when it is recorded.
+        last = replace(status, sub_step=owner, tries={**tries, owner: tries[owner] - 1})
+        return _exhausted(definition, replace(instance, status=last), status.errors.get(owner, _LOST), now)
+    return replace(instance, status=replace(status, sub_step=owner, tries=tries), next_run_time=now)
 
 
 def _failed(definition: Definition, instance: Instance, error: ErrorRecord, now: float) -> Instance:
@@ -106,10 +128,13 @@ def _lost(definition: Definition, instance: Instance, now: float) -> Instance:
     """Never assume that a lost call succeeded: ask its check, or make it again, at once."""
     call = _call(definition.steps[instance.status.step_num], instance.status.sub_step)
     tried = instance.status.tries.get(instance.status.sub_step, 0)
-    allowed = LOST_RETRIES if call.retry is None else call.retry.retries
-    if tried >= allowed:
+    if tried >= _lost_retries(call) and call.check is None:
         return _exhausted(definition, instance, _LOST, now)
     return _again(instance, call, _LOST, now)
+
+
+def _lost_retries(call: Call) -> int:
+    return LOST_RETRIES if call.retry is None else call.retry.retries
 
 
 def _again(instance: Instance, call: Call, error: ErrorRecord, at: float) -> Instance:
@@ -176,15 +201,17 @@ def _forward(definition: Definition, instance: Instance, now: float) -> Instance
 
 def _reverse_from(definition: Definition, instance: Instance, *, success: bool, now: float) -> Instance:
     """Take back every completed step that can be, the newest first."""
-    status = replace(instance.status, reverse=True, success_orig=success, step_num=len(definition.steps))
-    return _next_reverse(definition, replace(instance, status=status), now)
+    status = replace(instance.status, success_orig=success)
+    return _next_reverse(definition, replace(instance, status=status), now, below=len(definition.steps))
 
 
-def _next_reverse(definition: Definition, instance: Instance, now: float) -> Instance:
+def _next_reverse(definition: Definition, instance: Instance, now: float, *, below: int | None = None) -> Instance:
+    """The reverse of the newest completed step below a step, the present one unless another is given."""
     status = instance.status
-    behind = [n for n in status.done if n < status.step_num and definition.steps[n].reverse is not None]
+    limit = status.step_num if below is None else below
+    behind = [n for n in status.done if n < limit and definition.steps[n].reverse is not None]
     if behind:
-        return _at(instance, max(behind), "reverse", now)
+        return _at(replace(instance, status=replace(status, reverse=True)), max(behind), "reverse", now)
     failed = any(failure.sub_step in {"reverse", "reverseCheck"} for failure in status.failures)
     return _finished(instance, success=bool(status.success_orig) and not failed)
 

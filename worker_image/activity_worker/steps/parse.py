@@ -49,7 +49,8 @@ def parse(source: Mapping[str, Any]) -> Definition:
         raise DefinitionError(str(name), "name", "a task needs a name, a non-empty string")
     place = _Place(name)
     _only(place, source, _TASK_FIELDS)
-    _json(place, source)
+    # A copy: what the caller does with the map afterwards must not make another version of this one.
+    source = _json(place, source)
     data = source.get("data", {})
     if not isinstance(data, Mapping):
         raise place.error("data", f"default data is a map, not {data!r}")
@@ -175,8 +176,9 @@ def _only(place: _Place, source: Mapping[str, Any], known: set[str]) -> None:
             raise place.error(str(field), f"is not a field here; there are {', '.join(sorted(known))}")
 
 
-def _json(place: _Place, source: Mapping[str, Any]) -> None:
+def _json(place: _Place, source: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        json.dumps(source, allow_nan=False)
+        copied: dict[str, Any] = json.loads(json.dumps(source, allow_nan=False))
     except (TypeError, ValueError) as error:
         raise place.error("definition", f"is stored as JSON, and this is not: {error}") from None
+    return copied

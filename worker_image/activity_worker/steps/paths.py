@@ -75,17 +75,25 @@ def mapped(source: Any, pairs: Mapping[str, str]) -> dict[str, Any]:
 
 def _child(data: Any, key: str | int) -> Any:
     if isinstance(data, list):
-        at = int(key) if isinstance(key, int) or key.isdecimal() else len(data)
-        return data[at] if at < len(data) else MISSING
+        at = _index(key)
+        return data[at] if at is not None and at < len(data) else MISSING
     return data.get(str(key), MISSING) if isinstance(data, Mapping) else MISSING
+
+
+def _index(key: str | int) -> int | None:
+    """Return a key as the index of a list, None when it is none: `a.7` may be meant so, `a.20261121` is a name."""
+    if isinstance(key, int):
+        return key
+    return int(key) if key.isdecimal() and len(key) <= len(str(MAX_INDEX)) and int(key) <= MAX_INDEX else None
 
 
 def _put(data: Any, keys: Keys, value: Any) -> Any:
     if not keys:
         return value
     key, rest = keys[0], keys[1:]
-    if isinstance(data, list) and (isinstance(key, int) or key.isdecimal()):
-        return _put_item(data, int(key), rest, value)
+    at = _index(key)
+    if isinstance(data, list) and at is not None:
+        return _put_item(data, at, rest, value)
     if isinstance(key, int) and not isinstance(data, dict):
         return _put_item([], key, rest, value)
     old = data if isinstance(data, dict) else {}

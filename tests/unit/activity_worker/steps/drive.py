@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from activity_worker.steps.advance import advance, begin, plan
+from activity_worker.steps.advance import advance, begin, cancel, plan
 from activity_worker.steps.instance import ErrorRecord, Instance
 from activity_worker.steps.outcome import Lost, Outcome, Raised, Returned
 from activity_worker.steps.parse import parse
@@ -21,13 +21,17 @@ def fails(message: str = "no", *, final: bool = False) -> Raised:
 
 @dataclass
 class Drive:
-    """One instance of a task. `script` gives each method's outcomes in turn; the last repeats, none returns None."""
+    """One instance of a task. `script` gives each method's outcomes in turn; the last repeats, none returns None.
+
+    After `canceled_after` calls a person has asked to cancel it.
+    """
 
     task: Mapping[str, Any]
     script: Mapping[str, list[Any]] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
+    canceled_after: int | None = None
 
     def __post_init__(self) -> None:
         self.definition = parse({"name": "t", **self.task})
@@ -43,6 +47,8 @@ class Drive:
         self.calls.append((planned.call.method, planned.arguments))
         self.times.append(now - START)
         self.instance = advance(self.definition, running, self._outcome(planned.call.method), now)
+        if self.canceled_after is not None and len(self.calls) >= self.canceled_after:
+            self.instance = cancel(self.definition, self.instance, now)
 
     def run(self, most: int = 100) -> "Drive":
         """Make calls until the instance is complete."""

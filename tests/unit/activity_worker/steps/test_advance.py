@@ -284,3 +284,43 @@ def test_planning_is_repeatable() -> None:
     assert plan(drive.definition, drive.instance) == plan(drive.definition, drive.instance)
     once = advance(drive.definition, begin(drive.instance, START, 60.0), Returned(), START)
     assert once == advance(drive.definition, begin(drive.instance, START, 60.0), Returned(), START)
+
+
+def test_a_call_lost_at_its_last_try_is_still_asked_about() -> None:
+    task = {"steps": [{"method": "a", "retry": {"retries": 1}, "check": "was_a", "error": "tell"}, "b"]}
+
+    assert Drive(task, {"a": [LOST], "was_a": [None, True]}).run().called == ["a", "was_a", "a", "was_a", "b"]
+    gone = Drive(task, {"a": [LOST], "was_a": [None]}).run()
+    assert gone.called == ["a", "was_a", "a", "was_a", "tell"]
+    assert (gone.instance.status.failures[0].tries, gone.instance.status.failures[0].error.code) == (2, "RunnerLost")
+
+
+def test_a_cancel_first_asks_whether_a_call_in_doubt_was_made_and_takes_it_back() -> None:
+    task = {"steps": [{"method": "a", "retry": True, "check": "was_a", "reverse": "undo_a"}, "b"]}
+    for answer, calls in ((True, ["a", "was_a", "undo_a"]), (None, ["a", "was_a"])):
+        drive = Drive(task, {"a": [fails()], "was_a": [answer]}, canceled_after=1).run()
+
+        assert drive.called == calls
+        assert drive.times == [0] * len(calls)
+        assert drive.ended == (True, False)
+
+
+def test_a_canceled_call_that_was_lost_and_cannot_be_asked_about_is_made_again_to_be_taken_back() -> None:
+    drive = Drive({"steps": [{"method": "a", "reverse": "undo_a"}, "b"]}, {"a": [LOST, 1]}, canceled_after=1).run()
+    assert drive.called == ["a", "a", "undo_a"]
+
+    assert Drive({"steps": ["a", "b"]}, {"a": [LOST, 1]}, canceled_after=1).run().called == ["a"]
+
+
+def test_a_check_that_fails_while_canceled_is_given_its_retries_in_their_time() -> None:
+    check = {"method": "was_a", "retry": {"retries": 1, "delays": [3]}}
+    task = {"steps": [{"method": "a", "retry": True, "check": check, "error": "tell"}, "b"]}
+    drive = Drive(task, {"a": [fails()], "was_a": [fails()]}, canceled_after=1).run()
+
+    assert (drive.called, drive.times) == (["a", "was_a", "was_a"], [0, 0, 3])
+
+
+def test_a_failed_task_stands_at_the_step_that_failed_unless_something_was_taken_back() -> None:
+    status = Drive({"steps": ["a", "b", "c"]}, {"b": [fails()]}).run().instance.status
+
+    assert (status.step_num, status.sub_step, status.reverse, status.success_orig) == (1, "method", False, False)

@@ -72,3 +72,13 @@ def test_a_version_is_named_by_its_content() -> None:
 def test_what_is_wrong_is_said_with_task_step_and_field(source: dict[str, Any], words: str) -> None:
     with pytest.raises(DefinitionError, match=re.escape(words)):
         parse(source)
+
+
+def test_a_definition_does_not_change_with_the_map_it_was_written_as() -> None:
+    source: dict[str, Any] = {"name": "t", "steps": [{"method": "a"}], "data": {"x": [1]}}
+    definition = parse(source)
+    before = definition.id
+    source["steps"].append("b")
+    source["data"]["x"].append(2)
+
+    assert (definition.id, definition.data) == (before, {"x": [1]})

@@ -76,3 +76,8 @@ def test_spans_of_time(text: Any, seconds: float) -> None:
 def test_what_is_no_span_of_time_is_said(text: Any) -> None:
     with pytest.raises(ValueError, match="is not a span of time"):
         durations.seconds(text)
+
+
+def test_a_number_too_large_for_a_list_is_no_way_to_make_a_long_one() -> None:
+    assert put({"a": [1]}, "a.99999999", 2) == {"a": {"99999999": 2}}
+    assert get({"a": [1]}, "a." + "9" * 5000) is MISSING
