@@ -25,23 +25,14 @@ def postgres(*, durable: bool = True) -> Iterator[str]:
     try:
         _run([initdb, "-D", top / "data", "-U", "test", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"], top)
         port = free_port()
-        command = [
-            server,
-            "-D",
-            top / "data",
-            "-k",
-            top,
-            "-h",
-            "127.0.0.1",
-            "-p",
-            str(port),
-            "-c",
-            "max_connections=200",
-        ]
+        command: list[str | Path] = [server, "-D", top / "data", "-k", top, "-h", "127.0.0.1", "-p", str(port)]
+        command += ["-c", "max_connections=200"]
         if not durable:
             command += ["-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off"]
         with (top / "log").open("w") as log:
-            running = subprocess.Popen(command, cwd=top, stdout=log, stderr=subprocess.STDOUT, **debian.unprivileged())
+            running: subprocess.Popen[bytes] = subprocess.Popen(
+                command, cwd=top, stdout=log, stderr=subprocess.STDOUT, **debian.unprivileged()
+            )
         try:
             _wait(initdb.with_name("pg_isready"), port, running, top / "log")
             yield f"postgresql://test@127.0.0.1:{port}/postgres"

@@ -6,12 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
+from activity_worker.steps import lease
+from activity_worker.steps.announce import announcements
 from activity_worker.steps.app import Tasks, UnknownTaskError, cancel, pause, retry
+from activity_worker.steps.bell import Bell
+from activity_worker.steps.current import current
 from activity_worker.steps.errors import FinalError
 from activity_worker.steps.parse import DefinitionError
 from activity_worker.steps.runner import Runner, RunnerOptions
-from activity_worker.steps.store import TaskStore
+from activity_worker.steps.store import Stored, TaskStore, Turn
 from activity_worker.steps.task import Task, step
 from activity_worker.steps.turns import CannotRetryError
 
@@ -188,7 +193,8 @@ async def test_a_runner_whose_lease_was_taken_over_gives_its_call_up(store: Task
 
     app = Tasks([task], clock=clock)
     await app.sync(store)
-    slow = app.runner(store, RunnerOptions("r1", lease_seconds=0.3))
+    # Its clock stands still: what it renews is over when the other comes.
+    slow = Tasks([task], clock=Clock()).runner(store, RunnerOptions("r1", lease_seconds=0.3))
     name = await app.new(store, "t")
     running = asyncio.create_task(slow.run_one())
     await begun.wait()
@@ -275,3 +281,91 @@ def test_a_method_that_is_not_there_is_said_at_once() -> None:
 async def test_an_unknown_task_is_said(store: TaskStore) -> None:
     with pytest.raises(UnknownTaskError, match="there is no task 'b'; there are a"):
         await Tasks([Task("a", ["m"], methods={"m": print})]).new(store, "b")
+
+
+async def test_a_store_that_fails_for_a_moment_loses_no_outcome(
+    store: TaskStore, clock: Clock, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(lease, "AGAIN_SECONDS", 0.01)
+    calls: list[int] = []
+    app, runner = await start(store, clock, Task("t", ["m", "m"], methods={"m": lambda _: calls.append(1)}))
+    saved, record, failures = [False, True], store.record, 0
+
+    async def fails(held: Stored, now: float, turn: Turn) -> Stored:
+        nonlocal failures
+        if saved:
+            if saved.pop():
+                await record(held, now, turn)
+            failures += 1
+            raise OSError("the connection went away")
+        return await record(held, now, turn)
+
+    monkeypatch.setattr(store, "record", fails)
+    name = await app.new(store, "t")
+    await runner.run_due()
+
+    assert (await store.get(name)).instance.success
+    assert (len(calls), failures) == (2, 2)
+
+
+async def test_the_slots_of_a_runner_each_hear_of_an_instance(store: TaskStore) -> None:
+    task, both, met = Task("t", ["meet"]), asyncio.Barrier(2), asyncio.Queue[int]()
+
+    @task.method
+    async def meet(_: dict[str, Any]) -> None:
+        met.put_nowait(await both.wait())
+
+    app = Tasks([task])
+    await app.sync(store)
+    runner = app.runner(store, RunnerOptions("r1", slots=2, poll_seconds=60.0))
+    running = asyncio.create_task(runner.run())
+    for _ in range(3):
+        await asyncio.gather(app.new(store, "t"), app.new(store, "t"))
+        runner.wake()
+        assert {await met.get(), await met.get()} == {0, 1}
+    runner.stop()
+    await running
+
+
+async def test_a_method_knows_the_key_of_its_effect(store: TaskStore, clock: Clock) -> None:
+    keys: list[str] = []
+    task = Task("t", [step("pay", retry={"delays": [0]}, check="paid", reverse="refund"), "ship"])
+
+    @task.method
+    def pay(_: dict[str, Any]) -> None:
+        keys.append(current().key)
+        if len(keys) == 1:
+            raise RuntimeError
+
+    @task.method
+    async def paid(_: dict[str, Any]) -> None:
+        keys.append(current().key)
+
+    @task.method
+    def refund(_: dict[str, Any]) -> None:
+        keys.append(current().key)
+
+    @task.method
+    def ship(_: dict[str, Any]) -> None:
+        raise RuntimeError
+
+    app, runner = await start(store, clock, task)
+    name = await app.new(store, "t")
+    await runner.run_due()
+    assert keys == [f"{name}/0/0/method"] * 3 + [f"{name}/0/0/reverse"]
+
+    await retry(store, name, clock.now)
+    await runner.run_due()
+    assert keys[4:] == [f"{name}/1/0/method", f"{name}/1/0/reverse"]
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+async def test_announcements_are_heard_again_after_the_connection_was_lost(store: TaskStore) -> None:
+    bell = Bell()
+    async with announcements(store.engine, bell):
+        heard = bell.rings
+        ask = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+        async with store.engine.begin() as connection:
+            await connection.execute(text(ask))
+        await bell.wait(heard, 30)
+        assert bell.rings > heard

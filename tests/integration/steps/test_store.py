@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection
+from sqlalchemy import Connection, insert, text
 
 from activity_worker.steps import creating, turns
 from activity_worker.steps.definition import Definition
@@ -14,7 +14,7 @@ from activity_worker.steps.instance import Instance
 from activity_worker.steps.outcome import Returned
 from activity_worker.steps.parse import parse
 from activity_worker.steps.store import LeaseLostError, Stored, TaskStore, UnknownInstanceError
-from activity_worker.wire.taskstore import METADATA, count_due
+from activity_worker.wire.taskstore import DEFINITIONS, METADATA, count_due
 
 NOW = 1000.0
 LEASE = 60.0
@@ -202,3 +202,32 @@ async def test_the_migrations_make_the_tables_that_the_code_uses(store: TaskStor
 
     async with store.engine.connect() as connection:
         assert await connection.run_sync(differences) == []
+
+
+async def test_tables_of_a_newer_program_are_used_as_they_are(url: str, store: TaskStore) -> None:
+    name = await put(store)
+    async with store.engine.begin() as connection:
+        await connection.execute(text("UPDATE activitypool_schema SET version_num = '9999'"))
+    older = await TaskStore.open(url)
+
+    assert (await claim(older)).instance.id == name
+    await older.close()
+
+
+async def test_a_version_that_cannot_be_read_here_is_left_to_others(store: TaskStore) -> None:
+    await put(store)
+    row = {"id": "newer", "name": "order", "source": {"name": "order", "steps": ["a"], "future": 1}, "created": NOW}
+    async with store.engine.begin() as connection:
+        await connection.execute(insert(DEFINITIONS).values(row))
+
+    store._definitions.clear()
+    assert [one.id for one in await store.versions(["order"])] == [DEFINITION.id]
+
+
+async def test_a_store_in_memory_serves_several_at_once() -> None:
+    store = await TaskStore.open("sqlite://")
+    names = {await put(store) for _ in range(4)}
+    held = await asyncio.gather(*(claim(store, f"r{n}") for n in range(4)))
+
+    assert {one.instance.id for one in held} == names
+    await store.close()

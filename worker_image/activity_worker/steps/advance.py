@@ -75,7 +75,8 @@ def retry_failed(definition: Definition, instance: Instance, now: float) -> Inst
         return instance
     passed = {*instance.status.done, *instance.status.ignored}
     number = next(n for n in range(len(definition.steps)) if n not in passed)
-    status = Status(step_num=number, done=instance.status.done, ignored=instance.status.ignored)
+    old = instance.status
+    status = Status(step_num=number, done=old.done, ignored=old.ignored, round=old.round + 1)
     return replace(instance, status=status, complete=False, paused=False, next_run_time=now)
 
 

@@ -3,26 +3,33 @@
 import asyncio
 import copy
 import inspect
-import json
 from typing import Any
 
 from activity_worker.steps.advance import Planned
 from activity_worker.steps.errors import StepError, record_of
 from activity_worker.steps.methods import Method
 from activity_worker.steps.outcome import Outcome, Raised, Returned
+from activity_worker.steps.storable import stored
+from activity_worker.steps.threads import in_thread
 
 
 async def call(method: Method, planned: Planned) -> Outcome:
-    """Call a method with arguments of its own and return how it ended; only cancellation is raised.
+    """Call a method with arguments of its own and return how it ended; only cancellation from outside is raised.
 
     A sync method that exceeds its time goes on in its thread, unheard.
     """
     limit = planned.call.timeout_seconds
+    task = asyncio.current_task()
     try:
         async with asyncio.timeout(limit) as timeout:
             value = await _called(method, copy.deepcopy(planned.arguments))
-        return Returned(_json(planned.call.method, value))
-    except Exception as error:  # noqa: BLE001 - whatever a method raises is an outcome
+        return Returned(_stored(planned.call.method, value))
+    except asyncio.CancelledError as error:
+        if task is None or task.cancelling():
+            raise
+        # Nobody cancelled this task: the method raised it, by itself or from a task of its own.
+        return Raised(record_of(error))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a method raises is an outcome
         if isinstance(error, TimeoutError) and timeout.expired():
             error = StepError("Timeout", f"{planned.call.method} took longer than {limit:g} s")
         return Raised(record_of(error))
@@ -31,13 +38,12 @@ async def call(method: Method, planned: Planned) -> Outcome:
 async def _called(method: Method, arguments: dict[str, Any]) -> Any:
     if inspect.iscoroutinefunction(method):
         return await method(arguments)
-    value = await asyncio.to_thread(method, arguments)
+    value = await in_thread(method, arguments)
     return await value if inspect.isawaitable(value) else value
 
 
-def _json(name: str, value: Any) -> Any:
-    """Return the value as the store would give it back."""
+def _stored(name: str, value: Any) -> Any:
     try:
-        return json.loads(json.dumps(value, allow_nan=False))
-    except (TypeError, ValueError) as error:
+        return stored(value)
+    except ValueError as error:
         raise StepError("ReturnNotJson", f"what {name} returned cannot be stored as JSON: {error}") from None

@@ -2,12 +2,16 @@
 
 import uuid
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from activity_worker.steps.definition import Definition, SubStep
+from activity_worker.steps.definition import Definition
 from activity_worker.steps.instance import Instance
 from activity_worker.steps.parse import SESSION
 from activity_worker.steps.paths import merge
+from activity_worker.steps.storable import stored
+
+#: Longest id of an instance, in characters: what the store's column holds.
+MAX_ID: Final = 64
 
 
 def new_id() -> str:
@@ -15,9 +19,9 @@ def new_id() -> str:
     return uuid.uuid4().hex
 
 
-def child_id(parent: str, step_num: int, sub_step: SubStep) -> str:
-    """Return the id of the instance that a step creates: the same at every try, so that a second one is not made."""
-    return uuid.uuid5(uuid.NAMESPACE_OID, f"{parent}/{step_num}/{sub_step}").hex
+def derived_id(key: str) -> str:
+    """Return the id that belongs to a key: the same every time, so that a second instance is not made."""
+    return uuid.uuid5(uuid.NAMESPACE_OID, key).hex
 
 
 def instance(
@@ -29,10 +33,19 @@ def instance(
     at: float | None = None,
     instance_id: str | None = None,
 ) -> Instance:
-    """Return a new instance; `session` is kept in its data and given to every call, `at` schedules it."""
+    """Return a new instance; `session` is kept in its data and given to every call, `at` schedules it.
+
+    Raises ValueError when it cannot be stored: arguments that are not JSON, or an id that is too long.
+    """
+    if instance_id is not None and not 0 < len(instance_id) <= MAX_ID:
+        raise ValueError(f"an instance's id has 1 to {MAX_ID} characters, not {len(instance_id)}: derived_id makes one")
     data = merge(dict(definition.data), arguments)
     if session is not None:
         data[SESSION] = session
+    try:
+        data = stored(data)
+    except ValueError as error:
+        raise ValueError(f"an instance's data is stored as JSON, and this is not: {error}") from None
     return Instance(
         id=instance_id or new_id(),
         task_name=definition.name,

@@ -5,14 +5,19 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 _DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
 #: Seconds for which a writer of SQLite waits for another one.
 _BUSY_SECONDS = 30
+#: Where alembic keeps which changes were made.
+VERSION_TABLE = "activitypool_schema"
 #: Under this number PostgreSQL lets one process at a time change the tables.
 _MIGRATION_LOCK = 0x61637470
 
@@ -47,10 +52,17 @@ def _engine(url: str) -> AsyncEngine:
     parsed = parsed.set(drivername=_DRIVERS[kind])
     if kind != "sqlite":
         return create_async_engine(parsed, pool_size=5, max_overflow=10, pool_pre_ping=True)
-    engine = create_async_engine(parsed, connect_args={"timeout": _BUSY_SECONDS})
+    engine = create_async_engine(parsed, connect_args={"timeout": _BUSY_SECONDS}, **_in_memory(parsed.database))
     event.listen(engine.sync_engine, "connect", _prepare_sqlite)
     event.listen(engine.sync_engine, "begin", _begin_immediately)
     return engine
+
+
+def _in_memory(database: str | None) -> dict[str, Any]:
+    """A database in memory is its connection's own: there is one, for one transaction at a time."""
+    if database not in {None, "", ":memory:"}:
+        return {}
+    return {"poolclass": AsyncAdaptedQueuePool, "pool_size": 1, "max_overflow": 0}
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
@@ -71,4 +83,10 @@ def _upgrade(connection: Connection) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.attributes["connection"] = connection
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    options = {"version_table": VERSION_TABLE}
+    there = MigrationContext.configure(connection, opts=options).get_current_revision()
+    if there is not None and there not in known:
+        # A newer program has been here. Its changes only add, so that old and new work side by side.
+        return
     command.upgrade(config, "head")

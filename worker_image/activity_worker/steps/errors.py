@@ -1,10 +1,10 @@
 """Errors that methods raise on purpose, and how any exception is recorded."""
 
-import json
 import traceback
 from typing import Any, Final
 
 from activity_worker.steps.instance import ErrorRecord
+from activity_worker.steps.storable import readable, stored
 
 #: Longest message and stack that are kept, in characters.
 MAX_TEXT: Final = 8_000
@@ -32,17 +32,30 @@ def record_of(error: BaseException) -> ErrorRecord:
     lines = "".join(traceback.format_exception(error))
     data = getattr(error, "data", None)
     return ErrorRecord(
-        code=str(getattr(error, "code", None) or type(error).__name__),
-        message=str(error)[:MAX_TEXT],
+        code=readable(_code(error)),
+        message=readable(_said(error)[:MAX_TEXT]),
         data=data if _is_json(data) else None,
-        stack=lines[-MAX_TEXT:],
+        stack=readable(lines[-MAX_TEXT:]),
         final=isinstance(error, StepError) and error.final,
     )
 
 
+def _code(error: BaseException) -> str:
+    # The code of a SystemExit is a process's.
+    named = None if isinstance(error, SystemExit) else getattr(error, "code", None)
+    return str(named) if named else type(error).__name__
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - an error that cannot be told is still an error
+        return f"{type(error).__name__} (what it says could not be read)"
+
+
 def _is_json(value: Any) -> bool:
     try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError):
+        stored(value)
+    except ValueError:
         return False
     return True

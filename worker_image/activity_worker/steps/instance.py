@@ -34,7 +34,8 @@ class Status:
 
     `tries` counts failed tries of the present step's sub-steps and `errors` holds their last errors; both begin anew
     with each step. `done` are steps that completed and were not taken back, `ignored` those whose error was ignored.
-    `success_orig` is the outcome before anything is taken back; None until then.
+    `success_orig` is the outcome before anything is taken back; None until then. `round` counts how often the instance
+    was started again after it had failed.
     """
 
     step_num: int = 0
@@ -48,6 +49,7 @@ class Status:
     done: tuple[int, ...] = ()
     ignored: tuple[int, ...] = ()
     failures: tuple[Failure, ...] = ()
+    round: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,20 @@
 """From a map, as a definition is written or stored, to a checked definition."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from activity_worker.steps import durations, paths
 from activity_worker.steps.definition import DEFAULT_RETRY, Call, Definition, Retry, Step
+from activity_worker.steps.storable import stored
 
 _TASK_FIELDS: Final = {"name", "data", "steps", "retry", "ignoreError"}
 _CALL_FIELDS: Final = {"method", "retry", "input", "output", "timeout"}
 _STEP_FIELDS: Final = _CALL_FIELDS | {"check", "error", "reverse", "ignoreError"}
 _RETRY_FIELDS: Final = {"retries", "delays"}
 SESSION: Final = "session"
+#: Longest name of a task, in characters: what the store's column holds.
+MAX_NAME: Final = 255
 
 
 class DefinitionError(ValueError):
@@ -45,8 +47,10 @@ class _Place:
 def parse(source: Mapping[str, Any]) -> Definition:
     """Return the definition. Raises DefinitionError naming the task, the step and the field."""
     name = source.get("name")
-    if not isinstance(name, str) or not name.strip():
-        raise DefinitionError(str(name), "name", "a task needs a name, a non-empty string")
+    if not isinstance(name, str) or not name.strip() or len(name) > MAX_NAME:
+        raise DefinitionError(
+            str(name), "name", f"a task needs a name, a non-empty string of up to {MAX_NAME} characters"
+        )
     place = _Place(name)
     _only(place, source, _TASK_FIELDS)
     # A copy: what the caller does with the map afterwards must not make another version of this one.
@@ -178,7 +182,7 @@ def _only(place: _Place, source: Mapping[str, Any], known: set[str]) -> None:
 
 def _json(place: _Place, source: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        copied: dict[str, Any] = json.loads(json.dumps(source, allow_nan=False))
-    except (TypeError, ValueError) as error:
+        copied: dict[str, Any] = stored(source)
+    except ValueError as error:
         raise place.error("definition", f"is stored as JSON, and this is not: {error}") from None
     return copied

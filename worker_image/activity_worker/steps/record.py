@@ -10,7 +10,8 @@ from activity_worker.steps.instance import ErrorRecord, Failure, Instance, Statu
 def status_record(instance: Instance, definition: Definition | None = None) -> dict[str, Any]:
     """Return the status as the text's table has it; with the definition also `step`, the present step as written.
 
-    `done`, `ignored` and `failures` are ours: which steps stand, which were passed over, and every final error.
+    `done`, `ignored`, `failures` and `round` are ours: which steps stand, which were passed over, every final error,
+    and how often a failed instance was started again.
     """
     status = instance.status
     record: dict[str, Any] = {
@@ -31,6 +32,8 @@ def status_record(instance: Instance, definition: Definition | None = None) -> d
             for one in status.failures
         ],
     }
+    if status.round:
+        record["round"] = status.round
     if definition is not None and status.step_num < len(definition.steps):
         record["step"] = definition.source["steps"][status.step_num]
     return record
@@ -53,6 +56,7 @@ def parse_status(record: Mapping[str, Any]) -> Status:
             Failure(one["stepNum"], one["subStep"], one["tries"], _parse_error(one["error"]))
             for one in record.get("failures") or ()
         ),
+        round=record.get("round", 0),
     )
 
 

@@ -1,19 +1,21 @@
 """Running instances: the longest due first, as many calls of one as are due, each saved before it is made."""
 
 import asyncio
-import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from activity_worker.steps import creating, turns
 from activity_worker.steps.advance import Planned, plan
 from activity_worker.steps.announce import announcements
+from activity_worker.steps.bell import Bell
 from activity_worker.steps.calling import call
+from activity_worker.steps.current import CURRENT, Current
 from activity_worker.steps.definition import Definition
 from activity_worker.steps.errors import StepError, record_of
 from activity_worker.steps.instance import Instance
+from activity_worker.steps.lease import record, renewed
 from activity_worker.steps.methods import Methods, NewTask
 from activity_worker.steps.outcome import Outcome, Raised, Returned
 from activity_worker.steps.store import LeaseLostError, Stored, TaskStore
@@ -36,6 +38,11 @@ class RunnerOptions:
     poll_seconds: float = 1.0
     versions_seconds: float = 10.0
 
+    def __post_init__(self) -> None:
+        for name, least in (("slots", 1), ("lease_seconds", 0.1), ("poll_seconds", 0.01), ("versions_seconds", 0.0)):
+            if not least <= getattr(self, name) < float("inf"):
+                raise ValueError(f"{name} is at least {least:g}, not {getattr(self, name)!r}")
+
 
 class Runner:
     """Runs due instances of the tasks whose methods it has; versions that need others are left to other runners."""
@@ -48,7 +55,7 @@ class Runner:
         self.options = options
         self._clock = clock
         self._stopping = False
-        self._wake = asyncio.Event()
+        self._bell = Bell()
         self._versions: frozenset[str] = frozenset()
         self._versions_read = float("-inf")
         self.busy = 0
@@ -56,15 +63,15 @@ class Runner:
     def stop(self) -> None:
         """Begin no further call; `run` returns when those that run have ended and are recorded."""
         self._stopping = True
-        self._wake.set()
+        self._bell.ring()
 
     def wake(self) -> None:
         """Look for due instances now."""
-        self._wake.set()
+        self._bell.ring()
 
     async def run(self) -> None:
         """Work until `stop` is called."""
-        async with announcements(self.store.engine, self._wake), asyncio.TaskGroup() as group:
+        async with announcements(self.store.engine, self._bell), asyncio.TaskGroup() as group:
             for _ in range(self.options.slots):
                 group.create_task(self._slot())
 
@@ -93,7 +100,7 @@ class Runner:
 
     async def _slot(self) -> None:
         while not self._stopping:
-            self._wake.clear()
+            heard = self._bell.rings
             try:
                 if await self.run_one():
                     continue
@@ -101,9 +108,7 @@ class Runner:
             except Exception:
                 log.exception("the task store cannot be used, again in %g s", self.options.poll_seconds)
                 wait = self.options.poll_seconds
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await self._wake.wait()
+            await self._bell.wait(heard, wait)
 
     async def _idle_seconds(self) -> float:
         due = await self.store.next_due(await self._known())
@@ -140,58 +145,35 @@ class Runner:
                 stopping=self._stopping,
             )
 
-        return await self.store.record(held, self._clock(), ended)
+        return await record(self.store, held, ended, self.options.lease_seconds, self._clock)
 
     async def _outcome(self, held: Stored, planned: Planned) -> Outcome:
-        with self._renewing(held):
+        with renewed(self.store, held, self.options.lease_seconds, self._clock):
             method = self.methods.find(held.instance.task_name, planned.call.method)
             if isinstance(method, NewTask):
                 return await self._create(held, planned, method.definition)
             if method is None:
                 return Raised(record_of(StepError("MethodMissing", f"there is no method {planned.call.method!r}")))
-            return await call(method, planned)
+            token = CURRENT.set(_current(held, planned))
+            try:
+                return await call(method, planned)
+            finally:
+                CURRENT.reset(token)
 
     async def _create(self, held: Stored, planned: Planned, definition: Definition) -> Outcome:
         """A step whose method creates an instance of another task; made again, it finds the one it made."""
-        child = creating.child_id(held.instance.id, planned.step_num, planned.sub_step)
+        child = creating.derived_id(_current(held, planned).key)
         made = creating.instance(definition, planned.arguments, now=self._clock(), instance_id=child)
         await self.store.sync(definition, self._clock())
         await self.store.create(made, self._clock())
-        self._wake.set()
+        self._bell.ring()
         return Returned({"id": made.id} if planned.call.output is not None else None)
 
-    @contextlib.contextmanager
-    def _renewing(self, held: Stored) -> Iterator[None]:
-        """Renew the lease while the call runs; when it is lost, the call is given up."""
-        caller = asyncio.current_task()
-        renewing = asyncio.create_task(self._renew(held))
 
-        def lost(task: asyncio.Task[None]) -> None:
-            if not task.cancelled() and task.exception() is not None and caller is not None:
-                caller.cancel()
-
-        renewing.add_done_callback(lost)
-        try:
-            yield
-        except asyncio.CancelledError:
-            if renewing.done() and not renewing.cancelled() and (error := renewing.exception()) is not None:
-                if caller is not None:
-                    caller.uncancel()
-                raise LeaseLostError(str(error)) from None
-            raise
-        finally:
-            renewing.cancel()
-
-    async def _renew(self, held: Stored) -> None:
-        while True:
-            await asyncio.sleep(self.options.lease_seconds / 3)
-            try:
-                await self.store.renew(held, self._clock() + self.options.lease_seconds)
-            except LeaseLostError:
-                raise
-            except Exception:
-                # The lease still runs; the next renewal or the record itself says whether it was kept.
-                log.exception("the lease of instance %s could not be renewed", held.instance.id)
+def _current(held: Stored, planned: Planned) -> Current:
+    this = held.instance
+    where = (planned.step_num, planned.sub_step, held.revision, held.runner)
+    return Current(this.id, this.task_name, *where, round=this.status.round)
 
 
 def _with_pause(ours: Instance, stored: Instance) -> Instance:

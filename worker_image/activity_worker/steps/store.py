@@ -4,6 +4,7 @@ Every change of an instance is a revision, and a write names the revision it was
 lease was taken over is refused (`LeaseLostError`), whatever its clock says.
 """
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -15,9 +16,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from activity_worker.steps.database import connect
 from activity_worker.steps.definition import Definition
 from activity_worker.steps.instance import Instance
-from activity_worker.steps.parse import parse
+from activity_worker.steps.parse import DefinitionError, parse
 from activity_worker.steps.record import parse_status, status_record
 from activity_worker.wire.taskstore import CHANNEL, DEFINITIONS, HISTORY, INSTANCES, is_due
+
+log = logging.getLogger(__name__)
 
 
 class LeaseLostError(Exception):
@@ -87,11 +90,19 @@ class TaskStore:
             return await self._definition(connection, definition_id)
 
     async def versions(self, tasks: Collection[str]) -> Sequence[Definition]:
-        """Return every version of these tasks that any instance may have been created with."""
+        """Return every version of these tasks that any instance may have been created with, and that can be read here.
+
+        One that cannot was kept by a newer program: it is left to such.
+        """
         chosen = select(DEFINITIONS.c.id).where(DEFINITIONS.c.name.in_(tuple(tasks)))
+        found = []
         async with self.engine.connect() as connection:
-            ids = (await connection.execute(chosen)).scalars().all()
-            return [await self._definition(connection, one) for one in ids]
+            for one in (await connection.execute(chosen)).scalars().all():
+                try:
+                    found.append(await self._definition(connection, one))
+                except DefinitionError as error:
+                    log.warning("version %s is left to other runners: %s", one, error)
+        return found
 
     async def create(self, instance: Instance, now: float) -> bool:
         """Keep a new instance; False when one of its id is there already, which is left as it is."""

@@ -1,0 +1,85 @@
+"""One call: what a method may do, and what its outcome is then."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from activity_worker.steps.advance import Planned
+from activity_worker.steps.calling import call
+from activity_worker.steps.current import current
+from activity_worker.steps.definition import Call
+from activity_worker.steps.methods import Method
+from activity_worker.steps.outcome import Raised, Returned
+
+
+def planned(**arguments: Any) -> Planned:
+    return Planned(0, "method", Call("m"), arguments)
+
+
+async def outcome(method: Method) -> str:
+    made = await call(method, planned())
+    return made.error.code if isinstance(made, Raised) else repr(made)
+
+
+async def test_a_method_that_exits_or_cancels_itself_has_failed_and_its_runner_goes_on() -> None:
+    async def cancels_itself(_: dict[str, Any]) -> None:
+        raise asyncio.CancelledError
+
+    async def exits(_: dict[str, Any]) -> None:
+        raise SystemExit(3)
+
+    def exits_in_its_thread(_: dict[str, Any]) -> None:
+        raise SystemExit(3)
+
+    assert await outcome(cancels_itself) == "CancelledError"
+    assert await outcome(exits) == "SystemExit"
+    assert await outcome(exits_in_its_thread) == "SystemExit"
+
+
+async def test_a_call_that_is_given_up_is_given_up() -> None:
+    inside = asyncio.Event()
+
+    async def waits(_: dict[str, Any]) -> None:
+        inside.set()
+        await asyncio.Event().wait()
+
+    calling = asyncio.create_task(call(waits, planned()))
+    await inside.wait()
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+
+
+@pytest.mark.parametrize("value", [float("nan"), {"x": "a\x00b"}, ["\ud800"], {1, 2}])
+async def test_what_no_database_can_hold_is_said_where_it_was_returned(value: object) -> None:
+    assert await outcome(lambda _: value) == "ReturnNotJson"
+
+
+async def test_a_backslash_is_text_like_any_other() -> None:
+    assert await call(lambda _: r"\u0000", planned()) == Returned(r"\u0000")
+
+
+async def test_an_error_is_kept_without_what_no_database_can_hold() -> None:
+    def raises(_: dict[str, Any]) -> None:
+        error = ValueError("a\x00b\ud800")
+        error.data = {"x": "\x00"}  # type: ignore[attr-defined]
+        raise error
+
+    made = await call(raises, planned())
+    assert isinstance(made, Raised)
+    assert (made.error.message, made.error.data) == ("a�b�", None)
+    assert "\x00" not in made.error.stack
+
+
+async def test_many_sync_methods_run_at_once() -> None:
+    together = threading.Barrier(40, timeout=20)
+    made = await asyncio.gather(*(call(lambda _: together.wait() >= 0, planned()) for _ in range(40)))
+
+    assert made == [Returned(True)] * 40
+
+
+async def test_a_sync_method_is_told_where_it_is_called_from() -> None:
+    with pytest.raises(LookupError, match="no method of a task is being called here"):
+        current()
