@@ -12,7 +12,7 @@ from activity_worker.steps import lease
 from activity_worker.steps.announce import announcements
 from activity_worker.steps.app import Tasks, UnknownTaskError, cancel, pause, retry
 from activity_worker.steps.bell import Bell
-from activity_worker.steps.current import current
+from activity_worker.steps.context import current
 from activity_worker.steps.errors import FinalError
 from activity_worker.steps.parse import DefinitionError
 from activity_worker.steps.runner import Runner, RunnerOptions

@@ -68,11 +68,15 @@ async def _with_store(url: str, said: Mapping[str, Any]) -> None:
 
 
 async def _run(store: TaskStore, said: Mapping[str, Any]) -> str:
-    set_up_logs("auto")
     tasks = _load(said["tasks"])
     await tasks.sync(store)
     name = f"{os.environ.get('POD_NAME') or socket.gethostname()}-{os.getpid()}"
-    runner = tasks.runner(store, RunnerOptions(name, slots=said["slots"], lease_seconds=said["lease_seconds"]))
+    try:
+        options = RunnerOptions(name, slots=said["slots"], lease_seconds=said["lease_seconds"])
+    except ValueError as error:
+        raise UsageError(error) from None
+    set_up_logs("auto")
+    runner = tasks.runner(store, options)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError):
@@ -88,7 +92,10 @@ async def _new(store: TaskStore, said: Mapping[str, Any]) -> str:
         raise UsageError(f"the data is not JSON: {error}") from None
     if not isinstance(data, dict):
         raise UsageError("the data is not a JSON object such as '{\"order\": 1}'")
-    return await _load(said["tasks"]).new(store, said["task"], data)
+    try:
+        return await _load(said["tasks"]).new(store, said["task"], data, instance_id=said["id"])
+    except ValueError as error:
+        raise UsageError(error) from None
 
 
 async def _ls(store: TaskStore, said: Mapping[str, Any]) -> str:
@@ -140,8 +147,10 @@ def _load(name: str) -> Tasks:
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds text
     try:
         found = getattr(importlib.import_module(module), attribute or "tasks")
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"{name!r} cannot be loaded: {error}") from None
+    except (ImportError, AttributeError, ValueError) as error:
+        if isinstance(error, DefinitionError):
+            raise
+        raise UsageError(f"{name!r} cannot be loaded as module:tasks: {error}") from None
     if not isinstance(found, Tasks):
         raise UsageError(f"{name!r} is a {type(found).__name__}; give a Tasks object, such as Tasks([order])")
     return found

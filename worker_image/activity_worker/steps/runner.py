@@ -11,7 +11,7 @@ from activity_worker.steps.advance import Planned, plan
 from activity_worker.steps.announce import announcements
 from activity_worker.steps.bell import Bell
 from activity_worker.steps.calling import call
-from activity_worker.steps.current import CURRENT, Current
+from activity_worker.steps.context import CURRENT, Current
 from activity_worker.steps.definition import Definition
 from activity_worker.steps.errors import StepError, record_of
 from activity_worker.steps.instance import Instance

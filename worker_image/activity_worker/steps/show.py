@@ -69,10 +69,11 @@ def revisions(history: Sequence[Revision]) -> str:
             str(one.status.get("subStep", "")),
             _doing(one.status),
             "yes" if one.data is not None else "",
+            _went_wrong(before, one.status),
         )
-        for one in history
+        for before, one in zip([{}, *(one.status for one in history)], history, strict=False)
     ]
-    return table(("REVISION", "AT", "RUNNER", "STEP", "SUB-STEP", "STATE", "DATA CHANGED"), rows)
+    return table(("REVISION", "AT", "RUNNER", "STEP", "SUB-STEP", "STATE", "DATA CHANGED", "ERROR"), rows)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -86,7 +87,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def moment(at: float) -> str:
     """Return a time in UTC."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    try:
+        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return "beyond any calendar"
 
 
 def age(seconds: float) -> str:
@@ -115,14 +119,13 @@ def _step_row(number: int, definition: Definition, stored: Stored, history: Sequ
     errors = [one.error for one in stored.instance.status.failures if one.step_num == number]
     if stored.instance.status.step_num == number and not errors:
         errors = list(stored.instance.status.errors.values())
-    text = f"{errors[-1].code}: {errors[-1].message}" if errors else ""
     return (
         str(number),
         definition.steps[number].method.method,
         _step_state(number, stored),
         calls,
         moment(begun[0].at) if begun else "",
-        text if len(text) <= SHORT else text[: SHORT - 1] + "…",
+        _short(errors[-1].code, errors[-1].message) if errors else "",
     )
 
 
@@ -139,6 +142,20 @@ def _step_state(number: int, stored: Stored) -> str:
         return "failed"
     went_on = status.reverse and number < max((one.step_num for one in status.failures), default=0)
     return "reversed" if went_on else ""
+
+
+def _went_wrong(before: Mapping[str, Any], status: Mapping[str, Any]) -> str:
+    """The error that a revision brought: a final one, or that of a call which is to be tried again."""
+    tries, tried = status.get("try") or {}, before.get("try") or {}
+    final = [one["error"] for one in (status.get("failures") or [])[len(before.get("failures") or []) :]]
+    again = [error for name, error in (status.get("error") or {}).items() if tries.get(name, 0) > tried.get(name, 0)]
+    new = final or again
+    return _short(new[-1]["code"], new[-1]["message"]) if new else ""
+
+
+def _short(code: str, message: str) -> str:
+    text = " ".join(f"{code}: {message}".split())
+    return text if len(text) <= SHORT else text[: SHORT - 1] + "…"
 
 
 def _doing(status: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from activity_worker.steps.advance import Planned
 from activity_worker.steps.calling import call
-from activity_worker.steps.current import current
+from activity_worker.steps.context import current
 from activity_worker.steps.definition import Call
 from activity_worker.steps.methods import Method
 from activity_worker.steps.outcome import Raised, Returned

@@ -1,0 +1,156 @@
+"""`activity-worker steps …` as a person at a terminal sees it, on the orders of the example."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from activity_worker import cli
+from activity_worker.contract import EXIT_ERROR, EXIT_USAGE
+
+ORDERS = Path(__file__).parents[3] / "examples" / "orders"
+MOMENT = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+Say = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
+    """Run a command; its exit code, what it printed and what it complained of."""
+    monkeypatch.setenv("ACTIVITYPOOL_STORE_URL", f"sqlite:///{tmp_path}/orders.db")
+    monkeypatch.setenv("ORDERS_JOURNAL", str(tmp_path / "journal.jsonl"))
+    monkeypatch.chdir(ORDERS)
+
+    def said(*arguments: str) -> tuple[int, str, str]:
+        code = cli.main(["steps", *arguments])
+        seen = capsys.readouterr()
+        return code, seen.out, seen.err
+
+    return said
+
+
+def squeezed(text: str) -> list[str]:
+    """Lines with single spaces, times as WHEN."""
+    return [re.sub(" +", " ", re.sub(MOMENT, "WHEN", line)).strip() for line in text.splitlines()]
+
+
+@pytest.fixture
+def orders(say: Say) -> None:
+    """Two orders that have been run: number 1 was delivered, number 2 was not on the shelf."""
+    done = subprocess.run([sys.executable, "orders.py"], cwd=ORDERS, check=True, capture_output=True, text=True)
+    assert done.stdout.count("succeeded") == 2
+
+
+@pytest.mark.usefixtures("orders")
+def test_the_example_fails_at_fulfilment_and_refunds(say: Say, tmp_path: Path) -> None:
+    journal = (tmp_path / "journal.jsonl").read_text()
+    did = [re.findall('"did": "(.*?)", "order": 2', line) for line in journal.splitlines()]
+
+    assert [what for line in did for what in line] == ["mail: received", "captured", "mail: canceled", "refunded"]
+
+
+@pytest.mark.usefixtures("orders")
+def test_instances_their_steps_and_their_revisions_are_shown(say: Say) -> None:
+    listed = squeezed(say("ls", "--limit", "1")[1])
+    name = listed[1].split()[0]
+    assert listed[0] == "ID TASK STATE STEP NEXT RUN AGE"
+    assert re.fullmatch(rf"{name} order succeeded - - \d+s", listed[1])
+
+    shown = squeezed(say("show", name)[1])
+    assert shown[0] == f"{name} order succeeded"
+    assert shown[3:] == [
+        "STEP METHOD STATE CALLS BEGAN ERROR",
+        "0 module.email.order_received done 1 method WHEN",
+        "1 check_inventory done 1 method WHEN",
+        "2 capture_payment reversed 1 method, 1 reverse WHEN",
+        "3 fulfil failed 1 method, 1 error WHEN OutOfStock: the last samovar has gone",
+        "4 module.email.order_shipped",
+        "5 check_delivery",
+        "6 module.email.order_delivered",
+        "7 complete",
+    ]
+    history = squeezed(say("history", name)[1])
+    assert history[0] == "REVISION AT RUNNER STEP SUB-STEP STATE DATA CHANGED ERROR"
+    assert history[1] == "1 WHEN - 0 method waiting yes"
+    assert history[5:7] == [
+        "5 WHEN example 3 method running yes",
+        "6 WHEN example 3 error running OutOfStock: the last samovar has gone",
+    ]
+
+
+def test_an_instance_is_created_paused_resumed_and_canceled(say: Say) -> None:
+    assert say("ls")[1] == "no instances\n"
+    order = ("new", "orders:tasks", "order", '{"number": 7, "item": "teapot"}', "--id", "seven")
+    assert say(*order)[:2] == (0, "seven\n")
+    assert say(*order)[:2] == (0, "seven\n")
+    assert say("pause", "seven")[1] == "seven is paused\n"
+    assert squeezed(say("ls")[1])[1].startswith("seven order paused 0 method - ")
+    assert say("resume", "seven")[1] == "seven is waiting\n"
+    assert say("cancel", "seven")[1] == "seven is failed\n"
+    assert "Canceled: canceled" in say("show", "seven")[1]
+    assert say("retry", "seven")[1] == "seven goes on from step 0\n"
+    assert len(squeezed(say("ls")[1])) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("show", "gone"), EXIT_ERROR, "there is no task instance 'gone'"),
+        (("history", "gone"), EXIT_ERROR, "there is no task instance 'gone'"),
+        (("retry", "gone"), EXIT_ERROR, "there is no task instance 'gone'"),
+        (("new", "orders:tasks", "ordr"), EXIT_ERROR, "there is no task 'ordr'; there are delivery_exception, order"),
+        (("new", "orders:tasks", "order", "{"), EXIT_USAGE, "the data is not JSON: "),
+        (("new", "orders:tasks", "order", "[1]"), EXIT_USAGE, "the data is not a JSON object such as"),
+        (("new", "orders:tasks", "order", "--id", "x" * 65), EXIT_USAGE, "an instance's id has 1 to 64 characters"),
+        (("new", "gone:tasks", "order"), EXIT_USAGE, "'gone:tasks' cannot be loaded as module:tasks: No module named"),
+        (("new", "", "order"), EXIT_USAGE, "'' cannot be loaded as module:tasks: Empty module name"),
+        (("new", "orders:order", "order"), EXIT_USAGE, "'orders:order' is a Task; give a Tasks object"),
+        (("run", "orders:tasks", "--slots", "0"), EXIT_USAGE, "slots is at least 1, not 0"),
+        (("run", "orders:tasks", "--lease-seconds", "nan"), EXIT_USAGE, "lease_seconds is at least 0.1, not nan"),
+        (("ls", "--store", "mysql://host/db"), EXIT_ERROR, "a task store is sqlite or postgresql, not mysql"),
+        (("ls", "--store", "secret words"), EXIT_ERROR, "the task store's URL cannot be read; it looks like"),
+        (("ls", "--store", "sqlite:////gone/x.db"), EXIT_ERROR, "the task store does not answer: OperationalError"),
+        (
+            ("ls", "--store", "postgresql://h:pw@127.0.0.1:1/x"),
+            EXIT_ERROR,
+            "the task store does not answer: Connection",
+        ),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(say: Say, arguments: tuple[str, ...], code: int, words: str) -> None:
+    answer, out, complaint = say(*arguments)
+
+    assert (answer, out, complaint.count("\n")) == (code, "", 1)
+    assert complaint.startswith(f"activity-worker steps: {words}")
+    assert "secret" not in complaint
+    assert "pw@" not in complaint
+
+
+def test_without_a_store_it_says_how_to_name_one(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ACTIVITYPOOL_STORE_URL")
+
+    assert say("ls") == (
+        EXIT_USAGE,
+        "",
+        "activity-worker steps: no task store: give --store, or set ACTIVITYPOOL_STORE_URL; for example "
+        "sqlite:///tasks.db\n",
+    )
+
+
+def test_a_runner_runs_orders_until_it_is_told_to_stop(say: Say, tmp_path: Path) -> None:
+    say("new", "orders:tasks", "order", '{"number": 1, "item": "teapot"}', "--id", "one")
+    journal = tmp_path / "journal.jsonl"
+    os.mkfifo(journal)
+    command = [sys.executable, "-m", "activity_worker", "steps", "run", "orders:tasks"]
+    with subprocess.Popen(command, cwd=ORDERS, stderr=subprocess.DEVNULL) as runner:
+        # The first line says that it works; the pipe's end, that every step is behind it.
+        with journal.open() as lines:
+            assert '"did": "mail: received"' in lines.readline()
+            journal.unlink()
+        runner.send_signal(signal.SIGTERM)
+        assert runner.wait(60) == 0
+    assert squeezed(say("ls")[1])[1].split()[:2] == ["one", "order"]
