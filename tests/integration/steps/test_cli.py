@@ -133,12 +133,8 @@ def test_what_cannot_be_is_said_in_one_line(say: Say, arguments: tuple[str, ...]
 def test_without_a_store_it_says_how_to_name_one(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ACTIVITYPOOL_STORE_URL")
 
-    assert say("ls") == (
-        EXIT_USAGE,
-        "",
-        "activity-worker steps: no task store: give --store, or set ACTIVITYPOOL_STORE_URL; for example "
-        "sqlite:///tasks.db\n",
-    )
+    words = "no task store: give --store, or set ACTIVITYPOOL_STORE_URL; for example sqlite:///tasks.db"
+    assert say("ls") == (EXIT_USAGE, "", f"activity-worker steps: {words}\n")
 
 
 def test_a_runner_runs_orders_until_it_is_told_to_stop(say: Say, tmp_path: Path) -> None:
