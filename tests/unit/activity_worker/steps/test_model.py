@@ -14,7 +14,9 @@ from tests.unit.activity_worker.steps.drive import LOST, Drive, fails
 from tests.unit.activity_worker.steps.naive import tell
 
 RETRY = st.integers(1, 3).map(lambda most: {"retries": most, "delays": [1, 2]})
-OUTCOMES = st.sampled_from([Returned(1), Returned(None), Returned({"x": 1}), fails(), fails(final=True), LOST])
+OUTCOMES = st.sampled_from(
+    [Returned(1), Returned(None), Returned({"x": 1}), Returned(False), fails(), fails(final=True), LOST]
+)
 Case = tuple[dict[str, Any], dict[str, list[Outcome]]]
 
 

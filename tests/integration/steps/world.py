@@ -1,0 +1,104 @@
+"""A task whose effects are lines in files, and whose troubles are in its data: for runners that die at any moment.
+
+Each instance has a file of its own. A line is appended in one write, so that no reader sees half of one.
+"""
+
+import json
+import os
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from activity_worker.steps import FinalError, Task, Tasks, current
+
+#: Steps of the task.
+STEPS = 4
+#: More than the tries that the data breaks and the runners that may die in one call.
+SURE = {"retry": {"retries": 40, "delays": [0.05]}, "check": "was_done"}
+
+
+def troubles(rng: random.Random) -> dict[str, Any]:
+    """Return the data of an instance: how often each step's call fails first, and which step breaks for good."""
+    return {
+        "before": {str(n): rng.choice([0, 0, 0, 1, 2]) for n in range(STEPS)},
+        "after": {str(n): rng.choice([0, 0, 0, 1]) for n in range(STEPS)},
+        "breaks": rng.choice([None, None, *range(STEPS)]),
+    }
+
+
+@dataclass(frozen=True)
+class World:
+    """The outside world, in a folder."""
+
+    folder: Path
+
+    def tasks(self) -> Tasks:
+        """Return the task in its two kinds: errors count, and errors of the third step are ignored."""
+        return Tasks([self._task("strict", ignores=False), self._task("lenient", ignores=True)])
+
+    def lines(self, instance: str) -> list[dict[str, Any]]:
+        """Return what happened to an instance, in order."""
+        path = self.folder / instance
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def effects(self, instance: str) -> list[str]:
+        """Return its effects in order, as sub-step and step."""
+        return [line["effect"] for line in self.lines(instance) if "effect" in line]
+
+    def _task(self, name: str, *, ignores: bool) -> Task:
+        steps = [
+            {
+                "method": "work",
+                "retry": SURE["retry"],
+                # What was lost with the call's answer, its check says.
+                "check": {"method": "was_done", "output": {"worked": "worked"}},
+                "error": {"method": "tell", **SURE},
+                "reverse": {"method": "undo", **SURE},
+                "ignoreError": ignores and number == 2,
+            }
+            for number in range(STEPS)
+        ]
+        methods = {"work": self._work, "undo": self._effect, "tell": self._effect, "was_done": self._was_done}
+        return Task(name, steps, methods=methods)
+
+    def _work(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        step = str(current().step_num)
+        tried = sum(line.get("try") == current().key for line in self.lines(current().instance_id))
+        self._write({"try": current().key})
+        if tried < data["before"][step]:
+            raise RuntimeError("before the effect")
+        if data["breaks"] == current().step_num:
+            raise FinalError("Broken", "for good")
+        self._effect(data)
+        if tried < data["before"][step] + data["after"][step]:
+            raise RuntimeError("after the effect")
+        return {"worked": {step: True}}
+
+    def _effect(self, _: Mapping[str, Any]) -> None:
+        self._write({"effect": f"{current().sub_step} {current().step_num}", "key": current().key})
+
+    def _was_done(self, _: Mapping[str, Any]) -> dict[str, Any] | None:
+        found = any(line.get("key") == current().key for line in self.lines(current().instance_id))
+        return {"worked": {str(current().step_num): True}} if found else None
+
+    def _write(self, line: dict[str, Any]) -> None:
+        here = {"revision": current().revision, "runner": current().runner, "at": time.time()}
+        file = os.open(self.folder / current().instance_id, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(file, (json.dumps({**line, **here}) + "\n").encode())
+        finally:
+            os.close(file)
+
+
+def expected(task: str, data: Mapping[str, Any]) -> tuple[bool, list[str]]:
+    """Return how such an instance ends: whether it succeeds, and the effects that it has, each once."""
+    breaks = data["breaks"]
+    if breaks is None:
+        return True, [f"method {n}" for n in range(STEPS)]
+    made = [f"method {n}" for n in range(breaks)] + [f"error {breaks}"]
+    if task == "lenient" and breaks == 2:
+        return True, [*made, *(f"method {n}" for n in range(breaks + 1, STEPS))]
+    return True, [*made, *(f"reverse {n}" for n in reversed(range(breaks)))]
