@@ -1,0 +1,214 @@
+"""Runners in processes that are killed at random, and what must hold when all instances are complete.
+
+`python -m tests.integration.steps.kills --instances 10000 --store URL` is the long run.
+"""
+
+import argparse
+import asyncio
+import itertools
+import multiprocessing as mp
+import random
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import cast
+
+from sqlalchemy import func, select
+
+from activity_worker.steps import RunnerOptions, TaskStore
+from activity_worker.steps.store import Revision
+from activity_worker.wire.taskstore import INSTANCES
+from tests.integration.steps.world import World, expected, troubles
+
+#: Long beside what a busy machine takes from a claim's commit to a line in a file, so that no live lease ends there.
+LEASE_SECONDS = 5.0
+SLOTS = 4
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run is asked for: `kills` runners die, each some tenths of a second after its first call."""
+
+    url: str
+    folder: Path
+    instances: int
+    runners: int = 3
+    kills: int = 8
+    seed: int = 1
+
+    @property
+    def over(self) -> Path:
+        """The file that says that all is complete."""
+        return self.folder.with_name(self.folder.name + ".over")
+
+
+@dataclass
+class Found:
+    """What a run came to; `wrong` has a sentence for each instance that is not as it should be."""
+
+    seconds: float
+    kills: int
+    calls: int
+    takeovers: int
+    wrong: list[str]
+
+
+def run(asked: Run) -> Found:
+    """Create the instances, let runners work and die, and judge the end."""
+    began = time.monotonic()
+    rng = random.Random(asked.seed)
+    names = asyncio.run(_create(asked, rng))
+    kills = _work(asked, rng)
+    return asyncio.run(_judge(asked, names, kills, time.monotonic() - began))
+
+
+async def _create(asked: Run, rng: random.Random) -> dict[str, str]:
+    store = await TaskStore.open(asked.url)
+    tasks = World(asked.folder).tasks()
+    names = {}
+    for number in range(asked.instances):
+        task = rng.choice(["strict", "lenient"])
+        names[await tasks.new(store, task, troubles(rng), instance_id=f"i{number}")] = task
+    await store.close()
+    return names
+
+
+def _work(asked: Run, rng: random.Random) -> int:
+    """Keep so many runners alive until all is complete; return how many were killed."""
+    context = mp.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    numbers, kills = itertools.count(), 0
+    alive: dict[Connection, ForkServerProcess] = {}
+    watching = context.Process(target=_watch, args=(asked,))
+    watching.start()
+    while not asked.over.exists():
+        while len(alive) < asked.runners:
+            # A pipe of its own: one that is killed must leave no lock behind that others wait for.
+            ours, its = context.Pipe()
+            alive[ours] = context.Process(target=_runner, args=(asked, f"runner-{next(numbers)}", its))
+            alive[ours].start()
+        if kills >= asked.kills:
+            watching.join()
+            break
+        if (ready := wait(list(alive), 1.0)) and not _over_within(asked, rng.uniform(0.05, 1.0)):
+            victim = alive.pop(cast("Connection", rng.choice(ready)))
+            victim.kill()
+            victim.join()
+            kills += 1
+    for process in [*alive.values(), watching]:
+        process.join(60)
+        assert process.exitcode == 0, f"{process.name} ended with {process.exitcode}"
+    return kills
+
+
+def _over_within(asked: Run, seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while not asked.over.exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    return asked.over.exists()
+
+
+def _watch(asked: Run) -> None:
+    """Say when all are complete, or that nothing more happens."""
+
+    async def watched() -> None:
+        store = await TaskStore.open(asked.url, migrate=False)
+        left = select(func.count()).select_from(INSTANCES).where(INSTANCES.c.complete.is_(False))
+        last, since = -1, time.monotonic()
+        while time.monotonic() < since + 120:
+            async with store.engine.connect() as connection:
+                now = (await connection.execute(left)).scalar_one()
+            if now == 0:
+                break
+            if now != last:
+                last, since = now, time.monotonic()
+            await asyncio.sleep(0.5)
+        await store.close()
+
+    asyncio.run(watched())
+    asked.over.touch()
+
+
+def _runner(asked: Run, name: str, ready: Connection) -> None:
+    async def worked() -> None:
+        store = await TaskStore.open(asked.url, migrate=False)
+        tasks = World(asked.folder).tasks()
+        options = RunnerOptions(name, slots=SLOTS, lease_seconds=LEASE_SECONDS, poll_seconds=0.2)
+        runner = tasks.runner(store, options)
+        working = asyncio.create_task(runner.run())
+        ready.send("ready")
+        while not asked.over.exists():  # noqa: ASYNC110 - what tells of it is another process
+            await asyncio.sleep(0.1)
+        runner.stop()
+        await working
+        await store.close()
+
+    asyncio.run(worked())
+
+
+async def _judge(asked: Run, names: dict[str, str], kills: int, seconds: float) -> Found:
+    store = await TaskStore.open(asked.url, migrate=False)
+    world, found = World(asked.folder), Found(seconds, kills, 0, 0, [])
+    for name, task in names.items():
+        there = (await store.get(name)).instance
+        history = await store.history(name)
+        success, effects = expected(task, history[0].data or {})
+        if (there.complete, there.success) != (True, success):
+            found.wrong.append(f"{name}: complete {there.complete}, success {there.success}, not {success}")
+        if (seen := world.effects(name)) != effects:
+            found.wrong.append(f"{name}: its effects were {seen}, not {effects}")
+        found.wrong += [f"{name}: {words}" for words in _leases(history)]
+        found.wrong += [f"{name}: {words}" for words in _fences(world, name, history)]
+        found.calls += sum(bool(one.status["running"]) for one in history)
+        found.takeovers += sum(a.runner not in {"", b.runner} for a, b in itertools.pairwise(history))
+    await store.close()
+    return found
+
+
+def _leases(history: Sequence[Revision]) -> list[str]:
+    """Another runner comes in only when the lease is over."""
+    return [
+        f"{after.runner} took it from {before.runner} at {after.at}, with a lease until {before.next_run_time}"
+        for before, after in itertools.pairwise(history)
+        if before.status["running"] and after.runner != before.runner and after.at < (before.next_run_time or 0.0)
+    ]
+
+
+def _fences(world: World, name: str, history: Sequence[Revision]) -> list[str]:
+    """Each call was made under a revision of its own, by the runner that the store gave it to, in the store's order."""
+    owners = {one.number: one.runner for one in history if one.status["running"]}
+    lines = world.lines(name)
+    wrong = [
+        f"{line} was written under no lease of its own"
+        for line in lines
+        if owners.get(line["revision"]) != line["runner"]
+    ]
+    revisions = [line["revision"] for line in lines]
+    if revisions != sorted(revisions):
+        wrong.append(f"its calls were not made in order: {revisions}")
+    tried = Counter(line["revision"] for line in lines if "try" in line)
+    return [*wrong, *(f"revision {number} was tried {times} times" for number, times in tried.items() if times > 1)]
+
+
+def main() -> None:
+    """Run it as the command line says, and print what was found."""
+    parser = argparse.ArgumentParser(description="runners that are killed at random")
+    parser.add_argument("--instances", type=int, default=10_000)
+    parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--runners", type=int, default=3)
+    parser.add_argument("--store", required=True, help="the URL of an empty database")
+    parser.add_argument("--seed", type=int, default=1)
+    said = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="kills-") as top:
+        folder = Path(top) / "world"
+        folder.mkdir()
+        print(run(Run(said.store, folder, said.instances, said.runners, said.kills, said.seed)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,22 @@
+"""Runner processes killed at random: nothing is stuck, nothing is done twice, no two hold one lease."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from activity_worker.steps import TaskStore
+from tests.integration.steps.kills import Run, run
+
+#: Raise it for the long run: 10000.
+INSTANCES = int(os.environ.get("ACTIVITYPOOL_KILL_INSTANCES", "150"))
+
+
+@pytest.mark.timeout(max(300, INSTANCES))
+def test_killed_runners_leave_nothing_stuck_and_nothing_done_twice(url: str, store: TaskStore, tmp_path: Path) -> None:
+    (tmp_path / "world").mkdir()
+    found = run(Run(url, tmp_path / "world", INSTANCES, kills=max(6, INSTANCES // 40)))
+
+    assert found.wrong == []
+    assert found.kills > 0
+    assert found.takeovers > 0
