@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from activity_worker.steps.app import Tasks
     from activity_worker.steps.context import Current, current
     from activity_worker.steps.errors import FinalError, StepError
+    from activity_worker.steps.handler import task_handler
     from activity_worker.steps.parse import DefinitionError
     from activity_worker.steps.runner import Runner, RunnerOptions
     from activity_worker.steps.store import TaskStore
@@ -24,6 +25,7 @@ __all__ = [
     "Tasks",
     "current",
     "step",
+    "task_handler",
 ]
 
 _HOMES = {
@@ -38,6 +40,7 @@ _HOMES = {
     "Tasks": "app",
     "current": "context",
     "step": "task",
+    "task_handler": "handler",
 }
 
 

@@ -37,6 +37,10 @@ class Tasks:
         for definition in self.methods.tasks.values():
             self.methods.require(definition)
 
+    def now(self) -> float:
+        """Return the present time, in Unix seconds."""
+        return self._clock()
+
     async def sync(self, store: TaskStore) -> None:
         """Keep the present versions in the store."""
         for definition in self.methods.tasks.values():

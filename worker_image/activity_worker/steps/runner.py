@@ -22,6 +22,9 @@ from activity_worker.steps.store import LeaseLostError, Stored, TaskStore
 
 log = logging.getLogger(__name__)
 
+#: Seconds between two looks at an instance that is due and that another runner is about to take.
+SHORTEST_SECONDS = 0.05
+
 
 @dataclass(frozen=True, slots=True)
 class RunnerOptions:
@@ -82,10 +85,29 @@ class Runner:
             count += 1
         return count
 
-    async def run_one(self) -> bool:
-        """Take the instance that has been due longest and run it as far as it goes; False when none is due."""
+    async def run_instance(self, instance_id: str) -> Stored:
+        """Run one instance to its end, waiting for its retries and for another runner's lease; return it.
+
+        After `stop` it is returned as it stands. Raises UnknownInstanceError.
+        """
+        while True:
+            heard = self._bell.rings
+            stored = await self.store.get(instance_id)
+            this = stored.instance
+            if this.complete or self._stopping:
+                return stored
+            if not await self.run_one(only=instance_id):
+                due = this.next_run_time if this.next_run_time is not None and not this.paused else float("inf")
+                ahead = max(due - self._clock(), SHORTEST_SECONDS)
+                await self._bell.wait(heard, min(ahead, self.options.poll_seconds))
+
+    async def run_one(self, *, only: str | None = None) -> bool:
+        """Take the instance that has been due longest and run it as far as it goes; False when none is due.
+
+        `only` names the one to take.
+        """
         versions = await self._known()
-        held = await self.store.claim(self.options.name, self._clock(), versions, self._taken)
+        held = await self.store.claim(self.options.name, self._clock(), versions, self._taken, only=only)
         if held is None:
             return False
         self.busy += 1

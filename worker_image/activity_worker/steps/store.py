@@ -124,8 +124,10 @@ class TaskStore:
             await self._announce(connection, instance.task_name)
         return True
 
-    async def claim(self, runner: str, now: float, versions: Collection[str], turn: TurnOrLeave) -> Stored | None:
-        """Take the instance that has been due longest, of these versions; None when none is.
+    async def claim(
+        self, runner: str, now: float, versions: Collection[str], turn: TurnOrLeave, *, only: str | None = None
+    ) -> Stored | None:
+        """Take the instance that has been due longest, of these versions, or just the one named; None when none is.
 
         `turn` says what it becomes by that (running, until the lease ends; or complete), and that is saved first. None
         leaves the instance alone.
@@ -137,6 +139,8 @@ class TaskStore:
             .limit(1)
             .with_for_update(skip_locked=True)
         )
+        if only is not None:
+            chosen = chosen.where(INSTANCES.c.id == only)
         async with self.engine.begin() as connection:
             row = (await connection.execute(chosen)).one_or_none()
             if row is None:

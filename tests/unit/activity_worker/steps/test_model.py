@@ -14,9 +14,10 @@ from tests.unit.activity_worker.steps.drive import LOST, Drive, fails
 from tests.unit.activity_worker.steps.naive import tell
 
 RETRY = st.integers(1, 3).map(lambda most: {"retries": most, "delays": [1, 2]})
-OUTCOMES = st.sampled_from(
-    [Returned(1), Returned(None), Returned({"x": 1}), Returned(False), fails(), fails(final=True), LOST]
-)
+EVERY: list[Outcome] = [
+    Returned(1), Returned(None), Returned({"x": 1}), Returned(False), fails(), fails(final=True), LOST,
+]  # fmt: skip
+OUTCOMES = st.sampled_from(EVERY)
 Case = tuple[dict[str, Any], dict[str, list[Outcome]]]
 
 
