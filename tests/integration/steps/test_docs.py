@@ -1,0 +1,17 @@
+"""docs/steps.md does what it says."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+DOC = (Path(__file__).parents[3] / "docs" / "steps.md").read_text(encoding="utf-8")
+
+
+def test_the_example_in_the_document_prints_what_stands_below_it(tmp_path: Path) -> None:
+    first, second = re.findall(r"```python\n(.*?)```", DOC, re.DOTALL)[:2]
+    said = re.findall(r"```text\n(.*?)```", DOC, re.DOTALL)[0]
+    (tmp_path / "order.py").write_text(first + second, encoding="utf-8")
+
+    done = subprocess.run([sys.executable, "order.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == (said, 0), done.stderr
