@@ -231,3 +231,12 @@ async def test_a_store_in_memory_serves_several_at_once() -> None:
 
     assert {one.instance.id for one in held} == names
     await store.close()
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_who_only_looks_waits_for_no_writer(store: TaskStore) -> None:
+    name = await put(store)
+    async with asyncio.timeout(20), store.engine.begin() as writing:
+        await writing.execute(text("UPDATE activitypool_instances SET paused = true"))
+        assert (await store.get(name)).instance.paused is False
+        assert await store.next_due([DEFINITION.id]) == NOW

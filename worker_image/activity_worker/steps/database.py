@@ -16,6 +16,8 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool
 _DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
 #: Seconds for which a writer of SQLite waits for another one.
 _BUSY_SECONDS = 30
+#: The execution option of connections that only read: on SQLite they wait for no writer, and none waits for them.
+READS = "activitypool_reads"
 #: Where alembic keeps which changes were made.
 VERSION_TABLE = "activitypool_schema"
 #: Under this number PostgreSQL lets one process at a time change the tables.
@@ -76,7 +78,8 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
 
 
 def _begin_immediately(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    reads = connection.get_execution_options().get(READS, False)
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
 def _upgrade(connection: Connection) -> None:

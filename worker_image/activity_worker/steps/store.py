@@ -13,7 +13,7 @@ from sqlalchemy import Row, insert, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from activity_worker.steps.database import connect
+from activity_worker.steps.database import READS, connect
 from activity_worker.steps.definition import Definition
 from activity_worker.steps.instance import Instance
 from activity_worker.steps.parse import DefinitionError, parse
@@ -64,6 +64,7 @@ class TaskStore:
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
+        self._reading = engine.execution_options(**{READS: True})
         self._definitions: dict[str, Definition] = {}
 
     @classmethod
@@ -86,7 +87,7 @@ class TaskStore:
 
     async def definition(self, definition_id: str) -> Definition:
         """Return a version of a task. Raises LookupError when the store has none of this id."""
-        async with self.engine.connect() as connection:
+        async with self._reading.connect() as connection:
             return await self._definition(connection, definition_id)
 
     async def versions(self, tasks: Collection[str]) -> Sequence[Definition]:
@@ -96,7 +97,7 @@ class TaskStore:
         """
         chosen = select(DEFINITIONS.c.id).where(DEFINITIONS.c.name.in_(tuple(tasks)))
         found = []
-        async with self.engine.connect() as connection:
+        async with self._reading.connect() as connection:
             for one in (await connection.execute(chosen)).scalars().all():
                 try:
                     found.append(await self._definition(connection, one))
@@ -178,7 +179,7 @@ class TaskStore:
 
     async def get(self, instance_id: str) -> Stored:
         """Return an instance. Raises UnknownInstanceError."""
-        async with self.engine.connect() as connection:
+        async with self._reading.connect() as connection:
             row = (await connection.execute(select(INSTANCES).where(INSTANCES.c.id == instance_id))).one_or_none()
         if row is None:
             raise UnknownInstanceError(f"there is no task instance {instance_id!r}")
@@ -189,13 +190,13 @@ class TaskStore:
         chosen = select(INSTANCES).order_by(INSTANCES.c.created.desc(), INSTANCES.c.id).limit(limit)
         if tasks:
             chosen = chosen.where(INSTANCES.c.task_name.in_(tuple(tasks)))
-        async with self.engine.connect() as connection:
+        async with self._reading.connect() as connection:
             return [_stored(row) for row in (await connection.execute(chosen)).all()]
 
     async def history(self, instance_id: str) -> Sequence[Revision]:
         """Return every revision of an instance, oldest first."""
         chosen = select(HISTORY).where(HISTORY.c.instance_id == instance_id).order_by(HISTORY.c.revision)
-        async with self.engine.connect() as connection:
+        async with self._reading.connect() as connection:
             rows = (await connection.execute(chosen)).all()
         return [Revision(row.revision, row.at, row.runner, row.status, row.next_run_time, row.data) for row in rows]
 
@@ -207,7 +208,7 @@ class TaskStore:
             .order_by(INSTANCES.c.next_run_time)
             .limit(1)
         )
-        async with self.engine.connect() as connection:
+        async with self._reading.connect() as connection:
             found: float | None = (await connection.execute(chosen)).scalar_one_or_none()
             return found
 
