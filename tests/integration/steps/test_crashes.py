@@ -32,11 +32,11 @@ class Dying:
             patch.setattr(store, name, self._deadly(getattr(store, name)))
 
     def _deadly(self, write: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def deadly(*arguments: Any) -> Any:
+        async def deadly(*arguments: Any, **more: Any) -> Any:
             self.left -= 1
             if self.left == 0 and not self.after:
                 raise DeathError
-            done = await write(*arguments)
+            done = await write(*arguments, **more)
             if self.left == 0:
                 raise DeathError
             return done

@@ -140,11 +140,14 @@ async def test_a_paused_instance_stands_still_from_the_next_call_on(store: TaskS
     held = await claim(store)
     await store.change(name, NOW, lambda _, stored: turns.paused(stored.instance, paused=True))
 
+    seen: list[bool] = []
+
     def ended(definition: Definition, stored: Stored) -> Instance:
-        assert stored.instance.paused
+        seen.append(stored.instance.paused)
         return turns.ended(definition, stored.instance, Returned(), NOW, LEASE, canceled=False)
 
     after = await store.record(held, NOW, ended)
+    assert seen == [False, True]
     assert (after.instance.status.running, after.instance.status.step_num) == (False, 1)
     assert await store.claim("r2", NOW + 999, [DEFINITION.id], take()) is None
 

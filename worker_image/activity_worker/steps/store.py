@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from sqlalchemy import Row, insert, select, text, update
+from sqlalchemy import Row, insert, literal, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -65,6 +65,7 @@ class TaskStore:
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
         self._reading = engine.execution_options(**{READS: True})
+        self._single = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._definitions: dict[str, Definition] = {}
 
     @classmethod
@@ -87,6 +88,8 @@ class TaskStore:
 
     async def definition(self, definition_id: str) -> Definition:
         """Return a version of a task. Raises LookupError when the store has none of this id."""
+        if (known := self._definitions.get(definition_id)) is not None:
+            return known
         async with self._reading.connect() as connection:
             return await self._definition(connection, definition_id)
 
@@ -121,7 +124,7 @@ class TaskStore:
             made = await connection.execute(self._insert_once(INSTANCES).values(row).on_conflict_do_nothing())
             if made.rowcount == 0:
                 return False
-            await self._note(connection, instance, 1, "", now, instance.data)
+            await connection.execute(insert(HISTORY).values(_note(instance, 1, "", now, instance.data)))
             await self._announce(connection, instance.task_name)
         return True
 
@@ -151,12 +154,47 @@ class TaskStore:
             return None if after is None else await self._turn(connection, row, runner, now, lambda *_: after)
 
     async def record(self, held: Stored, now: float, turn: Turn) -> Stored:
-        """Save what an instance became, if it is still held as it was. Raises LeaseLostError when it is not."""
+        """Save what an instance became, if it is still held as it was. Raises LeaseLostError when it is not.
+
+        `turn` may be asked twice: first for what we hold, and again when a person wished something meanwhile.
+        """
+        after = turn(await self.definition(held.instance.definition_id), held)
+        if (saved := await self._record_unchanged(held, after, now)) is not None:
+            return saved
         async with self.engine.begin() as connection:
             row = await self._locked(connection, held.instance.id)
             if row.revision != held.revision or row.runner != held.runner:
                 raise LeaseLostError(f"instance {held.instance.id} is at revision {row.revision}, not {held.revision}")
             return await self._turn(connection, row, held.runner, now, turn)
+
+    async def _record_unchanged(self, held: Stored, after: Instance, now: float) -> Stored | None:
+        """Write the next revision if nothing at all has changed since, in one statement where that can be had."""
+        definition = await self.definition(after.definition_id)
+        wish = _wish(held, after)
+        revision = held.revision + 1
+        values = _row(after) | {"request": wish, "revision": revision, "updated": now}
+        here = (
+            INSTANCES.c.id == after.id,
+            INSTANCES.c.revision == held.revision,
+            INSTANCES.c.runner == held.runner,
+            INSTANCES.c.request == ("cancel" if held.cancel else ""),
+            INSTANCES.c.paused == held.instance.paused,
+        )
+        changed = after.data if after.data != held.instance.data else None
+        written = update(INSTANCES).where(*here).values(values)
+        note = _note(after, revision, held.runner, now, changed, definition)
+        if self.engine.dialect.name == "postgresql":
+            kept = written.returning(INSTANCES.c.id).cte("kept")
+            row = [literal(value, HISTORY.c[name].type) for name, value in note.items()]
+            noting = insert(HISTORY).from_select(list(note), select(*row).select_from(kept))
+            async with self._single.connect() as connection:
+                done = (await connection.execute(noting)).rowcount == 1
+        else:
+            async with self.engine.begin() as connection:
+                done = (await connection.execute(written)).rowcount == 1
+                if done:
+                    await connection.execute(insert(HISTORY).values(note))
+        return Stored(after, revision, held.runner, wish == "cancel", held.created, now) if done else None
 
     async def renew(self, held: Stored, until: float) -> None:
         """Move the end of a lease. Raises LeaseLostError when another runner has the instance."""
@@ -231,7 +269,7 @@ class TaskStore:
         after = turn(definition, before)
         keeps = not fence and before.instance.status.running
         revision = before.revision if keeps else before.revision + 1
-        wish = "cancel" if before.cancel and not (after.complete or after.status.reverse) else ""
+        wish = _wish(before, after)
         values = _row(after) | {"request": wish, "revision": revision, "runner": runner, "updated": now}
         if keeps:
             # The runner's own lease, renewed meanwhile perhaps, is not ours to move.
@@ -239,29 +277,9 @@ class TaskStore:
         await connection.execute(update(INSTANCES).where(INSTANCES.c.id == after.id).values(values))
         if not keeps:
             changed = after.data if after.data != before.instance.data else None
-            await self._note(connection, after, revision, runner, now, changed, definition)
+            note = _note(after, revision, runner, now, changed, definition)
+            await connection.execute(insert(HISTORY).values(note))
         return Stored(after, revision, runner, wish == "cancel", before.created, now)
-
-    async def _note(
-        self,
-        connection: AsyncConnection,
-        instance: Instance,
-        revision: int,
-        runner: str,
-        now: float,
-        data: Mapping[str, Any] | None,
-        definition: Definition | None = None,
-    ) -> None:
-        row = {
-            "instance_id": instance.id,
-            "revision": revision,
-            "at": now,
-            "runner": runner,
-            "status": status_record(instance, definition),
-            "next_run_time": instance.next_run_time,
-            "data": None if data is None else dict(data),
-        }
-        await connection.execute(insert(HISTORY).values(row))
 
     async def _locked(self, connection: AsyncConnection, instance_id: str) -> Row[Any]:
         chosen = select(INSTANCES).where(INSTANCES.c.id == instance_id).with_for_update()
@@ -285,6 +303,30 @@ class TaskStore:
 
     def _insert_once(self, table: Any) -> Any:
         return (postgresql if self.engine.dialect.name == "postgresql" else sqlite).insert(table)
+
+
+def _wish(before: Stored, after: Instance) -> str:
+    return "cancel" if before.cancel and not (after.complete or after.status.reverse) else ""
+
+
+def _note(
+    instance: Instance,
+    revision: int,
+    runner: str,
+    now: float,
+    data: Mapping[str, Any] | None,
+    definition: Definition | None = None,
+) -> dict[str, Any]:
+    """Return the row of the history; `data` None says that it has not changed."""
+    return {
+        "instance_id": instance.id,
+        "revision": revision,
+        "at": now,
+        "runner": runner,
+        "status": status_record(instance, definition),
+        "next_run_time": instance.next_run_time,
+        "data": None if data is None else dict(data),
+    }
 
 
 def _row(instance: Instance) -> dict[str, Any]:
