@@ -35,6 +35,11 @@ BENCHMARKS = (
         "1,000 task heartbeats every 10 s beside handlers that hold the interpreter",
     ),
     Benchmark(
+        "steps",
+        "tests.bench.steps_throughput",
+        "steps of durable tasks a second on SQLite and PostgreSQL beside DBOS, and how soon a new task starts",
+    ),
+    Benchmark(
         "operator-arrival",
         "tests.bench.operator_arrival",
         "a task, and a burst of 40, at an empty pool: how long until replicas are written (local cluster)",

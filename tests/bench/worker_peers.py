@@ -19,21 +19,21 @@ HERE = Path(__file__).parent
 LOCK = HERE / "worker_peers.lock"
 
 
-def interpreter() -> Path:
-    """Return the Python of the peers' environment, which has this Python's version; the first call makes it.
+def interpreter(lock: Path = LOCK, name: str = "peers") -> Path:
+    """Return the Python of the environment of a lock, which has this Python's version; the first call makes it.
 
     Raises CalledProcessError when the packages cannot be installed.
     """
-    key = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()[:12]
-    folder = places.cache() / "bench" / f"peers-{key}"
+    key = hashlib.sha256(lock.read_bytes() + sys.version.encode()).hexdigest()[:12]
+    folder = places.cache() / "bench" / f"{name}-{key}"
     python = folder / "bin" / "python"
     ready = folder / ".ready"
     if not ready.exists():
-        with step("environment of the peers"):
+        with step(f"environment of the {name}"):
             shutil.rmtree(folder, ignore_errors=True)
             subprocess.run([sys.executable, "-m", "venv", folder], check=True)
             pip = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps")
-            subprocess.run((*pip, "--require-hashes", "--requirement", LOCK), check=True)
+            subprocess.run((*pip, "--require-hashes", "--requirement", lock), check=True)
             ready.touch()
     return python
 

@@ -1,0 +1,178 @@
+"""Steps of durable tasks per second, on SQLite and PostgreSQL, with one runner process and eight, beside DBOS.
+
+The work is the same for all: tasks of five steps that do nothing, kept in the store before the runners start. The rate
+is read from outside, from how many tasks the database has as complete, after the first tenth. PostgreSQL and SQLite
+wait for the disk at each commit, as they would in earnest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from activity_worker.steps import TaskStore
+from tests.bench import worker_peers
+from tests.bench.steps_ours import STEPS, TASKS
+from tests.bench.table import Row, at_most, number
+from tests.cluster.progress import say
+from tests.servers.postgres import postgres
+
+HERE = Path(__file__).parent
+LOCK = HERE / "steps_peer.lock"
+#: Tasks of a round; more would only take longer.
+TASKS_EACH = 300
+SLOTS = 4
+RUNNERS = (1, 8)
+STARTS = 100
+START_GOAL_SECONDS = 0.050
+#: A contender that has not done its work by then could not.
+PATIENCE_SECONDS = 180.0
+
+OURS_DONE = "SELECT count(*) FROM activitypool_instances WHERE complete"
+PEER_DONE = "SELECT count(*) FROM dbos.workflow_status WHERE status = 'SUCCESS'"
+
+
+def run() -> list[Row]:
+    """Measure and return the rows."""
+    peer = worker_peers.interpreter(LOCK, "steps-peer")
+    named = worker_peers.versions(peer, "dbos")
+    ours: tuple[str | Path, ...] = (sys.executable, "-m", "tests.bench.steps_ours")
+    theirs: tuple[str | Path, ...] = (peer, "-P", HERE / "steps_peer.py")
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="steps-") as folder, postgres() as server:
+        for runners in RUNNERS:
+            url = f"sqlite:///{folder}/{uuid4().hex}.db"
+            rate = _rate(ours, url, runners, partial(_sqlite_done, url))
+            rows.append(Row(f"steps/s, SQLite, {runners} runner(s)", number(rate, "steps/s"), how=_how(runners)))
+            say(f"SQLite, {runners}: {rate:.0f} steps/s")
+        for runners in RUNNERS:
+            rates = []
+            for command, count in ((ours, OURS_DONE), (theirs, PEER_DONE)):
+                url = asyncio.run(_database(server))
+                with _counter(url, count) as done:
+                    rates.append(_rate(command, url, runners, done))
+            rows.append(
+                Row(
+                    f"steps/s, PostgreSQL, {runners} runner(s)",
+                    number(rates[0], "steps/s"),
+                    f"{named}: {number(rates[1], 'steps/s')}",
+                    f"{rates[0] / rates[1]:.2f}x",
+                    how=_how(runners),
+                )
+            )
+            say(f"PostgreSQL, {runners}: {rates[0]:.0f} steps/s, {named} {rates[1]:.0f}")
+        late = sorted(asyncio.run(_starts(asyncio.run(_database(server)))))
+    rows.append(
+        at_most(
+            "start latency p99 on PostgreSQL",
+            late[round(len(late) * 0.99) - 1] * 1000,
+            START_GOAL_SECONDS * 1000,
+            unit="ms",
+            how=f"{len(late)} starts, one at a time, from before the insert to the first line of the first step; "
+            f"median {late[len(late) // 2] * 1000:.1f} ms",
+        )
+    )
+    return rows
+
+
+def _how(runners: int) -> str:
+    return f"{TASKS_EACH} tasks of {STEPS} steps, {runners} process(es) of {SLOTS} slots, each commit on the disk"
+
+
+def _rate(command: Sequence[str | Path], url: str, runners: int, done: Callable[[], int]) -> float:
+    """Return steps per second from the first tenth of the tasks to the last one."""
+    arguments = (url, str(TASKS_EACH), str(SLOTS))
+    subprocess.run([*command, "load", *arguments], check=True, cwd=HERE.parents[1], stdout=subprocess.DEVNULL)
+    working = [
+        subprocess.Popen([*command, "work", *arguments], cwd=HERE.parents[1], stdout=subprocess.DEVNULL)
+        for _ in range(runners)
+    ]
+    try:
+        first, before = _until(done, TASKS_EACH // 10)
+        last, after = _until(done, TASKS_EACH)
+        return (after - before) * STEPS / (last - first)
+    finally:
+        for process in working:
+            process.kill()
+            process.wait()
+
+
+def _until(done: Callable[[], int], count: int) -> tuple[float, int]:
+    until = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < until:
+        if (now := done()) >= count:
+            return time.monotonic(), now
+        time.sleep(0.02)
+    raise TimeoutError(f"{done()} of {count} tasks were complete after {PATIENCE_SECONDS:g} s")
+
+
+def _sqlite_done(url: str) -> int:
+    engine = create_engine(url, connect_args={"timeout": 30})
+    try:
+        with engine.connect() as connection:
+            return int(connection.execute(text(OURS_DONE)).scalar_one())
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def _counter(url: str, statement: str) -> Iterator[Callable[[], int]]:
+    """Yield a function that counts; tables that are not there yet hold nothing."""
+    with asyncio.Runner() as runner:
+        engine = create_async_engine(url.replace("postgresql", "postgresql+asyncpg"), isolation_level="AUTOCOMMIT")
+
+        async def count() -> int:
+            try:
+                async with engine.connect() as connection:
+                    return int((await connection.execute(text(statement))).scalar_one())
+            except DBAPIError:
+                return 0
+
+        try:
+            yield lambda: runner.run(count())
+        finally:
+            runner.run(engine.dispose())
+
+
+async def _database(server: str) -> str:
+    """Return the URL of a new database."""
+    name = f"b{uuid4().hex[:8]}"
+    engine = create_async_engine(server.replace("postgresql", "postgresql+asyncpg"), isolation_level="AUTOCOMMIT")
+    async with engine.connect() as connection:
+        await connection.execute(text(f"CREATE DATABASE {name}"))
+    await engine.dispose()
+    return server.removesuffix("postgres") + name
+
+
+async def _starts(url: str) -> list[float]:
+    """Return how long each of some instances waited, created one by one for a runner in a process of its own."""
+    store = await TaskStore.open(url)
+    await TASKS.sync(store)
+    command = (sys.executable, "-m", "tests.bench.steps_ours", "work", url, "0", "1")
+    runner = await asyncio.create_subprocess_exec(*command, cwd=HERE.parents[1])
+    late = []
+    try:
+        for number_ in range(STARTS + 5):
+            before = time.time()
+            name = await TASKS.new(store, "prompt")
+            while not (there := (await store.get(name)).instance).complete:  # noqa: ASYNC110 - in another process
+                await asyncio.sleep(0.01)
+            if number_ >= 5:  # the first ones wait for the runner's imports
+                late.append(there.data["began"] - before)
+    finally:
+        runner.kill()
+        await runner.wait()
+        await store.close()
+    return late
