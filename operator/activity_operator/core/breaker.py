@@ -39,17 +39,23 @@ def watch_starts(seen: Observation, fleet: Fleet, revision: str, breaker: Breake
 
     A report from a pod that came up since closes it, and so does the end of all evidence: nobody is starting any more.
     Reports of workers that were there before say nothing about starts. The first try is due when the breaker opens.
+    Another revision begins with a closed one.
     """
     mine = fleet.of(revision)
+    if breaker.revision != revision:
+        breaker = Breaker()
     if breaker.open and any(_came_since(m, breaker.opened_at) for m in mine):
         return Breaker(), None
     failing = next((m for m in mine if failure(m) is not None), None)
     refusal = _refusal(seen.deployments, revision)
+    failed = None
     if failing is not None:
-        return _failed(seen, failing, breaker)
-    if refusal is not None:
-        return _refused(seen, refusal, breaker), None
-    return _without_evidence(seen, mine, revision, breaker), None
+        breaker, failed = _failed(seen, failing, breaker)
+    elif refusal is not None:
+        breaker = _refused(seen, refusal, breaker)
+    else:
+        breaker = _without_evidence(seen, mine, revision, breaker)
+    return (replace(breaker, revision=revision) if breaker.open else breaker), failed
 
 
 def replicas_allowed(breaker: Breaker, members: tuple[Member, ...], planned: int, *, cut: bool) -> int:
@@ -99,8 +105,7 @@ def _without_evidence(seen: Observation, mine: tuple[Member, ...], revision: str
         return Breaker()
     if any(member.said is None for member in mine) or _awaited(seen.deployments, revision) > len(mine):
         return breaker
-    known = any(deployment.revision == revision for deployment in seen.deployments)
-    if not breaker.refused or breaker.trying or not known:
+    if not breaker.refused or breaker.trying:
         return Breaker()
     due = retry_at(breaker)
     return replace(breaker, trying=due is not None and seen.now >= due)

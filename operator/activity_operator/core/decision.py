@@ -80,7 +80,8 @@ class SentinelOrder:
 class Breaker:
     """The start breaker: `trips` failed starts in a row, the last at `opened_at`; closed when `trips` is 0.
 
-    `refused` says that the last start did not even become a pod, `trying` that one more pod may be asked for now.
+    `refused` says that the last start did not even become a pod, `trying` that one more pod may be asked for now;
+    `revision` is whose starts these were.
     """
 
     trips: int = 0
@@ -89,6 +90,7 @@ class Breaker:
     message: str = ""
     refused: bool = False
     trying: bool = False
+    revision: str = ""
 
     @property
     def open(self) -> bool:

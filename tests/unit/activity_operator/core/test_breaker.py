@@ -10,7 +10,7 @@ from activity_operator.core.observation import DeploymentFacts, Observation, Pod
 from tests.unit.activity_operator.core.builders import NOW, REVISION, coming, crew, pod, seen, worker
 
 UNPULLABLE = coming("n1", waiting_reason="ImagePullBackOff", waiting_message="not found")
-OPEN = Breaker(3, NOW - 1, Reason.IMAGE_PULL_FAILED, "pod n1: ImagePullBackOff")
+OPEN = Breaker(3, NOW - 1, Reason.IMAGE_PULL_FAILED, "pod n1: ImagePullBackOff", revision=REVISION)
 
 
 def watched(situation: Observation, breaker: Breaker | None = None) -> tuple[Breaker, Member | None]:
@@ -166,7 +166,7 @@ def test_a_silent_worker_is_told_after_a_minute_and_replaced_after_three() -> No
 
 
 def test_a_slow_worker_that_reports_at_last_closes_it() -> None:
-    opened = Breaker(1, NOW + 60, Reason.NO_RUNTIME, "")
+    opened = Breaker(1, NOW + 60, Reason.NO_RUNTIME, "", revision=REVISION)
     slow = pod(ready=True, ready_since=NOW + 110, running_since=NOW)
 
     assert watched(seen(slow, worker(reported_at=NOW + 109.5), now=NOW + 110), opened) == (Breaker(), None)

@@ -94,3 +94,14 @@ def test_a_pool_that_wants_no_more_forgets_the_refusal() -> None:
     decision = world.run(seconds=30)
 
     assert not decision.memory.breaker.open
+
+
+def test_a_spec_that_is_put_back_is_well_at_once() -> None:
+    world = Quota(pool_spec(minWorkers=2), most=2)
+    world.run(seconds=10)
+    world.edit(handlerImage="h:2")
+    world.run(seconds=60)
+
+    world.edit(handlerImage="h:1")
+
+    assert not world.look().memory.breaker.open
