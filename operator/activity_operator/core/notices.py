@@ -10,6 +10,9 @@ from activity_operator.core.fleet import Fleet
 from activity_operator.core.hindrance import hindrance
 from activity_operator.core.observation import Observation
 
+#: Seconds of a term in which silence is what every change of leader brings, and no news.
+YOUNG_TERM_SECONDS = 30.0
+
 
 def notices(
     spec: PoolSpec, seen: Observation, fleet: Fleet, size: Size, breaker: Breaker, said: Mapping[str, str]
@@ -53,7 +56,7 @@ def _faults(spec: PoolSpec, seen: Observation, fleet: Fleet, breaker: Breaker) -
 
 
 def _doubts(seen: Observation, fleet: Fleet) -> Iterator[tuple[str, str, Say]]:
-    if seen.suspect:
+    if seen.suspect and seen.now - seen.leader_since >= YOUNG_TERM_SECONDS:
         yield "suspect", "suspect", Say("Warning", str(Reason.REPORTS_MISSING), seen.suspect)
     if seen.rivals:
         names = ", ".join(seen.rivals[:5])
