@@ -37,7 +37,7 @@ lint: env ## Style, types, layers
 unit: env ## The tests without I/O
 	@$(BIN)/pytest tests/unit
 
-test: env ## Every suite, on a real local cluster, with a table of the time each took (about 12 min)
+test: env ## Every suite, on a real local cluster, with a table of the time each took (about 25 min)
 	@$(BIN)/python -m tests.suites
 
 demo: env ## From nothing to a pool that goes 0 -> 10 -> 0, and back to nothing (KEEP=1 keeps it)
