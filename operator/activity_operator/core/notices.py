@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from activity_operator.api.conditions import Reason
 from activity_operator.api.spec import PoolSpec
-from activity_operator.core import polls
 from activity_operator.core.decision import Breaker, Say, Size
+from activity_operator.core.faults import faults
 from activity_operator.core.fleet import Fleet
-from activity_operator.core.hindrance import hindrance
 from activity_operator.core.observation import Observation
 
 #: Seconds of a term in which silence is what every change of leader brings, and no news.
@@ -32,27 +31,9 @@ def notices(
 
 
 def _topics(spec: PoolSpec, seen: Observation, fleet: Fleet, breaker: Breaker) -> Iterator[tuple[str, str, Say]]:
-    if seen.refusal:
-        yield "refusal", seen.refusal, Say("Warning", str(Reason.TENANCY_DENIED), seen.refusal)
-    if seen.rejected:
-        yield "rejected", seen.rejected, Say("Warning", seen.rejected_reason, seen.rejected)
-    for topic, reason, message in _faults(spec, seen, fleet, breaker):
-        yield topic, reason, Say("Warning", str(reason), message)
+    for fault in faults(spec, seen, fleet, breaker):
+        yield fault.topic, fault.key, Say("Warning", str(fault.reason), fault.message)
     yield from _doubts(seen, fleet)
-
-
-def _faults(spec: PoolSpec, seen: Observation, fleet: Fleet, breaker: Breaker) -> Iterator[tuple[str, str, str]]:
-    """Yield what is said anew only when its reason changes, since messages name pods and numbers."""
-    if breaker.open:
-        yield "breaker", breaker.reason, breaker.message
-    if seen.source.error:
-        yield "source", seen.source.error.reason, seen.source.error.message
-    if (trouble := polls.trouble(spec, fleet)) is not None:
-        yield "polls", *trouble
-    if (waits := hindrance(seen, fleet)) is not None:
-        yield "hindrance", *waits
-    if seen.unauthenticated:
-        yield "reports", Reason.REPORTS_UNAUTHENTICATED, seen.unauthenticated
 
 
 def _doubts(seen: Observation, fleet: Fleet) -> Iterator[tuple[str, str, Say]]:

@@ -7,10 +7,9 @@ from typing import Any
 from activity_operator.api.conditions import Condition, ConditionType, Reason, Status, merge
 from activity_operator.api.spec import PoolSpec
 from activity_operator.api.status import MAX_DECISIONS, DecisionRecord, EventRecord, PoolStatus, parse_status
-from activity_operator.core import polls
 from activity_operator.core.decision import Decision
+from activity_operator.core.faults import faults
 from activity_operator.core.fleet import Fleet, fleet
-from activity_operator.core.hindrance import hindrance
 from activity_operator.core.manifests import revision_of, selector
 from activity_operator.core.observation import Observation
 
@@ -81,7 +80,8 @@ def _ring(
 
 
 def _conditions(spec: PoolSpec, seen: Observation, crew: Fleet, decision: Decision, busy: int) -> Iterator[Condition]:
-    verdict = _fault(spec, seen, crew, decision) or _state(spec, seen, decision)
+    fault = next(faults(spec, seen, crew, decision.memory.breaker), None)
+    verdict = _state(spec, seen, decision) if fault is None else ("False", fault.reason, fault.message)
     said: dict[ConditionType, Verdict] = {ConditionType.READY: verdict}
     if any(m.pod.revision != revision_of(spec) for m in crew.members) and decision.size.desired:
         said[ConditionType.RECONCILING] = ("True", Reason.ROLLING_OUT, "workers of an older revision still serve")
@@ -100,26 +100,6 @@ def _conditions(spec: PoolSpec, seen: Observation, crew: Fleet, decision: Decisi
     said[ConditionType.SIGNALS_STALE] = _stale(seen, crew, decision)
     for kind, (value, reason, message) in said.items():
         yield Condition(kind, value, reason, message, seen.pool.generation)
-
-
-def _fault(spec: PoolSpec, seen: Observation, crew: Fleet, decision: Decision) -> Verdict | None:
-    """Return the first fault there is, in the order in which a person should look at them."""
-    breaker, error = decision.memory.breaker, seen.source.error
-    if seen.refusal:
-        return "False", Reason.TENANCY_DENIED, seen.refusal
-    if seen.rejected:
-        return "False", seen.rejected_reason, seen.rejected
-    if error is not None:
-        return "False", error.reason, error.message
-    if (trouble := polls.trouble(spec, crew)) is not None:
-        return "False", *trouble
-    if seen.unauthenticated:
-        return "False", Reason.REPORTS_UNAUTHENTICATED, seen.unauthenticated
-    if breaker.open:
-        return "False", breaker.reason, breaker.message
-    if (waits := hindrance(seen, crew)) is not None:
-        return "False", *waits
-    return None
 
 
 def _state(spec: PoolSpec, seen: Observation, decision: Decision) -> Verdict:
