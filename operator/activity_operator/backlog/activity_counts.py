@@ -200,11 +200,9 @@ class ActivityCounts:
         """Keep the error with the time it began; call back once a change."""
         for pool in pools:
             before = pool.error
-            if before is not None and (before.reason, before.message) == (problem.reason, problem.message):
-                continue
-            since = self._now() if before is None or before.reason != problem.reason else before.since
-            pool.error = SourceError(problem.reason, problem.message, since)
-            self._changed(pool)
+            pool.error = problem.noted(before, self._now())
+            if pool.error != before:
+                self._changed(pool)
 
     def _changed(self, pool: _Pool) -> None:
         """Tell of a pool, unless it left while it was read."""

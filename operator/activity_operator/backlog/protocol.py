@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Protocol, Self
 
-from activity_operator.core.observation import Flow
+from activity_operator.core.observation import Flow, SourceError
 
 Key = tuple[str, str]
 
@@ -71,6 +71,12 @@ class SourceProblemError(Exception):
         self.reason = reason
         self.message = message
         self.throttled = throttled
+
+    def noted(self, before: SourceError | None, now: float) -> SourceError:
+        """Return what a pool keeps of it: `before` when that says the same, its time when it has the same reason."""
+        if before is None or before.reason != self.reason:
+            return SourceError(self.reason, self.message, now)
+        return before if before.message == self.message else SourceError(self.reason, self.message, before.since)
 
 
 class TaskOverError(Exception):

@@ -224,10 +224,6 @@ class Sentinels:
     def _tell(self, watch: _Watch, problem: SourceProblemError | None) -> None:
         """Keep the error, with the time it began; call back once a change. A forgotten pool's is nobody's."""
         before = watch.error
-        if problem is None:
-            watch.error = None
-        elif before is None or (before.reason, before.message) != (problem.reason, problem.message):
-            since = self._now() if before is None or before.reason != problem.reason else before.since
-            watch.error = SourceError(problem.reason, problem.message, since)
+        watch.error = None if problem is None else problem.noted(before, self._now())
         if watch.error != before and self._watches.get(watch.key) is watch:
             self._on_change(watch.key)
