@@ -41,8 +41,11 @@ def outdated(manifest: Mapping[str, Any], live: Raw) -> bool:
 
 def drift(manifest: Mapping[str, Any], live: Raw) -> tuple[str, ...]:
     """Return the paths of our fields that the live object holds otherwise; none when it is not this rendering's."""
-    if outdated(manifest, live):
-        return ()
+    return () if outdated(manifest, live) else edits(manifest, live)
+
+
+def edits(manifest: Mapping[str, Any], live: Raw) -> tuple[str, ...]:
+    """Return the paths of our fields that the live object, which is this rendering's, holds otherwise."""
     spec = {name: value for name, value in manifest.get("spec", {}).items() if name != "replicas"}
     meta = {name: manifest["metadata"].get(name) for name in ("labels", "annotations")}
     return tuple(_differences({"metadata": meta, "spec": spec}, live, ""))

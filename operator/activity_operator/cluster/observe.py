@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from activity_operator.cluster.drift import drift, outdated
+from activity_operator.cluster.drift import edits, outdated
 from activity_operator.cluster.kinds import Raw
 from activity_operator.cluster.trim import DELETION_COST
 from activity_operator.core.observation import DeploymentFacts, PodFacts, PoolFacts
@@ -54,8 +54,11 @@ def _emptied_at(status: Mapping[str, Any]) -> float:
 
 
 def deployment_facts(raw: Raw, manifest: Mapping[str, Any] | None = None) -> DeploymentFacts:
-    """Return one revision's Deployment; `manifest` is how it would be rendered now, None for an older revision."""
-    ours = manifest is not None and manifest["metadata"]["name"] == raw["metadata"]["name"]
+    """Return one revision's Deployment; `manifest` is how the pool's present revision would be rendered now."""
+    old, edited = False, False
+    if manifest is not None and manifest["metadata"]["name"] == raw["metadata"]["name"]:
+        old = outdated(manifest, raw)
+        edited = not old and bool(edits(manifest, raw))
     meta = raw["metadata"]
     failed = _condition(raw, "ReplicaFailure")
     generation = (meta.get("annotations") or {}).get(RENDERED_GENERATION, "")
@@ -67,8 +70,8 @@ def deployment_facts(raw: Raw, manifest: Mapping[str, Any] | None = None) -> Dep
         rendered_generation=int(generation) if str(generation).isdigit() else 0,
         replicas=int((raw.get("spec") or {}).get("replicas", 1)),
         created=seconds(meta.get("creationTimestamp")),
-        drifted=ours and bool(drift(manifest or {}, raw)),
-        outdated=ours and outdated(manifest or {}, raw),
+        drifted=edited,
+        outdated=old,
         deleting="deletionTimestamp" in meta,
         failure=str(failed.get("message", "")) if failed.get("status") == "True" else "",
         failure_reason=str(failed.get("reason", "")) if failed.get("status") == "True" else "",
