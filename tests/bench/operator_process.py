@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import resource
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ import aiohttp
 
 from tests.bench.operator_stand import POOLS_NAMESPACE, SYSTEM, Stand, until
 from tests.bench.tls_fake import TlsFake
+from tests.servers.ports import free_port
 
 #: The soft limit of open files that a process finds on most nodes.
 USUAL_OPEN_FILES = 1024
@@ -74,7 +74,7 @@ class OperatorProcess:
 @asynccontextmanager
 async def operating(stand: Stand, fake: TlsFake, **settings: str) -> AsyncIterator[OperatorProcess]:
     """Start the operator, with these variables set, and wait until it leads. At its end the fake ends too."""
-    port = _free_port()
+    port = free_port()
     log = stand.folder / "operator.log"
     with log.open("ab") as out:
         process = await asyncio.create_subprocess_exec(
@@ -133,12 +133,6 @@ def _usual_limits() -> None:
     """Start with the open files of a usual node, whatever this shell allows."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(USUAL_OPEN_FILES, hard), hard))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _last_lines(log: Path, count: int = 40) -> str:

@@ -27,7 +27,7 @@ from tests.bench import worker_peers
 from tests.bench.steps_ours import STEPS, TASKS
 from tests.bench.table import Row, at_most, number
 from tests.cluster.progress import say
-from tests.servers.postgres import postgres
+from tests.servers.postgres import new_database, postgres
 
 HERE = Path(__file__).parent
 LOCK = HERE / "steps_peer.lock"
@@ -60,7 +60,7 @@ def run() -> list[Row]:
         for runners in RUNNERS:
             rates = []
             for command, count in ((ours, OURS_DONE), (theirs, PEER_DONE)):
-                url = asyncio.run(_database(server))
+                url = asyncio.run(new_database(server))
                 with _counter(url, count) as done:
                     rates.append(_rate(command, url, runners, done))
             rows.append(
@@ -73,7 +73,7 @@ def run() -> list[Row]:
                 )
             )
             say(f"PostgreSQL, {runners}: {rates[0]:.0f} steps/s, {named} {rates[1]:.0f}")
-        late = sorted(asyncio.run(_starts(asyncio.run(_database(server)))))
+        late = sorted(asyncio.run(_starts(asyncio.run(new_database(server)))))
     rows.append(
         at_most(
             "start latency p99 on PostgreSQL",
@@ -144,16 +144,6 @@ def _counter(url: str, statement: str) -> Iterator[Callable[[], int]]:
             yield lambda: runner.run(count())
         finally:
             runner.run(engine.dispose())
-
-
-async def _database(server: str) -> str:
-    """Return the URL of a new database."""
-    name = f"b{uuid4().hex[:8]}"
-    engine = create_async_engine(server.replace("postgresql", "postgresql+asyncpg"), isolation_level="AUTOCOMMIT")
-    async with engine.connect() as connection:
-        await connection.execute(text(f"CREATE DATABASE {name}"))
-    await engine.dispose()
-    return server.removesuffix("postgres") + name
 
 
 async def _starts(url: str) -> list[float]:

@@ -29,6 +29,18 @@ def namespace(cluster: Cluster, name: str) -> Iterator[str]:
             kubectl(cluster, "delete", "namespace", name, "--ignore-not-found", "--wait=false")
 
 
+def end_workers(cluster: Cluster, where: str) -> None:
+    """Delete a namespace's pools and their workers, whose tasks are over or are nobody's any more.
+
+    Kubernetes looks again at a namespace whose pods are still leaving only after half of their grace period, and a
+    worker's is half an hour.
+    """
+    here = ("--namespace", where, "--all")
+    kubectl(cluster, "delete", "activitypools", *here, "--timeout=30s")
+    kubectl(cluster, "delete", "deployments,replicasets", *here, "--wait=false")
+    kubectl(cluster, "delete", "pods", *here, "--grace-period=1", "--wait=false")
+
+
 def deploy(cluster: Cluster, to: str, *, replicas: int = 1) -> None:
     """Build and load the image, apply Deployment and Service, and wait until every pod is Ready."""
     load_image(build_image(FOLDER / "Dockerfile", FOLDER, IMAGE))

@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,8 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.servers.ports import free_port
 
 _LOCKS = Path(__file__).parents[1] / "cluster" / "emulators"
 _READY_WITHIN_SECONDS = 90.0
@@ -68,7 +69,7 @@ class NoPythonError(Exception):
 def running(recipe: EmulatorRecipe) -> Iterator[str]:
     """Run an emulator and yield its URL; kill it at the end. Raises NoPythonError."""
     home = _installed(recipe)
-    port = _free_port()
+    port = free_port()
     with tempfile.TemporaryDirectory(prefix=f"{recipe.name}-") as scratch:
         log = Path(scratch) / "log"
         settings = {name: value.format(port=port) for name, value in recipe.settings.items()}
@@ -133,12 +134,6 @@ def _python(oldest: tuple[int, int]) -> str:
         if subprocess.run([candidate, "-c", "import ssl"], check=False, capture_output=True).returncode == 0:
             return candidate
     raise NoPythonError(f"needs Python {oldest[0]}.{oldest[1]} or newer, and this machine has none that runs")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait_until_ready(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:

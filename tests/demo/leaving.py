@@ -75,7 +75,7 @@ def _steps(
         yield "ending what is left of the executions", lambda: _forget(executions)
     there = ("get", "namespace", namespace, "--ignore-not-found", "--output=name")
     if probe.kubectl(cluster, *there).strip():
-        yield "ending the demo's workers", lambda: _end_workers(cluster, namespace)
+        yield "ending the demo's workers", lambda: probe.end_workers(cluster, namespace)
         words = ("delete", "namespace", namespace, "--timeout=60s")
         yield f"deleting namespace {namespace}", lambda: probe.kubectl(cluster, *words)
     if not found.operator:
@@ -143,14 +143,3 @@ def _forget(executions: Executions) -> None:
             states.stop_execution(executionArn=execution["executionArn"])
         states.delete_state_machine(stateMachineArn=executions.machine)
         states.delete_activity(activityArn=executions.activity)
-
-
-def _end_workers(cluster: Cluster, namespace: str) -> None:
-    """Delete the pool and its workers at once: their tasks are over, or nobody waits for them.
-
-    Kubernetes looks again at a namespace whose pods are still leaving only after half of their grace period.
-    """
-    here = ("-n", namespace, "--all")
-    probe.kubectl(cluster, "delete", "activitypools", *here, "--timeout=30s")
-    probe.kubectl(cluster, "delete", "deployments,replicasets", *here, "--wait=false")
-    probe.kubectl(cluster, "delete", "pods", *here, "--grace-period=1", "--timeout=60s")

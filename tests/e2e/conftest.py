@@ -27,6 +27,4 @@ def namespace(stage: Stage) -> Iterator[str]:
     """A restricted namespace of the test's own."""
     with probe.namespace(stage.cluster, f"e2e-{uuid.uuid4().hex[:6]}") as name:
         yield name
-        # A worker's grace is half an hour, and Kubernetes looks at a namespace that waits for one only after as long.
-        stage.kubectl("delete", "activitypools", "--all", "-n", name, "--wait=false")
-        stage.kubectl("delete", "pods", "--all", "-n", name, "--grace-period=1", "--wait=false")
+        probe.end_workers(stage.cluster, name)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from activity_worker.contract import LABEL_POOL, Env
+from activity_worker.contract import Env
 from tests.cluster import probe
 from tests.e2e.pool import Pool
-from tests.e2e.stage import CREDENTIALS, SYSTEM, Stage, wait_for
+from tests.e2e.stage import CREDENTIALS, SYSTEM, Stage, condition_of, wait_for
 
 Status = dict[str, Any]
 
@@ -42,7 +42,7 @@ class Fault:
 
     def shown_by(self, status: Status) -> bool:
         """Whether the conditions say it."""
-        ready, stalled = condition(status, "Ready"), condition(status, "Stalled")
+        ready, stalled = condition_of(status, "Ready"), condition_of(status, "Stalled")
         if (ready["status"], ready["reason"]) != ("False", self.reason) or not re.match(self.says, ready["message"]):
             return False
         said = (stalled["status"], stalled["reason"], stalled["message"])
@@ -53,12 +53,6 @@ class Fault:
         about = f"involvedObject.name={self.pool.name},reason={self.reason},type=Warning"
         found = json.loads(self.pool.kubectl("get", "events", "--field-selector", about, "-o", "json"))["items"]
         return [event["message"] for event in found if re.match(self.says, event["message"])]
-
-
-def condition(status: Status, kind: str) -> dict[str, str]:
-    """Return a condition of a status; each field is "" while there is none of this type."""
-    none = {"status": "", "reason": "", "message": ""}
-    return next((found for found in status.get("conditions", ()) if found["type"] == kind), none)
 
 
 def term(stage: Stage) -> str:
@@ -85,7 +79,7 @@ def wait_well(pools: Iterable[Pool], seconds: float = 480) -> None:
 
 def is_well(status: Status) -> bool:
     """Whether the pool is Ready and wants nobody's help."""
-    return condition(status, "Ready")["status"] == "True" and not condition(status, "Stalled")["status"]
+    return condition_of(status, "Ready")["status"] == "True" and not condition_of(status, "Stalled")["status"]
 
 
 def wait_each(what: str, wanted: dict[Pool, Callable[[Status], bool]], seconds: float) -> None:
@@ -159,12 +153,11 @@ def at_work(pools: Iterable[Pool]) -> AtWork:
 
 def _started(pool: Pool) -> set[str]:
     """Return pod and start of each container that runs for the pool, those that are going left out."""
-    found = json.loads(pool.kubectl("get", "pods", "-l", f"{LABEL_POOL}={pool.name}", "-o", "json"))["items"]
     return {
         f"{pod['metadata']['name']} {container['state']['running']['startedAt']}"
-        for pod in found
+        for pod in pool.stage.workers(pool.namespace, pool.name)
         for container in pod["status"].get("containerStatuses", ())
-        if "running" in container["state"] and "deletionTimestamp" not in pod["metadata"]
+        if "running" in container["state"]
     }
 
 

@@ -65,9 +65,7 @@ class Stage:
 
     def condition(self, namespace: str, name: str, kind: str) -> dict[str, str]:
         """Return a condition of a pool; each field is "" while the pool has none of this type."""
-        found = self.pool(namespace, name).get("status", {}).get("conditions", [])
-        none = {"type": kind, "status": "", "reason": "", "message": ""}
-        return next((condition for condition in found if condition["type"] == kind), none)
+        return condition_of(self.pool(namespace, name).get("status", {}), kind)
 
     def workers(self, namespace: str, name: str) -> list[dict[str, Any]]:
         """Return the pods of a pool, those that are going left out."""
@@ -93,6 +91,12 @@ class Stage:
             definition=json.dumps({"StartAt": "Work", "States": {"Work": state}}),
         )
         return Executions(self.states, activity, made["stateMachineArn"])
+
+
+def condition_of(status: dict[str, Any], kind: str) -> dict[str, str]:
+    """Return a condition of a pool's status; each field is "" while there is none of this type."""
+    none = {"type": kind, "status": "", "reason": "", "message": ""}
+    return next((found for found in status.get("conditions", ()) if found["type"] == kind), none)
 
 
 def set_up() -> Stage:

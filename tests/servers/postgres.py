@@ -3,9 +3,13 @@
 import shutil
 import subprocess
 import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.servers import debian
 from tests.servers.ports import free_port
@@ -45,6 +49,16 @@ def postgres(*, durable: bool = True) -> Iterator[str]:
                 running.wait()
     finally:
         shutil.rmtree(top, ignore_errors=True)
+
+
+async def new_database(server: str) -> str:
+    """Make an empty database on a server that `postgres` yielded; returns its URL."""
+    name = f"t{uuid.uuid4().hex[:8]}"
+    engine = create_async_engine(server.replace("postgresql", "postgresql+asyncpg"), isolation_level="AUTOCOMMIT")
+    async with engine.connect() as connection:
+        await connection.execute(text(f"CREATE DATABASE {name}"))
+    await engine.dispose()
+    return server.removesuffix("postgres") + name
 
 
 def _run(command: list[str | Path], cwd: Path) -> None:

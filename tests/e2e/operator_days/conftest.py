@@ -28,13 +28,6 @@ def operator(stage: Stage) -> Iterator[Operator]:
         found.helm("rollback", NAME, before)
 
 
-@pytest.fixture
-def namespace(stage: Stage, namespace: str) -> Iterator[str]:
-    """A namespace of the test's own, whose pools go before the next test: none leaves a poll that a restart awaits."""
-    yield namespace
-    stage.kubectl("delete", "apool", "--all", "-n", namespace)
-
-
 @pytest.fixture(scope="session")
 def crew(stage: Stage, operator: Operator) -> Iterator[Crew]:
     """Twenty workers, called when a test first asks for them, busy through all that follows."""

@@ -25,7 +25,8 @@ from activity_operator.workers.registry import WorkerRegistry
 from activity_operator.workers.server import ReportServer
 from activity_worker.contract import Env
 from activity_worker.testing import StepFunctionsFake
-from tests.integration.worker.process import HANDLERS, WorkerProcess, free_port, until, worker
+from tests.integration.worker.process import HANDLERS, WorkerProcess, until, worker
+from tests.servers.ports import free_port
 from tests.unit.activity_operator.workers.world import Records
 
 KEY = ("shop", "resize")

@@ -1,15 +1,12 @@
 """Task stores to test on: SQLite in a file, and PostgreSQL."""
 
-import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from activity_worker.steps.store import TaskStore
-from tests.servers.postgres import postgres
+from tests.servers.postgres import new_database, postgres
 
 
 @pytest.fixture(scope="session")
@@ -25,12 +22,7 @@ async def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/tasks.db"
     server = str(request.getfixturevalue("server"))
-    name = f"t{uuid.uuid4().hex[:8]}"
-    engine = create_async_engine(server.replace("postgresql", "postgresql+asyncpg"), isolation_level="AUTOCOMMIT")
-    async with engine.connect() as connection:
-        await connection.execute(text(f"CREATE DATABASE {name}"))
-    await engine.dispose()
-    return server.removesuffix("postgres") + name
+    return await new_database(server)
 
 
 @pytest.fixture

@@ -100,15 +100,6 @@ async def probe(port: int, path: str) -> tuple[int, str]:
         return response.status, await response.text()
 
 
-def free_port() -> int:
-    """Return a port that was free a moment ago."""
-    import socket
-
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
 async def until(happened: Callable[[], bool]) -> None:
     """Wait for something that another process does."""
     async with asyncio.timeout(30):

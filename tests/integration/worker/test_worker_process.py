@@ -22,9 +22,10 @@ from activity_worker.contract import (
     lease_id,
 )
 from activity_worker.testing import FakeSettings, Fault, StepFunctionsFake
+from tests.servers.ports import free_port
 
 from .fake_operator import FakeOperator
-from .process import HANDLERS, WorkerProcess, free_port, metric, probe, reporting_env, until, worker
+from .process import HANDLERS, WorkerProcess, metric, probe, reporting_env, until, worker
 
 
 @pytest.fixture
