@@ -132,7 +132,7 @@ tasks = Tasks([order, exception], modules={"email": Email()})
 
 async def main() -> None:
     """Run two orders and show what became of them."""
-    store = await TaskStore.open(os.environ.get("ACTIVITYPOOL_STORE_URL", f"sqlite:///{HERE / 'orders.db'}"))
+    store = await TaskStore.open(os.environ.get("ACTIVITY_STORE_URL", f"sqlite:///{HERE / 'orders.db'}"))
     await tasks.sync(store)
     made = [
         await tasks.new(store, "order", {"number": number, "item": item})

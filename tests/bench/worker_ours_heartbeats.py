@@ -17,6 +17,7 @@ from activity_worker.children import ChildRunner
 from activity_worker.logs import set_up_logs
 from activity_worker.runner import HandlerRunner
 from activity_worker.settings import Settings
+from activity_worker.source_settings import StepFunctionsSettings, region_of
 from activity_worker.sources.protocol import Source
 from activity_worker.sources.stepfunctions import StepFunctionsSource
 from activity_worker.supervisor import Supervisor
@@ -77,7 +78,7 @@ async def work(url: str, arn: str, slots: int, processes: int) -> None:
     shared = SharedChildren(processes)
     await shared.start()
     source = StepFunctionsSource(StepFunctionsClient.open(endpoint_url=url), arn)
-    settings = Settings(activity_arn=arn, handler=HANDLER, slots=slots, endpoint_url=url)
+    settings = Settings(StepFunctionsSettings(arn, region_of(arn), url), handler=HANDLER, slots=slots)
     await SharingSupervisor(settings, source, shared).run()
 
 

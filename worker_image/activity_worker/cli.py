@@ -9,25 +9,48 @@ from typing import Any
 from activity_worker.contract import EXIT_ERROR, EXIT_USAGE, Env
 from activity_worker.logs import set_up_logs
 from activity_worker.settings import DEFAULT_HANDLER, LOG_FORMATS, SettingsError, read_settings
+from activity_worker.source_settings import ATOMIC, DIALECT
 
-_FLAGS = (
+_STEP_FUNCTIONS = (
     ("activity-arn", "ARN", f"the activity to poll (environment: {Env.ACTIVITY_ARN})"),
-    ("slots", "N", f"tasks at a time, a process each; default 1 (environment: {Env.SLOTS})"),
-    ("name", "NAME", f"prefix of the worker names that Step Functions shows (environment: {Env.POD_NAME})"),
     ("region", "REGION", f"default: the ARN's (environment: {Env.REGION})"),
     ("endpoint-url", "URL", f"another Step Functions, such as an emulator (environment: {Env.ENDPOINT_URL})"),
     ("profile", "NAME", "a profile of the AWS configuration (environment: AWS_PROFILE)"),
+)
+_REDIS = (
+    ("redis-url", "URL", f"the server; with a password better as {Env.REDIS_URL} than as a flag"),
+    ("redis-flow", "NAME", f"the flow that the jobs belong to (environment: {Env.REDIS_FLOW})"),
+    ("redis-queue", "NAME", f"the queue to work on (environment: {Env.REDIS_QUEUE})"),
+    ("redis-attributes", "A,B", f"fields of a job that the handler gets (environment: {Env.REDIS_ATTRIBUTES})"),
+    ("redis-next-queue", "NAME", f"where a job goes that does not say so (environment: {Env.REDIS_NEXT_QUEUE})"),
+    ("redis-lock-seconds", "SECONDS", f"a job is this worker's for; default 180 (env.: {Env.REDIS_LOCK_SECONDS})"),
+    ("redis-renew-lock", "true|false", f"prolong it while the handler works (env.: {Env.REDIS_RENEW_LOCK})"),
+    ("redis-conclude", "HOW", f"{DIALECT} (default) or {ATOMIC} (environment: {Env.REDIS_CONCLUDE})"),
+)
+_TASK_STORE = (
+    ("store-url", "URL", f"the task store; with a password better as {Env.STORE_URL} than as a flag"),
+    ("store-lease-seconds", "SECONDS", f"an instance is this worker's for; default 60 ({Env.STORE_LEASE_SECONDS})"),
+)
+_WORKER = (
+    ("slots", "N", f"tasks at a time, a process each; default 1 (environment: {Env.SLOTS})"),
+    ("name", "NAME", f"prefix of the worker names that Step Functions shows (environment: {Env.POD_NAME})"),
     ("task-heartbeat-seconds", "SECONDS", f"between task heartbeats; default 10 (env.: {Env.TASK_HEARTBEAT_SECONDS})"),
     ("task-deadline-seconds", "SECONDS", f"kill a handler after it; default never (env.: {Env.TASK_DEADLINE_SECONDS})"),
     ("drain-timeout-seconds", "SECONDS", f"to finish after SIGTERM; default 1800 (env.: {Env.DRAIN_TIMEOUT_SECONDS})"),
     ("health-port", "PORT", f"for /livez /readyz /metrics; default none (environment: {Env.HEALTH_PORT})"),
     ("log-format", "FORMAT", f"{', '.join(LOG_FORMATS)}; auto is text on a terminal, else json"),
 )
+_GROUPS = (
+    ("tasks of a Step Functions activity", _STEP_FUNCTIONS),
+    ("jobs of a Redis queue", _REDIS),
+    ("instances of durable multi-step tasks", _TASK_STORE),
+    ("the worker", _WORKER),
+)
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser; it leaves values as text, because settings words the errors."""
-    parser = argparse.ArgumentParser(prog="activity-worker", description="Run a handler on the tasks of an activity.")
+    parser = argparse.ArgumentParser(prog="activity-worker", description="Run a handler on the tasks of a source.")
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_steps(commands)
@@ -38,8 +61,10 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="module:function",
         help=f"the handler (environment: {Env.HANDLER}; default {DEFAULT_HANDLER})",
     )
-    for name, value, text in _FLAGS:
-        run.add_argument(f"--{name}", dest=name, metavar=value, help=text)
+    for title, flags in _GROUPS:
+        group = run.add_argument_group(title)
+        for name, value, text in flags:
+            group.add_argument(f"--{name}", dest=name, metavar=value, help=text)
     return parser
 
 

@@ -42,6 +42,7 @@ from activity_worker.pool import PoolManager
 from activity_worker.report_state import Identity, Orders, ReportState, Snapshot
 from activity_worker.reporter import COALESCE_SECONDS, Reporter
 from activity_worker.settings import ReportSettings, Settings
+from activity_worker.sources.opening import open_source
 from activity_worker.sources.protocol import Source
 from activity_worker.worker import ActivityWorker
 
@@ -328,15 +329,8 @@ def _now() -> float:
 
 
 async def supervise(settings: Settings) -> int:
-    """Run a worker on Step Functions until a signal; returns the exit code."""
-    # Here and not above: credentials and service models take longer to import than everything else together.
-    from activity_worker.sources.stepfunctions import StepFunctionsSource  # noqa: PLC0415
-    from activity_worker.wire.stepfunctions import StepFunctionsClient  # noqa: PLC0415
-
-    client = StepFunctionsClient.open(
-        region=settings.region, endpoint_url=settings.endpoint_url, profile=settings.profile
-    )
-    source = StepFunctionsSource(client, settings.activity_arn, owns_client=True)
+    """Run a worker on its source until a signal; returns the exit code."""
+    source = await open_source(settings.source)
     try:
         supervisor = Supervisor(settings, source)
         loop = asyncio.get_running_loop()

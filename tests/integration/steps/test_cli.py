@@ -21,7 +21,7 @@ Say = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
     """Run a command; its exit code, what it printed and what it complained of."""
-    monkeypatch.setenv("ACTIVITYPOOL_STORE_URL", f"sqlite:///{tmp_path}/orders.db")
+    monkeypatch.setenv("ACTIVITY_STORE_URL", f"sqlite:///{tmp_path}/orders.db")
     monkeypatch.setenv("ORDERS_JOURNAL", str(tmp_path / "journal.jsonl"))
     monkeypatch.chdir(ORDERS)
 
@@ -131,9 +131,9 @@ def test_what_cannot_be_is_said_in_one_line(say: Say, arguments: tuple[str, ...]
 
 
 def test_without_a_store_it_says_how_to_name_one(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ACTIVITYPOOL_STORE_URL")
+    monkeypatch.delenv("ACTIVITY_STORE_URL")
 
-    words = "no task store: give --store, or set ACTIVITYPOOL_STORE_URL; for example sqlite:///tasks.db"
+    words = "no task store: give --store, or set ACTIVITY_STORE_URL; for example sqlite:///tasks.db"
     assert say("ls") == (EXIT_USAGE, "", f"activity-worker steps: {words}\n")
 
 

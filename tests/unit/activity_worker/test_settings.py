@@ -4,6 +4,7 @@ import pytest
 
 from activity_worker.contract import Env
 from activity_worker.settings import SettingsError, read_settings
+from activity_worker.source_settings import RedisSettings, StepFunctionsSettings, TaskStoreSettings
 
 ARN = "arn:aws:states:eu-west-1:123456789012:activity:resize"
 REPORTING: dict[str, str] = {
@@ -22,9 +23,9 @@ def test_an_arn_is_all_that_a_laptop_needs() -> None:
     assert (
         settings.handler,
         settings.slots,
-        settings.region,
+        settings.source,
         settings.report,
-    ) == ("handler:handle", 1, "eu-west-1", None)
+    ) == ("handler:handle", 1, StepFunctionsSettings(ARN, "eu-west-1"), None)
 
 
 def test_a_flag_beats_the_environment() -> None:
@@ -49,7 +50,33 @@ def test_a_pod_is_set_up_by_its_environment_alone() -> None:
 
 
 def test_the_region_that_is_set_beats_the_one_in_the_arn() -> None:
-    assert read_settings({"activity-arn": ARN}, {Env.REGION: "us-east-2"}).region == "us-east-2"
+    settings = read_settings({"activity-arn": ARN}, {Env.REGION: "us-east-2"})
+
+    assert settings.source == StepFunctionsSettings(ARN, "us-east-2")
+
+
+def test_a_redis_queue_is_a_source_and_its_password_shows_nowhere() -> None:
+    env: dict[str, str] = {
+        Env.REDIS_URL: "rediss://:secret@redis:6379/2",
+        Env.REDIS_FLOW: "images",
+        Env.REDIS_QUEUE: "resize",
+        Env.REDIS_ATTRIBUTES: "url,size",
+        Env.REDIS_RENEW_LOCK: "true",
+    }
+
+    settings = read_settings({}, env)
+
+    assert settings.source == RedisSettings(
+        env[Env.REDIS_URL], "images", "resize", ("url", "size"), lock_seconds=180, renew_lock=True
+    )
+    assert "secret" not in repr(settings)
+
+
+def test_a_task_store_is_a_source_and_its_password_shows_nowhere() -> None:
+    settings = read_settings({"store-url": "postgresql://tasks:secret@db/tasks"}, {})
+
+    assert settings.source == TaskStoreSettings("postgresql://tasks:secret@db/tasks")
+    assert "secret" not in repr(settings)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +84,9 @@ def test_the_region_that_is_set_beats_the_one_in_the_arn() -> None:
     [
         ({}, {}, ["--activity-arn", Env.ACTIVITY_ARN]),
         ({"activity-arn": "arn:aws:sqs:eu-west-1:123456789012:q"}, {}, ["--activity-arn", "sqs", "activity ARN"]),
+        ({"activity-arn": ARN}, {Env.REDIS_URL: "redis://r"}, ["--activity-arn and", Env.REDIS_URL, "keep one"]),
+        ({"redis-url": "redis://r", "redis-flow": "f"}, {}, ["--redis-queue", Env.REDIS_QUEUE, "name of the queue"]),
+        ({"store-url": "x", "store-lease-seconds": "0"}, {}, ["--store-lease-seconds", "'0'", "at least 1"]),
         ({"activity-arn": ARN}, {Env.SLOTS: "0"}, [Env.SLOTS, "'0'", "1 to 1000"]),
         ({"activity-arn": ARN, "slots": "many"}, {}, ["--slots", "'many'", "1 to 1000"]),
         ({"activity-arn": ARN, "handler": "handler.py"}, {}, ["--handler", "handler.py", "module:function"]),

@@ -3,8 +3,10 @@
 import argparse
 from typing import Any
 
+from activity_worker.contract import Env
+
 #: The environment variable that names the store's database.
-STORE = "ACTIVITYPOOL_STORE_URL"
+STORE = Env.STORE_URL.value
 
 
 def add_parser(commands: Any) -> None:

@@ -1,0 +1,116 @@
+"""Where the tasks come from, as flags or the environment say it: exactly one of the known sources."""
+
+import re
+from dataclasses import dataclass, field
+
+from activity_worker.contract import Env
+from activity_worker.settings_reader import Reader, SettingsError
+
+DEFAULT_LOCK_SECONDS = 180
+DEFAULT_STORE_LEASE_SECONDS = 60.0
+#: How a Redis job is concluded: with the published dialect's commands, or all at once by a script on the server.
+DIALECT, ATOMIC = "dialect", "atomic"
+
+_ARN = re.compile(r"arn:aws[a-z-]*:states:(?P<region>[a-z0-9-]+):[0-9]{12}:activity:[^\s:]{1,80}")
+_NAME = re.compile(r"\S{1,200}")
+_SOURCES = (
+    ("activity-arn", Env.ACTIVITY_ARN),
+    ("redis-url", Env.REDIS_URL),
+    ("store-url", Env.STORE_URL),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StepFunctionsSettings:
+    """An activity of AWS Step Functions. `region` falls back to the one in the ARN."""
+
+    activity_arn: str
+    region: str | None = None
+    endpoint_url: str | None = None
+    profile: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RedisSettings:
+    """A queue of a flow on a Redis server; `url` may hold a password and is in no repr.
+
+    `attributes` are the fields of a job that the handler gets; `next_queue` is where a job goes when its result does
+    not say; `lock_seconds` is how long a job is this worker's, `renew_lock` whether that is prolonged while the handler
+    works; `conclude` is `dialect` or `atomic`.
+    """
+
+    url: str = field(repr=False)
+    flow: str
+    queue: str
+    attributes: tuple[str, ...] = ()
+    next_queue: str = ""
+    lock_seconds: int = DEFAULT_LOCK_SECONDS
+    renew_lock: bool = False
+    conclude: str = DIALECT
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStoreSettings:
+    """A store of durable multi-step tasks; `url` may hold a password and is in no repr."""
+
+    url: str = field(repr=False)
+    lease_seconds: float = DEFAULT_STORE_LEASE_SECONDS
+
+
+SourceSettings = StepFunctionsSettings | RedisSettings | TaskStoreSettings
+
+
+def region_of(arn: str) -> str | None:
+    """Return the region that an activity ARN names, or None if `arn` is not one."""
+    match = _ARN.fullmatch(arn)
+    return match["region"] if match else None
+
+
+def read_source(read: Reader) -> SourceSettings:
+    """Return the one source that is named; raises `SettingsError` when none or several are."""
+    named = [(flag, origin) for flag, env in _SOURCES for value, origin in [read.find(flag, env)] if value is not None]
+    if len(named) > 1:
+        raise SettingsError(f"{' and '.join(origin for _, origin in named)} name a source each: keep one of them")
+    match [flag for flag, _ in named]:
+        case ["redis-url"]:
+            return _redis(read)
+        case ["store-url"]:
+            return _task_store(read)
+        case _:
+            return _step_functions(read)
+
+
+def _step_functions(read: Reader) -> StepFunctionsSettings:
+    arn = read.matching(
+        "activity-arn",
+        Env.ACTIVITY_ARN,
+        _ARN,
+        "an activity ARN such as arn:aws:states:us-east-1:123456789012:activity:NAME",
+    )
+    return StepFunctionsSettings(
+        activity_arn=arn,
+        region=read.text("region", Env.REGION) or region_of(arn),
+        endpoint_url=read.url("endpoint-url", Env.ENDPOINT_URL),
+        profile=read.text("profile", "AWS_PROFILE"),
+    )
+
+
+def _redis(read: Reader) -> RedisSettings:
+    return RedisSettings(
+        url=read.text("redis-url", Env.REDIS_URL) or "",
+        flow=read.matching("redis-flow", Env.REDIS_FLOW, _NAME, "the name of the flow"),
+        queue=read.matching("redis-queue", Env.REDIS_QUEUE, _NAME, "the name of the queue"),
+        attributes=tuple(filter(None, (read.text("redis-attributes", Env.REDIS_ATTRIBUTES) or "").split(","))),
+        next_queue=read.text("redis-next-queue", Env.REDIS_NEXT_QUEUE) or "",
+        lock_seconds=read.count("redis-lock-seconds", Env.REDIS_LOCK_SECONDS, DEFAULT_LOCK_SECONDS, 1, 86_400)
+        or DEFAULT_LOCK_SECONDS,
+        renew_lock=read.choice("redis-renew-lock", "false", ("true", "false"), Env.REDIS_RENEW_LOCK) == "true",
+        conclude=read.choice("redis-conclude", DIALECT, (DIALECT, ATOMIC), Env.REDIS_CONCLUDE),
+    )
+
+
+def _task_store(read: Reader) -> TaskStoreSettings:
+    lease = read.seconds("store-lease-seconds", Env.STORE_LEASE_SECONDS, DEFAULT_STORE_LEASE_SECONDS, 1.0)
+    return TaskStoreSettings(
+        url=read.text("store-url", Env.STORE_URL) or "", lease_seconds=lease or DEFAULT_STORE_LEASE_SECONDS
+    )
