@@ -28,7 +28,7 @@ env: .venv/.ready ## Make the development environment (.venv) from the lock
 
 lock: | $(UV) ## Renew the locks from pyproject.toml
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra dev --no-emit-package activitypool -o .ci/dev.lock pyproject.toml
-	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra worker -o worker_image/requirements.lock pyproject.toml
+	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra worker --extra redis --extra steps -o worker_image/requirements.lock pyproject.toml
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra operator -o operator/requirements.lock pyproject.toml
 
 lint: env ## Style, types, layers
