@@ -9,6 +9,7 @@ from activity_worker.steps.methods import Methods
 from activity_worker.steps.runner import Runner, RunnerOptions
 from activity_worker.steps.store import Stored, TaskStore
 from activity_worker.steps.task import Task
+from activity_worker.steps.watch import Watch
 
 
 class UnknownTaskError(LookupError):
@@ -70,9 +71,9 @@ class Tasks:
         await store.create(made, self._clock())
         return made.id
 
-    def runner(self, store: TaskStore, options: RunnerOptions) -> Runner:
-        """Return a runner of these tasks; `sync` first."""
-        return Runner(store, self.methods, options, clock=self._clock)
+    def runner(self, store: TaskStore, options: RunnerOptions, watch: Watch | None = None) -> Runner:
+        """Return a runner of these tasks, whose calls `watch` hears of; `sync` first."""
+        return Runner(store, self.methods, options, clock=self._clock, watch=watch)
 
 
 async def cancel(store: TaskStore, instance_id: str, now: float) -> Stored:

@@ -1,6 +1,7 @@
 """Running instances: the longest due first, as many calls of one as are due, each saved before it is made."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from activity_worker.steps.lease import record, renewed
 from activity_worker.steps.methods import Methods, NewTask
 from activity_worker.steps.outcome import Outcome, Raised, Returned
 from activity_worker.steps.store import LeaseLostError, Stored, TaskStore
+from activity_worker.steps.watch import Watch
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +34,7 @@ class RunnerOptions:
 
     `slots` instances at once; a lease lasts `lease_seconds` and is renewed three times in it while a call runs;
     `poll_seconds` is how often the store is asked when nothing was announced; `versions_seconds` how often for new
-    versions of the tasks.
+    versions of the tasks. Without `renews` somebody else renews the leases.
     """
 
     name: str
@@ -40,6 +42,7 @@ class RunnerOptions:
     lease_seconds: float = 60.0
     poll_seconds: float = 1.0
     versions_seconds: float = 10.0
+    renews: bool = True
 
     def __post_init__(self) -> None:
         for name, least in (("slots", 1), ("lease_seconds", 0.1), ("poll_seconds", 0.01), ("versions_seconds", 0.0)):
@@ -51,12 +54,19 @@ class Runner:
     """Runs due instances of the tasks whose methods it has; versions that need others are left to other runners."""
 
     def __init__(
-        self, store: TaskStore, methods: Methods, options: RunnerOptions, *, clock: Callable[[], float] = time.time
+        self,
+        store: TaskStore,
+        methods: Methods,
+        options: RunnerOptions,
+        *,
+        clock: Callable[[], float] = time.time,
+        watch: Watch | None = None,
     ) -> None:
         self.store = store
         self.methods = methods
         self.options = options
         self._clock = clock
+        self._watch = watch or Watch()
         self._stopping = False
         self._bell = Bell()
         self._versions: frozenset[str] = frozenset()
@@ -106,19 +116,44 @@ class Runner:
 
         `only` names the one to take.
         """
-        versions = await self._known()
-        held = await self.store.claim(self.options.name, self._clock(), versions, self._taken, only=only)
+        held = await self.take(self.options.name, only=only)
         if held is None:
             return False
+        try:
+            await self.go_on(held)
+        except LeaseLostError as error:
+            log.warning("%s: another runner goes on with it", error)
+        return True
+
+    async def take(self, name: str, *, only: str | None = None) -> Stored | None:
+        """Take the instance that has been due longest, under a runner's name; None when none is due.
+
+        Its next call is saved as running, unless it needs none.
+        """
+        versions = await self._known()
+        began, before = time.monotonic(), list[Instance]()
+
+        def taken(definition: Definition, stored: Stored) -> Instance | None:
+            before[:] = [stored.instance]
+            return self._taken(definition, stored)
+
+        held = await self.store.claim(name, self._clock(), versions, taken, only=only)
+        if held is not None:
+            self._watch.claimed(before[0], held.instance, held.updated, time.monotonic() - began)
+        return held
+
+    async def go_on(self, held: Stored) -> Stored:
+        """Make the call that a taken instance stands before, and those after it, as far as it goes; return it then.
+
+        Raises LeaseLostError when another runner has it.
+        """
         self.busy += 1
         try:
             while held.instance.status.running:
                 held = await self._one_call(held)
-        except LeaseLostError as error:
-            log.warning("%s: another runner goes on with it", error)
+            return held
         finally:
             self.busy -= 1
-        return True
 
     async def _slot(self) -> None:
         while not self._stopping:
@@ -126,13 +161,14 @@ class Runner:
             try:
                 if await self.run_one():
                     continue
-                wait = await self._idle_seconds()
+                wait = await self.idle_seconds()
             except Exception:
                 log.exception("the task store cannot be used, again in %g s", self.options.poll_seconds)
                 wait = self.options.poll_seconds
             await self._bell.wait(heard, wait)
 
-    async def _idle_seconds(self) -> float:
+    async def idle_seconds(self) -> float:
+        """Return how long nothing will be due, as far as the store knows; at most `poll_seconds`."""
         due = await self.store.next_due(await self._known())
         ahead = self.options.poll_seconds if due is None else due - self._clock()
         return min(max(ahead, 0.0), self.options.poll_seconds)
@@ -153,7 +189,9 @@ class Runner:
 
     async def _one_call(self, held: Stored) -> Stored:
         definition = await self.store.definition(held.instance.definition_id)
+        began = time.monotonic()
         outcome = await self._outcome(held, plan(definition, held.instance))
+        took = time.monotonic() - began
 
         def ended(definition: Definition, stored: Stored) -> Instance:
             return turns.ended(
@@ -167,10 +205,12 @@ class Runner:
                 stopping=self._stopping,
             )
 
-        return await record(self.store, held, ended, self.options.lease_seconds, self._clock)
+        recorded = await record(self.store, held, ended, self.options.lease_seconds, self._clock)
+        self._watch.called(held.instance, outcome, recorded.instance, took)
+        return recorded
 
     async def _outcome(self, held: Stored, planned: Planned) -> Outcome:
-        with renewed(self.store, held, self.options.lease_seconds, self._clock):
+        with self._renewed(held):
             method = self.methods.find(held.instance.task_name, planned.call.method)
             if isinstance(method, NewTask):
                 return await self._create(held, planned, method.definition)
@@ -181,6 +221,11 @@ class Runner:
                 return await call(method, planned)
             finally:
                 CURRENT.reset(token)
+
+    def _renewed(self, held: Stored) -> contextlib.AbstractContextManager[None]:
+        if not self.options.renews:
+            return contextlib.nullcontext()
+        return renewed(self.store, held, self.options.lease_seconds, self._clock)
 
     async def _create(self, held: Stored, planned: Planned, definition: Definition) -> Outcome:
         """A step whose method creates an instance of another task; made again, it finds the one it made."""
