@@ -49,6 +49,10 @@ class Reason(StrEnum):
     ACCESS_DENIED = "AccessDenied"
     BACKEND_UNREACHABLE = "BackendUnreachable"
     THROTTLED = "Throttled"
+    SECRET_NOT_FOUND = "SecretNotFound"  # noqa: S105 - a reason, not a secret
+    SECRET_FORBIDDEN = "SecretForbidden"  # noqa: S105
+    SECRET_UNUSABLE = "SecretUnusable"  # noqa: S105
+    TLS_FAILED = "TlsFailed"
     POD_TEMPLATE_REJECTED = "PodTemplateRejected"
     QUOTA_EXCEEDED = "QuotaExceeded"
     WORKERS_NOT_READY = "WorkersNotReady"

@@ -1,34 +1,14 @@
 """The parts of an ActivityPool's spec: each group of fields with its units, bounds and defaults."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from activity_operator.api import rules
-from activity_operator.api.arn import MAX_ARN_LENGTH
 from activity_operator.api.model import ApiModel, Int32
+from activity_operator.api.sources import Prometheus
 
 DAY_SECONDS = 86_400
-
-ActivityArnText = Annotated[str, Field(max_length=MAX_ARN_LENGTH, json_schema_extra=rules.attach(rules.ACTIVITY_ARN))]
-
-
-class StepFunctionsSource(ApiModel):
-    """Tasks of an AWS Step Functions activity."""
-
-    activity_arn: ActivityArnText = Field(
-        description="ARN of the activity whose tasks the workers take. Cannot be changed: make a new pool instead."
-    )
-
-
-class Source(ApiModel):
-    """Where the tasks come from: exactly one member."""
-
-    model_config = ConfigDict(json_schema_extra=rules.attach(rules.SOURCE))
-
-    step_functions: StepFunctionsSource | None = Field(
-        default=None, description="Tasks of an AWS Step Functions activity; the long form of activityArn."
-    )
 
 
 class ScaleDown(ApiModel):
@@ -62,6 +42,11 @@ class Scaling(ApiModel):
         "ready for the next task.",
     )
     scale_down: ScaleDown = Field(default_factory=ScaleDown, description="How slowly the pool shrinks.")
+    prometheus: Prometheus | None = Field(
+        default=None,
+        description="A Prometheus query for the number of waiting tasks, beside what the source tells itself: the pool "
+        "is never smaller than either asks for. Unset (default): none.",
+    )
 
 
 class Reports(ApiModel):
@@ -118,8 +103,9 @@ class Activation(ApiModel):
     mode: Literal["Sentinel", "CloudWatch", "None"] = Field(
         default="Sentinel",
         description="Sentinel (default): while no worker is ready the operator itself polls, and hands what it gets "
-        "to the first worker. CloudWatch: it never polls and sees no payload; it reads the activity's counts once a "
-        "minute, so a start from zero comes minutes late. None: neither of these; minWorkers must be at least 1.",
+        "to the first worker; where the source can be counted, it counts and never polls. CloudWatch (Step Functions "
+        "only): it never polls and sees no payload; it reads the activity's counts once a minute, so a start from zero "
+        "comes minutes late. None: the operator does not ask the source at all; minWorkers must be at least 1.",
     )
     hold_seconds: Int32 | None = Field(
         default=None,

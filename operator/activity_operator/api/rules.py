@@ -103,7 +103,7 @@ ACTIVITY_ARN = (
 )
 
 #: The members of `source`, by their names in YAML. Further sources are added here and in `spec.Source`.
-SOURCE_MEMBERS = ("stepFunctions",)
+SOURCE_MEMBERS = ("stepFunctions", "redis", "taskStore")
 _MEMBER_COUNT = f"[{', '.join(f'has(self.{member})' for member in SOURCE_MEMBERS)}].filter(given, given).size()"
 SOURCE = (Rule(f"{_MEMBER_COUNT} == 1", f"source needs exactly one member of: {', '.join(SOURCE_MEMBERS)}"),)
 
@@ -137,8 +137,25 @@ SPEC = (
         field=".minWorkers",
     ),
     Rule(
+        f"self.activation.mode != 'CloudWatch' || {_effective_arn('self')} != ''",
+        "activation.mode CloudWatch counts a Step Functions activity's tasks; this source is counted by itself: remove "
+        "activation.mode",
+        field=".activation.mode",
+    ),
+    Rule(
+        f"{_effective_arn('self')} != '' || !has(self.aws) || !(has(self.aws.region) || has(self.aws.endpointUrl) || "
+        "has(self.aws.cloudWatchEndpointUrl) || has(self.aws.roleArn))",
+        "aws is for Step Functions activities; this source does not use it: remove it",
+    ),
+    Rule(
+        f"{_effective_arn('self')} != '' || !has(self.activation.holdSeconds)",
+        "activation.holdSeconds is for tasks that the operator holds; it takes none from this source: remove it",
+        field=".activation.holdSeconds",
+    ),
+    Rule(
         f"{_effective_arn('self')} == {_effective_arn('oldSelf')}",
         "the activity's ARN cannot be changed; make a new pool for another activity",
+        f"{_effective_arn('oldSelf')} == '' ? 'this source cannot be changed to an activity; make a new pool for it' : "
         "'the activity\\'s ARN cannot be changed (it is ' + "
         f"{_effective_arn('oldSelf')} + '); make a new pool for another activity'",
     ),

@@ -12,32 +12,44 @@ from activity_operator.api.model import ApiModel, Int32
 from activity_operator.api.parts import (
     DAY_SECONDS,
     Activation,
-    ActivityArnText,
     Aws,
     Drain,
     Reports,
     ScaleDown,
     Scaling,
-    Source,
     Stalled,
-    StepFunctionsSource,
     TaskHeartbeat,
 )
 from activity_operator.api.pod_template import POD_TEMPLATE_SCHEMA, check_pod_template
+from activity_operator.api.sources import (
+    ActivityArnText,
+    Prometheus,
+    RedisSource,
+    SecretKeyRef,
+    Source,
+    SourceKind,
+    StepFunctionsSource,
+    TaskStoreSource,
+)
 
 __all__ = [
     "Activation",
     "Aws",
     "Drain",
     "PoolSpec",
+    "Prometheus",
+    "RedisSource",
     "Reports",
     "ScaleDown",
     "Scaling",
+    "SecretKeyRef",
     "Source",
+    "SourceKind",
     "SpecError",
     "Stalled",
     "StepFunctionsSource",
     "TaskHeartbeat",
+    "TaskStoreSource",
     "parse_spec",
 ]
 
@@ -123,7 +135,7 @@ class PoolSpec(ApiModel):
 
     @property
     def arn(self) -> str:
-        """The activity's ARN, whichever form declares it; empty when none does."""
+        """The activity's ARN, whichever form declares it; empty where the tasks are no activity's."""
         if self.activity_arn is not None:
             return self.activity_arn
         if self.source is not None and self.source.step_functions is not None:
@@ -139,6 +151,46 @@ class PoolSpec(ApiModel):
     def region(self) -> str:
         """The region to call: `aws.region`, else the ARN's."""
         return self.aws.region or self.activity.region
+
+    @property
+    def redis(self) -> RedisSource | None:
+        """The Redis queue, where that is the source."""
+        return None if self.source is None else self.source.redis
+
+    @property
+    def task_store(self) -> TaskStoreSource | None:
+        """The task store, where that is the source."""
+        return None if self.source is None else self.source.task_store
+
+    @property
+    def source_kind(self) -> SourceKind:
+        """The member of `source` that declares it, or what `activityArn` is short for."""
+        if self.redis is not None:
+            return "redis"
+        return "taskStore" if self.task_store is not None else "stepFunctions"
+
+    def identity(self, namespace: str) -> str:
+        """Return what pools that take each other's tasks have in common, as far as their specs tell.
+
+        A Secret's name stands for the server that its URL names; it means something in its `namespace` only.
+        """
+        if self.redis is not None:
+            server = self.redis.address or _in(namespace, self.redis.url_secret_ref)
+            return f"queue {self.redis.queue} of flow {self.redis.flow} on {server}"
+        if self.task_store is not None:
+            store = self.task_store.url or _in(namespace, self.task_store.url_secret_ref)
+            return f"tasks {', '.join(sorted(self.task_store.tasks)) or '*'} in {store}"
+        return self.arn
+
+    @property
+    def url_secret_ref(self) -> SecretKeyRef | None:
+        """The Secret key that holds the source's URL, where one does."""
+        source = self.redis or self.task_store
+        return None if source is None else source.url_secret_ref
+
+
+def _in(namespace: str, secret: SecretKeyRef | None) -> str:
+    return "" if secret is None else f"{namespace}/{secret.name}/{secret.key}"
 
 
 def parse_spec(raw: Mapping[str, Any]) -> PoolSpec:
@@ -170,11 +222,25 @@ def _check_source(spec: PoolSpec) -> None:
         raise SpecError("source", "", "is set beside activityArn; keep exactly one of them")
     if spec.activity_arn is None and spec.source is None:
         raise SpecError("activityArn", None, "is not set, and neither is source; set exactly one of them")
-    if spec.source is not None and spec.source.step_functions is None:
-        raise SpecError("source", "", f"needs exactly one member of: {', '.join(rules.SOURCE_MEMBERS)}")
+    if spec.source is not None:
+        given = [member for member in (spec.source.step_functions, spec.redis, spec.task_store) if member is not None]
+        if len(given) != 1:
+            raise SpecError("source", "", f"needs exactly one member of: {', '.join(rules.SOURCE_MEMBERS)}")
+    if spec.source_kind != "stepFunctions":
+        _check_counted(spec)
+        return
     field = "activityArn" if spec.source is None else "source.stepFunctions.activityArn"
     for problem in arn_problems(spec.arn):
         raise SpecError(field, spec.arn, problem)
+
+
+def _check_counted(spec: PoolSpec) -> None:
+    if spec.redis is not None and (spec.redis.url_secret_ref is None) == (spec.redis.address is None):
+        raise SpecError("source.redis", "", "needs exactly one of urlSecretRef and address")
+    if spec.task_store is not None and (spec.task_store.url_secret_ref is None) == (spec.task_store.url is None):
+        raise SpecError("source.taskStore", "", "needs exactly one of urlSecretRef and url")
+    if spec.activation.mode == "CloudWatch":
+        raise SpecError("activation.mode", "CloudWatch", "counts Step Functions activities only; remove it")
 
 
 def _check_sizes(spec: PoolSpec) -> None:

@@ -7,13 +7,15 @@ from pydantic import BaseModel
 Schema = dict[str, Any]
 
 _REFERENCE = "#/$defs/"
+#: Marks, on the way only, a field that may be unset: a default of its own would set it.
+_UNSET = "unset"
 
 
 def structural_schema(model: type[BaseModel], *, defaults: bool) -> Schema:
     """Return the model's schema as the API server takes it.
 
     `defaults`: whether the API server fills in the models' defaults. A group of fields with any default gets `{}` as
-    its own, or the API server would not look inside. None is "unset" and never a default.
+    its own, or the API server would not look inside, unless the group may be unset. None is "unset" and no default.
     Raises ValueError for a union other than "or None", which a structural schema cannot express.
     """
     raw = model.model_json_schema(by_alias=True)
@@ -27,6 +29,7 @@ def _convert(node: Schema, definitions: Schema) -> Schema:
     result = {key: value for key, value in node.items() if key not in ("$defs", "title", "properties", "items")}
     if result.get("default", ...) is None:
         del result["default"]
+        result[_UNSET] = True
     if result.get("additionalProperties") is True:
         del result["additionalProperties"]  # beside properties it is refused; free-form parts say so themselves
     if "properties" in node:
@@ -54,17 +57,19 @@ def _without(node: Schema, key: str) -> Schema:
 
 
 def _with_group_defaults(node: Schema) -> Schema:
+    node = _without(node, _UNSET)
     if "properties" not in node:
         return node
+    unset = {name for name, child in node["properties"].items() if _UNSET in child}
     properties = {name: _with_group_defaults(child) for name, child in node["properties"].items()}
     for name, child in properties.items():
-        if any("default" in grandchild for grandchild in child.get("properties", {}).values()):
+        if name not in unset and any("default" in inner for inner in child.get("properties", {}).values()):
             properties[name] = {**child, "default": {}}
     return {**node, "properties": properties}
 
 
 def _without_defaults(node: Schema) -> Schema:
-    result = _without(node, "default")
+    result = _without(_without(node, "default"), _UNSET)
     if "properties" in node:
         result["properties"] = {name: _without_defaults(child) for name, child in node["properties"].items()}
     if "items" in node:

@@ -57,7 +57,7 @@ class Observer:
             leader_since=self.leader.led_since,
             suspect=self.reports.suspect(now),
             refusal=self._refusal(key[0], spec),
-            rivals=self.rivals.of(key, spec.arn),
+            rivals=self.rivals.of(key, spec.identity(key[0])),
             rejected="" if state.rejected is None else state.rejected.message,
             unauthenticated=self.reports.trouble,
             rejected_reason="" if state.rejected is None else state.rejected.reason,

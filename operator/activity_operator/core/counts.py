@@ -8,9 +8,7 @@ such a moment the estimate may be too high; a start of one worker then ends it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from activity_operator.api.spec import PoolSpec
 from activity_operator.core.fleet import Fleet, Member
 from activity_operator.core.observation import Flow, Observation
 
@@ -20,53 +18,18 @@ STALE_SECONDS = 300.0
 CLOCK_SLACK_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """What is known of the tasks that wait.
+def emptied(seen: Observation, fleet: Fleet, before: float) -> float:
+    """Return the last moment at which surely nothing waited: from the workers, and after a change of leader the status.
 
-    `tasks` is None when nobody can tell. `exact` False: at least so many, and more cannot be excluded. `unknown` says
-    why new work might go unnoticed: counts on which the pool relies are missing, too old or cannot be read now; ""
-    when all is well or nobody asked for them. `emptied_at` is the last moment at which surely nothing waited, Unix
-    seconds, 0 when none is known.
+    `before` is the last one that was known, Unix seconds, 0 for none.
     """
-
-    tasks: int | None = None
-    exact: bool = True
-    unknown: str = ""
-    emptied_at: float = 0.0
+    idle = [member.said.reported_at for member in fleet.working if _sees_nothing(member) and member.said is not None]
+    return max(before, seen.pool.emptied_at, *idle)
 
 
-def wanted(spec: PoolSpec, seen: Observation) -> bool:
-    """Whether counts are to be read for the pool: only where its size depends on them and the policy allows it."""
-    free = not (spec.paused or seen.refusal or seen.pool.deleting)
-    return spec.activation.mode == "CloudWatch" and free and spec.replicas is None
-
-
-def waiting(spec: PoolSpec, seen: Observation, fleet: Fleet, emptied_at: float) -> Waiting:
-    """Return the backlog: a source's own count, else the estimate from counts where the pool relies on them.
-
-    `emptied_at` is the last known empty moment; later ones are taken from the workers, and after a change of leader
-    from the pool's status.
-    """
-    idle = [member for member in fleet.working if _sees_nothing(member)]
-    emptied_at = max(emptied_at, seen.pool.emptied_at, *(m.said.reported_at for m in idle if m.said is not None))
-    if seen.source.backlog is not None or not wanted(spec, seen):
-        return Waiting(seen.source.backlog, emptied_at=emptied_at)
-    counts = seen.source.counts
-    if counts is None:
-        return Waiting(None, exact=False, unknown="the backlog has not been read yet", emptied_at=emptied_at)
-    if seen.now - counts.observed_at >= STALE_SECONDS:
-        unknown = f"the backlog was last read {STALE_SECONDS:.0f} s ago or earlier"
-        return Waiting(None, exact=False, unknown=unknown, emptied_at=emptied_at)
-    tasks = 0 if idle else backlog(counts.flows, emptied_at)
-    unknown = "the backlog cannot be read now" if seen.source.error is not None else ""
-    return Waiting(tasks, exact=False, unknown=unknown, emptied_at=emptied_at)
-
-
-def stale_at(spec: PoolSpec, seen: Observation) -> float | None:
-    """Return the Unix time from which the counts in hand are too old, None where none are relied on."""
-    counts = seen.source.counts
-    return counts.observed_at + STALE_SECONDS if counts is not None and wanted(spec, seen) else None
+def sees_nothing(fleet: Fleet) -> bool:
+    """Whether a worker that can poll has nothing to do."""
+    return any(_sees_nothing(member) for member in fleet.working)
 
 
 def backlog(flows: Sequence[Flow], emptied_at: float) -> int:

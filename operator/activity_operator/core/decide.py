@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core import breaker as breakers
-from activity_operator.core import counts, limits, manifests, moves, notices, order, rollout, stabilize
+from activity_operator.core import limits, manifests, moves, notices, order, rollout, stabilize, waiting
 from activity_operator.core.decision import (
     Action,
     ApplyRevision,
@@ -157,7 +157,7 @@ def _look_again(spec: PoolSpec, seen: Observation, crew: Fleet, want: Demand, me
     times = [
         stabilize.expires(memory.recommendations, window),
         breakers.retry_at(memory.breaker),
-        counts.stale_at(spec, seen),
+        waiting.stale_at(spec, seen),
     ]
     if memory.quiet_since is not None and crew.serving:
         times.append(memory.quiet_since + spec.scaling.scale_down.zero_after_seconds)

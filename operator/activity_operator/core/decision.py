@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from activity_operator.core.counts import Waiting
+from activity_operator.core.waiting import Waiting
 from activity_worker.contract import Directive
 
 
@@ -68,12 +68,14 @@ Action = ApplyRevision | SetReplicas | DeleteDeployment | SetDeletionCost | Dele
 class SentinelOrder:
     """How many polls the operator keeps open for the pool, and how many leases it may hold in all.
 
-    `counts` says whether it reads what another service counted of the pool's tasks, which takes none of them.
+    `counts` says whether it counts the source's tasks, or reads what another service counted of them, which takes none;
+    `watched` whether it asks Prometheus for a count besides.
     """
 
     polls: int = 0
     take: int = 0
     counts: bool = False
+    watched: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass, field
 
 from activity_operator.api.spec import PoolSpec
-from activity_operator.core.counts import Waiting, waiting
 from activity_operator.core.fleet import Fleet
 from activity_operator.core.observation import Observation
+from activity_operator.core.waiting import Waiting, waiting
 
 #: Seconds for which every slot must be busy before the pool grows without a count.
 SATURATED_SECONDS = 1.0

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from activity_operator.core.signal import Signal
 from activity_worker.contract import PollTrouble, WorkerState
 
 
@@ -134,14 +135,14 @@ class SourceFacts:
     """What the operator itself knows of the source: its own polls, the leases it holds, a count where there is one.
 
     `held` are leases recorded and not yet claimed by a worker; `claimed` ones are a worker's, whose report has not yet
-    shown them. `backlog` is None when the source cannot count; `counts` are what another service counted of it, None
-    when it was never asked.
+    shown them. `signals` are what is known of the tasks that wait, at most one of them exact; none where nobody can
+    count. `counts` are what another service counted of a source that cannot, None when it was never asked.
     """
 
     open_polls: int = 0
     held: int = 0
     claimed: int = 0
-    backlog: int | None = None
+    signals: tuple[Signal, ...] = ()
     counts: Counts | None = None
     observed_at: float = 0.0
     error: SourceError | None = None
@@ -153,7 +154,7 @@ class Observation:
 
     `leader_since` is when this process began to lead (Unix seconds); `suspect` says that reports failed for so many
     workers at once that the report path itself is doubted; `refusal` is the tenancy policy's objection, empty when the
-    pool may run; `rivals` are other pools on the same ARN, as namespace/name; `rejected` is the API
+    pool may run; `rivals` are other pools on the same source, as namespace/name; `rejected` is the API
     server's message when it refused the current revision's Deployment, `rejected_reason` the condition reason for it;
     `unauthenticated` is why reports cannot be authenticated now (TokenReview failing).
     """

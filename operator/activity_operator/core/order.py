@@ -1,7 +1,7 @@
 """The sentinel's order: how many polls the operator keeps open for a pool that has nobody to poll for it."""
 
 from activity_operator.api.spec import PoolSpec
-from activity_operator.core import counts
+from activity_operator.core import waiting
 from activity_operator.core.decision import Breaker, SentinelOrder
 from activity_operator.core.fleet import Fleet
 from activity_operator.core.observation import Observation
@@ -22,10 +22,10 @@ def order(spec: PoolSpec, seen: Observation, fleet: Fleet, breaker: Breaker, *, 
     most = spec.max_workers if spec.replicas is None else min(spec.replicas, spec.max_workers)
     take = most * spec.slots_per_worker if proven else 1
     forbidden = spec.paused or most == 0 or seen.refusal or seen.pool.deleting or breaker.open
-    if spec.activation.mode != "Sentinel" or forbidden or fleet.working:
-        return SentinelOrder(0, take, counts=counts.wanted(spec, seen))
+    if spec.source_kind != "stepFunctions" or spec.activation.mode != "Sentinel" or forbidden or fleet.working:
+        return SentinelOrder(0, take, counts=waiting.wanted(spec, seen), watched=waiting.watched(spec, seen))
     taken = seen.source.held + seen.source.claimed
     if not proven:
-        return SentinelOrder(0 if taken else 1, 1)
+        return SentinelOrder(0 if taken else 1, 1, watched=waiting.watched(spec, seen))
     polls = min(BURST_POLLS, max(RESTING_POLLS, 2 * taken))
-    return SentinelOrder(max(0, min(polls, take - taken)), take)
+    return SentinelOrder(max(0, min(polls, take - taken)), take, watched=waiting.watched(spec, seen))

@@ -2,6 +2,7 @@
 
 from activity_operator.api.conditions import Reason
 from activity_operator.api.spec import PoolSpec
+from activity_operator.core import source_words
 from activity_operator.core.fleet import Fleet
 from activity_worker.contract import PollFault, PollTrouble
 
@@ -22,6 +23,8 @@ def trouble(spec: PoolSpec, fleet: Fleet) -> tuple[Reason, str] | None:
 
 def _reason_and_message(spec: PoolSpec, pod: str, said: PollTrouble) -> tuple[Reason, str]:
     words = f"{said.code}: {said.message}" if said.message else said.code
+    if spec.source_kind != "stepFunctions":
+        return _of_counted(spec, pod, said.fault, words)
     place = f"{spec.region} at {spec.aws.endpoint_url}" if spec.aws.endpoint_url else spec.region
     match said.fault:
         case PollFault.DENIED:
@@ -36,4 +39,19 @@ def _reason_and_message(spec: PoolSpec, pod: str, said: PollTrouble) -> tuple[Re
             return Reason.THROTTLED, f"{text}slotsPerWorker there ({words})"
         case _:
             text = f"worker {pod} cannot poll {place}: check spec.aws.endpointUrl, spec.aws.region and the network's "
+            return Reason.BACKEND_UNREACHABLE, f"{text}rules for the workers ({words})"
+
+
+def _of_counted(spec: PoolSpec, pod: str, fault: PollFault, words: str) -> tuple[Reason, str]:
+    """Return the same for a Redis queue or a task store."""
+    source = source_words.source(spec)
+    match fault:
+        case PollFault.DENIED:
+            text = f"worker {pod} may not use {source}: correct user, password or rights {source_words.where(spec)}"
+            return Reason.ACCESS_DENIED, f"{text} ({words})"
+        case PollFault.THROTTLED:
+            text = f"{source} refuses more work: give it more connections or lower maxWorkers x slotsPerWorker"
+            return Reason.THROTTLED, f"{text} (worker {pod}: {words})"
+        case _:
+            text = f"worker {pod} cannot use {source}: check the URL {source_words.where(spec)} and the network's "
             return Reason.BACKEND_UNREACHABLE, f"{text}rules for the workers ({words})"

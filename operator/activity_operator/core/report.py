@@ -14,7 +14,16 @@ from activity_operator.core.manifests import revision_of, selector
 from activity_operator.core.observation import Observation
 
 #: Faults that pass only when a person acts.
-_NEEDS_A_PERSON = {Reason.ACTIVITY_NOT_FOUND, Reason.ACCESS_DENIED, Reason.POD_TEMPLATE_REJECTED, Reason.TENANCY_DENIED}
+_NEEDS_A_PERSON = {
+    Reason.ACTIVITY_NOT_FOUND,
+    Reason.ACCESS_DENIED,
+    Reason.SECRET_NOT_FOUND,
+    Reason.SECRET_FORBIDDEN,
+    Reason.SECRET_UNUSABLE,
+    Reason.TLS_FAILED,
+    Reason.POD_TEMPLATE_REJECTED,
+    Reason.TENANCY_DENIED,
+}
 
 Verdict = tuple[Status, str, str]
 
@@ -137,6 +146,7 @@ def _stale(seen: Observation, crew: Fleet, decision: Decision) -> Verdict:
     if crew.stalled:
         names = ", ".join(sorted(member.pod.name for member in crew.stalled)[:5])
         return "True", Reason.REPORTS_MISSING, f"no report from {names}: their tasks count as running"
-    if decision.waiting.unknown and decision.waiting.tasks is None and seen.source.counts is not None:
+    had = seen.source.counts is not None or seen.source.signals
+    if decision.waiting.unknown and decision.waiting.tasks is None and had:
         return "True", Reason.BACKLOG_UNKNOWN, f"{decision.waiting.unknown}: unknown is not zero"
     return "False", Reason.SIGNALS_FRESH, ""

@@ -3,9 +3,9 @@
 import pytest
 
 from activity_operator.api.spec import parse_spec
-from activity_operator.core.counts import Waiting
 from activity_operator.core.decision import Decision, ScalingMemory, Size
 from activity_operator.core.observation import Observation, PoolFacts, SourceFacts
+from activity_operator.core.waiting import Waiting
 from activity_operator.metrics import Metrics
 
 KEY = ("ns", "p")
@@ -14,7 +14,7 @@ SPEC = parse_spec({"activityArn": ARN, "handlerImage": "i", "maxWorkers": 5})
 
 
 def seen(backlog: int | None = None) -> Observation:
-    return Observation(now=0.0, pool=PoolFacts("ns", "p", "u", 1), source=SourceFacts(backlog=backlog))
+    return Observation(now=0.0, pool=PoolFacts("ns", "p", "u", 1), source=SourceFacts())
 
 
 def filled(backlog: int | None = 7) -> Metrics:

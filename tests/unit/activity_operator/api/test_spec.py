@@ -14,6 +14,8 @@ MINIMAL: dict[str, Any] = {
     "handlerImage": "registry.example.com/resize:1.4.2",
     "maxWorkers": 5,
 }
+REDIS = {"address": "redis:6379", "flow": "images", "queue": "resize"}
+STORE = {"urlSecretRef": {"name": "tasks", "key": "url"}}
 
 
 def refusal(**changes: Any) -> SpecError:
@@ -75,7 +77,13 @@ def test_replicas_beyond_max_are_accepted_because_max_holds_anyway() -> None:
         ("source", {"source": {"stepFunctions": {"activityArn": GOOD_ARN}}}),
         ("activityArn", {"activityArn": None}),
         ("source", {"activityArn": None, "source": {}}),
-        ("source", {"activityArn": None, "source": {"redis": {}}}),
+        ("source", {"activityArn": None, "source": {"kafka": {}}}),
+        ("source", {"activityArn": None, "source": {"redis": REDIS, "taskStore": STORE}}),
+        ("source.redis.flow", {"activityArn": None, "source": {"redis": {"queue": "q", "address": "redis:6379"}}}),
+        ("source.redis", {"activityArn": None, "source": {"redis": {"flow": "f", "queue": "q"}}}),
+        ("source.taskStore", {"activityArn": None, "source": {"taskStore": {}}}),
+        ("source.taskStore", {"activityArn": None, "source": {"taskStore": {**STORE, "url": "postgresql://db/t"}}}),
+        ("activation.mode", {"activityArn": None, "source": {"redis": REDIS}, "activation": {"mode": "CloudWatch"}}),
         ("activityArn", {"activityArn": "arn:aws:sqs:us-east-1:123456789012:activity:a"}),
         ("source.stepFunctions.activityArn", {"activityArn": None, "source": {"stepFunctions": {"activityArn": "x"}}}),
         ("handlerImage", {"handlerImage": None}),

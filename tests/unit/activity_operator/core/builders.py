@@ -6,6 +6,7 @@ from typing import Any
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.fleet import Fleet, Member, fleet
 from activity_operator.core.observation import Observation, PodFacts, PoolFacts, WorkerFacts
+from activity_operator.core.signal import Signal
 from activity_worker.contract import WorkerState
 
 #: The moment of every situation that names no other, long after the leader took over.
@@ -65,6 +66,11 @@ def worker(pod_uid: str = "w1", **more: Any) -> WorkerFacts:
 def busy(pod_uid: str = "w1", **more: Any) -> WorkerFacts:
     """Return a fresh report of a worker whose one slot has a task."""
     return worker(pod_uid, **{"busy": 1, "open_polls": 0, "idle_seconds": 0.0, **more})
+
+
+def counted(tasks: int | None, *, exact: bool = True, age: float = 0.0, now: float = NOW) -> tuple[Signal, ...]:
+    """Return what a source that can count says of the tasks that wait; with None it says nothing."""
+    return () if tasks is None else (Signal(tasks, exact, now - age),)
 
 
 def seen(*facts: PodFacts | WorkerFacts, now: float = NOW, **more: Any) -> Observation:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from activity_operator.core import counts
+from activity_operator.core import counts, waiting
 from activity_operator.core.demand import demand
 from activity_operator.core.observation import Counts, Flow, Observation, PoolFacts, SourceFacts, WorkerFacts
 from activity_worker.contract import PollFault, PollTrouble
@@ -24,8 +24,8 @@ def counted(*pairs: tuple[int, int], age: float = 5.0) -> SourceFacts:
     return SourceFacts(counts=Counts(minutes(*pairs), NOW - age))
 
 
-def known(situation: Observation, emptied_at: float = LONG_AGO) -> counts.Waiting:
-    return counts.waiting(SPEC, situation, crew(situation, SPEC), emptied_at)
+def known(situation: Observation, emptied_at: float = LONG_AGO) -> waiting.Waiting:
+    return waiting.waiting(SPEC, situation, crew(situation, SPEC), emptied_at)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_what_came_before_an_empty_moment_is_void_but_clocks_may_differ(emptied_
 
 
 def test_at_zero_the_counts_are_the_backlog_and_at_least_that() -> None:
-    assert known(seen(source=counted((4, 0)))) == counts.Waiting(4, exact=False)
+    assert known(seen(source=counted((4, 0)))) == waiting.Waiting(4, exact=False)
 
 
 def test_a_worker_whose_own_poll_finds_nothing_knows_better_than_counts_minutes_old() -> None:
@@ -101,7 +101,7 @@ def test_counts_are_believed_for_five_minutes(age: float, fresh: bool) -> None:
     situation = seen(source=counted((4, 0), age=age))
 
     assert (known(situation).tasks, bool(known(situation).unknown)) == ((4, False) if fresh else (None, True))
-    assert counts.stale_at(SPEC, situation) == NOW - age + 300
+    assert waiting.stale_at(SPEC, situation) == NOW - age + 300
 
 
 def test_counts_that_were_never_read_are_unknown_not_zero() -> None:
@@ -125,9 +125,9 @@ def test_nothing_is_read_where_nothing_depends_on_it_or_it_is_forbidden(
 ) -> None:
     spec = pool(**{"activation": {"mode": "CloudWatch"}, **changes})
 
-    assert counts.wanted(SPEC, seen())
-    assert not counts.wanted(spec, seen(**facts))
-    answer = counts.waiting(spec, seen(source=counted((4, 0)), **facts), crew(seen()), LONG_AGO)
+    assert waiting.wanted(SPEC, seen())
+    assert not waiting.wanted(spec, seen(**facts))
+    answer = waiting.waiting(spec, seen(source=counted((4, 0)), **facts), crew(seen()), LONG_AGO)
     assert (answer.tasks, answer.unknown) == (None, "")
 
 

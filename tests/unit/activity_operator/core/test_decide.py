@@ -6,6 +6,7 @@ from activity_operator.core.decision import ApplyRevision, Say, SentinelOrder, S
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import SourceFacts
 from activity_worker.contract import Directive, WorkerState
+from tests.unit.activity_operator.core.builders import counted
 from tests.unit.activity_operator.core.world import START, World, pool_spec
 
 
@@ -62,7 +63,7 @@ def test_a_burst_on_a_proven_pool_gets_its_size_at_once() -> None:
 
 def test_max_holds_however_much_waits() -> None:
     world = proven_at_zero(maxWorkers=3)
-    world.source = SourceFacts(held=2, backlog=50)
+    world.source = SourceFacts(held=2, signals=counted(50, now=START))
 
     decision = world.settle()
 

@@ -5,7 +5,7 @@ import pytest
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.demand import Demand, demand
 from activity_operator.core.observation import Observation, SourceFacts, WorkerFacts
-from tests.unit.activity_operator.core.builders import NOW, busy, coming, crew, pod, pool, seen, worker
+from tests.unit.activity_operator.core.builders import NOW, busy, coming, counted, crew, pod, pool, seen, worker
 
 
 def wanted(situation: Observation, spec: PoolSpec | None = None, saturated_since: float | None = None) -> Demand:
@@ -20,10 +20,10 @@ def test_nothing_to_do_wants_nobody() -> None:
 @pytest.mark.parametrize(
     ("source", "workers"),
     [
-        (SourceFacts(backlog=0), 2),
-        (SourceFacts(backlog=3), 5),
-        (SourceFacts(backlog=0, held=1), 3),
-        (SourceFacts(backlog=0, held=1, claimed=2), 5),
+        (SourceFacts(signals=counted(0)), 2),
+        (SourceFacts(signals=counted(3)), 5),
+        (SourceFacts(signals=counted(0), held=1), 3),
+        (SourceFacts(signals=counted(0), held=1, claimed=2), 5),
     ],
     ids=["running", "waiting", "held", "claimed"],
 )
@@ -40,7 +40,7 @@ def test_workers_are_rounded_up_for_slots_and_utilization(
 ) -> None:
     spec = pool(slotsPerWorker=slots, scaling={"targetUtilization": utilization})
 
-    assert wanted(seen(source=SourceFacts(backlog=tasks)), spec).workers == workers
+    assert wanted(seen(source=SourceFacts(signals=counted(tasks))), spec).workers == workers
 
 
 def test_a_lease_held_at_zero_wants_a_worker() -> None:
@@ -72,7 +72,7 @@ def test_a_held_lease_that_workers_in_their_polls_cannot_take_wants_one_that_is_
 def test_a_stalled_workers_place_is_wanted_on_top_because_unknown_is_not_zero() -> None:
     stalled = busy("w1", reported_at=NOW - 90)
 
-    assert wanted(seen(stalled, source=SourceFacts(backlog=2))).workers == 3
+    assert wanted(seen(stalled, source=SourceFacts(signals=counted(2)))).workers == 3
     assert wanted(seen(stalled)).workers == 1
 
 
@@ -101,7 +101,7 @@ def test_without_a_count_one_free_slot_is_kept_while_tasks_run() -> None:
 
 
 def test_with_a_count_no_free_slot_is_needed_to_see() -> None:
-    assert wanted(seen(busy("w1"), worker("w2"), source=SourceFacts(backlog=0))).workers == 1
+    assert wanted(seen(busy("w1"), worker("w2"), source=SourceFacts(signals=counted(0)))).workers == 1
 
 
 @pytest.mark.parametrize(("seconds", "workers"), [(0.0, 4), (0.99, 4), (1.0, 6), (60.0, 6)])
@@ -130,7 +130,7 @@ def test_a_cordoned_worker_that_finishes_its_task_does_not_double_the_pool() -> 
 
 
 def test_saturation_with_a_count_follows_the_count() -> None:
-    answer = wanted(seen(busy("w1"), source=SourceFacts(backlog=0)), saturated_since=NOW - 60)
+    answer = wanted(seen(busy("w1"), source=SourceFacts(signals=counted(0))), saturated_since=NOW - 60)
 
     assert (answer.workers, answer.saturated_since) == (1, None)
 
@@ -162,4 +162,4 @@ def test_saturation_counts_from_the_first_sight() -> None:
     ("backlog", "sentence"), [(None, "1 running, 2 held"), (3, "1 running, 2 held, 3 waiting")], ids=["none", "count"]
 )
 def test_the_reason_counts_what_is_known(backlog: int | None, sentence: str) -> None:
-    assert wanted(seen(busy(), source=SourceFacts(held=2, backlog=backlog))).reason == sentence
+    assert wanted(seen(busy(), source=SourceFacts(held=2, signals=counted(backlog)))).reason == sentence

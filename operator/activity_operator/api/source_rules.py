@@ -1,0 +1,53 @@
+"""CEL rules of the sources besides Step Functions, and the sentences a person reads when one fails."""
+
+from activity_operator.api.rules import Rule, literal
+
+_HOST_AND_PORT = r"^([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|\[[0-9a-fA-F:]+\]):[0-9]{1,5}$"
+
+#: A name becomes part of keys between colons; a child's queue is named PARENT:CHILD.
+_NAME = "!self.matches('[\\\\s,]')"
+
+REDIS = (
+    Rule(
+        "has(self.urlSecretRef) != has(self.address)",
+        "exactly one of urlSecretRef and address must be set",
+        "has(self.address) ? 'urlSecretRef and address are both set; keep exactly one of them' : "
+        "'neither urlSecretRef nor address is set; set exactly one of them'",
+    ),
+)
+ADDRESS = (
+    Rule(
+        f"self.matches({literal(_HOST_AND_PORT)})",
+        "must be HOST:PORT, such as redis:6379; a URL with a password belongs into a Secret (urlSecretRef)",
+    ),
+)
+REDIS_NAME = (Rule(_NAME, "must have no spaces and no commas"),)
+REDIS_NEXT_QUEUE = REDIS_NAME
+REDIS_ATTRIBUTES = (
+    Rule("self.all(name, !name.matches('[\\\\s,]'))", "names of attributes must have no spaces and no commas"),
+)
+TASK_STORE = (
+    Rule(
+        "has(self.urlSecretRef) != has(self.url)",
+        "exactly one of urlSecretRef and url must be set",
+        "has(self.url) ? 'urlSecretRef and url are both set; keep exactly one of them' : "
+        "'neither urlSecretRef nor url is set; set exactly one of them'",
+    ),
+)
+STORE_URL = (
+    Rule(
+        "!self.startsWith('sqlite')",
+        "a pool's task store cannot be SQLite, which no other pod can reach; use postgresql://USER@HOST:PORT/DATABASE",
+    ),
+    Rule(
+        "self.startsWith('sqlite') || self.matches('^postgresql://([^:@/]+@)?[^:@/]+(:[0-9]{1,5})?/[^/?#]+$')",
+        "must look like postgresql://USER@HOST:PORT/DATABASE; a URL with a password belongs into a Secret "
+        "(urlSecretRef)",
+    ),
+)
+SERVER_URL = (
+    Rule(
+        "isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != '' && !self.contains('@')",
+        "serverUrl must be an http or https URL without credentials, such as http://prometheus.monitoring:9090",
+    ),
+)

@@ -1,0 +1,163 @@
+"""Where the tasks come from: one member of `source` for each kind of task service."""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from activity_operator.api import rules, source_rules
+from activity_operator.api.arn import MAX_ARN_LENGTH
+from activity_operator.api.model import ApiModel, Int32
+
+ActivityArnText = Annotated[str, Field(max_length=MAX_ARN_LENGTH, json_schema_extra=rules.attach(rules.ACTIVITY_ARN))]
+
+
+class SecretKeyRef(ApiModel):
+    """A key of a Secret in the pool's own namespace."""
+
+    name: str = Field(min_length=1, max_length=253, description="Name of the Secret, in the pool's namespace.")
+    key: str = Field(min_length=1, max_length=253, description="Key in the Secret's data.")
+
+
+class StepFunctionsSource(ApiModel):
+    """Tasks of an AWS Step Functions activity."""
+
+    activity_arn: ActivityArnText = Field(
+        description="ARN of the activity whose tasks the workers take. Cannot be changed: make a new pool instead."
+    )
+
+
+class RedisSource(ApiModel):
+    """Jobs of one queue of a flow, on a Redis server."""
+
+    model_config = ConfigDict(json_schema_extra=rules.attach(source_rules.REDIS))
+
+    url_secret_ref: SecretKeyRef | None = Field(
+        default=None,
+        description="Secret key that holds the server's URL, with user and password if it needs them, such as "
+        "rediss://user:password@redis:6379/0. Either this or address. Workers get it as an environment variable; the "
+        "operator must be allowed to read the Secret.",
+    )
+    address: str | None = Field(
+        default=None,
+        max_length=255,
+        json_schema_extra=rules.attach(source_rules.ADDRESS),
+        description="HOST:PORT of a server without password and TLS. Either this or urlSecretRef.",
+    )
+    flow: str = Field(
+        min_length=1,
+        max_length=128,
+        json_schema_extra=rules.attach(source_rules.REDIS_NAME),
+        description="Name of the flow that the jobs belong to.",
+    )
+    queue: str = Field(
+        min_length=1,
+        max_length=128,
+        json_schema_extra=rules.attach(source_rules.REDIS_NAME),
+        description="Name of the queue whose jobs the workers take.",
+    )
+    next_queue: str = Field(
+        default="",
+        max_length=128,
+        json_schema_extra=rules.attach(source_rules.REDIS_NEXT_QUEUE),
+        description="Queue into which a job goes whose result names none (default none: the job has arrived).",
+    )
+    attributes: list[Annotated[str, Field(min_length=1, max_length=128)]] = Field(
+        default_factory=list,
+        max_length=100,
+        json_schema_extra=rules.attach(source_rules.REDIS_ATTRIBUTES),
+        description="Fields of a job that the handler gets, beside its id (default none).",
+    )
+    lock_seconds: Int32 = Field(
+        default=180,
+        ge=1,
+        le=86_400,
+        description="Seconds for which a job is its worker's (default 180). Unless renewLock is true they are also "
+        "the handler's deadline.",
+    )
+    renew_lock: bool = Field(
+        default=False,
+        description="true: the lock is prolonged while the handler works, at taskHeartbeat.intervalSeconds (default "
+        "false, as the dialect has it).",
+    )
+    conclude: Literal["Dialect", "Atomic"] = Field(
+        default="Dialect",
+        description="Dialect (default): jobs are taken and concluded with the commands of the published dialect. "
+        "Atomic: with scripts on the server, each of them at once, so that no crash leaves a job halfway.",
+    )
+
+
+class TaskStoreSource(ApiModel):
+    """Durable multi-step tasks in a PostgreSQL database; the workers are their runners."""
+
+    model_config = ConfigDict(json_schema_extra=rules.attach(source_rules.TASK_STORE))
+
+    url_secret_ref: SecretKeyRef | None = Field(
+        default=None,
+        description="Secret key that holds the database's URL, such as postgresql://user:password@db:5432/tasks. "
+        "Either this or url. Workers get it as an environment variable; the operator must be allowed to read the "
+        "Secret.",
+    )
+    url: str | None = Field(
+        default=None,
+        max_length=512,
+        json_schema_extra=rules.attach(source_rules.STORE_URL),
+        description="URL of a PostgreSQL database that asks for no password, such as postgresql://tasks@db:5432/tasks. "
+        "Either this or urlSecretRef.",
+    )
+    tasks: list[Annotated[str, Field(min_length=1, max_length=255)]] = Field(
+        default_factory=list,
+        max_length=100,
+        description="Names of the tasks whose due instances count as backlog (default: all in the store). Name them "
+        "where several pools share a store.",
+    )
+    lease_seconds: Int32 = Field(
+        default=60,
+        ge=1,
+        le=86_400,
+        description="Seconds after which another worker goes on with an instance whose worker fell silent (default "
+        "60).",
+    )
+
+
+class Source(ApiModel):
+    """Where the tasks come from: exactly one member."""
+
+    model_config = ConfigDict(json_schema_extra=rules.attach(rules.SOURCE))
+
+    step_functions: StepFunctionsSource | None = Field(
+        default=None, description="Tasks of an AWS Step Functions activity; the long form of activityArn."
+    )
+    redis: RedisSource | None = Field(default=None, description="Jobs of a queue on a Redis server.")
+    task_store: TaskStoreSource | None = Field(
+        default=None, description="Durable multi-step tasks in a PostgreSQL database."
+    )
+
+
+class Prometheus(ApiModel):
+    """A number of waiting tasks that a Prometheus server tells."""
+
+    server_url: str = Field(
+        max_length=512,
+        json_schema_extra=rules.attach(source_rules.SERVER_URL),
+        description="URL of the Prometheus server, without the path /api/v1. The administrator's tenancy policy must "
+        "allow it as an endpoint.",
+    )
+    query: str = Field(
+        min_length=1,
+        max_length=2048,
+        description="PromQL whose result is one number: how many tasks wait. No result means that nobody knows, and "
+        "the pool keeps its size: write 'or vector(0)' where it means none.",
+    )
+    interval_seconds: Int32 = Field(
+        default=15,
+        ge=1,
+        le=3600,
+        description="Seconds between two queries (default 15).",
+    )
+    token_secret_ref: SecretKeyRef | None = Field(
+        default=None,
+        description="Secret key that holds a bearer token for the server. Unset (default): none is sent.",
+    )
+
+
+SourceKind = Literal["stepFunctions", "redis", "taskStore"]

@@ -1,0 +1,48 @@
+"""What a worker is told of its source: variables of its environment, a URL with a password only by its Secret."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from activity_operator.api.sources import RedisSource, SecretKeyRef, TaskStoreSource
+from activity_operator.api.spec import PoolSpec
+from activity_worker.contract import Env
+
+Variable = dict[str, Any]
+
+
+def source_environment(spec: PoolSpec) -> list[Variable]:
+    """Return the variables of the container."""
+    if spec.redis is not None:
+        return _redis(spec.redis)
+    if spec.task_store is not None:
+        return _task_store(spec.task_store)
+    return _given({Env.ACTIVITY_ARN: spec.arn, Env.REGION: spec.region, Env.ENDPOINT_URL: spec.aws.endpoint_url})
+
+
+def _redis(source: RedisSource) -> list[Variable]:
+    url = f"redis://{source.address}" if source.address is not None else source.url_secret_ref
+    plain = {
+        Env.REDIS_FLOW: source.flow,
+        Env.REDIS_QUEUE: source.queue,
+        Env.REDIS_NEXT_QUEUE: source.next_queue or None,
+        Env.REDIS_ATTRIBUTES: ",".join(source.attributes) or None,
+        Env.REDIS_LOCK_SECONDS: source.lock_seconds,
+        Env.REDIS_RENEW_LOCK: "true" if source.renew_lock else "false",
+        Env.REDIS_CONCLUDE: source.conclude.lower(),
+    }
+    return [_url(Env.REDIS_URL, url), *_given(plain)]
+
+
+def _task_store(source: TaskStoreSource) -> list[Variable]:
+    url = source.url if source.url is not None else source.url_secret_ref
+    return [_url(Env.STORE_URL, url), *_given({Env.STORE_LEASE_SECONDS: source.lease_seconds})]
+
+
+def _url(name: Env, url: str | SecretKeyRef | None) -> Variable:
+    if isinstance(url, SecretKeyRef):
+        return {"name": str(name), "valueFrom": {"secretKeyRef": {"name": url.name, "key": url.key}}}
+    return {"name": str(name), "value": url or ""}
+
+
+def _given(plain: Mapping[Env, Any]) -> list[Variable]:
+    return [{"name": str(name), "value": str(value)} for name, value in plain.items() if value is not None]
