@@ -1,0 +1,80 @@
+"""What can go wrong between us and a Redis server, in words that hold no command, key, payload or password."""
+
+from enum import StrEnum
+
+#: Answers of a server that may be another one in a moment: it loads, follows, or has lost its master.
+_PASSING = frozenset(
+    {"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "UNBLOCKED", "BUSY"}
+)
+_DENIED = {
+    "NOAUTH": "the server asks for a password: give one in the URL, as redis://USER:PASSWORD@HOST",
+    "WRONGPASS": "the server refuses the user name or the password of the URL",
+    "NOPERM": "the user's ACL refuses the command or its keys: see docs/redis.md for what a worker needs",
+    "DENIED": "the server is in protected mode: set a password, or bind it to the address that you use",
+}
+_KNOWN = {
+    "READONLY": "the server is a replica: name its master, or the sentinels or the cluster that know it",
+    "LOADING": "the server still loads its data",
+    "MASTERDOWN": "the server has lost its master",
+    "CLUSTERDOWN": "the cluster does not serve all of its slots",
+    "NOREPLICAS": "too few replicas follow the server (min-replicas-to-write)",
+    "OOM": "the server has used its memory (maxmemory)",
+    "MISCONF": "the server cannot save to its disk and refuses writes",
+    "WRONGTYPE": "a key of the queue or the job holds another type of value than this dialect writes",
+    "CROSSSLOT": "the keys lie in several slots of a cluster: give the flow and its queues one hash tag, as in {shop}",
+    "NOSCRIPT": "the server does not know the script",
+    "BUSY": "a script keeps the server busy",
+    "TRYAGAIN": "slots of the cluster are moving",
+    "UNBLOCKED": "the server ended a blocking call, because it became a replica",
+    "EXECABORT": "a command of a transaction was refused",
+}
+
+
+class Trouble(StrEnum):
+    """What sort of trouble: who should do what about it."""
+
+    UNREACHABLE = "unreachable"
+    TLS = "tls"
+    DENIED = "denied"
+    REFUSED = "refused"
+
+
+class RedisError(Exception):
+    """A call that did not succeed. `code` is the first word of the server's answer, or ours; `trouble` sorts it."""
+
+    def __init__(self, code: str, message: str, trouble: Trouble) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.trouble = trouble
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same call may succeed later by itself; after silence it may have been carried out."""
+        return self.trouble is not Trouble.REFUSED
+
+
+def unreachable(code: str, message: str) -> RedisError:
+    """Return the error of a call without an answer."""
+    return RedisError(code, message, Trouble.UNREACHABLE)
+
+
+def refusal(answer: str) -> RedisError:
+    """Return the error that a server's error reply stands for, `answer` being the reply without its dash."""
+    code, _, words = answer.partition(" ")
+    if not code.isupper():
+        code, words = "ERR", answer
+    if code == "DENIED" or code in _DENIED:
+        return RedisError(code, _DENIED[code], Trouble.DENIED)
+    if code == "ERR" and ("AUTH <password> called without" in words or "invalid password" in words):
+        return RedisError("WRONGPASS", _DENIED["WRONGPASS"], Trouble.DENIED)
+    if code in _PASSING:
+        return unreachable(code, _KNOWN[code])
+    return RedisError(code, _KNOWN.get(code, _shown(words)), Trouble.REFUSED)
+
+
+def _shown(words: str) -> str:
+    """Return a server's words up to where they quote what was sent."""
+    for mark in ("'", '"', "`", ", with args"):
+        words = words.partition(mark)[0]
+    return words.strip()[:200]

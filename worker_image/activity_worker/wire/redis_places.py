@@ -1,0 +1,242 @@
+"""Where a command has to go: the one server, the master that sentinels name, or the node of a cluster's slot."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from activity_worker.wire.redis_errors import RedisError, unreachable
+from activity_worker.wire.redis_link import Command, Link, Refusal, connect, connect_sentinel
+from activity_worker.wire.redis_url import Kind, RedisUrl
+
+Address = tuple[str, int]
+
+SLOTS: Final = 16384
+#: Commands whose first key is not their first argument, and where it is.
+_KEY_AT: Final = {"EVAL": 3, "EVALSHA": 3, "FCALL": 3}
+#: Commands without a key: any node may answer.
+_KEYLESS: Final = frozenset({"PING", "SCRIPT", "FUNCTION", "INFO", "ROLE", "CLIENT"})
+
+
+class Moved(Exception):  # noqa: N818 - an answer of a cluster, not a fault
+    """A node of a cluster points to another: `MOVED slot host:port`."""
+
+
+class Places(Protocol):
+    """Which server a command goes to."""
+
+    def groups(self, commands: Sequence[Command]) -> list[list[int]]:
+        """Return the indices of commands, sorted by where they go."""
+        ...
+
+    async def find(self, command: Command) -> Address:
+        """Return the server to ask; raises `RedisError`."""
+        ...
+
+    async def follow(self, moved: Moved) -> Address:
+        """Learn from a node's answer; returns where it points."""
+        ...
+
+    def forget(self, address: Address) -> None:
+        """Look again before this server is named another time: it does not answer, or follows another."""
+        ...
+
+    async def close(self) -> None:
+        """Free what is held."""
+        ...
+
+
+def places_of(url: RedisUrl) -> Places:
+    """Return the places that a URL speaks of."""
+    match url.kind:
+        case Kind.SERVER:
+            return _OneServer(url)
+        case Kind.SENTINEL:
+            return _Sentinels(url)
+        case Kind.CLUSTER:
+            return _Cluster(url)
+
+
+def key_slot(key: str | bytes) -> int:
+    """Return the slot of a key in a cluster: of what is between its first braces, or of all of it."""
+    data = key if isinstance(key, bytes) else key.encode(errors="surrogateescape")
+    start = data.find(b"{")
+    if start >= 0:
+        end = data.find(b"}", start + 1)
+        if end > start + 1:
+            data = data[start + 1 : end]
+    crc = 0
+    for byte in data:
+        crc = ((crc << 8) & 0xFFFF) ^ _CRC16[((crc >> 8) ^ byte) & 0xFF]
+    return crc % SLOTS
+
+
+def _crc16_of(byte: int) -> int:
+    crc = byte << 8
+    for _ in range(8):
+        crc = ((crc << 1) ^ 0x1021 if crc & 0x8000 else crc << 1) & 0xFFFF
+    return crc
+
+
+_CRC16: Final = tuple(_crc16_of(byte) for byte in range(256))
+
+
+class _OneServer:
+    """The server of the URL, whatever happens."""
+
+    def __init__(self, url: RedisUrl) -> None:
+        self._address = url.hosts[0]
+
+    def groups(self, commands: Sequence[Command]) -> list[list[int]]:
+        return [list(range(len(commands)))]
+
+    async def find(self, command: Command) -> Address:  # noqa: ARG002 - the same for all
+        return self._address
+
+    async def follow(self, moved: Moved) -> Address:
+        raise unreachable(
+            "MOVED", "the server is part of a cluster: say so with the scheme redis+cluster://"
+        ) from moved
+
+    def forget(self, address: Address) -> None:
+        """There is no other."""
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+class _Sentinels:
+    """The master, as the first sentinel that answers names it."""
+
+    def __init__(self, url: RedisUrl) -> None:
+        self._url = url
+        self._sentinels = list(url.hosts)
+        self._master: Address | None = None
+        self._asking = asyncio.Lock()
+
+    def groups(self, commands: Sequence[Command]) -> list[list[int]]:
+        return [list(range(len(commands)))]
+
+    async def find(self, command: Command) -> Address:  # noqa: ARG002 - the same for all
+        if self._master is None:
+            async with self._asking:
+                if self._master is None:
+                    self._master = await self._ask()
+        return self._master
+
+    async def follow(self, moved: Moved) -> Address:
+        raise unreachable("MOVED", "the master is part of a cluster: name its nodes with redis+cluster://") from moved
+
+    def forget(self, address: Address) -> None:
+        if self._master == address:
+            self._master = None
+
+    async def close(self) -> None:
+        """Nothing is held: sentinels are asked on a connection of the moment."""
+
+    async def _ask(self) -> Address:
+        troubles: list[RedisError] = []
+        for sentinel in list(self._sentinels):
+            try:
+                master = await self._ask_one(sentinel)
+            except RedisError as error:
+                troubles.append(error)
+                continue
+            if master is not None:
+                # The one that knows is asked first the next time.
+                self._sentinels.remove(sentinel)
+                self._sentinels.insert(0, sentinel)
+                return master
+        if not troubles:
+            raise unreachable("NoMaster", f"no sentinel knows a master {self._url.master!r}: is that its name?")
+        raise troubles[0]
+
+    async def _ask_one(self, sentinel: Address) -> Address | None:
+        link = await connect_sentinel(self._url, *sentinel)
+        try:
+            (found,) = await link.exchange(
+                [("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._url.master)], self._url.answer_seconds
+            )
+        finally:
+            await link.close()
+        if isinstance(found, Refusal):
+            raise found.error
+        return None if found is None else (str(found[0]), int(found[1]))
+
+
+class _Cluster:
+    """The node that serves a key's slot, as any node of the cluster describes it."""
+
+    def __init__(self, url: RedisUrl) -> None:
+        self._url = url
+        self._nodes: dict[int, Address] = {}
+        self._known: list[Address] = list(url.hosts)
+        self._asking = asyncio.Lock()
+
+    def groups(self, commands: Sequence[Command]) -> list[list[int]]:
+        found: dict[Address | int, list[int]] = {}
+        for at, command in enumerate(commands):
+            slot = _slot(command) or 0
+            found.setdefault(self._nodes.get(slot, slot), []).append(at)
+        return list(found.values())
+
+    async def find(self, command: Command) -> Address:
+        slot = _slot(command) or 0
+        if slot not in self._nodes:
+            async with self._asking:
+                if slot not in self._nodes:
+                    await self._learn()
+        if slot not in self._nodes:
+            raise unreachable("CLUSTERDOWN", f"no node of the cluster serves slot {slot}")
+        return self._nodes[slot]
+
+    async def follow(self, moved: Moved) -> Address:
+        _, slot, where = str(moved).split(" ")
+        host, _, port = where.rpartition(":")
+        address = (host, int(port))
+        if str(moved).startswith("MOVED"):
+            self._nodes[int(slot)] = address
+            return address
+        raise unreachable("ASK", "slots of the cluster are moving") from moved
+
+    def forget(self, address: Address) -> None:
+        self._nodes = {slot: node for slot, node in self._nodes.items() if node != address}
+
+    async def close(self) -> None:
+        """Nothing is held: the map is asked for on a connection of the moment."""
+
+    async def _learn(self) -> None:
+        trouble: RedisError | None = None
+        for node in dict.fromkeys([*self._known, *self._url.hosts]):
+            try:
+                self._take(await self._map_of(node), node)
+            except RedisError as error:
+                trouble = trouble or error
+                continue
+            return
+        raise trouble or unreachable("CLUSTERDOWN", "no node of the cluster answers")
+
+    async def _map_of(self, node: Address) -> list[list[object]]:
+        link: Link = await connect(self._url, *node)
+        try:
+            (found,) = await link.exchange([("CLUSTER", "SLOTS")], self._url.answer_seconds)
+        finally:
+            await link.close()
+        if isinstance(found, Refusal):
+            raise found.error
+        return list(found)
+
+    def _take(self, slots: list[list[object]], told_by: Address) -> None:
+        nodes: dict[int, Address] = {}
+        for first, last, master, *_ in slots:
+            host, port = master[0] or told_by[0], int(master[1])  # type: ignore[index]
+            nodes.update(dict.fromkeys(range(int(first), int(last) + 1), (str(host), port)))  # type: ignore[call-overload]
+        self._nodes = nodes
+        self._known = list(dict.fromkeys(nodes.values()))
+
+
+def _slot(command: Command) -> int | None:
+    name = str(command[0]).upper()
+    if name in _KEYLESS:
+        return None
+    key = command[_KEY_AT.get(name, 1)]
+    return key_slot(key if isinstance(key, bytes) else str(key))
