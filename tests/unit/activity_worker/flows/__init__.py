@@ -1,0 +1,1 @@
+"""Flows of Redis queues, without a server."""

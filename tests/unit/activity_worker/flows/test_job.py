@@ -1,0 +1,72 @@
+"""Where a job is, told from its fields and the lists that hold it."""
+
+import uuid
+
+import pytest
+
+from activity_worker.flows.identity import uuid7
+from activity_worker.flows.job import Failure, JobState, Sighting, child_of, judge
+
+FAILED = {"done": True, "failed": True, "failedQueue": "b", "failedErrorMsg": "no stock"}
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "queue"),
+    [
+        (Sighting({"user": 1}, waiting=["a"]), JobState.WAITING, "a"),
+        (Sighting({"user": 1}, processing=["a"]), JobState.PROCESSING, "a"),
+        (Sighting({"completed-queue": "a"}, processing=["a"]), JobState.PROCESSING, "a"),
+        (Sighting({"completed-queue": "a"}, waiting=["b"]), JobState.WAITING, "b"),
+        (Sighting({"completed-queue": "b"}), JobState.COMPLETED, "b"),
+        (Sighting(FAILED), JobState.FAILED, "b"),
+        (Sighting(FAILED, processing=["b"]), JobState.FAILED, "b"),
+        (Sighting(FAILED, waiting=["b"]), JobState.WAITING, "b"),
+        (Sighting({"completed-queue": "a", **FAILED}), JobState.FAILED, "b"),
+        (Sighting({"user": 1}), JobState.ADRIFT, None),
+        (Sighting({}), JobState.MISSING, None),
+        (Sighting({}, waiting=["a"]), JobState.WAITING, "a"),
+    ],
+)
+def test_a_job_is_where_its_lists_and_its_fields_say(seen: Sighting, state: JobState, queue: str | None) -> None:
+    job = judge("shop", "1", seen)
+
+    assert (job.state, job.queue) == (state, queue)
+    assert job.finished == (state not in {JobState.WAITING, JobState.PROCESSING})
+
+
+def test_a_failure_of_the_originals_monitor_is_one_too_although_it_says_no_queue() -> None:
+    fields = {"done": "true", "failed": "true", "failedErrorMsg": "a lock time exceeded"}
+
+    job = judge("shop", "1", Sighting(fields))
+
+    assert (job.state, job.failure, job.done) == (JobState.FAILED, Failure("a lock time exceeded"), True)
+
+
+@pytest.mark.parametrize("value", [False, None, "no", 1, "True"])
+def test_nothing_else_is_a_yes(value: object) -> None:
+    assert judge("shop", "1", Sighting({"failed": value, "completed-queue": "a"})).state is JobState.COMPLETED
+
+
+def test_its_data_are_the_fields_that_queues_did_not_write() -> None:
+    job = judge("shop", "1", Sighting({"user": 1, "sum": 2, "completed-queue": "a", **FAILED}))
+
+    assert job.data == {"user": 1, "sum": 2}
+    assert job.completed_queue == "a"
+
+
+def test_children_of_every_parent_queue_are_its_children() -> None:
+    fields = {"children:a:jobs": ["job:a:c:1"], "children:b:d:jobs": ["job:b:d:e:2"], "children:a:params": [{}]}
+
+    assert judge("shop", "1", Sighting(fields)).child_keys() == ["job:a:c:1", "job:b:d:e:2"]
+    assert child_of("job:b:d:e:2") == ("b:d:e", "2")
+    with pytest.raises(ValueError, match="not the key of a job"):
+        child_of("queue:2")
+
+
+def test_ids_are_version_7_and_sort_by_time() -> None:
+    first, second = uuid7(1000.001), uuid7(1000.002)
+
+    assert (uuid.UUID(first).version, uuid.UUID(first).variant) == (7, uuid.RFC_4122)
+    assert uuid.UUID(first).int >> 80 == 1_000_001
+    assert first < second
+    assert len({uuid7(1.0) for _ in range(100)}) == 100

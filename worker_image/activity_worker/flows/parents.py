@@ -1,0 +1,99 @@
+"""A parent queue's work: make a job's children, once, and wait until all of them are done."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from activity_worker.activity import TaskRequest
+from activity_worker.errors import ActivityError
+from activity_worker.flows.definition import Place
+from activity_worker.flows.identity import uuid7
+from activity_worker.flows.job import says_yes
+from activity_worker.wire import redis_keys as keys
+from activity_worker.wire.redis_connection import Command, RedisClient
+
+#: How often a parent looks at its children, in seconds.
+CHECK_SECONDS = 1.0
+_CHILD = "childName"
+
+
+class ChildrenError(ActivityError):
+    """A job's children cannot be made, or one of them is gone; the parent fails with it."""
+
+
+def parent_attributes(place: Place) -> tuple[str, ...]:
+    """Return the fields of a job that its parent worker reads."""
+    return keys.children_params(place.name), keys.children_jobs(place.name)
+
+
+def parent_worker(
+    client: RedisClient, place: Place, keep_seconds: int, check_seconds: float = CHECK_SECONDS
+) -> Callable[[TaskRequest], Awaitable[dict[str, Any]]]:
+    """Return the handler of a parent queue."""
+    params_field, jobs_field = parent_attributes(place)
+
+    async def wait_for_children(request: TaskRequest) -> dict[str, Any]:
+        """Make the children unless they were made before, wait for them, and add nothing to the job."""
+        job = request.input
+        children = job[jobs_field]
+        if not children:
+            children = await make_children(client, place, job["id"], job[params_field], keep_seconds)
+        # Nobody tells us: other processes work on the children.
+        while not await all_done(client, children):  # noqa: ASYNC110
+            await asyncio.sleep(check_seconds)
+        return {}
+
+    return wait_for_children
+
+
+async def make_children(client: RedisClient, place: Place, job_id: str, params: Any, keep_seconds: int) -> list[str]:
+    """Make the children that a job's params ask for, all or none, and write their keys into it; returns the keys."""
+    made = [(uuid7(), *child) for child in _children(place, params)]
+    commands: list[Command] = []
+    for child_id, name, fields in made:
+        key = keys.job(name, child_id)
+        commands += [("HSET", key, *keys.pairs(fields)), ("EXPIRE", key, keep_seconds)]
+        commands.append(("RPUSH", keys.waiting(name), child_id))
+    found = [keys.job(name, child_id) for child_id, name, _ in made]
+    field = keys.children_jobs(place.name)
+    await client.transaction([*commands, ("HSET", keys.job(place.flow, job_id), field, keys.encode(found))])
+    return found
+
+
+async def all_done(client: RedisClient, children: Sequence[str]) -> bool:
+    """Tell whether every child's `done` says so; raises `ChildrenError` when one is gone, which would never."""
+    if not children:
+        return True
+    answers = await client.transaction([("HGET", key, keys.DONE) for key in children])
+    open_ones = [key for key, done in zip(children, answers, strict=True) if not _says_yes(done)]
+    if not open_ones:
+        return True
+    there = await client.pipeline([("EXISTS", key) for key in open_ones])
+    if gone := [key for key, exists in zip(open_ones, there, strict=True) if not exists]:
+        raise ChildrenError(f"{gone[0]}: a child that is gone: it was deleted, or is no longer kept")
+    return False
+
+
+def _children(place: Place, params: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Return the full queue name and the fields of every child; raises `ChildrenError`."""
+    field = keys.children_params(place.name)
+    if not isinstance(params, list):
+        raise ChildrenError(f"{field}: expected a list of children's fields, each with a {_CHILD}")
+    known = [child.name for child in place.queue.children]
+    found = []
+    for number, param in enumerate(params):
+        where = f"{field}[{number}]"
+        if not isinstance(param, dict) or param.get(_CHILD) not in known:
+            raise ChildrenError(f"{where}: expected a {_CHILD}, one of {', '.join(known)}")
+        fields = {name: value for name, value in param.items() if name != _CHILD}
+        if not fields:
+            raise ChildrenError(f"{where}: expected at least one field beside {_CHILD}")
+        found.append((keys.child_name(place.name, param[_CHILD]), fields))
+    return found
+
+
+def _says_yes(stored: str | None) -> bool:
+    try:
+        return says_yes(keys.decode(stored))
+    except ValueError:
+        return False

@@ -1,0 +1,78 @@
+"""What has to happen at once on the server, because a look and a change in two calls would race a worker."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from activity_worker.wire import redis_keys as keys
+from activity_worker.wire.redis_connection import Arg, RedisClient
+
+#: Fails a job under way that nobody has locked. A worker's lock that came first wins. A hash that is no longer kept is
+#: not made again. KEYS: lock, processing, job. ARGV: id, then the failure's fields and values.
+_FAIL: Final = """
+if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+if redis.call('LREM', KEYS[2], 1, ARGV[1]) == 0 then return 0 end
+if redis.call('EXISTS', KEYS[3]) == 1 then redis.call('HSET', KEYS[3], unpack(ARGV, 2)) end
+return 1
+"""
+#: Lets such a job wait again, at the end of the queue, unless it did so too often: then nothing happens.
+#: KEYS: lock, processing, job, waiting. ARGV: id, the field of the count, how often.
+_REQUEUE: Final = """
+if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+if redis.call('EXISTS', KEYS[3]) == 0 then return 0 end
+if (tonumber(redis.call('HGET', KEYS[3], ARGV[2])) or 0) >= tonumber(ARGV[3]) then return 0 end
+if redis.call('LREM', KEYS[2], 1, ARGV[1]) == 0 then return 0 end
+redis.call('HINCRBY', KEYS[3], ARGV[2], 1)
+redis.call('RPUSH', KEYS[4], ARGV[1])
+return 1
+"""
+#: Takes a failure back and lets the job wait; only the first of several that try finds one to take back.
+#: KEYS: lock, processing, job, waiting. ARGV: id, the failure's fields.
+_RETRY: Final = """
+if redis.call('HEXISTS', KEYS[3], ARGV[2]) == 0 then return 0 end
+redis.call('HDEL', KEYS[3], unpack(ARGV, 2))
+redis.call('LREM', KEYS[2], 0, ARGV[1])
+redis.call('DEL', KEYS[1])
+redis.call('RPUSH', KEYS[4], ARGV[1])
+return 1
+"""
+
+
+def lock_exceeded(queue: str) -> dict[str, object]:
+    """Return what a job says whose lock ran out. `done` is JSON's true, so that a parent goes on."""
+    return {
+        keys.DONE: True,
+        keys.FAILED: True,
+        keys.FAILED_QUEUE: queue,
+        keys.FAILED_ERROR: f"{queue} lock time exceeded",
+    }
+
+
+def retries_field(queue: str) -> str:
+    """Return the field that counts how often a job was put back into a queue."""
+    return f"retries:{queue}"
+
+
+async def fail_unlocked(client: RedisClient, flow: str, queue: str, job_id: str) -> bool:
+    """Fail a job that is under way without a lock; tells whether it was so."""
+    touched = [keys.lock(queue, job_id), keys.processing(queue), keys.job(flow, job_id)]
+    return bool(await _run(client, _FAIL, touched, job_id, *keys.pairs(lock_exceeded(queue))))
+
+
+async def requeue_unlocked(client: RedisClient, flow: str, queue: str, job_id: str, most: int) -> bool:
+    """Let a job wait again that is under way without a lock, `most` times; tells whether it does."""
+    return bool(await _run(client, _REQUEUE, _touched(flow, queue, job_id), job_id, retries_field(queue), most))
+
+
+async def retry(client: RedisClient, flow: str, queue: str, job_id: str) -> bool:
+    """Let a failed job wait again; tells whether it was failed."""
+    fields = [keys.FAILED, keys.DONE, keys.FAILED_QUEUE, keys.FAILED_ERROR]
+    return bool(await _run(client, _RETRY, _touched(flow, queue, job_id), job_id, *fields))
+
+
+def _touched(flow: str, queue: str, job_id: str) -> list[str]:
+    return [keys.lock(queue, job_id), keys.processing(queue), keys.job(flow, job_id), keys.waiting(queue)]
+
+
+async def _run(client: RedisClient, script: str, touched: Sequence[str], *arguments: Arg) -> int:
+    answer: int = await client.call("EVAL", script, len(touched), *touched, *arguments)
+    return answer
