@@ -25,5 +25,10 @@ class Suspicion:
         """Return who has been without a lock for long enough."""
         return [suspect for suspect, since in self.since.items() if now - since >= gap_seconds]
 
+    def without(self, settled: Iterable[Suspect]) -> "Suspicion":
+        """Return the suspicion without those that were dealt with: taken again, they are under no suspicion."""
+        gone = set(settled)
+        return Suspicion({suspect: since for suspect, since in self.since.items() if suspect not in gone})
+
 
 NOBODY = Suspicion({})

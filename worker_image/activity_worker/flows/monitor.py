@@ -72,7 +72,9 @@ class LockMonitor:
     async def look(self, now: float) -> list[Suspect]:
         """Look once at `now`, in seconds of any clock; returns the jobs that were failed or put back."""
         self._suspicion = self._suspicion.looked(await self._unlocked(), now)
-        return [lost for lost in self._suspicion.lost(now, self.options.gap_seconds) if await self._settle(lost)]
+        lost = self._suspicion.lost(now, self.options.gap_seconds)
+        self._suspicion = self._suspicion.without(lost)
+        return [suspect for suspect in lost if await self._settle(suspect)]
 
     async def _unlocked(self) -> list[Suspect]:
         lists = await self._client.pipeline([("LRANGE", keys.processing(name), 0, -1) for _, name in self._queues])

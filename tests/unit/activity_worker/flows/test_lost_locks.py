@@ -24,3 +24,9 @@ def test_one_look_that_finds_a_lock_begins_the_time_again() -> None:
 
     assert seen.lost(15.0, gap_seconds=5.0) == []
     assert seen.lost(20.0, gap_seconds=5.0) == [JOB]
+
+
+def test_whoever_was_dealt_with_is_under_no_suspicion_when_it_is_taken_again() -> None:
+    seen = NOBODY.looked([JOB, OTHER], now=10.0).without([JOB]).looked([JOB, OTHER], now=15.0)
+
+    assert seen.lost(15.0, gap_seconds=5.0) == [OTHER]
