@@ -28,18 +28,21 @@ async def put(store: TaskStore, at: float = NOW, definition: Definition = DEFINI
     return made.id
 
 
-def take(now: float = NOW):  # type: ignore[no-untyped-def]
-    return lambda definition, stored: turns.taken(definition, stored.instance, now, LEASE, canceled=stored.cancel)
-
-
 def finish(value: object = None, now: float = NOW):  # type: ignore[no-untyped-def]
     return lambda definition, stored: turns.ended(
         definition, stored.instance, Returned(value), now, LEASE, canceled=stored.cancel
     )
 
 
+async def claim_if_due(
+    store: TaskStore, runner: str = "r1", now: float = NOW, version: str = DEFINITION.id
+) -> Stored | None:
+    taken = await store.claim(runner, lambda: now, [version], LEASE)
+    return None if taken is None else taken.held
+
+
 async def claim(store: TaskStore, runner: str = "r1", now: float = NOW) -> Stored:
-    held = await store.claim(runner, now, [DEFINITION.id], take(now))
+    held = await claim_if_due(store, runner, now)
     assert held is not None
     return held
 
@@ -49,7 +52,7 @@ async def test_the_longest_due_is_taken_first_and_the_future_waits(store: TaskSt
     await put(store, NOW + 1)
 
     assert [(await claim(store)).instance.id for _ in range(2)] == [first, later]
-    assert await store.claim("r1", NOW, [DEFINITION.id], take()) is None
+    assert await claim_if_due(store) is None
     assert await store.next_due([DEFINITION.id]) == NOW + 1
 
 
@@ -64,7 +67,7 @@ async def test_a_claim_is_saved_as_running_with_the_end_of_its_lease(store: Task
 
 async def test_two_runners_never_take_the_same(store: TaskStore) -> None:
     names = {await put(store) for _ in range(6)}
-    held = await asyncio.gather(*(store.claim(f"r{n}", NOW, [DEFINITION.id], take()) for n in range(8)))
+    held = await asyncio.gather(*(claim_if_due(store, f"r{n}") for n in range(8)))
 
     taken = [one.instance.id for one in held if one is not None]
     assert sorted(taken) == sorted(names)
@@ -82,7 +85,7 @@ async def test_the_next_call_is_begun_in_the_same_write(store: TaskStore) -> Non
 async def test_after_its_lease_another_runner_takes_over_and_the_first_is_refused(store: TaskStore) -> None:
     await put(store)
     old = await claim(store)
-    assert await store.claim("r2", NOW + LEASE - 1, [DEFINITION.id], take(NOW + LEASE - 1)) is None
+    assert await claim_if_due(store, "r2", NOW + LEASE - 1) is None
     new = await claim(store, "r2", NOW + LEASE)
 
     with pytest.raises(LeaseLostError):
@@ -97,7 +100,7 @@ async def test_a_renewed_lease_is_not_taken_over(store: TaskStore) -> None:
     held = await claim(store)
     await store.renew(held, NOW + 500)
 
-    assert await store.claim("r2", NOW + 499, [DEFINITION.id], take(NOW + 499)) is None
+    assert await claim_if_due(store, "r2", NOW + 499) is None
     assert [revision.number for revision in await store.history(name)] == [1, 2]
 
 
@@ -111,7 +114,7 @@ async def test_history_keeps_every_revision_and_data_where_it_changed(store: Tas
         (1, NOW, ""), (2, NOW, "r1"), (3, NOW + 1, "r1"), (4, NOW + 2, "r1"),
     ]  # fmt: skip
     assert [one.data for one in history] == [{"x": 1}, None, {"x": 1, "y": 2}, None]
-    assert [one.status["step"] for one in history[1:]] == ["a", "b", "b"]
+    assert [one.status["step"] for one in history] == ["a", "a", "b", "b"]
 
 
 async def test_an_id_is_created_once(store: TaskStore) -> None:
@@ -129,8 +132,8 @@ async def test_an_instance_keeps_the_version_it_was_created_with(store: TaskStor
 
     assert {one.id for one in await store.versions(["order"])} == {DEFINITION.id, newer.id}
     assert (await claim(store)).instance.id == old
-    assert await store.claim("r1", NOW, [DEFINITION.id], take()) is None
-    held = await store.claim("r1", NOW, [newer.id], take())
+    assert await claim_if_due(store) is None
+    held = await claim_if_due(store, version=newer.id)
     assert held is not None
     assert held.instance.id == new
 
@@ -149,7 +152,7 @@ async def test_a_paused_instance_stands_still_from_the_next_call_on(store: TaskS
     after = await store.record(held, NOW, ended)
     assert seen == [False, True]
     assert (after.instance.status.running, after.instance.status.step_num) == (False, 1)
-    assert await store.claim("r2", NOW + 999, [DEFINITION.id], take()) is None
+    assert await claim_if_due(store, "r2", NOW + 999) is None
 
     await store.change(name, NOW, lambda _, stored: turns.paused(stored.instance, paused=False))
     assert (await claim(store)).instance.id == name

@@ -1,5 +1,6 @@
 """Opening a task store's database: SQLite for one machine, PostgreSQL for many; its tables brought up to date."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -7,15 +8,21 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, event, text
+from sqlalchemy import Connection, Dialect, Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DisconnectionError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.pool import AsyncAdaptedQueuePool
+from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry
+
+from activity_worker.steps.gates import Direct, Gate, Threaded
 
 _DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
 #: Seconds for which a writer of SQLite waits for another one.
 _BUSY_SECONDS = 30
+#: Errors are logged, and what was to be written is nobody's business there.
+_SILENT = {"hide_parameters": True}
+#: Seconds after which a connection that nobody used is asked whether it still stands: that is three ways to the server.
+_UNUSED_SECONDS = 1.0
 #: The execution option of connections that only read: on SQLite they wait for no writer, and none waits for them.
 READS = "activitypool_reads"
 #: Where alembic keeps which changes were made.
@@ -43,6 +50,20 @@ async def connect(url: str, *, migrate: bool = True) -> AsyncEngine:
     return engine
 
 
+def gate(engine: AsyncEngine) -> Gate:
+    """Return the way to write to an engine's database."""
+    if engine.dialect.name != "sqlite" or _is_in_memory(engine.url.database):
+        return Direct(engine)
+    url = engine.url.set(drivername="sqlite+pysqlite")
+    return Threaded(_prepared(create_engine(url, connect_args={"timeout": _BUSY_SECONDS}, pool_size=1, **_SILENT)))
+
+
+def reading(engine: AsyncEngine) -> AsyncEngine:
+    """Return an engine for what only reads: on SQLite it waits for no writer, on PostgreSQL it begins nothing."""
+    options = {READS: True} if engine.dialect.name == "sqlite" else {"isolation_level": "AUTOCOMMIT"}
+    return engine.execution_options(**options)
+
+
 def _engine(url: str) -> AsyncEngine:
     try:
         parsed = make_url(url)
@@ -53,18 +74,46 @@ def _engine(url: str) -> AsyncEngine:
         raise StoreUrlError(f"a task store is sqlite or postgresql, not {kind}")
     parsed = parsed.set(drivername=_DRIVERS[kind])
     if kind != "sqlite":
-        return create_async_engine(parsed, pool_size=5, max_overflow=10, pool_pre_ping=True)
-    engine = create_async_engine(parsed, connect_args={"timeout": _BUSY_SECONDS}, **_in_memory(parsed.database))
-    event.listen(engine.sync_engine, "connect", _prepare_sqlite)
-    event.listen(engine.sync_engine, "begin", _begin_immediately)
+        engine = create_async_engine(parsed, pool_size=5, max_overflow=10, **_SILENT)
+        _ask_the_unused(engine.sync_engine)
+        return engine
+    # A database in memory is its connection's own: there is one, for one transaction at a time.
+    one = {"poolclass": AsyncAdaptedQueuePool, "pool_size": 1, "max_overflow": 0}
+    options: dict[str, Any] = one if _is_in_memory(parsed.database) else {}
+    engine = create_async_engine(parsed, connect_args={"timeout": _BUSY_SECONDS}, **options, **_SILENT)
+    _prepared(engine.sync_engine)
     return engine
 
 
-def _in_memory(database: str | None) -> dict[str, Any]:
-    """A database in memory is its connection's own: there is one, for one transaction at a time."""
-    if database not in {None, "", ":memory:"}:
-        return {}
-    return {"poolclass": AsyncAdaptedQueuePool, "pool_size": 1, "max_overflow": 0}
+def _is_in_memory(database: str | None) -> bool:
+    return database in {None, "", ":memory:"}
+
+
+def _prepared(engine: Engine) -> Engine:
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_immediately)
+    return engine
+
+
+def _ask_the_unused(engine: Engine) -> None:
+    """Let no connection be used that the server has closed since; busy ones are spared the question."""
+
+    def returned(_: Any, entry: ConnectionPoolEntry) -> None:
+        entry.info["returned"] = time.monotonic()
+
+    def taken(connection: Any, entry: ConnectionPoolEntry, _: Any) -> None:
+        if time.monotonic() - entry.info.get("returned", float("inf")) > _UNUSED_SECONDS:
+            _ask(engine.dialect, connection)
+
+    event.listen(engine, "checkin", returned)
+    event.listen(engine, "checkout", taken)
+
+
+def _ask(dialect: Dialect, connection: Any) -> None:
+    try:
+        dialect.do_ping(connection)
+    except dialect.loaded_dbapi.Error as error:
+        raise DisconnectionError(str(error)) from error
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

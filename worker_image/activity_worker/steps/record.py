@@ -34,9 +34,14 @@ def status_record(instance: Instance, definition: Definition | None = None) -> d
     }
     if status.round:
         record["round"] = status.round
-    if definition is not None and status.step_num < len(definition.steps):
-        record["step"] = definition.source["steps"][status.step_num]
-    return record
+    return record if definition is None else with_step(record, definition)
+
+
+def with_step(record: Mapping[str, Any], definition: Definition) -> dict[str, Any]:
+    """Return the status with `step`, the present step as written."""
+    number = record.get("stepNum", 0)
+    step = {"step": definition.source["steps"][number]} if number < len(definition.steps) else {}
+    return {**record, **step}
 
 
 def parse_status(record: Mapping[str, Any]) -> Status:

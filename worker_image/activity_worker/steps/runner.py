@@ -130,17 +130,22 @@ class Runner:
 
         Its next call is saved as running, unless it needs none.
         """
+        if self._stopping:
+            return None
         versions = await self._known()
-        began, before = time.monotonic(), list[Instance]()
+        began = time.monotonic()
+        taken = await self.store.claim(name, self._clock, versions, self.options.lease_seconds, only=only)
+        if taken is None:
+            return None
+        self._watch.claimed(taken.before, taken.held.instance, taken.held.updated, time.monotonic() - began)
+        return await self._left(taken.held) if self._stopping else taken.held
 
-        def taken(definition: Definition, stored: Stored) -> Instance | None:
-            before[:] = [stored.instance]
-            return self._taken(definition, stored)
-
-        held = await self.store.claim(name, self._clock(), versions, taken, only=only)
-        if held is not None:
-            self._watch.claimed(before[0], held.instance, held.updated, time.monotonic() - began)
-        return held
+    async def _left(self, held: Stored) -> Stored:
+        """Stopped while it was being taken: leave it to others, as due as it was."""
+        if not held.instance.status.running:
+            return held
+        now = self._clock()
+        return await self.store.record(held, now, lambda _, stored: turns.left(stored.instance, now))
 
     async def go_on(self, held: Stored) -> Stored:
         """Make the call that a taken instance stands before, and those after it, as far as it goes; return it then.
@@ -180,12 +185,6 @@ class Runner:
             self._versions = frozenset(one.id for one in found if self.methods.missing(one) is None)
             self._versions_read = self._clock()
         return self._versions
-
-    def _taken(self, definition: Definition, stored: Stored) -> Instance | None:
-        if self._stopping:
-            return None
-        lease = self.options.lease_seconds
-        return turns.taken(definition, stored.instance, self._clock(), lease, canceled=stored.cancel)
 
     async def _one_call(self, held: Stored) -> Stored:
         definition = await self.store.definition(held.instance.definition_id)

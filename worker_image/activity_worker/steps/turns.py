@@ -19,6 +19,11 @@ def taken(definition: Definition, instance: Instance, now: float, lease_seconds:
     return _onward(definition, instance, now, lease_seconds, canceled=canceled)
 
 
+def left(instance: Instance, now: float) -> Instance:
+    """Return an instance that was taken and whose call was not made after all: others may take it at once."""
+    return replace(instance, status=replace(instance.status, running=False), next_run_time=now)
+
+
 def ended(
     definition: Definition,
     instance: Instance,
