@@ -13,7 +13,7 @@ from pathlib import Path
 
 from activity_worker.contract import Env
 from activity_worker.settings_reader import Reader, SettingsError
-from activity_worker.source_settings import SourceSettings, read_source
+from activity_worker.source_settings import SourceSettings, longest_heartbeat, longest_task, read_source
 
 __all__ = ["ReportSettings", "Settings", "SettingsError", "read_settings"]
 
@@ -65,19 +65,19 @@ class Settings:
 def read_settings(flags: Mapping[str, str | None], env: Mapping[str, str] | None = None) -> Settings:
     """Read flags (by their long names without dashes, as typed) over the environment; raises `SettingsError`."""
     read = Reader(flags, os.environ if env is None else env)
+    source = read_source(read)
+    heartbeat = read.seconds("task-heartbeat-seconds", Env.TASK_HEARTBEAT_SECONDS, DEFAULT_TASK_HEARTBEAT_SECONDS, 0.1)
+    # 0 is how the environment of a pod says "no deadline".
+    deadline = read.seconds("task-deadline-seconds", Env.TASK_DEADLINE_SECONDS, None, 0.0) or None
     return Settings(
-        source=read_source(read),
+        source=source,
         handler=read.matching(
             "handler", Env.HANDLER, _HANDLER, "module:function, such as handler:handle", DEFAULT_HANDLER
         ),
         slots=read.count("slots", Env.SLOTS, DEFAULT_SLOTS, 1, MAX_SLOTS) or DEFAULT_SLOTS,
         name=(read.text("name", Env.POD_NAME) or socket.gethostname() or "activity-worker")[:MAX_NAME_LENGTH],
-        task_heartbeat_seconds=read.seconds(
-            "task-heartbeat-seconds", Env.TASK_HEARTBEAT_SECONDS, DEFAULT_TASK_HEARTBEAT_SECONDS, 0.1
-        )
-        or DEFAULT_TASK_HEARTBEAT_SECONDS,
-        # 0 is how the environment of a pod says "no deadline".
-        task_deadline_seconds=read.seconds("task-deadline-seconds", Env.TASK_DEADLINE_SECONDS, None, 0.0) or None,
+        task_heartbeat_seconds=longest_heartbeat(source, heartbeat or DEFAULT_TASK_HEARTBEAT_SECONDS),
+        task_deadline_seconds=longest_task(source, deadline),
         drain_timeout_seconds=read.seconds(
             "drain-timeout-seconds", Env.DRAIN_TIMEOUT_SECONDS, DEFAULT_DRAIN_TIMEOUT_SECONDS, 0.0
         )

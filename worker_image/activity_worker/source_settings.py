@@ -1,10 +1,12 @@
 """Where the tasks come from, as flags or the environment say it: exactly one of the known sources."""
 
+import math
 import re
 from dataclasses import dataclass, field
 
 from activity_worker.contract import Env
 from activity_worker.settings_reader import Reader, SettingsError
+from activity_worker.wire.redis_url import RedisUrlError, parse_redis_url
 
 DEFAULT_LOCK_SECONDS = 180
 DEFAULT_STORE_LEASE_SECONDS = 60.0
@@ -80,6 +82,18 @@ def read_source(read: Reader) -> SourceSettings:
             return _step_functions(read)
 
 
+def longest_task(source: SourceSettings, deadline_seconds: float | None) -> float | None:
+    """Return a task's deadline: the one asked for, at most the time for which a job is ours if that is not prolonged."""
+    if not isinstance(source, RedisSettings) or source.renew_lock:
+        return deadline_seconds
+    return min(deadline_seconds or math.inf, float(source.lock_seconds))
+
+
+def longest_heartbeat(source: SourceSettings, interval_seconds: float) -> float:
+    """Return the interval of task heartbeats: the one asked for, and at most what keeps a lock through a lost one."""
+    return min(interval_seconds, source.lock_seconds / 3) if isinstance(source, RedisSettings) else interval_seconds
+
+
 def _step_functions(read: Reader) -> StepFunctionsSettings:
     arn = read.matching(
         "activity-arn",
@@ -97,7 +111,7 @@ def _step_functions(read: Reader) -> StepFunctionsSettings:
 
 def _redis(read: Reader) -> RedisSettings:
     return RedisSettings(
-        url=read.text("redis-url", Env.REDIS_URL) or "",
+        url=_redis_url(read),
         flow=read.matching("redis-flow", Env.REDIS_FLOW, _NAME, "the name of the flow"),
         queue=read.matching("redis-queue", Env.REDIS_QUEUE, _NAME, "the name of the queue"),
         attributes=tuple(filter(None, (read.text("redis-attributes", Env.REDIS_ATTRIBUTES) or "").split(","))),
@@ -107,6 +121,16 @@ def _redis(read: Reader) -> RedisSettings:
         renew_lock=read.choice("redis-renew-lock", "false", ("true", "false"), Env.REDIS_RENEW_LOCK) == "true",
         conclude=read.choice("redis-conclude", DIALECT, (DIALECT, ATOMIC), Env.REDIS_CONCLUDE),
     )
+
+
+def _redis_url(read: Reader) -> str:
+    value, origin = read.find("redis-url", Env.REDIS_URL)
+    try:
+        parse_redis_url(value or "")
+    except RedisUrlError as error:
+        # Without the value, unlike other settings: it may hold a password.
+        raise SettingsError(f"{origin}: {error}") from None
+    return value or ""
 
 
 def _task_store(read: Reader) -> TaskStoreSettings:

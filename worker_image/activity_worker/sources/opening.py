@@ -1,14 +1,25 @@
 """From settings to a source. What a source needs is imported when it is chosen: it takes long, or is an extra."""
 
-from activity_worker.source_settings import SourceSettings, StepFunctionsSettings
+import importlib.util
+
+from activity_worker.settings_reader import SettingsError
+from activity_worker.source_settings import (
+    ATOMIC,
+    RedisSettings,
+    SourceSettings,
+    StepFunctionsSettings,
+    TaskStoreSettings,
+)
 from activity_worker.sources.protocol import Source
 
 
 async def open_source(settings: SourceSettings) -> Source:
-    """Return the source, which is the caller's to close."""
+    """Return the source, which is the caller's to close. Raises `SettingsError` when what it needs is not installed."""
     if isinstance(settings, StepFunctionsSettings):
         return _step_functions(settings)
-    raise NotImplementedError(type(settings).__name__)
+    if isinstance(settings, TaskStoreSettings):
+        return _task_store(settings)
+    return _redis(settings)
 
 
 def _step_functions(settings: StepFunctionsSettings) -> Source:
@@ -19,3 +30,32 @@ def _step_functions(settings: StepFunctionsSettings) -> Source:
         region=settings.region, endpoint_url=settings.endpoint_url, profile=settings.profile
     )
     return StepFunctionsSource(client, settings.activity_arn, owns_client=True)
+
+
+def _task_store(settings: TaskStoreSettings) -> Source:
+    if importlib.util.find_spec("sqlalchemy") is None:
+        raise SettingsError("a task store needs the extra steps: install activitypool[worker,steps]")
+    from activity_worker.sources.taskstore import TaskStoreSource  # noqa: PLC0415
+
+    return TaskStoreSource(settings)
+
+
+def _redis(settings: RedisSettings) -> Source:
+    if importlib.util.find_spec("hiredis") is None:
+        raise SettingsError("a Redis queue needs the extra redis: install activitypool[worker,redis]")
+    from activity_worker.sources.redis import RedisSource  # noqa: PLC0415
+    from activity_worker.sources.redis_job import RedisQueue  # noqa: PLC0415
+    from activity_worker.wire.redis_connection import open_client  # noqa: PLC0415
+
+    queue = RedisQueue(
+        flow=settings.flow,
+        name=settings.queue,
+        attributes=settings.attributes,
+        next_queue=settings.next_queue,
+        lock_seconds=settings.lock_seconds,
+        renew_lock=settings.renew_lock,
+    )
+    try:
+        return RedisSource(open_client(settings.url), queue, atomic=settings.conclude == ATOMIC, owns_client=True)
+    except ValueError as error:
+        raise SettingsError(str(error)) from None

@@ -36,6 +36,7 @@ class Trouble(StrEnum):
     UNREACHABLE = "unreachable"
     TLS = "tls"
     DENIED = "denied"
+    MISSING = "missing"
     REFUSED = "refused"
 
 
@@ -51,7 +52,7 @@ class RedisError(Exception):
     @property
     def retryable(self) -> bool:
         """Whether the same call may succeed later by itself; after silence it may have been carried out."""
-        return self.trouble is not Trouble.REFUSED
+        return self.trouble not in {Trouble.REFUSED, Trouble.MISSING}
 
 
 def unreachable(code: str, message: str) -> RedisError:
@@ -68,6 +69,8 @@ def refusal(answer: str) -> RedisError:
         return RedisError(code, _DENIED[code], Trouble.DENIED)
     if code == "ERR" and ("AUTH <password> called without" in words or "invalid password" in words):
         return RedisError("WRONGPASS", _DENIED["WRONGPASS"], Trouble.DENIED)
+    if "DB index is out of range" in words:
+        return RedisError("NoDatabase", "the server has no database of the URL's number", Trouble.MISSING)
     if code in _PASSING:
         return unreachable(code, _KNOWN[code])
     return RedisError(code, _KNOWN.get(code, _shown(words)), Trouble.REFUSED)

@@ -66,6 +66,11 @@ def children_jobs(parent: str) -> str:
     return f"children:{parent}:jobs"
 
 
+def failure(queue: str, message: str) -> dict[str, Any]:
+    """Return the fields of a job that failed in a queue."""
+    return {DONE: True, FAILED: True, FAILED_QUEUE: queue, FAILED_ERROR: message}
+
+
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 

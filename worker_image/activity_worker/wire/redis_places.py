@@ -56,18 +56,32 @@ def places_of(url: RedisUrl) -> Places:
             return _Cluster(url)
 
 
+def check_tags(*names: str) -> None:
+    """Raise `ValueError` unless the names of a flow and its queues share a hash tag, so that a cluster keeps all of
+    their keys in one slot.
+    """
+    tags = {_tag(name.encode(errors="surrogateescape")) for name in names}
+    if None in tags or len(tags) > 1:
+        raise ValueError(
+            f"{', '.join(dict.fromkeys(names))}: in a cluster the names of a flow and its queues need one hash tag, "
+            "so that their keys lie in one slot; name them as {shop}orders and {shop}paid"
+        )
+
+
 def key_slot(key: str | bytes) -> int:
     """Return the slot of a key in a cluster: of what is between its first braces, or of all of it."""
     data = key if isinstance(key, bytes) else key.encode(errors="surrogateescape")
-    start = data.find(b"{")
-    if start >= 0:
-        end = data.find(b"}", start + 1)
-        if end > start + 1:
-            data = data[start + 1 : end]
+    tag = _tag(data)
     crc = 0
-    for byte in data:
+    for byte in data if tag is None else tag:
         crc = ((crc << 8) & 0xFFFF) ^ _CRC16[((crc >> 8) ^ byte) & 0xFF]
     return crc % SLOTS
+
+
+def _tag(data: bytes) -> bytes | None:
+    start = data.find(b"{")
+    end = data.find(b"}", start + 1)
+    return data[start + 1 : end] if start >= 0 and end > start + 1 else None
 
 
 def _crc16_of(byte: int) -> int:

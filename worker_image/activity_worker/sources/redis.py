@@ -1,0 +1,127 @@
+"""The queues of a Redis flow as a source: a job is a task, its lock is the lease."""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable
+from typing import Final, TypeVar
+
+from activity_worker.errors import DeniedError, LeaseLostError, MissingError, SourceError, UnreachableError
+from activity_worker.sources.protocol import Task
+from activity_worker.sources.redis_atomic import AtomicSteps
+from activity_worker.sources.redis_job import Lease, RedisQueue, failure_of, input_of, result_of
+from activity_worker.sources.redis_steps import DialectSteps, Steps
+from activity_worker.wire import redis_keys as keys
+from activity_worker.wire.redis_connection import RedisClient
+from activity_worker.wire.redis_errors import RedisError, Trouble
+from activity_worker.wire.redis_places import check_tags
+from activity_worker.wire.redis_url import Kind
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+_KINDS: Final[dict[Trouble, type[SourceError]]] = {
+    Trouble.UNREACHABLE: UnreachableError,
+    Trouble.TLS: UnreachableError,
+    Trouble.DENIED: DeniedError,
+    Trouble.MISSING: MissingError,
+    Trouble.REFUSED: SourceError,
+}
+
+
+class RedisSource:
+    """One queue of a flow. `client` is closed with it when `owns_client`; `atomic` says how jobs are concluded.
+
+    Raises `ValueError` for names that a cluster would spread over several slots.
+    """
+
+    def __init__(
+        self, client: RedisClient, queue: RedisQueue, *, atomic: bool = False, owns_client: bool = False
+    ) -> None:
+        self._in_cluster = client.url.kind is Kind.CLUSTER
+        if self._in_cluster:
+            check_tags(queue.flow, queue.name, queue.next_queue or queue.name)
+        self.name = keys.waiting(queue.name)
+        self._client = client
+        self._queue = queue
+        self._owns_client = owns_client
+        self._steps: Steps = AtomicSteps(client, queue) if atomic else DialectSteps(client, queue)
+        self._giving_back: set[asyncio.Task[None]] = set()
+        #: Conclusions that were sent and not answered.
+        self._unanswered: set[str] = set()
+
+    async def lease(self, worker_name: str) -> Task | None:
+        """Wait for a job, 3 s by default. Cancelling it gives back the job that comes all the same."""
+        taking = asyncio.create_task(self._take(worker_name))
+        try:
+            found = await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            giving = asyncio.create_task(self._give_back(taking))
+            self._giving_back.add(giving)
+            giving.add_done_callback(self._giving_back.discard)
+            raise
+        if found is None:
+            return None
+        lease, values = found
+        return Task(lease.token, input_of(lease.job_id, self._queue.attributes, values))
+
+    async def heartbeat(self, token: str) -> None:
+        """See whether the job is still ours, and prolong its lock where the queue says so."""
+        await _translated(self._steps.renew(Lease.of(token)))
+
+    async def succeed(self, token: str, output: str) -> None:
+        """Save the result, which is a JSON object, and pass the job on."""
+        lease, result = Lease.of(token), result_of(output, self._queue)
+        if self._in_cluster and result.next_queue:
+            try:
+                check_tags(self._queue.name, result.next_queue)
+            except ValueError as error:
+                raise SourceError("CROSSSLOT", str(error)) from None
+        try:
+            await _translated(self._steps.complete(lease, result))
+        except UnreachableError:
+            self._unanswered.add(token)
+            raise
+        except LeaseLostError:
+            # An answer that was lost, asked for again: the lock is gone because all was done the first time.
+            if token not in self._unanswered or not await _translated(self._was_completed(lease)):
+                raise
+        self._unanswered.discard(token)
+
+    async def fail(self, token: str, error: str, cause: str) -> None:
+        """Save the failure; the job leaves the queue."""
+        await _translated(self._steps.fail(Lease.of(token), failure_of(error, cause, self._queue)))
+
+    async def close(self) -> None:
+        """Close the client if it is ours, after what is being given back."""
+        if self._giving_back:
+            await asyncio.wait(self._giving_back)
+        if self._owns_client:
+            await self._client.close()
+
+    async def _take(self, worker_name: str) -> tuple[Lease, list[str | None]] | None:
+        # New for each lease: a worker's own late answer must be known as late, too.
+        taken = await _translated(self._steps.take(f"{worker_name}:{uuid.uuid4().hex}"))
+        return None if taken is None else (Lease(self._queue.name, taken.job_id, taken.owner), taken.values)
+
+    async def _give_back(self, taking: "asyncio.Task[tuple[Lease, list[str | None]] | None]") -> None:
+        try:
+            found = await taking
+            if found is not None:
+                await _translated(self._steps.give_back(found[0]))
+        except SourceError as error:
+            _log.warning("a job that came after its poll was given up may be left locked: %s", error.code)
+
+    async def _was_completed(self, lease: Lease) -> bool:
+        job = keys.job(self._queue.flow, lease.job_id)
+        completed, failed = await self._client.call("HMGET", job, keys.COMPLETED_QUEUE, keys.FAILED)
+        there = await self._client.call("LPOS", keys.processing(self._queue.name), lease.job_id)
+        return completed == keys.encode(self._queue.name) and failed is None and there is None
+
+
+async def _translated(call: Awaitable[_T]) -> _T:
+    """Await a call; `RedisError`s become the runtime's."""
+    try:
+        return await call
+    except RedisError as error:
+        raise _KINDS[error.trouble](error.code, error.message) from error

@@ -1,0 +1,122 @@
+"""Steps on a queue that the server makes as one: Lua, which it runs between two commands of anybody else."""
+
+import hashlib
+from typing import Any, Final
+
+from activity_worker.wire.redis_connection import Arg, RedisClient
+from activity_worker.wire.redis_errors import RedisError
+
+
+class Script:
+    """A script, sent once to each server and named by its hash from then on."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+    async def run(self, client: RedisClient, keys: list[str], *arguments: Arg) -> Any:
+        """Run it; raises `RedisError`. The first key decides where in a cluster."""
+        try:
+            return await client.call("EVALSHA", self._sha, len(keys), *keys, *arguments)
+        except RedisError as error:
+            if error.code != "NOSCRIPT":
+                raise
+        # Not run for not being known there: saying it in full is no second time.
+        return await client.call("EVAL", self.text, len(keys), *keys, *arguments)
+
+
+#: lock | owner, seconds -> whether the lock is the owner's, and prolonged.
+RENEW: Final = Script("""
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('EXPIRE', KEYS[1], ARGV[2])
+""")
+
+#: waiting, processing | owner, seconds, lock prefix, job prefix, whether an answer was lost, attributes...
+#: -> the job's id and its attributes, or nil. With an answer lost, what it leased comes again.
+LEASE: Final = Script("""
+local id = false
+if ARGV[5] == '1' then
+  for _, one in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
+    if redis.call('GET', ARGV[3] .. one) == ARGV[1] then id = one break end
+  end
+end
+if not id then
+  id = redis.call('LMOVE', KEYS[1], KEYS[2], 'LEFT', 'RIGHT')
+  if not id then return false end
+end
+redis.call('SET', ARGV[3] .. id, ARGV[1], 'EX', ARGV[2])
+local found = {id}
+for at = 6, #ARGV do
+  local value = redis.pcall('HGET', ARGV[4] .. id, ARGV[at])
+  found[#found + 1] = type(value) == 'string' and value
+end
+return found
+""")
+
+#: lock, job, processing, next waiting (or lock again for none) | owner, id, whether there is a next, keep, fields...
+#: -> 1, or 0 when the lock is not the owner's, or -1 when the job has left the queue.
+COMPLETE: Final = Script("""
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+if not redis.call('LPOS', KEYS[3], ARGV[2]) then
+  redis.call('DEL', KEYS[1])
+  return -1
+end
+local gone = redis.call('EXISTS', KEYS[2]) == 0
+for at = 5, #ARGV, 2 do redis.call('HSET', KEYS[2], ARGV[at], ARGV[at + 1]) end
+if gone then redis.call('EXPIRE', KEYS[2], ARGV[4]) end
+if ARGV[3] == '1' then redis.call('RPUSH', KEYS[4], ARGV[2]) end
+redis.call('LREM', KEYS[3], 1, ARGV[2])
+redis.call('DEL', KEYS[1])
+return 1
+""")
+
+#: lock, job, processing | owner, id, keep, fields... -> as COMPLETE. An expired lock is no one else's: if the job is
+#: still there, it fails.
+FAIL: Final = Script("""
+local owner = redis.call('GET', KEYS[1])
+if owner and owner ~= ARGV[1] then return 0 end
+if not redis.call('LPOS', KEYS[3], ARGV[2]) then
+  redis.call('DEL', KEYS[1])
+  return -1
+end
+local gone = redis.call('EXISTS', KEYS[2]) == 0
+for at = 4, #ARGV, 2 do redis.call('HSET', KEYS[2], ARGV[at], ARGV[at + 1]) end
+if gone then redis.call('EXPIRE', KEYS[2], ARGV[3]) end
+redis.call('LREM', KEYS[3], 1, ARGV[2])
+redis.call('DEL', KEYS[1])
+return 1
+""")
+
+#: waiting, processing | lock prefix, job prefix, most recoveries, count field, keep, failure (4 pairs), ids seen...
+#: -> the ids under way that have no lock. Those that had none before either are put back, or failed at last.
+RECOVER: Final = Script("""
+local seen = {}
+for at = 14, #ARGV do seen[ARGV[at]] = true end
+local unlocked = {}
+for _, id in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
+  if redis.call('EXISTS', ARGV[1] .. id) == 0 then
+    if not seen[id] then
+      unlocked[#unlocked + 1] = id
+    else
+      local job = ARGV[2] .. id
+      local gone = redis.call('EXISTS', job) == 0
+      redis.call('LREM', KEYS[2], 1, id)
+      local times = redis.pcall('HINCRBY', job, ARGV[4], 1)
+      if type(times) ~= 'number' or times > tonumber(ARGV[3]) then
+        redis.pcall('HSET', job, unpack(ARGV, 6, 13))
+      else
+        redis.call('LPUSH', KEYS[1], id)
+      end
+      if gone then redis.call('EXPIRE', job, ARGV[5]) end
+    end
+  end
+end
+return unlocked
+""")
+
+#: lock, waiting, processing | owner, id -> whether a job that was leased and not begun is back in its place.
+RETURN: Final = Script("""
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+if redis.call('LREM', KEYS[3], 1, ARGV[2]) == 1 then redis.call('LPUSH', KEYS[2], ARGV[2]) end
+return redis.call('DEL', KEYS[1])
+""")
