@@ -119,6 +119,7 @@ class Backbone:
     look_at_all: Callable[[], None]
     say: Callable[[Key, Say], None]
     fail: Callable[[str], None]
+    policy: Callable[[], Policy]
 
 
 class Process:
@@ -201,6 +202,7 @@ class Process:
                 self._look_at_all,
                 self._say,
                 self.fail,
+                self._policy,
             )
         )
         observer = Observer(

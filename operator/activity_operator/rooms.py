@@ -12,11 +12,13 @@ from activity_operator.backlog.cloudwatch import CloudWatch
 from activity_operator.backlog.protocol import LeasedTask, PollTarget
 from activity_operator.backlog.sentinel import Sentinels
 from activity_operator.backlog.stepfunctions import StepFunctions
-from activity_operator.cluster.kinds import PODS, POOLS, Key
+from activity_operator.cluster.kinds import PODS, POOLS, SECRETS, Key
 from activity_operator.cluster.lease_records import LeaseSecrets
 from activity_operator.cluster.ports import Brain
+from activity_operator.cluster.secret_values import SecretValues
 from activity_operator.core.decision import SentinelOrder
 from activity_operator.core.observation import SourceFacts
+from activity_operator.counted_signals import CountedSignals
 from activity_operator.process import Backbone
 from activity_operator.settings import Settings
 from activity_operator.workers import certificates
@@ -39,9 +41,17 @@ log = logging.getLogger(__name__)
 class PoolSignals:
     """Sentinels, counts and custody as the reconciler sees them: one order a pool, one answer."""
 
-    def __init__(self, sentinels: Sentinels, counts: ActivityCounts, custody: Custody, cluster_name: str) -> None:
+    def __init__(
+        self,
+        sentinels: Sentinels,
+        counts: ActivityCounts,
+        counted: CountedSignals,
+        custody: Custody,
+        cluster_name: str,
+    ) -> None:
         self._sentinels = sentinels
         self._counts = counts
+        self._counted = counted
         self._custody = custody
         self._cluster_name = cluster_name
 
@@ -53,6 +63,11 @@ class PoolSignals:
             heartbeat_seconds=heartbeat, hold_seconds=None if hold is None else float(hold), paused=spec.paused
         )
         self._custody.order(key, terms)
+        self._counted.order(key, order, spec)
+        if spec.source_kind != "stepFunctions":
+            self._sentinels.forget(key)
+            self._counts.order(key, None)
+            return
         target = self.target(key, spec)
         self._sentinels.order(key, order, target, pool_uid)
         counted = replace(target, endpoint_url=spec.aws.cloud_watch_endpoint_url or "")
@@ -72,15 +87,17 @@ class PoolSignals:
     def said(self, key: Key) -> SourceFacts:
         """Return what is known of the pool's source."""
         polled = self._sentinels.said(key)
-        counts, error = self._counts.said(key)
-        if counts is None and error is None:
+        counts, counts_error = self._counts.said(key)
+        signals, error = self._counted.said(key)
+        if counts is None and not signals and counts_error is None and error is None:
             return polled
-        return replace(polled, counts=counts, error=polled.error or error)
+        return replace(polled, counts=counts, signals=signals, error=polled.error or counts_error or error)
 
     def withdraw(self, key: Key, *, deleted: bool) -> None:
         """Open no more polls; what is held for a deleted pool is failed, since its UID is in the store no more."""
         self._sentinels.forget(key)
         self._counts.order(key, None)
+        self._counted.withdraw(key)
         if deleted:
             self._custody.order(key, None)
             self._custody.sweep()
@@ -128,7 +145,12 @@ class AllRooms:
             service, holdings=self.custody.said, on_task=self._receive, on_change=backbone.look_at, now=time.time
         )
         self.counts = ActivityCounts(self._counter, on_change=backbone.look_at, now=time.time)
-        self.signals = PoolSignals(self.sentinels, self.counts, self.custody, backbone.settings.cluster_name)
+        secrets = SecretValues(partial(backbone.kube.get, SECRETS), on_change=backbone.look_at)
+        self.counted = CountedSignals(
+            secrets, backbone.policy, on_change=backbone.look_at, called=backbone.metrics.called
+        )
+        name = backbone.settings.cluster_name
+        self.signals = PoolSignals(self.sentinels, self.counts, self.counted, self.custody, name)
         self._restoring: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
         self.ready = False
@@ -205,6 +227,7 @@ class AllRooms:
             self._restoring.cancel()
         self.sentinels.pause()
         self.counts.pause()
+        self.counted.pause()
         self.custody.end_term()
 
     async def close_polls(self, timeout_seconds: float) -> None:
@@ -223,6 +246,7 @@ class AllRooms:
             await asyncio.gather(self._renewing, return_exceptions=True)
         await self.server.stop()
         await self.counts.stop()
+        await self.counted.stop()
         await self._service.close()
         await self._counter.close()
 

@@ -53,6 +53,7 @@ class Reason(StrEnum):
     SECRET_FORBIDDEN = "SecretForbidden"  # noqa: S105
     SECRET_UNUSABLE = "SecretUnusable"  # noqa: S105
     TLS_FAILED = "TlsFailed"
+    QUERY_FAILED = "QueryFailed"
     POD_TEMPLATE_REJECTED = "PodTemplateRejected"
     QUOTA_EXCEEDED = "QuotaExceeded"
     WORKERS_NOT_READY = "WorkersNotReady"

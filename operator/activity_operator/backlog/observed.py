@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from activity_operator.backlog.protocol import SourceProblemError
 from activity_worker.wire.errors import EndpointUnreachableError, WireError
 
 _NO_ANSWER = 0
+_OUTCOMES = {"AccessDenied": "denied", "BackendUnreachable": "unreachable"}
 
 
 class Observed(Protocol):
@@ -30,6 +32,18 @@ def timed(observed: Observed, operation: str, clock: Callable[[], float] = time.
         yield
     except WireError as error:
         observed(operation, error.status or _NO_ANSWER, outcome_of(error), clock() - began)
+        raise
+    observed(operation, 200, "ok", clock() - began)
+
+
+@contextmanager
+def told(observed: Observed, operation: str, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
+    """Tell of the call in the block to a server that may speak no HTTP: 200 stands for an answer."""
+    began = clock()
+    try:
+        yield
+    except SourceProblemError as error:
+        observed(operation, _NO_ANSWER, _OUTCOMES.get(error.reason, "refused"), clock() - began)
         raise
     observed(operation, 200, "ok", clock() - began)
 

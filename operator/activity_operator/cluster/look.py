@@ -65,7 +65,12 @@ class Observer:
 
     def _refusal(self, namespace: str, spec: PoolSpec) -> str:
         aws = spec.aws
-        endpoints = (aws.endpoint_url or "", aws.cloud_watch_endpoint_url or "")
+        watcher = spec.scaling.prometheus
+        endpoints = (
+            aws.endpoint_url or "",
+            aws.cloud_watch_endpoint_url or "",
+            "" if watcher is None else watcher.server_url,
+        )
         return self.policy().refusal(namespace, spec.arn, aws.role_arn or "", *endpoints)
 
     def _note_pods(self, key: Key, state: PoolState, pods: Mapping[str, Any], now: float) -> None:

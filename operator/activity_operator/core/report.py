@@ -21,6 +21,7 @@ _NEEDS_A_PERSON = {
     Reason.SECRET_FORBIDDEN,
     Reason.SECRET_UNUSABLE,
     Reason.TLS_FAILED,
+    Reason.QUERY_FAILED,
     Reason.POD_TEMPLATE_REJECTED,
     Reason.TENANCY_DENIED,
 }

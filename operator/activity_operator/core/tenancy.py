@@ -5,12 +5,12 @@ endpoint: a role or an endpoint of a tenant's choice would lend it the operator'
 network.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-_FIELDS = ("namespaces", "activityArns", "roleArns", "endpointUrls")
+_FIELDS = ("namespaces", "activityArns", "roleArns", "endpointUrls", "sourceHosts")
 
 
 class PolicyError(ValueError):
@@ -25,6 +25,7 @@ class Rule:
     activity_arns: tuple[str, ...] = ("*",)
     role_arns: tuple[str, ...] = ()
     endpoint_urls: tuple[str, ...] = ()
+    source_hosts: tuple[str, ...] = ("*",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,13 @@ class Policy:
     rules: tuple[Rule, ...] = (Rule(),)
 
     def refusal(
-        self, namespace: str, arn: str, role_arn: str = "", endpoint_url: str = "", cloudwatch_endpoint_url: str = ""
+        self,
+        namespace: str,
+        arn: str,
+        role_arn: str = "",
+        endpoint_url: str = "",
+        cloudwatch_endpoint_url: str = "",
+        prometheus_url: str = "",
     ) -> str:
         """Return why the pool may not run, as a sentence that names the fix, or "" when it may."""
         rules = [rule for rule in self.rules if _matches(namespace, rule.namespaces)]
@@ -46,6 +53,7 @@ class Policy:
             ("aws.roleArn", role_arn, [glob for rule in rules for glob in rule.role_arns]),
             ("aws.endpointUrl", endpoint_url, endpoints),
             ("aws.cloudWatchEndpointUrl", cloudwatch_endpoint_url, endpoints),
+            ("scaling.prometheus.serverUrl", prometheus_url, endpoints),
         )
         for field, value, globs in asked:
             if value and not _matches(value, globs):
@@ -53,12 +61,24 @@ class Policy:
                     f"spec.{field} '{value}' is not allowed in namespace {namespace} by the tenancy policy; "
                     "use an allowed one or ask the administrator"
                 )
-        if any(_allows(rule, arn, role_arn, (endpoint_url, cloudwatch_endpoint_url)) for rule in rules):
+        urls = (endpoint_url, cloudwatch_endpoint_url, prometheus_url)
+        if any(_allows(rule, arn, role_arn, urls) for rule in rules):
             return ""
         return (
             f"no rule of the tenancy policy for namespace {namespace} allows this activityArn, aws.roleArn and "
             "aws.endpointUrl together; ask the administrator"
         )
+
+    def host_refusal(self, namespace: str, hosts: Iterable[str]) -> str:
+        """Return why the operator may not count at a source on these hosts (HOST:PORT), or "" when it may."""
+        rules = [rule for rule in self.rules if _matches(namespace, rule.namespaces)]
+        for host in hosts:
+            if not any(_matches(host, rule.source_hosts) for rule in rules):
+                return (
+                    f"the source's host '{host}' is not allowed in namespace {namespace} by the tenancy policy; use an "
+                    "allowed one or ask the administrator"
+                )
+        return ""
 
 
 def _allows(rule: Rule, arn: str, role_arn: str, endpoint_urls: Sequence[str]) -> bool:
@@ -100,6 +120,7 @@ def _rule(raw: Any, where: str) -> Rule:
         activity_arns=_globs(raw, "activityArns", where, ("*",)),
         role_arns=_globs(raw, "roleArns", where, ()),
         endpoint_urls=_globs(raw, "endpointUrls", where, ()),
+        source_hosts=_globs(raw, "sourceHosts", where, ("*",)),
     )
 
 

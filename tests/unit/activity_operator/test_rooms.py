@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -13,6 +13,7 @@ from activity_operator.backlog.protocol import PollTarget
 from activity_operator.backlog.stepfunctions import StepFunctions
 from activity_operator.core.decision import SentinelOrder
 from activity_operator.core.observation import Counts, SourceError, SourceFacts
+from activity_operator.core.signal import Signal
 from activity_operator.metrics import Metrics
 from activity_operator.process import Backbone
 from activity_operator.rooms import AllRooms, PoolSignals
@@ -28,7 +29,12 @@ NOT_FOUND = SourceError("ActivityNotFound", "create it", 1.0)
 class Rooms:
     """Stand-ins for sentinels, counts and custody: they keep what they were told."""
 
-    def __init__(self, polled: SourceFacts, counted: tuple[Counts | None, SourceError | None]) -> None:
+    def __init__(
+        self,
+        polled: SourceFacts,
+        counted: tuple[Counts | None, SourceError | None],
+        signals: tuple[tuple[Signal, ...], SourceError | None] = ((), None),
+    ) -> None:
         self.polls: list[Any] = []
         self.counted: list[PollTarget | None] = []
         sentinels = SimpleNamespace(
@@ -38,7 +44,14 @@ class Rooms:
         )
         counts = SimpleNamespace(order=lambda key, target: self.counted.append(target), said=lambda key: counted)
         custody = SimpleNamespace(order=lambda key, terms: None, sweep=lambda: None)
-        self.signals = PoolSignals(cast("Any", sentinels), cast("Any", counts), cast("Any", custody), "kent")
+        self.ordered: list[SentinelOrder] = []
+        watched = SimpleNamespace(
+            order=lambda key, order, spec: self.ordered.append(order),
+            said=lambda key: signals,
+            withdraw=lambda key: self.ordered.append(SentinelOrder()),
+        )
+        parts: dict[str, Any] = {"sentinels": sentinels, "counts": counts, "counted": watched, "custody": custody}
+        self.signals = PoolSignals(**parts, cluster_name="kent")
 
 
 def spec(**aws: str) -> PoolSpec:
@@ -82,6 +95,16 @@ def test_what_polls_and_counts_say_is_one_answer(
     polled: SourceFacts, counted: tuple[Counts | None, SourceError | None], said: SourceFacts
 ) -> None:
     assert Rooms(polled, counted).signals.said(KEY) == said
+
+
+def test_a_source_that_is_counted_is_never_polled_and_a_leader_that_was_polling_stops() -> None:
+    rooms = Rooms(SourceFacts(), (None, None), ((Signal(3, True, 5.0),), DENIED))
+    raw = {"source": {"redis": {"address": "r:1", "flow": "f", "queue": "q"}}, "handlerImage": "h", "maxWorkers": 1}
+    order = SentinelOrder(counts=True)
+    rooms.signals.order(KEY, order, PoolSpec.model_validate(raw), "uid")
+
+    assert (rooms.ordered, rooms.polls, rooms.counted) == ([order], ["forgotten"], [None])
+    assert rooms.signals.said(KEY) == SourceFacts(signals=(Signal(3, True, 5.0),), error=DENIED)
 
 
 def test_the_calls_of_both_services_are_counted_each_under_its_own_name() -> None:

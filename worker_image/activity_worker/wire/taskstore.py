@@ -25,8 +25,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-#: The channel of PostgreSQL's NOTIFY on which new and changed instances are announced; the payload is the task's name.
-CHANNEL = "activitypool_tasks"
+from activity_worker.wire.taskstore_due import CHANNEL
+
+__all__ = ["CHANNEL", "DEFINITIONS", "HISTORY", "INSTANCES", "METADATA", "count_due", "is_due"]
 
 METADATA = MetaData()
 _JSON = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")

@@ -1,0 +1,154 @@
+"""Values of Secrets that pools name: read when they are first needed, and again when they are doubted or missing.
+
+The operator has no right to list or watch Secrets outside its own namespace, so a change is found by asking: every few
+minutes, and at once when what a value leads to refuses it.
+"""
+
+import asyncio
+import base64
+import binascii
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+from activity_operator.api.conditions import Reason
+from activity_operator.cluster.backoff import delay
+from activity_operator.cluster.kinds import Key, Raw
+from activity_operator.cluster.kube import ApiError, KubeError
+
+log = logging.getLogger(__name__)
+
+#: From one reading of a value that nobody doubts to the next.
+REFRESH_SECONDS = 300.0
+#: The least time between two readings.
+LEAST_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRef:
+    """A key of a Secret in a namespace."""
+
+    namespace: str
+    name: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class SecretValue:
+    """What was found: a value, or why there is none (a condition's reason, and a message that names the fix)."""
+
+    value: str = field(default="", repr=False)
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(slots=True)
+class _Watch:
+    ref: SecretRef
+    pools: set[Key] = field(default_factory=set)
+    found: SecretValue | None = None
+    doubted: asyncio.Event = field(default_factory=asyncio.Event)
+    misses: int = 0
+    task: asyncio.Task[None] | None = None
+
+
+class SecretValues:
+    """The values for all pools. `get(namespace, name)` reads a Secret; `on_change(key)` tells that one changed."""
+
+    def __init__(
+        self,
+        get: Callable[[str, str], Awaitable[Raw]],
+        *,
+        on_change: Callable[[Key], None],
+        dice: Callable[[], float] = random.random,
+    ) -> None:
+        self._get = get
+        self._on_change = on_change
+        self._dice = dice
+        self._watches: dict[SecretRef, _Watch] = {}
+        self._refs: dict[tuple[Key, str], SecretRef] = {}
+
+    def order(self, key: Key, use: str, ref: SecretRef | None) -> SecretValue | None:
+        """Keep this value for this use of the pool's, or with None none; returns it, None before it has been read."""
+        before = self._refs.get((key, use))
+        if before is not None and before != ref:
+            self._leave(key, use, before)
+        if ref is None:
+            return None
+        watch = self._watches.get(ref)
+        if watch is None:
+            watch = self._watches[ref] = _Watch(ref)
+            watch.task = asyncio.get_running_loop().create_task(self._run(watch))
+        watch.pools.add(key)
+        self._refs[key, use] = ref
+        return watch.found
+
+    def doubt(self, key: Key) -> None:
+        """Read what the pool uses again soon: somebody refused it."""
+        for (owner, _), ref in self._refs.items():
+            if owner == key:
+                self._watches[ref].doubted.set()
+
+    def pause(self) -> None:
+        """Keep nothing."""
+        for key, use in tuple(self._refs):
+            self.order(key, use, None)
+
+    def _leave(self, key: Key, use: str, ref: SecretRef) -> None:
+        del self._refs[key, use]
+        watch = self._watches[ref]
+        if (key, ref) not in {(owner, kept) for (owner, _), kept in self._refs.items() if owner == key}:
+            watch.pools.discard(key)
+        if not watch.pools:
+            del self._watches[ref]
+            if watch.task is not None:
+                watch.task.cancel()
+
+    async def _run(self, watch: _Watch) -> None:
+        while True:
+            found = await self._read(watch)
+            if found is not None and found != watch.found:
+                watch.found = found
+                for key in tuple(watch.pools):
+                    self._on_change(key)
+            missing = watch.found is None or bool(watch.found.reason)
+            watch.misses = watch.misses + 1 if missing else 0
+            wait = REFRESH_SECONDS * (0.8 + 0.2 * self._dice())
+            if missing:
+                wait = delay(watch.misses, self._dice())
+            await asyncio.sleep(LEAST_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await watch.doubted.wait()
+            watch.doubted.clear()
+
+    async def _read(self, watch: _Watch) -> SecretValue | None:
+        """Return what is there now; None when the API server cannot say, so that what is known stays."""
+        ref = watch.ref
+        secret = f"Secret {ref.name} in namespace {ref.namespace}"
+        try:
+            raw = await self._get(ref.namespace, ref.name)
+        except KubeError as error:
+            if isinstance(error, ApiError) and error.missing:
+                return SecretValue(reason=Reason.SECRET_NOT_FOUND, message=f"{secret} does not exist: create it")
+            if isinstance(error, ApiError) and error.status == HTTPStatus.FORBIDDEN:
+                text = (
+                    f"the operator may not read {secret}: add the namespace to the chart's secretNamespaces, or "
+                    "bind a Role with get on this Secret to the operator's ServiceAccount"
+                )
+                return SecretValue(reason=Reason.SECRET_FORBIDDEN, message=text)
+            log.warning("%s cannot be read now: %s", secret, error)
+            return None
+        encoded = (raw.get("data") or {}).get(ref.key)
+        if encoded is None:
+            return SecretValue(reason=Reason.SECRET_NOT_FOUND, message=f"{secret} has no key {ref.key}: add it")
+        try:
+            text = base64.b64decode(encoded, validate=True).decode().strip()
+        except (binascii.Error, ValueError):
+            return SecretValue(reason=Reason.SECRET_UNUSABLE, message=f"key {ref.key} of {secret} is no text")
+        if not text:
+            return SecretValue(reason=Reason.SECRET_UNUSABLE, message=f"key {ref.key} of {secret} is empty: fill it")
+        return SecretValue(text)

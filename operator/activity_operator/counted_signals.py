@@ -1,0 +1,199 @@
+"""The sources that can be counted, as the reconciler sees them: where they are, how often to ask, what they answer.
+
+The drivers are imported when the first pool needs them: what no pool uses costs no memory.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from urllib.parse import urlsplit
+
+from activity_operator.api.conditions import Reason
+from activity_operator.api.sources import SecretKeyRef, SourceKind
+from activity_operator.api.spec import PoolSpec
+from activity_operator.backlog.counting import Counter, Counting, Item, Place
+from activity_operator.backlog.observed import Observed
+from activity_operator.cluster.kinds import Key
+from activity_operator.cluster.secret_values import SecretRef, SecretValue, SecretValues
+from activity_operator.core.decision import SentinelOrder
+from activity_operator.core.observation import SourceError
+from activity_operator.core.signal import Signal
+from activity_operator.core.tenancy import Policy
+
+_PROMETHEUS = "prometheus"
+
+
+class CountedSignals:
+    """Counts of Redis queues, task stores and Prometheus. `called(backend, …)` is told of every call to one."""
+
+    def __init__(
+        self,
+        secrets: SecretValues,
+        policy: Callable[[], Policy],
+        *,
+        on_change: Callable[[Key], None],
+        called: Callable[..., None],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._secrets = secrets
+        self._policy = policy
+        self._on_change = on_change
+        self._called = called
+        self._now = now
+        self._counting: dict[str, Counting] = {}
+        #: Why a pool's source is not even asked.
+        self._problems: dict[Key, dict[str, SourceError]] = {}
+
+    def order(self, key: Key, order: SentinelOrder, spec: PoolSpec) -> None:
+        """Count for the pool what its order asks for, and nothing else. Cheap when nothing changed."""
+        counted = spec.source_kind != "stepFunctions" and order.counts
+        self._count_source(key, spec, counted=counted)
+        self._count_watcher(key, spec, watched=order.watched)
+
+    def said(self, key: Key) -> tuple[tuple[Signal, ...], SourceError | None]:
+        """Return the signals of the pool, and why one is missing."""
+        signals: list[Signal] = []
+        errors = list(self._problems.get(key, {}).values())
+        for counting in self._counting.values():
+            signal, error = counting.said(key)
+            signals += [] if signal is None else [signal]
+            errors += [] if error is None else [error]
+        return tuple(signals), errors[0] if errors else None
+
+    def withdraw(self, key: Key) -> None:
+        """Count no more for the pool."""
+        for counting in self._counting.values():
+            counting.order(key, None)
+        for use in ("source", _PROMETHEUS):
+            self._secrets.order(key, use, None)
+        self._problems.pop(key, None)
+
+    def pause(self) -> None:
+        """Count no more for any pool, because this process leads no more."""
+        for counting in self._counting.values():
+            counting.pause()
+        self._secrets.pause()
+        self._problems.clear()
+
+    async def stop(self) -> None:
+        """Count no more, and close every connection."""
+        self.pause()
+        await asyncio.gather(*(counting.stop() for counting in self._counting.values()))
+
+    def _count_source(self, key: Key, spec: PoolSpec, *, counted: bool) -> None:
+        kind = spec.source_kind
+        for other in ("redis", "taskStore"):
+            if other != kind and other in self._counting:
+                self._counting[other].order(key, None)
+        secret = self._secret(key, "source", spec.url_secret_ref if counted else None)
+        url = secret.value if secret is not None else _plain_url(spec) if counted and not spec.url_secret_ref else ""
+        refusal = self._policy().host_refusal(key[0], hosts_of(url)) if url else ""
+        if refusal:
+            self._note(key, "source", Reason.TENANCY_DENIED, refusal)
+        else:
+            self._note(key, "source", secret.reason if secret else "", secret.message if secret else "")
+        if url and not refusal:
+            self._of(kind).order(key, Place(url, interval_of(kind)), item_of(spec))
+        elif kind in self._counting:
+            self._counting[kind].order(key, None)
+
+    def _count_watcher(self, key: Key, spec: PoolSpec, *, watched: bool) -> None:
+        watcher = spec.scaling.prometheus if watched else None
+        ref = None if watcher is None else watcher.token_secret_ref
+        token = self._secret(key, _PROMETHEUS, ref)
+        self._note(key, _PROMETHEUS, token.reason if token else "", token.message if token else "")
+        if watcher is not None and (ref is None or (token is not None and token.value)):
+            place = Place(watcher.server_url, float(watcher.interval_seconds), token.value if token else "")
+            self._of(_PROMETHEUS).order(key, place, watcher.query)
+        elif _PROMETHEUS in self._counting:
+            self._counting[_PROMETHEUS].order(key, None)
+
+    def _secret(self, key: Key, use: str, ref: SecretKeyRef | None) -> SecretValue | None:
+        """Return what a Secret holds; None where none is named or it has not been read yet."""
+        return self._secrets.order(key, use, None if ref is None else SecretRef(key[0], ref.name, ref.key))
+
+    def _note(self, key: Key, use: str, reason: str, message: str) -> None:
+        """Keep why a pool's source is not even asked, with the time it began."""
+        noted = self._problems.setdefault(key, {})
+        before = noted.pop(use, None)
+        if reason:
+            since = before.since if before is not None and before.reason == reason else self._now()
+            noted[use] = SourceError(reason, message, since)
+        if not noted:
+            del self._problems[key]
+
+    def _of(self, kind: str) -> Counting:
+        """Return who counts this kind of source, made when it is first asked for."""
+        counting = self._counting.get(kind)
+        if counting is None:
+            counter = make_counter(kind, partial(self._called, kind.lower()))
+            changed = self._changed
+            exact = kind != _PROMETHEUS
+            counting = self._counting[kind] = Counting(counter, exact=exact, on_change=changed, now=self._now)
+        return counting
+
+    def _changed(self, key: Key) -> None:
+        """A count changed, or cannot be read: perhaps because what a Secret holds is old."""
+        if any(counting.said(key)[1] is not None for counting in self._counting.values()):
+            self._secrets.doubt(key)
+        self._on_change(key)
+
+
+def make_counter(kind: str, observed: Observed) -> Counter:
+    """Return what asks servers of this kind."""
+    if kind == "redis":
+        from activity_operator.backlog.redis import RedisQueues  # noqa: PLC0415
+
+        queues = RedisQueues()
+        queues.observed = observed
+        return queues
+    if kind == "taskStore":
+        from activity_operator.backlog.taskstore import TaskStores  # noqa: PLC0415
+
+        stores = TaskStores()
+        stores.observed = observed
+        return stores
+    from activity_operator.backlog.prometheus import Prometheus  # noqa: PLC0415
+
+    watcher = Prometheus()
+    watcher.observed = observed
+    return watcher
+
+
+def interval_of(kind: SourceKind) -> float:
+    """Return the seconds from one count of such a source to the next."""
+    if kind == "redis":
+        from activity_operator.backlog.redis import INTERVAL_SECONDS as EACH_QUEUE  # noqa: PLC0415
+
+        return EACH_QUEUE
+    from activity_operator.backlog.taskstore import INTERVAL_SECONDS as EACH_STORE  # noqa: PLC0415
+
+    return EACH_STORE
+
+
+def item_of(spec: PoolSpec) -> Item:
+    """Return what is counted for the pool at its source."""
+    if spec.redis is not None:
+        from activity_operator.backlog import redis  # noqa: PLC0415
+
+        return redis.item(spec.redis.queue)
+    from activity_operator.backlog import taskstore  # noqa: PLC0415
+
+    return taskstore.item(spec.task_store.tasks if spec.task_store is not None else ())
+
+
+def _plain_url(spec: PoolSpec) -> str:
+    """Return the URL where it is in the spec itself, "" where it is not."""
+    if spec.redis is not None and spec.redis.address is not None:
+        return f"redis://{spec.redis.address}"
+    return (spec.task_store.url or "") if spec.task_store is not None else ""
+
+
+def hosts_of(url: str) -> Sequence[str]:
+    """Return HOST:PORT of every host that a source's URL names, and `?` for one that cannot be read."""
+    try:
+        names = urlsplit(url).netloc.rpartition("@")[2]
+    except ValueError:
+        return ("?",)
+    return tuple(names.split(","))
