@@ -1,6 +1,7 @@
 """One task in one child, from `run` to `done` or to the child's end, and the calls of its toolkit in between."""
 
 import asyncio
+from collections.abc import Callable
 
 from activity_worker import child_errors
 from activity_worker.activity import TaskRequest, TaskResponseToolkit
@@ -33,7 +34,18 @@ class NeverStartedError(Exception):
 class Conversation:
     """What a supervisor and a child say to each other about one task."""
 
-    def __init__(self, child: ChildProcess, number: int, request: TaskRequest, respond: TaskResponseToolkit) -> None:
+    def __init__(
+        self,
+        child: ChildProcess,
+        number: int,
+        request: TaskRequest,
+        respond: TaskResponseToolkit,
+        *,
+        draining: bool = False,
+        on_measured: Callable[[Message], object] = lambda _: None,
+    ) -> None:
+        self._draining = draining
+        self._on_measured = on_measured
         self._child = child
         self._number = number
         self._request = request
@@ -49,7 +61,9 @@ class Conversation:
         Raises what the handler raised, `HandlerExitedError`, a `TaskCancelledError`, or `NeverStartedError`.
         """
         request = self._request
-        order = {"kind": "run", "id": self._number, "token": request.task.token, "input": request.task.input}
+        order: Message = {"kind": "run", "id": self._number, "token": request.task.token, "input": request.task.input}
+        if self._draining:
+            order["draining"] = True
         await self._child.send(order | {"worker": request.worker.worker_name, "arn": request.worker.activity_arn})
         done = await self._listen()
         self.handled = done is not None
@@ -71,6 +85,10 @@ class Conversation:
         reason = signal.reason or CancelReason.WORKER_STOPPED
         await self._child.send({"kind": "cancel", "id": self._number, "reason": reason.value, "detail": signal.detail})
 
+    async def drain(self) -> None:
+        """Ask the child to end the task early if it can be gone on with elsewhere."""
+        await self._child.send({"kind": "drain", "id": self._number})
+
     async def _listen(self) -> Message | None:
         while (message := await self._child.receive()) is not None:
             match message["kind"]:
@@ -80,6 +98,8 @@ class Conversation:
                     self._started = True
                 case "progress":
                     self._respond.heartbeat_soon(message["details"])
+                case "measured":
+                    self._on_measured(message["note"])
                 case "done" if message["id"] == self._number:
                     return message
         return None

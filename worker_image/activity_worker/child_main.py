@@ -5,23 +5,28 @@
 
 import asyncio
 import importlib
+import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from activity_worker import child_errors
 from activity_worker.activity import TaskRequest, TaskResponseToolkit
 from activity_worker.cancellation import CancellationSignal, CancelReason
 from activity_worker.child_link import Link, be_the_first_to_go, die_with_parent
 from activity_worker.child_protocol import CHILD_UNUSABLE, Message, encode
+from activity_worker.contract import Env
 from activity_worker.encoding import parse_input
 from activity_worker.errors import HandlerSignatureError
 from activity_worker.events import EventEmitter
 from activity_worker.runner import HandlerForm, InlineRunner, handler_form
 from activity_worker.sources.protocol import Task
+
+if TYPE_CHECKING:
+    from activity_worker.steps.slot import InstanceHandler
 
 #: A handler may say how far it is as often as it likes; the supervisor hears it twice a second at most.
 PROGRESS_SPACING_SECONDS = 0.5
@@ -32,8 +37,8 @@ class HandlerLoadError(Exception):
     """The handler cannot be loaded; the message names it and the reason."""
 
 
-def load_handler(name: str) -> Callable[..., Any]:
-    """Import `module:function` and check its signature; raises `HandlerLoadError`."""
+def load_handler(name: str) -> Any:
+    """Import `module:function`, or `module:tasks`, and check its signature; raises `HandlerLoadError`."""
     module_name, _, path = name.partition(":")
     try:
         found: Any = importlib.import_module(module_name)
@@ -48,11 +53,19 @@ def load_handler(name: str) -> Callable[..., Any]:
         if not hasattr(found, part):
             raise HandlerLoadError(f"{name}: the module {module_name!r} has no {path!r}")
         found = getattr(found, part)
+    if _is_tasks(found):
+        return found
     try:
         handler_form(found)
     except HandlerSignatureError as error:
         raise HandlerLoadError(f"{name}: {error}") from error
-    return found  # type: ignore[no-any-return]
+    return found
+
+
+def _is_tasks(found: object) -> bool:
+    """Tell whether it is a `Tasks` object; whoever has made one has imported its module."""
+    module = sys.modules.get("activity_worker.steps.app")
+    return module is not None and isinstance(found, module.Tasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +120,11 @@ class _ReturnChannel(_PipeChannel):
 class _Child:
     """Runs tasks as messages order it."""
 
-    def __init__(self, handler: Callable[..., Any], fd: int) -> None:
+    def __init__(self, handler: Any, fd: int) -> None:
         self.link = Link(fd, self._take)
+        self._instances = _instance_handler(handler, self.link) if _is_tasks(handler) else None
+        if self._instances is not None:
+            handler = self._instances.handle
         self._runner = InlineRunner(handler)
         self._returns = handler_form(handler) is HandlerForm.RETURNS
         self._current: int | None = None
@@ -120,10 +136,14 @@ class _Child:
         """Run tasks until the supervisor says stop, and finish the one under way."""
         await self._runner.start()
         self.link.start()
-        self.link.send({"kind": "ready"})
+        self.link.send(
+            {"kind": "ready"} if self._instances is None else {"kind": "ready", "offer": self._instances.offer}
+        )
         await self._over
         if self._task is not None:
             await self._task
+        if self._instances is not None:
+            await self._instances.close()
 
     async def _run(self, message: Message) -> None:
         self.link.send_frame(_STARTED)
@@ -144,11 +164,17 @@ class _Child:
         if message["kind"] == "run":
             # One at a time: the supervisor sends the next when this one is done.
             self._current, self._signal = message["id"], CancellationSignal()
+            if self._instances is not None:
+                self._instances.begin(stopping=message.get("draining", False))
             self._task = asyncio.get_running_loop().create_task(self._run(message))
             self._task.add_done_callback(self._ran)
         elif message["kind"] == "stop":
             self._end()
+        elif message["kind"] == "drain" and message["id"] == self._current and self._instances is not None:
+            self._instances.stop()
         elif message["kind"] == "cancel" and message["id"] == self._current and self._task is not None:
+            if self._instances is not None:
+                self._instances.stop()
             self._signal.cancel(CancelReason(message["reason"]), message["detail"])
             self._task.cancel()
 
@@ -183,7 +209,16 @@ def _is_small(details: Any) -> bool:
     )
 
 
-async def _serve(fd: int, handler: Callable[..., Any]) -> None:
+def _instance_handler(tasks: Any, link: Link) -> "InstanceHandler":
+    from activity_worker.steps.slot import InstanceHandler  # noqa: PLC0415 - of an extra, and for `Tasks` alone
+
+    def tell(note: Mapping[str, Any]) -> None:
+        link.send({"kind": "measured", "note": note})
+
+    return InstanceHandler(tasks, os.environ.get(Env.STORE_URL, ""), tell)
+
+
+async def _serve(fd: int, handler: Any) -> None:
     await _Child(handler, fd).serve()
 
 

@@ -13,7 +13,9 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Self
 
 from activity_worker.child_pipe import ChildPipe
@@ -74,6 +76,8 @@ class ChildProcess:
         self._process = process
         # Whoever sends nonsense or closes its end can do no work any more. Most often it is dead already.
         self._pipe = ChildPipe(self._kill_all)
+        #: What the child said of itself when it was ready.
+        self.hello: Message = {}
         self._killed = False
         self._ending = asyncio.create_task(self._end(kills))
 
@@ -89,9 +93,16 @@ class ChildProcess:
 
     @classmethod
     async def spawn(
-        cls, handler: str, kills: MemoryKills, start_timeout_seconds: float = START_TIMEOUT_SECONDS
+        cls,
+        handler: str,
+        kills: MemoryKills,
+        start_timeout_seconds: float = START_TIMEOUT_SECONDS,
+        environment: Mapping[str, str] = MappingProxyType({}),
     ) -> Self:
-        """Start a process that has imported `handler` (`module:function`); raises `HandlerUnusableError`."""
+        """Start a process that has imported `handler` (`module:function`); raises `HandlerUnusableError`.
+
+        `environment` is added to that of this process.
+        """
         ours, theirs = socket.socketpair()
         with theirs:
             fd = theirs.fileno()
@@ -104,7 +115,7 @@ class ChildProcess:
                     stdin=asyncio.subprocess.DEVNULL,
                     pass_fds=(fd,),
                     start_new_session=True,
-                    env=_environment(),
+                    env={**_environment(), **environment},
                 )
             except OSError as error:
                 ours.close()
@@ -129,6 +140,7 @@ class ChildProcess:
             raise HandlerUnusableError(f"{handler}: {await self.ended()} while importing its module")
         if first.get("kind") != "ready":
             raise HandlerUnusableError(f"{first.get('message', handler)} (exit code {CHILD_UNUSABLE})")
+        self.hello = first
 
     async def send(self, message: Message) -> None:
         """Send one message; a dead child takes it silently, `receive` tells of the death. Raises `FrameError`."""

@@ -3,9 +3,13 @@
 JSON and not pickle, so that nothing a handler's process writes can run code in the supervisor. Standard library only
 and quick to import, because every child pays for it.
 
-    supervisor -> child   run {id, token, input, worker, arn}   cancel {id, reason, detail}   reply {call, error}   stop
-    {} child -> supervisor   ready {}   unusable {message}   started {}   call {call, what, ...}   progress {details}
-    done {id, error, output}
+    supervisor -> child   run {id, token, input, worker, arn, draining?}   cancel {id, reason, detail}
+                          drain {id}   reply {call, error}   stop {}
+    child -> supervisor   ready {offer?}   unusable {message}   started {}   call {call, what, ...}
+                          progress {details}   measured {note}   done {id, error, output}
+
+`offer` is what a handler that is a `Tasks` object can run, `measured` tells of each of its calls, and `drain` asks it
+to begin no further one.
 
 `output` is the JSON text that a handler's return value became, None for a handler that has answered by a call: a task
 that returns is one message less each way.

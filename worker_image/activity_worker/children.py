@@ -9,12 +9,14 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from activity_worker.activity import TaskRequest, TaskResponseToolkit
 from activity_worker.cancellation import CancellationSignal, CancelReason
 from activity_worker.child_conversation import Conversation, HandlerExitedError, NeverStartedError
 from activity_worker.child_process import ChildProcess, Ending, HandlerUnusableError
+from activity_worker.child_protocol import Message
 from activity_worker.memory import MemoryKills
 
 __all__ = ["ChildRunner", "Ending", "HandlerExitedError", "HandlerUnusableError"]
@@ -36,6 +38,9 @@ class ChildRunner:
     `deadline_seconds` kills the child of a task that takes longer (None: never). `on_unusable` is called when a child
     cannot be replaced, because its module does not import any more: this slot can do no work. `on_death` is called with
     the ending of each child that dies. Slots of one container share `kills`.
+
+    `environment` is added to that of children; `on_offer` gets what each says that it can run (None for a plain
+    handler) and may raise `HandlerUnusableError`; `on_measured` gets the notes of what they do.
     """
 
     def __init__(
@@ -47,8 +52,17 @@ class ChildRunner:
         on_unusable: Callable[[HandlerUnusableError], None] = lambda _: None,
         on_death: Callable[[Ending], None] = lambda _: None,
         kills: MemoryKills | None = None,
+        environment: Mapping[str, str] = MappingProxyType({}),
+        on_offer: Callable[[Message | None], object] = lambda _: None,
+        on_measured: Callable[[Message], object] = lambda _: None,
     ) -> None:
         self._handler = handler
+        self._environment = environment
+        self._on_offer = on_offer
+        self._on_measured = on_measured
+        self._draining = False
+        self._conversation: Conversation | None = None
+        self._asking: asyncio.Task[None] | None = None
         self._deadline_seconds = deadline_seconds
         self._grace_seconds = cancel_grace_seconds
         self._on_unusable = on_unusable
@@ -68,7 +82,7 @@ class ChildRunner:
 
     async def start(self) -> None:
         """Start the child and import the handler there; raises `HandlerUnusableError`."""
-        self._child = asyncio.create_task(ChildProcess.spawn(self._handler, self._kills))
+        self._child = asyncio.create_task(self._spawn())
         await self._child
         self._watching = asyncio.create_task(self._watch())
 
@@ -78,6 +92,12 @@ class ChildRunner:
             with contextlib.suppress(NeverStartedError):
                 await self._run_in(await self._living_child(), request, respond)
                 return
+
+    def drain(self, on: bool) -> None:
+        """Ask the task under way, and with `on` those that come, to end where they can be gone on with elsewhere."""
+        self._draining = on
+        if on and self._conversation is not None:
+            self._asking = asyncio.create_task(self._conversation.drain())
 
     async def _living_child(self) -> ChildProcess:
         while True:
@@ -91,7 +111,10 @@ class ChildRunner:
             await replaced.wait()
 
     async def _run_in(self, child: ChildProcess, request: TaskRequest, respond: TaskResponseToolkit) -> None:
-        conversation = Conversation(child, next(self._numbers), request, respond)
+        conversation = Conversation(
+            child, next(self._numbers), request, respond, draining=self._draining, on_measured=self._on_measured
+        )
+        self._conversation = conversation
         serving = asyncio.create_task(conversation.run())
         limits = _Limits(child, conversation, respond.signal, self._deadline_seconds, self._grace_seconds)
         try:
@@ -103,6 +126,7 @@ class ChildRunner:
             await asyncio.gather(serving, return_exceptions=True)
             raise
         finally:
+            self._conversation = None
             limits.lift()
 
     async def stop(self) -> None:
@@ -143,9 +167,18 @@ class ChildRunner:
         closing = asyncio.create_task(dead.close_when_read())
         await asyncio.sleep(pause_seconds)
         try:
-            return await ChildProcess.spawn(self._handler, self._kills)
+            return await self._spawn()
         finally:
             await closing
+
+    async def _spawn(self) -> ChildProcess:
+        child = await ChildProcess.spawn(self._handler, self._kills, environment=self._environment)
+        try:
+            self._on_offer(child.hello.get("offer"))
+        except HandlerUnusableError:
+            await child.close()
+            raise
+        return child
 
 
 class _Limits:

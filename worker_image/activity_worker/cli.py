@@ -59,7 +59,7 @@ def make_parser() -> argparse.ArgumentParser:
         "handler",
         nargs="?",
         metavar="module:function",
-        help=f"the handler (environment: {Env.HANDLER}; default {DEFAULT_HANDLER})",
+        help=f"the handler, with a task store a Tasks object (environment: {Env.HANDLER}; default {DEFAULT_HANDLER})",
     )
     for title, flags in _GROUPS:
         group = run.add_argument_group(title)
@@ -101,5 +101,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     set_up_logs(settings.log_format)
     try:
         return run_until_stopped(settings)
+    except SettingsError as error:
+        print(f"activity-worker: {error}", file=sys.stderr)  # noqa: T201 - as above
+        return EXIT_USAGE
     except KeyboardInterrupt:
         return EXIT_ERROR

@@ -44,6 +44,10 @@ class HandlerSignatureError(ActivityError, TypeError):
     """The handler cannot be called with `(request)` or `(request, respond)`."""
 
 
+class OfferError(ActivityError):
+    """What was named as the handler is not what the source needs."""
+
+
 class TaskFailed(ActivityError):  # noqa: N818 - a word that a handler says, not a mishap
     """Raise it in a handler to fail the task under a name of your own, for the state machine's Retry and Catch."""
 

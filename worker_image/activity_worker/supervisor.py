@@ -15,7 +15,7 @@ import uuid
 from collections.abc import AsyncIterator
 from importlib import metadata
 
-from activity_worker.children import ChildRunner, Ending, HandlerUnusableError
+from activity_worker.children import Ending, HandlerUnusableError
 from activity_worker.contract import (
     EXIT_ERROR,
     EXIT_OK,
@@ -28,12 +28,12 @@ from activity_worker.contract import (
     PollTrouble,
     WorkerState,
 )
+from activity_worker.crew import Crew
 from activity_worker.errors import SourceError
 from activity_worker.events import EventEmitter
 from activity_worker.handover import Handover
 from activity_worker.health import HealthServer
 from activity_worker.lifecycle import may_step, step
-from activity_worker.memory import MemoryKills
 from activity_worker.metrics import WorkerMetrics
 from activity_worker.narrator import Narrator
 from activity_worker.options import TaskOptions
@@ -46,8 +46,7 @@ from activity_worker.sources.opening import open_source
 from activity_worker.sources.protocol import Source
 from activity_worker.worker import ActivityWorker
 
-#: What a child that was told to stop has before it is killed; the worker waits a little longer for it.
-CHILD_GRACE_SECONDS = 4.0
+#: What a task that was told to stop has; its child is killed a little sooner.
 TASK_GRACE_SECONDS = 5.0
 #: How often a drain looks again although nothing told it to.
 _LOOK_SECONDS = 0.5
@@ -72,21 +71,27 @@ class Supervisor:
         self._exit: ExitOutput | None = None
         self._stop = asyncio.Event()
         self._news = asyncio.Event()
-        self._kills = MemoryKills()
         self._problem = ""
         self.metrics = WorkerMetrics(version(), settings.slots)
         self._events = EventEmitter()
         self._reports = ReportState(_identity(settings))
+        self._crew = Crew(
+            settings,
+            source,
+            self.metrics.registry,
+            on_unusable=self._give_up,
+            on_death=self._handler_died,
+        )
         self._pool = PoolManager(
             source,
-            runner_factory=self._make_runner,
+            runner_factory=self._crew.hire,
             max_workers=settings.slots,
             worker_prefix=settings.name,
             events=self._events,
             # A pod never gives up: the operator sees and says what is wrong. A terminal shows a person the end.
             polling=Polling.forever() if settings.report else Polling(),
             options=TaskOptions(
-                heartbeat_seconds=settings.task_heartbeat_seconds,
+                heartbeat_seconds=self._crew.heartbeat_seconds,
                 deadline_seconds=settings.task_deadline_seconds,
                 cancel_grace_seconds=TASK_GRACE_SECONDS,
             ),
@@ -95,7 +100,7 @@ class Supervisor:
         self._handover = Handover(
             self._pool,
             self._reports.claims,
-            heartbeat_seconds=settings.task_heartbeat_seconds,
+            heartbeat_seconds=self._crew.heartbeat_seconds,
             on_change=self._changed,
         )
         self._events.on(EventName.WORKER_STOPPED, self._slot_stopped)
@@ -166,7 +171,7 @@ class Supervisor:
         """Stop asking, then finish. Open polls are awaited however long; tasks have `drain_timeout_seconds`."""
         self._become(WorkerState.STOPPING)
         self._handover.cordon()
-        self._pool.cordon()
+        self._cordon()
         deadline = _now() + self._settings.drain_timeout_seconds
         while not (self._pool.drained and self._handover.settled) and _now() < deadline:
             await self._next_news(deadline - _now())
@@ -211,13 +216,19 @@ class Supervisor:
         if draining and self._state in {WorkerState.STARTING, WorkerState.RUNNING}:
             log.info("the operator asks this worker to drain")
             self._become(WorkerState.DRAINING)
-            self._pool.cordon()
+            self._cordon()
         elif not draining and self._state is WorkerState.DRAINING:
             log.info("the operator takes the drain back")
             self._become(WorkerState.RUNNING)
+            self._crew.drain(False)
             self._pool.uncordon()
         self._handover.cordon(self._state not in {WorkerState.STARTING, WorkerState.RUNNING})
         self._handover.grant(orders.grants)
+
+    def _cordon(self) -> None:
+        """Take nothing new; what can be gone on with elsewhere is ended early."""
+        self._pool.cordon()
+        self._crew.drain(True)
 
     def _become(self, state: WorkerState) -> None:
         if self._state is state or not may_step(self._state, state):
@@ -242,15 +253,6 @@ class Supervisor:
             self._exit = output
             self._record(EventName.WORKER_ERROR, output.error)
         self.request_stop()
-
-    def _make_runner(self) -> ChildRunner:
-        return ChildRunner(
-            self._settings.handler,
-            cancel_grace_seconds=CHILD_GRACE_SECONDS,
-            on_unusable=self._give_up,
-            on_death=self._handler_died,
-            kills=self._kills,
-        )
 
     def _handler_died(self, ending: Ending) -> None:
         # The pod's status says so only where the kernel takes the whole container.

@@ -1,7 +1,11 @@
 """What a worker needs of a task source: lease a task, keep the lease alive, conclude it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,4 +42,35 @@ class Source(Protocol):
 
     async def close(self) -> None:
         """Free what the source holds. It is not used afterwards."""
+        ...
+
+
+@runtime_checkable
+class SharedSource(Source, Protocol):
+    """A source that handlers' processes deal with too: leases are taken and kept here, the rest is done there."""
+
+    @property
+    def longest_heartbeat_seconds(self) -> float:
+        """The longest time between two heartbeats with which leases last."""
+        ...
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What a handler's process needs in its environment."""
+        ...
+
+    def introduce(self, offer: Mapping[str, Any] | None) -> None:
+        """Take what a handler's process says that it can run. Raises `OfferError` when that is nothing for it."""
+        ...
+
+    def measured(self, note: Mapping[str, Any]) -> None:
+        """Count what a handler's process did."""
+        ...
+
+    def cordon(self, on: bool) -> None:
+        """End the polls that wait, or (False) let them wait again."""
+        ...
+
+    def register(self, registry: "CollectorRegistry") -> None:
+        """Put its metrics there. Called once, before anything else."""
         ...

@@ -6,6 +6,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+_LOOK_SECONDS = 0.05
+_running: set[threading.Thread] = set()
+
 
 async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
     """Return what a function returns in a thread of its own, or raise what it raises. Cancelled, it leaves it alone."""
@@ -23,11 +26,21 @@ async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
             value = context.run(function, *arguments)
         except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
             raised = error
+        finally:
+            _running.discard(threading.current_thread())
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, value, raised)
 
-    threading.Thread(target=work, name="task-method", daemon=True).start()
+    thread = threading.Thread(target=work, name="task-method", daemon=True)
+    _running.add(thread)
+    thread.start()
     value, error = await ended
     if error is not None:
         raise error
     return value
+
+
+async def all_ended() -> None:
+    """Wait until every function has ended, those that were given up included."""
+    while _running:  # noqa: ASYNC110 - what ends them is other threads; this is rare, and short
+        await asyncio.sleep(_LOOK_SECONDS)

@@ -1,0 +1,305 @@
+"""The task store as a worker's source: leases, heartbeats, what is given back, and trouble."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from activity_worker.errors import (
+    DeniedError,
+    LeaseLostError,
+    MissingError,
+    OfferError,
+    SourceError,
+    UnreachableError,
+)
+from activity_worker.source_settings import TaskStoreSettings
+from activity_worker.sources.protocol import SharedSource
+from activity_worker.sources.protocol import Task as Leased
+from activity_worker.sources.taskstore import TaskStoreSource
+from activity_worker.steps import RunnerOptions, Task, Tasks, TaskStore, app
+from activity_worker.steps.claim import Claim
+from activity_worker.steps.offer import offer_of
+from tests.servers.ports import free_port
+from tests.servers.postgres import new_database
+
+LEASE = 30.0
+
+
+class Clock:
+    """Time that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def tasks(clock: Clock) -> Tasks:
+    return Tasks([Task("t", ["m", "n"], methods={"m": lambda _: None, "n": lambda _: None})], clock=clock)
+
+
+@pytest.fixture
+async def source(url: str, clock: Clock, tasks: Tasks) -> AsyncIterator[TaskStoreSource]:
+    made = TaskStoreSource(TaskStoreSettings(url, LEASE), hold_seconds=0.05, clock=clock)
+    made.introduce(offer_of(tasks.methods))
+    yield made
+    await made.close()
+
+
+async def leased(source: TaskStoreSource, name: str = "pod:a") -> Leased:
+    task = await source.lease(name)
+    assert task is not None
+    return task
+
+
+def claim_of(task: Leased) -> Claim:
+    return Claim.from_input(json.loads(task.input))
+
+
+async def run(store: TaskStore, tasks: Tasks, task: Leased) -> None:
+    """Do what a handler's process does with a lease."""
+    claim = claim_of(task)
+    runner = tasks.runner(store, RunnerOptions(claim.runner, renews=False))
+    await runner.go_on(await store.get(claim.instance_id))
+
+
+def test_it_is_a_source_that_handlers_processes_share() -> None:
+    source = TaskStoreSource(TaskStoreSettings("postgresql://tasks:secret@db/tasks", LEASE))
+
+    assert isinstance(source, SharedSource)
+    assert (source.longest_heartbeat_seconds, source.name) == (10.0, "task-store")
+    assert "secret" not in repr(source.name)
+
+
+async def test_a_lease_is_a_due_instance_that_is_saved_as_running(
+    source: TaskStoreSource, store: TaskStore, tasks: Tasks
+) -> None:
+    name = await tasks.new(store, "t", {"card": "4711"})
+    task = await leased(source)
+
+    held = await store.get(name)
+    assert held.instance.status.running
+    assert held.instance.next_run_time == 1000.0 + LEASE
+    assert claim_of(task) == Claim(name, held.runner, held.revision, LEASE)
+    assert held.runner.startswith("pod:a-")
+    assert "4711" not in task.token + task.input
+    assert await source.lease("pod:b") is None
+
+
+async def test_each_claim_has_a_name_of_its_own(
+    source: TaskStoreSource, store: TaskStore, tasks: Tasks, clock: Clock
+) -> None:
+    await tasks.new(store, "t")
+    first = await leased(source)
+    clock.now += LEASE
+    second = await leased(source)
+
+    assert claim_of(first).runner != claim_of(second).runner
+    with pytest.raises(LeaseLostError):
+        await source.heartbeat(first.token)
+    with pytest.raises(LeaseLostError):
+        await source.fail(first.token, "ActivityPool.HandlerExited", "")
+    await source.heartbeat(second.token)
+
+
+async def test_a_heartbeat_renews_the_lease_whichever_call_it_is_at(
+    source: TaskStoreSource, store: TaskStore, tasks: Tasks, clock: Clock
+) -> None:
+    name = await tasks.new(store, "t")
+    task = await leased(source)
+    held = await store.get(name)
+    clock.now += LEASE / 2
+    await source.heartbeat(task.token)
+    assert (await store.get(name)).instance.next_run_time == clock.now + LEASE
+    assert (await store.get(name)).revision == held.revision
+
+    clock.now += LEASE - 1
+    assert await source.lease("pod:b") is None
+
+
+async def test_a_heartbeat_leaves_an_instance_alone_that_has_no_call_to_make(
+    source: TaskStoreSource, store: TaskStore, clock: Clock
+) -> None:
+    async def m(_: dict[str, Any]) -> None:
+        raise RuntimeError("again")
+
+    tasks = Tasks([Task("r", [{"method": "m", "retry": {"delays": [300]}}], methods={"m": m})], clock=clock)
+    source.introduce(offer_of(tasks.methods))
+    name = await tasks.new(store, "r")
+    task = await leased(source)
+    await run(store, tasks, task)
+    await source.heartbeat(task.token)
+    await source.fail(task.token, "x", "")
+    assert (await store.get(name)).instance.next_run_time == clock.now + 300
+
+
+async def test_what_a_dead_process_left_is_due_soon_and_later_with_each_time(
+    source: TaskStoreSource, store: TaskStore, tasks: Tasks, clock: Clock
+) -> None:
+    name = await tasks.new(store, "t")
+    pauses = []
+    for _ in range(9):
+        task = await leased(source)
+        await source.fail(task.token, "ActivityPool.HandlerExited", "killed")
+        due = (await store.get(name)).instance.next_run_time
+        assert due is not None
+        pauses.append(due - clock.now)
+        assert await source.lease("pod:b") is None
+        clock.now = due
+    assert pauses == [1, 2, 4, 8, 16, LEASE, LEASE, LEASE, LEASE]
+
+    assert await source.lease("pod:a") is None
+    ended = (await store.get(name)).instance
+    assert (ended.complete, ended.status.failures[0].error.code) == (True, "RunnerLost")
+
+
+async def test_giving_back_never_prolongs_a_lease(
+    source: TaskStoreSource, store: TaskStore, tasks: Tasks, clock: Clock
+) -> None:
+    name = await tasks.new(store, "t")
+    task = await leased(source)
+    clock.now += LEASE - 0.5
+    await source.fail(task.token, "x", "")
+
+    assert (await store.get(name)).instance.next_run_time == 1000.0 + LEASE
+
+
+async def test_a_version_whose_methods_are_not_here_is_left_and_one_whose_are_is_taken(
+    source: TaskStoreSource, store: TaskStore, clock: Clock
+) -> None:
+    methods = {name: lambda _: None for name in "mnx"}
+    lacking = Tasks([Task("t", ["m", "x"], methods=methods)], clock=clock)
+    reordered = Tasks([Task("t", ["n", "m"], methods=methods)], clock=clock)
+    await lacking.new(store, "t")
+    assert await source.lease("pod:a") is None
+
+    # Made by another program, after this one had looked.
+    name = await reordered.new(store, "t")
+    assert await source.lease("pod:a") is None
+    clock.now += 10.0
+    assert claim_of(await leased(source)).instance_id == name
+    assert await source.lease("pod:a") is None
+
+
+async def test_modules_are_offered_by_the_names_of_what_can_be_called(
+    source: TaskStoreSource, store: TaskStore, clock: Clock
+) -> None:
+    class Mail:
+        ready = True
+
+        def __init__(self) -> None:
+            self.later = lambda _: None
+
+        def send(self, _: dict[str, Any]) -> None: ...
+
+        @property
+        def boxes(self) -> Any:
+            raise AssertionError("no property is asked")
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "dynamic":
+                return lambda _: None
+            raise AttributeError(name)
+
+    modules = {"mail": Mail(), "book": {"write": print, "size": 3, "_hidden": print}}
+    offering = Tasks([Task("mails", ["module.mail.dynamic"])], modules=modules, clock=clock)
+    offer = offer_of(offering.methods)
+    assert offer["modules"] == {"mail": ["dynamic", "later", "send"], "book": ["write"]}
+
+    source.introduce(json.loads(json.dumps(offer)))
+    other = Tasks([Task("mails", ["module.mail.send", "module.book.write"])], modules=modules, clock=clock)
+    name = await other.new(store, "mails")
+    assert claim_of(await leased(source)).instance_id == name
+
+
+@pytest.mark.parametrize("offer", [None, {}, {"tasks": [{"name": "t"}], "methods": {}, "modules": {}}, {"tasks": 3}])
+def test_what_is_no_tasks_object_is_refused(offer: Any) -> None:
+    with pytest.raises(OfferError):
+        TaskStoreSource(TaskStoreSettings("sqlite://", LEASE)).introduce(offer)
+
+
+async def test_a_canceled_instance_is_concluded_by_the_claim_and_the_next_is_leased(
+    source: TaskStoreSource, store: TaskStore, tasks: Tasks, clock: Clock
+) -> None:
+    canceled, other = await tasks.new(store, "t"), await tasks.new(store, "t", at=1001.0)
+    await leased(source)
+    await app.cancel(store, canceled, clock.now)
+    clock.now += LEASE
+
+    assert claim_of(await leased(source)).instance_id in {canceled, other}
+
+
+async def test_a_poll_hears_of_a_new_instance_at_once(server: str, clock: Clock, tasks: Tasks) -> None:
+    url = await new_database(server)
+    source = TaskStoreSource(TaskStoreSettings(url, LEASE), clock=clock)
+    source.introduce(offer_of(tasks.methods))
+    polling = asyncio.create_task(source.lease("pod:a"))
+    store = await TaskStore.open(url)
+    await asyncio.sleep(0.5)
+    began = time.monotonic()
+    await tasks.new(store, "t")
+    assert await polling is not None
+    assert time.monotonic() - began < 1.0
+    await store.close()
+    await source.close()
+
+
+async def test_a_cordon_ends_the_polls_that_wait_and_those_to_come(url: str, tasks: Tasks) -> None:
+    source = TaskStoreSource(TaskStoreSettings(url, LEASE))
+    source.introduce(offer_of(tasks.methods))
+    polls = [asyncio.create_task(source.lease(f"pod:{slot}")) for slot in "ab"]
+    done, _ = await asyncio.wait(polls, timeout=0.3)
+    assert not done
+    source.cordon(True)
+    assert await asyncio.wait_for(asyncio.gather(*polls), 5) == [None, None]
+    assert await source.lease("pod:a") is None
+    await source.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "words"),
+    [
+        (("/postgres", "/nowhere"), MissingError, 'database "nowhere" does not exist'),
+        (("//test@", "//nobody:hunter2@"), DeniedError, 'role "nobody" does not exist'),
+    ],
+)
+async def test_trouble_is_sorted_by_what_can_be_done_about_it(
+    server: str, tasks: Tasks, change: tuple[str, str], kind: type[SourceError], words: str
+) -> None:
+    source = TaskStoreSource(TaskStoreSettings(server.replace(*change), LEASE))
+    source.introduce(offer_of(tasks.methods))
+
+    with pytest.raises(kind) as caught:
+        await source.lease("pod:a")
+    assert words in caught.value.message
+    assert "hunter2" not in str(caught.value)
+    await source.close()
+
+
+async def test_a_store_that_nobody_serves_is_unreachable_and_used_once_it_is_there(tasks: Tasks) -> None:
+    source = TaskStoreSource(TaskStoreSettings(f"postgresql://u:hunter2@127.0.0.1:{free_port()}/x", LEASE))
+    source.introduce(offer_of(tasks.methods))
+    for call in (source.lease("pod:a"), source.heartbeat('["a", "b"]'), source.fail('["a", "b"]', "x", "")):
+        with pytest.raises(UnreachableError) as caught:
+            await call
+        assert "hunter2" not in str(caught.value)
+    await source.close()
+
+
+async def test_a_url_that_cannot_be_read_is_not_repeated(tasks: Tasks) -> None:
+    source = TaskStoreSource(TaskStoreSettings("hunter2 is no url", LEASE))
+    source.introduce(offer_of(tasks.methods))
+    with pytest.raises(SourceError, match="StoreUrl") as caught:
+        await source.lease("pod:a")
+    assert "hunter2" not in str(caught.value)

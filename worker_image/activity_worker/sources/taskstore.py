@@ -1,0 +1,192 @@
+"""A store of durable multi-step tasks as a source: a lease is a due instance, taken for a handler's own process.
+
+Here instances are taken and their leases kept; the handler's process, which reaches the same store, makes the calls and
+records them. What is concluded here is only whether it could.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from activity_worker.contract import Env
+from activity_worker.errors import OfferError
+from activity_worker.source_settings import TaskStoreSettings
+from activity_worker.sources.protocol import Task
+from activity_worker.steps import keeping
+from activity_worker.steps.announce import announcements
+from activity_worker.steps.bell import Bell
+from activity_worker.steps.claim import Claim, held_by
+from activity_worker.steps.creating import new_id
+from activity_worker.steps.methods import Methods
+from activity_worker.steps.metrics import StepMetrics
+from activity_worker.steps.offer import methods_of
+from activity_worker.steps.runner import SHORTEST_SECONDS, Runner, RunnerOptions
+from activity_worker.steps.store import Stored, TaskStore
+from activity_worker.steps.trouble import translated
+from activity_worker.steps.watch import CallNote
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+#: How long a poll is open.
+HOLD_SECONDS: Final = 20.0
+#: How often the store is asked in that time, announcements apart. SQLite has none.
+POLL_SECONDS: Final = MappingProxyType({"postgresql": 5.0, "sqlite": 1.0})
+#: Heartbeats in a lease, so that one may fail, and another.
+_BEATS: Final = 3
+
+
+class TaskStoreSource:
+    """The task store that `settings` name. It is opened when it is first asked.
+
+    `introduce` says which tasks there are, before the first poll. `hold_seconds` is how long a poll waits.
+    """
+
+    def __init__(
+        self,
+        settings: TaskStoreSettings,
+        *,
+        hold_seconds: float = HOLD_SECONDS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.name = "task-store"
+        self._settings = settings
+        self._hold_seconds = hold_seconds
+        self._clock = clock
+        self._offer: Mapping[str, Any] | None = None
+        self._methods: Methods | None = None
+        self._metrics: StepMetrics | None = None
+        self._bell = Bell()
+        self._cordoned = False
+        self._opening = asyncio.Lock()
+        self._closing = AsyncExitStack()
+        self._store: TaskStore | None = None
+        self._runner: Runner | None = None
+
+    @property
+    def longest_heartbeat_seconds(self) -> float:
+        """A third of the lease."""
+        return self._settings.lease_seconds / _BEATS
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Where the store is, which a handler's process opens for itself."""
+        return {Env.STORE_URL.value: self._settings.url}
+
+    def register(self, registry: "CollectorRegistry") -> None:
+        """Count there what becomes of instances."""
+        self._metrics = StepMetrics(registry)
+
+    def introduce(self, offer: Mapping[str, Any] | None) -> None:
+        """Take the tasks and methods of a handler's process; instances of other versions are left to others.
+
+        Raises `OfferError` for a handler that is no `Tasks` object.
+        """
+        if offer is None:
+            raise OfferError(
+                "with a task store the handler is a Tasks object, such as orders:tasks, and not a function"
+            )
+        if offer == self._offer:
+            return
+        try:
+            self._methods = methods_of(offer)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise OfferError(f"what it says that it can run cannot be read: {type(error).__name__}") from error
+        self._offer = offer
+        self._runner = None
+        if self._metrics is not None:
+            self._metrics.know(self._methods.tasks)
+
+    def measured(self, note: Mapping[str, Any]) -> None:
+        """Count a call that a handler's process made."""
+        if self._metrics is not None:
+            self._metrics.noted(CallNote.from_wire(note))
+
+    def cordon(self, on: bool) -> None:
+        """End the polls that wait, or (False) let them wait again."""
+        self._cordoned = on
+        self._bell.ring()
+
+    async def lease(self, worker_name: str) -> Task | None:
+        """Take the instance that has been due longest; None after `hold_seconds` in which none was.
+
+        Raises `SourceError`s.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._hold_seconds
+        while not self._cordoned:
+            heard = self._bell.rings
+            with translated():
+                runner = await self._ready()
+                # A name that no other claim has: what is left over of an earlier one cannot pass for this one.
+                held = await runner.take(f"{worker_name}-{new_id()[:8]}")
+                if held is not None:
+                    if held.instance.status.running:
+                        return self._task(held)
+                    continue
+                idle = await runner.idle_seconds()
+            left = until - loop.time()
+            if left <= 0:
+                break
+            await self._bell.wait(heard, min(max(idle, SHORTEST_SECONDS), left))
+        return None
+
+    async def heartbeat(self, token: str) -> None:
+        """Renew the lease; raises `LeaseLostError` when another worker has the instance."""
+        instance_id, runner = held_by(token)
+        with translated():
+            store = await self._opened()
+            await keeping.renew(store, instance_id, runner, self._clock() + self._settings.lease_seconds)
+
+    async def succeed(self, token: str, output: str) -> None:
+        """Do nothing: the handler's process has recorded all there is."""
+
+    async def fail(self, token: str, error: str, cause: str) -> None:  # noqa: ARG002 - recorded or lost in the store
+        """Give back what a handler's process has left unfinished; its check is asked soon, here or elsewhere.
+
+        Nothing happens to an instance that has failed, or waits for its time. Raises `SourceError`s.
+        """
+        instance_id, runner = held_by(token)
+        with translated():
+            store = await self._opened()
+            await keeping.give_back(store, instance_id, runner, self._clock(), self._settings.lease_seconds)
+
+    async def close(self) -> None:
+        """Give the store's connections back."""
+        self._store = self._runner = None
+        with translated():
+            await self._closing.aclose()
+
+    async def _opened(self) -> TaskStore:
+        async with self._opening:
+            if self._store is None:
+                async with AsyncExitStack() as stack:
+                    store = await TaskStore.open(self._settings.url)
+                    stack.push_async_callback(store.close)
+                    await stack.enter_async_context(announcements(store.engine, self._bell))
+                    self._closing = stack.pop_all()
+                self._store = store
+            return self._store
+
+    async def _ready(self) -> Runner:
+        store = await self._opened()
+        if self._runner is None:
+            methods = self._methods
+            if methods is None:
+                raise OfferError("no handler has said yet what it can run")
+            for definition in methods.tasks.values():
+                await store.sync(definition, self._clock())
+            options = RunnerOptions(
+                self.name,
+                lease_seconds=self._settings.lease_seconds,
+                poll_seconds=POLL_SECONDS[store.engine.dialect.name],
+            )
+            self._runner = Runner(store, methods, options, clock=self._clock, watch=self._metrics)
+        return self._runner
+
+    def _task(self, held: Stored) -> Task:
+        claim = Claim(held.instance.id, held.runner, held.revision, self._settings.lease_seconds)
+        return Task(claim.token, claim.input)
