@@ -83,7 +83,7 @@ def read_source(read: Reader) -> SourceSettings:
 
 
 def longest_task(source: SourceSettings, deadline_seconds: float | None) -> float | None:
-    """Return a task's deadline: the one asked for, at most the time for which a job is ours if that is not prolonged."""
+    """Return a task's deadline: the one asked for, at most how long a job is ours if that is not prolonged."""
     if not isinstance(source, RedisSettings) or source.renew_lock:
         return deadline_seconds
     return min(deadline_seconds or math.inf, float(source.lock_seconds))

@@ -169,7 +169,7 @@ async def open_link(host: str, port: int, *, tls: Tls | None, seconds: float, he
     except BaseException as error:
         if link is not None:
             await link.close()
-        raise _connect_error(error) from error
+        raise _connect_error(error, secure=tls is not None) from error
     return link
 
 
@@ -214,13 +214,14 @@ def tls_error(error: ssl.SSLError) -> RedisError:
     return RedisError("TlsFailed", words, Trouble.TLS)
 
 
-def _connect_error(error: BaseException) -> BaseException:
+def _connect_error(error: BaseException, *, secure: bool) -> BaseException:
     if isinstance(error, ssl.SSLError):
         return tls_error(error)
     if isinstance(error, socket.gaierror):
         return unreachable("NameNotResolved", "the host's name does not resolve")
     if isinstance(error, TimeoutError):
-        return unreachable("ConnectTimeout", "no connection in time")
+        words = "no connection in time"
+        return unreachable("ConnectTimeout", f"{words}: does it speak TLS on this port?" if secure else words)
     if isinstance(error, ConnectionRefusedError):
         return unreachable("ConnectionRefused", "nothing listens there")
     if isinstance(error, OSError):
