@@ -1,4 +1,4 @@
-"""The command line: `activity-worker run [module:function] --activity-arn …`, `… steps …` and `… --version`."""
+"""The command line: `activity-worker run [module:function] …`, `… steps …`, `… flows …` and `… --version`."""
 
 import argparse
 import importlib.util
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from activity_worker.contract import EXIT_ERROR, EXIT_USAGE, Env
+from activity_worker.flows.commands import add_parser as add_flows
 from activity_worker.logs import set_up_logs
 from activity_worker.settings import DEFAULT_HANDLER, LOG_FORMATS, SettingsError, read_settings
 from activity_worker.source_settings import ATOMIC, DIALECT
@@ -54,6 +55,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_steps(commands)
+    add_flows(commands)
     run = commands.add_parser("run", help="poll, run the handler, conclude; until SIGTERM or Ctrl-C")
     run.add_argument(
         "handler",
@@ -84,6 +86,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from activity_worker.steps import cli as steps  # noqa: PLC0415 - needs the extra of that name
 
         return steps.main(said)
+    if said["command"] == "flows":
+        from activity_worker.flows import cli as flows  # noqa: PLC0415 - as late as the rest
+
+        return flows.main(said)
     # Imported late, so that a usage error and --help answer at once.
     from activity_worker.supervisor import run_until_stopped, version  # noqa: PLC0415
 

@@ -126,12 +126,12 @@ class Flow:
             raise FlowError(f"job {job_id}: was tried again by somebody else just now")
         return place.name
 
-    async def lengths(self) -> dict[str, tuple[int, int]]:
-        """Return how many jobs wait in each queue, children's too, and how many are under way."""
-        places = list(self.definition.places())
-        commands = [("LLEN", key(place.name)) for place in places for key in (keys.waiting, keys.processing)]
+    async def lengths(self, queues: Sequence[str] = ()) -> dict[str, tuple[int, int]]:
+        """Return how many jobs wait in each of `queues` (all, children's too), and how many are under way."""
+        names = list(queues) or [place.name for place in self.definition.places()]
+        commands = [("LLEN", key(name)) for name in names for key in (keys.waiting, keys.processing)]
         counts = await self.client.pipeline(commands)
-        return {place.name: (counts[2 * n], counts[2 * n + 1]) for n, place in enumerate(places)}
+        return {name: (counts[2 * n], counts[2 * n + 1]) for n, name in enumerate(names)}
 
     async def _settled(self, job_id: str) -> bool:
         """Tell by the hash alone, which costs little, whether it is worth a look at the lists."""

@@ -71,20 +71,10 @@ class LockMonitor:
 
     async def look(self, now: float) -> list[Suspect]:
         """Look once at `now`, in seconds of any clock; returns the jobs that were failed or put back."""
-        self._suspicion = self._suspicion.looked(await self._unlocked(), now)
+        self._suspicion = self._suspicion.looked(await find_unlocked(self._client, self._queues), now)
         lost = self._suspicion.lost(now, self.options.gap_seconds)
         self._suspicion = self._suspicion.without(lost)
         return [suspect for suspect in lost if await self._settle(suspect)]
-
-    async def _unlocked(self) -> list[Suspect]:
-        lists = await self._client.pipeline([("LRANGE", keys.processing(name), 0, -1) for _, name in self._queues])
-        under_way = [
-            (flow, name, job_id) for (flow, name), ids in zip(self._queues, lists, strict=True) for job_id in ids
-        ]
-        if not under_way:
-            return []
-        locked = await self._client.pipeline([("EXISTS", keys.lock(name, job_id)) for _, name, job_id in under_way])
-        return [suspect for suspect, there in zip(under_way, locked, strict=True) if not there]
 
     async def _settle(self, suspect: Suspect) -> bool:
         flow, queue, job_id = suspect
@@ -92,11 +82,11 @@ class LockMonitor:
             self._client, flow, queue, job_id, self.options.requeue
         ):
             self.requeued += 1
-            _log.warning("job %s of %s: its lock ran out; it waits again", job_id, queue)
+            _tell("a job's lock ran out: it waits again", suspect)
             return True
         if await scripts.fail_unlocked(self._client, flow, queue, job_id):
             self.failed += 1
-            _log.warning("job %s of %s: its lock ran out; it is failed", job_id, queue)
+            _tell("a job's lock ran out: it is failed", suspect)
             return True
         return False
 
@@ -119,3 +109,16 @@ class LockMonitor:
                 await self._stopped.wait()
         except TimeoutError:
             return
+
+
+async def find_unlocked(client: RedisClient, queues: Sequence[tuple[str, str]]) -> list[Suspect]:
+    """Return the jobs under way that have no lock at this moment."""
+    lists = await client.pipeline([("LRANGE", keys.processing(name), 0, -1) for _, name in queues])
+    under_way = [(flow, name, job_id) for (flow, name), ids in zip(queues, lists, strict=True) for job_id in ids]
+    locked = await client.pipeline([("EXISTS", keys.lock(name, job_id)) for _, name, job_id in under_way])
+    return [suspect for suspect, there in zip(under_way, locked, strict=True) if not there]
+
+
+def _tell(message: str, suspect: Suspect) -> None:
+    flow, queue, job_id = suspect
+    _log.warning(message, extra={"facts": {"flow": flow, "queue": queue, "job": job_id}})
