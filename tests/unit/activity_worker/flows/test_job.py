@@ -1,10 +1,7 @@
 """Where a job is, told from its fields and the lists that hold it."""
 
-import uuid
-
 import pytest
 
-from activity_worker.flows.identity import uuid7
 from activity_worker.flows.job import Failure, JobState, Sighting, child_of, judge
 
 FAILED = {"done": True, "failed": True, "failedQueue": "b", "failedErrorMsg": "no stock"}
@@ -61,12 +58,3 @@ def test_children_of_every_parent_queue_are_its_children() -> None:
     assert child_of("job:b:d:e:2") == ("b:d:e", "2")
     with pytest.raises(ValueError, match="not the key of a job"):
         child_of("queue:2")
-
-
-def test_ids_are_version_7_and_sort_by_time() -> None:
-    first, second = uuid7(1000.001), uuid7(1000.002)
-
-    assert (uuid.UUID(first).version, uuid.UUID(first).variant) == (7, uuid.RFC_4122)
-    assert uuid.UUID(first).int >> 80 == 1_000_001
-    assert first < second
-    assert len({uuid7(1.0) for _ in range(100)}) == 100

@@ -1,0 +1,142 @@
+"""Jobs that our flow makes and the package's workers run: we see where they are and what became of them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from activity_worker.flows import Failure, Flow, JobState
+from activity_worker.wire.redis_connection import RedisClient
+from tests.integration.flows.shop import FIELDS, PREPARED
+from tests.integration.flows.story import until
+from tests.peers.queues.peer import PeerFlow
+
+
+async def prepared(job: dict[str, Any]) -> dict[str, Any]:
+    return PREPARED
+
+
+async def in_stock(job: dict[str, Any]) -> dict[str, Any]:
+    return {"done": True, "left": 3}
+
+
+async def sent(job: dict[str, Any]) -> dict[str, Any]:
+    return {"done": True, "tracking": f"T-{job['sum']}"}
+
+
+async def test_a_job_goes_through_all_queues_with_children_and_its_results_are_seen(flow: Flow, peer: PeerFlow) -> None:
+    await peer.workers("prepare", prepared)
+    await peer.parents("check")
+    await peer.children("check", "stock", in_stock, 2)
+    await peer.workers("send", sent)
+
+    job_id = await flow.create(FIELDS, correlation_id="c-1")
+    job = await flow.wait(job_id, timeout_seconds=20)
+
+    assert (job.state, job.queue, job.done, job.failure) == (JobState.COMPLETED, "send", True, None)
+    children = job.fields["children:check:jobs"]
+    assert job.data == {
+        **FIELDS,
+        **PREPARED,
+        "correlationId": "c-1",
+        "children:check:jobs": children,
+        "tracking": "T-124",
+    }
+    children = (await flow.get(job_id, children=True)).children
+    assert [(child.flow, child.state, child.data) for child in children] == [
+        ("check:stock", JobState.COMPLETED, {"item": "pen", "left": 3}),
+        ("check:stock", JobState.COMPLETED, {"item": {"id": 7}, "left": 3}),
+    ]
+
+
+async def test_a_worker_gets_the_attributes_of_its_queue_and_null_for_one_that_is_absent(
+    flow: Flow, peer: PeerFlow
+) -> None:
+    jobs: list[dict[str, Any]] = []
+
+    async def note(job: dict[str, Any]) -> dict[str, Any]:
+        jobs.append(job)
+        return {"nextQueue": "send"}
+
+    await peer.workers("prepare", note)
+    await peer.workers("send", sent)
+
+    job_id = await flow.create({**FIELDS, "sum": 1})
+    await flow.wait(job_id, timeout_seconds=20)
+
+    assert jobs == [{"id": job_id, "user": 62, "absent": None}]
+
+
+async def test_a_job_is_seen_where_it_is(flow: Flow, peer: PeerFlow) -> None:
+    working, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(job: dict[str, Any]) -> dict[str, Any]:
+        working.set()
+        await go_on.wait()
+        return {"nextQueue": "send"}
+
+    job_id = await flow.create(FIELDS)
+    seen = await flow.get(job_id)
+    assert (seen.state, seen.queue) == (JobState.WAITING, "prepare")
+    assert (await flow.lengths())["prepare"] == (1, 0)
+
+    await peer.workers("prepare", slow)
+    await working.wait()
+    seen = await flow.get(job_id)
+    assert (seen.state, seen.queue) == (JobState.PROCESSING, "prepare")
+    assert (await flow.lengths())["prepare"] == (0, 1)
+    with pytest.raises(TimeoutError, match=f"job {job_id} of flow shop: not finished in 0.05 s"):
+        await flow.wait(job_id, timeout_seconds=0.05, look_seconds=0.01)
+
+    go_on.set()
+
+    async def sent_on() -> bool:
+        seen = await flow.get(job_id)
+        return (seen.state, seen.queue) == (JobState.WAITING, "send")
+
+    await until(sent_on, "it waits for the next queue")
+
+
+async def test_a_failure_of_theirs_is_seen_and_tried_again(flow: Flow, peer: PeerFlow) -> None:
+    tries: list[str] = []
+
+    async def once_bitten(job: dict[str, Any]) -> dict[str, Any]:
+        tries.append(job["id"])
+        if len(tries) == 1:
+            raise ValueError("no paper left")
+        return {"nextQueue": "send"}
+
+    await peer.workers("prepare", once_bitten)
+    await peer.workers("send", sent)
+    job_id = await flow.create({**FIELDS, "sum": 5})
+
+    failed = await flow.wait(job_id, timeout_seconds=20)
+    assert (failed.state, failed.queue, failed.done) == (JobState.FAILED, "prepare", True)
+    assert failed.failure == Failure("no paper left", "prepare")
+
+    assert await flow.retry(job_id) == "prepare"
+    job = await flow.wait(job_id, timeout_seconds=20)
+    assert (job.state, job.failure, job.fields["tracking"]) == (JobState.COMPLETED, None, "T-5")
+    assert tries == [job_id, job_id]
+
+
+async def test_both_find_a_job_by_its_attributes(flow: Flow, peer: PeerFlow) -> None:
+    first = await flow.create({"user": 1, "tags": ["x", 2]})
+    second = await flow.create({"user": 1, "tags": ["x"]})
+
+    for attribute, value, ids in (("user", 1, [first, second]), ("tags", "x", [first, second]), ("tags", 2, [first])):
+        assert [job.id for job in await flow.find(attribute, value)] == ids
+        assert [job["id"] for job in await peer.find(attribute, value)] == ids
+    assert await flow.find("user", 2) == []
+
+
+async def test_they_find_what_we_delete_no_more_and_no_worker_gets_it(
+    flow: Flow, peer: PeerFlow, client: RedisClient
+) -> None:
+    job_id = await flow.create({"user": 1, "tags": ["x"]})
+
+    assert await flow.delete(job_id)
+    assert not await flow.delete(job_id)
+    assert await peer.find("user", 1) == []
+    assert (await flow.get(job_id)).state is JobState.MISSING
+    assert await client.call("KEYS", "*") == []

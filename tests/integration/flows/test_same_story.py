@@ -1,0 +1,214 @@
+"""One story, told by the package alone and by us alone: the same keys, values and times to live, byte for byte.
+
+Ids and the names of workers differ, and the order of reads. What is deliberately different is listed here, and in
+docs/deviations.md.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol
+
+import pytest
+
+from activity_worker.activity import TaskRequest
+from activity_worker.flows import Flow, FlowWorkers
+from activity_worker.wire import redis_keys as keys
+from activity_worker.wire.redis_connection import RedisClient
+from tests.integration.flows.shop import FIELDS, PEERS_QUEUES, PREPARED, SHOP
+from tests.integration.flows.story import Names, overheard, told, until
+from tests.peers.queues.peer import peer_flow
+
+Function = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+
+
+class Teller(Protocol):
+    """Whoever makes jobs and works on them."""
+
+    async def create(self, fields: dict[str, Any], correlation_id: str | None = None) -> str: ...
+
+    async def work(self, functions: dict[str, Function], parents: tuple[str, ...] = ()) -> None: ...
+
+
+class Ours:
+    """Our flow and our workers."""
+
+    def __init__(self, client: RedisClient) -> None:
+        self.flow = Flow(SHOP, client)
+        self.workers = FlowWorkers(self.flow)
+
+    async def create(self, fields: dict[str, Any], correlation_id: str | None = None) -> str:
+        return await self.flow.create(fields, correlation_id=correlation_id)
+
+    async def work(self, functions: dict[str, Function], parents: tuple[str, ...] = ()) -> None:
+        for queue in parents:
+            self.workers.parents(queue, check_seconds=0.05)
+        for queue, function in functions.items():
+            self.workers.serve(queue, _handler(function))
+        await self.workers.start()
+
+
+class Theirs:
+    """The package's flow and workers."""
+
+    def __init__(self, peer: Any) -> None:
+        self.peer = peer
+        self.create = peer.create
+
+    async def work(self, functions: dict[str, Function], parents: tuple[str, ...] = ()) -> None:
+        for queue in parents:
+            await self.peer.parents(queue)
+        for name, function in functions.items():
+            parent, _, child = name.partition(":")
+            if child:
+                await self.peer.children(parent, child, function)
+            else:
+                await self.peer.workers(name, function)
+
+
+Open = Callable[[RedisClient], AbstractAsyncContextManager[Teller]]
+
+
+@asynccontextmanager
+async def ours(client: RedisClient) -> AsyncIterator[Teller]:
+    teller = Ours(client)
+    yield teller
+    await teller.workers.stop()
+
+
+@asynccontextmanager
+async def theirs(client: RedisClient) -> AsyncIterator[Teller]:
+    async with peer_flow(client.url.shown, "shop", PEERS_QUEUES, SHOP.lookup) as peer:
+        yield Theirs(peer)
+
+
+Story = Callable[[Teller, RedisClient], Awaitable[None]]
+
+
+async def made(teller: Teller, client: RedisClient) -> None:
+    """Jobs are made, with every sort of value and without a correlation id."""
+    await teller.create(FIELDS, "c-1")
+    await teller.create({"user": "", "tags": []})
+    await teller.create({"user": None, "tags": ["twice", "twice"], "other": 1})
+
+
+async def delivered(teller: Teller, client: RedisClient) -> None:
+    """A job passes all queues, with two children on its way."""
+
+    async def prepare(job: dict[str, Any]) -> dict[str, Any]:
+        return {**PREPARED, "got": job["absent"]}
+
+    async def in_stock(job: dict[str, Any]) -> dict[str, Any]:
+        return {"done": True, "echo": job["item"]}
+
+    async def send(job: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "children": len(job["children:check:jobs"]),
+            "text": FIELDS["text"],
+            "user": job["user"] + 1,
+            "done": True,
+        }
+
+    await teller.work({"prepare": prepare, "check:stock": in_stock, "send": send}, parents=("check",))
+    job_id = await teller.create(FIELDS, "c-1")
+    await _completed(client, job_id, "send")
+
+
+async def without_children(teller: Teller, client: RedisClient) -> None:
+    """A parent without children goes on at once."""
+
+    async def prepare(job: dict[str, Any]) -> dict[str, Any]:
+        return {"children:check:params": []}
+
+    await teller.work({"prepare": prepare}, parents=("check",))
+    job_id = await teller.create({"user": 1})
+    await _completed(client, job_id, "check")
+
+
+async def sent_elsewhere(teller: Teller, client: RedisClient) -> None:
+    """A result says where its job goes, and that is not saved."""
+
+    async def prepare(job: dict[str, Any]) -> dict[str, Any]:
+        return {"nextQueue": "send", "sum": 0}
+
+    await teller.work({"prepare": prepare})
+    job_id = await teller.create({"user": 1})
+    await _completed(client, job_id, "prepare")
+
+
+async def failed(teller: Teller, client: RedisClient) -> None:
+    """A worker function throws."""
+
+    async def prepare(job: dict[str, Any]) -> dict[str, Any]:
+        raise ValueError('no "paper" left, \u00e9')
+
+    await teller.work({"prepare": prepare})
+    job_id = await teller.create({"user": 1})
+    processing = keys.processing("prepare")
+    await until(lambda: client.call("HGET", keys.job("shop", job_id), keys.FAILED), "it has failed")
+    await until(lambda: _nobody(client, processing), "it has left the queue")
+
+
+async def hopeless(teller: Teller, client: RedisClient) -> None:
+    """A job whose children can never be made fails: a parent without its field."""
+    await teller.work({}, parents=("check",))
+    job_id = await teller.create({"user": 1})
+    await client.call("LMOVE", keys.waiting("prepare"), keys.waiting("check"), "LEFT", "RIGHT")
+    await until(lambda: client.call("HGET", keys.job("shop", job_id), keys.FAILED), "it has failed")
+    await until(lambda: _nobody(client, keys.processing("check")), "it has left the queue")
+    # The words are each one's own: theirs are those of the language.
+    await client.call("HDEL", keys.job("shop", job_id), keys.FAILED_ERROR)
+
+
+@pytest.mark.parametrize("story", [made, delivered, without_children, sent_elsewhere])
+async def test_a_story_leaves_the_same_behind_whoever_tells_it(client: RedisClient, story: Story) -> None:
+    held_by_them, heard_of_them = await _tell(theirs, story, client)
+    held_by_us, heard_of_us = await _tell(ours, story, client)
+
+    assert held_by_us == held_by_them
+    assert heard_of_us == heard_of_them
+    assert held_by_us
+
+
+@pytest.mark.parametrize(("story", "queue"), [(failed, "prepare"), (hopeless, "check")])
+async def test_a_failure_leaves_the_same_behind_but_for_the_lock_which_we_take_away(
+    client: RedisClient, story: Story, queue: str
+) -> None:
+    held_by_them, _ = await _tell(theirs, story, client)
+    held_by_us, _ = await _tell(ours, story, client)
+
+    left = {key for key in held_by_them if key not in held_by_us}
+    assert [key.rpartition(":")[0] for key in left] == [f"lock:{queue}"]
+    assert held_by_us == {key: value for key, value in held_by_them.items() if key not in left}
+
+
+async def _tell(teller: Open, story: Story, client: RedisClient) -> tuple[dict[str, Any], list[str]]:
+    await client.call("FLUSHALL")
+    names = Names()
+    async with overheard(client, names) as heard, teller(client) as one:
+        await story(one, client)
+        held = await told(client, names)
+    return held, heard
+
+
+async def _completed(client: RedisClient, job_id: str, queue: str) -> None:
+    job = keys.job("shop", job_id)
+
+    async def completed() -> bool:
+        return bool(
+            await client.call("HGET", job, keys.COMPLETED_QUEUE) == keys.encode(queue)
+            and await _nobody(client, keys.processing(queue))
+        )
+
+    await until(completed, f"it is completed in {queue}")
+
+
+async def _nobody(client: RedisClient, listed: str) -> bool:
+    length: int = await client.call("LLEN", listed)
+    return length == 0
+
+
+def _handler(function: Function) -> Callable[[TaskRequest], Awaitable[dict[str, Any]]]:
+    async def handle(request: TaskRequest) -> dict[str, Any]:
+        return await function(request.input)
+
+    return handle

@@ -1,0 +1,28 @@
+"""Ids tell when they were made, and sort by the order in which they were made."""
+
+import time
+import uuid
+
+import pytest
+
+from activity_worker.flows import identity
+
+
+@pytest.fixture(autouse=True)
+def _made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "_maker", identity._Maker())
+
+
+def test_an_id_is_a_uuid_of_version_7_with_its_time_in_front() -> None:
+    made = uuid.UUID(identity.uuid7(1000.001))
+
+    assert (made.version, made.variant) == (7, uuid.RFC_4122)
+    assert made.int >> 80 == 1_000_001
+    assert abs((uuid.UUID(identity.uuid7()).int >> 80) / 1000 - time.time()) < 5
+
+
+def test_ids_sort_by_the_order_in_which_they_were_made_in_one_millisecond_too() -> None:
+    made = [identity.uuid7(1.0) for _ in range(1000)] + [identity.uuid7(1.001), identity.uuid7(0.5)]
+
+    assert made == sorted(set(made))
+    assert all(uuid.UUID(one).version == 7 for one in made)
