@@ -137,6 +137,21 @@ async def test_a_job_that_is_no_longer_kept_is_taken_off_its_list_and_not_made_a
     assert await client.call("KEYS", "*") == ["job:shop:user:1"]
 
 
+async def test_a_failure_that_a_worker_wrote_before_it_died_keeps_its_words(
+    flow: Flow, taken: Taken, client: RedisClient
+) -> None:
+    job_id = await taken(flow)
+    fields = keys.pairs(keys.failure("prepare", "no paper left"))
+    await client.call("HSET", keys.job("shop", job_id), *fields)
+    looking = monitor(client, requeue=3)
+
+    await looking.look(now=100.0)
+    await looking.look(now=105.0)
+
+    assert (await flow.get(job_id)).failure == Failure("no paper left", "prepare")
+    assert (await flow.lengths())["prepare"] == (0, 0)
+
+
 async def test_when_asked_a_job_is_put_back_as_often_as_said_and_then_failed(
     flow: Flow, taken: Taken, client: RedisClient
 ) -> None:

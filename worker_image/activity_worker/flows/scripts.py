@@ -7,18 +7,21 @@ from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import Arg, RedisClient
 
 #: Fails a job under way that nobody has locked. A worker's lock that came first wins. A hash that is no longer kept is
-#: not made again. KEYS: lock, processing, job. ARGV: id, then the failure's fields and values.
+#: not made again, and a failure that a worker wrote before it died keeps its words.
+#: KEYS: lock, processing, job. ARGV: id, then the failure's fields and values.
 _FAIL: Final = """
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 if redis.call('LREM', KEYS[2], 1, ARGV[1]) == 0 then return 0 end
-if redis.call('EXISTS', KEYS[3]) == 1 then redis.call('HSET', KEYS[3], unpack(ARGV, 2)) end
+if redis.call('EXISTS', KEYS[3]) == 1 and redis.call('HGET', KEYS[3], 'failed') ~= 'true' then
+  redis.call('HSET', KEYS[3], unpack(ARGV, 2))
+end
 return 1
 """
-#: Lets such a job wait again, at the end of the queue, unless it did so too often: then nothing happens.
+#: Lets such a job wait again, at the end of the queue, unless it did so too often, or has failed.
 #: KEYS: lock, processing, job, waiting. ARGV: id, the field of the count, how often.
 _REQUEUE: Final = """
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
-if redis.call('EXISTS', KEYS[3]) == 0 then return 0 end
+if redis.call('EXISTS', KEYS[3]) == 0 or redis.call('HGET', KEYS[3], 'failed') == 'true' then return 0 end
 if (tonumber(redis.call('HGET', KEYS[3], ARGV[2])) or 0) >= tonumber(ARGV[3]) then return 0 end
 if redis.call('LREM', KEYS[2], 1, ARGV[1]) == 0 then return 0 end
 redis.call('HINCRBY', KEYS[3], ARGV[2], 1)
@@ -39,12 +42,7 @@ return 1
 
 def lock_exceeded(queue: str) -> dict[str, object]:
     """Return what a job says whose lock ran out. `done` is JSON's true, so that a parent goes on."""
-    return {
-        keys.DONE: True,
-        keys.FAILED: True,
-        keys.FAILED_QUEUE: queue,
-        keys.FAILED_ERROR: f"{queue} lock time exceeded",
-    }
+    return keys.failure(queue, f"{queue} lock time exceeded")
 
 
 def retries_field(queue: str) -> str:
