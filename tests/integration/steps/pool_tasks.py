@@ -18,7 +18,7 @@ from typing import Any
 from activity_worker.steps import FinalError, StepError, Task, Tasks, current, step
 
 FOLDER = Path(os.environ.get("POOL_FOLDER", "/nonexistent"))
-CHECKED = {"retry": {"retries": 8, "delays": ["1s"]}, "check": "was_done"}
+CHECKED: dict[str, Any] = {"retry": {"retries": 8, "delays": ["1s"]}, "check": "was_done"}
 
 
 def say(**line: Any) -> None:
@@ -68,7 +68,7 @@ def visit(data: dict[str, Any]) -> None:
 async def visit_async(data: dict[str, Any]) -> None:
     with alone():
         say(call=True)
-        while current().step_num in data.get("gates", []) and not (FOLDER / "gate").exists():
+        while current().step_num in data.get("gates", []) and not (FOLDER / "gate").exists():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
         say(effect=current().key)
 

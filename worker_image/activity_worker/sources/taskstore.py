@@ -123,9 +123,12 @@ class TaskStoreSource:
                 runner = await self._ready()
                 # A name that no other claim has: what is left over of an earlier one cannot pass for this one.
                 held = await runner.take(f"{worker_name}-{new_id()[:8]}")
+                if held is not None and self._cordoned:
+                    await runner.leave(held)
+                    await keeping.announce(runner.store, held.instance.task_name)
+                elif held is not None and held.instance.status.running:
+                    return self._task(held)
                 if held is not None:
-                    if held.instance.status.running:
-                        return self._task(held)
                     continue
                 idle = await runner.idle_seconds()
             left = until - loop.time()

@@ -138,10 +138,10 @@ class Runner:
         if taken is None:
             return None
         self._watch.claimed(taken.before, taken.held.instance, taken.held.updated, time.monotonic() - began)
-        return await self._left(taken.held) if self._stopping else taken.held
+        return await self.leave(taken.held) if self._stopping else taken.held
 
-    async def _left(self, held: Stored) -> Stored:
-        """Stopped while it was being taken: leave it to others, as due as it was."""
+    async def leave(self, held: Stored) -> Stored:
+        """Leave an instance that was taken to others, as due as it was. Raises LeaseLostError."""
         if not held.instance.status.running:
             return held
         now = self._clock()

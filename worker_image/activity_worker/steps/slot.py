@@ -41,7 +41,7 @@ class InstanceHandler:
         return offer_of(self._tasks.methods)
 
     def begin(self, *, stopping: bool) -> None:
-        """Get ready for the next instance: with `stopping`, one call of it is made and no more."""
+        """Get ready for the next instance, which with `stopping` is left to others."""
         self._stopping = stopping
 
     def stop(self) -> None:
@@ -84,9 +84,7 @@ class InstanceHandler:
             raise LeaseLostError("LeaseLost", f"instance {claim.instance_id} has been taken by {held.runner!r}")
         options = RunnerOptions(claim.runner, lease_seconds=claim.lease_seconds, renews=False)
         self._runner = self._tasks.runner(self._store, options, self._watch)
-        if self._stopping:
-            self._runner.stop()
-        ended = await self._runner.go_on(held)
+        ended = await (self._runner.leave(held) if self._stopping else self._runner.go_on(held))
         due = ended.instance.next_run_time
         if due is not None and due <= self._tasks.now() and not ended.instance.paused:
             await keeping.announce(self._store, ended.instance.task_name)

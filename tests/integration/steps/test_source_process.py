@@ -1,0 +1,324 @@
+"""Workers as processes on a task store: stopped, drained, killed, and slower than their leases."""
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from activity_worker.contract import EXIT_ERROR, EXIT_OK, Directive, Env, PollFault, Reply, Report, WorkerState
+from activity_worker.steps import Tasks, TaskStore
+from activity_worker.steps.store import Revision, Stored
+from tests.integration.steps import pool_tasks
+from tests.integration.worker.fake_operator import FakeOperator
+from tests.integration.worker.process import WorkerProcess, metric, probe, reporting_env, until, worker
+from tests.servers.ports import free_port
+from tests.servers.postgres import new_database
+
+HANDLER = "tests.integration.steps.pool_tasks"
+
+
+class Shop:
+    """A store, a folder that its instances leave lines in, and workers."""
+
+    def __init__(self, url: str, store: TaskStore, folder: Path) -> None:
+        self.url = url
+        self.store = store
+        self.folder = folder
+
+    def worker(
+        self, *flags: str, tasks: str = "tasks", lease: float = 20, env: dict[str, str] | None = None
+    ) -> AbstractAsyncContextManager[WorkerProcess]:
+        """A worker that runs these tasks."""
+        known = {Env.STORE_URL: self.url, Env.STORE_LEASE_SECONDS: str(lease), "POOL_FOLDER": str(self.folder)}
+        return worker("run", f"{HANDLER}:{tasks}", "--log-format", "json", *flags, env={**known, **(env or {})})
+
+    async def new(self, task: str, tasks: Tasks = pool_tasks.tasks, **data: Any) -> str:
+        """Create an instance."""
+        return await tasks.new(self.store, task, data)
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        """What has happened to an instance."""
+        return pool_tasks.lines(name, self.folder)
+
+    async def called(self, name: str, calls: int = 1) -> dict[str, Any]:
+        """Wait for so many calls to have begun; return the last of them."""
+        await until(lambda: len(self._calls(name)) >= calls)
+        return self._calls(name)[calls - 1]
+
+    async def ended(self, name: str) -> Stored:
+        """Wait until an instance is complete; nobody may have run it beside somebody else."""
+        async with asyncio.timeout(60):
+            while not (stored := await self.store.get(name)).instance.complete:  # noqa: ASYNC110 - in other processes
+                await asyncio.sleep(0.05)
+        assert not [line for line in self.lines(name) if "overlap" in line]
+        return stored
+
+    async def runners(self, name: str) -> list[str]:
+        """Who ran an instance, one after the other: the names of the workers."""
+        names = [one.runner.split(":")[0] for one in await self.store.history(name) if one.status["running"]]
+        return [name for name, _ in itertools.groupby(names)]
+
+    def effects(self, name: str) -> list[int]:
+        """The steps of an instance's effects, in order."""
+        return [line["step"] for line in self.lines(name) if "effect" in line]
+
+    def open_gate(self) -> None:
+        """Let calls that wait go on."""
+        (self.folder / "gate").touch()
+
+    def _calls(self, name: str) -> list[dict[str, Any]]:
+        return [line for line in self.lines(name) if "call" in line]
+
+
+@pytest.fixture
+async def shop(server: str, tmp_path: Path) -> AsyncIterator[Shop]:
+    url = await new_database(server)
+    store = await TaskStore.open(url)
+    (tmp_path / "shop").mkdir()
+    yield Shop(url, store, tmp_path / "shop")
+    await store.close()
+
+
+@pytest.fixture
+async def operator() -> AsyncIterator[FakeOperator]:
+    operator = await FakeOperator().start()
+    yield operator
+    await operator.stop()
+
+
+async def test_a_worker_runs_instances_to_their_end_and_counts_what_it_does(shop: Shop) -> None:
+    port = free_port()
+    walk, fails, waits = [await shop.new(task) for task in ("walk", "fails", "waits")]
+    async with shop.worker("--slots", "2", "--health-port", str(port)) as running:
+        assert (await shop.ended(walk)).instance.success
+        assert (await shop.ended(fails)).instance.status.failures[0].error.code == "SoldOut"
+        assert (await shop.ended(waits)).instance.success
+        assert (shop.effects(walk), shop.effects(fails)) == ([0, 1, 2], [0, 0])
+        await running.line_with("task failed as SoldOut")
+        shown = (await probe(port, "/metrics"))[1]
+        running.process.send_signal(signal.SIGTERM)
+        assert await running.exit_code() == EXIT_OK
+
+    calls = "activity_worker_step_calls_total"
+    assert metric(shown, calls + '{outcome="returned",sub_step="method",task="walk"}') == 3
+    assert metric(shown, calls + '{outcome="raised",sub_step="method",task="waits"}') == 1
+    assert metric(shown, 'activity_worker_step_retries_total{sub_step="method",task="waits"}') == 1
+    assert metric(shown, 'activity_worker_instance_reversals_total{task="fails"}') == 1
+    assert metric(shown, 'activity_worker_instances_total{outcome="succeeded",task="walk"}') == 1
+    assert metric(shown, 'activity_worker_instances_total{outcome="failed",task="fails"}') == 1
+    # The retry was a claim of its own: the slot was free meanwhile.
+    assert metric(shown, "activity_worker_instance_claim_duration_seconds_count") == 4
+    assert metric(shown, "activity_worker_instance_start_delay_seconds_count") == 4
+    assert walk not in shown
+    assert "4711" not in "".join(running.lines)
+
+
+@pytest.mark.parametrize("step", [0, 1], ids=["a plain method", "a coroutine"])
+async def test_a_worker_that_is_to_stop_ends_between_two_calls_and_another_goes_on_at_once(
+    shop: Shop, step: int
+) -> None:
+    name = await shop.new("walk", gates=[step])
+    port = free_port()
+    async with shop.worker("--name", "first", "--health-port", str(port)) as first:
+        await shop.called(name, step + 1)
+        async with shop.worker("--name", "second") as second:
+            await second.line_with("worker ready")
+            first.process.send_signal(signal.SIGTERM)
+            while await probe(port, "/readyz") != (503, "stopping\n"):  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.02)
+            shop.open_gate()
+            assert await first.exit_code() == EXIT_OK
+            assert (await shop.ended(name)).instance.success
+
+    assert shop.effects(name) == [0, 1, 2]
+    assert not [line for line in shop.lines(name) if "asked" in line]
+    assert await shop.runners(name) == ["first", "second"]
+    left, taken = _handover(await shop.store.history(name))
+    assert taken.at - left.at < 3.0
+
+
+async def test_a_directive_to_drain_leaves_the_task_at_its_next_call_and_can_be_taken_back(
+    shop: Shop, operator: FakeOperator, tmp_path: Path
+) -> None:
+    name = await shop.new("walk", gates=[0])
+    directive = Directive.RUN
+
+    def answer(report: Report) -> Reply:
+        ack = report.events[-1].sequence if report.events else 0
+        return Reply(term=1, next_report_seconds=0.1, ack=ack, directive=directive)
+
+    operator.answer = answer
+    async with shop.worker(env=reporting_env(operator.port, tmp_path)):
+        await shop.called(name)
+        directive = Directive.DRAIN
+        await operator.report_with(lambda report: report.state is WorkerState.DRAINING)
+        shop.open_gate()
+        drained = await operator.report_with(lambda report: report.state is WorkerState.DRAINED)
+        left = await shop.store.get(name)
+
+    assert (drained.busy, drained.leases) == (0, ())
+    assert (left.instance.status.step_num, left.instance.status.running) == (1, False)
+    async with shop.worker():
+        assert (await shop.ended(name)).instance.success
+    assert shop.effects(name) == [0, 1, 2]
+
+
+async def test_a_drain_that_is_taken_back_leaves_a_worker_that_works(
+    shop: Shop, operator: FakeOperator, tmp_path: Path
+) -> None:
+    name = await shop.new("walk", gates=[0])
+    directive = Directive.RUN
+
+    def answer(report: Report) -> Reply:
+        ack = report.events[-1].sequence if report.events else 0
+        return Reply(term=1, next_report_seconds=0.1, ack=ack, directive=directive)
+
+    operator.answer = answer
+    async with shop.worker(env=reporting_env(operator.port, tmp_path)):
+        await shop.called(name)
+        directive = Directive.DRAIN
+        await operator.report_with(lambda report: report.state is WorkerState.DRAINING)
+        directive = Directive.RUN
+        seen = len(operator.reports)
+        await until(lambda: any(one.state is WorkerState.RUNNING for one in operator.reports[seen:]))
+        shop.open_gate()
+        assert (await shop.ended(name)).instance.success
+        other = await shop.new("walk")
+        assert (await shop.ended(other)).instance.success
+
+
+async def test_a_call_that_outlasts_the_drain_is_killed_and_its_check_is_asked_elsewhere(shop: Shop) -> None:
+    name = await shop.new("walk", gates=[0])
+    async with shop.worker("--drain-timeout-seconds", "0.2", lease=60) as first:
+        pid = (await shop.called(name))["pid"]
+        first.process.send_signal(signal.SIGTERM)
+        assert await first.exit_code() == EXIT_OK
+    assert not _runs(pid)
+    shop.open_gate()
+    async with shop.worker():
+        assert (await shop.ended(name)).instance.success
+
+    assert [line["sub"] for line in shop.lines(name)][:2] == ["method", "check"]
+    assert shop.effects(name) == [0, 1, 2]
+    lost, asked = _handover(await shop.store.history(name))
+    assert asked.at - lost.at < 30.0
+
+
+async def test_a_killed_handler_costs_a_moment_and_not_a_lease(shop: Shop) -> None:
+    name = await shop.new("walk", gates=[0])
+    async with shop.worker(lease=600) as running:
+        os.kill((await shop.called(name))["pid"], signal.SIGKILL)
+        shop.open_gate()
+        assert (await shop.ended(name)).instance.success
+        assert len(running.children()) == 1
+
+    assert [line["sub"] for line in shop.lines(name)][:2] == ["method", "check"]
+    assert shop.effects(name) == [0, 1, 2]
+
+
+async def test_a_killed_worker_takes_its_handler_along_and_another_goes_on_after_the_lease(shop: Shop) -> None:
+    name = await shop.new("walk", gates=[0])
+    async with shop.worker(lease=3) as first:
+        pid = (await shop.called(name))["pid"]
+        first.process.kill()
+        await until(lambda: not _runs(pid))
+    shop.open_gate()
+    async with shop.worker(lease=3):
+        assert (await shop.ended(name)).instance.success
+
+    assert shop.effects(name) == [0, 1, 2]
+
+
+async def test_a_method_that_holds_the_interpreter_keeps_its_lease(shop: Shop) -> None:
+    name = await shop.new("gil", seconds=5)
+    async with shop.worker("--name", "first", lease=1.5), shop.worker("--name", "second", lease=1.5):
+        assert (await shop.ended(name)).instance.success
+
+    assert len(await shop.runners(name)) == 1
+    assert len([line for line in shop.lines(name) if "call" in line]) == 1
+
+
+async def test_a_method_that_kills_its_process_is_called_again_with_pauses(shop: Shop) -> None:
+    name = await shop.new("dies", deaths=2)
+    async with shop.worker():
+        assert (await shop.ended(name)).instance.success
+
+    times = [line["at"] for line in shop.lines(name) if "call" in line]
+    assert len(times) == 3
+    assert times[1] - times[0] > 0.9
+    assert times[2] - times[1] > 1.9
+
+
+async def test_a_version_is_left_by_workers_that_lack_it_and_run_by_those_that_have_it(shop: Shop) -> None:
+    of_old = await shop.new("versioned", pool_tasks.old)
+    of_new = await shop.new("versioned", pool_tasks.new)
+    async with shop.worker("--name", "older", tasks="old"):
+        assert (await shop.ended(of_old)).instance.success
+        assert not (await shop.store.get(of_new)).instance.status.running
+        async with shop.worker("--name", "newer", tasks="new"):
+            assert (await shop.ended(of_new)).instance.success
+            # What the newer one lacks nothing of it runs too.
+            again = await shop.new("versioned", pool_tasks.old)
+            assert (await shop.ended(again)).instance.success
+
+    assert await shop.runners(of_new) == ["newer"]
+
+
+async def test_a_store_that_does_not_answer_is_poll_trouble_without_a_password(
+    shop: Shop, operator: FakeOperator, tmp_path: Path
+) -> None:
+    url = f"postgresql://shop:hunter2@127.0.0.1:{free_port()}/shop"
+    env = {**reporting_env(operator.port, tmp_path), Env.STORE_URL: url}
+    async with shop.worker(env=env) as running:
+        report = await operator.report_with(lambda report: report.poll_trouble is not None)
+        await running.line_with("poll failed")
+        told = json.dumps([one.to_wire() for one in operator.reports])
+        shown = [_command(pid) for pid in (running.process.pid, *running.children())]
+
+    assert report.poll_trouble is not None
+    assert report.poll_trouble.fault is PollFault.UNREACHABLE
+    assert "hunter2" not in told + "".join(shown) + "".join(running.lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            (f"{HANDLER}:visit", "--store-url", "sqlite:////nowhere/x.db"),
+            "with a task store the handler is a Tasks object",
+        ),
+        ((f"{HANDLER}:NO_TASKS", "--store-url", "sqlite:////nowhere/x.db"), "expected a function"),
+        (
+            (f"{HANDLER}:tasks", "--activity-arn", "arn:aws:states:us-east-1:123456789012:activity:x"),
+            "is a Tasks object, whose instances come from a task store",
+        ),
+    ],
+)
+async def test_a_handler_that_does_not_fit_its_source_is_told_at_once(arguments: tuple[str, ...], words: str) -> None:
+    async with worker("run", *arguments, "--log-format", "text") as running:
+        assert await running.exit_code() == EXIT_ERROR
+        assert await running.line_with(words)
+
+
+def _handover(history: Sequence[Revision]) -> tuple[Revision, Revision]:
+    """The revisions around the first change of runners."""
+    pairs = itertools.pairwise(history)
+    return next((a, b) for a, b in pairs if a.runner not in {"", b.runner} and b.runner)
+
+
+def _command(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
