@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from activity_worker.contract import EXIT_ERROR, EXIT_USAGE, Env
-from activity_worker.flows.commands import add_parser as add_flows
 from activity_worker.logs import set_up_logs
 from activity_worker.settings import DEFAULT_HANDLER, LOG_FORMATS, SettingsError, read_settings
 from activity_worker.source_settings import ATOMIC, DIALECT
@@ -55,7 +54,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_steps(commands)
-    add_flows(commands)
+    _add_flows(commands)
     run = commands.add_parser("run", help="poll, run the handler, conclude; until SIGTERM or Ctrl-C")
     run.add_argument(
         "handler",
@@ -78,6 +77,14 @@ def _add_steps(commands: Any) -> None:
         add_parser(commands)
 
 
+def _add_flows(commands: Any) -> None:
+    """Add `flows` where its extra is installed."""
+    if importlib.util.find_spec("hiredis") is not None:
+        from activity_worker.flows.commands import add_parser  # noqa: PLC0415
+
+        add_parser(commands)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code: 0, 1 (error), 2 (usage)."""
     parser = make_parser()
@@ -87,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return steps.main(said)
     if said["command"] == "flows":
-        from activity_worker.flows import cli as flows  # noqa: PLC0415 - as late as the rest
+        from activity_worker.flows import cli as flows  # noqa: PLC0415 - needs the extra redis
 
         return flows.main(said)
     # Imported late, so that a usage error and --help answer at once.

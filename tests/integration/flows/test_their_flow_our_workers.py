@@ -170,6 +170,39 @@ async def test_our_parent_goes_on_after_a_child_that_their_monitor_failed(
     assert first.failure.message == "check:stock lock time exceeded"
 
 
+async def test_our_parent_fails_when_a_child_is_gone_instead_of_waiting_for_ever(
+    flow: Flow, client: RedisClient
+) -> None:
+    workers = FlowWorkers(flow)
+    workers.serve("prepare", prepare)
+    workers.parents("check", check_seconds=0.05)
+    async with workers:
+        job_id = await flow.create(FIELDS)
+        await until(lambda: client.call("LLEN", keys.waiting("check:stock")), "children wait")
+        first, _ = (await flow.get(job_id, children=True)).children
+        await client.call("DEL", keys.job("check:stock", first.id))
+        job = await flow.wait(job_id, timeout_seconds=10)
+
+    assert job.failure is not None
+    assert job.failure.message.startswith(f"job:check:stock:{first.id}: a child that is gone")
+
+
+async def test_a_parent_that_was_put_back_waits_for_the_children_that_it_has(flow: Flow, client: RedisClient) -> None:
+    workers = FlowWorkers(flow)
+    workers.parents("check", check_seconds=0.05)
+    job_id = await flow.create({"user": 1, **PREPARED})
+    await client.call("LMOVE", keys.waiting("prepare"), keys.waiting("check"), "LEFT", "RIGHT")
+    made = ["job:check:stock:1"]
+    await client.call("HSET", "job:check:stock:1", "done", "true")
+    await client.call("HSET", keys.job("shop", job_id), *keys.pairs({"children:check:jobs": made}))
+
+    async with workers:
+        await until(lambda: client.call("HGET", keys.job("shop", job_id), keys.COMPLETED_QUEUE), "it goes on")
+
+    assert (await flow.get(job_id)).child_keys() == made
+    assert await flow.lengths(["check:stock"]) == {"check:stock": (0, 0)}
+
+
 async def test_our_parent_renews_its_lock_while_it_waits(client: RedisClient) -> None:
     check = Queue("check", children=(Queue("stock"),), lock_seconds=1, block_seconds=0.2)
     flow = Flow(FlowDefinition("shop", (check,)), client)

@@ -21,23 +21,19 @@ class ChildrenError(ActivityError):
     """A job's children cannot be made, or one of them is gone; the parent fails with it."""
 
 
-def parent_attributes(place: Place) -> tuple[str, ...]:
-    """Return the fields of a job that its parent worker reads."""
-    return keys.children_params(place.name), keys.children_jobs(place.name)
-
-
 def parent_worker(
-    client: RedisClient, place: Place, keep_seconds: int, check_seconds: float = CHECK_SECONDS
+    client: RedisClient, place: Place, keep_seconds: int = keys.KEEP_SECONDS, check_seconds: float = CHECK_SECONDS
 ) -> Callable[[TaskRequest], Awaitable[dict[str, Any]]]:
-    """Return the handler of a parent queue."""
-    params_field, jobs_field = parent_attributes(place)
+    """Return the handler of a parent queue; it needs no attributes of the job, and a lock that is renewed."""
 
     async def wait_for_children(request: TaskRequest) -> dict[str, Any]:
         """Make the children unless they were made before, wait for them, and add nothing to the job."""
-        job = request.input
-        children = job[jobs_field]
+        job_id = request.input["id"]
+        fields = (keys.children_params(place.name), keys.children_jobs(place.name))
+        stored = await client.call("HMGET", keys.job(place.flow, job_id), *fields)
+        params, children = (keys.decode(value) for value in stored)
         if not children:
-            children = await make_children(client, place, job["id"], job[params_field], keep_seconds)
+            children = await make_children(client, place, job_id, params, keep_seconds)
         # Nobody tells us: other processes work on the children.
         while not await all_done(client, children):  # noqa: ASYNC110
             await asyncio.sleep(check_seconds)
@@ -75,7 +71,10 @@ async def all_done(client: RedisClient, children: Sequence[str]) -> bool:
 
 
 def _children(place: Place, params: Any) -> list[tuple[str, dict[str, Any]]]:
-    """Return the full queue name and the fields of every child; raises `ChildrenError`."""
+    """Return the full queue name and the fields of every child; raises `ChildrenError`.
+
+    A place that names no children takes any name for one.
+    """
     field = keys.children_params(place.name)
     if not isinstance(params, list):
         raise ChildrenError(f"{field}: expected a list of children's fields, each with a {_CHILD}")
@@ -83,12 +82,13 @@ def _children(place: Place, params: Any) -> list[tuple[str, dict[str, Any]]]:
     found = []
     for number, param in enumerate(params):
         where = f"{field}[{number}]"
-        if not isinstance(param, dict) or param.get(_CHILD) not in known:
-            raise ChildrenError(f"{where}: expected a {_CHILD}, one of {', '.join(known)}")
-        fields = {name: value for name, value in param.items() if name != _CHILD}
+        name = param.get(_CHILD) if isinstance(param, dict) else None
+        if not isinstance(name, str) or not name or (known and name not in known):
+            raise ChildrenError(f"{where}: expected a {_CHILD}{', one of ' if known else ''}{', '.join(known)}")
+        fields = {key: value for key, value in param.items() if key != _CHILD}
         if not fields:
             raise ChildrenError(f"{where}: expected at least one field beside {_CHILD}")
-        found.append((keys.child_name(place.name, param[_CHILD]), fields))
+        found.append((keys.child_name(place.name, name), fields))
     return found
 
 

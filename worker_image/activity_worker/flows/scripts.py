@@ -17,7 +17,7 @@ if redis.call('EXISTS', KEYS[3]) == 1 and redis.call('HGET', KEYS[3], 'failed') 
 end
 return 1
 """
-#: Lets such a job wait again, at the end of the queue, unless it did so too often, or has failed.
+#: Lets such a job wait again, as the next one, unless it did so too often, or has failed.
 #: KEYS: lock, processing, job, waiting. ARGV: id, the field of the count, how often.
 _REQUEUE: Final = """
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
@@ -25,7 +25,7 @@ if redis.call('EXISTS', KEYS[3]) == 0 or redis.call('HGET', KEYS[3], 'failed') =
 if (tonumber(redis.call('HGET', KEYS[3], ARGV[2])) or 0) >= tonumber(ARGV[3]) then return 0 end
 if redis.call('LREM', KEYS[2], 1, ARGV[1]) == 0 then return 0 end
 redis.call('HINCRBY', KEYS[3], ARGV[2], 1)
-redis.call('RPUSH', KEYS[4], ARGV[1])
+redis.call('LPUSH', KEYS[4], ARGV[1])
 return 1
 """
 #: Takes a failure back and lets the job wait; only the first of several that try finds one to take back.

@@ -19,7 +19,7 @@ from activity_worker.contract import ExitOutput
 from activity_worker.events import EventEmitter
 from activity_worker.flows.definition import FlowError, Place
 from activity_worker.flows.flow import Flow
-from activity_worker.flows.parents import CHECK_SECONDS, parent_attributes, parent_worker
+from activity_worker.flows.parents import CHECK_SECONDS, parent_worker
 from activity_worker.lifecycle import WorkerStatus
 from activity_worker.options import TaskOptions
 from activity_worker.polling import Polling
@@ -76,7 +76,7 @@ class FlowWorkers:
         if not place.queue.children:
             raise FlowError(f"queue {queue}: has no children to wait for: give it some, or use serve")
         handler = parent_worker(self._flow.client, place, self._flow.definition.keep_seconds, check_seconds)
-        self._add(_Post(place, handler, parent_attributes(place), count, renew_lock=True))
+        self._add(_Post(place, handler, (), count, renew_lock=True))
 
     async def start(self) -> None:
         """Begin to work. Stopped workers may be started again. Raises `FlowError` when there are none."""

@@ -1,0 +1,64 @@
+"""The published package's flow, whose parents and children are worker processes as a pool runs them."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from tests.integration.flows.shop import FIELDS, PREPARED
+from tests.integration.flows.story import until
+from tests.peers.queues.peer import PeerFlow
+
+ROOT = Path(__file__).parents[3]
+
+
+@contextlib.asynccontextmanager
+async def worker(handler: str, url: str, flow: str, queue: str, *flags: str) -> AsyncIterator[None]:
+    """Run `activity-worker run` with its queue in the environment; it must end well with SIGTERM."""
+    environment = {"ACTIVITY_REDIS_URL": url, "ACTIVITY_REDIS_FLOW": flow, "ACTIVITY_REDIS_QUEUE": queue}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "activity_worker", "run", handler, *flags),
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **environment},
+        cwd=ROOT,
+    )
+    try:
+        yield
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 20) == 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def test_parents_and_children_in_worker_processes_serve_their_flow(peer: PeerFlow, redis_url: str) -> None:
+    async def prepare(job: dict[str, Any]) -> dict[str, Any]:
+        return PREPARED
+
+    async def send(job: dict[str, Any]) -> dict[str, Any]:
+        return {"done": True}
+
+    async def done() -> bool:
+        return (await peer.find("user", 62))[0].get("done") is True
+
+    await peer.workers("prepare", prepare)
+    await peer.workers("send", send)
+    await peer.create(FIELDS)
+    parents = worker(
+        *("activity_worker.flows.parent:wait_for_children", redis_url, "shop", "check"),
+        *("--redis-next-queue", "send", "--redis-renew-lock", "true"),
+    )
+    children = worker(
+        *("tests.integration.flows.handlers:in_stock", redis_url, "check:stock", "check:stock"),
+        *("--redis-attributes", "item"),
+    )
+    async with parents, children:
+        await until(done, "the peer sees its job done", 30)
+
+    (job,) = await peer.find("user", 62, children=True)
+    assert job["completed-queue"] == "send"
+    assert [(child["echo"], child["left"]) for child in job["children:check:jobs"]] == [("pen", 3), ({"id": 7}, 3)]

@@ -1,0 +1,75 @@
+"""Which children a job asks for, and what is refused instead of being waited for in vain."""
+
+from typing import Any
+
+import pytest
+
+from activity_worker.flows.definition import Place, Queue
+from activity_worker.flows.parents import ChildrenError, make_children
+from activity_worker.wire.redis_connection import Command, RedisClient
+from activity_worker.wire.redis_url import parse_redis_url
+
+CHECK = Place("shop", "check", Queue("check", children=(Queue("stock"), Queue("price"))))
+ANY = Place("shop", "check", Queue("check"))
+
+
+class Told(RedisClient):
+    """A server that notes what it is told at once."""
+
+    def __init__(self) -> None:
+        super().__init__(parse_redis_url("redis://127.0.0.1"))
+        self.told: list[Command] = []
+
+    async def transaction(self, commands: Any) -> list[Any]:
+        self.told += commands
+        return []
+
+
+async def test_children_and_their_keys_in_the_parent_are_made_in_one_transaction() -> None:
+    server = Told()
+    params = [{"childName": "stock", "item": 1}, {"childName": "price", "item": "a"}]
+
+    (first, second) = await make_children(server, CHECK, "7", params, keep_seconds=60)
+
+    flow, _, child_id = first.rpartition(":")
+    assert flow == "job:check:stock"
+    assert server.told == [
+        ("HSET", first, "item", "1"),
+        ("EXPIRE", first, 60),
+        ("RPUSH", "queue:check:stock:waiting", child_id),
+        ("HSET", second, "item", '"a"'),
+        ("EXPIRE", second, 60),
+        ("RPUSH", "queue:check:price:waiting", second.rpartition(":")[2]),
+        ("HSET", "job:shop:7", "children:check:jobs", f'["{first}","{second}"]'),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        (None, "children:check:params: expected a list"),
+        ({}, "children:check:params: expected a list"),
+        ([{"item": 1}], r"children:check:params\[0\]: expected a childName, one of stock, price"),
+        (
+            [{"childName": "stock", "item": 1}, {"childName": "x", "item": 1}],
+            r"params\[1\]: expected a childName, one of",
+        ),
+        (["stock"], r"params\[0\]: expected a childName"),
+        ([{"childName": "stock"}], r"params\[0\]: expected at least one field beside childName"),
+    ],
+)
+async def test_a_child_that_nobody_would_work_on_fails_its_parent_and_none_is_made(params: Any, words: str) -> None:
+    server = Told()
+
+    with pytest.raises(ChildrenError, match=words):
+        await make_children(server, CHECK, "7", params, keep_seconds=60)
+
+    assert server.told == []
+
+
+async def test_a_parent_that_knows_no_names_takes_any() -> None:
+    (key,) = await make_children(Told(), ANY, "7", [{"childName": "x", "item": 1}], keep_seconds=60)
+
+    assert key.startswith("job:check:x:")
+    with pytest.raises(ChildrenError, match=r"params\[0\]: expected a childName$"):
+        await make_children(Told(), ANY, "7", [{"childName": 3, "item": 1}], keep_seconds=60)
