@@ -98,6 +98,12 @@ class World:
             decision = self.look()
         return decision
 
+    def step(self, seconds: float) -> Decision:
+        """Let time pass, then let the workers report and look once."""
+        self.now += seconds
+        self._start_and_report()
+        return self.look()
+
     def follow(self, seconds: float, reports_every: float) -> None:
         """Let time pass as the operator does: it looks when reports come, and when it said it would look again."""
         end, next_report = self.now + seconds, self.now + reports_every

@@ -1,0 +1,102 @@
+"""Hours of a counted pool in virtual time: no task is lost, no size thrashes, no lie costs a worker its task."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.activity_operator.core.load import Load
+from tests.unit.activity_operator.core.world import World, pool_spec
+
+#: Seconds of a story.
+A_WHILE = 1200.0
+WINDOW_SECONDS = 60
+
+
+def counted(**changes: object) -> Load:
+    """Return work for a pool on a queue, at most 20 workers, with the default windows."""
+    redis = {"redis": {"address": "redis:6379", "flow": "f", "queue": "q"}}
+    return Load(World(pool_spec(activityArn=None, source=redis, maxWorkers=20, **changes)))
+
+
+def test_a_burst_at_zero_gets_its_size_at_once_is_done_and_leaves_nobody() -> None:
+    load = counted()
+    load.arrive(15)
+    load.run(1)
+    assert load.sizes[0] == 15
+
+    load.run_until_idle(600, 0)
+    assert (load.done, len(load.world.pods), load.world.killed_busy) == (15, 0, [])
+
+
+def test_a_trickle_is_worked_off_by_few() -> None:
+    load = counted()
+    load.run(900, lambda at: int(at % 10 == 0))
+
+    assert load.arrived - load.done <= 2
+    assert max(load.sizes) <= 2
+
+
+@pytest.mark.parametrize("period", [10, 30, 55])
+def test_a_backlog_that_swings_within_the_window_moves_the_pool_once(period: int) -> None:
+    load = counted()
+    load.run(A_WHILE, lambda at: 12 if at % period == 0 else 0)
+
+    assert load.reversals() == 0
+    assert load.world.killed_busy == []
+
+
+@pytest.mark.parametrize("period", [90, 240])
+def test_a_slower_swing_is_followed_at_most_once_a_window_each_way(period: int) -> None:
+    load = counted()
+    load.run(A_WHILE, lambda at: 12 if at % period == 0 else 0)
+
+    assert load.reversals() <= 2 * A_WHILE / max(period, WINDOW_SECONDS)
+    assert load.world.killed_busy == []
+
+
+def test_a_source_that_lies_wildly_costs_no_task_and_turns_the_size_rarely() -> None:
+    dice = random.Random(7)
+    load = counted()
+    load.lies = lambda count, _: dice.choice((0, count, 100_000))
+    load.run(A_WHILE, lambda at: int(at % 20 == 0))
+
+    assert load.world.killed_busy == []
+    assert load.reversals() <= 2 * A_WHILE / WINDOW_SECONDS
+    assert load.arrived - load.done <= 3
+
+
+def test_a_source_that_goes_silent_at_full_size_holds_a_worker_until_it_speaks() -> None:
+    load = counted()
+    load.seconds = 60
+    load.run(120, lambda at: int(at < 10))
+    load.lies = lambda _count, _now: None
+    load.run(A_WHILE)
+    assert len(load.world.serving()) >= 1, "unknown is not zero"
+
+    load.lies = lambda count, _: count
+    load.run(600)
+    assert (load.arrived - load.done, len(load.world.pods)) == (0, 0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    bursts=st.lists(st.tuples(st.integers(0, 200), st.integers(1, 40)), min_size=1, max_size=6),
+    seconds=st.sampled_from([0.5, 3.0, 20.0, 70.0]),
+    slots=st.integers(1, 4),
+    least=st.integers(0, 3),
+)
+def test_whatever_comes_is_done_by_workers_that_nobody_interrupts(
+    bursts: list[tuple[int, int]], seconds: float, slots: int, least: int
+) -> None:
+    load = counted(slotsPerWorker=slots, minWorkers=least)
+    load.seconds = seconds
+    planned = dict(bursts)
+    load.run(201, lambda at: planned.get(int(at), 0) if at == int(at) else 0)
+    load.run_until_idle(200 * seconds + 900, least)
+
+    assert load.done == load.arrived
+    assert load.world.killed_busy == []
+    assert max(load.sizes) <= 20
+    assert len(load.world.serving()) == least
