@@ -4,8 +4,10 @@ The drivers are imported when the first pool needs them: what no pool uses costs
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -14,18 +16,29 @@ from activity_operator.api.sources import SecretKeyRef, SourceKind
 from activity_operator.api.spec import PoolSpec
 from activity_operator.backlog.counting import Counter, Counting, Item, Place
 from activity_operator.backlog.observed import Observed
+from activity_operator.backlog.protocol import SourceProblemError
 from activity_operator.cluster.kinds import Key
 from activity_operator.cluster.secret_values import SecretRef, SecretValue, SecretValues
+from activity_operator.core import source_words
 from activity_operator.core.decision import SentinelOrder
 from activity_operator.core.observation import SourceError
 from activity_operator.core.signal import Signal
 from activity_operator.core.tenancy import Policy
 
 _PROMETHEUS = "prometheus"
+#: What a pool uses a Secret's value for, beside its token for Prometheus.
+_SOURCE = "source"
+#: From one count of a server's Redis queues to the next; what that costs is in the README.
+REDIS_SECONDS = 0.1
+_POSTGRESQL_PORT = 5432
+_HAS_PORT = re.compile(r":[0-9]+$")
 
 
 class CountedSignals:
-    """Counts of Redis queues, task stores and Prometheus. `called(backend, …)` is told of every call to one."""
+    """Counts of Redis queues, task stores and Prometheus. `called(backend, …)` is told of every call to one.
+
+    `redis_seconds` is how often the queues of a Redis server are counted.
+    """
 
     def __init__(
         self,
@@ -35,19 +48,24 @@ class CountedSignals:
         on_change: Callable[[Key], None],
         called: Callable[..., None],
         now: Callable[[], float] = time.time,
+        redis_seconds: float = REDIS_SECONDS,
     ) -> None:
         self._secrets = secrets
         self._policy = policy
         self._on_change = on_change
         self._called = called
         self._now = now
+        self._redis_seconds = redis_seconds
         self._counting: dict[str, Counting] = {}
-        #: Why a pool's source is not even asked.
+        #: Why a pool's source is not even asked, and where a person corrects the way to it.
         self._problems: dict[Key, dict[str, SourceError]] = {}
+        self._where: dict[Key, str] = {}
 
     def order(self, key: Key, order: SentinelOrder, spec: PoolSpec) -> None:
         """Count for the pool what its order asks for, and nothing else. Cheap when nothing changed."""
         counted = spec.source_kind != "stepFunctions" and order.counts
+        if counted:
+            self._where[key] = source_words.where(spec)
         self._count_source(key, spec, counted=counted)
         self._count_watcher(key, spec, watched=order.watched)
 
@@ -55,19 +73,22 @@ class CountedSignals:
         """Return the signals of the pool, and why one is missing."""
         signals: list[Signal] = []
         errors = list(self._problems.get(key, {}).values())
-        for counting in self._counting.values():
+        for kind, counting in self._counting.items():
             signal, error = counting.said(key)
             signals += [] if signal is None else [signal]
-            errors += [] if error is None else [error]
+            if error is not None:
+                where = "" if kind == _PROMETHEUS else f"; its URL is {self._where.get(key, '')}"
+                errors.append(replace(error, message=error.message + where))
         return tuple(signals), errors[0] if errors else None
 
     def withdraw(self, key: Key) -> None:
         """Count no more for the pool."""
         for counting in self._counting.values():
             counting.order(key, None)
-        for use in ("source", _PROMETHEUS):
+        for use in (_SOURCE, _PROMETHEUS):
             self._secrets.order(key, use, None)
         self._problems.pop(key, None)
+        self._where.pop(key, None)
 
     def pause(self) -> None:
         """Count no more for any pool, because this process leads no more."""
@@ -75,6 +96,7 @@ class CountedSignals:
             counting.pause()
         self._secrets.pause()
         self._problems.clear()
+        self._where.clear()
 
     async def stop(self) -> None:
         """Count no more, and close every connection."""
@@ -86,17 +108,30 @@ class CountedSignals:
         for other in ("redis", "taskStore"):
             if other != kind and other in self._counting:
                 self._counting[other].order(key, None)
-        secret = self._secret(key, "source", spec.url_secret_ref if counted else None)
+        secret = self._secret(key, _SOURCE, spec.url_secret_ref if counted else None)
         url = secret.value if secret is not None else _plain_url(spec) if counted and not spec.url_secret_ref else ""
-        refusal = self._policy().host_refusal(key[0], hosts_of(url)) if url else ""
-        if refusal:
-            self._note(key, "source", Reason.TENANCY_DENIED, refusal)
-        else:
-            self._note(key, "source", secret.reason if secret else "", secret.message if secret else "")
-        if url and not refusal:
-            self._of(kind).order(key, Place(url, interval_of(kind)), item_of(spec))
-        elif kind in self._counting:
+        reason, message = (secret.reason, secret.message) if secret is not None else ("", "")
+        if url:
+            reason, message = self._objection(key[0], spec, url)
+        self._note(key, _SOURCE, reason, message)
+        if url and not reason:
+            self._of(kind).order(key, Place(url, self._interval(kind)), item_of(spec))
+            return
+        if url:
+            # Perhaps the Secret is about to be corrected.
+            self._secrets.doubt(key, _SOURCE)
+        if kind in self._counting:
             self._counting[kind].order(key, None)
+
+    def _objection(self, namespace: str, spec: PoolSpec, url: str) -> tuple[str, str]:
+        """Return why a URL is not to be asked, as reason and message; two empty strings where it is."""
+        try:
+            hosts = hosts_of(spec.source_kind, url)
+        except SourceProblemError as problem:
+            reason = problem.reason if spec.url_secret_ref is not None else Reason.INVALID_SPEC
+            return reason, f"{source_words.where(spec)}: {problem.message}"
+        refusal = self._policy().host_refusal(namespace, hosts)
+        return (Reason.TENANCY_DENIED, refusal) if refusal else ("", "")
 
     def _count_watcher(self, key: Key, spec: PoolSpec, *, watched: bool) -> None:
         watcher = spec.scaling.prometheus if watched else None
@@ -114,30 +149,42 @@ class CountedSignals:
         return self._secrets.order(key, use, None if ref is None else SecretRef(key[0], ref.name, ref.key))
 
     def _note(self, key: Key, use: str, reason: str, message: str) -> None:
-        """Keep why a pool's source is not even asked, with the time it began."""
+        """Keep why a pool's source is not even asked, with the time it began; the pool is looked at when it changed."""
         noted = self._problems.setdefault(key, {})
         before = noted.pop(use, None)
         if reason:
-            since = before.since if before is not None and before.reason == reason else self._now()
-            noted[use] = SourceError(reason, message, since)
+            noted[use] = SourceProblemError(reason, message).noted(before, self._now())
         if not noted:
             del self._problems[key]
+        if noted.get(use) != before:
+            self._on_change(key)
 
     def _of(self, kind: str) -> Counting:
         """Return who counts this kind of source, made when it is first asked for."""
         counting = self._counting.get(kind)
         if counting is None:
             counter = make_counter(kind, partial(self._called, kind.lower()))
-            changed = self._changed
             exact = kind != _PROMETHEUS
+            changed = partial(self._changed, kind)
             counting = self._counting[kind] = Counting(counter, exact=exact, on_change=changed, now=self._now)
         return counting
 
-    def _changed(self, key: Key) -> None:
+    def _changed(self, kind: str, key: Key) -> None:
         """A count changed, or cannot be read: perhaps because what a Secret holds is old."""
-        if any(counting.said(key)[1] is not None for counting in self._counting.values()):
-            self._secrets.doubt(key)
+        use = _PROMETHEUS if kind == _PROMETHEUS else _SOURCE
+        if self._counting[kind].said(key)[1] is None:
+            self._secrets.trust(key, use)
+        else:
+            self._secrets.doubt(key, use)
         self._on_change(key)
+
+    def _interval(self, kind: SourceKind) -> float:
+        """Return the seconds from one count of such a source to the next."""
+        if kind == "redis":
+            return self._redis_seconds
+        from activity_operator.backlog.taskstore import INTERVAL_SECONDS  # noqa: PLC0415
+
+        return INTERVAL_SECONDS
 
 
 def make_counter(kind: str, observed: Observed) -> Counter:
@@ -161,17 +208,6 @@ def make_counter(kind: str, observed: Observed) -> Counter:
     return watcher
 
 
-def interval_of(kind: SourceKind) -> float:
-    """Return the seconds from one count of such a source to the next."""
-    if kind == "redis":
-        from activity_operator.backlog.redis import INTERVAL_SECONDS as EACH_QUEUE  # noqa: PLC0415
-
-        return EACH_QUEUE
-    from activity_operator.backlog.taskstore import INTERVAL_SECONDS as EACH_STORE  # noqa: PLC0415
-
-    return EACH_STORE
-
-
 def item_of(spec: PoolSpec) -> Item:
     """Return what is counted for the pool at its source."""
     if spec.redis is not None:
@@ -190,10 +226,17 @@ def _plain_url(spec: PoolSpec) -> str:
     return (spec.task_store.url or "") if spec.task_store is not None else ""
 
 
-def hosts_of(url: str) -> Sequence[str]:
-    """Return HOST:PORT of every host that a source's URL names, and `?` for one that cannot be read."""
+def hosts_of(kind: SourceKind, url: str) -> Sequence[str]:
+    """Return HOST:PORT of every host that a source's URL names, in lower case, and `?` for one that cannot be read.
+
+    Raises SourceProblemError where the operator could not use the URL at all.
+    """
+    if kind == "redis":
+        from activity_operator.backlog import redis  # noqa: PLC0415
+
+        return tuple(host.lower() for host in redis.hosts(url))
     try:
-        names = urlsplit(url).netloc.rpartition("@")[2]
+        names = urlsplit(url).netloc.rpartition("@")[2].lower().split(",")
     except ValueError:
         return ("?",)
-    return tuple(names.split(","))
+    return tuple(name if _HAS_PORT.search(name) else f"{name}:{_POSTGRESQL_PORT}" for name in names)

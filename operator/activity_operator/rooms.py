@@ -147,7 +147,11 @@ class AllRooms:
         self.counts = ActivityCounts(self._counter, on_change=backbone.look_at, now=time.time)
         secrets = SecretValues(partial(backbone.kube.get, SECRETS), on_change=backbone.look_at)
         self.counted = CountedSignals(
-            secrets, backbone.policy, on_change=backbone.look_at, called=backbone.metrics.called
+            secrets,
+            backbone.policy,
+            on_change=backbone.look_at,
+            called=backbone.metrics.called,
+            redis_seconds=backbone.settings.redis_count_seconds,
         )
         name = backbone.settings.cluster_name
         self.signals = PoolSignals(self.sentinels, self.counts, self.counted, self.custody, name)

@@ -79,6 +79,9 @@ class Settings:
     report_rate: float = _setting(
         200.0, "ACTIVITYPOOL_REPORT_RATE", "reports a second from all workers together", low=1, high=10000
     )
+    redis_count_seconds: float = _setting(
+        0.1, "ACTIVITYPOOL_REDIS_COUNT_SECONDS", "how often the queues of a Redis server are counted", low=0.02, high=60
+    )
     tenancy_file: str = _setting("", "ACTIVITYPOOL_TENANCY_FILE", "the tenancy policy, YAML; without it the default")
     cluster_name: str = _setting(
         "cluster", "ACTIVITYPOOL_CLUSTER_NAME", "first half of the external id with which roles are assumed"

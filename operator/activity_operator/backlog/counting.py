@@ -21,10 +21,12 @@ log = logging.getLogger(__name__)
 #: What is counted at a place: a list's key, a query, names of tasks.
 Item = str
 
-#: The least time between two tellings of a count that only grew or shrank: from nothing and to nothing is told at once.
+#: The least time between two tellings of a pool's count; one that was quiet for so long is told at once.
 TELL_SECONDS = 0.25
 #: How long a round waits for the other pools of the same start.
 GATHER_SECONDS = 0.02
+#: The least wait between two rounds, as a share of the interval: a slow server is not asked without a pause.
+LEAST_REST = 0.25
 #: Waits after rounds that failed, and how many in a row are more than a blip.
 RETRY_FIRST_SECONDS = 0.25
 RETRY_CAP_SECONDS = 15.0
@@ -72,7 +74,9 @@ class _Pool:
 
 @dataclass(slots=True)
 class _Group:
-    """The pools of one place, read together by one task. `observed_at` is when that last went well, Unix seconds."""
+    """The pools of one place, read together by one task. `observed_at` is when it was last asked with success (Unix
+    seconds).
+    """
 
     place: Place
     pools: dict[Key, _Pool] = field(default_factory=dict)
@@ -104,7 +108,7 @@ class Counting:
         self._dice = dice
         self._groups: dict[Place, _Group] = {}
         self._places: dict[Key, Place] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving: dict[Place, asyncio.Task[None]] = {}
 
     def order(self, key: Key, place: Place | None, item: Item = "") -> None:
         """Count for the pool from now on, or with None no more. Cheap when nothing changed; raises nothing."""
@@ -122,7 +126,7 @@ class Counting:
             self._places[key] = place
             group.joined.set()
         if group.task is None:
-            group.task = asyncio.get_running_loop().create_task(self._run(group))
+            group.task = asyncio.get_running_loop().create_task(self._run(group, self._leaving.get(place)))
 
     def said(self, key: Key) -> tuple[Signal | None, SourceError | None]:
         """Return what waits for the pool as last counted, and why it cannot be counted now if so."""
@@ -142,7 +146,7 @@ class Counting:
     async def stop(self) -> None:
         """Count no more, and wait until every connection is closed."""
         self.pause()
-        await asyncio.gather(*self._leaving, return_exceptions=True)
+        await asyncio.gather(*self._leaving.values(), return_exceptions=True)
 
     def _leave(self, key: Key, place: Place) -> None:
         group = self._groups[place]
@@ -151,8 +155,12 @@ class Counting:
             return
         del self._groups[place]
         closing = asyncio.get_running_loop().create_task(self._close(group))
-        self._leaving.add(closing)
-        closing.add_done_callback(self._leaving.discard)
+        self._leaving[place] = closing
+        closing.add_done_callback(lambda done: self._left(place, done))
+
+    def _left(self, place: Place, closing: asyncio.Task[None]) -> None:
+        if self._leaving.get(place) is closing:
+            del self._leaving[place]
 
     async def _close(self, group: _Group) -> None:
         if group.task is not None:
@@ -160,8 +168,11 @@ class Counting:
             await asyncio.gather(group.task, return_exceptions=True)
         await self._counter.leave(group.place)
 
-    async def _run(self, group: _Group) -> None:
+    async def _run(self, group: _Group, former: asyncio.Task[None] | None) -> None:
         loop = asyncio.get_running_loop()
+        if former is not None:
+            # What the place's former pools had open is closed first, or it would be closed under these.
+            await asyncio.wait((former,))
         await asyncio.sleep(GATHER_SECONDS)
         while True:
             group.joined.clear()
@@ -170,13 +181,11 @@ class Counting:
             if wait:
                 await asyncio.sleep(wait)
                 continue
-            await self._rest(group, group.place.interval_seconds - (loop.time() - began))
+            interval = group.place.interval_seconds
+            await self._rest(group, max(interval - (loop.time() - began), interval * LEAST_REST))
 
     async def _rest(self, group: _Group, seconds: float) -> None:
         """Wait for the next round; a pool that joins a slow one is not kept waiting for it."""
-        if seconds <= 2 * GATHER_SECONDS:
-            await asyncio.sleep(max(seconds, 0.0))
-            return
         if seconds <= TELL_SECONDS:
             await self._counter.rest(group.place, seconds)
             return
@@ -195,9 +204,11 @@ class Counting:
     async def _round(self, group: _Group) -> float:
         """Count once; returns the seconds to wait before the next try, 0 when it went well."""
         pools = list(group.pools.values())
+        asked_at = self._now()
         try:
             async with asyncio.timeout(ROUND_SECONDS):
                 found = await self._counter.read(group.place, [pool.item for pool in pools])
+            counted = list(zip(pools, found, strict=True))
         except SourceProblemError as problem:
             return self._failed(group, pools, problem)
         except TimeoutError:
@@ -206,30 +217,40 @@ class Counting:
         except Exception as error:
             log.exception("counting for %d pools failed unexpectedly", len(pools))
             return self._failed(group, pools, SourceProblemError("BackendUnreachable", type(error).__name__))
-        group.failures = 0
-        group.observed_at = self._now()
+        group.observed_at = asked_at
         now = asyncio.get_running_loop().time()
-        for pool, count in zip(pools, found, strict=True):
+        for pool, count in counted:
             if count != pool.tasks or pool.error is not None or pool.untold:
                 self._learn(pool, count, now)
-        return 0.0
+        if any(isinstance(count, int) for count in found):
+            group.failures = 0
+            return 0.0
+        # A server that refuses everybody one by one is asked less often, too.
+        group.failures += 1
+        return self._pause_after(group)
 
     def _learn(self, pool: _Pool, count: int | SourceProblemError, now: float) -> None:
         if isinstance(count, SourceProblemError):
             pool.tasks = None
             self._tell([pool], count)
             return
-        news = pool.error is not None or not pool.tasks or not count
-        changed = news or pool.untold or count != pool.tasks
+        first = pool.tasks is None or pool.error is not None
+        pool.untold = pool.untold or first or count != pool.tasks
         pool.tasks, pool.error = count, None
-        pool.untold = changed
-        if changed and (news or now - pool.told >= TELL_SECONDS):
+        if pool.untold and (first or now - pool.told >= TELL_SECONDS):
             self._changed(pool, now)
 
     def _failed(self, group: _Group, pools: list[_Pool], problem: SourceProblemError) -> float:
         group.failures += 1
         if problem.reason != "BackendUnreachable" or group.failures >= TOLD_FAILURES:
             self._tell(pools, problem)
+        for pool in pools:
+            # Until the next success may be long.
+            if pool.untold:
+                self._changed(pool, asyncio.get_running_loop().time())
+        return self._pause_after(group)
+
+    def _pause_after(self, group: _Group) -> float:
         return backoff.capped(group.failures, RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS, self._dice)
 
     def _tell(self, pools: Sequence[_Pool], problem: SourceProblemError) -> None:

@@ -12,13 +12,29 @@ from activity_worker.wire.redis_connection import RedisClient, open_client
 from activity_worker.wire.redis_errors import RedisError, Trouble
 from activity_worker.wire.redis_url import RedisUrl, RedisUrlError, parse_redis_url
 
-#: From one round to the next: what that costs is in the README.
-INTERVAL_SECONDS = 0.1
+_NEEDS = "correct user, password or ACL (it needs LLEN on the queue's list)"
 
 
 def item(queue: str) -> Item:
     """Return what is counted for a queue."""
     return redis_keys.waiting(queue)
+
+
+def hosts(url: str) -> tuple[str, ...]:
+    """Return HOST:PORT of every host that the URL names; raises SourceProblemError where the operator cannot use it."""
+    return tuple(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in usable(url).hosts)
+
+
+def usable(text: str) -> RedisUrl:
+    """Return a URL, parsed; raises SourceProblemError."""
+    try:
+        url = parse_redis_url(text)
+    except RedisUrlError as error:
+        raise SourceProblemError("SecretUnusable", str(error)) from error
+    if url.tls is not None and (url.tls.ca_certs or url.tls.certfile or url.tls.keyfile):
+        words = "the Redis URL names files, which the operator does not have: give the CA as ssl_ca_data instead"
+        raise SourceProblemError("SecretUnusable", words)
+    return url
 
 
 class RedisQueues:
@@ -30,16 +46,19 @@ class RedisQueues:
         self.observed: Observed = unobserved
 
     async def read(self, place: Place, items: Sequence[Item]) -> Sequence[int | SourceProblemError]:
-        """Return the lists' lengths."""
-        client = self._clients.get(place) or self._open(place)
+        """Return the lists' lengths; a key that the server refuses is its own pool's problem."""
+        client = self._clients.get(place)
+        if client is None:
+            client = self._clients[place] = self._connect(usable(place.url))
         with told(self.observed, "LLEN"):
             try:
-                return [int(length) for length in await client.pipeline([("LLEN", one) for one in items])]
+                lengths = await client.read_all([("LLEN", one) for one in items])
             except RedisError as error:
-                if error.trouble is not Trouble.REFUSED:
-                    raise problem(error, client.url) from error
-        # One key of another type refuses the whole: ask for each.
-        return [await self._one(client, one) for one in items]
+                raise problem(error, client.url) from error
+        return [
+            refused(length, one, client.url) if isinstance(length, RedisError) else int(length)
+            for length, one in zip(lengths, items, strict=True)
+        ]
 
     async def rest(self, place: Place, seconds: float) -> None:  # noqa: ARG002 - the protocol's signature
         """Wait: Redis announces nothing that would be cheaper than to ask."""
@@ -50,35 +69,29 @@ class RedisQueues:
         if (client := self._clients.pop(place, None)) is not None:
             await client.close()
 
-    async def _one(self, client: RedisClient, one: Item) -> int | SourceProblemError:
-        try:
-            return int(await client.call("LLEN", one))
-        except RedisError as error:
-            return problem(error, client.url)
-
-    def _open(self, place: Place) -> RedisClient:
-        try:
-            url = parse_redis_url(place.url)
-        except RedisUrlError as error:
-            raise SourceProblemError("SecretUnusable", str(error)) from error
-        if url.tls is not None and (url.tls.ca_certs or url.tls.certfile or url.tls.keyfile):
-            text = "the Redis URL names files, which the operator does not have: give the CA as ssl_ca_data instead"
-            raise SourceProblemError("SecretUnusable", text)
-        client = self._clients[place] = self._connect(url)
-        return client
-
 
 def problem(error: RedisError, url: RedisUrl) -> SourceProblemError:
-    """Return the error in the conditions' words."""
+    """Return in the conditions' words why a server cannot be asked."""
     words = f"{error.code}: {error.message}"
     server = f"the Redis server {url.shown}"
     match error.trouble:
         case Trouble.DENIED:
-            text = f"{server} refuses the operator: correct user, password or ACL (it needs LLEN on the queue's lists)"
-            return SourceProblemError("AccessDenied", f"{text} ({words})")
+            return SourceProblemError("AccessDenied", f"{server} refuses the operator: {_NEEDS} ({words})")
         case Trouble.TLS:
             text = f"no TLS with {server}: check its certificate, and the scheme and the CA in the URL"
             return SourceProblemError("TlsFailed", f"{text} ({words})")
         case Trouble.UNREACHABLE:
             return unreachable(server, words)
-    return SourceProblemError("BackendUnreachable", f"the queue on {server} cannot be counted ({words})")
+        case Trouble.MISSING:
+            return SourceProblemError("SecretUnusable", f"{server} cannot be used: correct the URL ({words})")
+    return SourceProblemError("QueryFailed", f"{server} does not count for the operator: correct the URL ({words})")
+
+
+def refused(error: RedisError, one: Item, url: RedisUrl) -> SourceProblemError:
+    """Return in the conditions' words why one list cannot be counted on a server that can be asked."""
+    words = f"{error.code}: {error.message}"
+    if error.trouble is Trouble.DENIED:
+        text = f"the Redis server {url.shown} refuses the operator LLEN on {one}: {_NEEDS} ({words})"
+        return SourceProblemError("AccessDenied", text)
+    text = f"the list {one} on the Redis server {url.shown} cannot be counted"
+    return SourceProblemError("QueryFailed", f"{text}: correct the queue's name, or remove the key ({words})")

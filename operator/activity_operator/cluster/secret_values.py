@@ -1,7 +1,7 @@
 """Values of Secrets that pools name: read when they are first needed, and again when they are doubted or missing.
 
 The operator has no right to list or watch Secrets outside its own namespace, so a change is found by asking: every few
-minutes, and at once when what a value leads to refuses it.
+minutes, at once when what a value leads to fails, and then again and again until it does not.
 """
 
 import asyncio
@@ -23,8 +23,13 @@ log = logging.getLogger(__name__)
 
 #: From one reading of a value that nobody doubts to the next.
 REFRESH_SECONDS = 300.0
-#: The least time between two readings.
+#: The least time between two readings, and the most while a value is missing or doubted.
 LEAST_SECONDS = 1.0
+DOUBTED_SECONDS = 30.0
+
+
+#: A pool, and what it uses a value for.
+User = tuple[Key, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +52,13 @@ class SecretValue:
 
 @dataclass(slots=True)
 class _Watch:
+    """One value, who uses it for what, and who of them is failed by it. `asked` is set when it is to be read soon."""
+
     ref: SecretRef
-    pools: set[Key] = field(default_factory=set)
+    users: set[User] = field(default_factory=set)
     found: SecretValue | None = None
-    doubted: asyncio.Event = field(default_factory=asyncio.Event)
+    doubts: set[User] = field(default_factory=set)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
     misses: int = 0
     task: asyncio.Task[None] | None = None
 
@@ -69,40 +77,48 @@ class SecretValues:
         self._on_change = on_change
         self._dice = dice
         self._watches: dict[SecretRef, _Watch] = {}
-        self._refs: dict[tuple[Key, str], SecretRef] = {}
+        self._refs: dict[User, SecretRef] = {}
 
     def order(self, key: Key, use: str, ref: SecretRef | None) -> SecretValue | None:
         """Keep this value for this use of the pool's, or with None none; returns it, None before it has been read."""
-        before = self._refs.get((key, use))
+        user = (key, use)
+        before = self._refs.get(user)
         if before is not None and before != ref:
-            self._leave(key, use, before)
+            self._leave(user, before)
         if ref is None:
             return None
         watch = self._watches.get(ref)
         if watch is None:
             watch = self._watches[ref] = _Watch(ref)
             watch.task = asyncio.get_running_loop().create_task(self._run(watch))
-        watch.pools.add(key)
-        self._refs[key, use] = ref
+        watch.users.add(user)
+        self._refs[user] = ref
         return watch.found
 
-    def doubt(self, key: Key) -> None:
-        """Read what the pool uses again soon: somebody refused it."""
-        for (owner, _), ref in self._refs.items():
-            if owner == key:
-                self._watches[ref].doubted.set()
+    def doubt(self, key: Key, use: str) -> None:
+        """Read the value again soon, and ever more rarely until it is trusted: what it leads to fails."""
+        if (ref := self._refs.get((key, use))) is not None:
+            watch = self._watches[ref]
+            if not watch.doubts:
+                watch.asked.set()
+            watch.doubts.add((key, use))
+
+    def trust(self, key: Key, use: str) -> None:
+        """What the value leads to is well."""
+        if (ref := self._refs.get((key, use))) is not None:
+            self._watches[ref].doubts.discard((key, use))
 
     def pause(self) -> None:
         """Keep nothing."""
         for key, use in tuple(self._refs):
             self.order(key, use, None)
 
-    def _leave(self, key: Key, use: str, ref: SecretRef) -> None:
-        del self._refs[key, use]
+    def _leave(self, user: User, ref: SecretRef) -> None:
+        del self._refs[user]
         watch = self._watches[ref]
-        if (key, ref) not in {(owner, kept) for (owner, _), kept in self._refs.items() if owner == key}:
-            watch.pools.discard(key)
-        if not watch.pools:
+        watch.users.discard(user)
+        watch.doubts.discard(user)
+        if not watch.users:
             del self._watches[ref]
             if watch.task is not None:
                 watch.task.cancel()
@@ -111,19 +127,22 @@ class SecretValues:
         while True:
             found = await self._read(watch)
             if found is not None and found != watch.found:
-                watch.found = found
-                for key in tuple(watch.pools):
+                # Who doubted the former value has yet to try this one.
+                watch.found, watch.misses = found, 0
+                watch.doubts.clear()
+                for key in {key for key, _ in watch.users}:
                     self._on_change(key)
-            missing = watch.found is None or bool(watch.found.reason)
-            watch.misses = watch.misses + 1 if missing else 0
             wait = REFRESH_SECONDS * (0.8 + 0.2 * self._dice())
-            if missing:
-                wait = delay(watch.misses, self._dice())
+            if watch.found is None or watch.found.reason or watch.doubts:
+                watch.misses += 1
+                wait = min(delay(watch.misses, self._dice()), DOUBTED_SECONDS)
+            else:
+                watch.misses = 0
             await asyncio.sleep(LEAST_SECONDS)
             with suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await watch.doubted.wait()
-            watch.doubted.clear()
+                async with asyncio.timeout(max(wait - LEAST_SECONDS, 0.0)):
+                    await watch.asked.wait()
+            watch.asked.clear()
 
     async def _read(self, watch: _Watch) -> SecretValue | None:
         """Return what is there now; None when the API server cannot say, so that what is known stays."""
@@ -141,6 +160,9 @@ class SecretValues:
                 )
                 return SecretValue(reason=Reason.SECRET_FORBIDDEN, message=text)
             log.warning("%s cannot be read now: %s", secret, error)
+            return None
+        except Exception:
+            log.exception("%s: reading it failed unexpectedly", secret)
             return None
         encoded = (raw.get("data") or {}).get(ref.key)
         if encoded is None:

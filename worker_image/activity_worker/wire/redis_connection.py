@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from activity_worker.wire.redis_errors import RedisError, unreachable
+from activity_worker.wire.redis_errors import RedisError, Trouble, unreachable
 from activity_worker.wire.redis_link import Arg, Command, Link, Refusal, connect
 from activity_worker.wire.redis_places import Address, Moved, Places, places_of
 from activity_worker.wire.redis_url import RedisUrl, parse_redis_url
@@ -67,6 +67,31 @@ class RedisClient:
             for at, reply in zip(group, answer, strict=True):
                 replies[at] = reply
         return replies
+
+    async def read_all(self, commands: Sequence[Command]) -> list[Any]:
+        """Send commands that only read, and return their replies; a refused one has its `RedisError` in its place.
+
+        Raises when the server cannot be asked. What lies on another node of a cluster by now is asked for again there.
+        """
+        replies: list[Any] = [None] * len(commands)
+        left = list(range(len(commands)))
+        for _ in range(_MOVES):
+            groups = [[left[at] for at in group] for group in self._places.groups([commands[at] for at in left])]
+            tasks = [self._replies([commands[at] for at in group]) for group in groups]
+            answers = await asyncio.gather(*tasks, return_exceptions=True)
+            left = []
+            for group, answer in zip(groups, answers, strict=True):
+                if isinstance(answer, BaseException):
+                    raise answer
+                for at, reply in zip(group, answer, strict=True):
+                    if isinstance(reply, Moved):
+                        await self._places.follow(reply)
+                        left.append(at)
+                    else:
+                        replies[at] = reply
+            if not left:
+                return replies
+        raise unreachable("MOVED", "the nodes of the cluster point at each other")
 
     async def transaction(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands between MULTI and EXEC and return EXEC's replies."""
@@ -135,6 +160,27 @@ class RedisClient:
                 continue
             return replies
         raise unreachable("MOVED", "the nodes of the cluster point at each other")
+
+    async def _replies(self, commands: Sequence[Command]) -> list[Any]:
+        """Return each command's reply, its `Moved` or what it was refused with; raises what concerns all of them."""
+        address = await self._places.find(commands[0])
+        link = await self._link(address)
+        try:
+            replies = await link.exchange(commands, self.url.answer_seconds)
+        except RedisError:
+            self._places.forget(address)
+            raise
+        for at, reply in enumerate(replies):
+            if isinstance(reply, Refusal):
+                try:
+                    self._judge([reply], address, link)
+                except Moved as moved:
+                    replies[at] = moved
+                except RedisError as error:
+                    if error.trouble is not Trouble.REFUSED and error.code != "NOPERM":
+                        raise
+                    replies[at] = error
+        return replies
 
     def _judge(self, replies: list[Any], address: Address, link: Link) -> None:
         """Raise the first refusal."""

@@ -192,11 +192,12 @@ def _hello(username: str | None, password: str | None, url: RedisUrl | None) -> 
 
 def _context(tls: Tls) -> ssl.SSLContext:
     try:
-        context = ssl.create_default_context(cafile=tls.ca_certs)
+        context = ssl.create_default_context(cafile=tls.ca_certs, cadata=tls.ca_data)
         if tls.certfile is not None:
             context.load_cert_chain(tls.certfile, tls.keyfile)
     except (OSError, ssl.SSLError) as error:
-        files = ", ".join(filter(None, (tls.ca_certs, tls.certfile, tls.keyfile)))
+        given = tls.ca_data and "ssl_ca_data"
+        files = ", ".join(filter(None, (tls.ca_certs, given, tls.certfile, tls.keyfile)))
         raise RedisError("TlsFailed", f"cannot read the certificates in {files}: {error}", Trouble.TLS) from error
     if tls.cert_reqs == "none" or not tls.check_hostname:
         context.check_hostname = False
@@ -208,7 +209,8 @@ def _context(tls: Tls) -> ssl.SSLContext:
 def tls_error(error: ssl.SSLError) -> RedisError:
     """Return our error for one of TLS."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        words = f"the server's certificate is not trusted: {error.verify_message}; give its CA as ssl_ca_certs"
+        words = f"the server's certificate is not trusted ({error.verify_message}): give its CA as ssl_ca_data or "
+        words += "ssl_ca_certs"
     else:
         words = f"TLS with the server fails ({error.reason or 'no reason'}): does it speak TLS on this port?"
     return RedisError("TlsFailed", words, Trouble.TLS)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, Protocol
 
 from activity_worker.wire.redis_errors import RedisError, unreachable
@@ -68,6 +69,7 @@ def check_tags(*names: str) -> None:
         )
 
 
+@lru_cache(4096)
 def key_slot(key: str | bytes) -> int:
     """Return the slot of a key in a cluster: of what is between its first braces, or of all of it."""
     data = key if isinstance(key, bytes) else key.encode(errors="surrogateescape")
@@ -154,6 +156,9 @@ class _Sentinels:
                 master = await self._ask_one(sentinel)
             except RedisError as error:
                 troubles.append(error)
+                # Asked last the next time, also when whoever waits for this answer gives up before it is found.
+                self._sentinels.remove(sentinel)
+                self._sentinels.append(sentinel)
                 continue
             if master is not None:
                 # The one that knows is asked first the next time.

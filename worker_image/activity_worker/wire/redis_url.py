@@ -38,9 +38,12 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How TLS is spoken: files of the CA bundle (the system's without one) and of a client certificate."""
+    """How TLS is spoken: the CA bundle, as a file or as PEM text (the system's without one), and files of a client
+    certificate.
+    """
 
     ca_certs: str | None = None
+    ca_data: str | None = field(default=None, repr=False)
     certfile: str | None = None
     keyfile: str | None = None
     cert_reqs: str = "required"
@@ -168,6 +171,16 @@ def _text(value: str) -> str:
     return value
 
 
+def _pem(value: str) -> str:
+    # Not encoded, a + comes as a space, and line ends are lost.
+    found = re.findall(r"-----BEGIN CERTIFICATE-----\s+[A-Za-z0-9+/=\s]+?-----END CERTIFICATE-----", value)
+    if not found or any(" " in body for one in found for body in one.splitlines()[1:-1]):
+        raise ValueError(
+            "expected certificates as PEM text, percent-encoded (+ as %2B, line ends as %0A): jq -sRr @uri ca.crt"
+        )
+    return value
+
+
 def _seconds(value: str) -> float:
     try:
         seconds = float(value)
@@ -201,6 +214,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
 }
 _TLS_OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "ssl_ca_certs": ("ca_certs", _text),
+    "ssl_ca_data": ("ca_data", _pem),
     "ssl_certfile": ("certfile", _text),
     "ssl_keyfile": ("keyfile", _text),
     "ssl_cert_reqs": ("cert_reqs", _requirement),
