@@ -1,0 +1,58 @@
+"""A flow of Redis queues in one file: an order is prepared, its items are looked up side by side, and it is sent.
+
+    python shop.py redis://127.0.0.1:6379
+
+In a cluster every queue but the first lines of `main` is a pool's: handlers stay as they are.
+"""
+
+import asyncio
+import sys
+from typing import Any
+
+from activity_worker.activity import TaskRequest
+from activity_worker.flows import Flow, FlowDefinition, FlowWorkers, Job, Queue
+
+SHOP = FlowDefinition(
+    "shop",
+    (
+        Queue("prepare", attributes=("items",), next_queue="check"),
+        Queue("check", children=(Queue("stock", attributes=("item",)),), next_queue="send"),
+        Queue("send", attributes=("customer", "children:check:jobs")),
+    ),
+    lookup=("customer",),
+)
+
+
+def prepare(request: TaskRequest) -> dict[str, Any]:
+    """Ask for one child a piece; the parent queue `check` makes them."""
+    return {"children:check:params": [{"childName": "stock", "item": item} for item in request.input["items"]]}
+
+
+def stock(request: TaskRequest) -> dict[str, Any]:
+    """Look an item up. `done` is what the parent waits for."""
+    return {"done": True, "left": len(request.input["item"])}
+
+
+def send(request: TaskRequest) -> dict[str, Any]:
+    """Send the order."""
+    return {"done": True, "parcels": len(request.input["children:check:jobs"])}
+
+
+async def main(url: str) -> Job:
+    """Make an order, work on it in this process, and return what became of it."""
+    async with Flow.open(SHOP, url) as flow:
+        order = await flow.create({"customer": 62, "items": ["pen", "paper"]})
+        workers = FlowWorkers(flow)
+        workers.serve("prepare", prepare)
+        workers.parents("check")
+        workers.serve("check:stock", stock, count=2)
+        workers.serve("send", send)
+        async with workers:
+            await flow.wait(order, timeout_seconds=30)
+        return await flow.get(order, children=True)
+
+
+if __name__ == "__main__":
+    done = asyncio.run(main(sys.argv[1]))
+    left = {child.fields["item"]: child.fields["left"] for child in done.children}
+    print(f"{done.state} in {done.queue}: {done.fields['parcels']} parcels; left: {left}")  # noqa: T201 - its answer
