@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from activity_worker.errors import DeniedError, LeaseLostError, MissingError, SourceError, UnreachableError
@@ -48,7 +48,7 @@ class RedisSource:
         self._steps: Steps = AtomicSteps(client, queue) if atomic else DialectSteps(client, queue)
         self._giving_back: set[asyncio.Task[None]] = set()
         #: Conclusions that were sent and not answered.
-        self._unanswered: set[str] = set()
+        self._unanswered: set[Lease] = set()
 
     async def lease(self, worker_name: str) -> Task | None:
         """Wait for a job, 3 s by default. Cancelling it gives back the job that comes all the same."""
@@ -77,20 +77,12 @@ class RedisSource:
                 check_tags(self._queue.name, result.next_queue)
             except ValueError as error:
                 raise SourceError("CROSSSLOT", str(error)) from None
-        try:
-            await _translated(self._steps.complete(lease, result))
-        except UnreachableError:
-            self._unanswered.add(token)
-            raise
-        except LeaseLostError:
-            # An answer that was lost, asked for again: the lock is gone because all was done the first time.
-            if token not in self._unanswered or not await _translated(self._was_completed(lease)):
-                raise
-        self._unanswered.discard(token)
+        await self._conclude(lease, lambda: self._steps.complete(lease, result), failed=False)
 
     async def fail(self, token: str, error: str, cause: str) -> None:
         """Save the failure; the job leaves the queue."""
-        await _translated(self._steps.fail(Lease.of(token), failure_of(error, cause, self._queue)))
+        lease, fields = Lease.of(token), failure_of(error, cause, self._queue)
+        await self._conclude(lease, lambda: self._steps.fail(lease, fields), failed=True)
 
     async def close(self) -> None:
         """Close the client if it is ours, after what is being given back."""
@@ -112,11 +104,26 @@ class RedisSource:
         except SourceError as error:
             _log.warning("a job that came after its poll was given up may be left locked: %s", error.code)
 
-    async def _was_completed(self, lease: Lease) -> bool:
-        job = keys.job(self._queue.flow, lease.job_id)
-        completed, failed = await self._client.call("HMGET", job, keys.COMPLETED_QUEUE, keys.FAILED)
+    async def _conclude(self, lease: Lease, send: Callable[[], Awaitable[None]], *, failed: bool) -> None:
+        try:
+            await _translated(send())
+        except UnreachableError:
+            self._unanswered.add(lease)
+            raise
+        except LeaseLostError:
+            # Asked for again after an answer that was lost: the lock is gone, because all was done the first time?
+            if lease not in self._unanswered or not await _translated(self._is_concluded(lease, failed=failed)):
+                self._unanswered.discard(lease)
+                raise
+        self._unanswered.discard(lease)
+
+    async def _is_concluded(self, lease: Lease, *, failed: bool) -> bool:
+        job, here = keys.job(self._queue.flow, lease.job_id), keys.encode(self._queue.name)
+        names = (keys.COMPLETED_QUEUE, keys.FAILED, keys.FAILED_QUEUE)
+        completed_in, has_failed, failed_in = await self._client.call("HMGET", job, *names)
         there = await self._client.call("LPOS", keys.processing(self._queue.name), lease.job_id)
-        return completed == keys.encode(self._queue.name) and failed is None and there is None
+        said = failed_in == here if failed else completed_in == here and has_failed is None
+        return said and there is None
 
 
 async def _translated(call: Awaitable[_T]) -> _T:

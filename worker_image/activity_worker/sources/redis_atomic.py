@@ -19,8 +19,6 @@ from activity_worker.wire.redis_errors import RedisError
 LOOK_SECONDS: Final = 10.0
 #: How often a job is put back whose workers fall silent; the next time it fails.
 MOST_RECOVERIES: Final = 3
-#: The field of a job that counts that.
-RECOVERIES: Final = "activitypool-recoveries"
 
 
 class AtomicSteps:
@@ -31,7 +29,8 @@ class AtomicSteps:
         self._queue = queue
         self._waiting: Final = keys.waiting(queue.name)
         self._processing: Final = keys.processing(queue.name)
-        self._look_seconds = min(look_seconds, float(queue.lock_seconds))
+        #: For tests: 0 looks at every poll.
+        self.look_seconds = min(look_seconds, float(queue.lock_seconds))
         self._looked = float("-inf")
         self._unlocked: list[str] = []
         #: Owners whose leases were asked for and not answered.
@@ -110,7 +109,7 @@ class AtomicSteps:
     async def _recover(self) -> None:
         """Look for jobs without a lock, one slot for all and not too often."""
         now = asyncio.get_running_loop().time()
-        if now - self._looked < self._look_seconds:
+        if now - self._looked < self.look_seconds:
             return
         self._looked, seen = now, self._unlocked
         queue = self._queue
@@ -121,8 +120,7 @@ class AtomicSteps:
             keys.lock(queue.name, ""),
             keys.job(queue.flow, ""),
             MOST_RECOVERIES,
-            RECOVERIES,
-            keys.KEEP_SECONDS,
+            keys.retries(queue.name),
             *failure,
             *seen,
         )

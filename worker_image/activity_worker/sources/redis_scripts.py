@@ -87,27 +87,28 @@ redis.call('DEL', KEYS[1])
 return 1
 """)
 
-#: waiting, processing | lock prefix, job prefix, most recoveries, count field, keep, failure (4 pairs), ids seen...
-#: -> the ids under way that have no lock. Those that had none before either are put back, or failed at last.
+#: waiting, processing | lock prefix, job prefix, most recoveries, count field, failure (4 pairs), ids seen before...
+#: -> the ids under way that have no lock. Those that had none before either are put back, or failed at last. A job
+#: whose hash is no longer kept is not made again.
 RECOVER: Final = Script("""
 local seen = {}
-for at = 14, #ARGV do seen[ARGV[at]] = true end
+for at = 13, #ARGV do seen[ARGV[at]] = true end
 local unlocked = {}
 for _, id in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
   if redis.call('EXISTS', ARGV[1] .. id) == 0 then
+    local job = ARGV[2] .. id
     if not seen[id] then
       unlocked[#unlocked + 1] = id
     else
-      local job = ARGV[2] .. id
-      local gone = redis.call('EXISTS', job) == 0
       redis.call('LREM', KEYS[2], 1, id)
-      local times = redis.pcall('HINCRBY', job, ARGV[4], 1)
-      if type(times) ~= 'number' or times > tonumber(ARGV[3]) then
-        redis.pcall('HSET', job, unpack(ARGV, 6, 13))
-      else
-        redis.call('LPUSH', KEYS[1], id)
+      if redis.call('EXISTS', job) == 1 then
+        local times = redis.pcall('HINCRBY', job, ARGV[4], 1)
+        if type(times) == 'number' and times <= tonumber(ARGV[3]) then
+          redis.call('LPUSH', KEYS[1], id)
+        else
+          redis.pcall('HSET', job, unpack(ARGV, 5, 12))
+        end
       end
-      if gone then redis.call('EXPIRE', job, ARGV[5]) end
     end
   end
 end

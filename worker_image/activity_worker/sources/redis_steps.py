@@ -54,13 +54,12 @@ class DialectSteps:
         self._waiting: Final = keys.waiting(queue.name)
         self._processing: Final = keys.processing(queue.name)
         #: Jobs that were moved for us and not locked, because the server went away in between.
-        self._unlocked: list[str] = []
+        self._unlocked: list[tuple[str, str]] = []
 
     async def take(self, owner: str) -> Taken | None:
         """BLMOVE, SET, HMGET; first of all what was moved and could not be locked."""
         while self._unlocked:
-            job_id = self._unlocked.pop()
-            if (taken := await self._adopt(job_id, owner)) is not None:
+            if (taken := await self._adopt(*self._unlocked.pop())) is not None:
                 return taken
         seconds = self._queue.block_seconds
         job_id = await self._client.call_blocking(
@@ -120,7 +119,7 @@ class DialectSteps:
             await self._client.call("LREM", self._waiting, 1, lease.job_id)
 
     async def _lock(self, job_id: str, owner: str, *words: str) -> Taken | None:
-        """Lock a job and get its attributes; with `NX` among the words, only if nobody else has."""
+        """Lock a job and get its attributes; with a word, only if nobody has locked it (NX), or if we have (XX)."""
         lock = keys.lock(self._queue.name, job_id)
         commands: list[tuple[str | int, ...]] = [("SET", lock, owner, "EX", self._queue.lock_for, *words)]
         commands += [_get(keys.job(self._queue.flow, job_id), self._queue.attributes)]
@@ -128,7 +127,7 @@ class DialectSteps:
             locked, *found = await self._client.pipeline(commands[: 1 + bool(self._queue.attributes)])
         except RedisError as error:
             if error.code != "WRONGTYPE":
-                self._unlocked.append(job_id)
+                self._unlocked.append((job_id, owner))
                 raise
             # Under the job's name lies something else: it has no attributes, and its handler will find that out.
             locked, found = "OK", [[None] * len(self._queue.attributes)]
@@ -138,11 +137,14 @@ class DialectSteps:
     async def _adopt(self, job_id: str, owner: str) -> Taken | None:
         """Take a job that was moved for us before the server went away, unless somebody has seen to it since."""
         try:
+            locked = await self._client.call("GET", keys.lock(self._queue.name, job_id))
             there = await self._client.call("LPOS", self._processing, job_id)
         except RedisError:
-            self._unlocked.append(job_id)
+            self._unlocked.append((job_id, owner))
             raise
-        return None if there is None else await self._lock(job_id, owner, "NX")
+        if there is None or locked not in {None, owner}:
+            return None
+        return await self._lock(job_id, owner, "NX" if locked is None else "XX")
 
 
 def _get(job: str, attributes: Sequence[str]) -> tuple[str, ...]:

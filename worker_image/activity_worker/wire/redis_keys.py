@@ -66,6 +66,11 @@ def children_jobs(parent: str) -> str:
     return f"children:{parent}:jobs"
 
 
+def retries(queue: str) -> str:
+    """Return the field of a job that counts how often it was put back into a queue."""
+    return f"retries:{queue}"
+
+
 def failure(queue: str, message: str) -> dict[str, Any]:
     """Return the fields of a job that failed in a queue."""
     return {DONE: True, FAILED: True, FAILED_QUEUE: queue, FAILED_ERROR: message}

@@ -1,0 +1,1 @@
+"""A queue of a flow on real Redis servers, and all that can happen to it."""

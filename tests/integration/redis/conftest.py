@@ -1,0 +1,30 @@
+"""A server of the suite's own, emptied before every test."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from activity_worker.wire.redis_connection import RedisClient, open_client
+from tests.servers.redis import RedisServer, redis_server
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[RedisServer]:
+    """One server for all tests that do not harm it."""
+    with redis_server() as running:
+        yield running
+
+
+@pytest.fixture
+async def client(server: RedisServer) -> AsyncIterator[RedisClient]:
+    """Ask the server past everything that is tested."""
+    asking = open_client(server.url)
+    await asking.call("FLUSHALL")
+    yield asking
+    await asking.close()
+
+
+@pytest.fixture(params=["dialect", "atomic"])
+def atomic(request: pytest.FixtureRequest) -> bool:
+    """Try both ways to conclude."""
+    return bool(request.param == "atomic")

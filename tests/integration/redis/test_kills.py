@@ -1,0 +1,151 @@
+"""A worker is killed, or cut off, before and after every one of its commands: no job is stuck, none ends twice."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from activity_worker.concluding import conclude
+from activity_worker.errors import SourceError
+from activity_worker.sources.protocol import Task
+from activity_worker.sources.redis import RedisSource
+from activity_worker.wire.redis_connection import RedisClient, open_client
+from tests.integration.redis.proxy import Fate, Proxy, proxy
+from tests.integration.redis.queue import create, let_locks_expire, recover, source, whereabouts
+from tests.servers.redis import RedisServer, redis_server
+
+ENDS = ("succeed", "fail")
+
+
+async def work(worker: RedisSource, end: str, name: str, *, patient: bool = False) -> str:
+    """Lease a job and conclude it; returns what became of that: done, refused, or nothing."""
+    task: Task | None = None
+    for _ in range(50 if patient else 1):
+        try:
+            task = await worker.lease(name)
+        except SourceError:
+            if not patient:
+                return "refused"
+            await asyncio.sleep(0.02)  # as the runtime does, which sleeps longer
+        if task is not None:
+            break
+    if task is None:
+        return "nothing"
+    token = task.token
+
+    async def send() -> None:
+        if end == "succeed":
+            await worker.succeed(token, f'{{"by": "{name}"}}')
+        else:
+            await worker.fail(token, "Broken", "no more boxes")
+
+    try:
+        # As the runtime does: what was not answered is said again.
+        await conclude(send, lost=lambda: None, for_seconds=5.0 if patient else 0.0, spread=lambda: -0.98)
+    except SourceError:
+        return "refused"
+    return "done"
+
+
+@asynccontextmanager
+async def working(url: str, *, atomic: bool) -> AsyncIterator[RedisSource]:
+    worker = source(url, atomic=atomic)
+    yield worker
+    await worker.close()
+
+
+async def _fresh(client: RedisClient) -> None:
+    await client.call("FLUSHALL")
+    await client.call("SCRIPT", "FLUSH")
+    await create(client)
+
+
+async def _clean_run(server: RedisServer, client: RedisClient, end: str, *, atomic: bool) -> list[str]:
+    """Return the commands of a worker that nothing happens to."""
+    await _fresh(client)
+    async with proxy(server.port) as way, working(way.url, atomic=atomic) as worker:
+        assert await work(worker, end, "first") == "done"
+        return way.commands
+
+
+async def _then(client: RedisClient, url: str, way: Proxy, *, atomic: bool) -> str:
+    """Pass the time, and let another worker do what is left; returns what became of its work."""
+    assert way.struck.is_set()
+    await let_locks_expire(client)
+    if not atomic:
+        await recover(client)
+    async with working(url, atomic=atomic) as second:
+        for _ in range(3):
+            if (became := await work(second, "succeed", "second")) != "nothing":
+                return became
+    return "nothing"
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_a_worker_killed_at_any_command_leaves_a_job_that_ends_once(
+    server: RedisServer, client: RedisClient, atomic: bool, end: str
+) -> None:
+    commands = await _clean_run(server, client, end, atomic=atomic)
+    for at, command in enumerate(commands):
+        for fate in (Fate.KILLED_BEFORE, Fate.KILLED_AFTER):
+            where = f"{fate} {command} ({at})"
+            await _fresh(client)
+            async with proxy(server.port, fate, at) as way, working(way.url, atomic=atomic) as first:
+                ends = [await work(first, end, "first")]
+                ends.append(await _then(client, server.url, way, atomic=atomic))
+
+            found = await whereabouts(client)
+            assert found.ended_once, f"{where}: {found}, {ends}"
+            # What the first was told is what holds; of one that heard nothing either may hold.
+            assert ends.count("done") <= 1, f"{where}: {ends}"
+            if not found.failed:
+                assert found.fields["completed-queue"] == "pack", where
+                assert found.fields["by"] == ("second" if "done" in ends else "first"), f"{where}: {found}, {ends}"
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_a_worker_cut_off_at_any_command_ends_its_job_by_itself(
+    server: RedisServer, client: RedisClient, atomic: bool, end: str
+) -> None:
+    """Without a monitor and before any lock expires: it lives, and says again what was not answered."""
+    commands = await _clean_run(server, client, end, atomic=atomic)
+    for at, command in enumerate(commands):
+        for fate in (Fate.CUT_BEFORE, Fate.CUT_AFTER):
+            where = f"{fate} {command} ({at})"
+            await _fresh(client)
+            async with proxy(server.port, fate, at) as way, working(way.url, atomic=atomic) as worker:
+                became = await work(worker, end, "first", patient=True)
+
+            assert way.struck.is_set()
+            found = await whereabouts(client)
+            if command == "BLMOVE" and fate.after and not atomic:
+                # The id of the job was in the answer that is lost: only a monitor finds it.
+                assert (became, found.processing, found.lock) == ("nothing", 1, None), where
+                continue
+            assert found.ended_once, f"{where}: {found}, {became}"
+            assert found.failed == (end == "fail"), f"{where}: {found}"
+            assert became == "done", f"{where}: {became}"
+
+
+async def test_a_server_killed_at_any_command_has_its_job_ended_once_when_it_is_back(atomic: bool) -> None:
+    """The server saves what it answers; whoever was cut off goes on."""
+    with redis_server(appendonly=True) as own:
+        asking = open_client(own.url)
+        commands = await _clean_run(own, asking, "succeed", atomic=atomic)
+        for at, command in enumerate(commands):
+            for fate in (Fate.CUT_BEFORE, Fate.CUT_AFTER):
+                where = f"{fate} {command} ({at})"
+                await _fresh(asking)
+                async with proxy(own.port, fate, at) as way, working(way.url, atomic=atomic) as worker:
+                    at_work = asyncio.create_task(work(worker, "succeed", "first", patient=True))
+                    await way.struck.wait()
+                    await asyncio.to_thread(own.kill)
+                    await asyncio.to_thread(own.start)
+                    became = await at_work
+                    if became == "nothing":
+                        assert (command, fate) == ("BLMOVE", Fate.CUT_AFTER), where
+                        await recover(asking)
+                found = await whereabouts(asking)
+                assert found.ended_once, f"{where}: {found}, {became}"
+        await asking.close()

@@ -1,0 +1,159 @@
+"""A worker is held up before each of its commands until its lock is gone and another has its job: who ends it?"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+
+from activity_worker.errors import LeaseLostError
+from activity_worker.flows import LockMonitor, MonitorOptions
+from activity_worker.sources.redis import RedisSource
+from activity_worker.wire import redis_keys as keys
+from activity_worker.wire.redis_connection import RedisClient, open_client
+from tests.integration.redis.proxy import Fate, proxy
+from tests.integration.redis.queue import FLOW, QUEUE, create, let_locks_expire, recover, source, whereabouts
+from tests.integration.redis.test_kills import work
+from tests.servers.redis import RedisServer
+
+#: Where the dialect lets a worker that comes too late write its result over that of the one that ended the job, and
+#: where it passes on a job a second time, if somebody waits for it there. docs/redis.md says so.
+OVERWRITES = {"SET", "HSET"}
+PASSES_ON_TWICE = {"SET", "HSET", "MULTI", "RPUSH", "LREM", "DEL", "EXEC"}
+
+
+@dataclass(frozen=True)
+class Came:
+    """Before which command it was held, what the two workers were told, whose result it is, how often it arrived."""
+
+    command: str
+    first: str
+    second: str
+    by: str | None
+    arrived: int
+
+    @property
+    def ended_by_one(self) -> bool:
+        """Whether exactly one was told that it ended the job, the result is its, and the job was passed on once."""
+        told = [name for name in ("first", "second") if getattr(self, name) == "done"]
+        return told == [self.by] and self.arrived == 1
+
+
+async def held_at_each(
+    server: RedisServer, client: RedisClient, *, atomic: bool, awaited: bool, second_ends: str
+) -> list[Came]:
+    """Return what came of holding the first worker before each of its commands.
+
+    `awaited`: somebody waits for jobs in the next queue. `second_ends` its job `before` the first goes on, or `after`.
+    """
+    await client.call("FLUSHALL")
+    await client.call("SCRIPT", "FLUSH")
+    await create(client)
+    warm = source(server.url, atomic=atomic)
+    await work(warm, "succeed", "warm")
+    await warm.close()
+    found: list[Came] = []
+    while came := await _held(server, client, len(found), atomic=atomic, awaited=awaited, second_ends=second_ends):
+        found.append(came)
+    return found
+
+
+async def _held(
+    server: RedisServer, client: RedisClient, at: int, *, atomic: bool, awaited: bool, second_ends: str
+) -> Came | None:
+    await client.call("FLUSHALL")
+    await create(client)
+    second = source(server.url, atomic=atomic)
+    async with proxy(server.port, Fate.HELD_BEFORE, at) as way, _next_queue(server, awaited) as arrivals:
+        first = source(way.url, atomic=atomic)
+        at_work = asyncio.create_task(work(first, "succeed", "first"))
+        striking = asyncio.create_task(way.struck.wait())
+        await asyncio.wait({at_work, striking}, return_when=asyncio.FIRST_COMPLETED)
+        if not striking.done():
+            striking.cancel()
+            return None
+        await _put_back(client, atomic=atomic)
+        task = None
+        for _ in range(3):
+            task = task or await second.lease("second")
+        assert task is not None
+        ends = _end(second, task.token)
+        told = await ends if second_ends == "before" else ""
+        way.release.set()
+        became = await at_work
+        told = told or await ends
+        await first.close()
+    await second.close()
+    there = await whereabouts(client)
+    assert there.waiting == there.processing == 0, there
+    return Came(way.commands[at], became, told, there.fields.get("by"), len(arrivals) + there.sent)
+
+
+async def _put_back(client: RedisClient, *, atomic: bool) -> None:
+    """Let the held worker's job wait again, as its lock is gone. Atomic workers do it themselves."""
+    await let_locks_expire(client)
+    if not atomic:
+        await recover(client, LockMonitor(client, [(FLOW, QUEUE.name)], MonitorOptions(requeue=9)))
+
+
+async def _end(worker: RedisSource, token: str) -> str:
+    try:
+        await worker.succeed(token, '{"by": "second"}')
+    except LeaseLostError:
+        return "refused"
+    return "done"
+
+
+@contextlib.asynccontextmanager
+async def _next_queue(server: RedisServer, awaited: bool) -> AsyncIterator[list[str]]:
+    """Yield the jobs that a worker of the next queue has taken: none if nobody waits there."""
+    arrivals: list[str] = []
+    if not awaited:
+        yield arrivals
+        return
+    asking = open_client(server.url)
+    over = asyncio.Event()
+
+    async def take() -> None:
+        while not over.is_set():
+            names = (keys.waiting(QUEUE.next_queue), "taken", "LEFT", "RIGHT", 0.05)
+            if (job_id := await asking.call_blocking("BLMOVE", *names, seconds=0.05)) is not None:
+                arrivals.append(job_id)
+
+    taking = asyncio.create_task(take())
+    yield arrivals
+    over.set()
+    await taking
+    await asking.close()
+
+
+@pytest.mark.parametrize("second_ends", ["before", "after"])
+@pytest.mark.parametrize("awaited", [False, True], ids=["nobody waits next", "somebody waits next"])
+async def test_with_atomic_steps_one_of_two_workers_ends_a_job(
+    server: RedisServer, client: RedisClient, awaited: bool, second_ends: str
+) -> None:
+    found = await held_at_each(server, client, atomic=True, awaited=awaited, second_ends=second_ends)
+
+    assert len(found) == 3
+    assert [came for came in found if not came.ended_by_one] == []
+
+
+async def test_with_the_dialect_no_job_is_passed_on_twice_where_nobody_waits_for_it(
+    server: RedisServer, client: RedisClient
+) -> None:
+    """The undoing is for that."""
+    for second_ends in ("before", "after"):
+        found = await held_at_each(server, client, atomic=False, awaited=False, second_ends=second_ends)
+
+        assert [came for came in found if came.arrived != 1 or came.first == came.second == "done"] == []
+
+
+async def test_the_dialect_is_unsafe_exactly_where_the_documentation_says_so(
+    server: RedisServer, client: RedisClient
+) -> None:
+    found = await held_at_each(server, client, atomic=False, awaited=True, second_ends="before")
+
+    assert {came.command for came in found if came.by != "second"} == OVERWRITES
+    assert {came.command for came in found if came.arrived > 1} == PASSES_ON_TWICE
+    assert [came for came in found if came.first == "done"] == []
