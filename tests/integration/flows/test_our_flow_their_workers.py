@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from activity_worker.flows import Failure, Flow, JobState
+from activity_worker.flows import Failure, Flow, FlowError, JobState
+from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient
 from tests.integration.flows.shop import FIELDS, PREPARED
 from tests.integration.flows.story import until
@@ -120,6 +121,21 @@ async def test_a_failure_of_theirs_is_seen_and_tried_again(flow: Flow, peer: Pee
     assert tries == [job_id, job_id]
 
 
+async def test_of_many_that_try_a_failed_job_again_one_does(flow: Flow, client: RedisClient) -> None:
+    job_id = await flow.create({"user": 1})
+    await client.call("LMOVE", keys.waiting("prepare"), keys.processing("prepare"), "LEFT", "RIGHT")
+    await client.call("SET", keys.lock("prepare", job_id), "a worker that is gone")
+    await client.call("HSET", keys.job("shop", job_id), *keys.pairs(keys.failure("prepare", "no paper left")))
+
+    found = await asyncio.gather(*(flow.retry(job_id) for _ in range(5)), return_exceptions=True)
+
+    assert "prepare" in found
+    assert sum(isinstance(one, FlowError) for one in found) == 4
+    assert (await flow.lengths())["prepare"] == (1, 0)
+    assert await client.call("EXISTS", keys.lock("prepare", job_id)) == 0
+    assert (await flow.get(job_id)).fields == {"user": 1}
+
+
 async def test_both_find_a_job_by_its_attributes(flow: Flow, peer: PeerFlow) -> None:
     first = await flow.create({"user": 1, "tags": ["x", 2]})
     second = await flow.create({"user": 1, "tags": ["x"]})
@@ -134,6 +150,7 @@ async def test_they_find_what_we_delete_no_more_and_no_worker_gets_it(
     flow: Flow, peer: PeerFlow, client: RedisClient
 ) -> None:
     job_id = await flow.create({"user": 1, "tags": ["x"]})
+    await client.call("SET", keys.lock("prepare", job_id), "a worker that is gone")
 
     assert await flow.delete(job_id)
     assert not await flow.delete(job_id)

@@ -6,27 +6,14 @@ import pytest
 
 from activity_worker.flows.definition import Place, Queue
 from activity_worker.flows.parents import ChildrenError, make_children
-from activity_worker.wire.redis_connection import Command, RedisClient
-from activity_worker.wire.redis_url import parse_redis_url
+from tests.unit.activity_worker.flows.fake_server import FakeServer
 
 CHECK = Place("shop", "check", Queue("check", children=(Queue("stock"), Queue("price"))))
 ANY = Place("shop", "check", Queue("check"))
 
 
-class Told(RedisClient):
-    """A server that notes what it is told at once."""
-
-    def __init__(self) -> None:
-        super().__init__(parse_redis_url("redis://127.0.0.1"))
-        self.told: list[Command] = []
-
-    async def transaction(self, commands: Any) -> list[Any]:
-        self.told += commands
-        return []
-
-
 async def test_children_and_their_keys_in_the_parent_are_made_in_one_transaction() -> None:
-    server = Told()
+    server = FakeServer()
     params = [{"childName": "stock", "item": 1}, {"childName": "price", "item": "a"}]
 
     (first, second) = await make_children(server, CHECK, "7", params, keep_seconds=60)
@@ -59,7 +46,7 @@ async def test_children_and_their_keys_in_the_parent_are_made_in_one_transaction
     ],
 )
 async def test_a_child_that_nobody_would_work_on_fails_its_parent_and_none_is_made(params: Any, words: str) -> None:
-    server = Told()
+    server = FakeServer()
 
     with pytest.raises(ChildrenError, match=words):
         await make_children(server, CHECK, "7", params, keep_seconds=60)
@@ -68,8 +55,8 @@ async def test_a_child_that_nobody_would_work_on_fails_its_parent_and_none_is_ma
 
 
 async def test_a_parent_that_knows_no_names_takes_any() -> None:
-    (key,) = await make_children(Told(), ANY, "7", [{"childName": "x", "item": 1}], keep_seconds=60)
+    (key,) = await make_children(FakeServer(), ANY, "7", [{"childName": "x", "item": 1}], keep_seconds=60)
 
     assert key.startswith("job:check:x:")
     with pytest.raises(ChildrenError, match=r"params\[0\]: expected a childName$"):
-        await make_children(Told(), ANY, "7", [{"childName": 3, "item": 1}], keep_seconds=60)
+        await make_children(FakeServer(), ANY, "7", [{"childName": 3, "item": 1}], keep_seconds=60)

@@ -1,0 +1,30 @@
+"""A server that answers as a test says."""
+
+from collections.abc import Callable
+from typing import Any
+
+from activity_worker.wire.redis_connection import RedisClient
+from activity_worker.wire.redis_errors import RedisError, Trouble, unreachable
+from activity_worker.wire.redis_url import parse_redis_url
+
+AWAY = unreachable("ConnectionLost", "the server is away")
+WRONG = RedisError("WRONGTYPE", "not a hash", Trouble.REFUSED)
+
+
+class FakeServer(RedisClient):
+    """Answers each command by `reply`, and notes it."""
+
+    def __init__(self, reply: Callable[..., Any] = lambda *_: None) -> None:
+        super().__init__(parse_redis_url("redis://127.0.0.1"))
+        self.reply = reply
+        self.told: list[tuple[Any, ...]] = []
+
+    async def call(self, *command: Any) -> Any:
+        self.told.append(command)
+        return self.reply(*command)
+
+    async def pipeline(self, commands: Any) -> list[Any]:
+        return [await self.call(*command) for command in commands]
+
+    async def transaction(self, commands: Any) -> list[Any]:
+        return await self.pipeline(commands)

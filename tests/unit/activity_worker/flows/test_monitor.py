@@ -1,0 +1,63 @@
+"""What the monitor makes of what it sees, without a server."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from activity_worker.flows.monitor import LockMonitor, MonitorOptions
+from tests.unit.activity_worker.flows.fake_server import AWAY, FakeServer
+
+
+def unlocked(name: str, *_: Any) -> Any:
+    """Answer as a server with one job under way, which nobody has locked."""
+    return {"LRANGE": ["1"], "EXISTS": 0, "EVAL": 1}[name]
+
+
+def scripts(server: FakeServer) -> int:
+    return sum(command[0] == "EVAL" for command in server.told)
+
+
+async def test_nothing_is_said_to_a_server_whose_jobs_all_have_locks() -> None:
+    server = FakeServer(lambda name, *_: {"LRANGE": ["1"], "EXISTS": 1}[name])
+    monitor = LockMonitor(server, [("shop", "a")], MonitorOptions(gap_seconds=5.0))
+
+    for now in (0.0, 10.0, 20.0):
+        await monitor.look(now)
+
+    assert scripts(server) == 0
+
+
+async def test_what_was_seen_before_a_server_was_away_counts_no_more() -> None:
+    server = FakeServer(unlocked)
+    loop = asyncio.get_running_loop()
+    monitor = LockMonitor(server, [("shop", "a")], MonitorOptions(look_seconds=0.01, gap_seconds=5.0))
+    await monitor.look(loop.time() - 100.0)
+    looks = 0
+
+    def away_once(name: str, *rest: Any) -> Any:
+        nonlocal looks
+        looks += name == "LRANGE"
+        if looks == 1:
+            raise AWAY
+        if looks == 3:
+            monitor.stop()
+        return unlocked(name, *rest)
+
+    server.reply = away_once
+    await asyncio.wait_for(monitor.run(), 5)
+
+    assert (scripts(server), monitor.failed) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"look_seconds": 0}, "monitor.look_seconds: 0"),
+        ({"gap_seconds": 0}, "monitor.gap_seconds: 0"),
+        ({"requeue": -1}, "monitor.requeue: -1"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        MonitorOptions(**options)
