@@ -5,6 +5,7 @@ is a hash of its flow; a lock, a key with a time to live, says whose a job under
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
@@ -81,12 +82,17 @@ def _refuse(constant: str) -> NoReturn:
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+#: Halves of surrogate pairs, which JSON may name and UTF-8 cannot hold.
+_HALVES = re.compile("[\ud800-\udfff]")
 _decode = json.JSONDecoder(parse_constant=_refuse).decode
 
 
 def encode(value: Any) -> str:
     """Return a value as the hash of a job holds it; raises `TypeError` or `ValueError` for what is not JSON."""
-    return _encode(value)
+    text = _encode(value)
+    if not text.isascii() and _HALVES.search(text):
+        return _HALVES.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
+    return text
 
 
 def decode(stored: bytes | str | None) -> Any:
@@ -98,4 +104,4 @@ def decode(stored: bytes | str | None) -> Any:
 
 def pairs(fields: Mapping[str, Any]) -> list[str]:
     """Return fields and their encoded values in turn, as HSET takes them; raises as `encode` does."""
-    return [text for name, value in fields.items() for text in (name, _encode(value))]
+    return [text for name, value in fields.items() for text in (name, encode(value))]

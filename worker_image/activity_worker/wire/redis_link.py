@@ -66,10 +66,11 @@ class Link(asyncio.Protocol):
         if self.broken is not None:
             raise self.broken
         done: asyncio.Future[list[Any]] = self._loop.create_future()
+        # All of it or nothing: a reply to half of it would be taken for somebody else's.
+        packed = [_pack(command) for command in commands]
         if not self._out:
             self._loop.call_soon(self._flush)
-        for command in commands:
-            self._out.append(_pack(command))
+        self._out += packed
         self._waiting.append(_Exchange(len(commands), done, self._loop.time() + seconds))
         if self._timer is None:
             self._timer = self._loop.call_later(seconds, self._look)
