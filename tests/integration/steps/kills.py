@@ -163,7 +163,7 @@ async def _judge(asked: Run, names: dict[str, str], kills: int, seconds: float) 
         if (seen := world.effects(name)) != effects:
             found.wrong.append(f"{name}: its effects were {seen}, not {effects}")
         found.wrong += [f"{name}: {words}" for words in _leases(history)]
-        found.wrong += [f"{name}: {words}" for words in _fences(world, name, history)]
+        found.wrong += [f"{name}: {words}" for words in fences(world, name, history)]
         found.calls += sum(bool(one.status["running"]) for one in history)
         found.takeovers += sum(a.runner not in {"", b.runner} for a, b in itertools.pairwise(history))
     await store.close()
@@ -179,7 +179,7 @@ def _leases(history: Sequence[Revision]) -> list[str]:
     ]
 
 
-def _fences(world: World, name: str, history: Sequence[Revision]) -> list[str]:
+def fences(world: World, name: str, history: Sequence[Revision]) -> list[str]:
     """Each call was made under a revision of its own, by the runner that the store gave it to, in the store's order."""
     owners = {one.number: one.runner for one in history if one.status["running"]}
     lines = world.lines(name)

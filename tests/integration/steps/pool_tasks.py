@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from activity_worker.steps import FinalError, StepError, Task, Tasks, current, step
+from tests.integration.steps.world import World
 
 FOLDER = Path(os.environ.get("POOL_FOLDER", "/nonexistent"))
 CHECKED: dict[str, Any] = {"retry": {"retries": 8, "delays": ["1s"]}, "check": "was_done"}
@@ -121,3 +122,15 @@ def versioned(*steps: str) -> Tasks:
 
 old, new = versioned("first"), versioned("first", "second")
 NO_TASKS = {"tasks": "in a map"}
+
+
+class SlowWorld(World):
+    """A world in which everything takes a moment, so that many die in the middle of it."""
+
+    def _write(self, line: dict[str, Any]) -> None:
+        time.sleep(0.03)
+        super()._write(line)
+        time.sleep(0.03)
+
+
+world = SlowWorld(FOLDER).tasks()

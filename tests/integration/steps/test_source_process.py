@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -12,7 +13,17 @@ from typing import Any
 
 import pytest
 
-from activity_worker.contract import EXIT_ERROR, EXIT_OK, Directive, Env, PollFault, Reply, Report, WorkerState
+from activity_worker.contract import (
+    EXIT_ERROR,
+    EXIT_OK,
+    EXIT_USAGE,
+    Directive,
+    Env,
+    PollFault,
+    Reply,
+    Report,
+    WorkerState,
+)
 from activity_worker.steps import Tasks, TaskStore
 from activity_worker.steps.store import Revision, Stored
 from tests.integration.steps import pool_tasks
@@ -305,6 +316,31 @@ async def test_a_handler_that_does_not_fit_its_source_is_told_at_once(arguments:
     async with worker("run", *arguments, "--log-format", "text") as running:
         assert await running.exit_code() == EXIT_ERROR
         assert await running.line_with(words)
+
+
+async def test_a_runner_without_a_pool_shows_its_metrics_too(shop: Shop) -> None:
+    port = free_port()
+    name = await shop.new("walk")
+    env = {Env.STORE_URL: shop.url, "POOL_FOLDER": str(shop.folder)}
+    async with worker("steps", "run", f"{HANDLER}:tasks", "--health-port", str(port), env=env) as running:
+        await shop.ended(name)
+        shown = (await probe(port, "/metrics"))[1]
+        assert await probe(port, "/readyz") == (200, "running\n")
+        running.process.send_signal(signal.SIGTERM)
+        assert await running.exit_code() == EXIT_OK
+
+    assert metric(shown, 'activity_worker_instances_total{outcome="succeeded",task="walk"}') == 1
+    assert metric(shown, "activity_worker_instance_claim_duration_seconds_count") == 1
+
+
+async def test_a_port_that_is_taken_is_told_in_one_line(shop: Shop) -> None:
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        async with worker("steps", "run", f"{HANDLER}:tasks", "--store", shop.url, "--health-port", port) as running:
+            assert await running.exit_code() == EXIT_USAGE
+    assert running.lines[-1].startswith(f"activity-worker steps: --health-port {port} cannot be had: ")
 
 
 def _handover(history: Sequence[Revision]) -> tuple[Revision, Revision]:

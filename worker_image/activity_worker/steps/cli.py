@@ -1,11 +1,9 @@
 """`activity-worker steps …`: run tasks, and look after their instances."""
 
 import asyncio
-import contextlib
 import importlib
 import json
 import os
-import signal
 import socket
 import sys
 import time
@@ -22,6 +20,7 @@ from activity_worker.steps.commands import STORE
 from activity_worker.steps.database import StoreUrlError
 from activity_worker.steps.parse import DefinitionError
 from activity_worker.steps.runner import RunnerOptions
+from activity_worker.steps.serving import PortError, serve
 from activity_worker.steps.store import TaskStore, UnknownInstanceError
 from activity_worker.steps.turns import CannotRetryError
 
@@ -42,7 +41,7 @@ def main(said: Mapping[str, Any]) -> int:
         return _say(f"no task store: give --store, or set {STORE}; for example sqlite:///tasks.db", EXIT_USAGE)
     try:
         asyncio.run(_with_store(url, said))
-    except UsageError as error:
+    except (UsageError, PortError) as error:
         return _say(error, EXIT_USAGE)
     except _REFUSALS as error:
         return _say(error, EXIT_ERROR)
@@ -69,19 +68,13 @@ async def _with_store(url: str, said: Mapping[str, Any]) -> None:
 
 async def _run(store: TaskStore, said: Mapping[str, Any]) -> str:
     tasks = _load(said["tasks"])
-    await tasks.sync(store)
     name = f"{os.environ.get('POD_NAME') or socket.gethostname()}-{os.getpid()}"
     try:
         options = RunnerOptions(name, slots=said["slots"], lease_seconds=said["lease_seconds"])
     except ValueError as error:
         raise UsageError(error) from None
     set_up_logs("auto")
-    runner = tasks.runner(store, options)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        with contextlib.suppress(NotImplementedError):
-            loop.add_signal_handler(number, runner.stop)
-    await runner.run()
+    await serve(tasks, store, options, said["health_port"])
     return ""
 
 

@@ -18,6 +18,7 @@ def add_parser(commands: Any) -> None:
     run.add_argument("tasks", metavar="module:tasks", help="a Tasks object")
     run.add_argument("--slots", type=int, default=1, metavar="N", help="instances at a time; default 1")
     run.add_argument("--lease-seconds", type=float, default=60.0, metavar="SECONDS", help="default 60")
+    run.add_argument("--health-port", type=int, metavar="PORT", help="for /livez /readyz /metrics; default none")
     new = _command(under, "new", "create an instance and print its id")
     new.add_argument("tasks", metavar="module:tasks", help="a Tasks object")
     new.add_argument("task", help="the task's name")
