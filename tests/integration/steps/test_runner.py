@@ -369,3 +369,27 @@ async def test_announcements_are_heard_again_after_the_connection_was_lost(store
             await connection.execute(text(ask))
         await bell.wait(heard, 30)
         assert bell.rings > heard
+
+
+async def test_one_slot_of_a_runner_looks_out_for_all(store: TaskStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = Tasks([Task("t", ["m"], methods={"m": lambda _: ran.set()})])
+    await app.sync(store)
+    ran, looked, claims, claim = asyncio.Event(), asyncio.Event(), list[int](), store.claim
+
+    async def counted(*arguments: Any, **more: Any) -> Any:
+        claims.append(1)
+        if len(claims) == 8:
+            looked.set()
+        return await claim(*arguments, **more)
+
+    monkeypatch.setattr(store, "claim", counted)
+    runner = app.runner(store, RunnerOptions("r1", slots=8, poll_seconds=60.0))
+    running = asyncio.create_task(runner.run())
+    await looked.wait()
+    await app.new(store, "t")
+    runner.wake()
+    await ran.wait()
+    runner.stop()
+    await running
+
+    assert len(claims) <= 8 + 4  # the one that took it, the one behind, and two that were ended

@@ -69,6 +69,7 @@ class Runner:
         self._watch = watch or Watch()
         self._stopping = False
         self._bell = Bell()
+        self._waiting = asyncio.Lock()
         self._versions: frozenset[str] = frozenset()
         self._versions_read = float("-inf")
         self.busy = 0
@@ -119,10 +120,7 @@ class Runner:
         held = await self.take(self.options.name, only=only)
         if held is None:
             return False
-        try:
-            await self.go_on(held)
-        except LeaseLostError as error:
-            log.warning("%s: another runner goes on with it", error)
+        await self._run_taken(held)
         return True
 
     async def take(self, name: str, *, only: str | None = None) -> Stored | None:
@@ -160,17 +158,33 @@ class Runner:
         finally:
             self.busy -= 1
 
+    async def _run_taken(self, held: Stored) -> None:
+        try:
+            await self.go_on(held)
+        except LeaseLostError as error:
+            log.warning("%s: another runner goes on with it", error)
+
     async def _slot(self) -> None:
         while not self._stopping:
-            heard = self._bell.rings
             try:
-                if await self.run_one():
-                    continue
-                wait = await self.idle_seconds()
+                if (held := await self._next()) is not None:
+                    await self._run_taken(held)
             except Exception:
                 log.exception("the task store cannot be used, again in %g s", self.options.poll_seconds)
-                wait = self.options.poll_seconds
-            await self._bell.wait(heard, wait)
+                await self._bell.wait(self._bell.rings, self.options.poll_seconds)
+
+    async def _next(self) -> Stored | None:
+        """Take the next instance; where none is due, one slot waits for all: who takes one wakes the slot behind it."""
+        heard = self._bell.rings
+        held = await self.take(self.options.name)
+        if held is not None:
+            return held
+        async with self._waiting:
+            while held is None and not self._stopping:
+                await self._bell.wait(heard, await self.idle_seconds())
+                heard = self._bell.rings
+                held = await self.take(self.options.name)
+        return held
 
     async def idle_seconds(self) -> float:
         """Return how long nothing will be due, as far as the store knows; at most `poll_seconds`."""
