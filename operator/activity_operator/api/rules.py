@@ -156,7 +156,8 @@ SPEC = (
         f"{_effective_arn('self')} == {_effective_arn('oldSelf')}",
         "the activity's ARN cannot be changed; make a new pool for another activity",
         f"{_effective_arn('oldSelf')} == '' ? 'this source cannot be changed to an activity; make a new pool for it' : "
-        "'the activity\\'s ARN cannot be changed (it is ' + "
+        f"{_effective_arn('self')} == '' ? 'the activity (it is ' + {_effective_arn('oldSelf')} + ') cannot be changed "
+        "to another source; make a new pool for that' : 'the activity\\'s ARN cannot be changed (it is ' + "
         f"{_effective_arn('oldSelf')} + '); make a new pool for another activity'",
     ),
 )

@@ -4,6 +4,9 @@ from activity_operator.api.rules import Rule, literal
 
 _HOST_AND_PORT = r"^([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|\[[0-9a-fA-F:]+\]):[0-9]{1,5}$"
 
+#: Nothing between the user's name and the @; options may follow, such as ?sslmode=require.
+_STORE_URL = r"^postgres(ql)?://([^:@/?#]+@)?([^:@/?#,]+|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?/[^/?#]+(\?[^#]*)?$"
+
 #: A name becomes part of keys between colons; a child's queue is named PARENT:CHILD.
 _NAME = "!self.matches('[\\\\s,]')"
 
@@ -40,7 +43,7 @@ STORE_URL = (
         "a pool's task store cannot be SQLite, which no other pod can reach; use postgresql://USER@HOST:PORT/DATABASE",
     ),
     Rule(
-        "self.startsWith('sqlite') || self.matches('^postgresql://([^:@/]+@)?[^:@/]+(:[0-9]{1,5})?/[^/?#]+$')",
+        f"self.startsWith('sqlite') || self.matches({literal(_STORE_URL)}) && !self.matches('(?i)password=')",
         "must look like postgresql://USER@HOST:PORT/DATABASE; a URL with a password belongs into a Secret "
         "(urlSecretRef)",
     ),

@@ -9,7 +9,7 @@ from typing import Any
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.observation import PoolFacts
 from activity_operator.core.podspec import merged
-from activity_operator.core.source_environment import source_environment
+from activity_operator.core.source_environment import source_environment, source_parts
 from activity_worker.contract import LABEL_POOL, LABEL_REVISION, TOKEN_AUDIENCE, Env
 
 GENERATION = "activitypools.dev/generation"
@@ -55,7 +55,7 @@ def revision_of(spec: PoolSpec) -> str:
     }
     if spec.source_kind != "stepFunctions":
         # Not among the rest: the names of revisions that run already must stay what they are.
-        parts["source"] = spec.source.model_dump() if spec.source is not None else None
+        parts["source"] = source_parts(spec)
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:8]
 
 
@@ -156,7 +156,6 @@ def _probe(path: str, **timing: int) -> dict[str, Any]:
 
 def _environment(spec: PoolSpec, pool: PoolFacts, settings: RenderSettings) -> list[dict[str, Any]]:
     plain: Mapping[Env, Any] = {
-        Env.SLOTS: spec.slots_per_worker,
         Env.TASK_HEARTBEAT_SECONDS: spec.task_heartbeat.interval_seconds,
         Env.TASK_DEADLINE_SECONDS: spec.task_deadline_seconds,
         Env.DRAIN_TIMEOUT_SECONDS: spec.drain.timeout_seconds,
@@ -173,4 +172,7 @@ def _environment(spec: PoolSpec, pool: PoolFacts, settings: RenderSettings) -> l
     }
     given = [{"name": str(name), "value": str(value)} for name, value in plain.items() if value is not None]
     asked = [{"name": str(name), "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
-    return [*source_environment(spec), *given, *asked]
+    first, *rest = source_environment(spec)
+    slots = {"name": str(Env.SLOTS), "value": str(spec.slots_per_worker)}
+    # In the order of the first version: another one would be another pod template to those that run.
+    return [first, slots, *rest, *given, *asked]

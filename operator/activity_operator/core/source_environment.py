@@ -19,6 +19,17 @@ def source_environment(spec: PoolSpec) -> list[Variable]:
     return _given({Env.ACTIVITY_ARN: spec.arn, Env.REGION: spec.region, Env.ENDPOINT_URL: spec.aws.endpoint_url})
 
 
+def source_parts(spec: PoolSpec) -> dict[str, Any]:
+    """Return what a pod is made of where the source is counted, for the revision's name.
+
+    Without what is as by default, so that a field of a later version changes no name, and without what only the
+    operator looks at, which would replace every worker for nothing.
+    """
+    if spec.source is None:
+        return {}
+    return spec.source.model_dump(exclude_defaults=True, exclude={"task_store": {"tasks"}})
+
+
 def _redis(source: RedisSource) -> list[Variable]:
     url = f"redis://{source.address}" if source.address is not None else source.url_secret_ref
     plain = {

@@ -10,6 +10,16 @@ from tests.unit.activity_operator.api.arn_cases import GOOD_ARN, MALFORMED, WELL
 
 OTHER_ARN = GOOD_ARN.replace("resize-images", "another")
 IN_SOURCE = {"stepFunctions": {"activityArn": GOOD_ARN}}
+URL_SECRET = {"name": "server", "key": "url"}
+REDIS = {"address": "redis:6379", "flow": "images", "queue": "resize"}
+STORE = {"urlSecretRef": URL_SECRET}
+PROMETHEUS = {"serverUrl": "http://prometheus.monitoring:9090", "query": "sum(waiting) or vector(0)"}
+
+
+def counted(**changes: Any) -> dict[str, Any]:
+    """Return a pool whose source is the one given by name, with these further changes to its spec."""
+    source = {name: changes.pop(name) for name in ("redis", "taskStore", "stepFunctions") if name in changes}
+    return pool(activityArn=None, source=source, **changes)
 
 
 @pytest.mark.parametrize("text", [case[1] for case in MALFORMED], ids=[case[0] for case in MALFORMED])
@@ -80,6 +90,117 @@ def test_what_cannot_work_is_refused_with_its_field_and_the_fix(
     assert sentence in answer.err
 
 
+EITHER_URL = "exactly one of them"
+IN_SECRET = "a URL with a password belongs into a Secret (urlSecretRef)"
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "sentence"),
+    [
+        (
+            {"redis": REDIS, "taskStore": STORE},
+            "spec.source",
+            "source needs exactly one member of: stepFunctions, redis, taskStore",
+        ),
+        ({"redis": {"flow": "f", "queue": "q"}}, "spec.source.redis", "neither urlSecretRef nor address is set; set"),
+        (
+            {"redis": {**REDIS, "urlSecretRef": URL_SECRET}},
+            "spec.source.redis",
+            f"urlSecretRef and address are both set; keep {EITHER_URL}",
+        ),
+        ({"redis": {"address": "redis:6379", "queue": "q"}}, "spec.source.redis.flow", "Required value"),
+        ({"redis": {**REDIS, "address": "redis://redis:6379"}}, "spec.source.redis.address", IN_SECRET),
+        ({"redis": {**REDIS, "address": "me:secret@redis:6379"}}, "spec.source.redis.address", IN_SECRET),
+        ({"redis": {**REDIS, "address": "redis"}}, "spec.source.redis.address", "must be HOST:PORT, such as redis:"),
+        ({"redis": {**REDIS, "queue": "a b"}}, "spec.source.redis.queue", "must have no spaces and no commas"),
+        ({"redis": {**REDIS, "attributes": ["a,b"]}}, "spec.source.redis.attributes", "no spaces and no commas"),
+        ({"redis": {**REDIS, "lockSeconds": 0}}, "spec.source.redis.lockSeconds", "greater than or equal to 1"),
+        ({"redis": {**REDIS, "conclude": "Lua"}}, "spec.source.redis.conclude", '"Dialect", "Atomic"'),
+        ({"taskStore": {}}, "spec.source.taskStore", f"neither urlSecretRef nor url is set; set {EITHER_URL}"),
+        (
+            {"taskStore": {**STORE, "url": "postgresql://db/tasks"}},
+            "spec.source.taskStore",
+            f"urlSecretRef and url are both set; keep {EITHER_URL}",
+        ),
+        (
+            {"taskStore": {"url": "sqlite:///tasks.db"}},
+            "spec.source.taskStore.url",
+            "cannot be SQLite, which no other pod can reach; use postgresql://USER@HOST:PORT/DATABASE",
+        ),
+        ({"taskStore": {"url": "postgresql://me:secret@db:5432/tasks"}}, "spec.source.taskStore.url", IN_SECRET),
+        ({"taskStore": {"url": "postgresql://db/tasks?Password=secret"}}, "spec.source.taskStore.url", IN_SECRET),
+        ({"taskStore": {"url": "postgresql://db"}}, "spec.source.taskStore.url", "postgresql://USER@HOST:PORT/DATABASE"),
+        ({"taskStore": {"url": "mysql://db/tasks"}}, "spec.source.taskStore.url", "must look like postgresql://"),
+        ({"taskStore": {"urlSecretRef": {"name": "a"}}}, "spec.source.taskStore.urlSecretRef.key", "Required value"),
+        ({"taskStore": {**STORE, "leaseSeconds": 0}}, "spec.source.taskStore.leaseSeconds", "greater than or equal to"),
+        (
+            {"redis": REDIS, "activation": {"mode": "CloudWatch"}},
+            "spec.activation.mode",
+            "counts a Step Functions activity's tasks; this source is counted by itself: remove activation.mode",
+        ),
+        (
+            {"redis": REDIS, "activation": {"mode": "None"}},
+            "spec.minWorkers",
+            "activation.mode None needs minWorkers of at least 1",
+        ),
+        ({"redis": REDIS, "aws": {"region": "us-east-1"}}, "spec", "this source does not use it: remove it"),
+        ({"redis": REDIS, "aws": {"endpointUrl": "http://a"}}, "spec", "aws is for Step Functions activities"),
+        ({"taskStore": STORE, "aws": {"cloudWatchEndpointUrl": "http://a"}}, "spec", "aws is for Step Functions"),
+        (
+            {"taskStore": STORE, "aws": {"roleArn": "arn:aws:iam::123456789012:role/a"}},
+            "spec",
+            "aws is for Step Functions activities; this source does not use it: remove it",
+        ),
+        (
+            {"taskStore": STORE, "activation": {"holdSeconds": 5}},
+            "spec.activation.holdSeconds",
+            "is for tasks that the operator holds; it takes none from this source: remove it",
+        ),
+        (
+            {"redis": REDIS, "scaling": {"prometheus": {**PROMETHEUS, "serverUrl": "http://me:secret@prometheus"}}},
+            "spec.scaling.prometheus.serverUrl",
+            "must be an http or https URL without credentials, such as http://prometheus.monitoring:9090",
+        ),
+        ({"redis": REDIS, "scaling": {"prometheus": {**PROMETHEUS, "serverUrl": "prometheus:9090"}}},
+            "spec.scaling.prometheus.serverUrl", "must be an http or https URL"),
+        ({"redis": REDIS, "scaling": {"prometheus": {"serverUrl": "http://a"}}},
+            "spec.scaling.prometheus.query", "Required value"),
+        ({"redis": REDIS, "scaling": {"prometheus": {**PROMETHEUS, "intervalSeconds": 0}}},
+            "spec.scaling.prometheus.intervalSeconds", "greater than or equal to 1"),
+    ],
+)  # fmt: skip
+def test_a_counted_source_that_cannot_work_is_refused_with_its_field_and_the_fix(
+    cluster_kubectl: Kubectl, changes: dict[str, Any], field: str, sentence: str
+) -> None:
+    answer = cluster_kubectl.dry_run(counted(**dict(changes)))
+
+    assert not answer.ok
+    assert f"{field}: " in answer.err
+    assert sentence in answer.err
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"redis": REDIS},
+        {"redis": {**REDIS, "address": "[fd00::1]:6379"}},
+        {"redis": {"flow": "images", "queue": "a:b", "urlSecretRef": URL_SECRET, "conclude": "Atomic"}},
+        {"redis": REDIS, "minWorkers": 1, "activation": {"mode": "None"}},
+        {"redis": REDIS, "aws": {}},
+        {"taskStore": STORE},
+        {"taskStore": {"url": "postgresql://tasks@db:5432/tasks"}},
+        {"taskStore": {"url": "postgresql://db.shop.svc/tasks?sslmode=require&application_name=pool"}},
+        {"taskStore": {**STORE, "tasks": ["order"], "leaseSeconds": 5}},
+        {"taskStore": STORE, "scaling": {"prometheus": {**PROMETHEUS, "tokenSecretRef": URL_SECRET}}},
+        {"stepFunctions": {"activityArn": GOOD_ARN}, "scaling": {"prometheus": PROMETHEUS}},
+    ],
+)
+def test_a_counted_source_that_works_is_accepted(cluster_kubectl: Kubectl, changes: dict[str, Any]) -> None:
+    answer = cluster_kubectl.dry_run(counted(**dict(changes)))
+
+    assert answer.ok, answer.err
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -134,3 +255,24 @@ def test_everything_else_can_be_changed(kubectl: Kubectl) -> None:
 
     changed = kubectl.apply(pool(handlerImage="registry.example.com/resize:2", maxWorkers=9, paused=True))
     assert changed["metadata"]["generation"] == 2
+
+
+@pytest.mark.parametrize("source", [{"redis": REDIS}, {"taskStore": STORE}], ids=lambda source: str(next(iter(source))))
+def test_an_activity_and_a_counted_source_are_not_changed_into_each_other(
+    kubectl: Kubectl, source: dict[str, Any]
+) -> None:
+    kubectl.apply(pool())
+    refused = kubectl.dry_run(pool(activityArn=None, source=source))
+    assert f"the activity (it is {GOOD_ARN}) cannot be changed to another source; make a new pool" in refused.err
+
+    kubectl.apply({**pool(activityArn=None, source=source), "metadata": {"name": "counted"}})
+    refused = kubectl.dry_run({**pool(), "metadata": {"name": "counted"}})
+    assert "this source cannot be changed to an activity; make a new pool for it" in refused.err
+
+
+def test_the_queue_and_the_server_of_a_counted_source_can_be_changed(kubectl: Kubectl) -> None:
+    kubectl.apply(counted(redis=REDIS))
+
+    assert kubectl.apply(counted(redis={**REDIS, "queue": "crop"}))["metadata"]["generation"] == 2
+    assert kubectl.apply(counted(redis={**REDIS, "address": "another:6379"}))["metadata"]["generation"] == 3
+    assert kubectl.apply(counted(taskStore=STORE))["spec"]["source"]["taskStore"]["leaseSeconds"] == 60

@@ -4,6 +4,8 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from activity_operator.api.conditions import Condition, ConditionType, Reason, merge
 from activity_operator.api.spec import parse_spec
 from activity_operator.api.status import DecisionRecord, EventRecord, ExitRecord, PoolStatus, parse_status
@@ -56,6 +58,38 @@ def test_a_group_that_is_given_in_part_gets_the_rest(kubectl: Kubectl) -> None:
         "targetUtilization": 1,
         "scaleDown": {"stabilizationWindowSeconds": 60, "zeroAfterSeconds": 5},
     }
+
+
+def test_an_optional_group_stays_unset_and_is_filled_in_once_it_is_there(kubectl: Kubectl) -> None:
+    query = {"serverUrl": "http://prometheus:9090", "query": "vector(0)"}
+    redis = {"address": "redis:6379", "flow": "images", "queue": "resize"}
+
+    assert "source" not in kubectl.apply(pool())["spec"]
+    assert "prometheus" not in kubectl.apply(pool())["spec"]["scaling"]
+    stored = kubectl.apply(pool("counted", activityArn=None, source={"redis": redis}, scaling={"prometheus": query}))
+
+    assert stored["spec"]["scaling"]["prometheus"] == {**query, "intervalSeconds": 15}
+    defaults = {"nextQueue": "", "lockSeconds": 180, "renewLock": False, "conclude": "Dialect"}
+    assert stored["spec"]["source"] == {"redis": {**redis, **defaults}}
+    assert parse_spec(stored["spec"]).model_dump(exclude_none=True)["source"]["redis"]["attributes"] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ({"stepFunctions": {"activityArn": MINIMAL["activityArn"]}}, MINIMAL["activityArn"]),
+        ({"redis": {"address": "redis:6379", "flow": "images", "queue": "resize"}}, "resize"),
+        ({"taskStore": {"url": "postgresql://db/tasks", "tasks": ["order"]}}, '["order"]'),
+    ],
+)
+def test_the_wide_columns_name_the_source_however_it_is_written(
+    kubectl: Kubectl, source: dict[str, Any], shown: str
+) -> None:
+    kubectl.apply(pool(activityArn=None, source=source))
+
+    header, row = kubectl("get", "apool", "-o", "wide").out.splitlines()
+    at = header.index("SOURCE")
+    assert row[at:].split()[0] == shown
 
 
 def test_before_the_operator_looks_the_observed_generation_is_minus_one(kubectl: Kubectl) -> None:
@@ -131,6 +165,23 @@ def test_kubectl_explain_tells_unit_and_default(cluster_kubectl: Kubectl) -> Non
 
     assert "Seconds without any task" in told
     assert "default 300" in told
+
+
+@pytest.mark.parametrize(
+    ("field", "sentence"),
+    [
+        ("source", "exactly one member"),
+        ("source.redis.lockSeconds", "Seconds for which a job is its worker's (default 180)"),
+        ("source.redis.urlSecretRef", "rediss://user:password@redis:6379/0. Either this or address"),
+        ("source.taskStore.leaseSeconds", "(default 60)"),
+        ("source.taskStore.tasks", "(default: all in the store)"),
+        ("scaling.prometheus", "the pool is never smaller than either asks for"),
+        ("scaling.prometheus.query", "write 'or vector(0)' where it means none"),
+        ("scaling.prometheus.intervalSeconds", "Seconds between two queries (default 15)"),
+    ],
+)
+def test_kubectl_explain_tells_how_a_source_is_written(cluster_kubectl: Kubectl, field: str, sentence: str) -> None:
+    assert sentence in " ".join(cluster_kubectl("explain", f"apool.spec.{field}").out.split())
 
 
 def test_an_unknown_field_is_told_at_once(cluster_kubectl: Kubectl) -> None:

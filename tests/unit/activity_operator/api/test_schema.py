@@ -94,6 +94,19 @@ def test_the_api_servers_defaults_are_the_models() -> None:
     assert defaulted(given, SPEC) == ours
 
 
+def test_an_optional_group_does_not_appear_by_itself_and_is_filled_in_once_it_is_there() -> None:
+    assert "prometheus" not in defaulted({}, SPEC)["scaling"]
+    assert "default" not in SPEC["properties"]["source"]
+    members = SPEC["properties"]["source"]["properties"]
+    assert ["default" in member for member in members.values()] == [False, False, False]
+
+    given = {"redis": {"address": "redis:6379", "flow": "images", "queue": "resize"}}
+    assert defaulted(given, SPEC["properties"]["source"]) == {
+        "redis": {**given["redis"], "nextQueue": "", "lockSeconds": 180, "renewLock": False, "conclude": "Dialect"}
+    }
+    assert defaulted({"taskStore": {}}, SPEC["properties"]["source"]) == {"taskStore": {"leaseSeconds": 60}}
+
+
 def test_replicas_have_no_default_so_that_absence_means_autoscaling() -> None:
     assert "default" not in SPEC["properties"]["replicas"]
 
@@ -120,7 +133,8 @@ def test_the_columns_are_those_of_the_design() -> None:
         "Ready Workers Desired Busy Backlog Min Max Age"
     )
     assert (
-        " ".join(column["name"] for column in columns if column["priority"] == 1) == "Active Paused Image ARN Message"
+        " ".join(column["name"] for column in columns if column["priority"] == 1)
+        == "Active Paused Image ARN Source Message"
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from activity_operator.api.conditions import Reason
-from activity_operator.api.spec import PoolSpec, SpecError, parse_spec
+from activity_operator.api.spec import PoolSpec, SecretKeyRef, SpecError, parse_spec
 from tests.unit.activity_operator.api.arn_cases import GOOD_ARN
 
 MINIMAL: dict[str, Any] = {
@@ -67,6 +67,60 @@ def test_a_spec_can_be_written_with_python_names() -> None:
     assert PoolSpec(activity_arn=GOOD_ARN, handler_image=MINIMAL["handlerImage"], max_workers=5) == parse_spec(MINIMAL)
 
 
+def counted_spec(**source: Any) -> PoolSpec:
+    """Return a small spec with this source."""
+    return parse_spec({"source": source, "handlerImage": "registry.example.com/resize:1.4.2", "maxWorkers": 5})
+
+
+def test_a_redis_queue_has_the_dialects_defaults_and_no_arn() -> None:
+    spec = counted_spec(redis=REDIS)
+
+    assert (spec.source_kind, spec.arn, spec.url_secret_ref) == ("redis", "", None)
+    assert spec.redis is not None
+    assert (spec.redis.lock_seconds, spec.redis.renew_lock, spec.redis.conclude) == (180, False, "Dialect")
+
+
+def test_a_task_store_counts_all_tasks_unless_some_are_named() -> None:
+    spec = counted_spec(taskStore=STORE)
+
+    assert (spec.source_kind, spec.arn, spec.url_secret_ref) == ("taskStore", "", SecretKeyRef(name="tasks", key="url"))
+    assert spec.task_store is not None
+    assert (spec.task_store.tasks, spec.task_store.lease_seconds) == ([], 60)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ({"redis": REDIS}, {"redis": {**REDIS, "lockSeconds": 9}}, True),
+        ({"redis": REDIS}, {"redis": {**REDIS, "queue": "crop"}}, False),
+        ({"redis": REDIS}, {"redis": {**REDIS, "flow": "films"}}, False),
+        ({"redis": REDIS}, {"redis": {**REDIS, "address": "redis:6380"}}, False),
+        ({"taskStore": {**STORE, "tasks": ["a", "b"]}}, {"taskStore": {**STORE, "tasks": ["b", "a"]}}, True),
+        ({"taskStore": STORE}, {"taskStore": {**STORE, "tasks": ["a"]}}, False),
+        ({"taskStore": STORE}, {"taskStore": {"url": "postgresql://db/tasks"}}, False),
+        ({"stepFunctions": {"activityArn": GOOD_ARN}}, {"redis": REDIS}, False),
+    ],
+)
+def test_pools_are_rivals_when_their_workers_take_the_same_tasks(
+    one: dict[str, Any], other: dict[str, Any], same: bool
+) -> None:
+    assert (counted_spec(**one).identity("team") == counted_spec(**other).identity("team")) is same
+
+
+def test_a_secret_means_another_server_in_another_namespace_and_an_address_the_same_everywhere() -> None:
+    assert counted_spec(taskStore=STORE).identity("a") != counted_spec(taskStore=STORE).identity("b")
+    assert counted_spec(redis=REDIS).identity("a") == counted_spec(redis=REDIS).identity("b")
+
+
+def test_a_prometheus_query_is_asked_four_times_a_minute() -> None:
+    query = {"serverUrl": "http://prometheus:9090", "query": "sum(waiting) or vector(0)"}
+    spec = parse_spec({**MINIMAL, "scaling": {"prometheus": query}})
+
+    assert spec.scaling.prometheus is not None
+    assert (spec.scaling.prometheus.interval_seconds, spec.scaling.prometheus.token_secret_ref) == (15, None)
+    assert parse_spec(MINIMAL).scaling.prometheus is None
+
+
 def test_replicas_beyond_max_are_accepted_because_max_holds_anyway() -> None:
     assert parse_spec({**MINIMAL, "replicas": 50}).replicas == 50
 
@@ -84,6 +138,7 @@ def test_replicas_beyond_max_are_accepted_because_max_holds_anyway() -> None:
         ("source.taskStore", {"activityArn": None, "source": {"taskStore": {}}}),
         ("source.taskStore", {"activityArn": None, "source": {"taskStore": {**STORE, "url": "postgresql://db/t"}}}),
         ("activation.mode", {"activityArn": None, "source": {"redis": REDIS}, "activation": {"mode": "CloudWatch"}}),
+        ("scaling.prometheus.query", {"scaling": {"prometheus": {"serverUrl": "http://prometheus:9090"}}}),
         ("activityArn", {"activityArn": "arn:aws:sqs:us-east-1:123456789012:activity:a"}),
         ("source.stepFunctions.activityArn", {"activityArn": None, "source": {"stepFunctions": {"activityArn": "x"}}}),
         ("handlerImage", {"handlerImage": None}),
