@@ -1,0 +1,176 @@
+"""LLEN for all queues of a server in one exchange, and what a server's words come to in a condition."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from activity_operator.backlog.counting import Place
+from activity_operator.backlog.protocol import SourceProblemError
+from activity_operator.backlog.redis import RedisQueues, hosts, item, usable
+from activity_worker.wire.redis_connection import RedisClient
+from activity_worker.wire.redis_errors import RedisError, Trouble, refusal, unreachable
+from activity_worker.wire.redis_url import RedisUrl
+
+URL = "redis://operator:hunter2@shop-redis:6380/3"
+PLACE = Place(URL, 0.1)
+PEM = "-----BEGIN CERTIFICATE-----%0AMIIB%2BAAA%0A-----END CERTIFICATE-----%0A"
+
+
+class FakeClient:
+    """Answers from `lengths`; an error among them stands for a refused command, `fails` for a server that is not."""
+
+    def __init__(self, url: RedisUrl) -> None:
+        self.url = url
+        self.lengths: dict[str, int | RedisError] = {}
+        self.fails: RedisError | None = None
+        self.exchanges: list[int] = []
+        self.closed = False
+
+    async def read_all(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        self.exchanges.append(len(commands))
+        assert {command[0] for command in commands} == {"LLEN"}
+        if self.fails is not None:
+            raise self.fails
+        return [self.lengths.get(str(key), 0) for _, key in commands]
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class Desk:
+    """The counter under test, the clients that it opened, and the calls that it told of."""
+
+    def __init__(self) -> None:
+        self.clients: list[FakeClient] = []
+        self.calls: list[tuple[str, int, str]] = []
+        self.queues = RedisQueues(self._connect)
+        self.queues.observed = lambda operation, code, outcome, seconds: self.calls.append((operation, code, outcome))
+
+    def _connect(self, url: RedisUrl) -> RedisClient:
+        self.clients.append(FakeClient(url))
+        return cast("RedisClient", self.clients[-1])
+
+    async def problem(self, error: RedisError, url: str = URL) -> tuple[str, str]:
+        """Return what a condition says when the server fails with this."""
+        place = Place(url, 0.1)
+        await self.queues.read(place, [item("a")])
+        self.clients[-1].fails = error
+        with pytest.raises(SourceProblemError) as raised:
+            await self.queues.read(place, [item("a")])
+        return raised.value.reason, raised.value.message
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+async def test_500_queues_are_one_exchange_on_one_connection(desk: Desk) -> None:
+    items = [item(f"q{number}") for number in range(500)]
+    await desk.queues.read(PLACE, items)
+    desk.clients[0].lengths["queue:q7:waiting"] = 4
+    counts = await desk.queues.read(PLACE, items)
+
+    assert (counts[7], sum(cast("Sequence[int]", counts))) == (4, 4)
+    assert [client.exchanges for client in desk.clients] == [[500, 500]]
+    assert desk.calls == [("LLEN", 200, "ok")] * 2
+
+
+async def test_leaving_closes_the_connection_and_coming_back_opens_another(desk: Desk) -> None:
+    await desk.queues.read(PLACE, [item("a")])
+    await desk.queues.leave(PLACE)
+    await desk.queues.leave(PLACE)
+    await desk.queues.read(PLACE, [item("a")])
+
+    assert [client.closed for client in desk.clients] == [True, False]
+
+
+async def test_a_refused_key_is_one_queues_problem_and_the_message_names_it(desk: Desk) -> None:
+    await desk.queues.read(PLACE, [item("a")])
+    desk.clients[0].lengths = {
+        "queue:odd:waiting": refusal("WRONGTYPE Operation against a key holding the wrong kind of value"),
+        "queue:foreign:waiting": refusal("NOPERM this user has no permissions to access one of the keys"),
+        "queue:a:waiting": 3,
+    }
+    odd, foreign, count = await desk.queues.read(PLACE, [item("odd"), item("foreign"), item("a")])
+
+    assert count == 3
+    assert isinstance(odd, SourceProblemError)
+    assert isinstance(foreign, SourceProblemError)
+    assert (odd.reason, foreign.reason) == ("QueryFailed", "AccessDenied")
+    assert "the list queue:odd:waiting on the Redis server redis://shop-redis:6380/3 cannot be counted" in odd.message
+    assert "correct the queue's name" in odd.message
+    assert "LLEN on queue:foreign:waiting: correct user, password or ACL" in foreign.message
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "words"),
+    [
+        (refusal("WRONGPASS invalid username-password pair"), "AccessDenied", "correct user, password or ACL"),
+        (refusal("NOAUTH Authentication required."), "AccessDenied", "give one in the URL"),
+        (unreachable("ConnectionRefused", "nothing listens there"), "BackendUnreachable", "check its address"),
+        (RedisError("TlsFailed", "not trusted", Trouble.TLS), "TlsFailed", "the CA in the URL"),
+        (refusal("ERR DB index is out of range"), "SecretUnusable", "correct the URL"),
+        (refusal("ERR unknown command"), "QueryFailed", "correct the URL"),
+        (refusal("LOADING Redis is loading the dataset in memory"), "BackendUnreachable", "still loads"),
+    ],
+    ids=["wrong password", "no password", "down", "tls", "no such database", "no LLEN", "loading"],
+)
+async def test_every_fault_names_the_server_and_the_fix_and_never_the_password(
+    desk: Desk, error: RedisError, reason: str, words: str
+) -> None:
+    found, message = await desk.problem(error)
+
+    assert found == reason
+    assert "redis://shop-redis:6380/3" in message
+    assert words in message
+    assert "hunter2" not in message
+
+
+async def test_the_outcome_of_a_failed_round_is_told_to_the_metrics(desk: Desk) -> None:
+    await desk.problem(unreachable("AnswerTimeout", "the server did not answer in time"))
+
+    assert desk.calls[-1] == ("LLEN", 0, "unreachable")
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://shop-redis", "scheme 'http'"),
+        ("hunter2", "scheme '?'"),
+        ("redis://:p#ss@shop-redis", "percent-encode"),
+        ("rediss://:hunter2@shop-redis?ssl_ca_certs=/etc/ca.crt", "give the CA as ssl_ca_data"),
+        ("rediss://:hunter2@shop-redis?ssl_certfile=/c&ssl_keyfile=/k", "give the CA as ssl_ca_data"),
+        ("rediss://:hunter2@shop-redis?ssl_ca_data=hunter2", "percent-encoded"),
+        ("rediss://:hunter2@shop-redis?ssl_ca_data=" + PEM.replace("%2B", "+"), "+ as %2B"),
+    ],
+)
+def test_a_url_that_the_operator_cannot_use_is_said_before_anything_is_opened(url: str, words: str) -> None:
+    with pytest.raises(SourceProblemError) as raised:
+        usable(url)
+
+    assert raised.value.reason == "SecretUnusable"
+    assert words in raised.value.message
+    assert "hunter2" not in raised.value.message
+
+
+def test_a_ca_in_the_url_is_read_whole_and_shown_to_nobody() -> None:
+    url = usable(f"rediss://shop-redis?ssl_ca_data={PEM}")
+
+    assert url.tls is not None
+    assert url.tls.ca_data == "-----BEGIN CERTIFICATE-----\nMIIB+AAA\n-----END CERTIFICATE-----\n"
+    assert "MIIB" not in repr(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        ("redis://Shop-Redis", ("Shop-Redis:6379",)),
+        ("redis://a:b@[::1]:7", ("[::1]:7",)),
+        ("redis+sentinel://s1,s2:5/shop/0", ("s1:26379", "s2:5")),
+        ("rediss+cluster://n1:1,n2:2", ("n1:1", "n2:2")),
+    ],
+)
+def test_all_hosts_of_a_url_are_named_with_their_ports(url: str, named: tuple[str, ...]) -> None:
+    assert hosts(url) == named
