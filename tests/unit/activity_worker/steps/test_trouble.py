@@ -1,0 +1,60 @@
+"""A database's errors in the runtime's words."""
+
+import sqlite3
+
+import pytest
+from sqlalchemy.exc import OperationalError, ProgrammingError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from activity_worker.contract import PollFault
+from activity_worker.errors import LeaseLostError, SourceError
+from activity_worker.steps import store
+from activity_worker.steps.database import StoreUrlError
+from activity_worker.steps.trouble import translated
+
+
+class ServerError(Exception):
+    """As the driver raises them: with PostgreSQL's code."""
+
+    def __init__(self, sqlstate: str, message: str = "words") -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+
+
+def wrapped(error: Exception) -> Exception:
+    picture = Exception("the driver's picture")
+    picture.__cause__ = error
+    return ProgrammingError("SELECT :secret", {"secret": "4711"}, picture)
+
+
+@pytest.mark.parametrize(
+    ("raised", "fault", "words"),
+    [
+        (wrapped(ServerError("28P01")), PollFault.DENIED, "ServerError: words"),
+        (wrapped(ServerError("42501")), PollFault.DENIED, "ServerError: words"),
+        (wrapped(ServerError("3D000")), PollFault.MISSING, "ServerError: words"),
+        (wrapped(ServerError("42P01")), PollFault.MISSING, "ServerError: words"),
+        (wrapped(ServerError("53300")), PollFault.THROTTLED, "ServerError: words"),
+        (wrapped(ServerError("57P03")), PollFault.UNREACHABLE, "ServerError: words"),
+        (wrapped(ServerError("08006")), PollFault.UNREACHABLE, "ServerError: words"),
+        (wrapped(ServerError("22P02", "invalid: 4711")), PollFault.UNREACHABLE, "ServerError"),
+        (ConnectionRefusedError(111, "refused"), PollFault.UNREACHABLE, "ConnectionRefusedError: [Errno 111] refused"),
+        (
+            OperationalError("SELECT :x", {"x": "4711"}, sqlite3.OperationalError("database is locked")),
+            PollFault.UNREACHABLE,
+            "OperationalError: database is locked",
+        ),
+        (PoolTimeoutError("QueuePool limit"), PollFault.UNREACHABLE, "TimeoutError"),
+        (StoreUrlError("no such kind"), PollFault.OTHER, "StoreUrl: no such kind"),
+        (store.LeaseLostError("another"), PollFault.OTHER, "LeaseLost: another"),
+    ],
+)
+def test_errors_are_sorted_by_what_can_be_done_and_say_nothing_of_what_was_written(
+    raised: Exception, fault: PollFault, words: str
+) -> None:
+    with pytest.raises(SourceError) as caught, translated():
+        raise raised
+
+    assert (caught.value.fault, str(caught.value)) == (fault, words)
+    assert isinstance(caught.value, LeaseLostError) == isinstance(raised, store.LeaseLostError)
+    assert "4711" not in f"{caught.value} {caught.value.__cause__}"

@@ -1,0 +1,101 @@
+"""What runners tell of their calls, and the metrics that it becomes."""
+
+import json
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
+
+from activity_worker.steps import creating, turns
+from activity_worker.steps.claim import Claim, held_by
+from activity_worker.steps.definition import Definition
+from activity_worker.steps.errors import FinalError, StepError, record_of
+from activity_worker.steps.instance import Instance
+from activity_worker.steps.metrics import StepMetrics
+from activity_worker.steps.outcome import Lost, Outcome, Raised, Returned
+from activity_worker.steps.parse import parse
+from activity_worker.steps.watch import CallNote, note_of
+
+RETRIED = {"method": "m", "retry": True, "reverse": "r"}
+FAILED, REFUSED = Raised(record_of(StepError("x"))), Raised(record_of(FinalError("x")))
+
+
+def begun(*steps: Any) -> tuple[Definition, Instance]:
+    definition = parse({"name": "t", "steps": list(steps)})
+    made = creating.instance(definition, {"card": "4711"}, now=100.0)
+    return definition, turns.taken(definition, made, 100.0, 60.0, canceled=False)
+
+
+def after(definition: Definition, instance: Instance, outcome: Outcome) -> Instance:
+    return turns.ended(definition, instance, outcome, 101.0, 60.0, canceled=False)
+
+
+@pytest.mark.parametrize(
+    ("steps", "outcomes", "told"),
+    [
+        ([RETRIED, "m"], [Returned()], {"outcome": "returned"}),
+        ([RETRIED, "m"], [FAILED], {"outcome": "raised", "again": True}),
+        (["m"], [Returned()], {"outcome": "returned", "completed": "succeeded"}),
+        (["m"], [REFUSED], {"outcome": "raised", "completed": "failed", "turned_back": True}),
+        ([RETRIED, "m"], [Returned(), REFUSED], {"outcome": "raised", "turned_back": True}),
+        (
+            [RETRIED, "m"],
+            [Returned(), REFUSED, Returned()],
+            {"sub_step": "reverse", "outcome": "returned", "completed": "failed"},
+        ),
+    ],
+)
+def test_a_call_is_told_with_what_followed(steps: list[Any], outcomes: list[Outcome], told: dict[str, Any]) -> None:
+    definition, instance = begun(*steps)
+    for outcome in outcomes:
+        before, instance = instance, after(definition, instance, outcome)
+
+    plain = {"task": "t", "sub_step": "method", "seconds": 2.5, "again": False, "turned_back": False, "completed": ""}
+    note = note_of(before, outcome, instance, 2.5)
+    assert note.to_wire() == {**plain, **told}
+    assert CallNote.from_wire(json.loads(json.dumps(note.to_wire()))) == note
+
+
+def test_a_lost_call_is_tried_again() -> None:
+    definition, instance = begun(RETRIED)
+
+    note = note_of(instance, Lost(), turns.taken(definition, instance, 200.0, 60.0, canceled=False), 0.0)
+    assert (note.outcome, note.again) == ("lost", True)
+
+
+def test_a_claim_counts_its_delay_and_the_call_that_was_lost_before_it() -> None:
+    registry = CollectorRegistry()
+    metrics = StepMetrics(registry)
+    metrics.know(["t"])
+    definition, instance = begun(RETRIED)
+    metrics.claimed(instance, turns.taken(definition, instance, 170.0, 60.0, canceled=False), 170.0, 0.004)
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(name, labels)
+
+    assert value("activity_worker_step_calls_total", task="t", sub_step="method", outcome="lost") == 1
+    assert value("activity_worker_step_retries_total", task="t", sub_step="method") == 1
+    assert value("activity_worker_instance_start_delay_seconds_sum") == 10.0
+    assert value("activity_worker_instance_claim_duration_seconds_sum") == 0.004
+    assert value("activity_worker_step_call_duration_seconds_count", sub_step="method") is None
+
+
+def test_tasks_that_nobody_told_of_share_a_label() -> None:
+    registry = CollectorRegistry()
+    metrics = StepMetrics(registry)
+    metrics.know(["t"])
+    for number in range(50):
+        metrics.noted(CallNote(f"made-up-{number}", "method", "returned", completed="succeeded"))
+    shown = generate_latest(registry).decode()
+
+    assert 'activity_worker_instances_total{outcome="succeeded",task="other"} 50.0' in shown
+    assert 'activity_worker_instances_total{outcome="failed",task="t"} 0.0' in shown
+    assert "made-up" not in shown
+
+
+def test_a_claim_travels_as_a_token_and_an_input() -> None:
+    claim = Claim('an "id" of/its own', "pod:abcde-1f", 7, 60.0)
+
+    assert Claim.from_input(json.loads(claim.input)) == claim
+    assert held_by(claim.token) == (claim.instance_id, claim.runner)
