@@ -29,6 +29,7 @@ class FakeCounter:
         self.open: set[Place] = set()
         self.left: list[Place] = []
         self.slow_to_end = 0.0
+        self.closed_at = 0.0
 
     async def read(self, place: Place, items: Sequence[str]) -> Sequence[int | SourceProblemError]:
         self.reads.append((elapsed(), place, tuple(items)))
@@ -48,6 +49,7 @@ class FakeCounter:
     async def leave(self, place: Place) -> None:
         self.open.discard(place)
         self.left.append(place)
+        self.closed_at = elapsed()
 
     def asked(self) -> list[float]:
         """Return the seconds between two rounds, one after the other."""
@@ -60,10 +62,12 @@ class Told:
     def __init__(self) -> None:
         self.counter = FakeCounter()
         self.told: list[tuple[float, str]] = []
+        self.values: list[int | None] = []
         self.counting = Counting(self.counter, exact=True, on_change=self._take, now=wall, dice=lambda: 1.0)
 
     def _take(self, key: Key) -> None:
         self.told.append((round(elapsed(), 2), key[1]))
+        self.values.append(self.tasks(key[1]))
 
     def order(self, *names: str, place: Place = HERE) -> None:
         for name in names:
@@ -164,6 +168,19 @@ async def test_a_queue_that_changes_all_the_time_is_told_four_times_a_second_and
     assert all(later - sooner >= 0.25 for (sooner, _), (later, _) in pairwise(told.told))
     assert told.told[-1][0] <= 20.4, "the last change waited for another"
     assert told.tasks("a") == 99
+    await told.counting.stop()
+
+
+@pytest.mark.parametrize("changes", [1, 2, 3, 4, 5])
+async def test_the_last_of_some_quick_changes_is_told_wherever_it_falls(told: Told, changes: int) -> None:
+    told.order("a")
+    await asyncio.sleep(10.0)
+    for number in range(changes):
+        told.set("a", 10 + number)
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(0.3)
+
+    assert told.values[-1] == 10 + changes - 1
     await told.counting.stop()
 
 
@@ -380,7 +397,9 @@ async def test_a_pool_that_comes_back_while_its_connection_is_closed_gets_one_of
     told.order("a")
     await asyncio.sleep(2.0)
 
+    (_, (again, *_), *_) = told.counter.reads
     assert (told.counter.left, told.counter.open) == ([HERE], {HERE})
+    assert told.counter.closed_at < again
     assert told.tasks("a") == 0
     await told.counting.stop()
 

@@ -183,6 +183,16 @@ async def test_500_doubts_at_once_are_one_reading_a_second_at_most(told: Told) -
     told.values.pause()
 
 
+async def test_who_doubts_again_and_again_has_it_read_no_more_often(told: Told) -> None:
+    await told.found()
+    for _ in range(600):
+        told.values.doubt(KEY, "source")
+        await asyncio.sleep(0.1)
+
+    assert len(told.reads) < 10
+    told.values.pause()
+
+
 async def test_a_doubt_ends_with_the_pool_that_had_it(told: Told) -> None:
     await told.found()
     await told.found(OTHER)
