@@ -108,6 +108,20 @@ async def test_a_step_that_creates_another_task_creates_it_once(store: TaskStore
     assert len(await store.listed(["child"])) == 1
 
 
+async def test_a_step_may_be_a_method_of_another_task_and_a_new_task_gets_the_session(
+    store: TaskStore, clock: Clock
+) -> None:
+    sessions: list[Any] = []
+    methods = {"look": lambda arguments: sessions.append((current().task_name, arguments["session"]))}
+    child = Task("child", ["look"], methods=methods)
+    parent = Task("parent", [step("task.child.look", input={"n": "n"}), step("task.child.new", input={"n": "n"})])
+    app, runner = await start(store, clock, child, parent)
+    await app.new(store, "parent", {"n": 7}, session={"user": "u"})
+    await runner.run_due()
+
+    assert sessions == [("parent", {"user": "u"}), ("child", {"user": "u"})]
+
+
 async def test_a_scheduled_instance_waits(store: TaskStore, clock: Clock) -> None:
     app, runner = await start(store, clock, Task("t", ["m"], methods={"m": lambda _: None}))
     name = await app.new(store, "t", at=2000.0)

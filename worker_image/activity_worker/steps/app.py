@@ -6,6 +6,7 @@ from typing import Any
 
 from activity_worker.steps import creating, turns
 from activity_worker.steps.methods import Methods
+from activity_worker.steps.parse import DefinitionError
 from activity_worker.steps.runner import Runner, RunnerOptions
 from activity_worker.steps.store import Stored, TaskStore
 from activity_worker.steps.task import Task
@@ -33,6 +34,8 @@ class Tasks:
         self._clock = clock
         self.methods = Methods(modules=dict(modules or {}))
         for task in tasks:
+            if task.name in self.methods.tasks:
+                raise DefinitionError(task.name, "name", "there is a task of this name already")
             self.methods.own[task.name] = dict(task.methods)
             self.methods.tasks[task.name] = task.definition
         for definition in self.methods.tasks.values():

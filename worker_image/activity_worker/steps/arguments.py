@@ -32,12 +32,10 @@ def merged(data: Mapping[str, Any], call: Call, sub_step: SubStep, value: Any) -
     The session stays what it was when the instance was created.
     """
     if call.output is not None:
-        more = paths.mapped(value, call.output)
-    elif sub_step == "method" and isinstance(value, Mapping):
-        more = {name: held for name, held in value.items() if name != SESSION}
-    else:
-        more = {}
-    return paths.merge(dict(data), more)
+        return paths.placed(dict(data), value, call.output)
+    if sub_step != "method" or not isinstance(value, Mapping):
+        return dict(data)
+    return paths.merge(dict(data), {name: held for name, held in value.items() if name != SESSION})
 
 
 def said(error: ErrorRecord) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from activity_worker.steps.definition import Definition
+from activity_worker.steps.definition import CHECKED, Definition, SubStep
 from activity_worker.steps.parse import DefinitionError
 
 #: A method: takes the call's arguments, returns JSON data or None; plain or async.
@@ -40,7 +40,7 @@ class Methods:
                 return self._of_module(module, method)
         return None
 
-    def missing(self, definition: Definition) -> tuple[int, str, str] | None:
+    def missing(self, definition: Definition) -> tuple[int, SubStep, str] | None:
         """Return step number, sub-step and name of the first method that is not there, None when all are."""
         for number, sub_step, name in definition.methods():
             if self.find(definition.name, name) is None:
@@ -51,7 +51,8 @@ class Methods:
         """Raise DefinitionError naming step and method when one is not there."""
         if (gap := self.missing(definition)) is not None:
             number, sub_step, name = gap
-            raise DefinitionError(definition.name, sub_step, f"there is no method {name!r}{self._hint(name)}", number)
+            field = f"{CHECKED[sub_step]}.check" if sub_step in {"errorCheck", "reverseCheck"} else sub_step
+            raise DefinitionError(definition.name, field, f"there is no method {name!r}{self._hint(name)}", number)
 
     def _of_module(self, module: str, method: str) -> Method | None:
         found = self.modules.get(module)

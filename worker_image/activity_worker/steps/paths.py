@@ -11,6 +11,7 @@ Keys = tuple[str | int, ...]
 
 _PART: Final = re.compile(r"""\[(\d+)\]|\[(["'])(.*?)\2\]|([^.\[\]]+)""")
 _WHOLE: Final = re.compile(r"""(?:\[\d+\]|\[(["']).*?\1\]|\.?[^.\[\]]+)+""")
+_INDEX: Final = re.compile("0|[1-9][0-9]{0,8}")
 #: Longest list that a path may make, so that `a[999999999]` is an error and not an outage.
 MAX_INDEX: Final = 10_000
 
@@ -63,6 +64,19 @@ def merge(data: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
+def placed(data: dict[str, Any], source: Any, pairs: Mapping[str, str]) -> dict[str, Any]:
+    """Return the data with, for each pair, what is at the first path in the source at the second; maps are merged.
+
+    What lies beside such a place stays, in lists too.
+    """
+    for there, here in pairs.items():
+        value, old = get(source, there), get(data, here)
+        if value is not MISSING:
+            both = isinstance(old, dict) and isinstance(value, Mapping)
+            data = put(data, here, merge(old, value) if both else value)
+    return data
+
+
 def mapped(source: Any, pairs: Mapping[str, str]) -> dict[str, Any]:
     """Return new data: for each pair, what is at the first path in the source, at the second; missing ones left out."""
     result: dict[str, Any] = {}
@@ -81,10 +95,10 @@ def _child(data: Any, key: str | int) -> Any:
 
 
 def _index(key: str | int) -> int | None:
-    """Return a key as the index of a list, None when it is none: `a.7` may be meant so, `a.20261121` is a name."""
+    """Return a key as the index of a list, None when it is none: `a.7` is one, `a.20261121` and `a.07` are names."""
     if isinstance(key, int):
         return key
-    return int(key) if key.isdecimal() and len(key) <= len(str(MAX_INDEX)) and int(key) <= MAX_INDEX else None
+    return int(key) if _INDEX.fullmatch(key) and int(key) <= MAX_INDEX else None
 
 
 def _put(data: Any, keys: Keys, value: Any) -> Any:
@@ -92,10 +106,9 @@ def _put(data: Any, keys: Keys, value: Any) -> Any:
         return value
     key, rest = keys[0], keys[1:]
     at = _index(key)
-    if isinstance(data, list) and at is not None:
-        return _put_item(data, at, rest, value)
-    if isinstance(key, int) and not isinstance(data, dict):
-        return _put_item([], key, rest, value)
+    if at is not None and not isinstance(data, dict):
+        # As lodash has it, what is missing before an index is a list.
+        return _put_item(data if isinstance(data, list) else [], at, rest, value)
     old = data if isinstance(data, dict) else {}
     return {**old, str(key): _put(old.get(str(key)), rest, value)}
 

@@ -324,3 +324,68 @@ def test_a_failed_task_stands_at_the_step_that_failed_unless_something_was_taken
     status = Drive({"steps": ["a", "b", "c"]}, {"b": [fails()]}).run().instance.status
 
     assert (status.step_num, status.sub_step, status.reverse, status.success_orig) == (1, "method", False, False)
+
+
+def test_the_session_goes_along_with_every_call_whatever_its_input_map() -> None:
+    pick = {"input": {"x": "picked"}, "retry": {"retries": 1, "delays": [1]}}
+    step = {
+        "method": "a",
+        "check": {"method": "a?", **pick},
+        "reverse": {"method": "a-", "check": "a-?", **pick},
+        **pick,
+    }
+    told = {"method": "b", "error": {"method": "e", "check": {"method": "e?", **pick}, **pick}, **pick}
+    script: dict[str, list[Any]] = {
+        "a": [fails(), 1],
+        "a-": [fails()],
+        "b": [fails()],
+        "e": [fails()],
+        "a-?": [1],
+        "e?": [1],
+    }
+    drive = Drive({"steps": [step, told]}, script, {"x": 1, "session": {"id": "s"}}).run()
+
+    assert drive.called == ["a", "a?", "a", "b", "b", "e", "e?", "a-", "a-?"]
+    assert all(given["session"] == {"id": "s"} for _, given in drive.calls)
+    assert all(given["picked"] == 1 for _, given in drive.calls)
+
+
+def test_a_reverses_check_falls_back_on_the_arguments_of_the_reverse_and_then_of_the_method() -> None:
+    reverse = {"method": "undo", "retry": True, "check": "undone"}
+    for more, given in (({}, {"from_method": 1}), ({"input": {"y": "from_reverse"}}, {"from_reverse": 2})):
+        step = {"method": "a", "input": {"x": "from_method"}, "reverse": {**reverse, **more}}
+        drive = Drive(
+            {"steps": [step, "b"]}, {"b": [fails()], "undo": [fails()], "undone": [1]}, {"x": 1, "y": 2}
+        ).run()
+
+        assert [arguments for _, arguments in drive.calls[-2:]] == [given, given]
+
+
+def test_a_check_with_an_input_map_of_its_own_is_asked_by_that() -> None:
+    check = {"method": "was_a", "input": {"y": "mine"}}
+    task = {"steps": [{"method": "a", "retry": True, "check": check, "input": {"x": "theirs"}}]}
+    drive = Drive(task, {"a": [fails()], "was_a": [1]}, {"x": 1, "y": 2}).run()
+
+    assert drive.calls == [("a", {"theirs": 1}), ("was_a", {"mine": 2})]
+
+
+def test_an_error_method_with_an_output_map_has_what_it_returned_kept_for_the_reverses() -> None:
+    told = {"method": "b", "error": {"method": "tell", "output": {"ticket": "support.ticket"}}}
+    task = {"steps": [{"method": "a", "reverse": "undo"}, told]}
+    drive = Drive(task, {"b": [fails()], "tell": [{"ticket": 7, "noise": 1}]}, {"support": {"by": "mail"}}).run()
+
+    assert drive.instance.data == {"support": {"by": "mail", "ticket": 7}}
+    assert drive.calls[-1] == ("undo", drive.instance.data)
+
+
+def test_an_output_map_puts_into_lists_and_leaves_what_lies_beside() -> None:
+    step = {"method": "a", "output": {"state": "lines[1].state", "gone": "lines[0]"}}
+    drive = Drive({"steps": [step]}, {"a": [{"state": "sent"}]}, {"lines": [{"id": 1}, {"id": 2}]}).run()
+
+    assert drive.instance.data == {"lines": [{"id": 1}, {"id": 2, "state": "sent"}]}
+
+
+def test_a_step_that_ignores_errors_overrides_a_task_that_does_not() -> None:
+    task = {"ignoreError": False, "steps": [{"method": "a", "ignoreError": True}, "b"]}
+
+    assert Drive(task, {"a": [fails()]}).run().called == ["a", "b"]

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from activity_worker.steps.app import Tasks
 from activity_worker.steps.definition import DEFAULT_RETRY, Call, Retry
 from activity_worker.steps.parse import DefinitionError, parse
+from activity_worker.steps.task import Task
 
 
 def task(*steps: Any, **more: Any) -> dict[str, Any]:
@@ -34,6 +36,30 @@ def test_a_tasks_retry_and_ignore_error_hold_for_its_steps_unless_they_say_other
 
     assert [step.method.retry for step in definition.steps] == [Retry(2, (60.0,)), None]
     assert [step.ignore_error for step in definition.steps] == [True, False]
+
+
+def test_a_tasks_retry_holds_for_every_call_and_lets_each_have_a_check() -> None:
+    def call(method: str) -> dict[str, Any]:
+        return {"method": method, "check": f"{method}?"}
+
+    step = parse(task({**call("a"), "error": call("b"), "reverse": call("c")}, retry=True)).steps[0]
+
+    assert {name: call.retry for name, call in step.calls()} == dict.fromkeys(
+        ("method", "check", "error", "errorCheck", "reverse", "reverseCheck"), DEFAULT_RETRY
+    )
+
+
+def test_a_method_that_is_not_there_is_said_with_the_field_that_names_it() -> None:
+    step = {"method": "a", "retry": True}
+    for field in ("error", "reverse"):
+        inner = {"method": "a", "retry": True, "check": "gone"}
+        with pytest.raises(DefinitionError, match=f"task 't', step 1, {field}.check: there is no method 'gone'"):
+            Tasks([Task("t", ["a", {**step, field: inner}], methods={"a": print})])
+
+
+def test_a_name_is_one_tasks() -> None:
+    with pytest.raises(DefinitionError, match="task 't', name: there is a task of this name already"):
+        Tasks([Task("t", ["a"], methods={"a": print}), Task("t", ["b"], methods={"b": print})])
 
 
 def test_a_version_is_named_by_its_content() -> None:
@@ -67,6 +93,19 @@ def test_a_version_is_named_by_its_content() -> None:
         (task({"method": "a", "output": {"x": "session.id"}}), "step 0, output: the session cannot be written"),
         (task({"method": "a", "ignoreError": 1}), "step 0, ignoreError: is true or false, not 1"),
         (task({"method": "a", "timeout": -1}), "step 0, timeout: -1 is not a span of time"),
+        ({"name": 7, "steps": ["a"]}, "task '7', name: a task needs a name"),
+        ({"name": "order", "steps": "a"}, "task 'order', steps: a task needs a list of at least one step"),
+        (task("a", retry="yes"), "task 'order', retry: is true, false or a map of retries and delays, not 'yes'"),
+        (task("a", ignoreError=None), "task 'order', ignoreError: is true or false, not None"),
+        (task("a", {"method": "a", "async": True}), "task 'order', step 1, async: is not a field here"),
+        (task({"method": "a", "error": {"method": ""}}), "step 0, error.method: is the name of a method, not ''"),
+        (task({"method": "a", "reverse": {"method": "b", "input": 1}}), "step 0, reverse.input: is a map of property"),
+        (task({"method": "a", "retry": True, "check": {"method": 1}}), "step 0, check.method: is the name of a method"),
+        (task({"method": "a", "retry": True, "check": {"method": "b", "check": "c"}}), "step 0, check.check: is not a"),
+        (
+            task({"method": "a", "retry": True, "check": {"method": "b", "retry": 1}}),
+            "step 0, check.retry: is true, fa",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_with_task_step_and_field(source: dict[str, Any], words: str) -> None:

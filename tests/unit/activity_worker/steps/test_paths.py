@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from activity_worker.steps import durations
+from activity_worker.steps import durations, paths
 from activity_worker.steps.paths import MISSING, get, mapped, merge, parse, put
 
 DATA = {"a": {"b": [{"c": 1}, None]}, "x.y": 2, "n": None, "s": "text"}
@@ -16,6 +16,7 @@ DATA = {"a": {"b": [{"c": 1}, None]}, "x.y": 2, "n": None, "s": "text"}
         ("a.b[0].c", 1),
         ("a.b.0.c", 1),
         ('a["b"][1]', None),
+        ("a.b.00", MISSING),
         ("x.y", 2),
         ("n", None),
         ("n.deeper", MISSING),
@@ -37,6 +38,9 @@ def test_values_are_found_by_path(path: str, value: Any) -> None:
         ("a[1].b", {"a": [None, {"b": 1}]}),
         ('a["b.c"]', {"a": {"b.c": 1}}),
         ("keep.new", {"keep": {"old": 0, "new": 1}}),
+        ("a.1", {"a": [None, 1]}),
+        ("a.01", {"a": {"01": 1}}),
+        ("keep.0", {"keep": {"old": 0, "0": 1}}),
     ],
 )
 def test_values_are_put_and_what_lies_on_the_way_is_made(path: str, result: dict[str, Any]) -> None:
@@ -81,3 +85,14 @@ def test_what_is_no_span_of_time_is_said(text: Any) -> None:
 def test_a_number_too_large_for_a_list_is_no_way_to_make_a_long_one() -> None:
     assert put({"a": [1]}, "a.99999999", 2) == {"a": {"99999999": 2}}
     assert get({"a": [1]}, "a." + "9" * 5000) is MISSING
+
+
+def test_values_are_placed_and_what_lies_beside_them_stays() -> None:
+    data = {"list": [1, 2, 3], "map": {"a": {"x": 1}, "b": 2}, "dotted.key": 0}
+    found = {"one": 7, "two": {"y": 5}, "three": {"z": 6}, "none": None}
+    pairs = {"one": "list[1]", "two": "map.a", "three": "map.b", "none": "dotted.key", "gone": "list"}
+
+    assert paths.placed(data, found, pairs) == {
+        "list": [1, 7, 3], "map": {"a": {"x": 1, "y": 5}, "b": {"z": 6}}, "dotted.key": None,
+    }  # fmt: skip
+    assert data["list"] == [1, 2, 3]
