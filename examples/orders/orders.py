@@ -2,38 +2,32 @@
 
 `python orders.py` runs one order that is delivered and one that the warehouse has not, on SQLite beside this file, and
 shows both. `activity-worker steps run orders:tasks` is a runner, `... steps new orders:tasks order '{...}'` an order.
-What the outside world would do, a mail, a charge, a parcel, is a line in a journal (ORDERS_JOURNAL).
+What the outside world would do, a mail, a charge, a parcel, is a line in a journal (`journal.py`).
 """
 
 import asyncio
-import json
 import os
 import time
 from pathlib import Path
 from typing import Any
 
+import journal
+
 from activity_worker.steps import FinalError, RunnerOptions, StepError, Task, Tasks, TaskStore, current, show, step
 
 HERE = Path(__file__).parent
-JOURNAL = Path(os.environ.get("ORDERS_JOURNAL", HERE / "journal.jsonl"))
 ON_THE_SHELF = {"teapot", "kettle"}
 IN_THE_SHOP = {*ON_THE_SHELF, "samovar"}
 
 
 def did(what: str, order: int, **more: Any) -> None:
     """Do something in the world, under a key by which it can be found again."""
-    line = json.dumps({"did": what, "order": order, "key": current().key, **more}) + "\n"
-    with JOURNAL.open("a", encoding="utf-8") as journal:
-        journal.write(line)
-        journal.flush()
-        os.fsync(journal.fileno())
+    journal.write({"did": what, "order": order, "key": current().key, **more})
 
 
 def was_done(_: dict[str, Any]) -> dict[str, Any] | None:
     """Whether the call that this check belongs to has been made: by its key, which the check shares."""
-    text = JOURNAL.read_text(encoding="utf-8") if JOURNAL.exists() else ""
-    lines = (json.loads(line) for line in text.splitlines() if line.endswith("}"))
-    return next((line for line in lines if line["key"] == current().key), None)
+    return journal.find(current().key)
 
 
 class Email:

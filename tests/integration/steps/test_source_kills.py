@@ -2,25 +2,29 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import random
 import signal
 from pathlib import Path
+from typing import Self
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 
-from activity_worker.contract import Env
+from activity_worker.contract import EXIT_OK, Env
 from activity_worker.steps import TaskStore
 from activity_worker.wire.taskstore import INSTANCES
 from tests.integration.steps.kills import fences
 from tests.integration.steps.world import World, expected, troubles
-from tests.integration.worker.process import WorkerProcess, worker
+from tests.integration.worker.process import ROOT, WorkerProcess, worker
 from tests.servers.postgres import new_database
 
 INSTANCES_RUN = int(os.environ.get("ACTIVITYPOOL_KILL_INSTANCES", "60"))
 HANDLERS_KILLED, WORKERS_KILLED = 12, 2
-HANDLER = "tests.integration.steps.pool_tasks:world"
+ORDERS = ROOT / "examples" / "orders"
+DELIVERED = ["mail: received", "captured", "packed", "mail: shipped", "mail: delivered"]
+REFUNDED = ["mail: received", "captured", "mail: canceled", "refunded"]
 
 
 @pytest.mark.timeout(max(300, 2 * INSTANCES_RUN))
@@ -37,25 +41,8 @@ async def test_killed_handlers_and_workers_leave_nothing_stuck_and_nothing_done_
         names[await world.tasks().new(store, task, troubles(rng), instance_id=f"i{number}")] = task
 
     async with contextlib.AsyncExitStack() as stack:
-        env = {Env.STORE_URL: url, Env.STORE_LEASE_SECONDS: "5", "POOL_FOLDER": str(folder)}
-        workers = [await _started(stack, env) for _ in range(2)]
-        for one in workers:
-            await one.line_with("worker ready")
-        for kill in range(HANDLERS_KILLED + WORKERS_KILLED):
-            if await _left(store) == 0:
-                break
-            await asyncio.sleep(rng.uniform(0.1, 0.5))
-            at = rng.randrange(len(workers))
-            if kill % (1 + HANDLERS_KILLED // WORKERS_KILLED) == 0:
-                workers[at].process.kill()
-                await workers[at].process.wait()
-            else:
-                _kill_a_handler(workers[at], rng)
-            await _all_alive(workers, stack, env)
-        async with asyncio.timeout(max(200, 2 * INSTANCES_RUN)):
-            while await _left(store):
-                await _all_alive(workers, stack, env)
-                await asyncio.sleep(0.2)
+        workers = await Workers(stack, "tests.integration.steps.pool_tasks:world", url, POOL_FOLDER=str(folder)).start()
+        await workers.work_and_die(store, rng)
 
     wrong, lost = [], 0
     for name, task in names.items():
@@ -70,22 +57,77 @@ async def test_killed_handlers_and_workers_leave_nothing_stuck_and_nothing_done_
     assert lost > 0
 
 
-async def _all_alive(workers: list[WorkerProcess], stack: contextlib.AsyncExitStack, env: dict[str, str]) -> None:
-    """Start ended workers again, as a container is: one whose handler was killed before it was ready ends too."""
-    for at, one in enumerate(workers):
-        if one.process.returncode is not None:
-            workers[at] = await _started(stack, env)
+async def test_orders_are_delivered_or_refunded_whoever_dies(server: str) -> None:
+    """The example, as pods of a pool run it."""
+    url = await new_database(server)
+    store, rng = await TaskStore.open(url), random.Random(7)
+    async with contextlib.AsyncExitStack() as stack:
+        env = {"ORDERS_PACE": "0.05", "PYTHONPATH": f"{ROOT}:{ORDERS}"}
+        workers = await Workers(stack, "orders:tasks", url, **env).start()
+        items = {number: ("samovar" if number % 3 == 0 else "teapot") for number in range(12)}
+        for number, item in items.items():
+            new = ("new", "orders:tasks", "order", json.dumps({"number": number, "item": item}), "--id", f"o{number}")
+            async with worker("steps", *new, env={Env.STORE_URL: url, **env}) as made:
+                assert await made.exit_code() == EXIT_OK
+        await workers.work_and_die(store, rng)
+
+    async with store.engine.connect() as connection:
+        told = (await connection.execute(text("SELECT line FROM orders_journal ORDER BY at"))).scalars().all()
+    assert len({line["key"] for line in told}) == len(told)
+    for number, item in items.items():
+        did = [line["did"] for line in told if line["order"] == number]
+        assert did == (REFUNDED if item == "samovar" else DELIVERED)
+        assert (await store.get(f"o{number}")).instance.success
+    await store.close()
+
+
+class Workers:
+    """Two workers of two slots, and whoever takes the place of one that ended."""
+
+    def __init__(self, stack: contextlib.AsyncExitStack, handler: str, url: str, **env: str) -> None:
+        self._stack = stack
+        self._handler = handler
+        self._env = {Env.STORE_URL.value: url, Env.STORE_LEASE_SECONDS.value: "5", **env}
+        self._alive: list[WorkerProcess] = []
+
+    async def start(self) -> Self:
+        """Start them and wait until they are ready."""
+        self._alive = [await self._one() for _ in range(2)]
+        for one in self._alive:
+            await one.line_with("worker ready")
+        return self
+
+    async def work_and_die(self, store: TaskStore, rng: random.Random) -> None:
+        """Have handlers killed, and now and then a worker, until all is complete."""
+        for kill in range(HANDLERS_KILLED + WORKERS_KILLED):
+            if await _left(store) == 0:
+                break
+            await asyncio.sleep(rng.uniform(0.1, 0.5))
+            victim = rng.choice(self._alive)
+            if kill % (1 + HANDLERS_KILLED // WORKERS_KILLED) == 0:
+                victim.process.kill()
+                await victim.process.wait()
+            else:
+                _kill_a_handler(victim, rng)
+            await self._replaced()
+        async with asyncio.timeout(max(200, 2 * INSTANCES_RUN)):
+            while await _left(store):
+                await self._replaced()
+                await asyncio.sleep(0.2)
+
+    async def _replaced(self) -> None:
+        """Start ended ones again, as a container is: one whose handler was killed before it was ready ends too."""
+        self._alive = [one if one.process.returncode is None else await self._one() for one in self._alive]
+
+    async def _one(self) -> WorkerProcess:
+        flags = ("run", self._handler, "--slots", "2", "--log-format", "json")
+        return await self._stack.enter_async_context(worker(*flags, env=self._env))
 
 
 def _kill_a_handler(running: WorkerProcess, rng: random.Random) -> None:
     with contextlib.suppress(OSError):
         if children := running.children():
             os.kill(rng.choice(children), signal.SIGKILL)
-
-
-async def _started(stack: contextlib.AsyncExitStack, env: dict[str, str]) -> WorkerProcess:
-    flags = ("run", HANDLER, "--slots", "2", "--log-format", "json")
-    return await stack.enter_async_context(worker(*flags, env=env))
 
 
 async def _left(store: TaskStore) -> int:

@@ -65,7 +65,8 @@ async def test_wordcount_fails_by_name_without_a_text(tmp_path: Path) -> None:
     assert environment.response.error == "WordCount.NoSuchText"
 
 
-def test_the_pool_manifest_is_valid() -> None:
-    manifest = yaml.safe_load((EXAMPLES / "resize" / "pool.yaml").read_text())
+@pytest.mark.parametrize(("example", "most"), [("resize", 50), ("orders", 10)])
+def test_the_pool_manifest_is_valid(example: str, most: int) -> None:
+    manifest = yaml.safe_load((EXAMPLES / example / "pool.yaml").read_text())
 
-    assert PoolSpec.model_validate(manifest["spec"]).max_workers == 50
+    assert PoolSpec.model_validate(manifest["spec"]).max_workers == most
