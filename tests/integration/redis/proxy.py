@@ -1,6 +1,7 @@
 """A way to a Redis server on which a worker can be killed, cut off or held up before and after any of its commands."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ class Proxy:
     fate: Fate | None = None
     at: int = -1
     commands: list[str] = field(default_factory=list)
+    #: Set when the first command of a name comes.
+    heard: defaultdict[str, asyncio.Event] = field(default_factory=lambda: defaultdict(asyncio.Event))
     struck: asyncio.Event = field(default_factory=asyncio.Event)
     release: asyncio.Event = field(default_factory=asyncio.Event)
     dead: bool = False
@@ -77,6 +80,7 @@ class Proxy:
                 name = b" ".join(command[:1]).decode()
                 number = len(self.commands)
                 self.commands.append(name)
+                self.heard[name].set()
                 fate = self.fate if number == self.at and not self.struck.is_set() else None
                 if fate is Fate.HELD_BEFORE:
                     self.struck.set()

@@ -102,8 +102,9 @@ for _, id in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
     else
       redis.call('LREM', KEYS[2], 1, id)
       if redis.call('EXISTS', job) == 1 then
-        local times = redis.pcall('HINCRBY', job, ARGV[4], 1)
-        if type(times) == 'number' and times <= tonumber(ARGV[3]) then
+        local count = redis.pcall('HGET', job, ARGV[4])
+        if type(count) ~= 'table' and (tonumber(count or 0) or 0) < tonumber(ARGV[3]) then
+          redis.call('HINCRBY', job, ARGV[4], 1)
           redis.call('LPUSH', KEYS[1], id)
         else
           redis.pcall('HSET', job, unpack(ARGV, 5, 12))

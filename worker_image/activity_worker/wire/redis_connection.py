@@ -9,12 +9,12 @@ Calls from many coroutines share one connection, and go out together. Nothing is
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from activity_worker.wire.redis_errors import RedisError, Trouble, unreachable
 from activity_worker.wire.redis_link import Arg, Command, Link, Refusal, connect
-from activity_worker.wire.redis_places import Address, Moved, Places, places_of
+from activity_worker.wire.redis_places import Address, Places, places_of
 from activity_worker.wire.redis_url import RedisUrl, parse_redis_url
 
 __all__ = ["Arg", "Command", "RedisClient", "open_client"]
@@ -47,92 +47,59 @@ class RedisClient:
 
     async def call(self, *command: Arg) -> Any:
         """Send a command and return its reply."""
-        (reply,) = await self._exchange([command])
+        (reply,) = await self.pipeline([command])
         return reply
 
     async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands together and return their replies; raises the first refusal when all are answered."""
-        if not commands:
-            return []
-        groups = self._places.groups(commands)
-        if len(groups) == 1:
-            return await self._exchange(commands)
-        # All are waited for, so that none goes on behind the caller's back when another fails.
-        tasks = [self._exchange([commands[at] for at in group]) for group in groups]
-        answers = await asyncio.gather(*tasks, return_exceptions=True)
-        replies: list[Any] = [None] * len(commands)
-        for group, answer in zip(groups, answers, strict=True):
-            if isinstance(answer, BaseException):
-                raise answer
-            for at, reply in zip(group, answer, strict=True):
-                replies[at] = reply
-        return replies
+        return _agreed(await self._replies(commands))
 
     async def read_all(self, commands: Sequence[Command]) -> list[Any]:
-        """Send commands that only read, and return their replies; a refused one has its `RedisError` in its place.
+        """Send commands and return their replies; a refused one has its `RedisError` in its place.
 
-        Raises when the server cannot be asked. What lies on another node of a cluster by now is asked for again there.
+        Raises when the server cannot be asked.
         """
-        replies: list[Any] = [None] * len(commands)
-        left = list(range(len(commands)))
-        for _ in range(_MOVES):
-            groups = [[left[at] for at in group] for group in self._places.groups([commands[at] for at in left])]
-            tasks = [self._replies([commands[at] for at in group]) for group in groups]
-            answers = await asyncio.gather(*tasks, return_exceptions=True)
-            left = []
-            for group, answer in zip(groups, answers, strict=True):
-                if isinstance(answer, BaseException):
-                    raise answer
-                for at, reply in zip(group, answer, strict=True):
-                    if isinstance(reply, Moved):
-                        await self._places.follow(reply)
-                        left.append(at)
-                    else:
-                        replies[at] = reply
-            if not left:
-                return replies
-        raise unreachable("MOVED", "the nodes of the cluster point at each other")
+        replies = await self._replies(commands)
+        for at, reply in enumerate(replies):
+            if isinstance(reply, Refusal):
+                replies[at] = error = reply.error
+                if error.trouble is not Trouble.REFUSED and error.code != "NOPERM":
+                    raise error
+        return replies
 
     async def transaction(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands between MULTI and EXEC and return EXEC's replies."""
-        replies = await self._exchange([("MULTI",), *commands, ("EXEC",)], key_of=commands[0])
-        return list(replies[-1])
+        self._places.check_together(commands)
+        for _ in range(_MOVES):
+            replies = await self._exchange([("MULTI",), *commands, ("EXEC",)], keys_of=commands[0])
+            # One that lies elsewhere aborts all.
+            if not await self._followed(next((one for one in replies if isinstance(one, Refusal)), None)):
+                return list(_agreed(replies)[-1])
+        raise unreachable("MOVED", "the nodes of the cluster point at each other")
 
     async def call_blocking(self, *command: Arg, seconds: float) -> Any:
         """Send a command that waits on the server for up to `seconds`, on a connection that nobody else uses meanwhile.
 
         Cancelling it may lose what the server is just about to hand over.
         """
-        address = await self._places.find(command)
-        spare = self._spare.setdefault(address, [])
-        link: Link | None = None
-        while spare and link is None:
-            link = spare.pop()
-            link = None if link.broken is not None else link
-        link = link or await self._connect(address)
+        address, link = await self._reach(command, self._idle)
         self._blocked.add(link)
         try:
-            (reply,) = await link.exchange([command], seconds + self.url.answer_seconds)
-        except RedisError:
-            self._places.forget(address)
-            raise
-        except BaseException:
+            replies = await link.exchange([command], seconds + self.url.answer_seconds)
+            self._look(replies, address, link)
+        except asyncio.CancelledError:
             # Whatever the server still answers here is nobody's.
             await link.close()
             raise
         finally:
             self._blocked.discard(link)
-        try:
-            self._judge([reply], address, link)
-        except Moved as moved:
-            await link.close()
-            await self._places.follow(moved)
-            raise unreachable(
-                "MOVED", "the queue has moved to another node of the cluster; the next call finds it"
-            ) from moved
-        if link.broken is None:
-            spare.append(link)
-        return reply
+            if link.broken is None:
+                self._spare.setdefault(address, []).append(link)
+            else:
+                self._places.forget(address)
+        if await self._followed(replies[0]):
+            raise unreachable("MOVED", "the list is on another node of the cluster now: the next call finds it")
+        return _agreed(replies)[0]
 
     async def close(self) -> None:
         """Close all connections; calls under way end with `RedisError`."""
@@ -142,59 +109,81 @@ class RedisClient:
         self._spare.clear()
         await asyncio.gather(*(link.close() for link in links), self._places.close())
 
-    async def _exchange(self, commands: Sequence[Command], key_of: Command | None = None) -> list[Any]:
-        asked: list[Command] = list(commands)
-        address = await self._places.find(key_of or commands[0])
+    async def _replies(self, commands: Sequence[Command]) -> list[Any]:
+        """Send commands to where each lies; return their replies, refusals among them."""
+        if not commands:
+            return []
+        replies: list[Any] = [None] * len(commands)
+        left = list(range(len(commands)))
         for _ in range(_MOVES):
-            link = await self._link(address)
-            try:
-                replies = await link.exchange(asked, self.url.answer_seconds)
-            except RedisError:
-                self._places.forget(address)
-                raise
-            try:
-                self._judge(replies, address, link)
-            except Moved as moved:
-                # Refused for lying elsewhere: nothing of it was carried out here.
-                address, asked = await self._places.follow(moved), list(commands)
-                continue
-            return replies
+            groups = [[left[at] for at in group] for group in self._places.groups([commands[at] for at in left])]
+            for group, answers in zip(groups, await self._exchange_all(commands, groups), strict=True):
+                for at, reply in zip(group, answers, strict=True):
+                    replies[at] = reply
+            # Those that lie elsewhere were not carried out; the others were, and are not sent again.
+            left = [at for at in left if await self._followed(replies[at])]
+            if not left:
+                return replies
         raise unreachable("MOVED", "the nodes of the cluster point at each other")
 
-    async def _replies(self, commands: Sequence[Command]) -> list[Any]:
-        """Return each command's reply, its `Moved` or what it was refused with; raises what concerns all of them."""
-        address = await self._places.find(commands[0])
-        link = await self._link(address)
+    async def _exchange_all(self, commands: Sequence[Command], groups: list[list[int]]) -> list[list[Any]]:
+        """Send groups of commands at once; raises only when all are answered or have failed."""
+        if len(groups) == 1:
+            return [await self._exchange([commands[at] for at in groups[0]])]
+        sent = [self._exchange([commands[at] for at in group]) for group in groups]
+        answers: list[list[Any]] = []
+        for answer in await asyncio.gather(*sent, return_exceptions=True):
+            if isinstance(answer, BaseException):
+                raise answer
+            answers.append(answer)
+        return answers
+
+    async def _exchange(self, commands: Sequence[Command], keys_of: Command | None = None) -> list[Any]:
+        """Send commands to where the first (or `keys_of`) lies; return their replies, refusals among them."""
+        address, link = await self._reach(keys_of or commands[0], self._shared_link)
         try:
             replies = await link.exchange(commands, self.url.answer_seconds)
         except RedisError:
             self._places.forget(address)
             raise
-        for at, reply in enumerate(replies):
-            if isinstance(reply, Refusal):
-                try:
-                    self._judge([reply], address, link)
-                except Moved as moved:
-                    replies[at] = moved
-                except RedisError as error:
-                    if error.trouble is not Trouble.REFUSED and error.code != "NOPERM":
-                        raise
-                    replies[at] = error
+        self._look(replies, address, link)
         return replies
 
-    def _judge(self, replies: list[Any], address: Address, link: Link) -> None:
-        """Raise the first refusal."""
-        for reply in replies:
-            if isinstance(reply, Refusal):
-                error = reply.error
-                if error.code in {"MOVED", "ASK"}:
-                    raise Moved(str(reply.args[0]))
-                if error.code in _WRONG_PLACE:
-                    self._places.forget(address)
-                    link.give_up(error)
-                raise error
+    async def _followed(self, reply: Any) -> bool:
+        """Learn from an answer that points to another node of a cluster; tells whether this is one."""
+        if not isinstance(reply, Refusal) or reply.error.code not in {"MOVED", "ASK"}:
+            return False
+        await self._places.follow(str(reply.args[0]))
+        return True
 
-    async def _link(self, address: Address) -> Link:
+    def _look(self, replies: list[Any], address: Address, link: Link) -> None:
+        """Leave a server that says that it is the wrong one now."""
+        for reply in replies:
+            if isinstance(reply, Refusal) and reply.error.code in _WRONG_PLACE:
+                self._places.forget(address)
+                link.give_up(reply.error)
+
+    async def _reach(self, command: Command, connected: Callable[[Address], Awaitable[Link]]) -> tuple[Address, Link]:
+        address = await self._places.find(command)
+        try:
+            return address, await connected(address)
+        except RedisError:
+            # Nothing was sent yet: what was known of the place may be old.
+            self._places.forget(address)
+            newer = await self._places.find(command)
+            if newer == address:
+                raise
+        return newer, await connected(newer)
+
+    async def _idle(self, address: Address) -> Link:
+        """Return a connection on which nothing waits."""
+        spare = self._spare.get(address, [])
+        while spare:
+            if (link := spare.pop()).broken is None:
+                return link
+        return await self._connect(address)
+
+    async def _shared_link(self, address: Address) -> Link:
         link = self._shared.get(address)
         if link is not None and link.broken is None:
             return link
@@ -207,8 +196,12 @@ class RedisClient:
     async def _connect(self, address: Address) -> Link:
         if self._closed:
             raise unreachable("ConnectionClosed", "the client was closed")
-        try:
-            return await connect(self.url, *address)
-        except RedisError:
-            self._places.forget(address)
-            raise
+        return await connect(self.url, *address)
+
+
+def _agreed(replies: list[Any]) -> list[Any]:
+    """Return replies, none of which is a refusal; raises the first that is."""
+    for reply in replies:
+        if isinstance(reply, Refusal):
+            raise reply.error
+    return replies

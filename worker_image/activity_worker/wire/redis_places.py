@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, Protocol
 
-from activity_worker.wire.redis_errors import RedisError, unreachable
+from activity_worker.wire.redis_errors import RedisError, refusal, unreachable
 from activity_worker.wire.redis_link import Command, Link, Refusal, connect, connect_sentinel
 from activity_worker.wire.redis_url import Kind, RedisUrl
 
@@ -16,10 +16,6 @@ SLOTS: Final = 16384
 _KEY_AT: Final = {"EVAL": 3, "EVALSHA": 3, "FCALL": 3}
 #: Commands without a key: any node may answer.
 _KEYLESS: Final = frozenset({"PING", "SCRIPT", "FUNCTION", "INFO", "ROLE", "CLIENT"})
-
-
-class Moved(Exception):  # noqa: N818 - an answer of a cluster, not a fault
-    """A node of a cluster points to another: `MOVED slot host:port`."""
 
 
 class Places(Protocol):
@@ -33,8 +29,12 @@ class Places(Protocol):
         """Return the server to ask; raises `RedisError`."""
         ...
 
-    async def follow(self, moved: Moved) -> Address:
-        """Learn from a node's answer; returns where it points."""
+    def check_together(self, commands: Sequence[Command]) -> None:
+        """Raise `RedisError` for commands that cannot be one transaction."""
+        ...
+
+    async def follow(self, answer: str) -> None:
+        """Learn from a node's answer, `MOVED slot host:port`."""
         ...
 
     def forget(self, address: Address) -> None:
@@ -108,10 +108,11 @@ class _OneServer:
     async def find(self, command: Command) -> Address:  # noqa: ARG002 - the same for all
         return self._address
 
-    async def follow(self, moved: Moved) -> Address:
-        raise unreachable(
-            "MOVED", "the server is part of a cluster: say so with the scheme redis+cluster://"
-        ) from moved
+    def check_together(self, commands: Sequence[Command]) -> None:
+        """All can be."""
+
+    async def follow(self, answer: str) -> None:  # noqa: ARG002 - it cannot be followed
+        raise unreachable("MOVED", "the server is part of a cluster: say so with the scheme redis+cluster://")
 
     def forget(self, address: Address) -> None:
         """There is no other."""
@@ -139,8 +140,11 @@ class _Sentinels:
                     self._master = await self._ask()
         return self._master
 
-    async def follow(self, moved: Moved) -> Address:
-        raise unreachable("MOVED", "the master is part of a cluster: name its nodes with redis+cluster://") from moved
+    def check_together(self, commands: Sequence[Command]) -> None:
+        """All can be."""
+
+    async def follow(self, answer: str) -> None:  # noqa: ARG002 - it cannot be followed
+        raise unreachable("MOVED", "the master is part of a cluster: name its nodes with redis+cluster://")
 
     def forget(self, address: Address) -> None:
         if self._master == address:
@@ -208,14 +212,20 @@ class _Cluster:
             raise unreachable("CLUSTERDOWN", f"no node of the cluster serves slot {slot}")
         return self._nodes[slot]
 
-    async def follow(self, moved: Moved) -> Address:
-        _, slot, where = str(moved).split(" ")
+    def check_together(self, commands: Sequence[Command]) -> None:
+        if len({_slot(command) for command in commands}) > 1:
+            raise refusal("CROSSSLOT")
+
+    async def follow(self, answer: str) -> None:
+        code, slot, where = answer.split(" ")
+        if code != "MOVED":
+            raise unreachable("ASK", "slots of the cluster are moving")
         host, _, port = where.rpartition(":")
-        address = (host, int(port))
-        if str(moved).startswith("MOVED"):
-            self._nodes[int(slot)] = address
-            return address
-        raise unreachable("ASK", "slots of the cluster are moving") from moved
+        if host:
+            self._nodes[int(slot)] = (host, int(port))
+        else:
+            # A node that does not know how others are reached: the whole map is asked for again.
+            self._nodes = {}
 
     def forget(self, address: Address) -> None:
         self._nodes = {slot: node for slot, node in self._nodes.items() if node != address}

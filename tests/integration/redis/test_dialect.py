@@ -1,0 +1,312 @@
+"""What a worker reads and writes, to the byte, and which commands it sends for it."""
+
+import asyncio
+import json
+
+import pytest
+
+from activity_worker.activity import TaskRequest
+from activity_worker.errors import LeaseLostError, SourceError
+from activity_worker.options import TaskOptions
+from activity_worker.sources.redis_job import RedisQueue
+from activity_worker.wire.redis_connection import RedisClient
+from activity_worker.worker import ActivityWorker
+from tests.integration.redis.proxy import proxy
+from tests.integration.redis.queue import create, source, whereabouts
+from tests.servers.redis import RedisServer
+
+
+async def _hash(client: RedisClient, key: str = "job:shop:j1") -> dict[str, str]:
+    stored = await client.call("HGETALL", key)
+    return dict(zip(stored[::2], stored[1::2], strict=True))
+
+
+async def test_a_job_is_its_id_and_the_attributes_that_the_queue_asks_for(
+    server: RedisServer, client: RedisClient, atomic: bool
+) -> None:
+    await create(client, order={"n": 1.5, "names": ["é", '"']}, secret="not asked for")
+    worker = source(server.url, atomic=atomic)
+
+    task = await worker.lease("w")
+
+    assert task is not None
+    assert json.loads(task.input) == {"id": "j1", "order": {"n": 1.5, "names": ["é", '"']}, "absent": None}
+    assert await client.call("LRANGE", "queue:pack:processing", 0, -1) == ["j1"]
+    assert 59 <= await client.call("TTL", "lock:pack:j1") <= 61
+    assert (await client.call("GET", "lock:pack:j1")).startswith("w:")
+    await worker.close()
+
+
+async def test_jobs_are_taken_in_the_order_in_which_they_came(
+    server: RedisServer, client: RedisClient, atomic: bool
+) -> None:
+    for job_id in ("a", "b", "c"):
+        await create(client, job_id)
+    worker = source(server.url, atomic=atomic)
+
+    taken = [json.loads(task.input)["id"] for _ in range(3) if (task := await worker.lease("w"))]
+
+    assert taken == ["a", "b", "c"]
+    assert await client.call("LRANGE", "queue:pack:processing", 0, -1) == ["a", "b", "c"]
+    await worker.close()
+
+
+async def test_a_result_is_saved_as_json_field_by_field_and_the_job_passed_on(
+    server: RedisServer, client: RedisClient, atomic: bool
+) -> None:
+    await create(client)
+    worker = source(server.url, atomic=atomic)
+    task = await worker.lease("w")
+    assert task is not None
+
+    await worker.succeed(task.token, '{"weight":1.5,"name":"é","none":null,"list":[1,{"a":true}],"nextQueue":""}')
+
+    assert await _hash(client) == {
+        "order": '{"n":1}',
+        "weight": "1.5",
+        "name": '"é"',
+        "none": "null",
+        "list": '[1,{"a":true}]',
+        "completed-queue": '"pack"',
+    }
+    assert (await whereabouts(client)).ended_once
+    await worker.close()
+
+
+async def test_a_result_may_choose_the_next_queue(server: RedisServer, client: RedisClient, atomic: bool) -> None:
+    await create(client)
+    worker = source(server.url, atomic=atomic)
+    task = await worker.lease("w")
+    assert task is not None
+
+    await worker.succeed(task.token, '{"nextQueue":"elsewhere"}')
+
+    assert await client.call("LRANGE", "queue:elsewhere:waiting", 0, -1) == ["j1"]
+    assert await client.call("EXISTS", "queue:send:waiting") == 0
+    assert "nextQueue" not in await _hash(client)
+    await worker.close()
+
+
+async def test_a_job_without_a_next_queue_has_arrived(server: RedisServer, client: RedisClient, atomic: bool) -> None:
+    await create(client)
+    worker = source(server.url, atomic=atomic, queue=RedisQueue("shop", "pack", block_seconds=0.02))
+    task = await worker.lease("w")
+    assert task is not None
+
+    await worker.succeed(task.token, "null")
+
+    assert sorted(await client.call("KEYS", "*")) == ["job:shop:j1"]
+    assert (await _hash(client))["completed-queue"] == '"pack"'
+    await worker.close()
+
+
+async def test_a_failure_is_recorded_as_the_text_lists_it_and_the_lock_is_gone(
+    server: RedisServer, client: RedisClient, atomic: bool
+) -> None:
+    await create(client)
+    worker = source(server.url, atomic=atomic)
+    task = await worker.lease("w")
+    assert task is not None
+
+    await worker.fail(task.token, "ValueError", "no boxes\n\nTraceback (most recent call last):\n  File ...")
+
+    assert await _hash(client) == {
+        "order": '{"n":1}',
+        "done": "true",
+        "failed": "true",
+        "failedQueue": '"pack"',
+        "failedErrorMsg": '"no boxes"',
+    }
+    assert sorted(await client.call("KEYS", "*")) == ["job:shop:j1"]
+    await worker.close()
+
+
+async def test_the_commands_are_the_texts(server: RedisServer, client: RedisClient) -> None:
+    await create(client)
+    async with proxy(server.port) as way:
+        worker = source(way.url, atomic=False)
+        task = await worker.lease("w")
+        assert task is not None
+        await worker.succeed(task.token, "{}")
+        await worker.close()
+
+    assert way.commands == ["BLMOVE", "SET", "HMGET", "GET", "HSET", "MULTI", "RPUSH", "LREM", "DEL", "EXEC"]
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [('"text"', "a JSON object"), ("[1]", "a JSON object"), ('{"nextQueue": 7}', "the name of a queue")],
+)
+async def test_a_result_that_cannot_be_saved_is_refused_in_words_and_changes_nothing(
+    server: RedisServer, client: RedisClient, atomic: bool, output: str, words: str
+) -> None:
+    await create(client)
+    worker = source(server.url, atomic=atomic)
+    task = await worker.lease("w")
+    assert task is not None
+    before = await whereabouts(client)
+
+    with pytest.raises(SourceError, match=words) as refused:
+        await worker.succeed(task.token, output)
+
+    assert not refused.value.retryable
+    assert await whereabouts(client) == before
+    await worker.close()
+
+
+async def test_a_job_that_somebody_took_out_is_taken_back_from_the_queue_it_really_went_to(
+    server: RedisServer, client: RedisClient
+) -> None:
+    """The original takes it out of the queue's own next one, whichever the result chose."""
+    await create(client)
+    worker = source(server.url, atomic=False)
+    task = await worker.lease("w")
+    assert task is not None
+    await client.call("LREM", "queue:pack:processing", 0, "j1")
+    await client.call("RPUSH", "queue:send:waiting", "j1")
+
+    with pytest.raises(LeaseLostError):
+        await worker.succeed(task.token, '{"nextQueue":"elsewhere"}')
+
+    assert await client.call("EXISTS", "queue:elsewhere:waiting") == 0
+    assert await client.call("LRANGE", "queue:send:waiting", 0, -1) == ["j1"]
+    await worker.close()
+
+
+async def test_without_its_lock_a_worker_changes_nothing(
+    server: RedisServer, client: RedisClient, atomic: bool
+) -> None:
+    for owner in (None, "another"):
+        await client.call("FLUSHALL")
+        await create(client)
+        worker = source(server.url, atomic=atomic)
+        task = await worker.lease("w")
+        assert task is not None
+        await client.call("DEL", "lock:pack:j1")
+        if owner is not None:
+            await client.call("SET", "lock:pack:j1", owner)
+        before = await whereabouts(client)
+
+        with pytest.raises(LeaseLostError):
+            await worker.heartbeat(task.token)
+        with pytest.raises(LeaseLostError):
+            await worker.succeed(task.token, '{"a":1}')
+        if owner is not None:
+            with pytest.raises(LeaseLostError):
+                await worker.fail(task.token, "E", "m")
+
+        assert await whereabouts(client) == before
+        await worker.close()
+
+
+async def test_a_heartbeat_prolongs_the_lock_only_where_the_queue_says_so(
+    server: RedisServer, client: RedisClient, atomic: bool
+) -> None:
+    for renew, least in ((False, 0), (True, 59)):
+        await client.call("FLUSHALL")
+        await create(client)
+        worker = source(server.url, atomic=atomic, queue=RedisQueue("shop", "pack", renew_lock=renew, lock_seconds=60))
+        task = await worker.lease("w")
+        assert task is not None
+        await client.call("EXPIRE", "lock:pack:j1", 9)
+
+        await worker.heartbeat(task.token)
+
+        assert least <= await client.call("TTL", "lock:pack:j1") <= (61 if renew else 9)
+        await worker.close()
+
+
+async def test_a_poll_that_is_given_up_gives_back_the_job_it_brings(
+    server: RedisServer, client: RedisClient, atomic: bool
+) -> None:
+    """At the front, unlocked: as if it had never been taken."""
+    queue = RedisQueue("shop", "pack", block_seconds=5)
+    async with proxy(server.port) as way:
+        worker = source(way.url, atomic=atomic, queue=queue)
+        polling = asyncio.create_task(worker.lease("w"))
+        await way.heard["BLMOVE"].wait()
+        polling.cancel()
+        await asyncio.gather(polling, return_exceptions=True)
+        await client.pipeline([("RPUSH", "queue:pack:waiting", "j1"), ("RPUSH", "queue:pack:waiting", "j2")])
+        await worker.close()
+
+    assert await client.call("LRANGE", "queue:pack:waiting", 0, -1) == ["j1", "j2"]
+    assert await client.call("KEYS", "*") == ["queue:pack:waiting"]
+
+
+async def test_a_handler_over_the_locks_time_fails_its_job_with_the_dialects_words(
+    server: RedisServer, client: RedisClient, atomic: bool
+) -> None:
+    async def for_ever(request: TaskRequest) -> None:
+        await asyncio.Event().wait()
+
+    await create(client)
+    queue = RedisQueue("shop", "pack", lock_seconds=1, block_seconds=0.02)
+    worker = source(server.url, atomic=atomic, queue=queue)
+    await ActivityWorker(worker, for_ever, options=TaskOptions(deadline_seconds=1.0)).run_once()
+
+    assert (await whereabouts(client)).fields["failedErrorMsg"] == "Execution timeout of 1 seconds exceeded"
+    assert (await whereabouts(client)).ended_once
+    await worker.close()
+
+
+async def test_a_handler_that_loses_its_lock_is_cancelled_and_its_job_left_alone(
+    server: RedisServer, client: RedisClient, atomic: bool
+) -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def for_ever(request: TaskRequest) -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    await create(client)
+    worker = source(server.url, atomic=atomic)
+    at_work = asyncio.create_task(
+        ActivityWorker(worker, for_ever, options=TaskOptions(heartbeat_seconds=0.05)).run_once()
+    )
+    await began.wait()
+    await client.call("SET", "lock:pack:j1", "another")
+
+    await asyncio.wait_for(ended.wait(), 10)
+    await at_work
+    found = await whereabouts(client)
+    assert (found.processing, found.lock, found.fields) == (1, "another", {"order": {"n": 1}})
+    await worker.close()
+
+
+async def test_an_attribute_that_is_not_json_fails_the_job_and_says_so(
+    server: RedisServer, client: RedisClient, atomic: bool
+) -> None:
+    async def never(request: TaskRequest) -> None:
+        raise AssertionError("it was called")
+
+    await create(client)
+    await client.call("HSET", "job:shop:j1", "order", "not json")
+    worker = source(server.url, atomic=atomic)
+    await ActivityWorker(worker, never).run_once()
+
+    found = await client.call("HGET", "job:shop:j1", "failedErrorMsg")
+    assert found == '"an attribute of the job is not JSON"'
+    await worker.close()
+
+
+async def test_with_atomic_steps_a_job_whose_workers_fall_silent_is_tried_again_and_fails_at_last(
+    server: RedisServer, client: RedisClient
+) -> None:
+    await create(client)
+    worker = source(server.url, atomic=True)
+    tries = 0
+    for _ in range(20):
+        if (await worker.lease("w")) is not None:
+            tries += 1
+            await client.call("DEL", "lock:pack:j1")
+
+    found = await whereabouts(client)
+    assert tries == 4
+    assert found.ended_once
+    assert found.fields["failedErrorMsg"] == "pack lock time exceeded"
+    assert found.fields["retries:pack"] == 3
+    await worker.close()

@@ -1,0 +1,248 @@
+"""Servers with passwords, users and TLS, sentinels and clusters; and each way in which they may be out of reach."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from activity_worker.concluding import conclude
+from activity_worker.errors import DeniedError, LeaseLostError, MissingError, SourceError, UnreachableError
+from activity_worker.sources.redis import RedisSource
+from activity_worker.sources.redis_job import RedisQueue
+from activity_worker.wire.redis_connection import RedisClient, open_client
+from activity_worker.wire.redis_errors import RedisError
+from tests.integration.redis.queue import create, recover, source, whereabouts
+from tests.integration.redis.test_kills import work
+from tests.servers.ports import free_port
+from tests.servers.redis import RedisServer, cluster_url, redis_cluster, redis_server, redis_with_sentinels
+
+SECRET = "s3cret-Pa:ss@"
+QUOTED = "s3cret-Pa%3Ass%40"
+#: What a worker of a queue needs, and nothing else; docs/redis.md names it.
+ACL = (
+    "~queue:pack:* ~queue:send:waiting ~lock:pack:* ~job:shop:* "
+    "-@all +blmove +set +hmget +get +hset +multi +exec +rpush +lrem +del +lpos +lpush +eval +evalsha"
+)
+IN_SCRIPTS = "+lmove +hget +expire +exists +lrange +hincrby"
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[RedisServer]:
+    """A server with a password, a user of few rights, and TLS."""
+    users = [f"worker on >{SECRET} {ACL}", f"atomic on >{SECRET} {ACL} {IN_SCRIPTS}", "nobody on >x ~nothing +@all"]
+    with redis_server(password=SECRET, users=users, tls=True) as running:
+        yield running
+
+
+def as_user(server: RedisServer, user: str, password: str = QUOTED, **parts: str) -> str:
+    """Return the server's URL for a user."""
+    return f"rediss://{user}:{password}@127.0.0.1:{server.port}/0?ssl_ca_certs={server.tls_ca}"
+
+
+async def test_a_user_of_few_rights_can_work_over_tls(guarded: RedisServer, atomic: bool) -> None:
+    asking = open_client(as_user(guarded, "default"))
+    for end in ("succeed", "fail"):
+        await asking.call("FLUSHALL")
+        await create(asking)
+        worker = source(as_user(guarded, "atomic" if atomic else "worker"), atomic=atomic)
+
+        assert await work(worker, end, "w") == "done"
+        assert (await whereabouts(asking)).ended_once
+        await worker.close()
+    await asking.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "code"),
+    [
+        ("rediss://worker:wrong@{at}/0?ssl_ca_certs={ca}", DeniedError, "WRONGPASS"),
+        ("rediss://{at}/0?ssl_ca_certs={ca}", DeniedError, "NOAUTH"),
+        ("rediss://nobody:x@{at}/0?ssl_ca_certs={ca}", DeniedError, "NOPERM"),
+        ("rediss://:{secret}@{at}/99?ssl_ca_certs={ca}", MissingError, "NoDatabase"),
+        ("rediss://:{secret}@{at}/0", UnreachableError, "TlsFailed"),
+        ("rediss://:{secret}@{at}/0?ssl_ca_certs=/nowhere.pem", UnreachableError, "TlsFailed"),
+        ("redis://:{secret}@{at}/0", UnreachableError, "ConnectionLost"),
+        ("redis://:{secret}@127.0.0.1:{free}/0", UnreachableError, "ConnectionRefused"),
+        ("redis://:{secret}@nobody.invalid/0", UnreachableError, "NameNotResolved"),
+        ("redis+sentinel://:{secret}@127.0.0.1:{free}/shop/0", UnreachableError, "ConnectionRefused"),
+        ("redis+cluster://:{secret}@127.0.0.1:{free}", UnreachableError, "ConnectionRefused"),
+    ],
+)
+async def test_a_poll_says_what_is_wrong_and_no_secret(
+    guarded: RedisServer, url: str, kind: type[SourceError], code: str
+) -> None:
+    where = {"at": guarded.address, "ca": guarded.tls_ca, "secret": QUOTED, "free": free_port()}
+    worker = source(url.format(**where), atomic=False, queue=RedisQueue("{shop}", "{shop}pack", block_seconds=0.02))
+
+    with pytest.raises(kind) as raised:
+        await worker.lease("w")
+
+    assert raised.value.code == code
+    assert "s3cret" not in f"{raised.value} {raised.value.__cause__!r} {worker!r}"
+    await worker.close()
+
+
+async def test_a_server_that_is_silent_is_given_up_and_found_again() -> None:
+    with redis_server() as own:
+        worker = source(f"{own.url}?socket_timeout=0.3", atomic=False)
+        assert await worker.lease("w") is None
+        own.freeze()
+
+        with pytest.raises(UnreachableError, match="AnswerTimeout"):
+            await worker.lease("w")
+
+        own.thaw()
+        assert await worker.lease("w") is None
+        await worker.close()
+
+
+async def test_a_key_of_another_type_is_told_without_its_content(server: RedisServer) -> None:
+    asking = open_client(server.url)
+    await asking.call("FLUSHALL")
+    await asking.call("SET", "queue:pack:waiting", "a payload")
+    worker = source(server.url, atomic=False)
+
+    with pytest.raises(SourceError, match="WRONGTYPE") as raised:
+        await worker.lease("w")
+
+    assert "payload" not in str(raised.value)
+    await worker.close()
+    await asking.close()
+
+
+async def _blocked(client: RedisClient) -> None:
+    """Wait until somebody waits on the server, which has no way to tell but to be asked."""
+    said = ""
+    while "blocked_clients:1" not in said:
+        said = await client.call("INFO", "clients")
+
+
+async def test_one_blocked_poll_holds_up_no_other_call(server: RedisServer) -> None:
+    worker = source(server.url, atomic=False, queue=RedisQueue("shop", "empty", block_seconds=5.0))
+    polling = asyncio.create_task(worker.lease("w"))
+    other = open_client(server.url)
+    async with asyncio.timeout(10):
+        await _blocked(other)
+
+    with pytest.raises(LeaseLostError):
+        await asyncio.wait_for(worker.heartbeat('["empty","j1","w"]'), 2.0)
+
+    await other.call("RPUSH", "queue:empty:waiting", "j1")
+    assert await polling is not None
+    await worker.close()
+    await other.close()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[tuple[RedisServer, ...]]:
+    """Three masters."""
+    with redis_cluster() as running:
+        yield running
+
+
+@pytest.fixture
+def members(cluster: tuple[RedisServer, ...]) -> tuple[RedisServer, ...]:
+    """Empty the cluster."""
+    for one in cluster:
+        one.say("FLUSHALL")
+    return cluster
+
+
+TAGGED = RedisQueue("{shop}", "{shop}pack", next_queue="{shop}send", block_seconds=0.02)
+
+
+async def test_a_job_goes_its_way_wherever_its_slot_is(members: tuple[RedisServer, ...], atomic: bool) -> None:
+    asking = open_client(cluster_url(members))
+    for tag in ("{shop}", "{b}", "{c}", "{d}"):
+        queue = RedisQueue(tag, f"{tag}pack", next_queue=f"{tag}send", block_seconds=0.02)
+        await create(asking, queue=queue)
+        worker = source(cluster_url(members[:1]), atomic=atomic, queue=queue)
+
+        assert await work(worker, "succeed", "w") == "done"
+
+        found = await whereabouts(asking, queue=queue)
+        assert found.ended_once
+        await asking.call("DEL", f"queue:{tag}send:waiting")
+        await worker.close()
+    await asking.close()
+
+
+async def test_keys_that_may_lie_in_several_slots_are_refused_with_the_fix(members: tuple[RedisServer, ...]) -> None:
+    with pytest.raises(ValueError, match="hash tag"):
+        source(cluster_url(members), atomic=False)
+
+    asking = open_client(cluster_url(members))
+    await create(asking, queue=TAGGED)
+    worker = source(cluster_url(members), atomic=False, queue=TAGGED)
+    task = await worker.lease("w")
+    assert task is not None
+    with pytest.raises(SourceError, match=r"CROSSSLOT: .*hash tag"):
+        await worker.succeed(task.token, '{"nextQueue":"elsewhere"}')
+    await worker.succeed(task.token, "{}")
+    with pytest.raises(RedisError, match="CROSSSLOT"):
+        await asking.transaction([("SET", "a", 1), ("SET", "b", 1)])
+    await worker.close()
+    await asking.close()
+
+
+async def test_a_slot_that_moves_to_another_node_is_found_there(members: tuple[RedisServer, ...], atomic: bool) -> None:
+    asking = open_client(cluster_url(members))
+    await create(asking, queue=TAGGED)
+    worker = source(cluster_url(members), atomic=atomic, queue=TAGGED)
+    task = await worker.lease("w")
+    assert task is not None
+    await asyncio.to_thread(_move_slot, members, "{shop}")
+
+    assert await work(worker, "succeed", "w") in {"nothing", "refused"}  # the poll learns where the queue is
+    await worker.succeed(task.token, "{}")
+
+    assert (await whereabouts(asking, queue=TAGGED)).ended_once
+    await asking.call("DEL", "queue:{shop}send:waiting")
+    await worker.close()
+    await asking.close()
+
+
+def _move_slot(members: tuple[RedisServer, ...], key: str) -> None:
+    """Give the slot of a key to another node, with all that is in it."""
+    slot = members[0].say("CLUSTER", "KEYSLOT", key)
+    ids = {one.port: one.say("CLUSTER", "MYID") for one in members}
+    holder = next(one for one in members if one.say("CLUSTER", "COUNTKEYSINSLOT", slot) != "0")
+    taker = next(one for one in members if one is not holder)
+    taker.say("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[holder.port])
+    holder.say("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[taker.port])
+    keys = holder.say("CLUSTER", "GETKEYSINSLOT", slot, "100").split()
+    holder.say("MIGRATE", "127.0.0.1", str(taker.port), "", "0", "5000", "KEYS", *keys)
+    for one in members:
+        one.say("CLUSTER", "SETSLOT", slot, "NODE", ids[taker.port])
+
+
+@pytest.mark.timeout(180)
+async def test_a_failover_in_the_midst_of_work_leaves_no_job_behind(atomic: bool) -> None:
+    """The master is lost between a job's lease and its end, and while a poll waits; what it knew has reached the
+    replica. The sentinels name the new one.
+    """
+    with redis_with_sentinels(password="x") as group:
+        asking = open_client(group.url)
+        for number in range(6):
+            await create(asking, f"j{number}")
+        workers = [source(f"{group.url}?socket_timeout=1", atomic=atomic) for _ in range(3)]
+        tasks = [task for worker in workers[:2] if (task := await worker.lease("w")) is not None]
+        assert len(tasks) == 2
+        await asking.call("WAIT", 1, 5000)
+        await asyncio.to_thread(group.master.kill)
+
+        async def finish(worker: RedisSource, token: str) -> None:
+            await conclude(lambda: worker.succeed(token, "{}"), lost=lambda: None, for_seconds=30)
+
+        await asyncio.gather(*(finish(worker, task.token) for worker, task in zip(workers, tasks, strict=False)))
+        for _ in range(40):
+            if await work(workers[2], "succeed", "w", patient=True) == "nothing":
+                break
+        await recover(asking)
+
+        for number in range(6):
+            found = await whereabouts(asking, f"j{number}")
+            assert found.ended_once, (number, found)
+        for worker in workers:
+            await worker.close()
+        await asking.close()
