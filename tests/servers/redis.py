@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -248,10 +248,10 @@ def _agrees(sentinel: RedisServer, sentinels: int) -> bool:
 def _cluster_port() -> int:
     while True:
         port = free_port()
-        with socket.socket() as probe:
-            # The cluster's own talk is on the port above.
-            if port < 65535 and probe.connect_ex(("127.0.0.1", port + 1)) != 0:
-                return port
+        # The cluster's own talk is on the port above. Bound to see: a connection of somebody's may have the port, too.
+        with socket.socket() as probe, suppress(OSError, OverflowError):
+            probe.bind(("127.0.0.1", port + 1))
+            return port
 
 
 def _until(condition: Callable[[], bool], what: str) -> None:

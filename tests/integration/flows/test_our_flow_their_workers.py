@@ -136,7 +136,7 @@ async def test_of_many_that_try_a_failed_job_again_one_does(flow: Flow, client: 
     assert (await flow.get(job_id)).fields == {"user": 1}
 
 
-async def test_both_find_a_job_by_its_attributes(flow: Flow, peer: PeerFlow) -> None:
+async def test_both_find_a_job_by_its_attributes(flow: Flow, peer: PeerFlow, client: RedisClient) -> None:
     first = await flow.create({"user": 1, "tags": ["x", 2]})
     second = await flow.create({"user": 1, "tags": ["x"]})
 
@@ -144,6 +144,9 @@ async def test_both_find_a_job_by_its_attributes(flow: Flow, peer: PeerFlow) -> 
         assert [job.id for job in await flow.find(attribute, value)] == ids
         assert [job["id"] for job in await peer.find(attribute, value)] == ids
     assert await flow.find("user", 2) == []
+
+    await client.call("DEL", keys.job("shop", first))
+    assert [job.id for job in await flow.find("user", 1)] == [second]
 
 
 async def test_they_find_what_we_delete_no_more_and_no_worker_gets_it(

@@ -4,8 +4,10 @@ Ids and the names of workers differ, and the order of reads. What is deliberatel
 docs/deviations.md.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 import pytest
@@ -26,7 +28,9 @@ class Teller(Protocol):
 
     async def create(self, fields: dict[str, Any], correlation_id: str | None = None) -> str: ...
 
-    async def work(self, functions: dict[str, Function], parents: tuple[str, ...] = ()) -> None: ...
+    async def work(
+        self, functions: dict[str, Function], parents: tuple[str, ...] = (), lock_seconds: int = 180
+    ) -> None: ...
 
 
 class Ours:
@@ -39,7 +43,11 @@ class Ours:
     async def create(self, fields: dict[str, Any], correlation_id: str | None = None) -> str:
         return await self.flow.create(fields, correlation_id=correlation_id)
 
-    async def work(self, functions: dict[str, Function], parents: tuple[str, ...] = ()) -> None:
+    async def work(
+        self, functions: dict[str, Function], parents: tuple[str, ...] = (), lock_seconds: int = 180
+    ) -> None:
+        queues = tuple(replace(queue, lock_seconds=lock_seconds) for queue in SHOP.queues)
+        self.workers = FlowWorkers(Flow(replace(SHOP, queues=queues), self.flow.client))
         for queue in parents:
             self.workers.parents(queue, check_seconds=0.05)
         for queue, function in functions.items():
@@ -54,7 +62,9 @@ class Theirs:
         self.peer = peer
         self.create = peer.create
 
-    async def work(self, functions: dict[str, Function], parents: tuple[str, ...] = ()) -> None:
+    async def work(
+        self, functions: dict[str, Function], parents: tuple[str, ...] = (), lock_seconds: int = 180
+    ) -> None:
         for queue in parents:
             await self.peer.parents(queue)
         for name, function in functions.items():
@@ -62,7 +72,7 @@ class Theirs:
             if child:
                 await self.peer.children(parent, child, function)
             else:
-                await self.peer.workers(name, function)
+                await self.peer.workers(name, function, lock=lock_seconds)
 
 
 Open = Callable[[RedisClient], AbstractAsyncContextManager[Teller]]
@@ -148,6 +158,19 @@ async def failed(teller: Teller, client: RedisClient) -> None:
     await until(lambda: _nobody(client, processing), "it has left the queue")
 
 
+async def too_slow(teller: Teller, client: RedisClient) -> None:
+    """A worker function outlasts its lock."""
+
+    async def prepare(job: dict[str, Any]) -> dict[str, Any]:
+        await asyncio.Event().wait()
+        return {}
+
+    await teller.work({"prepare": prepare}, lock_seconds=1)
+    job_id = await teller.create({"user": 1})
+    await until(lambda: client.call("HGET", keys.job("shop", job_id), keys.FAILED), "it has failed")
+    await until(lambda: _nobody(client, keys.processing("prepare")), "it has left the queue")
+
+
 async def hopeless(teller: Teller, client: RedisClient) -> None:
     """A job whose children can never be made fails: a parent without its field."""
     await teller.work({}, parents=("check",))
@@ -169,7 +192,7 @@ async def test_a_story_leaves_the_same_behind_whoever_tells_it(client: RedisClie
     assert held_by_us
 
 
-@pytest.mark.parametrize(("story", "queue"), [(failed, "prepare"), (hopeless, "check")])
+@pytest.mark.parametrize(("story", "queue"), [(failed, "prepare"), (too_slow, "prepare"), (hopeless, "check")])
 async def test_a_failure_leaves_the_same_behind_but_for_the_lock_which_we_take_away(
     client: RedisClient, story: Story, queue: str
 ) -> None:

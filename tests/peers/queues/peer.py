@@ -77,6 +77,8 @@ class PeerFlow:
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()
+        for call in self._calls:
+            call.cancel()
         await asyncio.gather(self._reading, *self._calls, return_exceptions=True)
 
     async def _ask(self, command: str, **said: object) -> Any:

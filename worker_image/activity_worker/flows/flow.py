@@ -72,7 +72,7 @@ class Flow:
         stored = await self.client.call("LRANGE", lookup_key(self.definition.name, attribute, value), 0, -1)
         ids: list[str] = stored
         found = await self._look(self.definition.name, ids, children=children)
-        return [job for job in found if job.state is not JobState.MISSING]
+        return [job for job in found if job.fields]
 
     async def wait(self, job_id: str, *, timeout_seconds: float, look_seconds: float = LOOK_SECONDS) -> Job:
         """Look until nothing more will happen to the job, and return it; a server that is away is asked again.
