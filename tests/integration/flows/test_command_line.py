@@ -13,7 +13,9 @@ import pytest
 from activity_worker.flows import Flow, JobState
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient
+from activity_worker.wire.redis_errors import RedisError
 from tests.integration.flows.shop import SHOP
+from tests.integration.flows.story import until
 from tests.servers.redis import RedisServer, redis_server
 
 QUEUES = ("--flow", "shop", "--queue", "prepare", "--queue", "check", "--queue", "send", "--child", "check:stock")
@@ -42,6 +44,15 @@ async def answer(*arguments: str, url: str) -> tuple[int, str, str]:
         out, err = await asyncio.wait_for(process.communicate(), 30)
         assert process.returncode is not None
         return process.returncode, out.decode(), err.decode()
+
+
+async def answers(client: RedisClient) -> bool:
+    """Tell whether the server does more than accept connections."""
+    try:
+        await client.call("GET", "something")
+    except RedisError:
+        return False
+    return True
 
 
 async def take(client: RedisClient) -> None:
@@ -86,6 +97,7 @@ async def test_the_monitor_and_whoever_waits_outlive_their_server(server: RedisS
         server.kill()
         await asyncio.wait_for(_line(process.stderr, "the server cannot be asked"), 20)
         server.start()
+        await until(lambda: answers(flow.client), "the server has loaded its data")
         await take(flow.client)
         job = await waiting
         process.send_signal(signal.SIGTERM)
