@@ -4,12 +4,10 @@ The drivers are imported when the first pool needs them: what no pool uses costs
 """
 
 import asyncio
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from urllib.parse import urlsplit
 
 from activity_operator.api.conditions import Reason
 from activity_operator.api.sources import SecretKeyRef, SourceKind
@@ -30,8 +28,6 @@ _PROMETHEUS = "prometheus"
 _SOURCE = "source"
 #: From one count of a server's Redis queues to the next; what that costs is in the README.
 REDIS_SECONDS = 0.1
-_POSTGRESQL_PORT = 5432
-_HAS_PORT = re.compile(r":[0-9]+$")
 
 
 class CountedSignals:
@@ -227,16 +223,15 @@ def _plain_url(spec: PoolSpec) -> str:
 
 
 def hosts_of(kind: SourceKind, url: str) -> Sequence[str]:
-    """Return HOST:PORT of every host that a source's URL names, in lower case, and `?` for one that cannot be read.
+    """Return HOST:PORT of every host that a source's URL leads to, in lower case.
 
-    Raises SourceProblemError where the operator could not use the URL at all.
+    As who counts reads the URL: another reading might allow one host and go to another. Raises SourceProblemError where
+    the operator could not use the URL at all.
     """
     if kind == "redis":
         from activity_operator.backlog import redis  # noqa: PLC0415
 
         return tuple(host.lower() for host in redis.hosts(url))
-    try:
-        names = urlsplit(url).netloc.rpartition("@")[2].lower().split(",")
-    except ValueError:
-        return ("?",)
-    return tuple(name if _HAS_PORT.search(name) else f"{name}:{_POSTGRESQL_PORT}" for name in names)
+    from activity_operator.backlog import taskstore  # noqa: PLC0415
+
+    return tuple(host.lower() for host in taskstore.hosts(url))

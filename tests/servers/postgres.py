@@ -6,70 +6,136 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from tests.cluster import certificates
 from tests.servers import debian
 from tests.servers.ports import free_port
+
+_FOLDERS = ("/usr/lib/postgresql/*/bin",)
+
+
+@dataclass
+class PostgresServer:
+    """A server on 127.0.0.1. It may be killed, stopped and started again on the same port and folder."""
+
+    folder: Path
+    port: int
+    settings: dict[str, str]
+    ca: certificates.Authority | None = None
+    _running: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """The URL of its administrator, who needs no password."""
+        return self.url_of("test")
+
+    def url_of(self, user: str, *, password: str = "", database: str = "postgres", options: str = "") -> str:
+        """Return somebody's URL."""
+        who = f"{user}:{password}" if password else user
+        return f"postgresql://{who}@127.0.0.1:{self.port}/{database}{'?' if options else ''}{options}"
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        server = _program("postgres")
+        command: list[str | Path] = [server, "-D", self.folder / "data", "-k", self.folder, "-h", "127.0.0.1"]
+        command += ["-p", str(self.port)]
+        for name, value in self.settings.items():
+            command += ["-c", f"{name}={value}"]
+        with (self.folder / "log").open("a") as log:
+            self._running = subprocess.Popen(
+                command, cwd=self.folder, stdout=log, stderr=subprocess.STDOUT, **debian.unprivileged()
+            )
+        asked = [str(_program("pg_isready")), "-h", "127.0.0.1", "-p", str(self.port), "-U", "test", "-t", "1"]
+        for _ in range(60):
+            if subprocess.run(asked, capture_output=True, check=False).returncode == 0:
+                return
+            assert self._running.poll() is None, self.log
+        raise AssertionError(f"PostgreSQL did not answer: {self.log}")
+
+    def stop(self) -> None:
+        """End it in order, without waiting for its clients."""
+        if self._running is not None:
+            self._running.send_signal(2)
+            try:
+                self._running.wait(20)
+            except subprocess.TimeoutExpired:
+                self._running.kill()
+                self._running.wait()
+            self._running = None
+
+    @property
+    def log(self) -> str:
+        """The end of what it said."""
+        return (self.folder / "log").read_text()[-800:]
+
+
+@contextmanager
+def postgres_server(*, durable: bool = True, tls: bool = False, logins: str = "") -> Iterator[PostgresServer]:
+    """Yield a running server; it is ended and removed afterwards.
+
+    Without `durable` it does not wait for the disk: for tests that are not about crashes of the server. `tls`: it can
+    speak TLS, vouched for by a CA of its own, as 127.0.0.1. `logins` are lines of its pg_hba.conf for all but the
+    user test, who is let in.
+    """
+    top = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
+    debian.own(top)
+    settings = {"max_connections": "200"}
+    if not durable:
+        settings |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+    authority = None
+    try:
+        initdb: list[str | Path] = ["-D", top / "data", "-U", "test", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"]
+        _run([_program("initdb"), *initdb], top)
+        if logins:
+            (top / "data" / "pg_hba.conf").write_text(f"host all test 127.0.0.1/32 trust\n{logins}\n")
+        if tls:
+            authority = certificates.authority(top, "ca")
+            own = certificates.issue(authority, top, "db", user="db", addresses=["127.0.0.1"])
+            for file in (own.certificate, own.key):
+                debian.own(file)
+            settings |= {"ssl": "on", "ssl_cert_file": str(own.certificate), "ssl_key_file": str(own.key)}
+        server = PostgresServer(top, free_port(), settings, authority)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(top, ignore_errors=True)
 
 
 @contextmanager
 def postgres(*, durable: bool = True) -> Iterator[str]:
-    """Yield the URL of a fresh server on 127.0.0.1; it is stopped and removed afterwards.
-
-    Without `durable` it does not wait for the disk: for tests that are not about crashes of the server.
-    """
-    folders = ("/usr/lib/postgresql/*/bin",)
-    initdb = debian.find("initdb", "postgresql", *folders)
-    server = initdb.with_name("postgres")
-    top = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
-    debian.own(top)
-    try:
-        _run([initdb, "-D", top / "data", "-U", "test", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"], top)
-        port = free_port()
-        command: list[str | Path] = [server, "-D", top / "data", "-k", top, "-h", "127.0.0.1", "-p", str(port)]
-        command += ["-c", "max_connections=200"]
-        if not durable:
-            command += ["-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off"]
-        with (top / "log").open("w") as log:
-            running: subprocess.Popen[bytes] = subprocess.Popen(
-                command, cwd=top, stdout=log, stderr=subprocess.STDOUT, **debian.unprivileged()
-            )
-        try:
-            _wait(initdb.with_name("pg_isready"), port, running, top / "log")
-            yield f"postgresql://test@127.0.0.1:{port}/postgres"
-        finally:
-            running.terminate()
-            try:
-                running.wait(20)
-            except subprocess.TimeoutExpired:
-                running.kill()
-                running.wait()
-    finally:
-        shutil.rmtree(top, ignore_errors=True)
+    """Yield the URL of a fresh server on 127.0.0.1, as `postgres_server` makes it."""
+    with postgres_server(durable=durable) as server:
+        yield server.url
 
 
 async def new_database(server: str) -> str:
     """Make an empty database on a server that `postgres` yielded; returns its URL."""
     name = f"t{uuid.uuid4().hex[:8]}"
-    engine = create_async_engine(server.replace("postgresql", "postgresql+asyncpg"), isolation_level="AUTOCOMMIT")
-    async with engine.connect() as connection:
-        await connection.execute(text(f"CREATE DATABASE {name}"))
-    await engine.dispose()
+    await execute(server, f"CREATE DATABASE {name}")
     return server.removesuffix("postgres") + name
+
+
+async def execute(url: str, *statements: str) -> None:
+    """Run statements, each by itself."""
+    engine = create_async_engine(url.replace("postgresql", "postgresql+asyncpg", 1), isolation_level="AUTOCOMMIT")
+    async with engine.connect() as connection:
+        for statement in statements:
+            await connection.execute(text(statement))
+    await engine.dispose()
+
+
+def _program(name: str) -> Path:
+    return debian.find("initdb", "postgresql", *_FOLDERS).with_name(name)
 
 
 def _run(command: list[str | Path], cwd: Path) -> None:
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, **debian.unprivileged())
     assert done.returncode == 0, f"{command[0]}: {done.stdout[-800:]}{done.stderr[-800:]}"
-
-
-def _wait(isready: Path, port: int, running: subprocess.Popen[bytes], log: Path) -> None:
-    asked = [str(isready), "-h", "127.0.0.1", "-p", str(port), "-U", "test", "-t", "1"]
-    for _ in range(60):
-        if subprocess.run(asked, capture_output=True, check=False).returncode == 0:
-            return
-        assert running.poll() is None, log.read_text()[-800:]
-    raise AssertionError(f"PostgreSQL did not answer: {log.read_text()[-800:]}")

@@ -6,8 +6,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
-from urllib.parse import urlsplit
 
 import asyncpg  # type: ignore[import-untyped]
 
@@ -15,39 +15,57 @@ from activity_operator.backlog.counted_errors import unreachable
 from activity_operator.backlog.counting import Item, Place
 from activity_operator.backlog.observed import Observed, told, unobserved
 from activity_operator.backlog.protocol import SourceProblemError
-from activity_worker.wire.taskstore_due import CHANNEL, DUE_BY_TASK
+from activity_worker.wire.store_connection import connect_to_store
+from activity_worker.wire.store_url import StoreUrl, StoreUrlError, address, parse_store_url
+from activity_worker.wire.taskstore_due import CHANNEL, DUE, DUE_BY_TASK
 
 #: From one round to the next where nothing is announced: instances also become due by their time.
 INTERVAL_SECONDS = 1.0
 #: The least time between two rounds, however much is announced.
 LEAST_SECONDS = 0.1
+#: How many times longer than a round took nothing is asked: a crowd of due instances costs the server no more than a
+#: tenth of one of its processes.
+REST_FOR_ROUND = 9.0
+#: What connecting may take, and a statement.
 CONNECT_SECONDS = 5.0
+STATEMENT_SECONDS = 4.0
+#: What the server calls our connections.
+APPLICATION = "activity-operator"
 _SEPARATOR = "\n"
-_SHAPE = "postgresql://USER:PASSWORD@HOST:PORT/NAME"
+_MAX_WORDS = 200
 _DENIED = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InsufficientPrivilegeError)
 
 
 def item(tasks: Sequence[str]) -> Item:
     """Return what is counted for these tasks, for all of them when there are none."""
-    return _SEPARATOR.join(sorted(tasks))
+    return _SEPARATOR.join(sorted(set(tasks)))
+
+
+def hosts(url: str) -> Sequence[str]:
+    """Return HOST:PORT of every host that the URL leads to. Raises SourceProblemError when it cannot be read."""
+    return tuple(address(*host) for host in _parsed(url).hosts)
 
 
 class _Store:
-    """A connection, and whether an instance was announced on it."""
+    """A connection, whether an instance was announced on it, and how long its last round took."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, url: StoreUrl, connection: Any) -> None:
+        self.url = url
         self.connection = connection
         self.announced = asyncio.Event()
+        self.took_seconds = 0.0
 
     async def listen(self) -> None:
-        await self.connection.add_listener(CHANNEL, self._hear)
+        """Hear of new instances; on a server that cannot announce, the rounds find them."""
+        with suppress(asyncpg.FeatureNotSupportedError, asyncpg.ObjectNotInPrerequisiteStateError):
+            await self.connection.add_listener(CHANNEL, self._hear)
 
     def _hear(self, *_: object) -> None:
         self.announced.set()
 
 
 class TaskStores:
-    """Counts with one statement a store. `observed` is told of every round; `now` is Unix seconds."""
+    """Counts with at most two statements a store. `observed` is told of every round; `now` is Unix seconds."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
@@ -56,18 +74,22 @@ class TaskStores:
 
     async def read(self, place: Place, items: Sequence[Item]) -> Sequence[int | SourceProblemError]:
         """Return how many instances are due."""
+        named = {task for one in items if one for task in one.split(_SEPARATOR)}
         with told(self.observed, "count"):
-            due = await self._due(place)
-        everything = sum(due.values())
+            everything, due = await self._due(place, sorted(named), all_of_them="" in items)
         return [sum(due[task] for task in one.split(_SEPARATOR)) if one else everything for one in items]
 
     async def rest(self, place: Place, seconds: float) -> None:
-        """Wait, or until an instance is announced."""
-        await asyncio.sleep(min(LEAST_SECONDS, seconds))
+        """Wait, or until an instance is announced, and in any case in proportion to what the last round took."""
         store = self._stores.get(place)
-        left = seconds - LEAST_SECONDS
-        if store is None or left <= 0:
-            await asyncio.sleep(max(left, 0.0))
+        took = 0.0 if store is None else store.took_seconds
+        least = max(LEAST_SECONDS, REST_FOR_ROUND * took)
+        await asyncio.sleep(min(least, max(seconds, REST_FOR_ROUND * took)))
+        left = seconds - least
+        if left <= 0:
+            return
+        if store is None:
+            await asyncio.sleep(left)
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(left):
@@ -79,55 +101,74 @@ class TaskStores:
             with suppress(Exception):
                 await store.connection.close(timeout=CONNECT_SECONDS)
 
-    async def _due(self, place: Place) -> Counter[str]:
+    async def _due(self, place: Place, named: Sequence[str], *, all_of_them: bool) -> tuple[int, Counter[str]]:
+        loop = asyncio.get_running_loop()
         try:
             store = self._stores.get(place) or await self._open(place)
             # Cleared first: what is announced during the count is counted in the next one.
             store.announced.clear()
-            rows = await store.connection.fetch(DUE_BY_TASK, self._now())
-            return Counter({row["task_name"]: row["due"] for row in rows})
+            now, began = self._now(), loop.time()
+            everything = await store.connection.fetchval(DUE, now) if all_of_them else 0
+            rows = await store.connection.fetch(DUE_BY_TASK, now, named) if named else ()
+            store.took_seconds = loop.time() - began
+            return everything, Counter({row["task_name"]: row["due"] for row in rows})
         except asyncpg.UndefinedTableError:
             # Nobody has made an instance yet: whoever does makes the tables first.
-            return Counter()
+            return 0, Counter()
         except SourceProblemError:
             raise
+        except asyncio.CancelledError:
+            # What its answer would be is not known any more.
+            self._drop(place)
+            raise
         except Exception as error:
-            await self.leave(place)
-            raise problem(error, place.url) from error
+            self._drop(place)
+            raise problem(error, _parsed(place.url)) from error
+
+    def _drop(self, place: Place) -> None:
+        """Forget a connection without a word to a server that may not hear it."""
+        if (store := self._stores.pop(place, None)) is not None:
+            with suppress(Exception):
+                store.connection.terminate()
 
     async def _open(self, place: Place) -> _Store:
-        if not place.url.startswith(("postgresql://", "postgres://")):
-            text = f"a pool's task store is a PostgreSQL database: the URL must look like {_SHAPE}"
-            raise SourceProblemError("SecretUnusable", text)
-        try:
-            connection = await asyncpg.connect(place.url, timeout=CONNECT_SECONDS, command_timeout=CONNECT_SECONDS)
-        except (ValueError, asyncpg.InterfaceError) as error:
-            # Its words may quote the URL.
-            text = f"the task store's URL cannot be read; it must look like {_SHAPE}"
-            raise SourceProblemError("SecretUnusable", text) from error
-        store = self._stores[place] = _Store(connection)
+        parsed = _parsed(place.url)
+        url = replace(parsed, connect_seconds=min(parsed.connect_seconds, CONNECT_SECONDS))
+        connection = await connect_to_store(url, command_seconds=STATEMENT_SECONDS, name=APPLICATION)
+        store = self._stores[place] = _Store(url, connection)
         await store.listen()
         return store
 
 
-def problem(error: Exception, url: str) -> SourceProblemError:
-    """Return the error in the conditions' words, without anything of the URL but the host and the database."""
-    server = f"the task store at {shown(url)}"
-    words = type(error).__name__
+def _parsed(url: str) -> StoreUrl:
+    try:
+        return parse_store_url(url)
+    except StoreUrlError as error:
+        raise SourceProblemError("SecretUnusable", str(error)) from error
+
+
+def problem(error: Exception, url: StoreUrl) -> SourceProblemError:
+    """Return the error in the conditions' words, without anything of the URL but its hosts and the database."""
+    server = f"the task store at {url.shown}"
+    words = _words(error)
+    if isinstance(error, StoreUrlError):
+        text = f"{error}; a file must be in the operator's container, too: give the CA itself as ssl_ca_data instead"
+        return SourceProblemError("SecretUnusable", text if url.tls.files else str(error))
     if isinstance(error, _DENIED):
         text = f"{server} refuses the operator: correct user, password or rights (SELECT on activitypool_instances)"
         return SourceProblemError("AccessDenied", f"{text} ({words})")
     if isinstance(error, asyncpg.InvalidCatalogNameError):
-        return SourceProblemError("SecretUnusable", f"the database at {shown(url)} does not exist: correct its name")
-    if isinstance(error, ssl.SSLError):
-        text = f"no TLS with {server}: check its certificate, and sslmode and sslrootcert in the URL"
+        text = f"{server} is not there: create the database, or correct its name in the URL ({words})"
+        return SourceProblemError("SecretUnusable", text)
+    if isinstance(error, ssl.SSLError) or (isinstance(error, ConnectionError) and "SSL" in str(error)):
+        text = f"no TLS with {server}: check its certificate, and sslmode and the CA in the URL"
         return SourceProblemError("TlsFailed", f"{text} ({words})")
     return unreachable(server, words)
 
 
-def shown(url: str) -> str:
-    """Return host, port and database of a URL, for people."""
-    with suppress(ValueError):
-        parts = urlsplit(url)
-        return f"{parts.hostname or ''}:{parts.port or 5432}{parts.path}"
-    return "its URL"
+def _words(error: Exception) -> str:
+    """Return what the server or the certificate's checker said, or just the error's name: others may show the URL."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return str(error.verify_message)[:_MAX_WORDS]
+    said = error.message if isinstance(error, asyncpg.PostgresError) else None
+    return str(said)[:_MAX_WORDS] if said else type(error).__name__

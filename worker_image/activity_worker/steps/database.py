@@ -1,6 +1,7 @@
 """Opening a task store's database: SQLite for one machine, PostgreSQL for many; its tables brought up to date."""
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,12 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry
 
 from activity_worker.steps.gates import Direct, Gate, Threaded
+from activity_worker.wire.store_url import StoreUrlError, parse_store_url
 
-_DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
+__all__ = ["StoreUrlError", "connect", "gate", "reading"]
+
+#: What the server calls our connections, unless the URL says.
+_APPLICATION = "activity-worker"
 #: Seconds for which a writer of SQLite waits for another one.
 _BUSY_SECONDS = 30
 #: Errors are logged, and what was to be written is nobody's business there.
@@ -31,14 +36,11 @@ VERSION_TABLE = "activitypool_schema"
 _MIGRATION_LOCK = 0x61637470
 
 
-class StoreUrlError(ValueError):
-    """The URL names no database that a task store can use; it is not repeated, since it may hold a password."""
-
-
 async def connect(url: str, *, migrate: bool = True) -> AsyncEngine:
     """Return an engine whose tables are as this version needs them.
 
-    `url` is `sqlite:///file.db`, `sqlite://` (memory, gone with the process) or `postgresql://user:password@host/name`.
+    `url` is `sqlite:///file.db`, `sqlite://` (memory, gone with the process) or `postgresql://user:password@host/name`,
+    which may have libpq's options, such as `?sslmode=verify-full&sslrootcert=ca.crt`.
     Raises StoreUrlError, and SQLAlchemy's errors when the database does not answer.
     """
     engine = _engine(url)
@@ -65,18 +67,35 @@ def reading(engine: AsyncEngine) -> AsyncEngine:
 
 
 def _engine(url: str) -> AsyncEngine:
+    kind = url.partition(":")[0].partition("+")[0]
+    if kind == "sqlite":
+        return _sqlite(url)
+    if kind not in ("postgresql", "postgres"):
+        raise StoreUrlError("a task store is a database at sqlite:///FILE or postgresql://USER@HOST/NAME")
+    return _postgresql(url)
+
+
+def _postgresql(url: str) -> AsyncEngine:
+    # Not SQLAlchemy's reading of the URL: the operator has another one's, and must come to the same server.
+    from activity_worker.wire.store_connection import connect_to_store  # noqa: PLC0415 - SQLite needs no such driver
+
+    parsed = parse_store_url(url)
+    engine = create_async_engine(
+        "postgresql+asyncpg://",
+        async_creator=partial(connect_to_store, parsed, name=_APPLICATION),
+        pool_size=5,
+        max_overflow=10,
+        **_SILENT,
+    )
+    _ask_the_unused(engine.sync_engine)
+    return engine
+
+
+def _sqlite(url: str) -> AsyncEngine:
     try:
-        parsed = make_url(url)
+        parsed = make_url(url).set(drivername="sqlite+aiosqlite")
     except ArgumentError:
-        raise StoreUrlError("the task store's URL cannot be read; it looks like postgresql://user@host/name") from None
-    kind = parsed.drivername.split("+")[0]
-    if kind not in _DRIVERS:
-        raise StoreUrlError(f"a task store is sqlite or postgresql, not {kind}")
-    parsed = parsed.set(drivername=_DRIVERS[kind])
-    if kind != "sqlite":
-        engine = create_async_engine(parsed, pool_size=5, max_overflow=10, **_SILENT)
-        _ask_the_unused(engine.sync_engine)
-        return engine
+        raise StoreUrlError("the task store's URL cannot be read; it looks like sqlite:///file.db") from None
     # A database in memory is its connection's own: there is one, for one transaction at a time.
     one = {"poolclass": AsyncAdaptedQueuePool, "pool_size": 1, "max_overflow": 0}
     options: dict[str, Any] = one if _is_in_memory(parsed.database) else {}

@@ -381,7 +381,7 @@ async def test_what_prometheus_fails_at_says_nothing_of_the_sources_url(desk: De
         ("taskStore", STORE, ["db:5432"]),
         ("taskStore", "postgresql://a:b@DB1:1,db2/tasks", ["db1:1", "db2:5432"]),
         ("taskStore", "postgresql://[::1]/tasks", ["[::1]:5432"]),
-        ("taskStore", "postgresql://[::1", ["?"]),
+        ("taskStore", "postgresql://me@evil:1,x@good:2/tasks", ["good:2"]),
     ],
 )
 def test_the_policy_sees_every_host_of_a_url_in_lower_case_with_its_port(kind: Any, url: str, named: list[str]) -> None:
