@@ -13,6 +13,8 @@ from activity_worker.activity import TaskRequest
 from activity_worker.errors import LeaseLostError, TaskFailed, UnreachableError
 from activity_worker.sources.protocol import Task as Leased
 from activity_worker.steps import FinalError, RunnerOptions, Task, Tasks, TaskStore, lease
+from activity_worker.steps.announce import announcements
+from activity_worker.steps.bell import Bell
 from activity_worker.steps.claim import Claim, held_by
 from activity_worker.steps.slot import InstanceHandler
 
@@ -107,6 +109,20 @@ async def test_a_handler_that_is_told_to_stop_makes_no_further_call(place: Place
     assert (left.status.step_num, left.status.running, left.complete) == (1, False, False)
     assert left.next_run_time <= place.tasks.now()
     place.handler.begin(stopping=False)
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+async def test_what_is_left_is_announced(place: Place) -> None:
+    bell = Bell()
+    async with announcements(place.store.engine, bell):
+        request = await place.taken()
+        await bell.wait(1, 5.0)
+        heard = bell.rings
+        place.handler.begin(stopping=True)
+        await place.handler.handle(request)
+        async with asyncio.timeout(5):
+            while bell.rings == heard:
+                await bell.wait(heard, 5.0)
 
 
 async def test_a_cancelled_handler_waits_for_the_function_in_its_thread(place: Place) -> None:

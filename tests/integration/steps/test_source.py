@@ -21,6 +21,8 @@ from activity_worker.sources.protocol import SharedSource
 from activity_worker.sources.protocol import Task as Leased
 from activity_worker.sources.taskstore import TaskStoreSource
 from activity_worker.steps import RunnerOptions, Task, Tasks, TaskStore, app
+from activity_worker.steps.announce import announcements
+from activity_worker.steps.bell import Bell
 from activity_worker.steps.claim import Claim
 from activity_worker.steps.offer import offer_of
 from tests.servers.ports import free_port
@@ -253,6 +255,19 @@ async def test_a_poll_hears_of_a_new_instance_at_once(server: str, clock: Clock,
     assert time.monotonic() - began < 1.0
     await store.close()
     await source.close()
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+async def test_what_is_given_back_is_announced(source: TaskStoreSource, store: TaskStore, tasks: Tasks) -> None:
+    bell = Bell()
+    async with announcements(store.engine, bell):
+        await tasks.new(store, "t")
+        await bell.wait(1, 5.0)
+        task, heard = await leased(source), bell.rings
+        await source.fail(task.token, "ActivityPool.HandlerExited", "")
+        async with asyncio.timeout(5):
+            while bell.rings == heard:
+                await bell.wait(heard, 5.0)
 
 
 async def test_a_cordon_ends_the_polls_that_wait_and_those_to_come(url: str, tasks: Tasks) -> None:
