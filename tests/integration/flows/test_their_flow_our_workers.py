@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 from activity_worker.activity import TaskRequest
-from activity_worker.flows import Flow, FlowDefinition, FlowWorkers, Queue
+from activity_worker.flows import Flow, FlowDefinition, FlowWorkers, JobState, Queue
 from activity_worker.lifecycle import WorkerStatus
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient
@@ -203,6 +203,28 @@ async def test_a_parent_that_was_put_back_waits_for_the_children_that_it_has(flo
     assert await flow.lengths(["check:stock"]) == {"check:stock": (0, 0)}
 
 
+async def test_a_parent_whose_worker_has_to_stop_gives_its_job_back_and_waits_on_later(
+    flow: Flow, client: RedisClient
+) -> None:
+    workers = FlowWorkers(flow)
+    workers.parents("check", check_seconds=0.05)
+    job_id = await flow.create({"user": 1, **PREPARED})
+    await client.call("LMOVE", keys.waiting("prepare"), keys.waiting("check"), "LEFT", "RIGHT")
+    await workers.start()
+    await until(lambda: client.call("LLEN", keys.waiting("check:stock")), "children wait")
+
+    await workers.stop(timeout_seconds=0.1)
+
+    job = await flow.get(job_id, children=True)
+    assert (job.state, job.queue, job.failure) == (JobState.WAITING, "check", None)
+    assert await client.call("EXISTS", keys.lock("check", job_id)) == 0
+    for child in job.children:
+        await client.call("HSET", keys.job("check:stock", child.id), "done", "true")
+    async with workers:
+        await until(lambda: client.call("HGET", keys.job("shop", job_id), keys.COMPLETED_QUEUE), "it goes on")
+    assert (await flow.get(job_id)).child_keys() == job.child_keys()
+
+
 async def test_our_parent_renews_its_lock_while_it_waits(client: RedisClient) -> None:
     check = Queue("check", children=(Queue("stock"),), lock_seconds=1, block_seconds=0.2)
     flow = Flow(FlowDefinition("shop", (check,)), client)
@@ -211,13 +233,14 @@ async def test_our_parent_renews_its_lock_while_it_waits(client: RedisClient) ->
     job_id = await flow.create({"children:check:params": [{"childName": "stock", "item": 1}]})
     left = [0]
 
-    async def renewed_twice() -> bool:
+    async def renewed() -> bool:
         left.append(await client.call("PTTL", keys.lock("check", job_id)))
-        return sum(later > earlier for earlier, later in pairwise(left)) == 3
+        return sum(later > earlier for earlier, later in pairwise(left)) == 6
 
     async with workers:
-        # Once when it was set, twice since: the handler's deadline, one second, does not hold for parents.
-        await until(renewed_twice, "the lock is prolonged")
+        # Once when it was set, five times since, a third of a second apart: a handler's deadline, one second here,
+        # does not hold for parents.
+        await until(renewed, "the lock is prolonged")
         (child,) = (await flow.get(job_id, children=True)).children
         await client.call("HSET", keys.job("check:stock", child.id), "done", "true")
         job = await flow.wait(job_id, timeout_seconds=5)

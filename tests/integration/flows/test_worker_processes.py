@@ -9,6 +9,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from activity_worker.flows import Flow, JobState
+from activity_worker.wire import redis_keys as keys
+from activity_worker.wire.redis_connection import RedisClient
 from tests.integration.flows.shop import FIELDS, PREPARED
 from tests.integration.flows.story import until
 from tests.peers.queues.peer import PeerFlow
@@ -62,3 +65,19 @@ async def test_parents_and_children_in_worker_processes_serve_their_flow(peer: P
     (job,) = await peer.find("user", 62, children=True)
     assert job["completed-queue"] == "send"
     assert [(child["echo"], child["left"]) for child in job["children:check:jobs"]] == [("pen", 3), ({"id": 7}, 3)]
+
+
+async def test_a_parents_process_that_may_wait_no_longer_gives_its_job_back(
+    flow: Flow, client: RedisClient, redis_url: str
+) -> None:
+    job_id = await flow.create({"user": 1, **PREPARED})
+    await client.call("LMOVE", keys.waiting("prepare"), keys.waiting("check"), "LEFT", "RIGHT")
+    parent = worker(
+        *("activity_worker.flows.parent:wait_for_children", redis_url, "shop", "check"),
+        *("--redis-renew-lock", "true", "--drain-timeout-seconds", "1"),
+    )
+    async with parent:
+        await until(lambda: client.call("LLEN", keys.waiting("check:stock")), "children wait", 30)
+
+    job = await flow.get(job_id, children=True)
+    assert (job.state, job.queue, job.failure, len(job.children)) == (JobState.WAITING, "check", None, 2)

@@ -7,21 +7,20 @@ ACTIVITY_REDIS_QUEUE.
 """
 
 import os
-from typing import Any
 
-from activity_worker.activity import TaskRequest
+from activity_worker.activity import TaskRequest, TaskResponseToolkit
 from activity_worker.contract import Env
 from activity_worker.flows.definition import FlowError, Place, Queue
 from activity_worker.flows.parents import parent_worker
 from activity_worker.wire.redis_connection import open_client
 
 
-async def wait_for_children(request: TaskRequest) -> dict[str, Any]:
+async def wait_for_children(request: TaskRequest, respond: TaskResponseToolkit) -> None:
     """Make the children that the job asks for, of whatever name, and wait until all are done."""
     url, flow, queue = (_said(name) for name in (Env.REDIS_URL, Env.REDIS_FLOW, Env.REDIS_QUEUE))
     client = open_client(url)
     try:
-        return await parent_worker(client, Place(flow, queue, Queue(queue)))(request)
+        await parent_worker(client, Place(flow, queue, Queue(queue)))(request, respond)
     finally:
         await client.close()
 

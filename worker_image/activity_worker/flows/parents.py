@@ -1,16 +1,22 @@
 """A parent queue's work: make a job's children, once, and wait until all of them are done."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from activity_worker.activity import TaskRequest
+from activity_worker.activity import TaskRequest, TaskResponseToolkit
+from activity_worker.cancellation import CancelReason
 from activity_worker.errors import ActivityError
 from activity_worker.flows.definition import Place
 from activity_worker.flows.identity import uuid7
 from activity_worker.flows.job import says_yes
+from activity_worker.sources.redis_job import Lease
+from activity_worker.sources.redis_scripts import RETURN
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import Command, RedisClient
+
+_log = logging.getLogger(__name__)
 
 #: How often a parent looks at its children, in seconds.
 CHECK_SECONDS = 1.0
@@ -21,12 +27,15 @@ class ChildrenError(ActivityError):
     """A job's children cannot be made, or one of them is gone; the parent fails with it."""
 
 
+Parent = Callable[[TaskRequest, TaskResponseToolkit], Awaitable[None]]
+
+
 def parent_worker(
     client: RedisClient, place: Place, keep_seconds: int = keys.KEEP_SECONDS, check_seconds: float = CHECK_SECONDS
-) -> Callable[[TaskRequest], Awaitable[dict[str, Any]]]:
+) -> Parent:
     """Return the handler of a parent queue; it needs no attributes of the job, and a lock that is renewed."""
 
-    async def wait_for_children(request: TaskRequest) -> dict[str, Any]:
+    async def wait_for_children(request: TaskRequest, respond: TaskResponseToolkit) -> None:
         """Make the children unless they were made before, wait for them, and add nothing to the job."""
         job_id = request.input["id"]
         fields = (keys.children_params(place.name), keys.children_jobs(place.name))
@@ -34,10 +43,15 @@ def parent_worker(
         params, children = (keys.decode(value) for value in stored)
         if not children:
             children = await make_children(client, place, job_id, params, keep_seconds)
-        # Nobody tells us: other processes work on the children.
-        while not await all_done(client, children):  # noqa: ASYNC110
-            await asyncio.sleep(check_seconds)
-        return {}
+        try:
+            # Nobody tells us: other processes work on the children.
+            while not await all_done(client, children):  # noqa: ASYNC110
+                await asyncio.sleep(check_seconds)
+        except asyncio.CancelledError:
+            if respond.signal.reason is CancelReason.WORKER_STOPPED:
+                await _give_back(client, place, Lease.of(request.task.token))
+            raise
+        await respond.success({})
 
     return wait_for_children
 
@@ -68,6 +82,14 @@ async def all_done(client: RedisClient, children: Sequence[str]) -> bool:
     if gone := [key for key, exists in zip(open_ones, there, strict=True) if not exists]:
         raise ChildrenError(f"{gone[0]}: a child that is gone: it was deleted, or is no longer kept")
     return False
+
+
+async def _give_back(client: RedisClient, place: Place, lease: Lease) -> None:
+    """Let the job wait again if it is still ours: nothing is lost of a wait, another worker waits on."""
+    touched = [keys.lock(place.name, lease.job_id), keys.waiting(place.name), keys.processing(place.name)]
+    if await RETURN.run(client, touched, lease.owner, lease.job_id):
+        facts = {"flow": place.flow, "queue": place.name, "job": lease.job_id}
+        _log.info("a parent's worker stops: the job waits again", extra={"facts": facts})
 
 
 def _children(place: Place, params: Any) -> list[tuple[str, dict[str, Any]]]:

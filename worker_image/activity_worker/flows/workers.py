@@ -86,7 +86,7 @@ class FlowWorkers:
         """Take no new jobs, finish those under way, and end.
 
         After `timeout_seconds` (None: never) handlers are cancelled and their jobs failed. A parent waits for its
-        children until then.
+        children until then; its job is not failed, but waits for another worker.
         """
         if self._consumer is not None:
             await self._consumer.stop(timeout_seconds=timeout_seconds)
