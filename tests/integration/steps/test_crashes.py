@@ -1,5 +1,6 @@
-"""A runner that dies before or after any write to the store: another one brings the instance to the same end."""
+"""Whoever dies before, within or after any write to the store: the instance comes to the same end as if nobody had."""
 
+import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -7,72 +8,211 @@ from typing import Any
 
 import pytest
 
-from activity_worker.steps import RunnerOptions, TaskStore
+from activity_worker.steps import FinalError, Task, Tasks, TaskStore, current, step
+from activity_worker.steps.app import cancel, pause, retry
+from activity_worker.steps.turns import CannotRetryError
+from tests.integration.steps.deaths import Fate, Moment, Stage, ending
 from tests.integration.steps.world import World, expected
 
-WRITES = ("claim", "record")
-CASES = [
-    ("strict", {"before": {"1": 1}, "after": {"2": 1}, "breaks": 3}),
-    ("lenient", {"before": {"0": 1}, "after": {"3": 1}, "breaks": 2}),
-]
-LEASE = 60.0
+Scenario = Callable[[Stage], Awaitable[str]]
+MOMENTS: tuple[Moment, ...] = ("before", "within", "after")
+SURE: dict[str, Any] = {"retry": {"retries": 9, "delays": [1]}, "check": "was_done"}
 
 
-class DeathError(BaseException):
-    """The runner is gone: no handler of errors gets to see it."""
+class Shop:
+    """Orders whose effects are kept outside of the store, each with a check; a call may wait for somebody."""
+
+    def __init__(self) -> None:
+        self.stage: Stage | None = None
+        self.inside = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.stock = True
+        self.waits = self.renews = False
+        reverse = {"method": "refund", **SURE}
+        steps = [
+            step("pay", reverse=reverse, **SURE),
+            step("ship", **SURE),
+            step("task.letter.new", output={"id": "letter"}),
+        ]
+        order = Task(
+            "order", steps, methods={"pay": self.pay, "ship": self.ship, "refund": self.effect, "was_done": self.done}
+        )
+        self.tasks = Tasks([order, Task("letter", ["write"], methods={"write": self.effect})])
+
+    async def pay(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Pay, while somebody does something if they are waited for."""
+        assert self.stage is not None
+        await self.effect(arguments)
+        if self.waits:
+            self.inside.set()
+            await self.go_on.wait()
+        if self.renews:
+            await self.stage.renewals(2)
+        return {"paid": True}
+
+    async def ship(self, arguments: dict[str, Any]) -> None:
+        """Ship, or have nothing left."""
+        if not self.stock:
+            raise FinalError("OutOfStock", "the last one has gone")
+        await self.effect(arguments)
+
+    async def effect(self, _: dict[str, Any]) -> None:
+        """Do what the step is about."""
+        assert self.stage is not None
+        self.stage.effect(current().key, f"{current().sub_step} {current().task_name} {current().step_num}")
+
+    async def done(self, _: dict[str, Any]) -> Any:
+        """Whether it was done; `paid` is lost with a call's answer, and nobody reads it here."""
+        assert self.stage is not None
+        return True if current().key in self.stage.effects else None
 
 
-class Dying:
-    """Lets a store's n-th write be the last thing that its runner does, or the first that it does not."""
+async def ordered(stage: Stage) -> str:
+    async def order(store: TaskStore) -> str:
+        await stage.tasks.sync(store)
+        return await stage.tasks.new(store, "order", {"paid": True}, instance_id="mine")
 
-    def __init__(self, store: TaskStore, patch: pytest.MonkeyPatch) -> None:
-        self.left = -1
-        self.after = False
-        for name in WRITES:
-            patch.setattr(store, name, self._deadly(getattr(store, name)))
-
-    def _deadly(self, write: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def deadly(*arguments: Any, **more: Any) -> Any:
-            self.left -= 1
-            if self.left == 0 and not self.after:
-                raise DeathError
-            done = await write(*arguments, **more)
-            if self.left == 0:
-                raise DeathError
-            return done
-
-        return deadly
+    return await stage.person(order)
 
 
-@pytest.mark.parametrize(("task", "troubles"), CASES)
-@pytest.mark.parametrize("after", [False, True], ids=["before a write", "after a write"])
-async def test_the_end_is_the_same_whichever_write_a_runner_dies_at(
-    store: TaskStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str, troubles: dict[str, Any], after: bool
+async def delivered(stage: Stage, shop: Shop) -> str:
+    name = await ordered(stage)
+    await stage.run(name)
+    await stage.run((await stage.store.get(name)).instance.data["letter"])
+    return name
+
+
+async def renewed(stage: Stage, shop: Shop) -> str:
+    shop.renews = True
+    name = await ordered(stage)
+    await stage.run(name, lease_seconds=0.1)
+    return name
+
+
+async def canceled_between_calls(stage: Stage, shop: Shop) -> str:
+    name = await ordered(stage)
+    await stage.run(name, calls=1)
+    await stage.person(lambda store: cancel(store, name, stage.now))
+    await stage.run(name)
+    return name
+
+
+async def while_a_call_runs(stage: Stage, shop: Shop, act: Callable[[TaskStore], Awaitable[Any]]) -> None:
+    """Somebody acts while the first call is made; a runner that died before it is not waited for."""
+    shop.waits = True
+    running = asyncio.ensure_future(stage.run("mine"))
+    await shop.inside.wait()
+    await stage.person(act)
+    shop.waits = False
+    shop.go_on.set()
+    await running
+
+
+async def canceled_in_a_call(stage: Stage, shop: Shop) -> str:
+    name = await ordered(stage)
+    await while_a_call_runs(stage, shop, lambda store: cancel(store, name, stage.now))
+    return name
+
+
+async def paused_in_a_call_and_resumed(stage: Stage, shop: Shop) -> str:
+    name = await ordered(stage)
+    await while_a_call_runs(stage, shop, lambda store: pause(store, name, stage.now))
+    assert (await stage.store.get(name)).instance.paused
+    await stage.person(lambda store: pause(store, name, stage.now, paused=False))
+    await stage.run(name)
+    return name
+
+
+async def failed_and_retried(stage: Stage, shop: Shop) -> str:
+    shop.stock = False
+    name = await ordered(stage)
+    await stage.run(name)
+    shop.stock = True
+
+    async def again(store: TaskStore) -> bool:
+        try:
+            await retry(store, name, stage.now)
+        except CannotRetryError:
+            # It was done before somebody died.
+            assert (await store.get(name)).instance.status.round == 1
+        return True
+
+    await stage.person(again)
+    await stage.run(name)
+    return name
+
+
+PAID, SHIPPED, REFUNDED = "method order 0", "method order 1", "reverse order 0"
+SCENARIOS: dict[str, tuple[Callable[[Stage, Shop], Awaitable[str]], bool, list[str]]] = {
+    "delivered": (delivered, True, [PAID, SHIPPED, "method letter 0"]),
+    "renewed": (renewed, True, [PAID, SHIPPED]),
+    "canceled between calls": (canceled_between_calls, False, [PAID, REFUNDED]),
+    "canceled in a call": (canceled_in_a_call, False, [PAID, REFUNDED]),
+    "paused in a call": (paused_in_a_call_and_resumed, True, [PAID, SHIPPED]),
+    "failed and retried": (failed_and_retried, True, [PAID, REFUNDED, PAID, SHIPPED]),
+}
+
+
+async def played(store: TaskStore, name: str, fate: Fate) -> tuple[Any, ...]:
+    """Play a scenario on a store that is emptied for it; return how it ended."""
+    await emptied(store)
+    shop = Shop()
+    shop.stage = Stage(store, shop.tasks, fate)
+    async with asyncio.timeout(60):
+        return await ending(shop.stage, await SCENARIOS[name][0](shop.stage, shop))
+
+
+async def emptied(store: TaskStore) -> None:
+    async with store.engine.begin() as connection:
+        for table in ("history", "instances", "definitions"):
+            await connection.exec_driver_sql(f"DELETE FROM activitypool_{table}")
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_the_end_is_the_same_whoever_dies_at_whichever_write(store: TaskStore, name: str) -> None:
+    nobody = Fate()
+    ended = await played(store, name, nobody)
+    _, success, effects = SCENARIOS[name]
+    assert (ended[:2], ended[-1]) == ((True, success), effects)
+
+    for number, moment in itertools.product(range(1, nobody.writes + 1), MOMENTS):
+        for last in ({number}, {number, number + 1}):
+            fate = Fate(moment, frozenset(last))
+            assert await played(store, name, fate) == ended, f"death {moment} write {sorted(last)}"
+            assert fate.deaths > 0
+
+
+@pytest.mark.parametrize(
+    ("task", "troubles"),
+    [
+        ("strict", {"before": {"1": 1}, "after": {"2": 1}, "breaks": 3}),
+        ("lenient", {"before": {"0": 1}, "after": {"3": 1}, "breaks": 2}),
+    ],
+)
+async def test_troubles_and_deaths_together_come_to_the_end_that_the_troubles_have(
+    store: TaskStore, tmp_path: Path, task: str, troubles: dict[str, Any]
 ) -> None:
     (tmp_path / "world").mkdir()
     world = World(tmp_path / "world")
-    now = 1000.0
-    tasks = world.tasks()
-    tasks._clock = lambda: now
-    await tasks.sync(store)
-    none = dict.fromkeys("0123", 0)
-    data = {**troubles, **{name: {**none, **troubles[name]} for name in ("before", "after")}}
-    dying = Dying(store, monkeypatch)
-    dying.after = after
-    for number in itertools.count(1):
-        name = await tasks.new(store, task, data, instance_id=f"n{number}")
-        dying.left = number
+    data = {**troubles, **{name: {**dict.fromkeys("0123", 0), **troubles[name]} for name in ("before", "after")}}
+    stage = Stage(store, world.tasks(), Fate())
+    number, deaths = 0, 1
+    while deaths > 0:
+        number += 1
         deaths = 0
-        while not (await store.get(name)).instance.complete:
-            try:
-                await tasks.runner(store, RunnerOptions(f"r{number}.{deaths}", lease_seconds=LEASE)).run_due()
-            except DeathError:
-                deaths += 1
-            now += LEASE
-        ended = (await store.get(name)).instance
-        assert (ended.success, world.effects(name)) == expected(task, data), f"write {number}"
-        assert [failure.error.code for failure in ended.status.failures] == ["Broken"]
-        assert set(ended.data["worked"]) == {effect[-1] for effect in world.effects(name) if "method" in effect}
-        if deaths == 0:
-            break
+        for moment in MOMENTS:
+            name, fate = f"{moment}{number}", Fate(moment, frozenset({number}))
+            stage.fate = fate
+
+            async def new(store: TaskStore, name: str = name) -> str:
+                await stage.tasks.sync(store)
+                return await stage.tasks.new(store, task, data, instance_id=name)
+
+            await stage.person(new)
+            await stage.run(name)
+            ended = (await store.get(name)).instance
+            deaths += fate.deaths
+            assert (ended.success, world.effects(name)) == expected(task, data), f"{moment} write {number}"
+            assert [failure.error.code for failure in ended.status.failures] == ["Broken"]
+            assert set(ended.data["worked"]) == {effect[-1] for effect in world.effects(name) if "method" in effect}
     assert number > 12

@@ -1,0 +1,173 @@
+"""Processes that die at a write of their choice, played in one process: before it, within its transaction, or after.
+
+Whoever dies stops there: nothing more is written in its name, and its calls are given up.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from sqlalchemy import Connection
+
+from activity_worker.steps import RunnerOptions, TaskStore
+from activity_worker.steps.app import Tasks
+from activity_worker.steps.gates import Gate
+
+T = TypeVar("T")
+Moment = Literal["before", "within", "after"]
+LEASE = 60.0
+
+
+class DeathError(BaseException):
+    """The process is gone: no handler of errors gets to see it."""
+
+
+@dataclass
+class Fate:
+    """Which writes are somebody's last, counted from 1 over all processes, and at what moment of them."""
+
+    moment: Moment = "before"
+    last: frozenset[int] = frozenset()
+    writes: int = 0
+    deaths: int = 0
+
+    def met(self) -> bool:
+        """Count a write; whether whoever makes it dies."""
+        self.writes += 1
+        return self.writes in self.last
+
+
+class MortalGate:
+    """A way to the database of one process, whose fate may end at any write."""
+
+    def __init__(self, gate: Gate, fate: Fate) -> None:
+        self._gate = gate
+        self._fate = fate
+        self.died = asyncio.Event()
+        self.wrote = asyncio.Condition()
+        self.writes = 0
+
+    async def write(self, work: Callable[[Connection], T]) -> T:
+        """See Gate."""
+        return await self._write(self._gate.write, work)
+
+    async def single(self, work: Callable[[Connection], T]) -> T:
+        """See Gate."""
+        return await self._write(self._gate.single, work)
+
+    async def close(self) -> None:
+        """See Gate."""
+        await self._gate.close()
+
+    async def _write(self, way: Callable[..., Awaitable[T]], work: Callable[[Connection], T]) -> T:
+        if self.died.is_set():
+            raise DeathError
+        ends, moment = self._fate.met(), self._fate.moment
+        if ends and moment == "before":
+            self._die()
+
+        def torn(connection: Connection) -> T:
+            work(connection)
+            raise DeathError
+
+        try:
+            done = await way(torn if ends and moment == "within" else work)
+        except DeathError:
+            self._die()
+        if ends:
+            self._die()
+        async with self.wrote:
+            self.writes += 1
+            self.wrote.notify_all()
+        return done
+
+    def _die(self) -> None:
+        self._fate.deaths += 1
+        self.died.set()
+        raise DeathError
+
+
+@dataclass
+class Stage:
+    """Runners and people on one store, with a clock that stands still but for what they wait for."""
+
+    store: TaskStore
+    tasks: Tasks
+    fate: Fate
+    now: float = 1000.0
+    #: What runners did, as the world saw it: keys of effects by name, in order, each once.
+    effects: dict[str, str] = field(default_factory=dict)
+    gates: list[MortalGate] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.tasks._clock = lambda: self.now
+
+    async def person(self, act: Callable[[TaskStore], Awaitable[T]]) -> T:
+        """Do something as somebody who tries again when the process that did it has died."""
+        while True:
+            done, value = await self._lived(act)
+            if done:
+                assert value is not None
+                return value
+
+    async def run(self, instance: str, *, calls: int | None = None, lease_seconds: float = LEASE) -> None:
+        """Let one runner after the other work until the instance is complete or stands still, or for so many calls."""
+        while True:
+
+            async def work(store: TaskStore) -> bool:
+                runner = self.tasks.runner(store, RunnerOptions(f"r{len(self.gates)}", lease_seconds=lease_seconds))
+                held = await runner.take(runner.options.name, only=instance)
+                while held is not None and held.instance.status.running:
+                    if calls is not None and len(self.effects) + 1 >= calls:
+                        runner.stop()
+                    held = await runner._one_call(held)
+                return True
+
+            await self._lived(work)
+            there = (await self.store.get(instance)).instance
+            if there.next_run_time is None or there.paused:
+                return
+            if calls is not None and len(self.effects) >= calls and not there.status.running:
+                return
+            # The end of a lease, or of a delay.
+            self.now = max(self.now, there.next_run_time)
+
+    async def _lived(self, act: Callable[[TaskStore], Awaitable[T]]) -> tuple[bool, T | None]:
+        """Do it in a process of its own; whether it was done, and with what."""
+        store = TaskStore(self.store.engine)
+        gate = store._gate = MortalGate(store._gate, self.fate)
+        self.gates.append(gate)
+        doing = asyncio.ensure_future(act(store))
+        dying = asyncio.ensure_future(gate.died.wait())
+        await asyncio.wait({doing, dying}, return_when=asyncio.FIRST_COMPLETED)
+        for one in (doing, dying):
+            if not one.done():
+                one.cancel()
+        await asyncio.gather(doing, dying, return_exceptions=True)
+        await gate.close()
+        if gate.died.is_set():
+            return False, None
+        return True, doing.result()
+
+    async def renewals(self, count: int) -> None:
+        """Wait until whoever runs has written so often; during a call that can only be its lease."""
+        gate = self.gates[-1]
+        most = gate.writes + count
+        async with gate.wrote:
+            await gate.wrote.wait_for(lambda: gate.writes >= most)
+
+    def effect(self, key: str, name: str) -> None:
+        """Have an effect on the world, once for its key."""
+        self.effects.setdefault(key, name)
+
+
+async def ending(stage: Stage, instance: str) -> tuple[Any, ...]:
+    """Return all that must be the same however often somebody died."""
+    stored = await stage.store.get(instance)
+    this = stored.instance
+    failures = [(one.step_num, one.sub_step, one.error.code) for one in this.status.failures]
+    numbers = [one.number for one in await stage.store.history(instance)]
+    assert numbers == list(range(1, stored.revision + 1)), "a revision and its line of history were written apart"
+    how = (this.complete, this.success, this.paused, stored.cancel, this.status.round, len(await stage.store.listed()))
+    return (*how, this.data, this.status.done, this.status.ignored, failures, list(stage.effects.values()))
