@@ -1,0 +1,121 @@
+"""Counted pools of one namespace beside real servers: Secrets in memory, everything else as in the operator."""
+
+import asyncio
+import base64
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+from activity_operator.api.spec import PoolSpec
+from activity_operator.cluster.kinds import Key, Raw
+from activity_operator.cluster.kube import ApiError
+from activity_operator.cluster.secret_values import SecretValues
+from activity_operator.core.decision import SentinelOrder
+from activity_operator.core.observation import SourceError
+from activity_operator.core.tenancy import Policy
+from activity_operator.counted_signals import CountedSignals
+from tests.servers.redis import RedisServer
+
+#: What a crowded machine may take over something that takes a moment.
+PATIENCE_SECONDS = 30.0
+
+
+class Counted:
+    """The operator's counts, and everything that they said: `seen` are all numbers of each pool, in order."""
+
+    def __init__(self) -> None:
+        self.secrets: dict[str, str] = {}
+        self.seen: dict[str, list[int]] = {}
+        self.errors: dict[str, list[SourceError]] = {}
+        self._changed = asyncio.Event()
+        self._specs: dict[Key, PoolSpec] = {}
+        self._orders: dict[Key, SentinelOrder] = {}
+        values = SecretValues(self._get, on_change=self._look)
+        self._signals = CountedSignals(values, Policy, on_change=self._look, called=lambda *_: None)
+
+    async def _get(self, namespace: str, name: str) -> Raw:
+        if name not in self.secrets:
+            raise ApiError(404, "NotFound", "none")
+        return {"data": {"url": base64.b64encode(self.secrets[name].encode()).decode()}}
+
+    def _look(self, key: Key) -> None:
+        asyncio.get_running_loop().call_soon(self._reconcile, key)
+
+    def _reconcile(self, key: Key) -> None:
+        signals, error = self._signals.said(key)
+        self.seen.setdefault(key[1], []).extend(signal.tasks for signal in signals)
+        if error is not None:
+            self.errors.setdefault(key[1], []).append(error)
+        self._signals.order(key, self._orders[key], self._specs[key])
+        self._changed.set()
+
+    def pool(self, queue: str, url: str | None = None, *, secret: str = "shop") -> None:
+        """Count a queue, whose pool is named like it, at the URL of a Secret; with `url` the Secret is made first."""
+        if url is not None:
+            self.secrets[secret] = url
+        raw = {"urlSecretRef": {"name": secret, "key": "url"}, "flow": "shop", "queue": queue}
+        self.order(queue, {"source": {"redis": raw}})
+
+    def order(self, name: str, source: dict[str, Any]) -> None:
+        """Count what a pool with these fields in its spec asks for."""
+        spec = self._specs["team", name] = PoolSpec.model_validate({**source, "handlerImage": "h", "maxWorkers": 1})
+        # As the first look at the pool would: what it is watched by is asked for with what it counts.
+        self._orders["team", name] = SentinelOrder(
+            counts=spec.source_kind != "stepFunctions", watched=spec.scaling.prometheus is not None
+        )
+        self._reconcile(("team", name))
+
+    def tasks(self, queue: str) -> int | None:
+        """Return what waits, as last counted."""
+        signals, _ = self._signals.said(("team", queue))
+        return signals[0].tasks if signals else None
+
+    def age(self, queue: str, now: float) -> float:
+        """Return the seconds since that was counted."""
+        signals, _ = self._signals.said(("team", queue))
+        return now - signals[0].observed_at
+
+    def error(self, queue: str) -> SourceError | None:
+        """Return why it cannot be counted now."""
+        return self._signals.said(("team", queue))[1]
+
+    async def until(self, holds: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
+        """Wait until something holds that comes with a change."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not holds():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise AssertionError(f"not in {seconds:g} s: {what}; seen {self.seen}, {self.errors}") from None
+
+    async def counts(self, queue: str, tasks: int, seconds: float = PATIENCE_SECONDS) -> None:
+        """Wait until so many tasks are counted, and no error is left."""
+
+        def right() -> bool:
+            return self.tasks(queue) == tasks and self.error(queue) is None
+
+        await self.until(right, f"{tasks} in {queue}", seconds)
+
+    async def fails(self, queue: str, seconds: float = PATIENCE_SECONDS) -> SourceError:
+        """Wait until it cannot be counted, and return why."""
+        await self.until(lambda: self.error(queue) is not None, f"an error of {queue}", seconds)
+        error = self.error(queue)
+        assert error is not None
+        return error
+
+    async def stop(self) -> None:
+        """Count no more."""
+        await self._signals.stop()
+
+
+def push(server: RedisServer, queue: str, jobs: int, *how: str) -> None:
+    """Let so many jobs wait."""
+    server.say(*how, "RPUSH", f"queue:{queue}:waiting", *(f"job-{number}" for number in range(jobs)))
+
+
+def with_ca(server: RedisServer, **more: Any) -> str:
+    """Return the URL of a TLS server with its CA in it, as an operator can use it."""
+    assert server.tls_ca is not None
+    plain = server.url.partition("?")[0]
+    return f"{plain}?ssl_ca_data={quote(server.tls_ca.read_text())}" + "".join(f"&{k}={v}" for k, v in more.items())

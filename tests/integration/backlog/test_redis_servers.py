@@ -1,0 +1,153 @@
+"""The operator counts on every kind of Redis server that a URL can name, and goes on when the server comes back."""
+
+import asyncio
+import time
+
+import pytest
+
+from tests.integration.backlog.counted import PATIENCE_SECONDS, Counted, push, with_ca
+from tests.servers.redis import RedisServer, cluster_url, redis_cluster, redis_server, redis_with_sentinels
+
+PASSWORD = "hunter2"
+READER = f"reader on >{PASSWORD} ~queue:* +llen"
+
+
+async def test_a_password(counted: Counted) -> None:
+    with redis_server(password=PASSWORD) as server:
+        push(server, "orders", 3)
+        counted.pool("orders", server.url)
+
+        await counted.counts("orders", 3)
+
+
+async def test_an_acl_user_needs_no_more_than_llen_on_the_queues_lists(counted: Counted) -> None:
+    with redis_server(users=[READER]) as server:
+        push(server, "orders", 3)
+        counted.pool("orders", f"redis://reader:{PASSWORD}@{server.address}/0")
+
+        await counted.counts("orders", 3)
+
+
+async def test_tls_with_a_ca_of_ones_own_inside_the_url(counted: Counted) -> None:
+    with redis_server(tls=True, password=PASSWORD) as server:
+        push(server, "orders", 3)
+        counted.pool("orders", with_ca(server))
+
+        await counted.counts("orders", 3)
+
+
+async def test_another_database(counted: Counted) -> None:
+    with redis_server() as server:
+        push(server, "orders", 3, "-n", "5")
+        counted.pool("orders", server.url.removesuffix("0") + "5")
+
+        await counted.counts("orders", 3)
+
+
+async def test_500_queues_are_one_exchange_a_round_on_one_connection(counted: Counted) -> None:
+    with redis_server() as server:
+        push(server, "q499", 2)
+        counted.secrets["shop"] = server.url
+        for number in range(500):
+            counted.pool(f"q{number}")
+        await counted.counts("q499", 2)
+        before = _calls(server)
+        await asyncio.sleep(2.0)
+        after = _calls(server)
+
+    rounds = (after["calls"] - before["calls"]) / 500
+    assert rounds == int(rounds), "a round of some queues only"
+    assert 5 <= rounds <= 21
+    # 500 commands are more than one read of the server's buffer, and far fewer reads than commands.
+    assert (after["reads"] - before["reads"]) / rounds <= 5
+    assert after["clients"] == 2, "the operator's connection, and the one that asks this"
+
+
+def _calls(server: RedisServer) -> dict[str, int]:
+    said = dict(line.split(":", 1) for line in server.say("INFO", "everything").splitlines() if ":" in line)
+    llen = said.get("cmdstat_llen", "calls=0,")
+    return {
+        "calls": int(llen.partition("calls=")[2].partition(",")[0]),
+        "reads": int(said["total_reads_processed"]),
+        "clients": int(said["connected_clients"]),
+    }
+
+
+async def test_a_server_that_is_killed_and_started_again_is_counted_again_and_never_seen_empty(
+    counted: Counted,
+) -> None:
+    with redis_server(appendonly=True, password=PASSWORD) as server:
+        push(server, "orders", 3)
+        counted.pool("orders", server.url)
+        await counted.counts("orders", 3)
+        server.kill()
+        error = await counted.fails("orders")
+        assert (error.reason, counted.tasks("orders")) == ("BackendUnreachable", 3)
+
+        await asyncio.to_thread(server.start)
+        await counted.counts("orders", 3)
+        push(server, "orders", 1)
+        await counted.counts("orders", 4)
+    assert set(counted.seen["orders"]) == {3, 4}
+
+
+async def test_a_server_that_freezes_is_told_and_its_last_count_grows_old(counted: Counted) -> None:
+    with redis_server() as server:
+        push(server, "orders", 3)
+        counted.pool("orders", f"{server.url}?socket_timeout=0.3&socket_connect_timeout=0.3")
+        await counted.counts("orders", 3)
+        server.freeze()
+        error = await counted.fails("orders")
+        assert "the server did not answer in time" in error.message or "no connection in time" in error.message
+        assert counted.age("orders", time.time()) > 0.5
+
+        server.thaw()
+        await counted.counts("orders", 3)
+        assert counted.age("orders", time.time()) < 0.5
+
+
+@pytest.mark.timeout(120)
+async def test_a_failover_by_sentinels_is_followed_and_no_queue_is_seen_empty(counted: Counted) -> None:
+    with redis_with_sentinels(password=PASSWORD) as group:
+        push(group.master, "orders", 3)
+        group.master.say("WAIT", "1", "5000")
+        counted.pool("orders", group.url)
+        await counted.counts("orders", 3)
+        group.master.kill()
+        await asyncio.to_thread(_until_master, group.replica)
+        push(group.replica, "orders", 2)
+
+        await counted.counts("orders", 5)
+    assert set(counted.seen["orders"]) <= {3, 5}
+    assert {error.reason for error in counted.errors.get("orders", [])} <= {"BackendUnreachable"}
+
+
+def _until_master(server: RedisServer) -> None:
+    end = time.monotonic() + PATIENCE_SECONDS
+    while "role:master" not in server.say("INFO", "replication"):
+        assert time.monotonic() < end, "the replica did not become the master"
+        time.sleep(0.1)
+
+
+@pytest.mark.timeout(120)
+async def test_the_queues_of_a_cluster_are_counted_wherever_their_slots_go(counted: Counted) -> None:
+    with redis_cluster(nodes=3, password=PASSWORD) as members:
+        queues = [f"q{number}" for number in range(60)]
+        for number, queue in enumerate(queues):
+            push(members[0], queue, number + 1, "-c")
+        counted.secrets["shop"] = cluster_url(members)
+        for queue in queues:
+            counted.pool(queue)
+        for number, queue in enumerate(queues):
+            await counted.counts(queue, number + 1)
+
+        sources = await asyncio.to_thread(members[0].say, "CLUSTER", "MYID")
+        target = await asyncio.to_thread(members[2].say, "CLUSTER", "MYID")
+        move = ("--cluster-from", sources, "--cluster-to", target, "--cluster-slots", "5000", "--cluster-yes")
+        await asyncio.to_thread(members[0].say, "--cluster", "reshard", members[0].address, *move)
+        for queue in queues:
+            push(members[0], queue, 1, "-c")
+        for number, queue in enumerate(queues):
+            await counted.counts(queue, number + 2)
+
+    assert all(set(counted.seen[queue]) <= {number + 1, number + 2} for number, queue in enumerate(queues))
