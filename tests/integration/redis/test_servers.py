@@ -82,6 +82,19 @@ async def test_a_poll_says_what_is_wrong_and_no_secret(
     await worker.close()
 
 
+async def test_tls_and_its_lack_are_told_apart_from_a_lost_server(server: RedisServer, guarded: RedisServer) -> None:
+    secure = source(f"rediss://127.0.0.1:{server.port}?socket_connect_timeout=0.5", atomic=False)
+    plain = source(guarded.url.partition("?")[0].replace("rediss", "redis"), atomic=False)
+
+    with pytest.raises(UnreachableError, match="TlsFailed: no TLS handshake in time"):
+        await secure.lease("w")
+    with pytest.raises(UnreachableError, match=r"ConnectionLost: .*rediss://"):
+        await plain.lease("w")
+
+    await secure.close()
+    await plain.close()
+
+
 async def test_a_server_that_is_silent_is_given_up_and_found_again() -> None:
     with redis_server() as own:
         worker = source(f"{own.url}?socket_timeout=0.3", atomic=False)

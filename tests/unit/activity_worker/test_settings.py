@@ -72,6 +72,32 @@ def test_a_redis_queue_is_a_source_and_its_password_shows_nowhere() -> None:
     assert "secret" not in repr(settings)
 
 
+@pytest.mark.parametrize(
+    ("env", "deadline", "heartbeat"),
+    [
+        ({}, 180.0, 10.0),
+        ({Env.REDIS_LOCK_SECONDS: "15"}, 15.0, 5.0),
+        ({Env.REDIS_LOCK_SECONDS: "15", Env.TASK_DEADLINE_SECONDS: "4", Env.TASK_HEARTBEAT_SECONDS: "1"}, 4.0, 1.0),
+        ({Env.REDIS_RENEW_LOCK: "true", Env.REDIS_LOCK_SECONDS: "15"}, None, 5.0),
+    ],
+)
+def test_a_redis_jobs_deadline_and_heartbeats_follow_its_lock(
+    env: dict[str, str], deadline: float | None, heartbeat: float
+) -> None:
+    named = {Env.REDIS_URL: "redis://r", Env.REDIS_FLOW: "images", Env.REDIS_QUEUE: "resize"}
+
+    settings = read_settings({}, {**named, **env})
+
+    assert (settings.task_deadline_seconds, settings.task_heartbeat_seconds) == (deadline, heartbeat)
+
+
+def test_a_redis_url_that_cannot_be_used_is_refused_without_its_password() -> None:
+    with pytest.raises(SettingsError, match="--redis-url: the Redis URL's hosts") as caught:
+        read_settings({"redis-url": "redis://u:secret/x@h", "redis-flow": "f", "redis-queue": "q"}, {})
+
+    assert "secret" not in str(caught.value)
+
+
 def test_a_task_store_is_a_source_and_its_password_shows_nowhere() -> None:
     settings = read_settings({"store-url": "postgresql://tasks:secret@db/tasks"}, {})
 

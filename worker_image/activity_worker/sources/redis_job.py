@@ -89,12 +89,12 @@ def result_of(output: str, queue: RedisQueue) -> Result:
     value = json.loads(output)
     fields: Any = {} if value is None else value
     if not isinstance(fields, dict):
-        raise SourceError(
-            "ResultNotAnObject", f"a job's result is a JSON object, whose fields are saved; not {output[:1]}"
-        )
+        words = f"a job's result is a JSON object, whose fields are saved: a handler returned {_kind(fields)}"
+        raise SourceError("ResultNotAnObject", words)
     said = fields.pop(keys.NEXT_QUEUE, None)
-    if said and not isinstance(said, str):
-        raise SourceError("NextQueueNotAName", f"{keys.NEXT_QUEUE} of a job's result is the name of a queue")
+    if said is not None and not isinstance(said, str):
+        words = f"{keys.NEXT_QUEUE} of a job's result is the name of a queue, not {_kind(said)}"
+        raise SourceError("NextQueueNotAName", words)
     # The result's own word for it does not count: a job was completed where it was.
     fields.pop(keys.COMPLETED_QUEUE, None)
     return Result(keys.pairs({**fields, keys.COMPLETED_QUEUE: queue.name}), said or queue.next_queue)
@@ -113,3 +113,8 @@ def failure_of(error: str, cause: str, queue: RedisQueue) -> list[str]:
 def deadline_cause(seconds: float) -> str:
     """Return what the runtime says of a handler that was over its deadline."""
     return f"the handler ran longer than {seconds:g} s"
+
+
+def _kind(value: Any) -> str:
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list", dict: "an object"}
+    return names[type(value)]

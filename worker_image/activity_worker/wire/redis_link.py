@@ -23,6 +23,10 @@ Command = tuple[Arg, ...]
 _ERRORS: Final = "surrogateescape"
 
 
+#: How much of the time for a connection its TLS handshake may take.
+_HANDSHAKE_SHARE: Final = 0.8
+
+
 class Refusal(Exception):  # noqa: N818 - a server's word: it stands among the replies of a pipeline
     """An error reply; `error` says it in our words."""
 
@@ -55,6 +59,7 @@ class Link(asyncio.Protocol):
         self._waiting: deque[_Exchange] = deque()
         self._out: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._heard = False
         self._closed: asyncio.Future[None] = self._loop.create_future()
 
     async def exchange(self, commands: Sequence[Command], seconds: float) -> list[Any]:
@@ -102,6 +107,7 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand replies to those who wait for them."""
+        self._heard = True
         reader, waiting = self._reader, self._waiting
         try:
             reader.feed(data)
@@ -125,7 +131,10 @@ class Link(asyncio.Protocol):
         if isinstance(exc, ssl.SSLError):
             self.give_up(tls_error(exc))
         else:
-            self.give_up(unreachable("ConnectionLost", "the server, or the way to it, ended the connection"))
+            words = "the server, or the way to it, ended the connection"
+            # A server that speaks TLS does so when it is spoken to without.
+            silent = "" if self._heard else " before it said a word: does it speak TLS on this port (rediss://)?"
+            self.give_up(unreachable("ConnectionLost", words + silent))
 
     def _flush(self) -> None:
         if self._transport is not None and self.broken is None:
@@ -164,7 +173,9 @@ async def open_link(host: str, port: int, *, tls: Tls | None, seconds: float, he
     link: Link | None = None
     try:
         async with asyncio.timeout(seconds):
-            _, link = await loop.create_connection(Link, host, port, ssl=context)
+            # Sooner than all of it: then it is TLS that fails, and the connection stands.
+            patience = None if context is None else _HANDSHAKE_SHARE * seconds
+            _, link = await loop.create_connection(Link, host, port, ssl=context, ssl_handshake_timeout=patience)
             if hello:
                 _agreed(await link.exchange(hello, seconds))
     except BaseException as error:
@@ -223,8 +234,9 @@ def _connect_error(error: BaseException, *, secure: bool) -> BaseException:
     if isinstance(error, socket.gaierror):
         return unreachable("NameNotResolved", "the host's name does not resolve")
     if isinstance(error, TimeoutError):
-        words = "no connection in time"
-        return unreachable("ConnectTimeout", f"{words}: does it speak TLS on this port?" if secure else words)
+        return unreachable("ConnectTimeout", "no connection in time")
+    if secure and isinstance(error, ConnectionAbortedError):
+        return RedisError("TlsFailed", "no TLS handshake in time: does it speak TLS on this port?", Trouble.TLS)
     if isinstance(error, ConnectionRefusedError):
         return unreachable("ConnectionRefused", "nothing listens there")
     if isinstance(error, OSError):

@@ -1,0 +1,93 @@
+"""One URL says all that a client needs, and errors show no secret of it."""
+
+import itertools
+
+import pytest
+from redis.asyncio.connection import parse_url
+
+from activity_worker.wire.redis_url import Kind, RedisUrl, RedisUrlError, Tls, parse_redis_url
+
+SECRET = "s3cret"
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("redis://h", RedisUrl(Kind.SERVER, (("h", 6379),))),
+        ("redis://u:p%40%2F@h:1/3", RedisUrl(Kind.SERVER, (("h", 1),), "u", "p@/", 3)),
+        ("redis://:p@[::1]:7", RedisUrl(Kind.SERVER, (("::1", 7),), None, "p")),
+        ("rediss://h?ssl_ca_certs=/ca.pem", RedisUrl(Kind.SERVER, (("h", 6379),), tls=Tls(ca_certs="/ca.pem"))),
+        (
+            "redis+sentinel://u:p@a,b:9/shop/2?sentinel_password=q",
+            RedisUrl(Kind.SENTINEL, (("a", 26379), ("b", 9)), "u", "p", 2, "shop", sentinel_password="q"),
+        ),
+        ("rediss+cluster://a:1,b", RedisUrl(Kind.CLUSTER, (("a", 1), ("b", 6379)), tls=Tls())),
+        (
+            "redis://h?socket_timeout=1.5&socket_connect_timeout=2&client_name=w&db=4",
+            RedisUrl(Kind.SERVER, (("h", 6379),), database=4, client_name="w", connect_seconds=2.0, answer_seconds=1.5),
+        ),
+        (
+            "rediss://h?ssl_cert_reqs=none&ssl_check_hostname=no&ssl_certfile=/c&ssl_keyfile=/k",
+            RedisUrl(Kind.SERVER, (("h", 6379),), tls=Tls(None, None, "/c", "/k", "none", False)),
+        ),
+    ],
+)
+def test_a_url_is_read(text: str, url: RedisUrl) -> None:
+    assert parse_redis_url(text) == url
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (f"http://u:{SECRET}@h", "the scheme 'http'"),
+        (f"{SECRET}", "expected redis://"),
+        (f"redis://u:{SECRET}/x@h", "percent-encode"),
+        (f"redis://u:{SECRET}@", "HOST:PORT"),
+        (f"redis://u:{SECRET}@h:99999", "HOST:PORT"),
+        (f"redis://u:{SECRET}@a,b", "redis+sentinel or redis+cluster"),
+        (f"redis+sentinel://u:{SECRET}@a,b", "the master's name"),
+        (f"redis://:{SECRET}@h/first", "a number"),
+        (f"redis+cluster://:{SECRET}@h/3", "only database 0"),
+        (f"redis://:{SECRET}@h?ssl_ca_certs=/ca.pem", "say rediss"),
+        (f"redis+cluster://:{SECRET}@h?ssl_keyfile=/k", "say rediss+cluster"),
+        (f"redis://:{SECRET}@h?retries=3", "'retries' is not known"),
+        (f"redis://:{SECRET}@h?socket_timeout=soon", "seconds from 0.1"),
+        (f"rediss://:{SECRET}@h?ssl_cert_reqs=maybe", "required, optional or none"),
+        (f"rediss://:{SECRET}@h?ssl_check_hostname=maybe", "true or false"),
+        (f"redis://h?password={SECRET}&client_name=", "is empty"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_with_the_fix_and_without_the_password(text: str, words: str) -> None:
+    with pytest.raises(RedisUrlError) as refused:
+        parse_redis_url(text)
+
+    assert words.replace("the scheme", "scheme") in str(refused.value).replace("'s scheme", " scheme")
+    assert SECRET not in str(refused.value)
+
+
+def test_passwords_are_in_no_repr_and_not_in_what_is_shown() -> None:
+    url = parse_redis_url(f"rediss+sentinel://u:{SECRET}@[::1],b/shop/1?sentinel_password={SECRET}2")
+
+    assert SECRET not in repr(url)
+    assert url.shown == "rediss+sentinel://[::1]:26379,b:26379/shop/1"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "who", "where", "path"),
+    list(
+        itertools.product(
+            ["redis", "rediss"],
+            ["", "u:p@", ":p@", "u:p%20%3A@", "us%2Fer:p@"],
+            ["h", "h:7", "[::1]:7"],
+            ["", "/", "/5"],
+        )
+    ),
+)
+def test_a_servers_url_means_what_it_means_to_the_library(scheme: str, who: str, where: str, path: str) -> None:
+    text = f"{scheme}://{who}{where}{path}"
+    ours, theirs = parse_redis_url(text), parse_url(text)
+
+    assert ours.hosts == ((theirs["host"], theirs.get("port", 6379)),)
+    assert (ours.username, ours.password) == (theirs.get("username"), theirs.get("password"))
+    assert ours.database == theirs.get("db", 0)
+    assert (ours.tls is not None) == ("connection_class" in theirs)
