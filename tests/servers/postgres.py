@@ -1,6 +1,8 @@
 """A PostgreSQL server of a test's own."""
 
+import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import uuid
@@ -60,13 +62,20 @@ class PostgresServer:
     def stop(self) -> None:
         """End it in order, without waiting for its clients."""
         if self._running is not None:
-            self._running.send_signal(2)
+            self._running.send_signal(signal.SIGINT)
             try:
                 self._running.wait(20)
             except subprocess.TimeoutExpired:
                 self._running.kill()
                 self._running.wait()
             self._running = None
+
+    def signal_all(self, number: signal.Signals) -> None:
+        """Signal every one of its processes: stopped ones hold their connections and answer nothing."""
+        assert self._running is not None
+        children = Path(f"/proc/{self._running.pid}/task/{self._running.pid}/children").read_text().split()
+        for pid in (self._running.pid, *map(int, children)):
+            os.kill(pid, number)
 
     @property
     def log(self) -> str:
@@ -89,7 +98,18 @@ def postgres_server(*, durable: bool = True, tls: bool = False, logins: str = ""
         settings |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
     authority = None
     try:
-        initdb: list[str | Path] = ["-D", top / "data", "-U", "test", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"]
+        initdb: list[str | Path] = [
+            "-D",
+            top / "data",
+            "-U",
+            "test",
+            "-A",
+            "trust",
+            "--no-sync",
+            "-E",
+            "UTF8",
+            "--locale=C",
+        ]
         _run([_program("initdb"), *initdb], top)
         if logins:
             (top / "data" / "pg_hba.conf").write_text(f"host all test 127.0.0.1/32 trust\n{logins}\n")

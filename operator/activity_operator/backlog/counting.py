@@ -182,7 +182,11 @@ class Counting:
                 await asyncio.sleep(wait)
                 continue
             interval = group.place.interval_seconds
-            await self._rest(group, max(interval - (loop.time() - began), interval * LEAST_REST))
+            rest = max(interval - (loop.time() - began), interval * LEAST_REST)
+            if any(pool.untold for pool in group.pools.values()):
+                # What has still to be told does not wait for a server that is rarely asked.
+                rest = min(rest, TELL_SECONDS)
+            await self._rest(group, rest)
 
     async def _rest(self, group: _Group, seconds: float) -> None:
         """Wait for the next round; a pool that joins a slow one is not kept waiting for it."""

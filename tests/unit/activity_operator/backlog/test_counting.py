@@ -184,6 +184,21 @@ async def test_the_last_of_some_quick_changes_is_told_wherever_it_falls(told: To
     await told.counting.stop()
 
 
+async def test_a_change_that_waits_to_be_told_does_not_wait_for_a_server_that_is_rarely_asked(told: Told) -> None:
+    told.order("a", place=SLOW)
+    await asyncio.sleep(1.0)
+    told.set("a", 5)
+    told.order("b", place=SLOW)
+    await asyncio.sleep(0.1)
+    told.set("a", 6)
+    told.order("c", place=SLOW)
+    await asyncio.sleep(0.5)
+
+    assert told.values[-1] == 6
+    assert len(told.counter.reads) == 4
+    await told.counting.stop()
+
+
 async def test_a_change_that_waits_to_be_told_does_not_wait_for_a_server_that_fails(told: Told) -> None:
     told.order("a")
     await asyncio.sleep(1.0)

@@ -1,0 +1,102 @@
+"""Task stores with instances in them, and the operator's counter beside them."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from sqlalchemy import insert
+
+from activity_operator.backlog.counting import Counting, Place
+from activity_operator.backlog.taskstore import TaskStores, item
+from activity_worker.steps import creating
+from activity_worker.steps.parse import parse
+from activity_worker.steps.store import TaskStore
+from activity_worker.wire.taskstore import DEFINITIONS, INSTANCES
+
+KEY = ("team", "orders")
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[TaskStore]:
+    """Yield a store, its tables made."""
+    store = await TaskStore.open(url)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def put(store: TaskStore, task: str = "order", *, at: float | None = None, count: int = 1) -> None:
+    """Create instances as a program does: announced, and due at a time or now."""
+    definition = parse({"name": task, "steps": ["a"]})
+    await store.sync(definition, time.time())
+    for _ in range(count):
+        made = creating.instance(definition, {}, now=time.time() if at is None else at)
+        assert await store.create(made, time.time())
+
+
+async def fill(store: TaskStore, rows: Iterable[dict[str, Any]]) -> None:
+    """Put instances there as they may be, unannounced: only what a count looks at has to be given."""
+    rest = {"definition_id": "d", "data": {}, "status": {}, "success": False, "request": "", "revision": 1}
+    rest |= {"runner": "", "created": 0.0, "updated": 0.0}
+    async with store.engine.begin() as connection:
+        await connection.execute(insert(DEFINITIONS), {"id": "d", "name": "any", "source": {}, "created": 0.0})
+        await connection.execute(insert(INSTANCES), [{"id": uuid.uuid4().hex, **rest, **row} for row in rows])
+
+
+class Watched:
+    """One pool's count of a store, asked so seldom that only announcements can bring news."""
+
+    def __init__(self, url: str, tasks: tuple[str, ...] = (), *, interval: float = 60.0) -> None:
+        self.rounds: list[tuple[str, float]] = []
+        self.counter = TaskStores()
+        self.counter.observed = self._observed
+        self.changed = asyncio.Event()
+        self.counting = Counting(self.counter, exact=True, on_change=self._change, now=time.time)
+        self.counting.order(KEY, Place(url, interval), item(tasks))
+
+    def _observed(self, operation: str, code: int, outcome: str, seconds: float) -> None:
+        self.rounds.append((outcome, time.monotonic()))
+
+    def _change(self, key: tuple[str, str]) -> None:
+        self.changed.set()
+
+    @property
+    def tasks(self) -> int | None:
+        """What waits, as last told."""
+        signal, _ = self.counting.said(KEY)
+        return None if signal is None else signal.tasks
+
+    @property
+    def reason(self) -> str:
+        """Why it cannot be counted now."""
+        _, error = self.counting.said(KEY)
+        return "" if error is None else error.reason
+
+    async def until(self, tasks: int, seconds: float = 20.0) -> None:
+        """Wait until so many are counted and nothing is wrong."""
+        async with asyncio.timeout(seconds):
+            while self.tasks != tasks or self.reason:
+                await self.changed.wait()
+                self.changed.clear()
+
+    async def until_fails(self, seconds: float = 60.0) -> str:
+        """Wait until it cannot be counted; returns the reason."""
+        async with asyncio.timeout(seconds):
+            while not self.reason:
+                await self.changed.wait()
+                self.changed.clear()
+        return self.reason
+
+
+@asynccontextmanager
+async def watched(url: str, *tasks: str, interval: float = 60.0) -> AsyncIterator[Watched]:
+    """Yield a count that is stopped afterwards."""
+    one = Watched(url, tasks, interval=interval)
+    try:
+        yield one
+    finally:
+        await one.counting.stop()

@@ -1,0 +1,178 @@
+"""How many instances of a real store are due: what counts, how soon news are heard, what a crowd and a restart cost."""
+
+import asyncio
+import random
+import signal
+import time
+from collections.abc import Iterator
+from statistics import median
+
+import pytest
+from sqlalchemy import text
+
+from activity_operator.backlog.counting import Place
+from activity_operator.backlog.taskstore import LEAST_SECONDS, TaskStores, item
+from activity_worker.wire.taskstore import count_due
+from activity_worker.wire.taskstore_due import CHANNEL, MOST_DUE
+from tests.integration.backlog.stores import fill, opened, put, watched
+from tests.servers.postgres import PostgresServer, execute, new_database, postgres_server
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgres_server(durable=False) as running:
+        yield running
+
+
+@pytest.fixture
+async def url(server: PostgresServer) -> str:
+    return await new_database(server.url)
+
+
+async def test_due_is_what_the_runners_take_for_due_whatever_the_instances_are(url: str) -> None:
+    rng = random.Random(5)
+    rows = [
+        {
+            "task_name": rng.choice(["order", "refund", "mail"]),
+            "next_run_time": rng.choice([None, 1.0, 10.0, 10.0000001, 20.0, float("inf")]),
+            "complete": rng.random() < 0.3,
+            "paused": rng.random() < 0.3,
+        }
+        for _ in range(400)
+    ]
+    asked = [(), ("order",), ("order", "mail"), ("none",), ("refund", "none")]
+    async with opened(url) as store:
+        await fill(store, rows)
+        for now in (0.0, 1.0, 9.999, 10.0, 15.0, 1e9):
+            counter = TaskStores(lambda now=now: now)  # type: ignore[misc]
+            counts = await counter.read(Place(url, 1.0), [item(tasks) for tasks in asked])
+            async with store.engine.connect() as connection:
+                expected = [(await connection.execute(count_due(now, tasks))).scalar_one() for tasks in asked]
+            await counter.leave(Place(url, 1.0))
+
+            assert list(counts) == expected
+            assert expected[3] == 0
+    assert expected[0] > 100
+
+
+async def test_an_instance_that_is_leased_is_not_due_until_its_runner_falls_silent(url: str) -> None:
+    async with opened(url) as store:
+        await put(store)
+        now = time.time()
+        definition = (await store.listed())[0].instance.definition_id
+        assert await store.claim("r1", lambda: now, [definition], 60.0) is not None
+
+        for at, due in ((now, 0), (now + 59, 0), (now + 61, 1)):
+            counter = TaskStores(lambda at=at: at)  # type: ignore[misc]
+            assert list(await counter.read(Place(url, 1.0), [""])) == [due]
+            await counter.leave(Place(url, 1.0))
+
+
+async def test_a_store_without_tables_has_nothing_to_do_and_is_seen_when_it_gets_them(url: str) -> None:
+    async with watched(url, interval=0.2) as count:
+        await count.until(0)
+        async with opened(url) as store:
+            await put(store)
+            await count.until(1)
+
+
+async def test_a_new_instance_is_heard_of_within_a_tenth_of_a_second_or_so(url: str) -> None:
+    took = []
+    async with opened(url) as store, watched(url) as count:
+        await count.until(0)
+        for number in range(1, 12):
+            await asyncio.sleep(2 * LEAST_SECONDS)
+            began = time.monotonic()
+            await put(store)
+            await count.until(number)
+            took.append(time.monotonic() - began)
+
+    assert median(took) < 0.25, took
+
+
+async def test_a_storm_of_announcements_costs_ten_counts_a_second_and_the_last_one_is_heard(url: str) -> None:
+    async with opened(url) as store, watched(url) as count:
+        await count.until(0)
+        began, before = time.monotonic(), len(count.rounds)
+        async with store.engine.connect() as connection:
+            for number in range(1500):
+                await connection.execute(text(f"NOTIFY {CHANNEL}, 'order{number}'"))
+                await connection.commit()
+        stormed = time.monotonic() - began
+        rounds = len(count.rounds) - before
+        await put(store)
+        await count.until(1)
+
+    assert rounds <= stormed / LEAST_SECONDS + 2, (rounds, stormed)
+
+
+async def test_a_crowd_of_other_tasks_hides_none_of_ours(url: str) -> None:
+    crowd = (
+        "INSERT INTO activitypool_instances SELECT 'c' || n, 'crowd', 'd', '{}', '{}', 1, FALSE, FALSE, FALSE, '', 1, "
+        f"'', 0, 0 FROM generate_series(1, {MOST_DUE + 1000}) AS n"
+    )
+    async with opened(url) as store:
+        await fill(store, [{"task_name": "ours", "next_run_time": 2.0, "complete": False, "paused": False}])
+        await execute(url, crowd)
+    counter = TaskStores()
+    counts = await counter.read(Place(url, 1.0), [item(["ours"]), item([]), item(["crowd", "ours"])])
+    began = time.monotonic()
+    await counter.rest(Place(url, 1.0), 1.0)
+    rested = time.monotonic() - began
+    took = counter._stores[Place(url, 1.0)].took_seconds
+    await counter.leave(Place(url, 1.0))
+
+    assert list(counts) == [1, MOST_DUE, MOST_DUE + 1001]
+    assert rested >= min(1.0, 9 * took)
+
+
+async def test_a_lost_connection_is_no_news(server: PostgresServer, url: str) -> None:
+    async with opened(url) as store, watched(url, interval=0.2) as count:
+        await put(store)
+        await count.until(1)
+        cut = (
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'activity-operator' "
+            f"AND datname = '{url.rpartition('/')[2]}'"
+        )
+        await execute(server.url, cut)
+        await put(store)
+        await count.until(2)
+
+        assert [outcome for outcome, _ in count.rounds if outcome != "ok"] == ["unreachable"]
+
+
+async def test_a_server_that_is_restarted_is_said_to_be_gone_and_counted_again() -> None:
+    with postgres_server() as server:
+        async with opened(server.url) as store:
+            await put(store, count=3)
+        async with watched(server.url, interval=0.2) as count:
+            await count.until(3)
+            server.stop()
+            assert await count.until_fails() == "BackendUnreachable"
+            assert count.tasks == 3
+            server.start()
+            await count.until(3)
+
+
+async def test_a_server_that_hangs_is_said_to_be_unreachable_and_counted_again() -> None:
+    with postgres_server(durable=False) as server:
+        async with opened(server.url) as store:
+            await put(store)
+        async with watched(server.url, interval=0.2) as count:
+            await count.until(1)
+            server.signal_all(signal.SIGSTOP)
+            try:
+                assert await count.until_fails() == "BackendUnreachable"
+            finally:
+                server.signal_all(signal.SIGCONT)
+            await count.until(1)
+
+
+async def test_pools_that_come_and_go_leave_no_connection(server: PostgresServer, url: str) -> None:
+    async with watched(url) as count:
+        await count.until(0)
+    left = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'activity-operator'"
+    async with opened(server.url) as store, store.engine.connect() as connection:
+        async with asyncio.timeout(10):
+            while (await connection.execute(text(left))).scalar_one():  # noqa: ASYNC110 - the server tells nobody
+                await asyncio.sleep(0.05)
