@@ -1,0 +1,225 @@
+"""Every fault of a task store has a reason, and a message that names the fix and never the URL's password."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from activity_operator.backlog.counting import Place
+from activity_operator.backlog.protocol import SourceProblemError
+from activity_operator.backlog.taskstore import TaskStores
+from activity_worker.errors import DeniedError, MissingError, SourceError, UnreachableError
+from activity_worker.steps.store import TaskStore
+from activity_worker.steps.trouble import translated
+from tests.cluster import certificates
+from tests.integration.backlog.counted import Counted
+from tests.integration.backlog.stores import opened, put
+from tests.servers.ports import free_port
+from tests.servers.postgres import PostgresServer, execute, postgres_server
+
+PASSWORD, WRONG = "hunter2", "tr0ub4dor"
+#: The user `plain` may come without TLS, `safe` with it only; both need their password.
+LOGINS = "hostnossl all safe 127.0.0.1/32 reject\nhost all all 127.0.0.1/32 scram-sha-256"
+STORE = {"source": {"taskStore": {"urlSecretRef": {"name": "shop", "key": "url"}}}}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgres_server(durable=False, tls=True, logins=LOGINS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def no_tls() -> Iterator[PostgresServer]:
+    with postgres_server(durable=False) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+async def users(server: PostgresServer) -> None:
+    """Users with a password, of whom `plain` and `safe` may read the one instance that there is."""
+    async with opened(server.url) as store:
+        if await store.listed():
+            return
+        await put(store)
+    for user in ("plain", "safe", "blind"):
+        await execute(server.url, f"CREATE USER {user} PASSWORD '{PASSWORD}'")
+        if user != "blind":
+            await execute(server.url, f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {user}")
+
+
+async def says(url: str) -> tuple[str, str]:
+    """Return reason and message of the operator's count at this URL, after checking that no password is in it."""
+    counted = Counted()
+    counted.secrets["shop"] = url
+    counted.order("orders", STORE)
+    try:
+        error = await counted.fails("orders")
+        assert counted.tasks("orders") is None
+    finally:
+        await counted.stop()
+    for secret in (PASSWORD, WRONG):
+        assert secret not in error.message
+    return error.reason, error.message
+
+
+async def due(url: str) -> int:
+    """Return what the operator counts."""
+    counter = TaskStores()
+    try:
+        (found,) = await counter.read(Place(url, 1.0), [""])
+    finally:
+        await counter.leave(Place(url, 1.0))
+    assert isinstance(found, int)
+    return found
+
+
+async def seen(url: str) -> int:
+    """Return how many instances a worker finds."""
+    store = await TaskStore.open(url, migrate=False)
+    try:
+        return len(await store.listed())
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize(("user", "password"), [("plain", WRONG), ("nobody", PASSWORD), ("plain", "")])
+async def test_a_user_or_a_password_that_the_server_refuses(server: PostgresServer, user: str, password: str) -> None:
+    url = server.url_of(user, password=password)
+    reason, message = await says(url)
+
+    assert reason == "AccessDenied"
+    assert f"the task store at 127.0.0.1:{server.port}/postgres refuses the operator: correct user, password" in message
+    with pytest.raises(SourceError), translated():
+        await seen(url)
+
+
+async def test_a_user_who_may_not_read_the_table(server: PostgresServer) -> None:
+    reason, message = await says(server.url_of("blind", password=PASSWORD))
+
+    assert reason == "AccessDenied"
+    assert "rights (SELECT on activitypool_instances) (permission denied for table activitypool_instances)" in message
+
+
+async def test_a_database_that_is_not_there(server: PostgresServer) -> None:
+    url = server.url_of("plain", password=PASSWORD, database="gone")
+    reason, message = await says(url)
+
+    assert reason == "SecretUnusable"
+    assert f"127.0.0.1:{server.port}/gone is not there: create the database, or correct its name in the URL" in message
+    with pytest.raises(MissingError), translated():
+        await seen(url)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "no-such-host.invalid"])
+async def test_a_server_that_nobody_reaches(host: str) -> None:
+    url = f"postgresql://plain:{PASSWORD}@{host}:{free_port()}/tasks"
+    reason, message = await says(url)
+
+    assert reason == "BackendUnreachable"
+    assert f"no answer from the task store at {host}:" in message
+    assert "check its address in the pool's source and the network's rules for the operator" in message
+    with pytest.raises(UnreachableError), translated():
+        await seen(url)
+
+
+@pytest.mark.parametrize("url", [f"mysql://me:{PASSWORD}@db/tasks", f"postgresql://me:{PASSWORD}@db:x/tasks", PASSWORD])
+async def test_a_secret_that_holds_no_url_of_a_store(url: str) -> None:
+    reason, message = await says(url)
+
+    assert reason == "SecretUnusable"
+    assert "postgresql://USER:PASSWORD@HOST:PORT/DATABASE" in message
+    with pytest.raises(SourceError), translated():
+        await seen(url)
+
+
+def options(server: PostgresServer, how: str) -> str:
+    """Return the options of a URL with the CA's file and its text in their places."""
+    assert server.ca is not None
+    file = server.ca.certificate_file
+    return how.replace("FILE", str(file)).replace("TEXT", quote(file.read_text()))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "",
+        "sslmode=prefer",
+        "sslmode=require",
+        "sslmode=require&sslrootcert=FILE",
+        "sslmode=verify-ca&sslrootcert=FILE",
+        "sslmode=verify-full&sslrootcert=FILE",
+        "sslmode=verify-full&ssl_ca_data=TEXT",
+        "sslmode=verify-full&sslrootcert=FILE&connect_timeout=5&application_name=shop",
+    ],
+)
+async def test_worker_and_operator_speak_tls_by_the_same_url(server: PostgresServer, how: str) -> None:
+    url = server.url_of("safe", password=PASSWORD, options=options(server, how))
+
+    assert await due(url) == await seen(url) == 1
+
+
+async def test_worker_and_operator_are_refused_alike_where_tls_is_a_must(server: PostgresServer) -> None:
+    url = server.url_of("safe", password=PASSWORD, options="sslmode=disable")
+    reason, message = await says(url)
+
+    assert reason == "AccessDenied"
+    assert 'pg_hba.conf rejects connection for host "127.0.0.1"' in message
+    with pytest.raises(DeniedError), translated():
+        await seen(url)
+
+
+async def test_a_server_without_tls(no_tls: PostgresServer) -> None:
+    assert await due(no_tls.url) == 0
+    url = no_tls.url_of("test", options="sslmode=require")
+    reason, message = await says(url)
+
+    assert reason == "TlsFailed"
+    assert "check its certificate, and sslmode and the CA in the URL" in message
+    with pytest.raises(UnreachableError), translated():
+        await seen(url)
+
+
+@pytest.mark.parametrize("how", ["sslrootcert=FILE", "ssl_ca_data=TEXT", "sslrootcert=system", ""])
+async def test_a_certificate_that_the_ca_in_the_url_does_not_vouch_for(
+    server: PostgresServer, tmp_path: Path, how: str
+) -> None:
+    other = certificates.authority(tmp_path, "other").certificate_file
+    how = how.replace("FILE", str(other)).replace("TEXT", quote(other.read_text()))
+    url = server.url_of("safe", password=PASSWORD, options=f"sslmode=verify-ca&{how}".rstrip("&"))
+    reason, message = await says(url)
+
+    assert reason == "TlsFailed"
+    assert "certificate" in message.rpartition("(")[2]
+    with pytest.raises(UnreachableError), translated():
+        await seen(url)
+
+
+async def test_a_certificate_of_another_host(server: PostgresServer) -> None:
+    how = options(server, "sslmode=verify-full&sslrootcert=FILE")
+    url = server.url_of("safe", password=PASSWORD, options=how).replace("127.0.0.1", "localhost")
+    reason, message = await says(url)
+
+    assert reason == "TlsFailed"
+    assert "certificate is not valid for 'localhost'" in message
+    assert await due(url.replace("verify-full", "verify-ca")) == 1
+
+
+async def test_a_ca_that_is_in_a_file_of_the_workers_only(server: PostgresServer) -> None:
+    how = "sslmode=verify-full&sslrootcert=/etc/shop/ca.crt"
+    url = server.url_of("safe", password=PASSWORD, options=how)
+    reason, message = await says(url)
+
+    assert reason == "SecretUnusable"
+    assert "what sslrootcert says cannot be read here (FileNotFoundError)" in message
+    assert "must be in the operator's container, too: give the CA itself as ssl_ca_data instead" in message
+    with pytest.raises(SourceError), translated():
+        await seen(url)
+
+
+async def test_a_refusal_says_more_than_that_the_server_is_not_there() -> None:
+    with pytest.raises(SourceProblemError) as refused:
+        await due("postgresql://db/tasks?host=elsewhere")
+
+    assert refused.value.reason == "SecretUnusable"
