@@ -318,3 +318,21 @@ async def test_a_url_that_cannot_be_read_is_not_repeated(tasks: Tasks) -> None:
     with pytest.raises(SourceError, match="StoreUrl") as caught:
         await source.lease("pod:a")
     assert "hunter2" not in str(caught.value)
+
+
+async def test_what_was_just_taken_is_left_when_a_cordon_comes_between(
+    source: TaskStoreSource, store: TaskStore, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = TaskStore.claim
+
+    async def cordoned_meanwhile(*arguments: Any, **more: Any) -> Any:
+        taken = await claim(*arguments, **more)
+        source.cordon(True)
+        return taken
+
+    monkeypatch.setattr(TaskStore, "claim", cordoned_meanwhile)
+    name = await tasks.new(store, "t")
+    assert await source.lease("pod:a") is None
+
+    left = (await store.get(name)).instance
+    assert (left.status.running, left.status.tries, left.next_run_time) == (False, {}, 1000.0)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import column, func, select, table
 
 from activity_worker.contract import (
     EXIT_ERROR,
@@ -245,6 +246,59 @@ async def test_a_killed_worker_takes_its_handler_along_and_another_goes_on_after
         assert (await shop.ended(name)).instance.success
 
     assert shop.effects(name) == [0, 1, 2]
+
+
+async def test_a_worker_that_stood_still_gives_up_what_another_took_meanwhile(shop: Shop) -> None:
+    name = await shop.new("walk", gates=[0])
+    async with shop.worker("--name", "first", lease=2) as first:
+        pid = (await shop.called(name))["pid"]
+        first.process.send_signal(signal.SIGSTOP)
+        async with shop.worker("--name", "second", lease=2):
+            assert (await shop.called(name, 2))["pid"] != pid
+            first.process.send_signal(signal.SIGCONT)
+            # What it was doing, a plain function in a thread, ends with its process.
+            await until(lambda: not _runs(pid))
+            shop.open_gate()
+            await until(lambda: "effect" in shop.lines(name)[-1] and shop.lines(name)[-1]["step"] == 2)
+        # It works on.
+        other = await shop.new("walk")
+        assert (await shop.ended(other)).instance.success
+
+    assert shop.effects(name) == [0, 1, 2]
+    assert await shop.runners(name) == ["first", "second"]
+
+
+async def test_a_worker_lives_through_the_loss_of_every_connection(shop: Shop) -> None:
+    name = await shop.new("walk", gates=[1])
+    others = select(func.pg_terminate_backend(column("pid"))).select_from(table("pg_stat_activity"))
+    others = others.where(column("datname") == func.current_database(), column("pid") != func.pg_backend_pid())
+    async with shop.worker():
+        await shop.called(name, 2)
+        async with shop.store.engine.connect() as connection:
+            await connection.execute(others)
+        shop.open_gate()
+        assert (await shop.ended(name)).instance.success
+        async with asyncio.timeout(20):
+            other = await shop.new("walk")
+            assert (await shop.ended(other)).instance.success
+
+    assert shop.effects(name) == [0, 1, 2]
+    assert not [line for line in shop.lines(name) if "asked" in line]
+
+
+async def test_a_laptop_runs_instances_on_a_file(tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    url = f"sqlite:///{tmp_path}/tasks.db"
+    store = await TaskStore.open(url)
+    shop = Shop(url, store, tmp_path / "shop")
+    async with shop.worker("--slots", "2") as running:
+        names = [await shop.new("walk") for _ in range(6)]
+        for name in names:
+            assert (await shop.ended(name)).instance.success
+            assert shop.effects(name) == [0, 1, 2]
+        running.process.send_signal(signal.SIGTERM)
+        assert await running.exit_code() == EXIT_OK
+    await store.close()
 
 
 async def test_a_method_that_holds_the_interpreter_keeps_its_lease(shop: Shop) -> None:

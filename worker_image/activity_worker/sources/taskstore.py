@@ -5,6 +5,7 @@ records them. What is concluded here is only whether it could.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -101,9 +102,10 @@ class TaskStoreSource:
             self._metrics.know(self._methods.tasks)
 
     def measured(self, note: Mapping[str, Any]) -> None:
-        """Count a call that a handler's process made."""
+        """Count a call that a handler's process made; what is no note of one is not counted."""
         if self._metrics is not None:
-            self._metrics.noted(CallNote.from_wire(note))
+            with contextlib.suppress(ValueError):
+                self._metrics.noted(CallNote.from_wire(note))
 
     def cordon(self, on: bool) -> None:
         """End the polls that wait, or (False) let them wait again."""
@@ -123,12 +125,9 @@ class TaskStoreSource:
                 runner = await self._ready()
                 # A name that no other claim has: what is left over of an earlier one cannot pass for this one.
                 held = await runner.take(f"{worker_name}-{new_id()[:8]}")
-                if held is not None and self._cordoned:
-                    await runner.leave(held)
-                    await keeping.announce(runner.store, held.instance.task_name)
-                elif held is not None and held.instance.status.running:
-                    return self._task(held)
                 if held is not None:
+                    if (task := await self._task(runner, held)) is not None:
+                        return task
                     continue
                 idle = await runner.idle_seconds()
             left = until - loop.time()
@@ -190,6 +189,13 @@ class TaskStoreSource:
             self._runner = Runner(store, methods, options, clock=self._clock, watch=self._metrics)
         return self._runner
 
-    def _task(self, held: Stored) -> Task:
+    async def _task(self, runner: Runner, held: Stored) -> Task | None:
+        """Return what was taken as a task; None when there is no call to make, or nobody to make it any more."""
+        if not held.instance.status.running:
+            return None
+        if self._cordoned:
+            await runner.leave(held)
+            await keeping.announce(runner.store, held.instance.task_name)
+            return None
         claim = Claim(held.instance.id, held.runner, held.revision, self._settings.lease_seconds)
         return Task(claim.token, claim.input)

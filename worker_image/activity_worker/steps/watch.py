@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
+from activity_worker.steps.definition import SubStep
 from activity_worker.steps.instance import Instance
 from activity_worker.steps.outcome import Lost, Outcome, Raised
 
 CallOutcome = Literal["returned", "raised", "lost"]
+_OUTCOMES, _COMPLETED, _SUB_STEPS = get_args(CallOutcome), {"", "succeeded", "failed"}, get_args(SubStep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +30,15 @@ class CallNote:
 
     @classmethod
     def from_wire(cls, wire: Mapping[str, Any]) -> Self:
-        """Return the note that such data stands for. Raises KeyError when something is missing."""
-        return cls(**{field.name: wire[field.name] for field in fields(cls)})
+        """Return the note that such data stands for. Raises ValueError when it is none."""
+        try:
+            note = cls(**{field.name: wire[field.name] for field in fields(cls)})
+            known = note.sub_step in _SUB_STEPS and note.outcome in _OUTCOMES and note.completed in _COMPLETED
+            if not (known and note.seconds >= 0 and isinstance(note.task, str)):
+                raise ValueError(f"no note of a call: {note.sub_step!r}, {note.outcome!r}, {note.completed!r}")
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no note of a call: {error}") from None
+        return note
 
 
 def note_of(before: Instance, outcome: Outcome, after: Instance, seconds: float) -> CallNote:

@@ -94,6 +94,18 @@ def test_tasks_that_nobody_told_of_share_a_label() -> None:
     assert "made-up" not in shown
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"sub_step": "made up"}, {"outcome": []}, {"completed": "x"}, {"seconds": "1"}, {"seconds": -1.0}, {"task": None}],
+)
+def test_what_is_no_note_is_refused(change: dict[str, Any]) -> None:
+    wire = CallNote("t", "method", "returned").to_wire()
+    with pytest.raises(ValueError, match="no note"):
+        CallNote.from_wire({**wire, **change})
+    with pytest.raises(ValueError, match="no note"):
+        CallNote.from_wire({"task": "t"})
+
+
 def test_a_claim_travels_as_a_token_and_an_input() -> None:
     claim = Claim('an "id" of/its own', "pod:abcde-1f", 7, 60.0)
 
