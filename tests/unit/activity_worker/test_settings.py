@@ -84,7 +84,7 @@ def test_a_redis_queue_is_a_source_and_its_password_shows_nowhere() -> None:
 def test_a_redis_jobs_deadline_and_heartbeats_follow_its_lock(
     env: dict[str, str], deadline: float | None, heartbeat: float
 ) -> None:
-    named = {Env.REDIS_URL: "redis://r", Env.REDIS_FLOW: "images", Env.REDIS_QUEUE: "resize"}
+    named: dict[str, str] = {Env.REDIS_URL: "redis://r", Env.REDIS_FLOW: "images", Env.REDIS_QUEUE: "resize"}
 
     settings = read_settings({}, {**named, **env})
 
