@@ -56,12 +56,18 @@ class CountedSignals:
         #: Why a pool's source is not even asked, and where a person corrects the way to it.
         self._problems: dict[Key, dict[str, SourceError]] = {}
         self._where: dict[Key, str] = {}
+        #: Pools whose tasks under way are counted too.
+        self._with_running: set[Key] = set()
 
     def order(self, key: Key, order: SentinelOrder, spec: PoolSpec) -> None:
         """Count for the pool what its order asks for, and nothing else. Cheap when nothing changed."""
         counted = spec.source_kind != "stepFunctions" and order.counts
         if counted:
             self._where[key] = source_words.where(spec)
+        if counts_running(spec):
+            self._with_running.add(key)
+        else:
+            self._with_running.discard(key)
         self._count_source(key, spec, counted=counted)
         self._count_watcher(key, spec, watched=order.watched)
 
@@ -71,7 +77,8 @@ class CountedSignals:
         errors = list(self._problems.get(key, {}).values())
         for kind, counting in self._counting.items():
             signal, error = counting.said(key)
-            signals += [] if signal is None else [signal]
+            if signal is not None:
+                signals.append(replace(signal, with_running=signal.exact and key in self._with_running))
             if error is not None:
                 where = "" if kind == _PROMETHEUS else f"; its URL is {self._where.get(key, '')}"
                 errors.append(replace(error, message=error.message + where))
@@ -85,6 +92,7 @@ class CountedSignals:
             self._secrets.order(key, use, None)
         self._problems.pop(key, None)
         self._where.pop(key, None)
+        self._with_running.discard(key)
 
     def pause(self) -> None:
         """Count no more for any pool, because this process leads no more."""
@@ -93,6 +101,7 @@ class CountedSignals:
         self._secrets.pause()
         self._problems.clear()
         self._where.clear()
+        self._with_running.clear()
 
     async def stop(self) -> None:
         """Count no more, and close every connection."""
@@ -204,12 +213,17 @@ def make_counter(kind: str, observed: Observed) -> Counter:
     return watcher
 
 
+def counts_running(spec: PoolSpec) -> bool:
+    """Whether jobs under way are counted: where workers themselves put back a dead worker's, one has to be there."""
+    return spec.redis is not None and spec.redis.conclude == "Atomic"
+
+
 def item_of(spec: PoolSpec) -> Item:
     """Return what is counted for the pool at its source."""
     if spec.redis is not None:
         from activity_operator.backlog import redis  # noqa: PLC0415
 
-        return redis.item(spec.redis.queue)
+        return redis.item(spec.redis.queue, with_running=counts_running(spec))
     from activity_operator.backlog import taskstore  # noqa: PLC0415
 
     return taskstore.item(spec.task_store.tasks if spec.task_store is not None else ())

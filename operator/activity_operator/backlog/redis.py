@@ -12,12 +12,17 @@ from activity_worker.wire.redis_connection import RedisClient, open_client
 from activity_worker.wire.redis_errors import RedisError, Trouble
 from activity_worker.wire.redis_url import RedisUrl, RedisUrlError, parse_redis_url
 
-_NEEDS = "correct user, password or ACL (it needs LLEN on the queue's list)"
+_NEEDS = "correct user, password or ACL (it needs LLEN on the queue's lists)"
 
 
-def item(queue: str) -> Item:
-    """Return what is counted for a queue."""
-    return redis_keys.waiting(queue)
+#: Between the lists of an item; names of queues have no spaces.
+_AND = " "
+
+
+def item(queue: str, *, with_running: bool = False) -> Item:
+    """Return what is counted for a queue: the jobs that wait, and those under way where they are asked for."""
+    lists = (redis_keys.waiting(queue), redis_keys.processing(queue))
+    return _AND.join(lists if with_running else lists[:1])
 
 
 def hosts(url: str) -> tuple[str, ...]:
@@ -50,15 +55,14 @@ class RedisQueues:
         client = self._clients.get(place)
         if client is None:
             client = self._clients[place] = self._connect(usable(place.url))
+        lists = [key for one in items for key in one.split(_AND)]
         with told(self.observed, "LLEN"):
             try:
-                lengths = await client.read_all([("LLEN", one) for one in items])
+                lengths = await client.read_all([("LLEN", key) for key in lists])
             except RedisError as error:
                 raise problem(error, client.url) from error
-        return [
-            refused(length, one, client.url) if isinstance(length, RedisError) else int(length)
-            for length, one in zip(lengths, items, strict=True)
-        ]
+        found = zip(lists, lengths, strict=True)
+        return [_sum([next(found) for _ in one.split(_AND)], client.url) for one in items]
 
     async def rest(self, place: Place, seconds: float) -> None:  # noqa: ARG002 - the protocol's signature
         """Wait: Redis announces nothing that would be cheaper than to ask."""
@@ -68,6 +72,15 @@ class RedisQueues:
         """Close the server's connection."""
         if (client := self._clients.pop(place, None)) is not None:
             await client.close()
+
+
+def _sum(found: Sequence[tuple[str, int | RedisError]], url: RedisUrl) -> int | SourceProblemError:
+    total = 0
+    for key, length in found:
+        if isinstance(length, RedisError):
+            return refused(length, key, url)
+        total += length
+    return total
 
 
 def problem(error: RedisError, url: RedisUrl) -> SourceProblemError:
@@ -87,7 +100,7 @@ def problem(error: RedisError, url: RedisUrl) -> SourceProblemError:
     return SourceProblemError("QueryFailed", f"{server} does not count for the operator: correct the URL ({words})")
 
 
-def refused(error: RedisError, one: Item, url: RedisUrl) -> SourceProblemError:
+def refused(error: RedisError, one: str, url: RedisUrl) -> SourceProblemError:
     """Return in the conditions' words why one list cannot be counted on a server that can be asked."""
     words = f"{error.code}: {error.message}"
     if error.trouble is Trouble.DENIED:

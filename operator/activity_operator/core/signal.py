@@ -9,8 +9,10 @@ class Signal:
 
     `exact`: the source itself counted, a moment ago, tasks that no worker has. Otherwise it is a lower bound, perhaps
     minutes old: at least so many were waiting, and some of them may run by now.
+    `with_running`: tasks that workers have are counted too, also those whose worker is dead.
     """
 
     tasks: int
     exact: bool
     observed_at: float
+    with_running: bool = False

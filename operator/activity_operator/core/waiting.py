@@ -11,6 +11,7 @@ from activity_operator.api.spec import PoolSpec
 from activity_operator.core import counts
 from activity_operator.core.fleet import Fleet
 from activity_operator.core.observation import Observation
+from activity_operator.core.signal import Signal
 
 #: Exact counts are read several times a second; after half a minute without one they are no longer believed.
 EXACT_STALE_SECONDS = 30.0
@@ -118,7 +119,13 @@ def _missing(seen: Observation, *, exact: bool) -> str:
 
 
 def _of(seen: Observation, *, exact: bool, since: float) -> Iterable[int]:
-    return (one.tasks for one in seen.source.signals if one.exact is exact and one.observed_at > since)
+    return (_waiting(one, seen) for one in seen.source.signals if one.exact is exact and one.observed_at > since)
+
+
+def _waiting(signal: Signal, seen: Observation) -> int:
+    """Return the tasks that wait. One that runs and that nobody reports is a dead worker's, and waits for another."""
+    running = sum(worker.busy for worker in seen.workers) if signal.with_running else 0
+    return max(signal.tasks - running, 0)
 
 
 def _limit(*, exact: bool) -> float:

@@ -77,6 +77,16 @@ async def test_500_queues_are_one_exchange_on_one_connection(desk: Desk) -> None
     assert desk.calls == [("LLEN", 200, "ok")] * 2
 
 
+async def test_jobs_under_way_are_counted_in_the_same_exchange_where_they_are_asked_for(desk: Desk) -> None:
+    items = [item("a"), item("b", with_running=True), item("c")]
+    await desk.queues.read(PLACE, items)
+    desk.clients[0].lengths = {f"queue:{name}:waiting": number for number, name in enumerate("abc", 1)}
+    desk.clients[0].lengths["queue:b:processing"] = 40
+
+    assert await desk.queues.read(PLACE, items) == [1, 42, 3]
+    assert desk.clients[0].exchanges == [4, 4]
+
+
 async def test_leaving_closes_the_connection_and_coming_back_opens_another(desk: Desk) -> None:
     await desk.queues.read(PLACE, [item("a")])
     await desk.queues.leave(PLACE)

@@ -7,8 +7,9 @@ import pytest
 from activity_operator.core.decision import Breaker
 from activity_operator.core.observation import Observation, SourceError, SourceFacts
 from activity_operator.core.order import order
+from activity_operator.core.signal import Signal
 from activity_operator.core.waiting import Waiting, stale_at, waiting, wanted, watched
-from tests.unit.activity_operator.core.builders import NOW, POOL, busy, counted, crew, pool, seen
+from tests.unit.activity_operator.core.builders import NOW, POOL, busy, counted, crew, pod, pool, seen
 
 REDIS: dict[str, Any] = {"activityArn": None, "source": {"redis": {"address": "r:1", "flow": "f", "queue": "q"}}}
 PROMETHEUS = {"scaling": {"prometheus": {"serverUrl": "http://p", "query": "q"}}}
@@ -49,6 +50,25 @@ def test_what_others_count_may_only_ask_for_more(own: int, others: int, waits: i
     signals = (*counted(own), *counted(others, exact=False, age=60))
 
     assert known(seen(busy(), source=SourceFacts(signals=signals)), **PROMETHEUS) == Waiting(waits)
+
+
+@pytest.mark.parametrize(
+    ("counted_all", "waits"),
+    [(5, 4), (1, 0), (0, 0), (2, 1)],
+    ids=["four wait", "the one that runs", "it has just ended", "a dead worker's"],
+)
+def test_of_a_count_of_all_jobs_those_that_nobody_runs_wait(counted_all: int, waits: int) -> None:
+    signals = (Signal(counted_all, True, NOW, with_running=True),)
+
+    assert known(seen(busy(), source=SourceFacts(signals=signals))) == Waiting(waits)
+
+
+def test_a_job_on_a_worker_that_leaves_is_not_waiting() -> None:
+    signals = (Signal(1, True, NOW, with_running=True),)
+    leaving = busy()
+    pods = (pod(leaving.pod_uid, deleting=True),)
+
+    assert known(seen(leaving, *pods, source=SourceFacts(signals=signals))) == Waiting(0)
 
 
 def test_others_alone_are_a_lower_bound_and_missed_when_they_are_silent() -> None:

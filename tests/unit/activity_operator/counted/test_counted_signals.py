@@ -140,6 +140,20 @@ async def test_a_queue_is_counted_at_the_url_of_its_secret(desk: Desk) -> None:
     await desk.signals.stop()
 
 
+async def test_where_workers_put_back_a_dead_ones_jobs_those_under_way_are_counted_too(desk: Desk) -> None:
+    desk.order(redis(address="r:1", conclude="Atomic"))
+    desk.order(redis(address="r:1"), "b")
+    await asyncio.sleep(0.1)
+
+    assert desk.counters["redis"].asked[0][1] == (
+        "queue:orders:waiting queue:orders:processing",
+        "queue:orders:waiting",
+    )
+    with_running = {name: desk.signals.said(("team", name))[0][0].with_running for name in "ab"}
+    assert with_running == {"a": True, "b": False}
+    await desk.signals.stop()
+
+
 async def test_a_queue_at_an_address_needs_no_secret(desk: Desk) -> None:
     desk.order(redis(address="shop-redis:6379"))
     await asyncio.sleep(0.1)
