@@ -1,12 +1,5 @@
 """The published package's flow, whose parents and children are worker processes as a pool runs them."""
 
-import asyncio
-import contextlib
-import os
-import signal
-import sys
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 from activity_worker.flows import Flow, JobState
@@ -14,28 +7,8 @@ from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient
 from tests.integration.flows.shop import FIELDS, PREPARED
 from tests.integration.flows.story import until
+from tests.integration.flows.worker_process import worker
 from tests.peers.queues.peer import PeerFlow
-
-ROOT = Path(__file__).parents[3]
-
-
-@contextlib.asynccontextmanager
-async def worker(handler: str, url: str, flow: str, queue: str, *flags: str) -> AsyncIterator[None]:
-    """Run `activity-worker run` with its queue in the environment; it must end well with SIGTERM."""
-    environment = {"ACTIVITY_REDIS_URL": url, "ACTIVITY_REDIS_FLOW": flow, "ACTIVITY_REDIS_QUEUE": queue}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "activity_worker", "run", handler, *flags),
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **environment},
-        cwd=ROOT,
-    )
-    try:
-        yield
-        process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 20) == 0
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
 
 
 async def test_parents_and_children_in_worker_processes_serve_their_flow(peer: PeerFlow, redis_url: str) -> None:

@@ -72,11 +72,15 @@ class PeerFlow:
         """Stop its workers and monitors, and disconnect."""
         await self._ask("stop")
 
-    async def close(self) -> None:
-        """End the process."""
+    async def kill(self) -> None:
+        """End the process as a lost machine does."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()
+
+    async def close(self) -> None:
+        """End the process, and with it what its workers ask."""
+        await self.kill()
         for call in self._calls:
             call.cancel()
         await asyncio.gather(self._reading, *self._calls, return_exceptions=True)

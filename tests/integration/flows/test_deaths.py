@@ -1,0 +1,76 @@
+"""Workers that die with a job in their hands, of ours and of the package's, and a monitor that sees to it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from activity_worker.activity import TaskRequest
+from activity_worker.flows import Failure, Flow, FlowWorkers, JobState, LockMonitor, MonitorOptions
+from activity_worker.wire import redis_keys as keys
+from activity_worker.wire.redis_connection import RedisClient
+from tests.integration.flows.shop import PREPARED, SHOP
+from tests.integration.flows.story import until
+from tests.integration.flows.worker_process import worker
+from tests.peers.queues.peer import PeerFlow
+
+QUEUES = [(place.flow, place.name) for place in SHOP.places()]
+
+
+@contextlib.asynccontextmanager
+async def monitored(client: RedisClient, requeue: int = 0) -> AsyncIterator[LockMonitor]:
+    """Let a monitor look while the context is open."""
+    monitor = LockMonitor(client, QUEUES, MonitorOptions(look_seconds=0.05, gap_seconds=0.3, requeue=requeue))
+    running = asyncio.create_task(monitor.run())
+    try:
+        yield monitor
+    finally:
+        monitor.stop()
+        await running
+
+
+async def in_stock(request: TaskRequest) -> dict[str, Any]:
+    return {"done": True}
+
+
+async def test_a_job_of_their_worker_that_died_is_failed_when_its_lock_has_run_out(
+    flow: Flow, peer: PeerFlow, client: RedisClient
+) -> None:
+    async def die(job: dict[str, Any]) -> dict[str, Any]:
+        await peer.kill()
+        return {}
+
+    await peer.workers("prepare", die, lock=1)
+    job_id = await flow.create({"user": 1})
+    async with monitored(client) as monitor:
+        job = await flow.wait(job_id, timeout_seconds=20)
+
+    assert (job.failure, monitor.failed) == (Failure("prepare lock time exceeded", "prepare"), 1)
+
+
+async def test_a_parent_that_was_killed_is_put_back_and_another_waits_for_the_same_children(
+    flow: Flow, client: RedisClient, redis_url: str
+) -> None:
+    job_id = await flow.create({"user": 1, **PREPARED})
+    await client.call("LMOVE", keys.waiting("prepare"), keys.waiting("check"), "LEFT", "RIGHT")
+    flags = ("--redis-renew-lock", "true", "--redis-lock-seconds", "1", "--redis-next-queue", "send")
+    async with worker("activity_worker.flows.parent:wait_for_children", redis_url, "shop", "check", *flags) as process:
+        await until(lambda: client.call("LLEN", keys.waiting("check:stock")), "children wait", 30)
+        process.kill()
+        await process.wait()
+    children = (await flow.get(job_id)).child_keys()
+
+    workers = FlowWorkers(flow)
+    workers.parents("check", check_seconds=0.05)
+    workers.serve("check:stock", in_stock)
+    async with monitored(client, requeue=3) as monitor, workers:
+
+        async def arrived() -> bool:
+            job = await flow.get(job_id)
+            return (job.state, job.queue) == (JobState.WAITING, "send")
+
+        await until(arrived, "another parent has done it")
+
+    assert (await flow.get(job_id)).child_keys() == children
+    assert (monitor.requeued, monitor.failed) == (1, 0)
+    assert await flow.lengths(["check", "check:stock"]) == dict.fromkeys(("check", "check:stock"), (0, 0))
