@@ -1,0 +1,154 @@
+"""Sources under test, each with what is behind it: how a task comes there, loses its lease, and what became of it."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol
+
+from activity_worker.sources.memory import MemorySource
+from activity_worker.sources.protocol import Source
+from activity_worker.sources.redis import RedisSource
+from activity_worker.sources.redis_job import Lease, RedisQueue
+from activity_worker.sources.stepfunctions import StepFunctionsSource
+from activity_worker.testing import FakeSettings, StepFunctionsFake
+from activity_worker.wire import redis_keys as keys
+from activity_worker.wire.redis_connection import open_client
+from tests.conformance.services import Service
+from tests.servers.redis import RedisServer
+
+#: How long an empty poll is held.
+HOLD_SECONDS = 0.2
+#: What became of a task: succeeded with this result, or failed with this in what is told of it.
+Outcome = tuple[str, Any]
+
+
+class Stand(Protocol):
+    """A source and its other side. Tasks have an input of one field, `n`."""
+
+    @property
+    def source(self) -> Source:
+        """What is tested."""
+        ...
+
+    async def put(self, n: int) -> None:
+        """Let a task come."""
+        ...
+
+    async def take_away(self, token: str) -> None:
+        """End the lease: the task is somebody else's now, or nobody's."""
+        ...
+
+    async def outcomes(self) -> dict[int, Outcome]:
+        """Return what became of the tasks that are concluded, by their `n`."""
+        ...
+
+
+class MemoryStand:
+    """The source of tests."""
+
+    def __init__(self) -> None:
+        self.source: MemorySource = MemorySource(hold_seconds=HOLD_SECONDS)
+        self._numbers: dict[str, int] = {}
+
+    async def put(self, n: int) -> None:
+        self._numbers[self.source.put(json.dumps({"n": n}))] = n
+
+    async def take_away(self, token: str) -> None:
+        self.source.expire(token)
+
+    async def outcomes(self) -> dict[int, Outcome]:
+        return {
+            self._numbers[token]: ("succeeded", json.loads(one.output))
+            if one.result == "success"
+            else ("failed", one.cause)
+            for token, one in self.source.conclusions.items()
+        }
+
+
+class StepFunctionsStand:
+    """The Step Functions fake."""
+
+    def __init__(self, fake: StepFunctionsFake, service: Service) -> None:
+        self._fake = fake
+        self._arn = fake.create_activity("work")
+        self.source: Source = StepFunctionsSource(service.client, self._arn)
+        # The fake forgets the input of a task that is over.
+        self._numbers: dict[str, int] = {}
+
+    async def put(self, n: int) -> None:
+        (task,) = self._fake.schedule(self._arn, json.dumps({"n": n}))
+        self._numbers[task.token] = n
+
+    async def take_away(self, token: str) -> None:
+        self._fake._tasks.abort(self._fake._tasks.tasks[token])
+
+    async def outcomes(self) -> dict[int, Outcome]:
+        return {
+            self._numbers[task.token]: ("succeeded", json.loads(task.output))
+            if task.state == "succeeded"
+            else ("failed", task.cause)
+            for task in self._fake.tasks
+            if task.conclusions
+        }
+
+
+class RedisStand:
+    """A queue on a Redis server."""
+
+    def __init__(self, url: str, *, atomic: bool) -> None:
+        queue = RedisQueue("shop", "pack", ("n",), block_seconds=HOLD_SECONDS)
+        self.client = open_client(url)
+        self.source: Source = RedisSource(self.client, queue, atomic=atomic)
+        self._put: list[int] = []
+
+    async def put(self, n: int) -> None:
+        await self.client.transaction(
+            [("HSET", keys.job("shop", str(n)), "n", str(n)), ("RPUSH", keys.waiting("pack"), str(n))]
+        )
+        self._put.append(n)
+
+    async def take_away(self, token: str) -> None:
+        await self.client.call("SET", keys.lock("pack", Lease.of(token).job_id), "another", "EX", 60)
+
+    async def outcomes(self) -> dict[int, Outcome]:
+        found: dict[int, Outcome] = {}
+        for n in self._put:
+            stored = await self.client.call("HGETALL", keys.job("shop", str(n)))
+            fields = {name: keys.decode(value) for name, value in zip(stored[::2], stored[1::2], strict=True)}
+            if fields.get(keys.FAILED):
+                found[n] = ("failed", fields[keys.FAILED_ERROR])
+            elif fields.pop(keys.COMPLETED_QUEUE, None):
+                found[n] = ("succeeded", {name: value for name, value in fields.items() if name != "n"})
+        return found
+
+
+@asynccontextmanager
+async def memory(_: RedisServer) -> AsyncIterator[Stand]:
+    """Yield the memory source."""
+    yield MemoryStand()
+
+
+@asynccontextmanager
+async def step_functions(_: RedisServer) -> AsyncIterator[Stand]:
+    """Yield Step Functions."""
+    settings = FakeSettings(poll_hold_seconds=HOLD_SECONDS)
+    async with StepFunctionsFake(settings=settings) as fake, Service("fake", fake.url) as service:
+        yield StepFunctionsStand(fake, service)
+
+
+@asynccontextmanager
+async def redis(server: RedisServer, *, atomic: bool = False) -> AsyncIterator[Stand]:
+    """Yield a queue of an empty server."""
+    stand = RedisStand(server.url, atomic=atomic)
+    await stand.client.call("FLUSHALL")
+    yield stand
+    await stand.source.close()
+    await stand.client.close()
+
+
+STANDS: dict[str, Callable[[RedisServer], AbstractAsyncContextManager[Stand]]] = {
+    "memory": memory,
+    "stepfunctions": step_functions,
+    "redis": redis,
+    "redis-atomic": lambda server: redis(server, atomic=True),
+}

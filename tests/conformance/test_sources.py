@@ -1,0 +1,176 @@
+"""One suite for every source: what a worker is promised of it, and what a worker on it promises."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from activity_worker.activity import TaskRequest
+from activity_worker.errors import InvalidTokenError, LeaseLostError, SourceError
+from activity_worker.options import TaskOptions
+from activity_worker.sources.protocol import Task
+from activity_worker.worker import ActivityWorker
+from tests.conformance.stands import STANDS, Stand
+from tests.servers.redis import RedisServer, redis_server
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    """A Redis server for those that need one."""
+    with redis_server() as running:
+        yield running
+
+
+@pytest.fixture(params=list(STANDS))
+async def stand(request: pytest.FixtureRequest, server: RedisServer) -> AsyncIterator[Stand]:
+    """Yield each source in turn, with nothing in it."""
+    async with STANDS[str(request.param)](server) as standing:
+        yield standing
+
+
+async def take(stand: Stand) -> Task:
+    task = await stand.source.lease("conformance")
+    assert task is not None
+    return task
+
+
+def number(task: Task) -> int:
+    return int(json.loads(task.input)["n"])
+
+
+async def test_an_empty_poll_ends_with_nothing(stand: Stand) -> None:
+    assert await stand.source.lease("conformance") is None
+
+
+async def test_an_open_poll_is_given_the_task_that_arrives(stand: Stand) -> None:
+    polling = asyncio.create_task(take(stand))
+    await asyncio.sleep(0)
+    await stand.put(7)
+
+    assert number(await polling) == 7
+
+
+async def test_polls_at_once_are_given_different_tasks_in_their_order(stand: Stand) -> None:
+    for n in range(4):
+        await stand.put(n)
+
+    tasks = await asyncio.gather(*(take(stand) for _ in range(4)))
+
+    assert sorted(number(task) for task in tasks) == [0, 1, 2, 3]
+    assert len({task.token for task in tasks}) == 4
+
+
+async def test_a_task_is_leased_once(stand: Stand) -> None:
+    await stand.put(1)
+    await take(stand)
+
+    assert await stand.source.lease("conformance") is None
+
+
+async def test_a_success_and_a_failure_reach_the_other_side(stand: Stand) -> None:
+    for n in (1, 2):
+        await stand.put(n)
+    first, second = await take(stand), await take(stand)
+
+    await stand.source.heartbeat(first.token)
+    await stand.source.succeed(first.token, '{"é": [1, null]}')
+    await stand.source.fail(second.token, "Broken", "why")
+
+    assert await stand.outcomes() == {1: ("succeeded", {"é": [1, None]}), 2: ("failed", "why")}
+
+
+async def test_a_conclusion_is_taken_once(stand: Stand) -> None:
+    for first in ("succeed", "fail"):
+        await stand.put(1)
+        task = await take(stand)
+        if first == "succeed":
+            await stand.source.succeed(task.token, "{}")
+        else:
+            await stand.source.fail(task.token, "E", "m")
+
+        for call in (stand.source.heartbeat(task.token), stand.source.succeed(task.token, '{"late": 1}')):
+            with pytest.raises(LeaseLostError):
+                await call
+        with pytest.raises(LeaseLostError):
+            await stand.source.fail(task.token, "E", "late")
+
+
+async def test_a_lease_that_was_taken_away_concludes_nothing(stand: Stand) -> None:
+    await stand.put(1)
+    task = await take(stand)
+    await stand.take_away(task.token)
+
+    with pytest.raises(LeaseLostError):
+        await stand.source.heartbeat(task.token)
+    with pytest.raises(LeaseLostError):
+        await stand.source.succeed(task.token, "{}")
+    with pytest.raises(LeaseLostError):
+        await stand.source.fail(task.token, "E", "m")
+    assert await stand.outcomes() == {}
+
+
+async def test_a_token_that_is_none_is_refused(stand: Stand) -> None:
+    for call in (stand.source.heartbeat("nonsense"), stand.source.succeed("nonsense", "{}")):
+        with pytest.raises((InvalidTokenError, LeaseLostError)):
+            await call
+
+
+async def test_neither_token_nor_input_shows(stand: Stand) -> None:
+    await stand.put(4711)
+    task = await take(stand)
+
+    assert "4711" not in f"{task!r}{stand.source!r}"
+    with pytest.raises(SourceError) as refused:
+        await stand.source.succeed("nonsense4711", '{"secret": 4711}')
+    assert "4711" not in str(refused.value)
+
+
+async def test_a_worker_runs_what_comes_and_says_what_came_of_it(stand: Stand) -> None:
+    async def odd_ones_fail(request: TaskRequest) -> dict[str, int]:
+        if request.input["n"] % 2:
+            raise LookupError("an odd one")
+        return {"half": request.input["n"] // 2}
+
+    for n in range(6):
+        await stand.put(n)
+    worker = ActivityWorker(stand.source, odd_ones_fail)
+    while await worker.run_once():
+        pass
+
+    found = await stand.outcomes()
+    assert {n: said for n, said in found.items() if not n % 2} == {
+        n: ("succeeded", {"half": n // 2}) for n in (0, 2, 4)
+    }
+    assert [(found[n][0], found[n][1].splitlines()[0]) for n in (1, 3, 5)] == [("failed", "an odd one")] * 3
+
+
+async def test_a_lost_lease_cancels_the_handler_and_nothing_is_concluded(stand: Stand) -> None:
+    began: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    cancelled = asyncio.Event()
+
+    async def patient(request: TaskRequest) -> None:
+        began.set_result(request.task.token)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    await stand.put(1)
+    worker = ActivityWorker(stand.source, patient, options=TaskOptions(heartbeat_seconds=0.05))
+    running = asyncio.create_task(worker.run_once())
+    await stand.take_away(await began)
+
+    await asyncio.wait_for(cancelled.wait(), 10)
+    await running
+    assert await stand.outcomes() == {}
+
+
+async def test_a_handler_over_its_deadline_fails_its_task(stand: Stand) -> None:
+    async def for_ever(request: TaskRequest) -> None:
+        await asyncio.Event().wait()
+
+    await stand.put(1)
+    await ActivityWorker(stand.source, for_ever, options=TaskOptions(deadline_seconds=0.05)).run_once()
+
+    assert (await stand.outcomes())[1][0] == "failed"
