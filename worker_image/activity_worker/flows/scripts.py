@@ -45,11 +45,6 @@ def lock_exceeded(queue: str) -> dict[str, object]:
     return keys.failure(queue, f"{queue} lock time exceeded")
 
 
-def retries_field(queue: str) -> str:
-    """Return the field that counts how often a job was put back into a queue."""
-    return f"retries:{queue}"
-
-
 async def fail_unlocked(client: RedisClient, flow: str, queue: str, job_id: str) -> bool:
     """Fail a job that is under way without a lock; tells whether it was so."""
     touched = [keys.lock(queue, job_id), keys.processing(queue), keys.job(flow, job_id)]
@@ -58,7 +53,7 @@ async def fail_unlocked(client: RedisClient, flow: str, queue: str, job_id: str)
 
 async def requeue_unlocked(client: RedisClient, flow: str, queue: str, job_id: str, most: int) -> bool:
     """Let a job wait again that is under way without a lock, `most` times; tells whether it does."""
-    return bool(await _run(client, _REQUEUE, _touched(flow, queue, job_id), job_id, retries_field(queue), most))
+    return bool(await _run(client, _REQUEUE, _touched(flow, queue, job_id), job_id, keys.retries(queue), most))
 
 
 async def retry(client: RedisClient, flow: str, queue: str, job_id: str) -> bool:
