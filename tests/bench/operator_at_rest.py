@@ -63,13 +63,13 @@ async def _run() -> list[Row]:
         async with operating(at, fake, ACTIVITYPOOL_SWEEP_SECONDS=f"{WINDOW_SECONDS:g}") as operator:
             with step("settling"):
                 await settled(at.api, fake, pools, SETTLE_SECONDS)
-                await until(lambda: _quiet(at), "a cluster without writes", SETTLE_SECONDS, 0.0)
+                await until(lambda: quiet(at), "a cluster without writes", SETTLE_SECONDS, 0.0)
             with step(f"measuring for {WINDOW_SECONDS:g} s"):
-                window = await _measure(at, operator)
+                window = await measure(at, operator)
     return _rows(window, logged=at.cluster.audit_log is not None)
 
 
-async def _quiet(at: Stand) -> bool:
+async def quiet(at: Stand) -> bool:
     """Whether nobody wrote anything that an operator writes, nor ReplicaSets, for a while."""
     before = await request_counts.so_far(at.api)
     await asyncio.sleep(QUIET_SECONDS)
@@ -77,11 +77,12 @@ async def _quiet(at: Stand) -> bool:
     return not request_counts.writes(since, request_counts.OPERATOR_WRITES | {"replicasets"})
 
 
-async def _measure(at: Stand, operator: OperatorProcess) -> Window:
+async def measure(at: Stand, operator: OperatorProcess, seconds: float = WINDOW_SECONDS) -> Window:
+    """Open a window and return what happened in it."""
     loop = asyncio.get_running_loop()
     audit, requests, before = AuditTail(at.cluster.audit_log), await request_counts.so_far(at.api), operator.usage()
     began, largest, first_term = loop.time(), before.rss_bytes, await _term(at)
-    while (left := began + WINDOW_SECONDS - loop.time()) > 0:
+    while (left := began + seconds - loop.time()) > 0:
         await asyncio.sleep(min(left, SAMPLE_SECONDS))
         largest = max(largest, operator.usage().rss_bytes)
     after, minutes = operator.usage(), (loop.time() - began) / 60

@@ -49,6 +49,12 @@ BENCHMARKS = (
         "tests.bench.operator_at_rest",
         "500 pools at zero: API requests, memory, processor time (local cluster)",
     ),
+    Benchmark(
+        "redis-operator",
+        "tests.bench.redis_operator",
+        "500 pools on the queues of one Redis server: a job, and 20, until replicas are written; what counting costs "
+        "(local cluster)",
+    ),
 )
 
 
