@@ -25,6 +25,8 @@ SUITES = (
     Suite("conformance", ("tests/conformance",)),
     Suite("processes", ("tests/integration/worker", "tests/integration/reports")),
     Suite("steps", ("tests/integration/steps",)),
+    Suite("redis", ("tests/integration/redis", "tests/integration/flows")),
+    Suite("backlog", ("tests/integration/backlog",)),
     Suite("cluster", ("tests/integration/test_local_cluster.py", "tests/integration/test_emulators.py"), cluster=True),
     # First among those that bring the CRD: Helm takes over none that it did not make.
     Suite("e2e", ("tests/e2e", "-n", "4"), cluster=True, keeps=True),
