@@ -293,6 +293,22 @@ async def test_an_attribute_that_is_not_json_fails_the_job_and_says_so(
     await worker.close()
 
 
+async def test_with_atomic_steps_a_job_that_a_dying_worker_had_failed_has_failed(
+    server: RedisServer, client: RedisClient
+) -> None:
+    """It died between the record and the list, as one of the plain dialect may."""
+    await create(client, failed=True, failedErrorMsg="its own words")
+    await client.call("LMOVE", "queue:pack:waiting", "queue:pack:processing", "LEFT", "RIGHT")
+    worker = source(server.url, atomic=True)
+    for _ in range(3):
+        assert await worker.lease("w") is None
+
+    found = await whereabouts(client)
+    assert found.ended_once
+    assert found.fields["failedErrorMsg"] == "its own words"
+    await worker.close()
+
+
 async def test_with_atomic_steps_a_job_whose_workers_fall_silent_is_tried_again_and_fails_at_last(
     server: RedisServer, client: RedisClient
 ) -> None:

@@ -89,7 +89,7 @@ return 1
 
 #: waiting, processing | lock prefix, job prefix, most recoveries, count field, failure (4 pairs), ids seen before...
 #: -> the ids under way that have no lock. Those that had none before either are put back, or failed at last. A job
-#: whose hash is no longer kept is not made again.
+#: whose hash is no longer kept is not made again, and one whose worker had said that it failed has failed.
 RECOVER: Final = Script("""
 local seen = {}
 for at = 13, #ARGV do seen[ARGV[at]] = true end
@@ -101,8 +101,9 @@ for _, id in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
       unlocked[#unlocked + 1] = id
     else
       redis.call('LREM', KEYS[2], 1, id)
-      if redis.call('EXISTS', job) == 1 then
-        local count = redis.pcall('HGET', job, ARGV[4])
+      local count = redis.pcall('HGET', job, ARGV[4])
+      local failed = redis.pcall('HEXISTS', job, ARGV[7]) == 1
+      if redis.call('EXISTS', job) == 1 and not failed then
         if type(count) ~= 'table' and (tonumber(count or 0) or 0) < tonumber(ARGV[3]) then
           redis.call('HINCRBY', job, ARGV[4], 1)
           redis.call('LPUSH', KEYS[1], id)
