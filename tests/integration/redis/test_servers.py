@@ -23,7 +23,7 @@ ACL = (
     "~queue:pack:* ~queue:send:waiting ~lock:pack:* ~job:shop:* "
     "-@all +blmove +set +hmget +get +hset +multi +exec +rpush +lrem +del +lpos +lpush +eval +evalsha"
 )
-IN_SCRIPTS = "+lmove +hget +expire +exists +lrange +hincrby"
+IN_SCRIPTS = "+lmove +hget +hexists +expire +exists +lrange +hincrby"
 
 
 @pytest.fixture(scope="module")
