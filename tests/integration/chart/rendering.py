@@ -37,9 +37,12 @@ class Helm:
 
     def objects(self, values: dict[str, Any] | None = None) -> Objects:
         """Return what the chart renders, by kind and name."""
+        return {(raw["kind"], raw["metadata"]["name"]): raw for raw in self.rendered(values)}
+
+    def rendered(self, values: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Return what the chart renders, as it comes."""
         text = self.run("template operator", "--namespace", NAMESPACE, values=values)
-        found = [raw for raw in yaml.safe_load_all(text) if raw]
-        return {(raw["kind"], raw["metadata"]["name"]): raw for raw in found}
+        return [raw for raw in yaml.safe_load_all(text) if raw]
 
 
 def container(objects: Objects) -> dict[str, Any]:
@@ -58,10 +61,15 @@ def environment(objects: Objects) -> dict[str, str]:
 
 
 def granted(objects: Objects, kind: str) -> set[tuple[str, str, str, str]]:
-    """Return what a role grants: group, resource, verb, and the name it is limited to ("" for any)."""
+    """Return what the operator's role grants: group, resource, verb, and the name it is limited to ("" for any)."""
+    return granted_by(objects[kind, "activity-operator"])
+
+
+def granted_by(role: dict[str, Any]) -> set[tuple[str, str, str, str]]:
+    """Return the same of any role."""
     return {
         (group, resource, verb, name)
-        for rule in objects[kind, "activity-operator"]["rules"]
+        for rule in role["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]

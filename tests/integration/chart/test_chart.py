@@ -15,12 +15,29 @@ from activity_operator.settings import Settings
 from activity_operator.workers.certificate_keeper import BUNDLE_NAME
 from activity_worker.contract import LABEL_LEADER
 from tests.cluster import go_builds
-from tests.integration.chart.rendering import CHART, ROOT, Helm, Objects, container, environment, granted
+from tests.integration.chart.rendering import (
+    CHART,
+    NAMESPACE,
+    ROOT,
+    Helm,
+    Objects,
+    container,
+    environment,
+    granted,
+    granted_by,
+)
 
 pytestmark = pytest.mark.timeout(900)  # the first run on a machine builds Helm
 
 CRD = "activitypools.activitypools.dev"
-RULE = {"namespaces": ["team-*"], "activityArns": ["arn:*:a-*"], "roleArns": ["arn:r"], "endpointUrls": ["http://e:1"]}
+RULE = {
+    "namespaces": ["team-*"],
+    "activityArns": ["arn:*:a-*"],
+    "roleArns": ["arn:r"],
+    "endpointUrls": ["http://e:1"],
+    "sourceHosts": ["redis:6379"],
+}
+GET_SECRETS = {("", "secrets", "get", "")}
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +142,36 @@ def test_leases_and_secrets_are_open_in_its_own_namespace_only(objects: Objects,
     assert objects["Role", "activity-operator"]["metadata"]["namespace"] == settings.namespace
 
 
+def test_secrets_of_pools_may_be_read_by_name_in_the_namespaces_that_are_listed_and_nowhere_else(helm: Helm) -> None:
+    found = helm.rendered({"secretNamespaces": ["team-a", "team-b"]})
+    roles = [each for each in found if each["metadata"]["name"] == "activity-operator-secrets"]
+
+    assert [(each["kind"], each["metadata"]["namespace"]) for each in roles] == [
+        (kind, namespace) for kind in ("Role", "RoleBinding") for namespace in ("team-a", "team-b")
+    ]
+    assert all(granted_by(each) == GET_SECRETS for each in roles if each["kind"] == "Role")
+    account = {"kind": "ServiceAccount", "name": "activity-operator", "namespace": NAMESPACE}
+    assert all(each["subjects"] == [account] for each in roles if each["kind"] == "RoleBinding")
+
+
+def test_secrets_of_pools_may_be_read_everywhere_when_that_is_said_and_not_by_default(
+    helm: Helm, objects: Objects
+) -> None:
+    everywhere = helm.objects({"secretNamespaces": ["*", "team-a"]})
+    name = "activity-operator-secrets"
+
+    assert granted_by(everywhere["ClusterRole", name]) == GET_SECRETS
+    assert everywhere["ClusterRoleBinding", name]["roleRef"]["kind"] == "ClusterRole"
+    assert ("Role", name) not in everywhere
+    assert name not in {found for _, found in objects}
+
+
+def test_how_often_redis_is_counted_reaches_the_operator(helm: Helm, settings: Settings) -> None:
+    slower = Settings.read([], environment(helm.objects({"redisCountSeconds": 2.5})))
+
+    assert (settings.redis_count_seconds, slower.redis_count_seconds) == (0.1, 2.5)
+
+
 def test_pods_meet_the_restricted_standard_on_a_read_only_root(objects: Objects) -> None:
     pod = objects["Deployment", "activity-operator"]["spec"]["template"]["spec"]
     only = container(objects)
@@ -171,7 +218,7 @@ def test_no_rules_mean_the_default_policy(objects: Objects, settings: Settings) 
 def test_the_operator_reads_the_rules_as_they_were_written(helm: Helm, settings: Settings) -> None:
     objects = helm.objects({"tenancy": {"rules": [RULE, {"namespaces": ["*"]}]}})
 
-    written = Rule(("team-*",), ("arn:*:a-*",), ("arn:r",), ("http://e:1",))
+    written = Rule(("team-*",), ("arn:*:a-*",), ("arn:r",), ("http://e:1",), ("redis:6379",))
     assert parse_policy(_policy(objects, settings)).rules == (written, Rule())
 
 
@@ -186,6 +233,10 @@ def test_the_operator_reads_the_rules_as_they_were_written(helm: Helm, settings:
         ({"tenancy": {"rules": [{"activityArns": ["*"]}]}}, "namespaces"),
         ({"tenancy": {"rules": [{"namespaces": ["*"], "roles": ["*"]}]}}, "roles"),
         ({"tenancy": {"rules": [{"namespaces": "*"}]}}, "namespaces"),
+        ({"tenancy": {"rules": [{"namespaces": ["*"], "sourceHosts": "redis:6379"}]}}, "sourceHosts"),
+        ({"secretNamespaces": ["team-*"]}, "secretNamespaces"),
+        ({"secretNamespaces": "team-a"}, "secretNamespaces"),
+        ({"redisCountSeconds": 0}, "redisCountSeconds"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_refused_by_name(helm: Helm, values: dict[str, Any], named: str) -> None:
