@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -25,6 +26,7 @@ from activity_worker.contract import (
     Report,
     WorkerState,
 )
+from activity_worker.sources.taskstore import HOLD_SECONDS
 from activity_worker.steps import Tasks, TaskStore
 from activity_worker.steps.store import Revision, Stored
 from tests.integration.steps import pool_tasks
@@ -221,6 +223,28 @@ async def test_a_call_that_outlasts_the_drain_is_killed_and_its_check_is_asked_e
     assert shop.effects(name) == [0, 1, 2]
     lost, asked = _handover(await shop.store.history(name))
     assert asked.at - lost.at < 30.0
+
+
+async def test_a_stay_beyond_the_deadline_is_killed_and_gone_on_with(shop: Shop) -> None:
+    name = await shop.new("walk", gates=[0])
+    async with shop.worker("--task-deadline-seconds", "3", lease=600) as running:
+        pid = (await shop.called(name))["pid"]
+        await running.line_with("task failed as ActivityPool.DeadlineExceeded")
+        await until(lambda: not _runs(pid))
+        shop.open_gate()
+        assert (await shop.ended(name)).instance.success
+
+    assert [line["sub"] for line in shop.lines(name)][:2] == ["method", "check"]
+    assert shop.effects(name) == [0, 1, 2]
+
+
+async def test_an_idle_worker_stops_without_waiting_for_its_polls_to_end(shop: Shop) -> None:
+    async with shop.worker("--log-format", "text") as running:
+        await running.line_with("worker ready")
+        began = time.monotonic()
+        running.process.send_signal(signal.SIGTERM)
+        assert await running.exit_code() == EXIT_OK
+    assert time.monotonic() - began < HOLD_SECONDS / 2
 
 
 async def test_a_killed_handler_costs_a_moment_and_not_a_lease(shop: Shop) -> None:
