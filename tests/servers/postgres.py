@@ -23,12 +23,13 @@ _FOLDERS = ("/usr/lib/postgresql/*/bin",)
 
 @dataclass
 class PostgresServer:
-    """A server on 127.0.0.1. It may be killed, stopped and started again on the same port and folder."""
+    """A server on 127.0.0.1 and on `also`. It may be stopped and started again on the same port and folder."""
 
     folder: Path
     port: int
     settings: dict[str, str]
     ca: certificates.Authority | None = None
+    also: str = ""
     _running: subprocess.Popen[bytes] | None = None
 
     @property
@@ -36,15 +37,18 @@ class PostgresServer:
         """The URL of its administrator, who needs no password."""
         return self.url_of("test")
 
-    def url_of(self, user: str, *, password: str = "", database: str = "postgres", options: str = "") -> str:
+    def url_of(
+        self, user: str, *, password: str = "", database: str = "postgres", options: str = "", host: str = "127.0.0.1"
+    ) -> str:
         """Return somebody's URL."""
         who = f"{user}:{password}" if password else user
-        return f"postgresql://{who}@127.0.0.1:{self.port}/{database}{'?' if options else ''}{options}"
+        return f"postgresql://{who}@{host}:{self.port}/{database}{'?' if options else ''}{options}"
 
     def start(self) -> None:
         """Start it and wait until it answers."""
         server = _program("postgres")
-        command: list[str | Path] = [server, "-D", self.folder / "data", "-k", self.folder, "-h", "127.0.0.1"]
+        addresses = ",".join(filter(None, ("127.0.0.1", self.also)))
+        command: list[str | Path] = [server, "-D", self.folder / "data", "-k", self.folder, "-h", addresses]
         command += ["-p", str(self.port)]
         for name, value in self.settings.items():
             command += ["-c", f"{name}={value}"]
@@ -84,12 +88,14 @@ class PostgresServer:
 
 
 @contextmanager
-def postgres_server(*, durable: bool = True, tls: bool = False, logins: str = "") -> Iterator[PostgresServer]:
+def postgres_server(
+    *, durable: bool = True, tls: bool = False, logins: str = "", also: str = ""
+) -> Iterator[PostgresServer]:
     """Yield a running server; it is ended and removed afterwards.
 
     Without `durable` it does not wait for the disk: for tests that are not about crashes of the server. `tls`: it can
     speak TLS, vouched for by a CA of its own, as 127.0.0.1. `logins` are lines of its pg_hba.conf for all but the
-    user test, who is let in.
+    user test, who is let in from this machine. `also` is a further address on which it listens.
     """
     top = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
     debian.own(top)
@@ -119,7 +125,7 @@ def postgres_server(*, durable: bool = True, tls: bool = False, logins: str = ""
             for file in (own.certificate, own.key):
                 debian.own(file)
             settings |= {"ssl": "on", "ssl_cert_file": str(own.certificate), "ssl_key_file": str(own.key)}
-        server = PostgresServer(top, free_port(), settings, authority)
+        server = PostgresServer(top, free_port(), settings, authority, also)
         try:
             server.start()
             yield server

@@ -50,7 +50,9 @@ STORE_URL = (
 )
 SERVER_URL = (
     Rule(
-        "isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != '' && !self.contains('@')",
-        "serverUrl must be an http or https URL without credentials, such as http://prometheus.monitoring:9090",
+        "isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != '' && "
+        "!self.matches('[@?#]')",
+        "serverUrl must be an http or https URL without credentials and query, such as "
+        "http://prometheus.monitoring:9090",
     ),
 )

@@ -1,7 +1,9 @@
 """Prometheus servers as counters: one query a pool, whose result is how many tasks wait."""
 
 import asyncio
+import json
 import math
+import re
 import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,10 +15,18 @@ from activity_operator.backlog.counting import Item, Place
 from activity_operator.backlog.observed import Observed, told, unobserved
 from activity_operator.backlog.protocol import SourceProblemError
 
+#: In this time all queries of a round are answered, or have failed.
 ANSWER_SECONDS = 8.0
-#: Queries to one server at a time.
-AT_ONCE = 8
+#: Queries to one server at a time; it answers 20 at a time itself unless it is told otherwise.
+AT_ONCE = 16
+#: The largest answer that is read: one number needs a few hundred bytes, what somebody forgot to sum up has no bound.
+MAX_BYTES = 262_144
+#: More tasks than any pools have slots, and a number that the API can hold.
+MOST_TASKS = 1_000_000_000
 _MAX_WORDS = 200
+_QUERY = "spec.scaling.prometheus.query"
+_SERVER_URL = "spec.scaling.prometheus.serverUrl"
+_TOKEN = re.compile(r"[!-~]*")
 
 
 class Prometheus:
@@ -27,14 +37,19 @@ class Prometheus:
         self.observed: Observed = unobserved
 
     async def read(self, place: Place, items: Sequence[Item]) -> Sequence[int | SourceProblemError]:
-        """Return each query's result; a query that fails says so for its pools alone."""
+        """Return each query's result; one that fails says so for its pools alone, unless no other was answered."""
         session = self._sessions.get(place)
         if session is None:
             session = self._sessions[place] = _session(place)
         gate = asyncio.Semaphore(AT_ONCE)
+        until = asyncio.get_running_loop().time() + ANSWER_SECONDS
         different = sorted(set(items))
-        answers = await asyncio.gather(*(self._ask(session, place, query, gate) for query in different))
+        answers = await asyncio.gather(*(self._ask(session, place, query, gate, until) for query in different))
         found = dict(zip(different, answers, strict=True))
+        problems = [one for one in answers if isinstance(one, SourceProblemError) and one.reason != "QueryFailed"]
+        if problems and len(problems) == len(answers):
+            # That is the server's trouble: what was counted before is not forgotten for it at once.
+            raise problems[0]
         return [found[query] for query in items]
 
     async def rest(self, place: Place, seconds: float) -> None:  # noqa: ARG002 - the protocol's signature
@@ -47,46 +62,79 @@ class Prometheus:
             await session.close()
 
     async def _ask(
-        self, session: aiohttp.ClientSession, place: Place, query: str, gate: asyncio.Semaphore
+        self, session: aiohttp.ClientSession, place: Place, query: str, gate: asyncio.Semaphore, until: float
     ) -> int | SourceProblemError:
         try:
-            async with gate:
-                with told(self.observed, "query"):
-                    return tasks_of(await _answer(session, place, query))
+            with told(self.observed, "query"):
+                try:
+                    async with asyncio.timeout_at(until), gate:
+                        return tasks_of(await _answer(session, place, query))
+                except TimeoutError as error:
+                    raise unreachable(_server(place), f"no answer within {ANSWER_SECONDS:.0f} s") from error
         except SourceProblemError as problem:
             return problem
 
 
 def _session(place: Place) -> aiohttp.ClientSession:
+    if not _TOKEN.fullmatch(place.token):
+        text = "what spec.scaling.prometheus.tokenSecretRef names is no token: it has spaces, line breaks or the like"
+        raise SourceProblemError("SecretUnusable", text)
     headers = {"Authorization": f"Bearer {place.token}"} if place.token else {}
-    return aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS))
+    return aiohttp.ClientSession(headers=headers, cookie_jar=aiohttp.DummyCookieJar())
+
+
+def _server(place: Place) -> str:
+    return f"Prometheus at {place.url}"
 
 
 async def _answer(session: aiohttp.ClientSession, place: Place, query: str) -> Any:
-    """Return the `data` of the answer; raises SourceProblemError."""
-    server = f"Prometheus at {place.url}"
+    """Return the `data` of the answer; raises SourceProblemError, TimeoutError."""
+    server = _server(place)
+    address = f"{place.url.rstrip('/')}/api/v1/query"
+    asked = {"query": query, "timeout": f"{ANSWER_SECONDS:.0f}s"}
     try:
         # A redirect would carry the token elsewhere.
-        async with session.get(
-            f"{place.url.rstrip('/')}/api/v1/query", params={"query": query}, allow_redirects=False
-        ) as reply:
-            if reply.status in (401, 403):
-                text = f"{server} refuses the operator: give or correct spec.scaling.prometheus.tokenSecretRef"
-                raise SourceProblemError("AccessDenied", f"{text} (HTTP {reply.status})")
-            body = await reply.json(content_type=None) if reply.status in (200, 400, 422) else None
+        async with session.get(address, params=asked, allow_redirects=False) as reply:
+            _check(reply.status, server)
+            said = await _body(reply)
     except (ssl.SSLError, aiohttp.ClientSSLError) as error:
-        text = f"no TLS with {server}: check its certificate and spec.scaling.prometheus.serverUrl"
+        text = f"no TLS with {server}: check its certificate and {_SERVER_URL}"
         raise SourceProblemError("TlsFailed", f"{text} ({type(error).__name__})") from error
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+    except (aiohttp.ClientError, OSError) as error:
         raise unreachable(server, type(error).__name__) from error
-    except ValueError as error:
-        raise _failed(f"{server} did not answer with JSON: is it a Prometheus server?") from error
+    try:
+        body = json.loads(said)
+    except (ValueError, RecursionError):
+        body = None
     if not isinstance(body, Mapping):
-        raise unreachable(server, f"HTTP {reply.status}")
+        raise _failed(f"{server} did not answer with an object in JSON: is it a Prometheus server?")
     if body.get("status") != "success":
         words = str(body.get("error", ""))[:_MAX_WORDS]
-        raise _failed(f"{server} refuses spec.scaling.prometheus.query: {words}")
+        raise _failed(f"{server} refuses {_QUERY}: {words}")
     return body.get("data")
+
+
+def _check(status: int, server: str) -> None:
+    """Raise SourceProblemError for a status under which there is no answer to the query."""
+    if status in (401, 403):
+        text = f"{server} refuses the operator: give or correct spec.scaling.prometheus.tokenSecretRef"
+        raise SourceProblemError("AccessDenied", f"{text} (HTTP {status})")
+    if 300 <= status < 400:
+        raise _failed(f"{server} leads elsewhere, which is not followed: correct {_SERVER_URL} (HTTP {status})")
+    if status == 404:
+        raise _failed(f"{server} knows no /api/v1/query: correct {_SERVER_URL} (HTTP {status})")
+    # What it says to a query that it does not understand or cannot run is in the body.
+    if status not in (200, 400, 422):
+        raise unreachable(server, f"HTTP {status}")
+
+
+async def _body(reply: aiohttp.ClientResponse) -> bytes:
+    parts = bytearray()
+    async for part in reply.content.iter_any():
+        parts += part
+        if len(parts) > MAX_BYTES:
+            raise _failed(f"the answer to {_QUERY} is larger than {MAX_BYTES} bytes: make one number of it, with sum()")
+    return bytes(parts)
 
 
 def tasks_of(data: Any) -> int:
@@ -95,18 +143,20 @@ def tasks_of(data: Any) -> int:
     kind = data.get("resultType") if isinstance(data, Mapping) else None
     if kind == "vector" and isinstance(found, list):
         if not found:
-            raise _failed("spec.scaling.prometheus.query has no result: write 'or vector(0)' where that means none")
+            raise _failed(f"{_QUERY} has no result: write 'or vector(0)' where that means none")
         if len(found) > 1:
-            text = f"spec.scaling.prometheus.query has {len(found)} results: make one of them, with sum() for instance"
-            raise _failed(text)
+            raise _failed(f"{_QUERY} has {len(found)} results: make one of them, with sum() for instance")
         found = found[0].get("value") if isinstance(found[0], Mapping) else None
+    if kind not in ("vector", "scalar") or not isinstance(found, list):
+        shown = str(kind)[:_MAX_WORDS] if kind else "thing of no type"
+        raise _failed(f"{_QUERY} gives no number, but a {shown}")
     try:
-        number = float(found[1])  # type: ignore[index]
+        number = float(found[1])
     except (TypeError, ValueError, IndexError):
-        raise _failed(f"spec.scaling.prometheus.query gives no number, but a {kind or 'thing of no type'}") from None
-    if not math.isfinite(number) or number < 0:
-        raise _failed(f"spec.scaling.prometheus.query gives {number}, which is no number of tasks")
-    return math.ceil(number)
+        raise _failed(f"{_QUERY} gives a {kind} without a number") from None
+    if math.isnan(number) or number < 0 or number == math.inf:
+        raise _failed(f"{_QUERY} gives {number}, which is no number of tasks")
+    return min(math.ceil(number), MOST_TASKS)
 
 
 def _failed(message: str) -> SourceProblemError:

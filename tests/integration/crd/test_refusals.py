@@ -159,7 +159,7 @@ IN_SECRET = "a URL with a password belongs into a Secret (urlSecretRef)"
         (
             {"redis": REDIS, "scaling": {"prometheus": {**PROMETHEUS, "serverUrl": "http://me:secret@prometheus"}}},
             "spec.scaling.prometheus.serverUrl",
-            "must be an http or https URL without credentials, such as http://prometheus.monitoring:9090",
+            "must be an http or https URL without credentials and query, such as http://prometheus.monitoring:9090",
         ),
         ({"redis": REDIS, "scaling": {"prometheus": {**PROMETHEUS, "serverUrl": "prometheus:9090"}}},
             "spec.scaling.prometheus.serverUrl", "must be an http or https URL"),

@@ -1,0 +1,303 @@
+"""Queries to a real Prometheus server as a lower bound, beside any source: results, faults and what they cost."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from activity_operator.backlog.counting import Place
+from activity_operator.backlog.prometheus import Prometheus
+from activity_operator.backlog.protocol import SourceProblemError
+from tests.integration.backlog.counted import Counted
+from tests.servers.ports import free_port
+from tests.servers.prometheus import PrometheusServer, prometheus_server
+
+ARN = "arn:aws:states:us-east-1:123456789012:activity:resize"
+#: The bcrypt hash of a password that nobody here gives.
+SOMEBODY = {"somebody": "$2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PrometheusServer]:
+    with prometheus_server() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+async def scraped(server: PrometheusServer) -> None:
+    """Wait until the server has scraped itself once."""
+    for _ in range(100):
+        if isinstance(await ask(server.url, 'sum(up{job="self"})'), int):
+            return
+        await asyncio.sleep(0.1)
+
+
+async def ask(url: str, *queries: str, token: str = "") -> Any:
+    """Return the answers to some queries, of one query its own answer."""
+    counter, place = Prometheus(), Place(url, 15.0, token)
+    try:
+        found = await counter.read(place, queries)
+    finally:
+        await counter.leave(place)
+    return found[0] if len(queries) == 1 else list(found)
+
+
+async def refusal(url: str, query: str, token: str = "") -> tuple[str, str]:
+    """Return reason and message of a query that gives no number."""
+    try:
+        found = await ask(url, query, token=token)
+    except SourceProblemError as problem:
+        found = problem
+    assert isinstance(found, SourceProblemError), found
+    return found.reason, found.message
+
+
+def source(url: str, query: str, *, interval: int = 1, **more: Any) -> dict[str, Any]:
+    """Return a pool of an activity that a query watches."""
+    watcher = {"serverUrl": url, "query": query, "intervalSeconds": interval, **more}
+    return {"activityArn": ARN, "scaling": {"prometheus": watcher}}
+
+
+@pytest.mark.parametrize(
+    ("query", "tasks"),
+    [
+        ("vector(7)", 7),
+        ("scalar(vector(3))", 3),
+        ("vector(0.2)", 1),
+        ("vector(41.5)", 42),
+        ("vector(0)", 0),
+        ("1e18 * 1e18", 1_000_000_000),
+        ('sum(up{job="self"})', 1),
+        ('sum(up{job="nobody"}) or vector(0)', 0),
+        ("sum(prometheus_build_info)", 1),
+    ],
+)
+async def test_a_number_is_how_many_tasks_wait(server: PrometheusServer, query: str, tasks: int) -> None:
+    assert await ask(server.url, query) == tasks
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("sum(nothing_of_this_name)", "has no result: write 'or vector(0)' where that means none"),
+        ("prometheus_http_requests_total or up", "results: make one of them, with sum() for instance"),
+        ("vector(0) / vector(0)", "gives nan, which is no number of tasks"),
+        ("vector(1) / vector(0)", "gives inf, which is no number of tasks"),
+        ("vector(-1)", "gives -1.0, which is no number of tasks"),
+        ('"seven"', "gives no number, but a string"),
+        ("up[1m]", "gives no number, but a matrix"),
+        ("sum(", "refuses spec.scaling.prometheus.query: "),
+        ("no_such_function(up)", 'unknown function with name "no_such_function"'),
+        ('label_replace(up, "x y", "", "", "")', "refuses spec.scaling.prometheus.query: "),
+        (
+            'label_join({__name__=~".+"}, "a", "' + "x" * 1500 + '", "__name__", "job", "instance", "le", "quantile")',
+            "is larger than 262144 bytes: make one number of it, with sum()",
+        ),
+    ],
+)
+async def test_what_is_no_number_is_said_with_the_fix(server: PrometheusServer, query: str, sentence: str) -> None:
+    reason, message = await refusal(server.url, query)
+
+    assert reason == "QueryFailed"
+    assert sentence in message
+    assert len(message) < 400
+
+
+async def test_a_query_that_fails_hurts_its_own_pool_only(server: PrometheusServer) -> None:
+    found = await ask(server.url, "vector(1)", "sum(", "vector(2)", "vector(1)")
+
+    assert (found[0], found[2], found[3]) == (1, 2, 1)
+    assert found[1].reason == "QueryFailed"
+
+
+async def test_a_pool_grows_by_what_is_told_and_never_takes_it_for_exact(
+    server: PrometheusServer, counted: Counted
+) -> None:
+    counted.order("resize", source(server.url, "vector(5)"))
+    await counted.counts("resize", 5)
+
+    signals, error = counted._signals.said(("team", "resize"))
+    assert [(signal.tasks, signal.exact) for signal in signals] == [(5, False)]
+    assert error is None
+
+
+async def test_the_servers_own_numbers_are_followed(server: PrometheusServer, counted: Counted) -> None:
+    counted.order("resize", source(server.url, 'sum(prometheus_http_requests_total{handler="/api/v1/query"})'))
+
+    await counted.until(lambda: len(set(counted.seen.get("resize", []))) >= 3, "three different numbers")
+    seen = counted.seen["resize"]
+    assert seen == sorted(seen)
+
+
+async def test_five_hundred_pools_cost_a_round_of_a_few_seconds(server: PrometheusServer) -> None:
+    began = time.monotonic()
+    found = await ask(server.url, *(f"vector({number})" for number in range(500)))
+    took = time.monotonic() - began
+
+    assert found == list(range(500))
+    assert took < 8, took
+
+
+async def test_a_server_that_asks_who_we_are_refuses_with_the_fix() -> None:
+    with prometheus_server(users=SOMEBODY) as strict:
+        for token in ("", "wrong"):
+            reason, message = await refusal(strict.url, "vector(1)", token)
+            assert reason == "AccessDenied"
+            assert "give or correct spec.scaling.prometheus.tokenSecretRef (HTTP 401)" in message
+
+
+async def test_nobody_listens() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    reason, message = await refusal(url, "vector(1)")
+
+    assert reason == "BackendUnreachable"
+    assert f"no answer from Prometheus at {url}" in message
+
+
+async def test_a_server_that_speaks_no_tls(server: PrometheusServer) -> None:
+    reason, message = await refusal(server.url.replace("http", "https"), "vector(1)")
+
+    assert reason == "TlsFailed"
+    assert "check its certificate and spec.scaling.prometheus.serverUrl" in message
+
+
+async def test_a_path_under_which_no_prometheus_is(server: PrometheusServer) -> None:
+    reason, message = await refusal(f"{server.url}/elsewhere", "vector(1)")
+
+    assert reason == "QueryFailed"
+    assert "knows no /api/v1/query: correct spec.scaling.prometheus.serverUrl (HTTP 404)" in message
+
+
+async def test_a_server_that_is_restarted_is_told_after_some_tries_and_the_last_number_is_kept(
+    counted: Counted,
+) -> None:
+    with prometheus_server() as flaky:
+        counted.order("resize", source(flaky.url, "vector(5)"))
+        await counted.counts("resize", 5)
+        flaky.stop()
+        error = await counted.fails("resize")
+        assert error.reason == "BackendUnreachable"
+        assert counted.tasks("resize") == 5
+        flaky.start()
+        await counted.counts("resize", 5)
+
+
+class Fake:
+    """A web server that says what a test wants, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self.answer: Any = None
+        self.url = ""
+        self.slow: set[str] = set()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        query = request.query.get("query", "")
+        self.asked.append((query, request.headers.get("Authorization", "")))
+        if query in self.slow:
+            await asyncio.sleep(60)
+        answer = self.answer() if callable(self.answer) else self.answer
+        return answer if isinstance(answer, web.StreamResponse) else web.json_response(answer)
+
+
+@pytest.fixture
+async def fake() -> AsyncIterator[Fake]:
+    one = Fake()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", one.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    port = free_port()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    one.url = f"http://127.0.0.1:{port}"
+    yield one
+    await runner.cleanup()
+
+
+def vector(*numbers: str) -> dict[str, Any]:
+    """Return an answer with these results."""
+    result = [{"metric": {}, "value": [0, number]} for number in numbers]
+    return {"status": "success", "data": {"resultType": "vector", "result": result}}
+
+
+async def test_the_token_goes_to_the_server_and_nowhere_else(fake: Fake) -> None:
+    fake.answer = vector("4")
+    assert await ask(fake.url, "q", token="hunter2") == 4
+    assert fake.asked == [("q", "Bearer hunter2")]
+
+    fake.asked.clear()
+    elsewhere = {"Location": f"{fake.url.replace('127.0.0.1', 'localhost')}/other?leak=hunter2"}
+    fake.answer = lambda: web.Response(status=302, headers=elsewhere)
+    reason, message = await refusal(fake.url, "q", "hunter2")
+    assert len(fake.asked) == 1, "a redirect was followed"
+    assert reason == "QueryFailed"
+    assert "leads elsewhere, which is not followed: correct spec.scaling.prometheus.serverUrl (HTTP 302)" in message
+    assert "hunter2" not in message
+
+
+@pytest.mark.parametrize("token", ["two words", "line\nbreak", "umläut"])
+async def test_a_secret_that_holds_no_token(fake: Fake, token: str) -> None:
+    reason, message = await refusal(fake.url, "q", token)
+
+    assert (reason, fake.asked) == ("SecretUnusable", [])
+    assert token not in message
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"), [(401, "AccessDenied"), (403, "AccessDenied"), (503, "BackendUnreachable")]
+)
+async def test_a_status_without_an_answer(fake: Fake, status: int, expected: str) -> None:
+    fake.answer = lambda: web.Response(status=status, text="hunter2")
+
+    reason, message = await refusal(fake.url, "q", "hunter2")
+    assert reason == expected
+    assert f"HTTP {status}" in message
+    assert "hunter2" not in message
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda: web.Response(text="<html>hello</html>", content_type="text/html"),
+        lambda: web.Response(text="[" * 100_000, content_type="application/json"),
+        lambda: web.Response(body=b"\xff\xfe", content_type="application/json"),
+        lambda: web.json_response([1]),
+    ],
+)
+async def test_what_is_no_prometheus(fake: Fake, answer: Any) -> None:
+    fake.answer = answer
+    reason, message = await refusal(fake.url, "q")
+
+    assert reason == "QueryFailed"
+    assert "is it a Prometheus server?" in message
+
+
+@pytest.mark.parametrize(
+    "data", [None, 5, {}, {"resultType": "vector"}, {"resultType": "vector", "result": [5]},
+        {"resultType": "vector", "result": [{"value": {"1": 2}}]}, {"resultType": "scalar", "result": [0]},
+        {"resultType": "scalar", "result": [0, None]}, {"resultType": "scalar", "result": {"1": "5"}}],
+)  # fmt: skip
+async def test_an_answer_of_another_shape_is_no_number(fake: Fake, data: Any) -> None:
+    fake.answer = {"status": "success", "data": data}
+
+    assert (await refusal(fake.url, "q"))[0] == "QueryFailed"
+
+
+async def test_an_endless_answer_is_not_read_to_its_end(fake: Fake) -> None:
+    fake.answer = lambda: web.Response(body=b" " * 50_000_000, content_type="application/json")
+
+    assert "is larger than 262144 bytes" in (await refusal(fake.url, "q"))[1]
+
+
+async def test_a_query_that_takes_too_long_hurts_its_own_pool_only(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("activity_operator.backlog.prometheus.ANSWER_SECONDS", 0.5)
+    fake.answer, fake.slow = vector("1"), {"slow"}
+    quick, slow = await ask(fake.url, "quick", "slow")
+
+    assert quick == 1
+    assert slow.reason == "BackendUnreachable"
+    assert f"no answer from Prometheus at {fake.url}" in slow.message
+    assert (await refusal(fake.url, "slow"))[0] == "BackendUnreachable"

@@ -1,0 +1,101 @@
+"""A Prometheus server of a test's own, which scrapes itself and what a test serves."""
+
+import shutil
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from tests.servers import debian
+from tests.servers.ports import free_port
+
+_PATIENCE_SECONDS = 30.0
+
+
+@dataclass
+class PrometheusServer:
+    """A server on 127.0.0.1. It may be stopped and started again on the same port and folder."""
+
+    folder: Path
+    port: int
+    scheme: str = "http"
+    _running: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """The URL of the server."""
+        return f"{self.scheme}://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        command: list[str | Path] = [debian.find("prometheus", "prometheus")]
+        command += [f"--config.file={self.folder / 'prometheus.yml'}", f"--storage.tsdb.path={self.folder / 'data'}"]
+        command += [f"--web.listen-address=127.0.0.1:{self.port}", "--query.lookback-delta=1m"]
+        if (self.folder / "web.yml").exists():
+            command.append(f"--web.config.file={self.folder / 'web.yml'}")
+        with (self.folder / "log").open("a") as log:
+            self._running = subprocess.Popen(
+                command, cwd=self.folder, stdout=log, stderr=subprocess.STDOUT, **debian.unprivileged()
+            )
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not self._ready():
+            assert self._running.poll() is None, self.log
+            assert time.monotonic() < deadline, f"Prometheus did not answer: {self.log}"
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """End it in order."""
+        if self._running is not None:
+            self._running.terminate()
+            self._running.wait(20)
+            self._running = None
+
+    @property
+    def log(self) -> str:
+        """The end of what it said."""
+        return (self.folder / "log").read_text()[-1500:]
+
+    def _ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=2) as reply:
+                return int(reply.status) == 200
+        except urllib.error.HTTPError as refused:
+            # Who asks for a password or a token is up.
+            return refused.code == 401
+        except OSError:
+            return False
+
+
+@contextmanager
+def prometheus_server(
+    *, targets: Sequence[str] = (), users: dict[str, str] | None = None
+) -> Iterator[PrometheusServer]:
+    """Yield a running server that scrapes itself and these HOST:PORTs every second; it is ended and removed afterwards.
+
+    `users` are names with the bcrypt hashes of their passwords; without any everybody may ask.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="prometheus-", dir="/tmp"))
+    server = PrometheusServer(folder, free_port())
+    jobs = [{"job_name": "self", "static_configs": [{"targets": [f"127.0.0.1:{server.port}"]}]}]
+    if targets:
+        jobs.append({"job_name": "shop", "static_configs": [{"targets": list(targets)}]})
+    config = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": jobs}
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+    if users is not None:
+        (folder / "web.yml").write_text(yaml.safe_dump({"basic_auth_users": users}))
+    (folder / "data").mkdir()
+    for path in (folder, *folder.iterdir()):
+        debian.own(path)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
