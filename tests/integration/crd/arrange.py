@@ -71,9 +71,18 @@ class Kubectl:
         """Install this tree's CRD, also over an older one, and wait until the API server serves exactly it."""
         applied = self("apply", "--server-side", "--force-conflicts", "-f", str(CRD_FILE))
         assert applied.ok, applied.err
+        self._disown_crd()
         waited = self("wait", "--for=condition=Established", f"crd/{CRD_NAME}", "--timeout=30s")
         assert waited.ok, waited.err
         deadline = time.monotonic() + 30
         # "Established" may be of the former version: what counts is that an edge of the new rules is felt.
         while self.dry_run(pool(minWorkers=6)).ok or not self.dry_run(pool()).ok:
             assert time.monotonic() < deadline, "the API server does not serve this tree's CRD"
+
+    def _disown_crd(self) -> None:
+        """Own none of its fields: Helm, where it has installed the CRD, refuses to change what is another's."""
+        shown = self("get", "crd", CRD_NAME, "-o", "json", "--show-managed-fields").object()
+        others = [entry for entry in shown["metadata"]["managedFields"] if entry["manager"] != "kubectl"]
+        patch = [{"op": "replace", "path": "/metadata/managedFields", "value": others or [{}]}]
+        disowned = self("patch", "crd", CRD_NAME, "--type=json", "-p", json.dumps(patch))
+        assert disowned.ok, disowned.err
