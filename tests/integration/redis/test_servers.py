@@ -259,3 +259,19 @@ async def test_a_failover_in_the_midst_of_work_leaves_no_job_behind(atomic: bool
         for worker in workers:
             await worker.close()
         await asking.close()
+
+
+async def test_a_node_of_a_cluster_that_is_named_as_a_server_says_how_to_name_it(
+    members: tuple[RedisServer, ...], atomic: bool
+) -> None:
+    """The other nodes have the queue; the one that has it serves it."""
+    said = []
+    for one in members:
+        worker = source(one.url, atomic=atomic, queue=TAGGED)
+        try:
+            said.append(str(await worker.lease("w")))
+        except UnreachableError as error:
+            said.append(str(error))
+        await worker.close()
+
+    assert sorted("redis+cluster://" in words for words in said) == [False, True, True]

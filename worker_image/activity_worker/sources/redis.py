@@ -1,6 +1,7 @@
 """The queues of a Redis flow as a source: a job is a task, its lock is the lease."""
 
 import asyncio
+import itertools
 import logging
 import uuid
 from collections.abc import Awaitable, Callable
@@ -45,6 +46,8 @@ class RedisSource:
         self._client = client
         self._queue = queue
         self._owns_client = owns_client
+        self._id = uuid.uuid4().hex
+        self._numbers = itertools.count(1)
         self._steps: Steps = AtomicSteps(client, queue) if atomic else DialectSteps(client, queue)
         self._giving_back: set[asyncio.Task[None]] = set()
         #: Conclusions that were sent and not answered.
@@ -93,7 +96,8 @@ class RedisSource:
 
     async def _take(self, worker_name: str) -> tuple[Lease, list[str | None]] | None:
         # New for each lease: a worker's own late answer must be known as late, too.
-        taken = await _translated(self._steps.take(f"{worker_name}:{uuid.uuid4().hex}"))
+        owner = f"{worker_name}:{self._id}:{next(self._numbers)}"
+        taken = await _translated(self._steps.take(owner))
         return None if taken is None else (Lease(self._queue.name, taken.job_id, taken.owner), taken.values)
 
     async def _give_back(self, taking: "asyncio.Task[tuple[Lease, list[str | None]] | None]") -> None:

@@ -113,6 +113,8 @@ class RedisClient:
         """Send commands to where each lies; return their replies, refusals among them."""
         if not commands:
             return []
+        if not self._places.many:
+            return await self._exchange(commands)
         replies: list[Any] = [None] * len(commands)
         left = list(range(len(commands)))
         for _ in range(_MOVES):
@@ -159,9 +161,9 @@ class RedisClient:
     def _look(self, replies: list[Any], address: Address, link: Link) -> None:
         """Leave a server that says that it is the wrong one now."""
         for reply in replies:
-            if isinstance(reply, Refusal) and reply.error.code in _WRONG_PLACE:
+            if isinstance(reply, Refusal) and (error := reply.error).code in _WRONG_PLACE:
                 self._places.forget(address)
-                link.give_up(reply.error)
+                link.give_up(error)
 
     async def _reach(self, command: Command, connected: Callable[[Address], Awaitable[Link]]) -> tuple[Address, Link]:
         address = await self._places.find(command)

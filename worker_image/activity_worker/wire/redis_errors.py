@@ -4,7 +4,18 @@ from enum import StrEnum
 
 #: Answers of a server that may be another one in a moment: it loads, follows, or has lost its master.
 _PASSING = frozenset(
-    {"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "UNBLOCKED", "BUSY"}
+    {
+        "ASK",
+        "BUSY",
+        "CLUSTERDOWN",
+        "LOADING",
+        "MASTERDOWN",
+        "MOVED",
+        "NOREPLICAS",
+        "READONLY",
+        "TRYAGAIN",
+        "UNBLOCKED",
+    }
 )
 _DENIED = {
     "NOAUTH": "the server asks for a password: give one in the URL, as redis://USER:PASSWORD@HOST",
@@ -17,6 +28,8 @@ _KNOWN = {
     "LOADING": "the server still loads its data",
     "MASTERDOWN": "the server has lost its master",
     "CLUSTERDOWN": "the cluster does not serve all of its slots",
+    "MOVED": "the server is part of a cluster: say so with the scheme redis+cluster:// (or rediss+cluster://)",
+    "ASK": "slots of the cluster are moving",
     "NOREPLICAS": "too few replicas follow the server (min-replicas-to-write)",
     "OOM": "the server has used its memory (maxmemory)",
     "MISCONF": "the server cannot save to its disk and refuses writes",

@@ -21,6 +21,11 @@ _KEYLESS: Final = frozenset({"PING", "SCRIPT", "FUNCTION", "INFO", "ROLE", "CLIE
 class Places(Protocol):
     """Which server a command goes to."""
 
+    @property
+    def many(self) -> bool:
+        """Whether commands may go to several servers."""
+        ...
+
     def groups(self, commands: Sequence[Command]) -> list[list[int]]:
         """Return the indices of commands, sorted by where they go."""
         ...
@@ -99,6 +104,8 @@ _CRC16: Final = tuple(_crc16_of(byte) for byte in range(256))
 class _OneServer:
     """The server of the URL, whatever happens."""
 
+    many: Final = False
+
     def __init__(self, url: RedisUrl) -> None:
         self._address = url.hosts[0]
 
@@ -111,8 +118,8 @@ class _OneServer:
     def check_together(self, commands: Sequence[Command]) -> None:
         """All can be."""
 
-    async def follow(self, answer: str) -> None:  # noqa: ARG002 - it cannot be followed
-        raise unreachable("MOVED", "the server is part of a cluster: say so with the scheme redis+cluster://")
+    async def follow(self, answer: str) -> None:
+        raise refusal(answer)
 
     def forget(self, address: Address) -> None:
         """There is no other."""
@@ -123,6 +130,8 @@ class _OneServer:
 
 class _Sentinels:
     """The master, as the first sentinel that answers names it."""
+
+    many: Final = False
 
     def __init__(self, url: RedisUrl) -> None:
         self._url = url
@@ -143,8 +152,8 @@ class _Sentinels:
     def check_together(self, commands: Sequence[Command]) -> None:
         """All can be."""
 
-    async def follow(self, answer: str) -> None:  # noqa: ARG002 - it cannot be followed
-        raise unreachable("MOVED", "the master is part of a cluster: name its nodes with redis+cluster://")
+    async def follow(self, answer: str) -> None:
+        raise refusal(answer)
 
     def forget(self, address: Address) -> None:
         if self._master == address:
@@ -189,6 +198,8 @@ class _Sentinels:
 class _Cluster:
     """The node that serves a key's slot, as any node of the cluster describes it."""
 
+    many: Final = True
+
     def __init__(self, url: RedisUrl) -> None:
         self._url = url
         self._nodes: dict[int, Address] = {}
@@ -219,7 +230,7 @@ class _Cluster:
     async def follow(self, answer: str) -> None:
         code, slot, where = answer.split(" ")
         if code != "MOVED":
-            raise unreachable("ASK", "slots of the cluster are moving")
+            raise refusal(answer)
         host, _, port = where.rpartition(":")
         if host:
             self._nodes[int(slot)] = (host, int(port))
