@@ -246,3 +246,16 @@ async def test_who_only_looks_waits_for_no_writer(store: TaskStore) -> None:
         await writing.execute(text("UPDATE activitypool_instances SET paused = true"))
         assert (await store.get(name)).instance.paused is False
         assert await store.next_due([DEFINITION.id]) == NOW
+
+
+async def test_a_runner_that_took_over_from_itself_is_refused_what_it_held_before(store: TaskStore) -> None:
+    await put(store)
+    old = await claim(store)
+    new = await claim(store, now=NOW + LEASE)
+
+    with pytest.raises(LeaseLostError):
+        await store.record(old, NOW + LEASE, finish())
+    saved = await store.record(new, NOW + LEASE, finish())
+    with pytest.raises(LeaseLostError):
+        await store.record(new, NOW + LEASE, finish())
+    assert await store.get(saved.instance.id) == saved
