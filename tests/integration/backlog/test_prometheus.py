@@ -106,6 +106,17 @@ async def test_what_is_no_number_is_said_with_the_fix(server: PrometheusServer, 
     assert len(message) < 400
 
 
+async def test_the_documents_queries_do_what_they_say(server: PrometheusServer) -> None:
+    answers = 'sum(nothing) or 0 * sum(up{job="self"} == 1)'
+    gone = 'sum(nothing) or 0 * sum(up{job="nobody"} == 1)'
+    working_hours = "vector(20) * (hour() >= bool 7) * (hour() < bool 9)"
+
+    assert await ask(server.url, answers) == 0
+    assert (await refusal(server.url, gone))[0] == "QueryFailed"
+    assert await ask(server.url, working_hours) in (0, 20)
+    assert await ask(server.url, working_hours.replace("hour()", "hour(vector(27000))")) == 20
+
+
 async def test_a_query_that_fails_hurts_its_own_pool_only(server: PrometheusServer) -> None:
     found = await ask(server.url, "vector(1)", "sum(", "vector(2)", "vector(1)")
 
