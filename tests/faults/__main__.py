@@ -1,0 +1,64 @@
+"""`python -m tests.faults [--scenario NAME] [--part PART] [--every N]`: every fault in every scenario, and a table."""
+
+import argparse
+import asyncio
+import sys
+import time
+
+from tests.faults import matrix, table
+from tests.faults.campaign import LANES, Played, lanes, play_all, references
+from tests.faults.matrix import Job
+from tests.faults.runs import Run
+from tests.faults.scenarios import SCENARIOS
+
+PARTS = ("crash", "crash, standby", "call fails", "event", "watch")
+
+
+def jobs(run: Run) -> list[Job]:
+    """Return everything that may befall a scenario that went like this without faults."""
+    return [
+        *matrix.crashes(run.scenario, run.calls),
+        *matrix.crashes(run.scenario, run.calls, replicas=2),
+        *matrix.failing_calls(run.scenario, run.calls),
+        *matrix.events(run.scenario, run.events),
+        *matrix.broken_watches(run.scenario, run.events),
+    ]
+
+
+def tell(played: Played) -> None:
+    """Print one line of a run, and all of one that went wrong."""
+    run, faults = played.run, " + ".join(map(str, played.job.faults))
+    verdict = "ok" if run.good else "WRONG"
+    missed = "" if run.struck else " (missed)"
+    ended = f" ended by itself {run.ended} times" if run.ended else ""
+    print(f"{verdict:<6}{run.seconds:5.1f} s  {run.scenario:<9} {played.job.part}: {faults}{missed}{ended}", flush=True)
+    if run.log:
+        print(f"      {run.wrong} {run.harm}", *run.way, run.log, sep="\n", flush=True)
+
+
+async def campaign(said: argparse.Namespace) -> int:
+    """Play what was asked for; return the exit code."""
+    began = time.monotonic()
+    async with lanes(said.lanes) as where:
+        expected = await references(where, said.scenario or list(SCENARIOS))
+        chosen = [job for run in expected.values() for job in jobs(run) if job.part in (said.part or PARTS)]
+        chosen = [job for job in chosen if said.only in str(job.faults[0])][:: said.every]
+        print(f"{len(chosen)} runs on {said.lanes} control planes", flush=True)
+        played = await play_all(where, chosen, expected, tell)
+    print(f"\n{table.text(played)}\n{len(played)} runs in {time.monotonic() - began:.0f} s")
+    return int(any(not one.run.good for one in played))
+
+
+def main() -> None:
+    """Run as a program."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("--scenario", action="append", choices=list(SCENARIOS), help="default: all")
+    parser.add_argument("--part", action="append", choices=PARTS, help="default: all")
+    parser.add_argument("--only", default="", metavar="TEXT", help="faults that contain this text")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="every Nth run only (default: all)")
+    parser.add_argument("--lanes", type=int, default=LANES, help="control planes side by side (default: %(default)s)")
+    sys.exit(asyncio.run(campaign(parser.parse_args())))
+
+
+if __name__ == "__main__":
+    main()

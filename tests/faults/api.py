@@ -1,0 +1,73 @@
+"""The test's own way to the API server: beside the proxy, so that no fault befalls it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Collection
+from typing import Any
+
+import aiohttp
+
+Raw = dict[str, Any]
+MERGE = "application/merge-patch+json"
+CALL_SECONDS = 30.0
+
+
+class RefusedError(RuntimeError):
+    """The API server refused a call of the test."""
+
+    def __init__(self, status: int, words: str) -> None:
+        super().__init__(f"{status}: {words}")
+        self.status = status
+
+
+class Api:
+    """Calls as an administrator. Paths are written out; a body is sent as JSON, or as a merge patch."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+
+    async def ready(self) -> bool:
+        """Whether the API server says that it is ready."""
+        try:
+            async with self._session.get("/readyz", timeout=aiohttp.ClientTimeout(total=2)) as answer:
+                return answer.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+
+    async def call(
+        self, method: str, path: str, body: Raw | None = None, *, expect: Collection[int] = ()
+    ) -> Raw | None:
+        """Call; returns the answer, None when it was refused with an expected status. Raises RefusedError."""
+        kind = MERGE if method == "PATCH" else "application/json"
+        data = None if body is None else json.dumps(body)
+        timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
+        headers = {"Content-Type": kind}
+        async with self._session.request(method, path, data=data, headers=headers, timeout=timeout) as answer:
+            said = await answer.read()
+            if answer.status in expect:
+                return None
+            if answer.status >= 400:
+                raise RefusedError(answer.status, f"{method} {path}: {said[:500].decode(errors='replace')}")
+            return dict(json.loads(said)) if said else {}
+
+    async def items(self, path: str) -> list[Raw]:
+        """List a collection."""
+        found = await self.call("GET", path)
+        return list((found or {}).get("items") or ())
+
+    async def follow(self, path: str) -> AsyncIterator[tuple[str, Raw]]:
+        """Yield what a collection holds, then its events, for ever: (type, object); a deleted one as DELETED."""
+        while True:
+            listed = await self.call("GET", path) or {}
+            for raw in listed.get("items") or ():
+                yield "ADDED", raw
+            version = listed["metadata"]["resourceVersion"]
+            timeout = aiohttp.ClientTimeout(total=None)
+            query = {"watch": "1", "resourceVersion": version}
+            async with self._session.get(path, params=query, timeout=timeout, read_bufsize=2**22) as answer:
+                async for line in answer.content:
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        break
+                    yield event["type"], event["object"]
+            await asyncio.sleep(0.2)

@@ -1,0 +1,53 @@
+"""PURE: what a call to the API server or to the task service is called, so that faults and tables can name it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+#: Calls that repeat for as long as a process lives: the first ones of a scenario stand for all.
+PERIODIC = frozenset({"PUT leases", "AWS GetActivityTask", "AWS SendTaskHeartbeat", "POST tokenreviews"})
+AWS_PREFIX = "AWSStepFunctions."
+_LEASE_RECORD = "lease-"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: its `name` ("PATCH activitypools/status", "AWS GetActivityTask"), and whether it only reads."""
+
+    name: str
+    reads: bool = False
+    watches: str = ""
+
+    @property
+    def deed(self) -> bool:
+        """Whether a crash around it can leave something half done: every write, and every call to the service."""
+        return not self.reads
+
+
+def kube_call(method: str, path: str, query: Mapping[str, str], body: bytes = b"") -> Call:
+    """Name a call to the API server; a lease's record is told from other Secrets by its name."""
+    parts = [part for part in path.split("/") if part]
+    del parts[: 2 if parts[:1] == ["api"] else 3]
+    if parts[:1] == ["namespaces"] and len(parts) > 2:
+        del parts[:2]
+    kind = parts[0] if parts else "discovery"
+    record = kind == "secrets" and (parts[1:2] and parts[1].startswith(_LEASE_RECORD) or _names_record(body))
+    kind = "lease-records" if record else kind
+    sub = f"/{parts[2]}" if len(parts) > 2 else ""
+    if query.get("watch") in {"1", "true"}:
+        return Call(f"WATCH {kind}", reads=True, watches=kind)
+    verb = "LIST" if method == "GET" and len(parts) == 1 else method
+    return Call(f"{verb} {kind}{sub}", reads=method == "GET")
+
+
+def aws_call(target: str) -> Call:
+    """Name a call to Step Functions by its X-Amz-Target."""
+    return Call(f"AWS {target.removeprefix(AWS_PREFIX)}")
+
+
+def event(kind: str, line: Mapping[str, object]) -> str:
+    """Name an event of a watch: "ADDED pods". A bookmark is named too, and no fault is made of it."""
+    return f"{line.get('type', '?')} {kind}"
+
+
+def _names_record(body: bytes) -> bool:
+    return b'"name": "lease-' in body or b'"name":"lease-' in body

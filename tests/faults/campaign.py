@@ -1,0 +1,95 @@
+"""Many runs: several control planes side by side, the runs without faults first, then every job on whichever is free."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tests.faults.ground import Ground, ground
+from tests.faults.matrix import Job
+from tests.faults.replicas import Nursery, nursery
+from tests.faults.runs import Run, play
+from tests.faults.scenarios import SCENARIOS
+
+#: Control planes side by side: a run mostly waits, for Leases to run out and for windows to pass.
+LANES = int(os.environ.get("FAULTS_LANES", "3"))
+
+T = TypeVar("T")
+R = TypeVar("R")
+Lane = tuple[Ground, Nursery]
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A job and what came of it."""
+
+    job: Job
+    run: Run
+
+
+@asynccontextmanager
+async def lanes(count: int = LANES) -> AsyncIterator[list[Lane]]:
+    """Start so many control planes."""
+    async with AsyncExitStack() as stack:
+        found: list[Lane] = []
+        for _ in range(count):
+            here = await stack.enter_async_context(ground())
+            found.append((here, await stack.enter_async_context(nursery(here.folder))))
+        yield found
+
+
+async def spread(where: Sequence[Lane], work: Iterable[T], play_one: Callable[[Lane, T], Awaitable[R]]) -> list[R]:
+    """Do the work, one piece at a time on each lane; return what came of it, in order."""
+    waiting = list(enumerate(work))[::-1]
+    found: dict[int, R] = {}
+
+    async def drive(lane: Lane) -> None:
+        while waiting:
+            number, piece = waiting.pop()
+            found[number] = await play_one(lane, piece)
+
+    async with asyncio.TaskGroup() as group:
+        for lane in where:
+            group.create_task(drive(lane))
+    return [found[number] for number in sorted(found)]
+
+
+async def references(where: Sequence[Lane], names: Sequence[str]) -> dict[str, Run]:
+    """Play the named scenarios without faults. Raises RuntimeError when one does not end well: then nothing is proven."""
+
+    async def play_one(lane: Lane, name: str) -> Run:
+        return await play(*lane, SCENARIOS[name])
+
+    runs = await spread(where, names, play_one)
+    for run in runs:
+        if not run.good:
+            raise RuntimeError(f"{run.scenario} without any fault: {run.wrong} {run.harm.words}\n{run.log}")
+    return {run.scenario: run for run in runs}
+
+
+async def play_all(
+    where: Sequence[Lane],
+    jobs: Iterable[Job],
+    expected: dict[str, Run],
+    told: Callable[[Played], None] = lambda _: None,
+) -> list[Played]:
+    """Play the jobs against the ends that they should come to; `told` hears of each."""
+
+    async def play_one(lane: Lane, job: Job) -> Played:
+        run = await play(
+            *lane,
+            SCENARIOS[job.scenario],
+            job.faults,
+            expected=expected[job.scenario].state,
+            replicas=job.replicas,
+            sweep_seconds=job.sweep_seconds,
+        )
+        played = Played(job, run)
+        with contextlib.suppress(BrokenPipeError):
+            told(played)
+        return played
+
+    return await spread(where, jobs, play_one)

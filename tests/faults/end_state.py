@@ -1,0 +1,78 @@
+"""How a run ended: what must be equal with and without faults, and what must never happen."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from activity_worker.contract import lease_id
+from tests.faults.stage import Stage
+
+State = dict[str, Any]
+_NUMBERS = ("observedGeneration", "replicas", "readyReplicas", "desiredReplicas", "busyWorkers", "provenRevision")
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """What befell tasks and workers. `retried` attempts were in nobody's hands yet: the service's own Retry has them."""
+
+    lost: int = 0
+    interrupted: int = 0
+    duplicates: int = 0
+    retried: int = 0
+    words: tuple[str, ...] = ()
+
+    @property
+    def done(self) -> bool:
+        """Whether anything happened that must not."""
+        return bool(self.lost or self.interrupted or self.duplicates)
+
+
+async def end_state(stage: Stage) -> State:
+    """Return what is compared: no times, no history, no names that chance gave."""
+    pool = await stage.pool()
+    pods = await stage.pods()
+    return {
+        "deployments": {raw["metadata"]["name"]: _deployment(raw) for raw in await stage.deployments()},
+        "pods": dict(Counter(_pod(raw) for raw in pods)),
+        "status": None if pool is None else _status(pool.get("status") or {}),
+        "leases": len(await stage.records()),
+        "executions": stage.outcomes(),
+        "busy": len(stage.kubelet.busy()),
+    }
+
+
+def _deployment(raw: Mapping[str, Any]) -> Any:
+    spec = json.dumps(raw["spec"] | {"replicas": None}, sort_keys=True)
+    # The Service's port is of this run alone.
+    port = raw["spec"]["template"]["spec"]["containers"][0]["env"]
+    url = next((entry["value"] for entry in port if entry["name"] == "ACTIVITY_REPORT_URL"), "-")
+    namespace = raw["metadata"]["namespace"].partition("-")[2]
+    spec = spec.replace(url, "URL").replace(namespace, "N")
+    return [raw["spec"]["replicas"], hashlib.sha256(spec.encode()).hexdigest()[:12]]
+
+
+def _pod(raw: Mapping[str, Any]) -> str:
+    conditions = (raw["status"].get("conditions")) or ()
+    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    cost = (raw["metadata"].get("annotations") or {}).get("controller.kubernetes.io/pod-deletion-cost", "")
+    leaving = "leaving" if "deletionTimestamp" in raw["metadata"] else ""
+    return " ".join(filter(None, (raw["status"]["phase"], "ready" if ready else "unready", cost, leaving)))
+
+
+def _status(status: Mapping[str, Any]) -> State:
+    conditions = sorted((c["type"], c["status"], c["reason"]) for c in status.get("conditions") or ())
+    return {name: status.get(name) for name in _NUMBERS} | {"conditions": [list(said) for said in conditions]}
+
+
+def harm(stage: Stage) -> Harm:
+    """Return what happened to tasks and workers, as the task service and the node counted it."""
+    words = list(stage.kubelet.interrupted)
+    timed_out = [task for task in stage.tasks() if task.state == "timed_out"]
+    lost = [task for task in timed_out if lease_id(task.token) in stage.recorded or stage.ran[lease_id(task.token)]]
+    words += [f"task {lease_id(task.token)[:8]} was recorded or begun, and timed out ({task.error})" for task in lost]
+    twice = [lease for lease, times in stage.ran.items() if times > 1]
+    words += [f"task {lease[:8]} was run {stage.ran[lease]} times" for lease in twice]
+    return Harm(len(lost), len(stage.kubelet.interrupted), len(twice), len(timed_out) - len(lost), tuple(words))

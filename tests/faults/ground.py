@@ -1,0 +1,166 @@
+"""A control plane of its own for faults: etcd, kube-apiserver and three controllers on free ports, without a node.
+
+Beside the local cluster, not in it: a run kills operators and holds back calls, which nobody else should see. The
+controllers are the real ones, so that a ReplicaSet picks the pods that it removes as it does anywhere.
+"""
+
+import asyncio
+import ctypes
+import signal
+import ssl
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import yaml
+
+from tests.cluster import certificates, go_builds
+from tests.faults.api import Api
+from tests.servers.ports import free_port
+
+START_SECONDS = 120.0
+ISSUER = "https://kubernetes.default.svc.cluster.local"
+CRD_FILE = Path(__file__).parents[2] / "crds" / "activitypools.activitypools.dev.yaml"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CONTROLLERS = "deployment-controller,replicaset-controller,garbage-collector-controller"
+#: Tokens that the API server knows, by user: who may do everything here. What the operator may do is tested elsewhere.
+TOKENS = {"test": "token-of-the-test", "operator": "token-of-the-operator", "controllers": "token-of-controllers"}
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """A running control plane: its address, how to trust it, a client of the test's own, a folder for files."""
+
+    url: str
+    trust: ssl.SSLContext
+    api: Api
+    folder: Path
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the one that started it ends, however that happens."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+@asynccontextmanager
+async def ground() -> AsyncIterator[Ground]:
+    """Start a control plane with the CRD of this tree; it and its data are gone at the end."""
+    binaries = go_builds.ensure(("etcd", "kube-apiserver", "kube-controller-manager"))
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ap-faults-")))
+        authority = certificates.authority(folder, "ca")
+        trust = ssl.create_default_context(cafile=str(authority.certificate_file))
+        url = f"https://127.0.0.1:{free_port()}"
+        await _daemon(stack, folder, "etcd", _etcd(binaries["etcd"], folder))
+        await _daemon(stack, folder, "apiserver", _api_server(binaries["kube-apiserver"], folder, url))
+        session = aiohttp.ClientSession(
+            url,
+            headers={"Authorization": f"Bearer {TOKENS['test']}"},
+            connector=aiohttp.TCPConnector(ssl=trust, limit=0),
+        )
+        stack.push_async_callback(session.close)
+        api = Api(session)
+        await _until_ready(api)
+        await _install_crd(api)
+        # After the CRD: the garbage collector learns of a new kind only every half minute.
+        await _daemon(stack, folder, "controllers", _controllers(binaries["kube-controller-manager"], folder, url))
+        yield Ground(url, trust, api, folder)
+
+
+def kubeconfig(path: Path, url: str, user: str, ca_file: Path | None = None) -> Path:
+    """Write a kubeconfig for one of the known users."""
+    cluster = {"server": url} | ({"certificate-authority": str(ca_file)} if ca_file else {})
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "faults", "cluster": cluster}],
+        "users": [{"name": user, "user": {"token": TOKENS[user]}}],
+        "contexts": [{"name": "faults", "context": {"cluster": "faults", "user": user}}],
+        "current-context": "faults",
+    }
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+async def _daemon(stack: AsyncExitStack, folder: Path, name: str, argv: list[str]) -> None:
+    log = stack.enter_context((folder / f"{name}.log").open("wb"))
+    process = await asyncio.create_subprocess_exec(*argv, stdout=log, stderr=log, preexec_fn=die_with_parent)
+
+    async def end() -> None:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+    stack.push_async_callback(end)
+
+
+def _etcd(binary: Path, folder: Path) -> list[str]:
+    advertised = "http://127.0.0.1:2380"  # the form is checked, but a cluster of one member dials nobody
+    return [
+        str(binary),
+        "--name=faults",
+        f"--data-dir={folder / 'etcd'}",
+        "--unsafe-no-fsync",
+        f"--listen-client-urls=unix://{folder / 'etcd.sock'}",
+        f"--advertise-client-urls={advertised}",
+        f"--listen-peer-urls=unix://{folder / 'peers.sock'}",
+        f"--initial-advertise-peer-urls={advertised}",
+        f"--initial-cluster=faults={advertised}",
+        "--log-level=warn",
+    ]
+
+
+def _api_server(binary: Path, folder: Path, url: str) -> list[str]:
+    authority = certificates.authority(folder, "ca")
+    own = certificates.issue(authority, folder, "apiserver", user="kube-apiserver", addresses=["127.0.0.1"])
+    key = certificates.signing_key(folder, "service-accounts")
+    tokens = folder / "tokens.csv"
+    tokens.write_text("".join(f"{token},{user},{user},system:masters\n" for user, token in TOKENS.items()))
+    return [
+        str(binary),
+        f"--etcd-servers=unix://{folder / 'etcd.sock'}",
+        "--bind-address=127.0.0.1",
+        "--advertise-address=127.0.0.1",
+        f"--secure-port={url.rpartition(':')[2]}",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        "--authorization-mode=RBAC",
+        "--endpoint-reconciler-type=none",
+        f"--token-auth-file={tokens}",
+        f"--tls-cert-file={own.certificate}",
+        f"--tls-private-key-file={own.key}",
+        f"--service-account-issuer={ISSUER}",
+        f"--service-account-key-file={key}",
+        f"--service-account-signing-key-file={key}",
+        "--profiling=false",
+    ]
+
+
+def _controllers(binary: Path, folder: Path, url: str) -> list[str]:
+    config = kubeconfig(folder / "controllers.kubeconfig", url, "controllers", folder / "ca.crt")
+    return [
+        str(binary),
+        f"--kubeconfig={config}",
+        f"--controllers={CONTROLLERS}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={free_port()}",
+        f"--cert-dir={folder}",
+        "--leader-elect=false",
+        "--profiling=false",
+    ]
+
+
+async def _until_ready(api: Api) -> None:
+    async with asyncio.timeout(START_SECONDS):
+        while not await api.ready():
+            await asyncio.sleep(0.2)
+
+
+async def _install_crd(api: Api) -> None:
+    await api.call("POST", CRDS, yaml.safe_load(CRD_FILE.read_text(encoding="utf-8")))
+    async with asyncio.timeout(START_SECONDS):
+        while (await api.call("GET", "/apis/activitypools.dev/v1alpha1/activitypools", expect=(404, 429))) is None:
+            await asyncio.sleep(0.1)

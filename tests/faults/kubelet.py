@@ -1,0 +1,184 @@
+"""A node, played: pods are bound, run a worker, become Ready and unready, and go when they are told to."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from activity_worker.contract import LABEL_LEADER, LABEL_POOL, TOKEN_AUDIENCE, WorkerState
+from activity_worker.health import READY
+from activity_worker.settings import read_settings
+from activity_worker.sources.opening import open_source
+from activity_worker.testing import StepFunctionsFake
+from tests.faults.api import Api, Raw, RefusedError
+from tests.faults.worker import PlayedWorker
+
+LOOK_SECONDS = 0.1
+CA_CONFIG_MAP = "activitypool-ca"
+
+
+class Kubelet:
+    """Plays every pod of one namespace, and knows which of the operator's pods carry the leader's label."""
+
+    def __init__(
+        self, api: Api, namespace: str, system: str, folder: Path, service: StepFunctionsFake,
+        handler: Callable[[Any], Awaitable[Any]],
+    ) -> None:  # fmt: skip
+        self._api = api
+        self._namespace = namespace
+        self._system = system
+        self._folder = folder
+        self._service = service
+        self._handler = handler
+        self._lives: dict[str, asyncio.Task[None]] = {}
+        self._leaving: dict[str, asyncio.Event] = {}
+        self._pods: dict[str, str] = {}
+        self.workers: dict[str, PlayedWorker] = {}
+        self.labelled: set[str] = set()
+        self.interrupted: list[str] = []
+        self.may_start = asyncio.Event()
+        self.may_start.set()
+
+    async def run(self) -> None:
+        """Play, until cancelled."""
+        async for kind, raw in self._api.follow("/api/v1/pods"):
+            meta = raw["metadata"]
+            if meta["namespace"] == self._system:
+                leads = kind != "DELETED" and (meta.get("labels") or {}).get(LABEL_LEADER) == "true"
+                (self.labelled.add if leads else self.labelled.discard)(meta["name"])
+            elif meta["namespace"] == self._namespace and LABEL_POOL in (meta.get("labels") or {}):
+                self._heard(kind, raw)
+
+    async def stop(self) -> None:
+        """End every worker at once."""
+        for life in self._lives.values():
+            life.cancel()
+        await asyncio.gather(*self._lives.values(), return_exceptions=True)
+
+    def busy(self) -> list[str]:
+        """Return the names of the pods whose workers have a task."""
+        return sorted(self._pods[uid] for uid, worker in self.workers.items() if worker.running)
+
+    def _heard(self, kind: str, raw: Raw) -> None:
+        meta = raw["metadata"]
+        uid = meta["uid"]
+        if kind == "DELETED":
+            if (life := self._lives.get(uid)) is not None:
+                self._note_interruption(uid, "vanished")
+                life.cancel()
+            return
+        if uid not in self._lives:
+            self._leaving[uid] = asyncio.Event()
+            self._pods[uid] = meta["name"]
+            self._lives[uid] = asyncio.create_task(self._live(raw))
+        if "deletionTimestamp" in meta and not self._leaving[uid].is_set():
+            self._note_interruption(uid, "was deleted")
+            self._leaving[uid].set()
+
+    def _note_interruption(self, uid: str, what: str) -> None:
+        worker = self.workers.get(uid)
+        if worker is not None and worker.running:
+            self.interrupted.append(f"pod {self._pods[uid]} {what} with {worker.running} tasks")
+
+    async def _live(self, raw: Raw) -> None:
+        meta = raw["metadata"]
+        path = f"/api/v1/namespaces/{self._namespace}/pods/{meta['name']}"
+        with suppress(RefusedError):  # the pod is gone
+            starting = asyncio.create_task(self.may_start.wait())
+            leaving = asyncio.create_task(self._leaving[meta["uid"]].wait())
+            try:
+                await asyncio.wait({starting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+                if self.may_start.is_set() and not self._leaving[meta["uid"]].is_set():
+                    await self._run_worker(raw, path, leaving)
+            finally:
+                starting.cancel()
+                leaving.cancel()
+            options = {"gracePeriodSeconds": 0, "preconditions": {"uid": meta["uid"]}}
+            await self._api.call("DELETE", path, options, expect=(404, 409))
+
+    async def _run_worker(self, raw: Raw, path: str, leaving: "asyncio.Task[bool]") -> None:
+        name, uid = raw["metadata"]["name"], raw["metadata"]["uid"]
+        await self._bind(name, path)
+        settings = read_settings({}, await self._environment(raw, path))
+        source = await open_source(replace(settings.source, endpoint_url=self._service.url))  # type: ignore[call-arg]
+        worker = PlayedWorker(replace(settings, health_port=None), source, self._handler)
+        began, said = _now(), None
+        ending = asyncio.create_task(worker.run(), name=name)
+        self.workers[uid] = worker
+        try:
+            while not ending.done():
+                ready = worker.state in READY
+                if ready != said:
+                    await self._api.call("PATCH", f"{path}/status", _status(raw, began, ready))
+                    said = ready
+                await asyncio.wait({ending, leaving} if not leaving.done() else {ending}, timeout=LOOK_SECONDS)
+                if leaving.done() and worker.state is not WorkerState.STOPPED:
+                    worker.request_stop()
+            ending.result()
+            await asyncio.wait({leaving})
+        finally:
+            ending.cancel()
+            await asyncio.gather(ending, return_exceptions=True)
+            await worker.kill()
+            del self.workers[uid]
+            await source.close()
+
+    async def _bind(self, name: str, path: str) -> None:
+        target = {"apiVersion": "v1", "kind": "Node", "name": "played"}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+        await self._api.call("POST", f"{path}/binding", body, expect=(409,))
+
+    async def _environment(self, raw: Raw, path: str) -> dict[str, str]:
+        """Return the container's environment, its files being in a folder of this pod's own."""
+        meta = raw["metadata"]
+        folder = self._folder / meta["uid"]
+        folder.mkdir()
+        account = f"/api/v1/namespaces/{self._namespace}/serviceaccounts/default/token"
+        bound = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
+        spec = {"audiences": [TOKEN_AUDIENCE], "expirationSeconds": 3600, "boundObjectRef": bound}
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        token = await self._api.call("POST", account, body)
+        assert token is not None
+        (folder / "token").write_text(token["status"]["token"])
+        maps = f"/api/v1/namespaces/{self._namespace}/configmaps/{CA_CONFIG_MAP}"
+        while (found := await self._api.call("GET", maps, expect=(404,))) is None:
+            await asyncio.sleep(LOOK_SECONDS)
+        (folder / "ca.crt").write_text(found["data"]["ca.crt"])
+        fields = {"metadata.namespace": meta["namespace"], "metadata.name": meta["name"], "metadata.uid": meta["uid"]}
+        container = raw["spec"]["containers"][0]
+        mount = container["volumeMounts"][0]["mountPath"]
+        return {
+            entry["name"]: _value(entry, fields).replace(mount, str(folder)) for entry in container.get("env") or ()
+        }
+
+
+def _value(entry: Mapping[str, Any], fields: Mapping[str, str]) -> str:
+    if "valueFrom" in entry:
+        return fields[entry["valueFrom"]["fieldRef"]["fieldPath"]]
+    return str(entry.get("value", ""))
+
+
+def _status(raw: Raw, began: str, ready: bool) -> Raw:
+    container = {
+        "name": raw["spec"]["containers"][0]["name"],
+        "image": raw["spec"]["containers"][0]["image"],
+        "imageID": "",
+        "ready": ready,
+        "restartCount": 0,
+        "state": {"running": {"startedAt": began}},
+    }
+    word = "True" if ready else "False"
+    conditions = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": began}]
+    conditions += [{"type": kind, "status": word, "lastTransitionTime": _now()} for kind in ("Ready", "ContainersReady")]
+    return {
+        "status": {
+            "phase": "Running", "startTime": began, "conditions": conditions, "containerStatuses": [container],
+        }
+    }  # fmt: skip
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

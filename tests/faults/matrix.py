@@ -1,0 +1,69 @@
+"""PURE: from what a run without faults did to every fault that may befall it."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tests.faults.calls import PERIODIC
+from tests.faults.plan import CRASHES, ON_CALLS, Fault, Kind
+
+#: Seconds between two sweeps where events are lost: they must come right within one.
+SWEEP_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run to play: a scenario by name, what befalls it, how many replicas there are, and which part it is of."""
+
+    part: str
+    scenario: str
+    faults: tuple[Fault, ...]
+    replicas: int = 1
+    sweep_seconds: float = 300.0
+
+
+def occurrences(names: Iterable[str]) -> list[tuple[str, int]]:
+    """Return each name with which time it is; of calls that repeat for ever only the first."""
+    counts: Counter[str] = Counter()
+    found = []
+    for name in names:
+        counts[name] += 1
+        if counts[name] == 1 or name not in PERIODIC:
+            found.append((name, counts[name]))
+    return found
+
+
+def crashes(scenario: str, calls: Iterable[str], *, replicas: int = 1) -> Iterator[Job]:
+    """Yield a crash before and one after each write and call to the service, in turn."""
+    part = "crash" if replicas == 1 else "crash, standby"
+    for name, nth in occurrences(calls):
+        if not name.startswith("WATCH"):
+            for kind in CRASHES:
+                yield Job(part, scenario, (Fault(kind, name, nth),), replicas)
+
+
+def failing_calls(scenario: str, calls: Iterable[str]) -> Iterator[Job]:
+    """Yield everything else that may befall a call, at the first of each name."""
+    for name in dict.fromkeys(calls):
+        if not name.startswith("WATCH"):
+            for kind in ON_CALLS:
+                if kind not in CRASHES:
+                    yield Job("call fails", scenario, (Fault(kind, name),))
+
+
+def events(scenario: str, names: Iterable[str]) -> Iterator[Job]:
+    """Yield each event lost in turn; twice, late, torn and failed at the first of each name."""
+    for name, nth in occurrences(names):
+        yield Job("event", scenario, (Fault(Kind.EVENT_LOST, name, nth),), sweep_seconds=SWEEP_SECONDS)
+        if nth == 1:
+            for kind in (Kind.EVENT_TWICE, Kind.EVENT_LATE, Kind.EVENT_TORN, Kind.STREAM_FAILED):
+                yield Job("event", scenario, (Fault(kind, name),), sweep_seconds=SWEEP_SECONDS)
+
+
+def broken_watches(scenario: str, names: Iterable[str]) -> Iterator[Job]:
+    """Yield a watch that ends in the middle of an event, and whose next try is refused or gets no answer."""
+    refusals = (Kind.UNAUTHORIZED, Kind.FORBIDDEN, Kind.GONE, Kind.THROTTLED, Kind.FAILED, Kind.HANG)
+    for name in dict.fromkeys(names):
+        for kind in refusals:
+            again = Fault(kind, f"WATCH {name.rpartition(' ')[2]}")
+            yield Job("watch", scenario, (Fault(Kind.EVENT_TORN, name), again), sweep_seconds=SWEEP_SECONDS)

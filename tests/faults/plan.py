@@ -1,0 +1,103 @@
+"""PURE: which fault befalls which call. A plan counts calls by name; a fault strikes the n-th of its name, once."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What may befall a call, a watch or one event of a watch."""
+
+    CRASH_BEFORE = "crash before"
+    """The operator is killed before the server hears of the call."""
+    CRASH_AFTER = "crash after"
+    """The operator is killed when the server has acted and before the answer is passed on."""
+    UNAUTHORIZED = "401"
+    FORBIDDEN = "403"
+    CONFLICT = "409"
+    GONE = "410"
+    THROTTLED = "429"
+    """Refused with Retry-After: 1."""
+    FAILED = "500"
+    CUT = "answer cut"
+    """The server acts; half of its answer arrives."""
+    LOST_ANSWER = "answer lost"
+    """The server acts; the connection ends without a word."""
+    HANG = "hang"
+    """Never forwarded, never answered; the connection stays open for as long as the caller waits."""
+    HALF_OPEN = "half-open"
+    """The server acts; nothing ever comes back on a connection that stays open."""
+    HELD = "held"
+    """Kept until it is released, then forwarded, whether or not its sender still waits."""
+    EVENT_LOST = "event lost"
+    EVENT_TWICE = "event twice"
+    EVENT_LATE = "event late"
+    """It and all that follow it on that watch come a second later."""
+    EVENT_TORN = "event torn"
+    """Half of its line arrives, then the watch ends."""
+    STREAM_FAILED = "500 in stream"
+    """An ERROR event of code 500, then the watch ends."""
+
+
+CRASHES = (Kind.CRASH_BEFORE, Kind.CRASH_AFTER)
+REFUSALS = {
+    Kind.UNAUTHORIZED: (401, "Unauthorized"),
+    Kind.FORBIDDEN: (403, "Forbidden"),
+    Kind.CONFLICT: (409, "Conflict"),
+    Kind.GONE: (410, "Expired"),
+    Kind.THROTTLED: (429, "TooManyRequests"),
+    Kind.FAILED: (500, "InternalError"),
+}
+ON_CALLS = (*CRASHES, *REFUSALS, Kind.CUT, Kind.LOST_ANSWER, Kind.HANG, Kind.HALF_OPEN)
+ON_EVENTS = (Kind.EVENT_LOST, Kind.EVENT_TWICE, Kind.EVENT_LATE, Kind.EVENT_TORN, Kind.STREAM_FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`kind` strikes the `nth` call (from 1) of that name, or the nth event."""
+
+    kind: Kind
+    name: str
+    nth: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.name} #{self.nth}"
+
+
+class Plan:
+    """Counts what passes from `arm` on, and hands out each fault when its call comes."""
+
+    def __init__(self, faults: Iterable[Fault] = ()) -> None:
+        self._faults = {(fault.name, fault.nth): fault for fault in faults}
+        self._counts: Counter[str] = Counter()
+        self._armed = False
+        self.calls: list[str] = []
+        self.events: list[str] = []
+        self.struck: list[Fault] = []
+
+    def arm(self) -> None:
+        """Count from now on."""
+        self._armed = True
+
+    def disarm(self) -> None:
+        """Count no more; what struck stays known."""
+        self._armed = False
+
+    def call(self, name: str) -> Fault | None:
+        """Take note of a call; return what befalls it."""
+        return self._meet(name, self.calls)
+
+    def event(self, name: str) -> Fault | None:
+        """Take note of an event of a watch; return what befalls it."""
+        return self._meet(name, self.events)
+
+    def _meet(self, name: str, seen: list[str]) -> Fault | None:
+        if not self._armed:
+            return None
+        seen.append(name)
+        self._counts[name] += 1
+        fault = self._faults.pop((name, self._counts[name]), None)
+        if fault is not None:
+            self.struck.append(fault)
+        return fault

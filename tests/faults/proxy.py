@@ -1,0 +1,217 @@
+"""The shell around a plan: an HTTP reverse proxy in front of the API server or of the task service."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from tests.faults import calls
+from tests.faults.calls import Call
+from tests.faults.plan import CRASHES, REFUSALS, Fault, Kind, Plan
+
+LATE_SECONDS = 1.0
+#: Longer than any caller waits.
+FOR_EVER_SECONDS = 3600.0
+_HOP_BY_HOP = {"host", "connection", "transfer-encoding", "content-length", "accept-encoding", "content-encoding"}
+
+
+class Proxy:
+    """Forwards to `upstream` what its plan lets pass. `crash` kills the operator that calls through it."""
+
+    def __init__(self, upstream: str, crash: Callable[[], None], ssl_context: Any = None) -> None:
+        self.plan = Plan()
+        self.heard: Callable[[Call, int, bytes], None] = lambda *_: None
+        self.released = asyncio.Event()
+        self.answers: list[tuple[Fault, int]] = []
+        self._upstream = upstream
+        self._crash = crash
+        self._ssl = ssl_context
+        self._gates: dict[str, asyncio.Event] = {}
+        self._gone: set[str] = set()
+        self._streams: dict[str, set[asyncio.Task[Any]]] = {}
+        self.url = ""
+
+    def close_gate(self, kind: str) -> None:
+        """End the watches of a kind and let no new one through until `open_gate`."""
+        self._gates[kind] = asyncio.Event()
+        for stream in tuple(self._streams.get(kind, ())):
+            stream.cancel()
+
+    def open_gate(self, kind: str) -> None:
+        """Let watches of the kind through again; the next one is told that its resourceVersion is gone."""
+        self._gone.add(kind)
+        self._gates.pop(kind).set()
+
+    async def start(self) -> None:
+        connector = aiohttp.TCPConnector(ssl=self._ssl, limit=0)
+        plain = {"Accept-Encoding": "identity"}
+        self._session = aiohttp.ClientSession(connector=connector, headers=plain, auto_decompress=False)
+        server = web.Server(self._handle, access_log=None)
+        self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    async def stop(self) -> None:
+        self.released.set()
+        await self._session.close()
+        await self._runner.cleanup()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        body = await request.read()
+        target = request.headers.get("X-Amz-Target", "")
+        call = (
+            calls.aws_call(target) if target else calls.kube_call(request.method, request.path, request.query, body)
+        )
+        fault = self.plan.call(call.name) if call.deed or call.watches else None
+        if fault is not None and (answer := await self._before(request, fault)) is not None:
+            return answer
+        try:
+            if call.watches:
+                return await self._watch(request, call)
+            return await self._pass(request, call, body, fault)
+        except (aiohttp.ClientError, ConnectionError):
+            return _vanish(request)
+
+    async def _before(self, request: web.BaseRequest, fault: Fault) -> web.StreamResponse | None:
+        """Do what a fault does before the server hears of the call; None lets it pass."""
+        if fault.kind is Kind.CRASH_BEFORE:
+            self._crash()
+            return _vanish(request)
+        if fault.kind in REFUSALS:
+            return _refusal(*REFUSALS[fault.kind], aws="X-Amz-Target" in request.headers)
+        if fault.kind is Kind.HANG:
+            await asyncio.sleep(FOR_EVER_SECONDS)
+        if fault.kind is Kind.HELD:
+            await self.released.wait()
+        return None
+
+    async def _pass(
+        self, request: web.BaseRequest, call: Call, body: bytes, fault: Fault | None
+    ) -> web.StreamResponse:
+        async with self._session.request(
+            request.method, self._upstream + request.raw_path, data=body or None, headers=_headers(request.headers)
+        ) as answer:
+            said = await answer.read()
+            status, headers = answer.status, _headers(answer.headers)
+        self.heard(call, status, said)
+        if fault is not None:
+            self.answers.append((fault, status))
+            if fault.kind in CRASHES:
+                self._crash()
+            if fault.kind in {Kind.CRASH_AFTER, Kind.LOST_ANSWER}:
+                return _vanish(request)
+            if fault.kind is Kind.CUT:
+                return await _half(request, status, said)
+            if fault.kind is Kind.HALF_OPEN:
+                await asyncio.sleep(FOR_EVER_SECONDS)
+        return web.Response(status=status, body=said, headers=headers)
+
+    async def _watch(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
+        kind = call.watches
+        if kind in self._gates:
+            await self._gates[kind].wait()
+        down = web.StreamResponse(headers={"Content-Type": "application/json"})
+        if kind in self._gone and request.query.get("resourceVersion"):
+            self._gone.discard(kind)
+            await down.prepare(request)
+            await down.write(_error(410, "Expired"))
+            return down
+        task = asyncio.current_task()
+        assert task is not None
+        self._streams.setdefault(kind, set()).add(task)
+        try:
+            return await self._stream(request, call, down)
+        except asyncio.CancelledError:
+            return _vanish(request)
+        finally:
+            self._streams[kind].discard(task)
+
+    async def _stream(self, request: web.BaseRequest, call: Call, down: web.StreamResponse) -> web.StreamResponse:
+        async with self._session.get(
+            self._upstream + request.raw_path,
+            headers=_headers(request.headers),
+            timeout=aiohttp.ClientTimeout(total=None),
+            read_bufsize=2**22,
+        ) as answer:
+            if answer.status != 200:
+                return web.Response(status=answer.status, body=await answer.read())
+            await down.prepare(request)
+            async for line in answer.content:
+                name = calls.event(call.watches, json.loads(line))
+                fault = None if name.startswith("BOOKMARK") else self.plan.event(name)
+                for piece, last in _pieces(line, fault):
+                    if fault is not None and fault.kind is Kind.EVENT_LATE:
+                        await asyncio.sleep(LATE_SECONDS)
+                    await down.write(piece)
+                    if last:
+                        return _vanish(request)
+        return down
+
+
+def _pieces(line: bytes, fault: Fault | None) -> list[tuple[bytes, bool]]:
+    """Return what is written of an event's line, and after which piece the stream ends."""
+    match fault.kind if fault else None:
+        case Kind.EVENT_LOST:
+            return []
+        case Kind.EVENT_TWICE:
+            return [(line, False), (line, False)]
+        case Kind.EVENT_TORN:
+            return [(line[: len(line) // 2], True)]
+        case Kind.STREAM_FAILED:
+            return [(_error(500, "InternalError"), True)]
+        case _:
+            return [(line, False)]
+
+
+def _headers(headers: Any) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() not in _HOP_BY_HOP}
+
+
+def _status(code: int, reason: str) -> dict[str, Any]:
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+    return {**status, "message": "a fault of the test", "reason": reason, "code": code}
+
+
+def _error(code: int, reason: str) -> bytes:
+    return json.dumps({"type": "ERROR", "object": _status(code, reason)}).encode() + b"\n"
+
+
+def _refusal(code: int, reason: str, *, aws: bool) -> web.Response:
+    headers = {"Retry-After": "1"} if code == 429 else {}
+    if not aws:
+        return web.json_response(_status(code, reason), status=code, headers=headers)
+    kind = {429: "ThrottlingException", 500: "InternalFailure"}.get(code, "AccessDeniedException")
+    answer = json.dumps({"__type": kind, "message": "a fault of the test"})
+    return web.Response(text=answer, status=500 if code == 500 else 400, content_type="application/x-amz-json-1.0")
+
+
+async def _half(request: web.BaseRequest, status: int, said: bytes) -> web.StreamResponse:
+    """Announce the whole answer, send half of it, and break the connection."""
+    down = web.StreamResponse(status=status, headers={"Content-Type": "application/json"})
+    down.content_length = len(said)
+    await down.prepare(request)
+    await down.write(said[: len(said) // 2])
+    return _vanish(request)
+
+
+def _vanish(request: web.BaseRequest) -> web.Response:
+    """Break the connection; what is returned is never seen."""
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response(status=500)
+
+
+@asynccontextmanager
+async def proxy(upstream: str, crash: Callable[[], None], ssl_context: Any = None) -> AsyncIterator[Proxy]:
+    """Run a proxy for as long as the context lasts."""
+    made = Proxy(upstream, crash, ssl_context)
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.stop()

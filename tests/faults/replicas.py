@@ -1,0 +1,176 @@
+"""The operator's replicas as processes: started, killed, started again as a kubelet does, and the Service before them."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from tests.faults.ground import die_with_parent
+
+RESTART_SECONDS = 0.2
+#: Seconds of the election: how long a Lease lasts, when its holder gives up, how often it is written.
+ELECTION = {"lease_duration_seconds": 3.0, "lease_renew_deadline_seconds": 2.0, "lease_retry_seconds": 0.5}
+
+
+class Nursery:
+    """The process that operators are forked from."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._turn = asyncio.Lock()
+
+    async def fork(self, asked: Mapping[str, Any]) -> int:
+        """Start an operator; return its process id."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        async with self._turn:
+            self._process.stdin.write(json.dumps(asked).encode() + b"\n")
+            await self._process.stdin.drain()
+            line = await self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("the process that operators are forked from has ended; its words are above")
+        return int(line)
+
+
+@asynccontextmanager
+async def nursery(folder: Path) -> AsyncIterator[Nursery]:
+    """Start it, in an environment without anybody's settings; it and all operators end with the context."""
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "AWS_SECRET_ACCESS_KEY": "none",
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.faults.zygote", env=env, cwd=folder,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, preexec_fn=die_with_parent,
+    )  # fmt: skip
+    try:
+        yield Nursery(process)
+    finally:
+        process.kill()
+        await process.wait()
+
+
+class Replica:
+    """One replica: a pod's name, and process after process in it until `stop`."""
+
+    def __init__(
+        self, nursery: Nursery, name: str, settings: Mapping[str, Any], env: Mapping[str, str], log: Path
+    ) -> None:
+        self.name = name
+        self.log = log
+        self.port = int(settings["report_port"])
+        self.alive = False
+        #: How often it was killed by a test, and how often it ended by itself.
+        self.killed = self.ended = 0
+        self._nursery = nursery
+        self._asked = {"settings": dict(settings), "env": dict(env), "log": str(log)}
+        self._pid = 0
+        self._task: asyncio.Task[None] | None = None
+        self._stays_down = False
+        self._down = asyncio.Event()
+
+    def start(self) -> None:
+        """Run, and run again whenever it has ended."""
+        self._task = asyncio.create_task(self._keep())
+
+    def kill(self, *, for_good: bool = False) -> None:
+        """Kill it as a node that loses power does; it starts again in a moment unless it is `for_good`."""
+        self._stays_down = for_good
+        if self.alive:
+            self.killed += 1
+            self.alive = False
+            os.kill(self._pid, signal.SIGKILL)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, such as SIGSTOP."""
+        if self.alive:
+            os.kill(self._pid, number)
+
+    async def stop(self) -> None:
+        """End it for good."""
+        self.kill(for_good=True)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self.alive = False
+        if self._pid:
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+
+    async def _keep(self) -> None:
+        while not self._stays_down:
+            before = self.killed
+            self._pid = await self._nursery.fork(self._asked)
+            self.alive = True
+            await _end_of(self._pid)
+            self.alive = False
+            self.ended += self.killed == before
+            self._pid = 0
+            await asyncio.sleep(RESTART_SECONDS)
+
+
+async def _end_of(pid: int) -> None:
+    """Wait until a process that is not our child has ended."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(handle, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(handle)
+        os.close(handle)
+
+
+class Service:
+    """The report Service: leads each connection to one of the replicas that carry the leader's label."""
+
+    def __init__(self, chosen: Callable[[], list[Replica]]) -> None:
+        self._chosen = chosen
+        self._carrying: set[asyncio.Task[None]] = set()
+        self.port = 0
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._meet, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        self._server.close()
+        for task in tuple(self._carrying):
+            task.cancel()
+        await asyncio.gather(*self._carrying, return_exceptions=True)
+
+    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        replicas = self._chosen()
+        try:
+            if not replicas:
+                raise ConnectionRefusedError
+            there, back = await asyncio.open_connection("127.0.0.1", random.choice(replicas).port)
+        except OSError:
+            writer.transport.abort()
+            return
+        for source, sink in ((reader, back), (there, writer)):
+            task = asyncio.create_task(_carry(source, sink))
+            self._carrying.add(task)
+            task.add_done_callback(self._carrying.discard)
+
+
+async def _carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    try:
+        with suppress(OSError):
+            while data := await source.read(65536):
+                sink.write(data)
+                await sink.drain()
+    finally:
+        sink.transport.abort()

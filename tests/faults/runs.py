@@ -1,0 +1,120 @@
+"""One run: a scenario, what befalls it, and what came of it."""
+
+import asyncio
+import itertools
+import os
+import time
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from tests.faults.end_state import Harm, State, end_state, harm
+from tests.faults.ground import Ground
+from tests.faults.plan import Fault
+from tests.faults.replicas import Nursery
+from tests.faults.scenarios import Scenario
+from tests.faults.stage import Stage, stage
+
+#: Seconds for which a state must not change to be the end, and seconds to get to the one that is expected.
+STILL_SECONDS = 2.5
+CONVERGE_SECONDS = 75.0
+#: Seconds from which a run's way and logs are kept although it ended well.
+SLOW_SECONDS = 25.0
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What came of one run. `wrong` is what differs from the run without faults, "" when nothing does."""
+
+    scenario: str
+    faults: tuple[Fault, ...]
+    state: State
+    harm: Harm
+    seconds: float
+    calls: tuple[str, ...]
+    events: tuple[str, ...]
+    struck: bool
+    ended: int = 0
+    wrong: str = ""
+    log: str = field(default="", repr=False)
+    way: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def good(self) -> bool:
+        """Whether it ended as it should and nothing happened that must not."""
+        return not (self.wrong or self.harm.done)
+
+
+async def play(
+    ground: Ground,
+    nursery: Nursery,
+    scenario: Scenario,
+    faults: tuple[Fault, ...] = (),
+    *,
+    expected: State | None = None,
+    replicas: int = 1,
+    **settings: float,
+) -> Run:
+    """Play a scenario with faults. Without an expected end, the end is the first state that does not change."""
+    number = f"{os.getpid()}-{next(_numbers)}"
+    async with stage(ground, nursery, number, max(replicas, scenario.replicas), **settings) as set_up:
+        wrong, began, way = "", time.monotonic(), []
+        try:
+            await scenario.prelude(set_up)
+            set_up.take(faults)
+            set_up.plan.arm()
+            began = time.monotonic()
+            await scenario.act(set_up)
+            state, wrong = await _converge(set_up, expected, way)
+        except (AssertionError, TimeoutError) as error:
+            wrong = str(error)
+            state = await end_state(set_up)
+        took = time.monotonic() - began - (STILL_SECONDS if expected is None else 0.0)
+        set_up.plan.disarm()
+        run = Run(
+            scenario.name,
+            faults,
+            state,
+            harm(set_up),
+            took,
+            tuple(set_up.plan.calls),
+            tuple(set_up.plan.events),
+            len(set_up.plan.struck) == len(faults),
+            sum(replica.ended for replica in set_up.replicas),
+            wrong,
+        )
+        slow = took >= SLOW_SECONDS
+        return replace(run, log=_logs(set_up), way=tuple(way)) if slow or not run.good else run
+
+
+async def _converge(set_up: Stage, expected: State | None, way: list[str]) -> tuple[State, str]:
+    """Wait for the expected state, or for one that stays; return it and what is wrong with it. `way` is what differed."""
+    end = time.monotonic() + CONVERGE_SECONDS
+    since, last = time.monotonic(), await end_state(set_up)
+    while time.monotonic() < end:
+        if expected is not None and last == expected:
+            return last, ""
+        if expected is None and time.monotonic() - since >= STILL_SECONDS:
+            return last, ""
+        await asyncio.sleep(0.2)
+        found = await end_state(set_up)
+        if found != last:
+            since, last = time.monotonic(), found
+            way.append(f"{datetime.now():%H:%M:%S} {difference(expected or {}, found)}")
+    if expected is None:
+        return last, f"it never came to rest in {CONVERGE_SECONDS:g} s"
+    return last, difference(expected, last)
+
+
+def difference(expected: State, found: State) -> str:
+    """Return in one line what differs."""
+    names = [name for name in expected if expected[name] != found.get(name)]
+    return "; ".join(f"{name}: expected {expected[name]}, found {found.get(name)}" for name in names)
+
+
+def _logs(set_up: Stage) -> str:
+    parts = []
+    for replica in set_up.replicas:
+        lines = replica.log.read_text(errors="replace").splitlines() if replica.log.exists() else []
+        parts += [f"--- {replica.name}, killed {replica.killed} times, ended {replica.ended} times", *lines[-60:]]
+    return "\n".join(parts)

@@ -1,0 +1,162 @@
+"""What an operator is doing when a fault befalls it. Each has a prelude without faults, and an act in which they strike."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from tests.faults.stage import POOL, Stage
+
+Part = Callable[[Stage], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`prelude` ends in a state at rest; `act` changes what is wanted and waits for what must come of it.
+
+    `replicas` is how many the scenario itself needs; a run may have more.
+    """
+
+    name: str
+    prelude: Part
+    act: Part
+    replicas: int = 1
+
+
+async def _ready(stage: Stage, workers: int) -> bool:
+    status = ((await stage.pool()) or {}).get("status") or {}
+    return status.get("readyReplicas") == workers == status.get("replicas")
+
+
+async def _leads(stage: Stage) -> None:
+    async def somebody() -> bool:
+        return bool(await stage.leader())
+
+    await stage.until("somebody leads", somebody)
+
+
+async def _pool_of(stage: Stage, workers: int, **spec: object) -> None:
+    await stage.create_pool(**spec)
+    await stage.until(f"{workers} workers are ready", lambda: _ready(stage, workers))
+
+
+async def _none_runs(stage: Stage) -> None:
+    await stage.until("all executions have ended", lambda: "RUNNING" not in stage.outcomes().values())
+
+
+async def _at_zero(stage: Stage) -> None:
+    await stage.create_pool()
+    await stage.until("the pool is polled for", lambda: stage.open_polls() > 0)
+
+
+async def _create(stage: Stage) -> None:
+    await _pool_of(stage, 2, minWorkers=2)
+
+
+async def _burst(stage: Stage) -> None:
+    stage.execute(3)
+    await _none_runs(stage)
+
+
+async def _one_of_three_is_busy(stage: Stage) -> None:
+    await _leads(stage)
+    await _pool_of(stage, 3, minWorkers=3)
+    stage.execute(1, gated=True)
+    await stage.until("a worker is busy", lambda: len(stage.kubelet.busy()) == 1)
+
+
+async def _scale_in(stage: Stage) -> None:
+    """Two of three leave: one is wanted, and one more as the eye beside the busy one. Then the task ends."""
+    busy = stage.kubelet.busy()
+    await stage.change_pool(minWorkers=1)
+    await stage.until("two workers are left", lambda: _ready(stage, 2))
+    assert stage.kubelet.busy() == busy, "the busy worker was not left alone"
+    stage.gate.set()
+    await _none_runs(stage)
+    await stage.until("one worker is left", lambda: _ready(stage, 1))
+
+
+async def _two_workers_one_busy(stage: Stage) -> None:
+    await _leads(stage)
+    await _pool_of(stage, 2, minWorkers=2)
+    stage.execute(1, gated=True)
+    await stage.until("a worker is busy", lambda: len(stage.kubelet.busy()) == 1)
+
+
+async def _rollout(stage: Stage) -> None:
+    """The new image takes over; the old worker finishes its task and goes."""
+    busy = stage.kubelet.busy()
+    await stage.change_pool(handlerImage="registry.invalid/handler:2")
+
+    async def new_ones_serve() -> bool:
+        pods = [raw for raw in await stage.pods() if raw["spec"]["containers"][0]["image"].endswith(":2")]
+        ready = [raw for raw in pods if any(c["type"] == "Ready" and c["status"] == "True" for c in _conditions(raw))]
+        return len(ready) >= 2
+
+    await stage.until("two new workers are ready", new_ones_serve)
+    assert stage.kubelet.busy() == busy, "the busy worker was not left alone"
+    stage.gate.set()
+    await _none_runs(stage)
+
+    async def old_one_is_gone() -> bool:
+        return len(await stage.deployments()) == 1
+
+    await stage.until("the old Deployment is gone", old_one_is_gone)
+
+
+def _conditions(raw: dict[str, object]) -> list[dict[str, str]]:
+    status = raw.get("status")
+    return list(status.get("conditions") or ()) if isinstance(status, dict) else []
+
+
+async def _a_lease_is_held(stage: Stage) -> None:
+    """Pods do not start, so that what a poll brought stays in the operator's hands."""
+    stage.kubelet.may_start.clear()
+    await _at_zero(stage)
+    stage.execute(1)
+
+    async def held() -> bool:
+        return len(await stage.records()) == 1 and len(await stage.pods()) > 0
+
+    await stage.until("a lease is recorded", held)
+
+
+async def _delete(stage: Stage) -> None:
+    await stage.api.call("DELETE", stage.path(POOL))
+    await _none_runs(stage)
+
+    async def nothing_is_left() -> bool:
+        return not (await stage.deployments() or await stage.pods() or await stage.records())
+
+    await stage.until("nothing of the pool is left", nothing_is_left)
+
+
+async def _failover(stage: Stage) -> None:
+    """The leader is gone for good; the other one has its lease, and pods start again."""
+    former = await stage.leader()
+    stage.replica(former).kill(for_good=True)
+
+    async def led() -> bool:
+        return await stage.leader() not in {"", former}
+
+    await stage.until("another one leads", led)
+    stage.kubelet.may_start.set()
+    await _none_runs(stage)
+
+
+async def _a_lease_is_held_by_one_of_two(stage: Stage) -> None:
+    await _leads(stage)
+    await _a_lease_is_held(stage)
+    await asyncio.sleep(0)
+
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario("create", _leads, _create),
+        Scenario("burst", _at_zero, _burst),
+        Scenario("scale-in", _one_of_three_is_busy, _scale_in),
+        Scenario("rollout", _two_workers_one_busy, _rollout),
+        Scenario("delete", _a_lease_is_held, _delete),
+        Scenario("failover", _a_lease_is_held_by_one_of_two, _failover, replicas=2),
+    )
+}

@@ -1,0 +1,235 @@
+"""One run's own world: two namespaces, operators behind their proxies, the task service, a node that is played."""
+
+import asyncio
+import json
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from activity_operator.cluster.kinds import LEASES, POOLS
+from activity_worker.testing import FakeSettings, FakeTask, StepFunctionsFake
+from tests.faults.api import Raw
+from tests.faults.calls import Call
+from tests.faults.ground import Ground, kubeconfig
+from tests.faults.kubelet import Kubelet
+from tests.faults.plan import Fault, Plan
+from tests.faults.proxy import Proxy
+from tests.faults.replicas import ELECTION, Nursery, Replica, Service
+from tests.servers.ports import free_port
+
+POOL = "resize"
+LEASE = "activity-operator"
+#: Seconds that the service holds a poll, and a task's own HeartbeatSeconds: a task that is lost comes back after it.
+HOLD_SECONDS, TASK_SECONDS = 1.0, 15
+PATIENCE_SECONDS = 60.0
+ACTIVITY = "arn:aws:states:us-east-1:123456789012:activity:resize"
+
+
+class Stage:
+    """What scenarios play on. Made by `stage`."""
+
+    def __init__(self, ground: Ground, number: str, folder: Path) -> None:
+        self.ground = ground
+        self.api = ground.api
+        self.namespace, self.system = f"pools-{number}", f"system-{number}"
+        self.folder = folder
+        self.plan = Plan()
+        self.fake = StepFunctionsFake(settings=FakeSettings(poll_hold_seconds=HOLD_SECONDS))
+        self.replicas: list[Replica] = []
+        self.proxies: list[Proxy] = []
+        self.ran: Counter[str] = Counter()
+        self.recorded: set[str] = set()
+        self.gate = asyncio.Event()
+        self.executions: dict[str, str] = {}
+        self.kubelet = Kubelet(self.api, self.namespace, self.system, folder, self.fake, self.handle)
+
+    def take(self, faults: tuple[Fault, ...]) -> None:
+        """Have these faults befall what comes after `plan.arm`."""
+        self.plan = Plan(faults)
+        for proxy in self.proxies:
+            proxy.plan = self.plan
+
+    def heard(self, call: Call, status: int, said: bytes) -> None:
+        """Take note of the leases that were recorded."""
+        if call.name == "POST lease-records" and status < 300:
+            self.recorded.add(str(json.loads(said)["metadata"]["name"]).removeprefix("lease-"))
+
+    async def handle(self, request: Any) -> Any:
+        """Run a task as its input says: at once, or when the gate opens."""
+        self.ran[request.lease_id] += 1
+        if request.input.get("gated"):
+            await self.gate.wait()
+        return {"done": request.input["number"]}
+
+    def path(self, name: str = "") -> str:
+        """Return the URL path of a pool."""
+        return POOLS.path(self.namespace, name)
+
+    async def create_pool(self, **spec: Any) -> None:
+        """Make the pool; what is not given is quick and otherwise the default."""
+        down = {"stabilizationWindowSeconds": 1, "zeroAfterSeconds": 3600} | spec.pop("down", {})
+        spec = {
+            "activityArn": ACTIVITY,
+            "handlerImage": "registry.invalid/handler:1",
+            "maxWorkers": 3,
+            "taskHeartbeat": {"intervalSeconds": 1},
+            "scaling": {"scaleDown": down},
+            **spec,
+        }
+        body = {"apiVersion": POOLS.api_version, "kind": POOLS.name, "metadata": {"name": POOL}, "spec": spec}
+        await self.api.call("POST", self.path(), body)
+
+    async def change_pool(self, **spec: Any) -> None:
+        """Merge into the pool's spec."""
+        await self.api.call("PATCH", self.path(POOL), {"spec": spec})
+
+    async def pool(self) -> Raw | None:
+        """Return the pool."""
+        return await self.api.call("GET", self.path(POOL), expect=(404,))
+
+    async def pods(self) -> list[Raw]:
+        """Return the pool's pods."""
+        return await self.api.items(f"/api/v1/namespaces/{self.namespace}/pods")
+
+    async def deployments(self) -> list[Raw]:
+        """Return the pool's Deployments."""
+        return await self.api.items(f"/apis/apps/v1/namespaces/{self.namespace}/deployments")
+
+    async def records(self) -> list[Raw]:
+        """Return the leases' records."""
+        found = await self.api.items(f"/api/v1/namespaces/{self.system}/secrets")
+        return [raw for raw in found if raw["metadata"]["name"].startswith("lease-")]
+
+    async def leader(self) -> str:
+        """Return the name of the replica that holds the Lease, "" while nobody does."""
+        lease = await self.api.call("GET", LEASES.path(self.system, LEASE), expect=(404,))
+        holder = ((lease or {}).get("spec") or {}).get("holderIdentity") or ""
+        return str(holder).rpartition("_")[0]
+
+    def replica(self, name: str) -> Replica:
+        """Return a replica by name."""
+        return next(replica for replica in self.replicas if replica.name == name)
+
+    def execute(self, count: int = 1, **task: Any) -> None:
+        """Start executions of one task each, whose lost attempts are tried again."""
+        for _ in range(count):
+            name = f"e{len(self.executions) + 1}"
+            given = json.dumps({"number": name, **task})
+            machine = self.fake._executions.start(self._machine(), name, given)
+            self.executions[name] = machine.arn
+
+    def outcomes(self) -> dict[str, str]:
+        """Return each execution's status, with its error."""
+        found = {name: self.fake._executions.execution(arn) for name, arn in self.executions.items()}
+        return {name: ": ".join(filter(None, (run.status, run.error))) for name, run in found.items()}
+
+    def open_polls(self) -> int:
+        """Return how many polls wait at the service, the workers' among them."""
+        return self.fake.open_polls(ACTIVITY)
+
+    def tasks(self) -> list[FakeTask]:
+        """Return every attempt so far."""
+        return self.fake.tasks
+
+    def _machine(self) -> str:
+        arn = ACTIVITY.replace(":activity:", ":stateMachine:")
+        retry = [{"ErrorEquals": ["States.Timeout"], "IntervalSeconds": 1, "MaxAttempts": 5, "BackoffRate": 1.0}]
+        state = {"Type": "Task", "Resource": ACTIVITY, "HeartbeatSeconds": TASK_SECONDS, "Retry": retry, "End": True}
+        definition = json.dumps({"StartAt": "Work", "States": {"Work": state}})
+        return self.fake._executions.create_machine(arn, "resize", definition).arn
+
+    async def until(self, what: str, holds: Callable[[], bool | Awaitable[bool]]) -> None:
+        """Wait until something holds; raises TimeoutError that names it."""
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while True:
+                    found = holds()
+                    if found if isinstance(found, bool) else await found:
+                        return
+                    await asyncio.sleep(0.1)
+        except TimeoutError:
+            raise TimeoutError(f"not within {PATIENCE_SECONDS:g} s: {what}") from None
+
+
+@asynccontextmanager
+async def stage(ground: Ground, nursery: Nursery, number: str, replicas: int = 1, **settings: float) -> AsyncIterator[Stage]:
+    """Set a stage with running operators, whose settings may be given. Its processes and its pool go with the context."""
+    folder = ground.folder / number
+    folder.mkdir()
+    made = Stage(ground, number, folder)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(made.fake)
+        made.fake.create_activity("resize")
+        await _furnish(made)
+        kubelet = made.kubelet
+        playing = asyncio.create_task(kubelet.run())
+        stack.push_async_callback(_ended, playing)
+        stack.push_async_callback(kubelet.stop)
+        service = Service(lambda: [one for one in made.replicas if one.alive and one.name in kubelet.labelled])
+        await service.start()
+        stack.push_async_callback(service.stop)
+        for letter in "abc"[:replicas]:
+            await _add_replica(stack, made, nursery, f"operator-{letter}", service.port, settings)
+        yield made
+        for replica in made.replicas:
+            await replica.stop()
+        await made.api.call("DELETE", made.path(POOL), expect=(404,))
+
+
+async def _ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def _furnish(made: Stage) -> None:
+    """Make the namespaces, the accounts that pods run as, and the pods that the replicas are."""
+    for name in (made.namespace, made.system):
+        await made.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        await made.api.call("POST", f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "default"}})
+    policy = {"rules": [{"namespaces": ["*"], "endpointUrls": ["*"]}]}
+    (made.folder / "tenancy.json").write_text(json.dumps(policy))
+    os.environ.update(AWS_ACCESS_KEY_ID="worker", AWS_SECRET_ACCESS_KEY="none")  # of the workers that are played here
+
+
+async def _add_replica(
+    stack: AsyncExitStack, made: Stage, nursery: Nursery, name: str, service_port: int, given: Mapping[str, float]
+) -> None:
+    spec = {"containers": [{"name": "operator", "image": "played"}], "automountServiceAccountToken": False}
+    body = {"metadata": {"name": name}, "spec": spec}
+    await made.api.call("POST", f"/api/v1/namespaces/{made.system}/pods", body)
+
+    def crash(_: web.BaseRequest | None = None) -> None:
+        made.replica(name).kill()
+
+    kube = Proxy(made.ground.url, crash, made.ground.trust)
+    aws = Proxy(made.fake.url, crash)
+    for proxy in (kube, aws):
+        proxy.plan, proxy.heard = made.plan, made.heard
+        await proxy.start()
+        stack.push_async_callback(proxy.stop)
+        made.proxies.append(proxy)
+    settings = {
+        **ELECTION,
+        "namespace": made.system,
+        "pod_name": name,
+        "kubeconfig": str(kubeconfig(made.folder / f"{name}.kubeconfig", kube.url, "operator")),
+        "health_host": "127.0.0.1",
+        "health_port": free_port(),
+        "report_host": "127.0.0.1",
+        "report_port": free_port(),
+        "report_service_port": service_port,
+        "tenancy_file": str(made.folder / "tenancy.json"),
+        "stop_seconds": 5.0,
+        "log_format": "text",
+        **given,
+    }
+    env = {"AWS_ENDPOINT_URL_SFN": aws.url, "AWS_ACCESS_KEY_ID": name}
+    replica = Replica(nursery, name, settings, env, made.folder / f"{name}.log")
+    made.replicas.append(replica)
+    replica.start()
+    stack.push_async_callback(replica.stop)

@@ -1,0 +1,75 @@
+"""A worker as it ships, in the test's own process: supervisor, claims and reports are the real ones, handlers inline."""
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from activity_worker.report_state import Orders
+from activity_worker.reporter import Reporter
+from activity_worker.runner import Handler, InlineRunner
+from activity_worker.settings import ReportSettings, Settings
+from activity_worker.sources.protocol import Source
+from activity_worker.supervisor import Supervisor
+
+
+class ClusterNames(AbstractResolver):
+    """Every Service's name is an address of this machine."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Return 127.0.0.1."""
+        found = ResolveResult(hostname=host, host="127.0.0.1", port=port, family=socket.AF_INET, proto=0, flags=0)
+        return [found]
+
+    async def close(self) -> None:
+        """Have nothing to close."""
+
+
+class ClusterReporter(Reporter):
+    """Reports to a Service's name, as in a pod."""
+
+    async def _connected(self) -> aiohttp.ClientSession:
+        session = await super()._connected()
+        connector = session.connector
+        assert isinstance(connector, aiohttp.TCPConnector)
+        if not isinstance(connector._resolver, ClusterNames):
+            connector._resolver = ClusterNames()
+        return session
+
+
+class PlayedWorker(Supervisor):
+    """A worker whose handler runs in this process; `running` counts the tasks that it works on."""
+
+    def __init__(self, settings: Settings, source: Source, handler: Callable[[Any], Any]) -> None:
+        super().__init__(settings, source)
+        self.running = 0
+        self._given = handler
+        self._pool._runner_factory = lambda: InlineRunner(self._handle())
+
+    async def kill(self) -> None:
+        """End at once, as a process that is killed: nothing is said, nothing is awaited."""
+        await self._pool.stop(timeout_seconds=0.0, abort_polls=True)
+        await self._handover.close()
+
+    def _handle(self) -> Handler:
+        async def handle(request: Any) -> Any:
+            self.running += 1
+            try:
+                return await self._given(request)
+            finally:
+                self.running -= 1
+
+        return handle
+
+    def _make_reporter(self, settings: ReportSettings | None) -> Reporter | None:
+        if settings is None:
+            return None
+
+        def obey(orders: Orders) -> None:
+            self._obey(orders)
+
+        return ClusterReporter(settings, self._reports, self._snapshot, obey, self.metrics)

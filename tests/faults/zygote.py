@@ -1,0 +1,78 @@
+"""Operators as processes, forked from one that has imported everything: a start costs a fork instead of two seconds.
+
+`python -m tests.faults.zygote` reads a JSON line for each operator: its settings, its environment, its log file. It
+answers with the process's id. The operator's `run` is the product's own; its clockwork is faster (`HASTE`), so that a
+scenario takes seconds.
+"""
+
+import asyncio
+import importlib
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+from activity_operator import __main__ as operator
+from activity_operator import logs
+from activity_operator.policy_file import PolicyFile
+from activity_operator.process import clock
+from activity_operator.settings import Settings
+from tests.faults.ground import die_with_parent
+
+#: module -> constants, in seconds: what they are here. Settings cover the rest.
+HASTE: dict[str, dict[str, float]] = {
+    "activity_operator.cluster.status": {"COUNTS_SECONDS": 1.0},
+    "activity_operator.workers.custody": {"SWEEP_SECONDS": 0.5, "LISTING_FIRST_SECONDS": 1.0},
+    "activity_operator.workers.handover_state": {"POOLLESS_SECONDS": 1.0, "OFFER_SECONDS": 2.0},
+    "activity_operator.workers.suspicion": {"LEAST_TERM_SECONDS": 2.0},
+    "activity_operator.cluster.apply": {"REJECTED_SECONDS": 2.0},
+    "activity_operator.cluster.reconcile": {"REJECTED_SECONDS": 2.0},
+    "activity_operator.cluster.backoff": {"LAST_SECONDS": 2.0},
+    "activity_operator.backlog.sentinel": {"RETRY_CAP_SECONDS": 2.0, "THROTTLED_CAP_SECONDS": 2.0},
+}
+
+
+def hasten() -> None:
+    """Make the clockwork faster. Raises AttributeError when a constant is not there any more."""
+    for name, constants in HASTE.items():
+        module = importlib.import_module(name)
+        for constant, seconds in constants.items():
+            getattr(module, constant)
+            setattr(module, constant, seconds)
+
+
+def main() -> None:
+    """Fork an operator for each line, until the input ends."""
+    hasten()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if (pid := os.fork()) == 0:
+            _operate(asked)
+        print(pid, flush=True)
+
+
+def _operate(asked: dict[str, Any]) -> None:
+    die_with_parent()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    out = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for number in (1, 2):
+        os.dup2(out, number)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.environ.update(asked["env"])
+    code = 1
+    try:
+        settings = Settings(**asked["settings"])
+        policy = PolicyFile(settings.tenancy_file, clock)
+        policy.load()
+        logs.set_up(settings.log_level, settings.log_format)
+        with asyncio.Runner(loop_factory=operator._loop_factory()) as runner:
+            code = runner.run(operator.run(settings, policy))
+    finally:
+        print(f"the operator ended with code {code}", flush=True)
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
