@@ -22,6 +22,9 @@ from activity_operator.core.hindrance import unprepared_at
 from activity_operator.core.observation import DeploymentFacts, Observation
 from activity_worker.contract import Directive
 
+#: Seconds until another look at a pool whose workers' reports are doubted: no event tells when the doubt ends.
+DOUBT_SECONDS = 5.0
+
 
 def decide(spec: PoolSpec, seen: Observation, memory: ScalingMemory) -> Decision:
     """Return what to do about one pool, and why."""
@@ -165,6 +168,8 @@ def _look_again(spec: PoolSpec, seen: Observation, crew: Fleet, want: Demand, me
         times.append(seen.leader_since + window)
     if want.saturated_since is not None:
         times.append(want.saturated_since + SATURATED_SECONDS)
+    if seen.suspect and crew.members:
+        times.append(seen.now + DOUBT_SECONDS)
     times += [_silent_at(spec, seen, member) for member in crew.members]
     times += [seen.now + IDLE_GRACE_SECONDS - m.idle_for for m in crew.working if m.busy < m.slots and not m.idle]
     # What is due exactly now has been counted in: every comparison with a time includes it.

@@ -44,3 +44,15 @@ def test_what_workers_report_to_a_new_leader_counts() -> None:
 def test_only_a_pool_with_workers_has_signals_that_a_new_leader_may_miss() -> None:
     assert condition(said(seen(*CREW, leader_since=NOW - 1, suspect=DOUBT), BEFORE), "SignalsStale") == "True"
     assert condition(said(seen(leader_since=NOW - 1, suspect=DOUBT), {}), "SignalsStale") == "False"
+
+
+@pytest.mark.parametrize("since", [NOW - 1, NOW - 600], ids=["a young term", "a report path that failed"])
+def test_a_pool_whose_reports_are_doubted_is_looked_at_again_soon(since: float) -> None:
+    """Nothing tells when the doubt ends: without another look the pool would be said to be unheard for a minute more."""
+    workers = [worker(f"w{n}") for n in range(1, 5)]
+    doubted = decide(pool(), seen(*CREW, *workers, leader_since=since, suspect=DOUBT), ScalingMemory())
+    empty = decide(pool(), seen(leader_since=since, suspect=DOUBT), ScalingMemory())
+
+    assert doubted.look_again_in is not None
+    assert doubted.look_again_in <= 5.0
+    assert empty.look_again_in is None
