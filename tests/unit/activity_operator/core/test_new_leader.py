@@ -48,7 +48,7 @@ def test_only_a_pool_with_workers_has_signals_that_a_new_leader_may_miss() -> No
 
 @pytest.mark.parametrize("since", [NOW - 1, NOW - 600], ids=["a young term", "a report path that failed"])
 def test_a_pool_whose_reports_are_doubted_is_looked_at_again_soon(since: float) -> None:
-    """Nothing tells when the doubt ends: without another look the pool would be said to be unheard for a minute more."""
+    """Nothing tells when the doubt ends: without another look the pool would be called unheard for a minute more."""
     workers = [worker(f"w{n}") for n in range(1, 5)]
     doubted = decide(pool(), seen(*CREW, *workers, leader_since=since, suspect=DOUBT), ScalingMemory())
     empty = decide(pool(), seen(leader_since=since, suspect=DOUBT), ScalingMemory())
