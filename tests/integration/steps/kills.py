@@ -1,22 +1,20 @@
 """Runners in processes that are killed at random, and what must hold when all instances are complete.
 
-`python -m tests.integration.steps.kills --instances 10000 --store URL` is the long run.
+`python -m tests.endurance.steps` is the long run.
 """
 
-import argparse
 import asyncio
 import itertools
 import multiprocessing as mp
 import random
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from sqlalchemy import func, select
 
@@ -30,6 +28,9 @@ LEASE_SECONDS = 5.0
 SLOTS = 4
 
 
+Made = tuple[str, Mapping[str, Any]]
+
+
 @dataclass(frozen=True)
 class Run:
     """What a run is asked for: `kills` runners die, each some tenths of a second after its first call."""
@@ -40,6 +41,7 @@ class Run:
     runners: int = 3
     kills: int = 8
     seed: int = 1
+    lease_seconds: float = LEASE_SECONDS
 
     @property
     def over(self) -> Path:
@@ -53,9 +55,10 @@ class Found:
 
     seconds: float
     kills: int
-    calls: int
-    takeovers: int
-    wrong: list[str]
+    calls: int = 0
+    effects: int = 0
+    takeovers: int = 0
+    wrong: list[str] = field(default_factory=list)
 
 
 def run(asked: Run) -> Found:
@@ -67,22 +70,24 @@ def run(asked: Run) -> Found:
     return asyncio.run(_judge(asked, names, kills, time.monotonic() - began))
 
 
-async def _create(asked: Run, rng: random.Random) -> dict[str, str]:
+async def _create(asked: Run, rng: random.Random) -> dict[str, Made]:
+    """Create the instances; return the task and the data of each."""
     store = await TaskStore.open(asked.url)
     tasks = World(asked.folder).tasks()
-    names = {}
+    names = dict[str, Made]()
     for number in range(asked.instances):
         task = rng.choice(["strict", "lenient"])
-        names[await tasks.new(store, task, troubles(rng), instance_id=f"i{number}")] = task
+        data = troubles(rng)
+        names[await tasks.new(store, task, data, instance_id=f"i{number}")] = (task, data)
     await store.close()
     return names
 
 
-def _work(asked: Run, rng: random.Random) -> int:
-    """Keep so many runners alive until all is complete; return how many were killed."""
+def _work(asked: Run, rng: random.Random) -> Mapping[str, float]:
+    """Keep so many runners alive until all is complete; return who was killed, and when it was surely dead."""
     context = mp.get_context("forkserver")
     context.set_forkserver_preload([__name__])
-    numbers, kills = itertools.count(), 0
+    numbers, kills = itertools.count(), dict[str, float]()
     alive: dict[Connection, ForkServerProcess] = {}
     watching = context.Process(target=_watch, args=(asked,))
     watching.start()
@@ -90,16 +95,17 @@ def _work(asked: Run, rng: random.Random) -> int:
         while len(alive) < asked.runners:
             # A pipe of its own: one that is killed must leave no lock behind that others wait for.
             ours, its = context.Pipe()
-            alive[ours] = context.Process(target=_runner, args=(asked, f"runner-{next(numbers)}", its))
+            name = f"runner-{next(numbers)}"
+            alive[ours] = context.Process(target=_runner, args=(asked, name, its), name=name)
             alive[ours].start()
-        if kills >= asked.kills:
+        if len(kills) >= asked.kills:
             watching.join()
             break
         if (ready := wait(list(alive), 1.0)) and not _over_within(asked, rng.uniform(0.05, 1.0)):
             victim = alive.pop(cast("Connection", rng.choice(ready)))
             victim.kill()
             victim.join()
-            kills += 1
+            kills[victim.name] = time.monotonic()
     for process in [*alive.values(), watching]:
         process.join(60)
         assert process.exitcode == 0, f"{process.name} ended with {process.exitcode}"
@@ -138,7 +144,7 @@ def _runner(asked: Run, name: str, ready: Connection) -> None:
     async def worked() -> None:
         store = await TaskStore.open(asked.url, migrate=False)
         tasks = World(asked.folder).tasks()
-        options = RunnerOptions(name, slots=SLOTS, lease_seconds=LEASE_SECONDS, poll_seconds=0.2)
+        options = RunnerOptions(name, slots=SLOTS, lease_seconds=asked.lease_seconds, poll_seconds=0.2)
         runner = tasks.runner(store, options)
         working = asyncio.create_task(runner.run())
         ready.send("ready")
@@ -151,23 +157,42 @@ def _runner(asked: Run, name: str, ready: Connection) -> None:
     asyncio.run(worked())
 
 
-async def _judge(asked: Run, names: dict[str, str], kills: int, seconds: float) -> Found:
+async def _judge(asked: Run, names: dict[str, Made], kills: Mapping[str, float], seconds: float) -> Found:
     store = await TaskStore.open(asked.url, migrate=False)
-    world, found = World(asked.folder), Found(seconds, kills, 0, 0, [])
-    for name, task in names.items():
+    world, found = World(asked.folder), Found(seconds, len(kills))
+    for name, (task, data) in names.items():
         there = (await store.get(name)).instance
         history = await store.history(name)
-        success, effects = expected(task, history[0].data or {})
+        success, effects = expected(task, data)
         if (there.complete, there.success) != (True, success):
             found.wrong.append(f"{name}: complete {there.complete}, success {there.success}, not {success}")
         if (seen := world.effects(name)) != effects:
             found.wrong.append(f"{name}: its effects were {seen}, not {effects}")
         found.wrong += [f"{name}: {words}" for words in _leases(history)]
         found.wrong += [f"{name}: {words}" for words in fences(world, name, history)]
+        found.wrong += [f"{name}: {words}" for words in together(world.lines(name), kills)]
+        found.effects += len(seen)
         found.calls += sum(bool(one.status["running"]) for one in history)
-        found.takeovers += sum(a.runner not in {"", b.runner} for a, b in itertools.pairwise(history))
+        found.takeovers += sum(
+            bool(a.status["running"]) and a.runner != b.runner for a, b in itertools.pairwise(history)
+        )
     await store.close()
     return found
+
+
+def together(lines: Sequence[Mapping[str, Any]], kills: Mapping[str, float]) -> list[str]:
+    """Nobody calls while another one does: told by what the calls themselves wrote, and by who was killed when."""
+    wrong: list[str] = []
+    open_calls: dict[str, float] = {}
+    for line in lines:
+        if line.get("call") == "begins":
+            others = {one for one in open_calls if kills.get(one, float("inf")) > line["at"]}
+            wrong += [f"{line['runner']} called at {line['at']} while {one} did" for one in others]
+            open_calls[line["runner"]] = line["at"]
+        elif line.get("call") == "ends":
+            open_calls.pop(line["runner"], None)
+    left = [one for one in open_calls if one not in kills]
+    return [*wrong, *(f"{one} never ended its call and was not killed" for one in left)]
 
 
 def _leases(history: Sequence[Revision]) -> list[str]:
@@ -193,22 +218,3 @@ def fences(world: World, name: str, history: Sequence[Revision]) -> list[str]:
         wrong.append(f"its calls were not made in order: {revisions}")
     tried = Counter(line["revision"] for line in lines if "try" in line)
     return [*wrong, *(f"revision {number} was tried {times} times" for number, times in tried.items() if times > 1)]
-
-
-def main() -> None:
-    """Run it as the command line says, and print what was found."""
-    parser = argparse.ArgumentParser(description="runners that are killed at random")
-    parser.add_argument("--instances", type=int, default=10_000)
-    parser.add_argument("--kills", type=int, default=300)
-    parser.add_argument("--runners", type=int, default=3)
-    parser.add_argument("--store", required=True, help="the URL of an empty database")
-    parser.add_argument("--seed", type=int, default=1)
-    said = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="kills-") as top:
-        folder = Path(top) / "world"
-        folder.mkdir()
-        print(run(Run(said.store, folder, said.instances, said.runners, said.kills, said.seed)))
-
-
-if __name__ == "__main__":
-    main()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from activity_worker.steps import TaskStore
-from tests.integration.steps.kills import Run, run
+from tests.integration.steps.kills import Run, run, together
 
 #: Raise it for the long run: 10000.
 INSTANCES = int(os.environ.get("ACTIVITYPOOL_KILL_INSTANCES", "150"))
@@ -20,3 +20,14 @@ def test_killed_runners_leave_nothing_stuck_and_nothing_done_twice(url: str, sto
     assert found.wrong == []
     assert found.kills > 0
     assert found.takeovers > 0
+
+
+def test_two_who_call_at_once_are_seen_unless_one_of_them_was_dead() -> None:
+    def line(runner: str, call: str, at: float) -> dict[str, object]:
+        return {"runner": runner, "call": call, "at": at}
+
+    lines = [line("a", "begins", 1.0), line("b", "begins", 2.0), line("b", "ends", 3.0)]
+
+    assert together(lines, {"a": 1.5}) == []
+    assert together(lines, {"a": 2.5}) == ["b called at 2.0 while a did"]
+    assert together(lines, {}) == ["b called at 2.0 while a did", "a never ended its call and was not killed"]

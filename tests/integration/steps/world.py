@@ -1,13 +1,14 @@
 """A task whose effects are lines in files, and whose troubles are in its data: for runners that die at any moment.
 
-Each instance has a file of its own. A line is appended in one write, so that no reader sees half of one.
+Each instance has a file of its own. A line is appended in one write, so that no reader sees half of one. Each call says
+there when it begins and ends, by the machine's own clock: who worked on what at one time is told by no database.
 """
 
 import json
 import os
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,17 @@ class World:
             for number in range(STEPS)
         ]
         methods = {"work": self._work, "undo": self._effect, "tell": self._effect, "was_done": self._was_done}
-        return Task(name, steps, methods=methods)
+        return Task(name, steps, methods={name: self._timed(method) for name, method in methods.items()})
+
+    def _timed(self, method: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], Any]:
+        def timed(data: dict[str, Any]) -> Any:
+            self._write({"call": "begins"})
+            try:
+                return method(data)
+            finally:
+                self._write({"call": "ends"})
+
+        return timed
 
     def _work(self, data: Mapping[str, Any]) -> dict[str, Any]:
         step = str(current().step_num)
@@ -85,7 +96,7 @@ class World:
         return {"worked": {str(current().step_num): True}} if found else None
 
     def _write(self, line: dict[str, Any]) -> None:
-        here = {"revision": current().revision, "runner": current().runner, "at": time.time()}
+        here = {"revision": current().revision, "runner": current().runner, "at": time.monotonic()}
         file = os.open(self.folder / current().instance_id, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             os.write(file, (json.dumps({**line, **here}) + "\n").encode())

@@ -1,0 +1,69 @@
+"""`python -m tests.endurance.steps`: 10,000 multi-step tasks with troubles, their runners killed at random, each store.
+
+Prints a table; the exit code is 1 when anything at all was not as it should be. Both databases wait for the disk.
+What happened is judged by what the calls themselves wrote into files, then by the store's history.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.integration.steps.kills import Found, Run, run
+from tests.servers.postgres import new_database, postgres
+
+HEAD = ("store", "instances", "calls", "effects", "kills", "takeovers", "seconds", "wrong")
+#: Of a busy machine's starved runners none should lose a lease that it lives to keep.
+LEASE_SECONDS = 10.0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run what was asked for; returns the exit code."""
+    said = _parser().parse_args(arguments)
+    rows, wrong = list[tuple[object, ...]](), list[str]()
+    for store in said.store or ("sqlite", "postgresql"):
+        found = _on(store, said)
+        wrong += [f"{store}, {one}" for one in found.wrong]
+        counts = (found.calls, found.effects, found.kills, found.takeovers, round(found.seconds), len(found.wrong))
+        rows.append((store, said.instances, *counts))
+        print(_lines([rows[-1]]), flush=True)
+    print(f"\n{_lines([HEAD, *rows])}\n\nload {os.getloadavg()[0]:.1f}")
+    for one in wrong[:50]:
+        print(one, file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.endurance.steps", description="runners killed at random")
+    parser.add_argument("--instances", type=int, default=10_000, help="default 10000")
+    parser.add_argument("--kills", type=int, default=300, help="runners that are killed; default 300")
+    parser.add_argument("--runners", type=int, default=3, help="processes at a time; default 3")
+    parser.add_argument("--seed", type=int, default=1, help="of the troubles and the kills; default 1")
+    parser.add_argument("--store", action="append", choices=["sqlite", "postgresql"], help="default both")
+    return parser
+
+
+def _on(store: str, said: argparse.Namespace) -> Found:
+    with tempfile.TemporaryDirectory(prefix="endurance-") as top:
+        folder = Path(top) / "world"
+        folder.mkdir()
+        if store == "sqlite":
+            return _run(f"sqlite:///{top}/tasks.db", folder, said)
+        with postgres() as server:
+            return _run(asyncio.run(new_database(server)), folder, said)
+
+
+def _run(url: str, folder: Path, said: argparse.Namespace) -> Found:
+    return run(Run(url, folder, said.instances, said.runners, said.kills, said.seed, LEASE_SECONDS))
+
+
+def _lines(rows: list[tuple[object, ...]]) -> str:
+    return "\n".join("".join(f"{cell!s:>12}" for cell in row) for row in rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
