@@ -5,13 +5,13 @@ import asyncio
 import sys
 import time
 
-from tests.faults import matrix, table
+from tests.faults import matrix, stale, table
 from tests.faults.campaign import LANES, Played, lanes, play_all, references
 from tests.faults.matrix import Job
 from tests.faults.runs import Run
 from tests.faults.scenarios import SCENARIOS
 
-PARTS = ("crash", "crash, standby", "call fails", "event", "watch")
+PARTS = ("crash", "crash, standby", "call fails", "event", "watch", "stale")
 
 
 def jobs(run: Run) -> list[Job]:
@@ -41,8 +41,9 @@ async def campaign(said: argparse.Namespace) -> int:
     began = time.monotonic()
     async with lanes(said.lanes) as where:
         expected = await references(where, said.scenario or list(SCENARIOS))
-        chosen = [job for run in expected.values() for job in jobs(run) if job.part in (said.part or PARTS)]
-        chosen = [job for job in chosen if said.only in str(job.faults[0])][:: said.every]
+        every = [*(job for run in expected.values() for job in jobs(run)), *stale.JOBS]
+        chosen = [job for job in every if job.part in (said.part or PARTS)]
+        chosen = [job for job in chosen if said.only in str(job.faults and job.faults[0])][:: said.every]
         print(f"{len(chosen)} runs on {said.lanes} control planes", flush=True)
         played = await play_all(where, chosen, expected, tell)
     print(f"\n{table.text(played)}\n{len(played)} runs in {time.monotonic() - began:.0f} s")

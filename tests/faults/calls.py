@@ -30,7 +30,7 @@ def kube_call(method: str, path: str, query: Mapping[str, str], body: bytes = b"
     if parts[:1] == ["namespaces"] and len(parts) > 2:
         del parts[:2]
     kind = parts[0] if parts else "discovery"
-    record = kind == "secrets" and (parts[1:2] and parts[1].startswith(_LEASE_RECORD) or _names_record(body))
+    record = kind == "secrets" and ("".join(parts[1:2]).startswith(_LEASE_RECORD) or _names_record(body))
     kind = "lease-records" if record else kind
     sub = f"/{parts[2]}" if len(parts) > 2 else ""
     if query.get("watch") in {"1", "true"}:

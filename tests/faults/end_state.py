@@ -16,7 +16,7 @@ _NUMBERS = ("observedGeneration", "replicas", "readyReplicas", "desiredReplicas"
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """What befell tasks and workers. `retried` attempts were in nobody's hands yet: the service's own Retry has them."""
+    """What befell tasks and workers. `retried` attempts were in nobody's hands yet: the service's Retry has them."""
 
     lost: int = 0
     interrupted: int = 0

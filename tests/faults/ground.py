@@ -17,8 +17,10 @@ from pathlib import Path
 import aiohttp
 import yaml
 
+from activity_operator.cluster.kinds import POOLS
 from tests.cluster import certificates, go_builds
 from tests.faults.api import Api
+from tests.faults.patience import until
 from tests.servers.ports import free_port
 
 START_SECONDS = 120.0
@@ -63,7 +65,7 @@ async def ground() -> AsyncIterator[Ground]:
         )
         stack.push_async_callback(session.close)
         api = Api(session)
-        await _until_ready(api)
+        await until("the API server is ready", api.ready, START_SECONDS)
         await _install_crd(api)
         # After the CRD: the garbage collector learns of a new kind only every half minute.
         await _daemon(stack, folder, "controllers", _controllers(binaries["kube-controller-manager"], folder, url))
@@ -153,14 +155,10 @@ def _controllers(binary: Path, folder: Path, url: str) -> list[str]:
     ]
 
 
-async def _until_ready(api: Api) -> None:
-    async with asyncio.timeout(START_SECONDS):
-        while not await api.ready():
-            await asyncio.sleep(0.2)
-
-
 async def _install_crd(api: Api) -> None:
     await api.call("POST", CRDS, yaml.safe_load(CRD_FILE.read_text(encoding="utf-8")))
-    async with asyncio.timeout(START_SECONDS):
-        while (await api.call("GET", "/apis/activitypools.dev/v1alpha1/activitypools", expect=(404, 429))) is None:
-            await asyncio.sleep(0.1)
+
+    async def served() -> bool:
+        return await api.call("GET", POOLS.path(), expect=(404, 429)) is not None
+
+    await until("ActivityPools are served", served, START_SECONDS)

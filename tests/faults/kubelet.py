@@ -11,6 +11,7 @@ from typing import Any
 from activity_worker.contract import LABEL_LEADER, LABEL_POOL, TOKEN_AUDIENCE, WorkerState
 from activity_worker.health import READY
 from activity_worker.settings import read_settings
+from activity_worker.source_settings import StepFunctionsSettings
 from activity_worker.sources.opening import open_source
 from activity_worker.testing import StepFunctionsFake
 from tests.faults.api import Api, Raw, RefusedError
@@ -103,7 +104,8 @@ class Kubelet:
         name, uid = raw["metadata"]["name"], raw["metadata"]["uid"]
         await self._bind(name, path)
         settings = read_settings({}, await self._environment(raw, path))
-        source = await open_source(replace(settings.source, endpoint_url=self._service.url))  # type: ignore[call-arg]
+        assert isinstance(settings.source, StepFunctionsSettings)
+        source = await open_source(replace(settings.source, endpoint_url=self._service.url))
         worker = PlayedWorker(replace(settings, health_port=None), source, self._handler)
         began, said = _now(), None
         ending = asyncio.create_task(worker.run(), name=name)
@@ -144,7 +146,7 @@ class Kubelet:
         assert token is not None
         (folder / "token").write_text(token["status"]["token"])
         maps = f"/api/v1/namespaces/{self._namespace}/configmaps/{CA_CONFIG_MAP}"
-        while (found := await self._api.call("GET", maps, expect=(404,))) is None:
+        while (found := await self._api.call("GET", maps, expect=(404,))) is None:  # noqa: ASYNC110 - played, not told
             await asyncio.sleep(LOOK_SECONDS)
         (folder / "ca.crt").write_text(found["data"]["ca.crt"])
         fields = {"metadata.namespace": meta["namespace"], "metadata.name": meta["name"], "metadata.uid": meta["uid"]}
@@ -172,7 +174,7 @@ def _status(raw: Raw, began: str, ready: bool) -> Raw:
     }
     word = "True" if ready else "False"
     conditions = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": began}]
-    conditions += [{"type": kind, "status": word, "lastTransitionTime": _now()} for kind in ("Ready", "ContainersReady")]
+    conditions.append({"type": "Ready", "status": word, "lastTransitionTime": _now()})
     return {
         "status": {
             "phase": "Running", "startTime": began, "conditions": conditions, "containerStatuses": [container],

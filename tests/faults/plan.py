@@ -29,7 +29,7 @@ class Kind(StrEnum):
     HALF_OPEN = "half-open"
     """The server acts; nothing ever comes back on a connection that stays open."""
     HELD = "held"
-    """Kept until it is released, then forwarded, whether or not its sender still waits."""
+    """Its sender is stopped (SIGSTOP); kept until it is released, and only then forwarded."""
     EVENT_LOST = "event lost"
     EVENT_TWICE = "event twice"
     EVENT_LATE = "event late"

@@ -2,9 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import aiohttp
 from aiohttp import web
@@ -19,16 +18,28 @@ FOR_EVER_SECONDS = 3600.0
 _HOP_BY_HOP = {"host", "connection", "transfer-encoding", "content-length", "accept-encoding", "content-encoding"}
 
 
-class Proxy:
-    """Forwards to `upstream` what its plan lets pass. `crash` kills the operator that calls through it."""
+class Victim(Protocol):
+    """The operator behind a proxy's calls."""
 
-    def __init__(self, upstream: str, crash: Callable[[], None], ssl_context: Any = None) -> None:
+    def kill(self) -> None:
+        """End it at once."""
+        ...
+
+    def freeze(self) -> None:
+        """Stop it in its tracks."""
+        ...
+
+
+class Proxy:
+    """Forwards to `upstream` what its plan lets pass. `victim` is the operator that calls through it."""
+
+    def __init__(self, upstream: str, victim: Callable[[], Victim], ssl_context: Any = None) -> None:
         self.plan = Plan()
         self.heard: Callable[[Call, int, bytes], None] = lambda *_: None
         self.released = asyncio.Event()
         self.answers: list[tuple[Fault, int]] = []
         self._upstream = upstream
-        self._crash = crash
+        self._victim = victim
         self._ssl = ssl_context
         self._gates: dict[str, asyncio.Event] = {}
         self._gone: set[str] = set()
@@ -64,9 +75,7 @@ class Proxy:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.read()
         target = request.headers.get("X-Amz-Target", "")
-        call = (
-            calls.aws_call(target) if target else calls.kube_call(request.method, request.path, request.query, body)
-        )
+        call = calls.aws_call(target) if target else calls.kube_call(request.method, request.path, request.query, body)
         fault = self.plan.call(call.name) if call.deed or call.watches else None
         if fault is not None and (answer := await self._before(request, fault)) is not None:
             return answer
@@ -80,19 +89,18 @@ class Proxy:
     async def _before(self, request: web.BaseRequest, fault: Fault) -> web.StreamResponse | None:
         """Do what a fault does before the server hears of the call; None lets it pass."""
         if fault.kind is Kind.CRASH_BEFORE:
-            self._crash()
+            self._victim().kill()
             return _vanish(request)
         if fault.kind in REFUSALS:
             return _refusal(*REFUSALS[fault.kind], aws="X-Amz-Target" in request.headers)
         if fault.kind is Kind.HANG:
             await asyncio.sleep(FOR_EVER_SECONDS)
         if fault.kind is Kind.HELD:
+            self._victim().freeze()
             await self.released.wait()
         return None
 
-    async def _pass(
-        self, request: web.BaseRequest, call: Call, body: bytes, fault: Fault | None
-    ) -> web.StreamResponse:
+    async def _pass(self, request: web.BaseRequest, call: Call, body: bytes, fault: Fault | None) -> web.StreamResponse:
         async with self._session.request(
             request.method, self._upstream + request.raw_path, data=body or None, headers=_headers(request.headers)
         ) as answer:
@@ -102,7 +110,7 @@ class Proxy:
         if fault is not None:
             self.answers.append((fault, status))
             if fault.kind in CRASHES:
-                self._crash()
+                self._victim().kill()
             if fault.kind in {Kind.CRASH_AFTER, Kind.LOST_ANSWER}:
                 return _vanish(request)
             if fault.kind is Kind.CUT:
@@ -204,14 +212,3 @@ def _vanish(request: web.BaseRequest) -> web.Response:
     if request.transport is not None:
         request.transport.abort()
     return web.Response(status=500)
-
-
-@asynccontextmanager
-async def proxy(upstream: str, crash: Callable[[], None], ssl_context: Any = None) -> AsyncIterator[Proxy]:
-    """Run a proxy for as long as the context lasts."""
-    made = Proxy(upstream, crash, ssl_context)
-    await made.start()
-    try:
-        yield made
-    finally:
-        await made.stop()

@@ -1,4 +1,4 @@
-"""The operator's replicas as processes: started, killed, started again as a kubelet does, and the Service before them."""
+"""The operator's replicas as processes: started, killed, started again as a kubelet does; and their Service."""
 
 import asyncio
 import json
@@ -84,16 +84,16 @@ class Replica:
 
     def kill(self, *, for_good: bool = False) -> None:
         """Kill it as a node that loses power does; it starts again in a moment unless it is `for_good`."""
-        self._stays_down = for_good
+        self._stays_down = self._stays_down or for_good
         if self.alive:
             self.killed += 1
             self.alive = False
             os.kill(self._pid, signal.SIGKILL)
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal, such as SIGSTOP."""
+    def freeze(self) -> None:
+        """Stop it in its tracks, as a node that hangs does."""
         if self.alive:
-            os.kill(self._pid, number)
+            os.kill(self._pid, signal.SIGSTOP)
 
     async def stop(self) -> None:
         """End it for good."""

@@ -5,7 +5,7 @@ import itertools
 import os
 import time
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from tests.faults.end_state import Harm, State, end_state, harm
 from tests.faults.ground import Ground
@@ -16,7 +16,7 @@ from tests.faults.stage import Stage, stage
 
 #: Seconds for which a state must not change to be the end, and seconds to get to the one that is expected.
 STILL_SECONDS = 2.5
-CONVERGE_SECONDS = 75.0
+CONVERGE_SECONDS = 45.0
 #: Seconds from which a run's way and logs are kept although it ended well.
 SLOW_SECONDS = 25.0
 _numbers = itertools.count(1)
@@ -58,7 +58,8 @@ async def play(
     """Play a scenario with faults. Without an expected end, the end is the first state that does not change."""
     number = f"{os.getpid()}-{next(_numbers)}"
     async with stage(ground, nursery, number, max(replicas, scenario.replicas), **settings) as set_up:
-        wrong, began, way = "", time.monotonic(), []
+        wrong, began = "", time.monotonic()
+        way: list[str] = []
         try:
             await scenario.prelude(set_up)
             set_up.take(faults)
@@ -88,7 +89,7 @@ async def play(
 
 
 async def _converge(set_up: Stage, expected: State | None, way: list[str]) -> tuple[State, str]:
-    """Wait for the expected state, or for one that stays; return it and what is wrong with it. `way` is what differed."""
+    """Wait for the expected state, or for one that stays; return it and what is wrong. `way` gathers what differed."""
     end = time.monotonic() + CONVERGE_SECONDS
     since, last = time.monotonic(), await end_state(set_up)
     while time.monotonic() < end:
@@ -100,7 +101,7 @@ async def _converge(set_up: Stage, expected: State | None, way: list[str]) -> tu
         found = await end_state(set_up)
         if found != last:
             since, last = time.monotonic(), found
-            way.append(f"{datetime.now():%H:%M:%S} {difference(expected or {}, found)}")
+            way.append(f"{datetime.now(UTC):%H:%M:%S} {difference(expected or {}, found)}")
     if expected is None:
         return last, f"it never came to rest in {CONVERGE_SECONDS:g} s"
     return last, difference(expected, last)

@@ -1,6 +1,5 @@
-"""What an operator is doing when a fault befalls it. Each has a prelude without faults, and an act in which they strike."""
+"""What an operator is doing when a fault befalls it: a prelude without faults, and an act in which they strike."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -22,34 +21,39 @@ class Scenario:
     replicas: int = 1
 
 
-async def _ready(stage: Stage, workers: int) -> bool:
+async def ready(stage: Stage, workers: int) -> bool:
+    """Whether the pool has so many workers, all ready, as its status says."""
     status = ((await stage.pool()) or {}).get("status") or {}
-    return status.get("readyReplicas") == workers == status.get("replicas")
+    return bool(status.get("readyReplicas") == workers == status.get("replicas"))
 
 
-async def _leads(stage: Stage) -> None:
+async def leads(stage: Stage) -> None:
+    """Wait until a replica leads."""
+
     async def somebody() -> bool:
         return bool(await stage.leader())
 
     await stage.until("somebody leads", somebody)
 
 
-async def _pool_of(stage: Stage, workers: int, **spec: object) -> None:
+async def pool_of(stage: Stage, workers: int, **spec: object) -> None:
+    """Make a pool and wait until so many workers are ready."""
     await stage.create_pool(**spec)
-    await stage.until(f"{workers} workers are ready", lambda: _ready(stage, workers))
+    await stage.until(f"{workers} workers are ready", lambda: ready(stage, workers))
 
 
 async def _none_runs(stage: Stage) -> None:
     await stage.until("all executions have ended", lambda: "RUNNING" not in stage.outcomes().values())
 
 
-async def _at_zero(stage: Stage) -> None:
+async def pool_at_zero(stage: Stage) -> None:
+    """Make a pool without workers and wait until it is polled for."""
     await stage.create_pool()
     await stage.until("the pool is polled for", lambda: stage.open_polls() > 0)
 
 
 async def _create(stage: Stage) -> None:
-    await _pool_of(stage, 2, minWorkers=2)
+    await pool_of(stage, 2, minWorkers=2)
 
 
 async def _burst(stage: Stage) -> None:
@@ -58,8 +62,8 @@ async def _burst(stage: Stage) -> None:
 
 
 async def _one_of_three_is_busy(stage: Stage) -> None:
-    await _leads(stage)
-    await _pool_of(stage, 3, minWorkers=3)
+    await leads(stage)
+    await pool_of(stage, 3, minWorkers=3)
     stage.execute(1, gated=True)
     await stage.until("a worker is busy", lambda: len(stage.kubelet.busy()) == 1)
 
@@ -68,16 +72,16 @@ async def _scale_in(stage: Stage) -> None:
     """Two of three leave: one is wanted, and one more as the eye beside the busy one. Then the task ends."""
     busy = stage.kubelet.busy()
     await stage.change_pool(minWorkers=1)
-    await stage.until("two workers are left", lambda: _ready(stage, 2))
+    await stage.until("two workers are left", lambda: ready(stage, 2))
     assert stage.kubelet.busy() == busy, "the busy worker was not left alone"
     stage.gate.set()
     await _none_runs(stage)
-    await stage.until("one worker is left", lambda: _ready(stage, 1))
+    await stage.until("one worker is left", lambda: ready(stage, 1))
 
 
 async def _two_workers_one_busy(stage: Stage) -> None:
-    await _leads(stage)
-    await _pool_of(stage, 2, minWorkers=2)
+    await leads(stage)
+    await pool_of(stage, 2, minWorkers=2)
     stage.execute(1, gated=True)
     await stage.until("a worker is busy", lambda: len(stage.kubelet.busy()) == 1)
 
@@ -111,7 +115,7 @@ def _conditions(raw: dict[str, object]) -> list[dict[str, str]]:
 async def _a_lease_is_held(stage: Stage) -> None:
     """Pods do not start, so that what a poll brought stays in the operator's hands."""
     stage.kubelet.may_start.clear()
-    await _at_zero(stage)
+    await pool_at_zero(stage)
     stage.execute(1)
 
     async def held() -> bool:
@@ -144,16 +148,15 @@ async def _failover(stage: Stage) -> None:
 
 
 async def _a_lease_is_held_by_one_of_two(stage: Stage) -> None:
-    await _leads(stage)
+    await leads(stage)
     await _a_lease_is_held(stage)
-    await asyncio.sleep(0)
 
 
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
-        Scenario("create", _leads, _create),
-        Scenario("burst", _at_zero, _burst),
+        Scenario("create", leads, _create),
+        Scenario("burst", pool_at_zero, _burst),
         Scenario("scale-in", _one_of_three_is_busy, _scale_in),
         Scenario("rollout", _two_workers_one_busy, _rollout),
         Scenario("delete", _a_lease_is_held, _delete),

@@ -9,14 +9,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
-
 from activity_operator.cluster.kinds import LEASES, POOLS
 from activity_worker.testing import FakeSettings, FakeTask, StepFunctionsFake
 from tests.faults.api import Raw
 from tests.faults.calls import Call
 from tests.faults.ground import Ground, kubeconfig
 from tests.faults.kubelet import Kubelet
+from tests.faults.patience import until
 from tests.faults.plan import Fault, Plan
 from tests.faults.proxy import Proxy
 from tests.faults.replicas import ELECTION, Nursery, Replica, Service
@@ -26,7 +25,6 @@ POOL = "resize"
 LEASE = "activity-operator"
 #: Seconds that the service holds a poll, and a task's own HeartbeatSeconds: a task that is lost comes back after it.
 HOLD_SECONDS, TASK_SECONDS = 1.0, 15
-PATIENCE_SECONDS = 60.0
 ACTIVITY = "arn:aws:states:us-east-1:123456789012:activity:resize"
 
 
@@ -145,20 +143,14 @@ class Stage:
 
     async def until(self, what: str, holds: Callable[[], bool | Awaitable[bool]]) -> None:
         """Wait until something holds; raises TimeoutError that names it."""
-        try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                while True:
-                    found = holds()
-                    if found if isinstance(found, bool) else await found:
-                        return
-                    await asyncio.sleep(0.1)
-        except TimeoutError:
-            raise TimeoutError(f"not within {PATIENCE_SECONDS:g} s: {what}") from None
+        await until(what, holds)
 
 
 @asynccontextmanager
-async def stage(ground: Ground, nursery: Nursery, number: str, replicas: int = 1, **settings: float) -> AsyncIterator[Stage]:
-    """Set a stage with running operators, whose settings may be given. Its processes and its pool go with the context."""
+async def stage(
+    ground: Ground, nursery: Nursery, number: str, replicas: int = 1, **settings: float
+) -> AsyncIterator[Stage]:
+    """Set a stage with running operators, whose settings may be given. Processes and pool go with the context."""
     folder = ground.folder / number
     folder.mkdir()
     made = Stage(ground, number, folder)
@@ -203,11 +195,8 @@ async def _add_replica(
     body = {"metadata": {"name": name}, "spec": spec}
     await made.api.call("POST", f"/api/v1/namespaces/{made.system}/pods", body)
 
-    def crash(_: web.BaseRequest | None = None) -> None:
-        made.replica(name).kill()
-
-    kube = Proxy(made.ground.url, crash, made.ground.trust)
-    aws = Proxy(made.fake.url, crash)
+    kube = Proxy(made.ground.url, lambda: made.replica(name), made.ground.trust)
+    aws = Proxy(made.fake.url, lambda: made.replica(name))
     for proxy in (kube, aws):
         proxy.plan, proxy.heard = made.plan, made.heard
         await proxy.start()

@@ -1,4 +1,4 @@
-"""A worker as it ships, in the test's own process: supervisor, claims and reports are the real ones, handlers inline."""
+"""A worker as it ships, in the test's own process: supervisor, claims and reports are real, handlers run inline."""
 
 import socket
 from collections.abc import Callable

@@ -22,6 +22,7 @@ from tests.faults.ground import die_with_parent
 
 #: module -> constants, in seconds: what they are here. Settings cover the rest.
 HASTE: dict[str, dict[str, float]] = {
+    "activity_operator.core.decide": {"DOUBT_SECONDS": 1.0},
     "activity_operator.cluster.status": {"COUNTS_SECONDS": 1.0},
     "activity_operator.workers.custody": {"SWEEP_SECONDS": 0.5, "LISTING_FIRST_SECONDS": 1.0},
     "activity_operator.workers.handover_state": {"POOLLESS_SECONDS": 1.0, "OFFER_SECONDS": 2.0},

@@ -1,0 +1,125 @@
+"""What an operator does on an old view: an object that went while no watch told, a write that comes after its time."""
+
+from collections.abc import Awaitable, Callable
+
+from tests.faults.matrix import SWEEP_SECONDS, Job
+from tests.faults.plan import Fault, Kind
+from tests.faults.scenarios import Scenario, leads, pool_at_zero, pool_of, ready
+from tests.faults.stage import POOL, Stage
+
+#: The lowering write of the act below: the first write of its name renders the Deployment anew.
+LOWERING = Fault(Kind.HELD, "PATCH deployments", 2)
+
+
+def _behind_the_watch(kind: str, act: Callable[[Stage], Awaitable[None]]) -> Callable[[Stage], Awaitable[None]]:
+    """Have something happen while the watch of a kind is away; then it comes back and is told 410."""
+
+    async def behind(stage: Stage) -> None:
+        for proxy in stage.proxies:
+            proxy.close_gate(kind)
+        await act(stage)
+        for proxy in stage.proxies:
+            proxy.open_gate(kind)
+
+    return behind
+
+
+async def _two_ready(stage: Stage) -> None:
+    await leads(stage)
+    await pool_of(stage, 2, minWorkers=2)
+
+
+async def _a_pod_vanishes(stage: Stage) -> None:
+    gone = (await stage.pods())[0]["metadata"]
+    path = f"/api/v1/namespaces/{stage.namespace}/pods/{gone['name']}"
+    await stage.api.call("DELETE", path, {"gracePeriodSeconds": 0})
+
+    async def replaced() -> bool:
+        names = {raw["metadata"]["name"] for raw in await stage.pods()}
+        return gone["name"] not in names and len(names) == 2
+
+    await stage.until("its successor is there", replaced)
+
+
+async def _pod_in_the_gap(stage: Stage) -> None:
+    await _behind_the_watch("pods", _a_pod_vanishes)(stage)
+    left = {raw["metadata"]["uid"] for raw in await stage.pods()}
+    await stage.until("both workers are ready", lambda: ready(stage, 2))
+    assert {raw["metadata"]["uid"] for raw in await stage.pods()} == left, "a pod was replaced that need not be"
+
+
+async def _the_pool_vanishes(stage: Stage) -> None:
+    await stage.api.call("DELETE", stage.path(POOL))
+
+    async def gone() -> bool:
+        return not await stage.deployments()
+
+    await stage.until("its Deployment is gone", gone)
+
+
+async def _pool_in_the_gap(stage: Stage) -> None:
+    await _behind_the_watch("activitypools", _the_pool_vanishes)(stage)
+    await stage.until("nobody polls for a pool that is gone", lambda: stage.open_polls() == 0)
+
+
+async def _another_pool_comes(stage: Stage) -> None:
+    await _the_pool_vanishes(stage)
+    await stage.create_pool(minWorkers=1)
+
+
+async def _recreated_in_the_gap(stage: Stage) -> None:
+    await _behind_the_watch("activitypools", _another_pool_comes)(stage)
+    await stage.until("its worker is ready", lambda: ready(stage, 1))
+    pool, (deployment,) = await stage.pool(), await stage.deployments()
+    assert pool is not None
+    owner = deployment["metadata"]["ownerReferences"][0]["uid"]
+    assert owner == pool["metadata"]["uid"], "the Deployment belongs to the pool that is gone"
+
+
+async def _three_of_five(stage: Stage) -> None:
+    await leads(stage)
+    await pool_of(stage, 3, minWorkers=3, maxWorkers=5)
+
+
+async def _late_write(stage: Stage) -> None:
+    """The leader hangs as it shrinks the pool; the next one makes it larger; then the write of the first arrives."""
+    former = await stage.leader()
+    await stage.change_pool(minWorkers=1)
+    await stage.until("the lowering write is held", lambda: bool(stage.plan.struck))
+    # At the same moment, so that the next leader has no reason to shrink.
+    await stage.change_pool(minWorkers=4)
+
+    async def larger() -> bool:
+        (deployment,) = await stage.deployments()
+        return await stage.leader() != former and deployment["spec"]["replicas"] >= 4
+
+    await stage.until("another leader has made the pool larger", larger)
+    for proxy in stage.proxies:
+        proxy.released.set()
+
+    def answers() -> list[int]:
+        return [status for proxy in stage.proxies for fault, status in proxy.answers if fault == LOWERING]
+
+    await stage.until("the late write was answered", lambda: bool(answers()))
+    stage.replica(former).kill(for_good=True)
+    assert answers() == [409], f"the late write of a former leader was answered {answers()}"
+
+    async def four_serve() -> bool:
+        status = ((await stage.pool()) or {}).get("status") or {}
+        return bool(status.get("readyReplicas") == 4 == status.get("replicas"))
+
+    await stage.until("four workers are ready", four_serve)
+
+
+STALE = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario("pod in the gap", _two_ready, _pod_in_the_gap),
+        Scenario("pool in the gap", pool_at_zero, _pool_in_the_gap),
+        Scenario("recreated", pool_at_zero, _recreated_in_the_gap),
+        Scenario("late write", _three_of_five, _late_write, replicas=2),
+    )
+}
+JOBS = tuple(
+    Job("stale", name, (LOWERING,) if name == "late write" else (), sweep_seconds=SWEEP_SECONDS) for name in STALE
+)
