@@ -150,3 +150,12 @@ def test_a_runner_runs_orders_until_it_is_told_to_stop(say: Say, tmp_path: Path)
         runner.send_signal(signal.SIGTERM)
         assert runner.wait(60) == 0
     assert squeezed(say("ls")[1])[1].split()[:2] == ["one", "order"]
+
+
+@pytest.mark.usefixtures("orders")
+def test_what_was_completed_is_pruned(say: Say) -> None:
+    assert say("prune", "--older-than", "1d")[1] == "0 instances deleted\n"
+    assert say("prune", "--older-than", "0s", "--keep-failed")[1].endswith("deleted\n")
+    assert say("prune", "--older-than", "soon")[0] == EXIT_USAGE
+    assert say("prune", "--older-than", "0s")[0] == 0
+    assert "order" not in say("ls")[1]

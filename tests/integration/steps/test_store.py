@@ -6,15 +6,16 @@ from dataclasses import replace
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, insert, text
+from sqlalchemy import Connection, Delete, Table, delete, insert, select, text
 
 from activity_worker.steps import creating, turns
+from activity_worker.steps import store as store_module
 from activity_worker.steps.definition import Definition
-from activity_worker.steps.instance import Instance
-from activity_worker.steps.outcome import Returned
+from activity_worker.steps.instance import ErrorRecord, Instance
+from activity_worker.steps.outcome import Outcome, Raised, Returned
 from activity_worker.steps.parse import parse
 from activity_worker.steps.store import LeaseLostError, Stored, TaskStore, UnknownInstanceError
-from activity_worker.wire.taskstore import DEFINITIONS, METADATA, count_due
+from activity_worker.wire.taskstore import DEFINITIONS, HISTORY, INSTANCES, METADATA, count_due
 
 NOW = 1000.0
 LEASE = 60.0
@@ -259,3 +260,49 @@ async def test_a_runner_that_took_over_from_itself_is_refused_what_it_held_befor
     with pytest.raises(LeaseLostError):
         await store.record(new, NOW + LEASE, finish())
     assert await store.get(saved.instance.id) == saved
+
+
+async def completed(store: TaskStore, at: float, outcome: Outcome) -> str:
+    name = await put(store, at)
+    held = await claim(store, now=at)
+    while held.instance.status.running:
+        held = await store.record(
+            held, at, lambda known, stored: turns.ended(known, stored.instance, outcome, at, LEASE, canceled=False)
+        )
+    return name
+
+
+async def test_what_was_completed_long_ago_is_pruned_with_its_history_and_nothing_else(
+    store: TaskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "PRUNED_AT_ONCE", 2)
+    old = [await completed(store, NOW, Returned()) for _ in range(5)]
+    failed = await completed(store, NOW, Raised(ErrorRecord("Broken", "no")))
+    young = await completed(store, NOW + 10, Returned())
+    waits = await put(store, NOW + 500)
+
+    assert await store.prune(NOW) == 0
+    assert await store.prune(NOW + 10, keep_failed=True) == len(old)
+    assert {one.instance.id for one in await store.listed()} == {failed, young, waits}
+    assert await store.prune(NOW + 10) == 1
+    assert {one.instance.id for one in await store.listed()} == {young, waits}
+    async with store.engine.connect() as connection:
+        kept = (await connection.execute(select(HISTORY.c.instance_id).distinct())).scalars().all()
+    assert set(kept) == {young, waits}
+    assert await put(store) != ""  # its version is still there
+
+
+async def test_pruning_that_breaks_off_leaves_no_instance_without_its_history(
+    store: TaskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = await completed(store, NOW, Returned())
+
+    def failing(table: Table) -> Delete:
+        if table is INSTANCES:
+            raise RuntimeError("here it breaks off")
+        return delete(table)
+
+    monkeypatch.setattr(store_module, "delete", failing)
+    with pytest.raises(RuntimeError, match="breaks off"):
+        await store.prune(NOW + 1)
+    assert [one.number for one in await store.history(name)] == [1, 2, 3, 4]

@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from activity_worker.contract import EXIT_ERROR, EXIT_USAGE
 from activity_worker.logs import set_up_logs
-from activity_worker.steps import app, show
+from activity_worker.steps import app, durations, show
 from activity_worker.steps.app import Tasks, UnknownTaskError
 from activity_worker.steps.commands import STORE
 from activity_worker.steps.database import StoreUrlError
@@ -122,6 +122,15 @@ async def _pause(store: TaskStore, said: Mapping[str, Any]) -> str:
     return f"{said['id']} is {show.state(stored)}"
 
 
+async def _prune(store: TaskStore, said: Mapping[str, Any]) -> str:
+    try:
+        span = durations.seconds(said["older_than"])
+    except ValueError as error:
+        raise UsageError(f"--older-than: {error}") from None
+    count = await store.prune(time.time() - span, keep_failed=said["keep_failed"])
+    return f"{count} instance{'' if count == 1 else 's'} deleted"
+
+
 _COMMANDS = {
     "run": _run,
     "new": _new,
@@ -132,6 +141,7 @@ _COMMANDS = {
     "cancel": _cancel,
     "pause": _pause,
     "resume": _pause,
+    "prune": _prune,
 }
 
 

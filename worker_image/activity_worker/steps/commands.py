@@ -27,6 +27,9 @@ def add_parser(commands: Any) -> None:
     listed = _command(under, "ls", "list instances, the newest first")
     listed.add_argument("--task", action="append", default=[], help="of this task; may be repeated")
     listed.add_argument("--limit", type=int, default=50, metavar="N", help="default 50")
+    prune = _command(under, "prune", "delete what was completed long ago, with its history")
+    prune.add_argument("--older-than", required=True, metavar="SPAN", help="since it was completed, such as 30d")
+    prune.add_argument("--keep-failed", action="store_true", help="delete only what succeeded")
     for name, text in (
         ("show", "show an instance: its steps with calls, times and errors"),
         ("history", "list every revision of an instance"),

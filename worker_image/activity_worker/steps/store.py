@@ -4,12 +4,13 @@ Every change of an instance is a revision, and a write names the revision it was
 lease was taken over is refused (`LeaseLostError`), whatever its clock says.
 """
 
+import functools
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -25,6 +26,9 @@ from activity_worker.wire.taskstore import CHANNEL, DEFINITIONS, HISTORY, INSTAN
 __all__ = ["LeaseLostError", "Revision", "Stored", "Taken", "TaskStore", "Turn", "UnknownInstanceError"]
 
 log = logging.getLogger(__name__)
+
+#: The most instances that are deleted in one transaction.
+PRUNED_AT_ONCE = 500
 
 
 class LeaseLostError(Exception):
@@ -211,6 +215,21 @@ class TaskStore:
             found: float | None = (await connection.execute(chosen)).scalar_one_or_none()
             return found
 
+    async def prune(self, before: float, *, keep_failed: bool = False) -> int:
+        """Delete instances that were complete before a time, with their whole history; return how many.
+
+        A few at a time, so that nobody waits long; one that somebody changes meanwhile is left. Versions are kept.
+        """
+        old = (INSTANCES.c.complete.is_(True), INSTANCES.c.updated < before)
+        if keep_failed:
+            old = (*old, INSTANCES.c.success.is_(True))
+        count = 0
+        last: str | None = ""
+        while last is not None:
+            gone, last = await self._gate.write(functools.partial(_prune_some, old=old, after=last))
+            count += gone
+        return count
+
     def _claim(
         self,
         connection: Connection,
@@ -278,6 +297,17 @@ class TaskStore:
                 raise LookupError(f"the store has no task version {definition_id}")
             self._definitions[definition_id] = parse(source)
         return self._definitions[definition_id]
+
+
+def _prune_some(connection: Connection, *, old: Sequence[ColumnElement[bool]], after: str) -> tuple[int, str | None]:
+    """Delete some; return how many, and the last id that was looked at, None when there are no more."""
+    chosen = select(INSTANCES.c.id).where(*old, INSTANCES.c.id > after).order_by(INSTANCES.c.id).limit(PRUNED_AT_ONCE)
+    found = connection.execute(chosen.with_for_update(skip_locked=True)).scalars().all()
+    if not found:
+        return 0, None
+    connection.execute(delete(HISTORY).where(HISTORY.c.instance_id.in_(found)))
+    connection.execute(delete(INSTANCES).where(INSTANCES.c.id.in_(found)))
+    return len(found), found[-1]
 
 
 def _became(before: Stored, after: Instance, row: dict[str, Any]) -> Stored:
