@@ -23,7 +23,7 @@ $(UV):
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 
-.PHONY: env lock lint unit test bench demo cluster-up cluster-down images crds
+.PHONY: env lock lint unit test faults bench demo cluster-up cluster-down images crds
 env: .venv/.ready ## Make the development environment (.venv) from the lock
 
 lock: | $(UV) ## Renew the locks from pyproject.toml
@@ -39,6 +39,9 @@ unit: env ## The tests without I/O
 
 test: env ## Every suite, on a real local cluster, with a table of the time each took (about 25 min)
 	@$(BIN)/python -m tests.suites
+
+faults: env ## Every fault at every call and event of the operator, with a table of what it cost (hours; PART=, EVERY=)
+	@$(BIN)/python -m tests.faults $(if $(PART),--part "$(PART)") $(if $(EVERY),--every $(EVERY))
 
 demo: env ## From nothing to a pool that goes 0 -> 10 -> 0, and back to nothing (KEEP=1 keeps it)
 	@$(BIN)/python -m tests.demo

@@ -44,6 +44,7 @@ class Proxy:
         self._gates: dict[str, asyncio.Event] = {}
         self._gone: set[str] = set()
         self._streams: dict[str, set[asyncio.Task[Any]]] = {}
+        self._handling: set[asyncio.Task[Any]] = set()
         self.url = ""
 
     def close_gate(self, kind: str) -> None:
@@ -69,10 +70,21 @@ class Proxy:
 
     async def stop(self) -> None:
         self.released.set()
+        for handling in self._handling:
+            handling.cancel()
+        await asyncio.gather(*self._handling, return_exceptions=True)
         await self._session.close()
         await self._runner.cleanup()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        # A call that has left an operator is the server's, also when the operator is killed meanwhile.
+        handling = asyncio.create_task(self._answer(request))
+        self._handling.add(handling)
+        handling.add_done_callback(self._handling.discard)
+        await asyncio.wait({handling})
+        return _vanish(request) if handling.cancelled() else handling.result()
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.read()
         target = request.headers.get("X-Amz-Target", "")
         call = calls.aws_call(target) if target else calls.kube_call(request.method, request.path, request.query, body)

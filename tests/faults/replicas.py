@@ -44,7 +44,7 @@ async def nursery(folder: Path) -> AsyncIterator[Nursery]:
     env = {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),
-        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "AWS_SECRET_ACCESS_KEY": "none",
     }
