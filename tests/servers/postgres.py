@@ -136,6 +136,22 @@ def postgres_server(
 
 
 @contextmanager
+def standby_of(server: PostgresServer) -> Iterator[PostgresServer]:
+    """Yield a running server that follows another one and can be read only."""
+    top = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
+    debian.own(top)
+    follower = PostgresServer(top, free_port(), server.settings)
+    try:
+        source = ["-h", "127.0.0.1", "-p", str(server.port), "-U", "test"]
+        _run([_program("pg_basebackup"), "-D", top / "data", "-R", "-X", "stream", "-c", "fast", *source], top)
+        follower.start()
+        yield follower
+    finally:
+        follower.stop()
+        shutil.rmtree(top, ignore_errors=True)
+
+
+@contextmanager
 def postgres(*, durable: bool = True) -> Iterator[str]:
     """Yield the URL of a fresh server on 127.0.0.1, as `postgres_server` makes it."""
     with postgres_server(durable=durable) as server:

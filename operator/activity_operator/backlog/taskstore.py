@@ -57,7 +57,7 @@ class _Store:
 
     async def listen(self) -> None:
         """Hear of new instances; on a server that cannot announce, the rounds find them."""
-        with suppress(asyncpg.FeatureNotSupportedError, asyncpg.ObjectNotInPrerequisiteStateError):
+        with suppress(asyncpg.FeatureNotSupportedError, asyncpg.ReadOnlySQLTransactionError):
             await self.connection.add_listener(CHANNEL, self._hear)
 
     def _hear(self, *_: object) -> None:

@@ -15,7 +15,7 @@ from activity_operator.backlog.taskstore import LEAST_SECONDS, TaskStores, item
 from activity_worker.wire.taskstore import count_due
 from activity_worker.wire.taskstore_due import CHANNEL, MOST_DUE
 from tests.integration.backlog.stores import fill, opened, put, watched
-from tests.servers.postgres import PostgresServer, execute, new_database, postgres_server
+from tests.servers.postgres import PostgresServer, execute, new_database, postgres_server, standby_of
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +152,21 @@ async def test_a_server_that_is_restarted_is_said_to_be_gone_and_counted_again()
             assert count.tasks == 3
             server.start()
             await count.until(3)
+
+
+async def test_of_several_hosts_the_one_that_can_be_written_to_is_counted_and_a_standby_alone_is_counted_too() -> None:
+    with postgres_server(durable=False) as server, standby_of(server) as standby:
+        both = server.url.replace("127.0.0.1:", f"127.0.0.1:{standby.port},127.0.0.1:")
+        async with opened(server.url) as store:
+            await put(store)
+        async with watched(both) as count:
+            await count.until(1)
+            async with opened(both) as store:
+                await put(store)
+            # Heard of, which a standby's clients are not.
+            await count.until(2)
+        async with watched(standby.url, interval=0.2) as count:
+            await count.until(2)
 
 
 async def test_a_server_that_hangs_is_said_to_be_unreachable_and_counted_again() -> None:
