@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -71,6 +72,8 @@ class Replica:
         self.alive = False
         #: How often it was killed by a test, and how often it ended by itself.
         self.killed = self.ended = 0
+        #: When its processes ended, in seconds of the monotonic clock.
+        self.ends: list[float] = []
         self._nursery = nursery
         self._asked = {"settings": dict(settings), "env": dict(env), "log": str(log)}
         self._pid = 0
@@ -113,6 +116,7 @@ class Replica:
             self.alive = True
             await _end_of(self._pid)
             self.alive = False
+            self.ends.append(time.monotonic())
             self.ended += self.killed == before
             self._pid = 0
             await asyncio.sleep(RESTART_SECONDS)

@@ -3,13 +3,16 @@
 import asyncio
 import json
 import os
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from activity_operator.cluster.kinds import LEASES, POOLS
+from activity_worker.contract import lease_id
 from activity_worker.testing import FakeSettings, FakeTask, StepFunctionsFake
 from tests.faults.api import Raw
 from tests.faults.calls import Call
@@ -42,6 +45,8 @@ class Stage:
         self.proxies: list[Proxy] = []
         self.ran: Counter[str] = Counter()
         self.recorded: set[str] = set()
+        #: The tasks that a poll of an operator's brought it: which replica's, and when.
+        self.handed: dict[str, tuple[str, float]] = {}
         self.gate = asyncio.Event()
         self.executions: dict[str, str] = {}
         self.kubelet = Kubelet(self.api, self.namespace, self.system, folder, self.fake, self.handle)
@@ -52,8 +57,10 @@ class Stage:
         for proxy in self.proxies:
             proxy.plan = self.plan
 
-    def heard(self, call: Call, status: int, said: bytes) -> None:
-        """Take note of the leases that were recorded."""
+    def heard(self, replica: str, call: Call, status: int, said: bytes) -> None:
+        """Take note of the tasks that were handed to a replica, and of the leases that were recorded."""
+        if call.name == "AWS GetActivityTask" and (token := json.loads(said).get("taskToken")):
+            self.handed[lease_id(token)] = (replica, time.monotonic())
         if call.name == "POST lease-records" and status < 300:
             self.recorded.add(str(json.loads(said)["metadata"]["name"]).removeprefix("lease-"))
 
@@ -198,7 +205,7 @@ async def _add_replica(
     kube = Proxy(made.ground.url, lambda: made.replica(name), made.ground.trust)
     aws = Proxy(made.fake.url, lambda: made.replica(name))
     for proxy in (kube, aws):
-        proxy.plan, proxy.heard = made.plan, made.heard
+        proxy.plan, proxy.heard = made.plan, partial(made.heard, name)
         await proxy.start()
         stack.push_async_callback(proxy.stop)
         made.proxies.append(proxy)

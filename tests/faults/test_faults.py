@@ -1,4 +1,4 @@
-"""Whatever befalls the operator in the midst of its work, it comes to the same end and no task or worker pays for it."""
+"""Whatever befalls the operator in the midst of its work, it comes to the same end and no task or worker pays."""
 
 import pytest
 
