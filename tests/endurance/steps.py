@@ -19,6 +19,8 @@ from tests.servers.postgres import new_database, postgres
 HEAD = ("store", "instances", "calls", "effects", "kills", "takeovers", "seconds", "wrong")
 #: Of a busy machine's starved runners none should lose a lease that it lives to keep.
 LEASE_SECONDS = 10.0
+#: Between two kills passes half of this on average: long enough for a runner to get something done.
+LONGEST_LIFE_SECONDS = 4.0
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.endurance.steps", description="runners killed at random")
     parser.add_argument("--instances", type=int, default=10_000, help="default 10000")
-    parser.add_argument("--kills", type=int, default=300, help="runners that are killed; default 300")
+    parser.add_argument("--kills", type=int, default=150, help="runners that are killed; default 150")
     parser.add_argument("--runners", type=int, default=3, help="processes at a time; default 3")
     parser.add_argument("--seed", type=int, default=1, help="of the troubles and the kills; default 1")
     parser.add_argument("--store", action="append", choices=["sqlite", "postgresql"], help="default both")
@@ -58,7 +60,8 @@ def _on(store: str, said: argparse.Namespace) -> Found:
 
 
 def _run(url: str, folder: Path, said: argparse.Namespace) -> Found:
-    return run(Run(url, folder, said.instances, said.runners, said.kills, said.seed, LEASE_SECONDS))
+    asked = Run(url, folder, said.instances, said.runners, said.kills, said.seed, LEASE_SECONDS, LONGEST_LIFE_SECONDS)
+    return run(asked)
 
 
 def _lines(rows: list[tuple[object, ...]]) -> str:

@@ -33,7 +33,7 @@ Made = tuple[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Run:
-    """What a run is asked for: `kills` runners die, each some tenths of a second after its first call."""
+    """What a run is asked for: `kills` runners die, one after the other, each some time after one was ready."""
 
     url: str
     folder: Path
@@ -42,6 +42,7 @@ class Run:
     kills: int = 8
     seed: int = 1
     lease_seconds: float = LEASE_SECONDS
+    longest_life_seconds: float = 1.0
 
     @property
     def over(self) -> Path:
@@ -74,11 +75,14 @@ async def _create(asked: Run, rng: random.Random) -> dict[str, Made]:
     """Create the instances; return the task and the data of each."""
     store = await TaskStore.open(asked.url)
     tasks = World(asked.folder).tasks()
-    names = dict[str, Made]()
-    for number in range(asked.instances):
-        task = rng.choice(["strict", "lenient"])
-        data = troubles(rng)
-        names[await tasks.new(store, task, data, instance_id=f"i{number}")] = (task, data)
+    names: dict[str, Made] = {
+        f"i{n}": (rng.choice(["strict", "lenient"]), troubles(rng)) for n in range(asked.instances)
+    }
+    await tasks.sync(store)
+    every = list(names.items())
+    for first in range(0, len(every), 50):
+        some = every[first : first + 50]
+        await asyncio.gather(*(tasks.new(store, task, data, instance_id=name) for name, (task, data) in some))
     await store.close()
     return names
 
@@ -101,7 +105,7 @@ def _work(asked: Run, rng: random.Random) -> Mapping[str, float]:
         if len(kills) >= asked.kills:
             watching.join()
             break
-        if (ready := wait(list(alive), 1.0)) and not _over_within(asked, rng.uniform(0.05, 1.0)):
+        if (ready := wait(list(alive), 1.0)) and not _over_within(asked, rng.uniform(0.05, asked.longest_life_seconds)):
             victim = alive.pop(cast("Connection", rng.choice(ready)))
             victim.kill()
             victim.join()

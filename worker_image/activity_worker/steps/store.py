@@ -220,7 +220,7 @@ class TaskStore:
 
         A few at a time, so that nobody waits long; one that somebody changes meanwhile is left. Versions are kept.
         """
-        old = (INSTANCES.c.complete.is_(True), INSTANCES.c.updated < before)
+        old: tuple[ColumnElement[bool], ...] = (INSTANCES.c.complete.is_(True), INSTANCES.c.updated < before)
         if keep_failed:
             old = (*old, INSTANCES.c.success.is_(True))
         count = 0
