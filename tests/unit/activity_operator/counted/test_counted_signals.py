@@ -74,6 +74,7 @@ class Desk:
         self.policy = Policy()
         self.specs: dict[Key, tuple[SentinelOrder, PoolSpec]] = {}
         self.heard: dict[Key, str] = {}
+        self.reads = 0
         self.looks: list[Key] = []
         monkeypatch.setattr(counted_signals, "make_counter", self._make)
         values = SecretValues(self._get, on_change=self._look, dice=lambda: 0.0)
@@ -85,6 +86,7 @@ class Desk:
         return self.counters.setdefault(kind, FakeCounter())
 
     async def _get(self, namespace: str, name: str) -> Raw:
+        self.reads += 1
         if (namespace, name) not in self.secrets:
             raise ApiError(404, "NotFound", "none")
         data = self.secrets[namespace, name]
@@ -206,6 +208,23 @@ async def test_a_refused_password_is_heard_and_gone_soon_after_the_secret_is_cor
     assert desk.asked() >= {URL}
     await asyncio.sleep(1.0)
     assert desk.asked() == {URL}, "the former URL is asked no more"
+    await desk.signals.stop()
+
+
+async def test_a_secret_is_read_rarely_again_once_its_server_is_back(desk: Desk) -> None:
+    counter = desk.counters["redis"] = FakeCounter()
+    desk.holds(URL)
+    desk.order(redis())
+    await asyncio.sleep(10)
+    counter.fails[URL] = SourceProblemError("BackendUnreachable", "no answer")
+    await asyncio.sleep(600)
+    assert desk.reads > 20, "perhaps the server has moved, and the Secret with it"
+
+    counter.fails.clear()
+    await asyncio.sleep(60)
+    desk.reads = 0
+    await asyncio.sleep(1000)
+    assert desk.reads <= 5
     await desk.signals.stop()
 
 
