@@ -1,0 +1,96 @@
+"""The order example as a pool: from zero to work and back, and right in the end whoever is killed on the way."""
+
+import random
+import time
+
+import pytest
+
+from tests.cluster.shell import ClusterError
+from tests.e2e import deaths
+from tests.e2e.orders import SECRET, Shop, a_shop
+from tests.e2e.stage import Stage
+
+pytestmark = pytest.mark.timeout(1800)
+
+#: How long workers are killed, and the seconds from one to the next, at least and at most.
+KILLING_SECONDS = 75.0
+BETWEEN_SECONDS = (1.0, 6.0)
+DEATHS = (deaths.delete_at_once, deaths.kill_handler, deaths.kill_supervisor, deaths.delete)
+
+
+def test_orders_start_an_empty_pool_which_delivers_or_refunds_them_and_goes_back_to_zero(
+    stage: Stage, namespace: str
+) -> None:
+    with a_shop(stage, namespace, "orders") as shop:
+        shop.put_secret(shop.url("orders"))
+        shop.apply(maxWorkers=4)
+        shop.wait_until("Ready", "False", "SecretForbidden")
+        assert f"may not read Secret {SECRET} in namespace {namespace}" in shop.message("Ready")
+        shop.let_operator_read()
+        shop.wait_until("Ready", "True", "ScaledToZero")
+        shop.wait_for("the store has been counted", lambda: shop.status.get("backlog") == 0)
+
+        shop.order(["teapot"] * 5 + ["samovar"] * 5 + ["anvil"] * 2)
+        shop.wait_ended()
+        shop.wait_empty()
+        shop.wait_until("Ready", "True", "ScaledToZero")
+
+        shop.assert_all_right()
+        decisions = shop.status["decisions"]
+        assert max(decision["desired"] for decision in decisions) == 4
+        assert decisions[-1]["desired"] == 0
+        shop.wait_for("nothing waits", lambda: shop.status.get("backlog") == 0)
+
+
+def test_a_wrong_password_is_said_and_a_corrected_secret_is_read_without_a_change_of_the_pool(
+    stage: Stage, namespace: str
+) -> None:
+    with a_shop(stage, namespace, "locked") as shop:
+        shop.let_operator_read()
+        shop.apply(maxWorkers=1)
+        shop.wait_until("Ready", "False", "SecretNotFound")
+        shop.put_secret(shop.url("orders").replace(shop.password, "guessed"))
+        shop.wait_until("Ready", "False", "AccessDenied")
+        message = shop.message("Ready")
+        assert f"the task store at {stage.cluster.host_ip}:{shop.server.port}/orders refuses the operator" in message
+        assert "guessed" not in message
+
+        shop.put_secret(shop.url("orders"))
+        shop.order(["teapot"])
+        shop.wait_ended()
+        shop.assert_all_right()
+
+
+def test_every_order_ends_right_whoever_is_killed_whenever(stage: Stage, namespace: str) -> None:
+    rng = random.Random(7)
+    with a_shop(stage, namespace, "killed") as shop:
+        shop.put_secret(shop.url("orders"))
+        shop.let_operator_read()
+        store = {"urlSecretRef": {"name": SECRET, "key": "url"}, "leaseSeconds": 5}
+        shop.apply(maxWorkers=4, source={"taskStore": store}, pace=0.4, drain={"timeoutSeconds": 10})
+        kinds = [rng.choice(["teapot", "samovar", "samovar", "anvil"]) for _ in range(60)]
+        shop.order(kinds)
+        killed = _kill_for_a_while(shop, rng)
+        shop.wait_ended()
+        shop.wait_empty()
+        shop.assert_all_right()
+
+    assert killed >= 8, "hardly anybody was killed"
+    assert {"teapot", "samovar", "anvil"} <= set(kinds)
+
+
+def _kill_for_a_while(shop: Shop, rng: random.Random) -> int:
+    """Kill a random worker in a random way, again and again, while orders are under way; returns how many died."""
+    shop.wait_for("somebody works", lambda: bool(shop.workers()))
+    killed, end = 0, time.monotonic() + KILLING_SECONDS
+    while time.monotonic() < end and shop.due():
+        time.sleep(rng.uniform(*BETWEEN_SECONDS))
+        workers = sorted(shop.workers())
+        if not workers:
+            continue
+        try:
+            rng.choice(DEATHS)(shop, rng.choice(workers))
+            killed += 1
+        except ClusterError:  # it has gone by itself, or not begun
+            continue
+    return killed
