@@ -8,13 +8,14 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, Delete, Table, delete, insert, select, text
 
-from activity_worker.steps import creating, turns
+from activity_worker.steps import creating, database, turns
 from activity_worker.steps import store as store_module
 from activity_worker.steps.definition import Definition
 from activity_worker.steps.instance import ErrorRecord, Instance
 from activity_worker.steps.outcome import Outcome, Raised, Returned
 from activity_worker.steps.parse import parse
-from activity_worker.steps.store import LeaseLostError, Stored, TaskStore, UnknownInstanceError
+from activity_worker.steps.record import status_record
+from activity_worker.steps.store import LeaseLostError, Stored, Taken, TaskStore, UnknownInstanceError
 from activity_worker.wire.taskstore import DEFINITIONS, HISTORY, INSTANCES, METADATA, count_due
 
 NOW = 1000.0
@@ -306,3 +307,59 @@ async def test_pruning_that_breaks_off_leaves_no_instance_without_its_history(
     with pytest.raises(RuntimeError, match="breaks off"):
         await store.prune(NOW + 1)
     assert [one.number for one in await store.history(name)] == [1, 2, 3, 4]
+
+
+async def test_what_is_claimed_becomes_what_the_rules_say(store: TaskStore) -> None:
+    """On PostgreSQL the plainest case is one statement, which knows the rules by heart."""
+    name = await put(store, NOW - 3)
+
+    def rules(taken: Taken, now: float, *, canceled: bool = False) -> Instance:
+        return turns.taken(DEFINITION, taken.before, now, LEASE, canceled=canceled)
+
+    fresh = await store.claim("r1", lambda: NOW, [DEFINITION.id], LEASE)
+    assert fresh is not None
+    assert (fresh.before.next_run_time, fresh.before.status.running) == (NOW - 3, False)
+    assert fresh.held.instance == rules(fresh, NOW)
+    lost = await store.claim("r2", lambda: NOW + LEASE, [DEFINITION.id], LEASE)
+    assert lost is not None
+    assert lost.held.instance == rules(lost, NOW + LEASE)
+    assert lost.held.instance.status.tries == {"method": 1}
+
+    def cancels(_: Definition, stored: Stored) -> Instance:
+        return stored.instance
+
+    await store.change(name, NOW, cancels, cancel=True)
+    canceled = await store.claim("r3", lambda: NOW + 2 * LEASE, [DEFINITION.id], LEASE)
+    assert canceled is not None
+    assert canceled.held.instance == rules(canceled, NOW + 2 * LEASE, canceled=True)
+    assert canceled.held.instance.complete
+
+    last = (await store.history(name))[-1]
+    assert [one.runner for one in await store.history(name)] == ["", "r1", "r2", "r3"]
+    assert (last.status, last.next_run_time) == (status_record(canceled.held.instance, DEFINITION), None)
+    assert await store.get(name) == canceled.held
+
+
+async def test_only_the_instance_that_is_named_is_claimed_and_only_when_it_is_due(store: TaskStore) -> None:
+    await put(store, NOW - 5)
+    named, later = await put(store), await put(store, NOW + 1)
+
+    taken = await store.claim("r1", lambda: NOW, [DEFINITION.id], LEASE, only=named)
+    assert taken is not None
+    assert taken.held.instance.id == named
+    assert await store.claim("r1", lambda: NOW, [DEFINITION.id], LEASE, only=later) is None
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+async def test_a_connection_that_the_server_has_closed_is_not_used(
+    url: str, store: TaskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_UNUSED_SECONDS", 0.0)
+    name = await put(store)
+    others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+    killer = await TaskStore.open(url)
+    async with killer.engine.connect() as connection:
+        await connection.execute(text(f"{others} AND datname = current_database()"))
+    await killer.close()
+
+    assert (await claim(store)).instance.id == name
