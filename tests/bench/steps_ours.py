@@ -36,7 +36,7 @@ async def load(store: TaskStore, count: int) -> None:
 
 
 async def main() -> None:
-    """Do what the command line says; `work` goes on until it is killed."""
+    """Do what the command line says; `work` says when it is ready, begins when it is told, and goes on until killed."""
     mode, url, count, slots = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     store = await TaskStore.open(url)
     if mode == "load":
@@ -44,6 +44,8 @@ async def main() -> None:
         await store.close()
         return
     await TASKS.sync(store)
+    print("ready", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
     await TASKS.runner(store, RunnerOptions(f"bench-{os.getpid()}", slots=slots)).run()
 
 

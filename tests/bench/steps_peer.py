@@ -32,7 +32,7 @@ def five(number: int) -> int:
 
 
 def main() -> None:
-    """Do what the command line says; `work` goes on until it is killed."""
+    """Do what the command line says; `work` says when it is ready, begins when it is told, and goes on until killed."""
     mode, url, count, slots = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     if mode == "load":
         run_dbos_database_migrations(system_database_url=url)
@@ -51,6 +51,8 @@ def main() -> None:
         }
     )
     DBOS.launch()
+    print("ready", flush=True)
+    sys.stdin.readline()
     DBOS.register_queue(QUEUE, worker_concurrency=slots, polling_interval_sec=0.1, on_conflict="never_update")
     threading.Event().wait()
 

@@ -1,7 +1,8 @@
 """Steps of durable tasks per second, on SQLite and PostgreSQL, with one runner process and eight, beside DBOS.
 
 The work is the same for all: tasks of five steps that do nothing, kept in the store before the runners start. The rate
-is read from outside, from how many tasks the database has as complete, after the first tenth. PostgreSQL and SQLite
+is read from outside, from how many tasks the database has as complete, after the first tenth. Runners begin together,
+when all have imported what they need: eight processes on two cores take seconds for that alone. PostgreSQL and SQLite
 wait for the disk at each commit, as they would in earnest.
 """
 
@@ -32,7 +33,7 @@ from tests.servers.postgres import new_database, postgres
 HERE = Path(__file__).parent
 LOCK = HERE / "steps_peer.lock"
 #: Tasks of a round; more would only take longer.
-TASKS_EACH = 300
+TASKS_EACH = 1000
 SLOTS = 4
 RUNNERS = (1, 8)
 STARTS = 100
@@ -95,11 +96,17 @@ def _rate(command: Sequence[str | Path], url: str, runners: int, done: Callable[
     """Return steps per second from the first tenth of the tasks to the last one."""
     arguments = (url, str(TASKS_EACH), str(SLOTS))
     subprocess.run([*command, "load", *arguments], check=True, cwd=HERE.parents[1], stdout=subprocess.DEVNULL)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     working = [
-        subprocess.Popen([*command, "work", *arguments], cwd=HERE.parents[1], stdout=subprocess.DEVNULL)
+        subprocess.Popen([*command, "work", *arguments], cwd=HERE.parents[1], **pipes)  # type: ignore[call-overload]
         for _ in range(runners)
     ]
     try:
+        for process in working:
+            assert process.stdout.readline() == "ready\n", "a runner ended before it began"
+        for process in working:
+            process.stdin.write("go\n")
+            process.stdin.flush()
         first, before = _until(done, TASKS_EACH // 10)
         last, after = _until(done, TASKS_EACH)
         return (after - before) * STEPS / (last - first)
@@ -151,7 +158,10 @@ async def _starts(url: str) -> list[float]:
     store = await TaskStore.open(url)
     await TASKS.sync(store)
     command = (sys.executable, "-m", "tests.bench.steps_ours", "work", url, "0", "1")
-    runner = await asyncio.create_subprocess_exec(*command, cwd=HERE.parents[1])
+    pipe = asyncio.subprocess.PIPE
+    runner = await asyncio.create_subprocess_exec(*command, cwd=HERE.parents[1], stdin=pipe)
+    assert runner.stdin is not None
+    runner.stdin.write(b"go\n")
     late = []
     try:
         for number_ in range(STARTS + 5):
