@@ -216,6 +216,41 @@ async def test_a_heartbeat_prolongs_the_lock_only_where_the_queue_says_so(
         await worker.close()
 
 
+async def test_a_heartbeat_prolongs_nobody_elses_lock(server: RedisServer, client: RedisClient, atomic: bool) -> None:
+    await create(client)
+    worker = source(server.url, atomic=atomic, queue=RedisQueue("shop", "pack", renew_lock=True))
+    task = await worker.lease("w")
+    assert task is not None
+    await client.call("SET", "lock:pack:j1", "another", "EX", 9)
+
+    with pytest.raises(LeaseLostError):
+        await worker.heartbeat(task.token)
+
+    assert await client.call("TTL", "lock:pack:j1") <= 9
+    await worker.close()
+
+
+async def test_a_late_answer_is_refused_although_the_same_worker_has_the_job_again(
+    server: RedisServer, client: RedisClient, atomic: bool
+) -> None:
+    await create(client)
+    worker = source(server.url, atomic=atomic)
+    early = await worker.lease("w")
+    await client.pipeline(
+        [("DEL", "lock:pack:j1"), ("LMOVE", "queue:pack:processing", "queue:pack:waiting", "LEFT", "LEFT")]
+    )
+    late = await worker.lease("w")
+    assert early is not None
+    assert late is not None
+
+    with pytest.raises(LeaseLostError):
+        await worker.succeed(early.token, '{"by":"early"}')
+    await worker.succeed(late.token, '{"by":"late"}')
+
+    assert (await whereabouts(client)).fields["by"] == "late"
+    await worker.close()
+
+
 async def test_a_poll_that_is_given_up_gives_back_the_job_it_brings(
     server: RedisServer, client: RedisClient, atomic: bool
 ) -> None:

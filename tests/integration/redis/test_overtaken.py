@@ -137,6 +137,7 @@ async def test_with_atomic_steps_one_of_two_workers_ends_a_job(
 
     assert len(found) == 3
     assert [came for came in found if not came.ended_by_one] == []
+    assert [came.second for came in found] == ["done"] * 3, "it had the lock"
 
 
 async def test_with_the_dialect_no_job_is_passed_on_twice_where_nobody_waits_for_it(

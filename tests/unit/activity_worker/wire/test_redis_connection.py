@@ -1,0 +1,172 @@
+"""A client over nodes that answer as a test says: what is sent where, and how often."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from activity_worker.wire import redis_connection, redis_places
+from activity_worker.wire.redis_connection import RedisClient, open_client
+from activity_worker.wire.redis_errors import RedisError, Trouble, unreachable
+from activity_worker.wire.redis_link import Command, Refusal
+from activity_worker.wire.redis_places import key_slot
+from activity_worker.wire.redis_url import RedisUrl
+
+Address = tuple[str, int]
+#: How a node answers a command.
+Answers = Callable[[Address, Command], Any]
+
+A, B, C = ("a", 1), ("b", 2), ("c", 3)
+
+
+class Node:
+    """A connection to a node that writes down what it was asked."""
+
+    def __init__(self, address: Address, answers: Answers, asked: list[tuple[Address, Command]]) -> None:
+        self.broken: RedisError | None = None
+        self._address, self._answers, self._asked = address, answers, asked
+
+    async def exchange(self, commands: Sequence[Command], seconds: float) -> list[Any]:
+        self._asked += [(self._address, command) for command in commands if command[0] != "CLUSTER"]
+        answers = [self._answers(self._address, command) for command in commands]
+        for answer in answers:
+            if isinstance(answer, RedisError):
+                self.broken = answer
+                raise answer
+        return answers
+
+    def give_up(self, error: RedisError) -> None:
+        self.broken = error
+
+    async def close(self) -> None:
+        self.broken = self.broken or unreachable("ConnectionClosed", "")
+
+
+@pytest.fixture
+def client_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[RedisClient, list[tuple[Address, Command]]]]:
+    """Return a maker of a client and of the list of what its nodes were asked."""
+
+    def make(url: str, answers: Answers) -> tuple[RedisClient, list[tuple[Address, Command]]]:
+        asked: list[tuple[Address, Command]] = []
+
+        async def connect(_: RedisUrl, host: str, port: int) -> Node:
+            return Node((host, port), answers, asked)
+
+        async def connect_to_sentinel(_: RedisUrl, host: str, port: int) -> Node:
+            return Node((host, port), answers, [])
+
+        monkeypatch.setattr(redis_connection, "connect", connect)
+        monkeypatch.setattr(redis_places, "connect", connect)
+        monkeypatch.setattr(redis_places, "connect_sentinel", connect_to_sentinel)
+        return open_client(url), asked
+
+    return make
+
+
+def map_to(node: Address) -> list[list[object]]:
+    return [[0, 16383, [node[0], node[1], "id"]]]
+
+
+async def test_of_a_pipeline_only_what_lies_elsewhere_is_asked_again(client_of: Any) -> None:
+    """What was carried out is not carried out a second time."""
+
+    def answers(node: Address, command: Command) -> Any:
+        if command[0] == "CLUSTER":
+            return map_to(A)
+        if node == A and command[1] == "k2":
+            return Refusal(f"MOVED {key_slot('k2')} b:2")
+        return f"{node[0]} {command[1]!s}"
+
+    client, asked = client_of("redis+cluster://a:1", answers)
+
+    assert await client.pipeline([("RPUSH", "k1", 1), ("RPUSH", "k2", 1), ("RPUSH", "k3", 1)]) == [
+        "a k1",
+        "b k2",
+        "a k3",
+    ]
+    assert asked == [(A, ("RPUSH", "k1", 1)), (A, ("RPUSH", "k2", 1)), (A, ("RPUSH", "k3", 1)), (B, ("RPUSH", "k2", 1))]
+
+
+async def test_a_transaction_that_lies_elsewhere_is_asked_there_as_a_whole(client_of: Any) -> None:
+    def answers(node: Address, command: Command) -> Any:
+        if command[0] == "CLUSTER":
+            return map_to(A)
+        if node == A:
+            moved = command[0] == "SET"
+            return (
+                Refusal(f"MOVED {key_slot('k')} b:2")
+                if moved
+                else Refusal("EXECABORT")
+                if command[0] == "EXEC"
+                else "OK"
+            )
+        return ["done"] if command[0] == "EXEC" else "QUEUED"
+
+    client, asked = client_of("redis+cluster://a:1", answers)
+
+    assert await client.transaction([("SET", "k", 1)]) == ["done"]
+    assert [(node, command[0]) for node, command in asked] == [
+        (node, name) for node in (A, B) for name in ("MULTI", "SET", "EXEC")
+    ]
+
+
+async def test_nodes_that_point_at_each_other_are_given_up(client_of: Any) -> None:
+    def answers(node: Address, command: Command) -> Any:
+        if command[0] == "CLUSTER":
+            return map_to(A)
+        return Refusal(f"MOVED {key_slot('k')} {'b:2' if node == A else 'a:1'}")
+
+    client, asked = client_of("redis+cluster://a:1", answers)
+
+    with pytest.raises(RedisError, match="point at each other"):
+        await client.call("GET", "k")
+    assert len(asked) == 5
+
+
+async def test_after_a_call_that_was_not_answered_nothing_is_sent_again(client_of: Any) -> None:
+    def answers(node: Address, command: Command) -> Any:
+        return unreachable("ConnectionLost", "")
+
+    client, asked = client_of("redis://a:1", answers)
+
+    with pytest.raises(RedisError) as lost:
+        await client.call("RPUSH", "k", 1)
+    assert lost.value.trouble is Trouble.UNREACHABLE
+    assert asked == [(A, ("RPUSH", "k", 1))]
+
+
+@pytest.mark.parametrize("code", ["READONLY", "LOADING", "MASTERDOWN"])
+async def test_a_master_that_is_none_any_more_is_looked_for_again_at_the_next_call(client_of: Any, code: str) -> None:
+    masters = [["b", "2"], ["c", "3"]]
+
+    def answers(node: Address, command: Command) -> Any:
+        if command[0] == "SENTINEL":
+            return masters.pop(0)
+        return Refusal(f"{code} words") if node == B else "OK"
+
+    client, asked = client_of("redis+sentinel://a:1/shop", answers)
+
+    with pytest.raises(RedisError, match=code):
+        await client.call("SET", "k", 1)
+    assert await client.call("SET", "k", 1) == "OK"
+    assert [node for node, _ in asked] == [B, C]
+
+
+async def test_of_reads_each_has_its_answer_or_what_it_was_refused_with(client_of: Any) -> None:
+    def answers(node: Address, command: Command) -> Any:
+        return Refusal("NOPERM no") if command[1] == "k2" else 7
+
+    client, _ = client_of("redis://a:1", answers)
+
+    first, second = await client.read_all([("LLEN", "k1"), ("LLEN", "k2")])
+
+    assert (first, second.code) == (7, "NOPERM")
+    with pytest.raises(RedisError, match="NOPERM"):
+        await client.pipeline([("LLEN", "k1"), ("LLEN", "k2")])
+
+
+async def test_no_commands_are_no_call(client_of: Any) -> None:
+    client, asked = client_of("redis+cluster://a:1", lambda *_: pytest.fail("it was asked"))
+
+    assert await client.pipeline([]) == []
+    assert asked == []
