@@ -35,6 +35,11 @@ BENCHMARKS = (
         "1,000 task heartbeats every 10 s beside handlers that hold the interpreter",
     ),
     Benchmark(
+        "redis-throughput",
+        "tests.bench.redis_throughput",
+        "jobs of a Redis queue a second and core, beside Dramatiq, arq and Celery",
+    ),
+    Benchmark(
         "steps",
         "tests.bench.steps_throughput",
         "steps of durable tasks a second on SQLite and PostgreSQL beside DBOS, and how soon a new task starts",

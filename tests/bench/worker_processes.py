@@ -16,7 +16,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from tests.cluster.shell import wait_until
 
@@ -64,6 +64,19 @@ def running(command: Sequence[str | Path], core: int, **options: Any) -> Iterato
             yield process
         finally:
             process.kill()
+
+
+class Counts(Protocol):
+    """Whoever knows how many tasks were concluded."""
+
+    @property
+    def pid(self) -> int:
+        """The process of the server that they came from."""
+        ...
+
+    def counts(self) -> dict[str, int]:
+        """Return the totals since the beginning; `succeeded` is one."""
+        ...
 
 
 class Server:
@@ -132,7 +145,7 @@ class Rate:
     server_busy: float
 
 
-def measure(contender: subprocess.Popen[str], fake: Server, *, warm_tasks: int, seconds: float) -> Rate:
+def measure(contender: subprocess.Popen[str], fake: Counts, *, warm_tasks: int, seconds: float) -> Rate:
     """Measure a contender once it has concluded `warm_tasks`. Raises ClusterError when it does not come to that."""
 
     def warm() -> bool:
@@ -148,6 +161,6 @@ def measure(contender: subprocess.Popen[str], fake: Server, *, warm_tasks: int, 
     return Rate(tasks / wall, tasks / cpu, server_cpu / wall)
 
 
-def _reading(contender: subprocess.Popen[str], fake: Server) -> tuple[float, float, float, float]:
+def _reading(contender: subprocess.Popen[str], fake: Counts) -> tuple[float, float, float, float]:
     concluded = fake.counts()["succeeded"]
     return time.monotonic(), float(concluded), cpu_seconds(contender.pid), cpu_seconds(fake.pid)

@@ -68,6 +68,12 @@ class RedisServer:
             assert time.monotonic() < deadline, f"redis-server did not answer: {self.log}"
             time.sleep(0.02)
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self._running is not None
+        return self._running.pid
+
     def kill(self) -> None:
         """End it as a lost machine does, without a word to anybody."""
         self._end(signal.SIGKILL)
