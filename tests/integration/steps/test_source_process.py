@@ -47,7 +47,7 @@ class Shop:
         self.folder = folder
 
     def worker(
-        self, *flags: str, tasks: str = "tasks", lease: float = 20, env: dict[str, str] | None = None
+        self, *flags: str, tasks: str = "tasks", lease: float = 60, env: dict[str, str] | None = None
     ) -> AbstractAsyncContextManager[WorkerProcess]:
         """A worker that runs these tasks."""
         known = {Env.STORE_URL: self.url, Env.STORE_LEASE_SECONDS: str(lease), "POOL_FOLDER": str(self.folder)}
@@ -73,6 +73,18 @@ class Shop:
                 await asyncio.sleep(0.05)
         assert not [line for line in self.lines(name) if "overlap" in line]
         return stored
+
+    async def heard_by(self, workers: int) -> None:
+        """Wait until so many workers listen for announcements."""
+        listening = (
+            select(func.count())
+            .select_from(table("pg_stat_activity"))
+            .where(column("datname") == func.current_database(), column("query").startswith("LISTEN"))
+        )
+        async with asyncio.timeout(30), self.store.engine.connect() as connection:
+            while (await connection.execute(listening)).scalar_one() < workers:
+                await asyncio.sleep(0.05)
+                await connection.rollback()
 
     async def runners(self, name: str) -> list[str]:
         """Who ran an instance, one after the other: the names of the workers."""
@@ -144,6 +156,7 @@ async def test_a_worker_that_is_to_stop_ends_between_two_calls_and_another_goes_
         await shop.called(name, step + 1)
         async with shop.worker("--name", "second") as second:
             await second.line_with("worker ready")
+            await shop.heard_by(2)
             first.process.send_signal(signal.SIGTERM)
             while await probe(port, "/readyz") != (503, "stopping\n"):  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.02)
