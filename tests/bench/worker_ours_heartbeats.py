@@ -69,7 +69,7 @@ class SharingSupervisor(Supervisor):
         self._shared = shared
         super().__init__(settings, source)
 
-    def _make_runner(self) -> HandlerRunner:  # type: ignore[override]
+    def _make_runner(self) -> HandlerRunner:
         return SharingRunner(self._shared)
 
 

@@ -9,6 +9,7 @@ import dataclasses
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import NoReturn
 
 import boto3
 import pytest
@@ -18,10 +19,13 @@ from activity_operator.backlog import metric_data
 from activity_operator.backlog.activity_counts import ActivityCounts
 from activity_operator.backlog.cloudwatch import CloudWatch
 from activity_operator.backlog.protocol import PollTarget, SourceProblemError
+from activity_operator.cluster.secret_values import SecretValues
 from activity_operator.core.decide import decide
 from activity_operator.core.decision import Decision, ScalingMemory
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import DeploymentFacts, Flow, Observation, PodFacts, PoolFacts
+from activity_operator.core.tenancy import Policy
+from activity_operator.counted_signals import CountedSignals
 from activity_operator.rooms import PoolSignals
 from activity_worker.contract import WorkerState
 from activity_worker.testing import StepFunctionsFake
@@ -104,6 +108,11 @@ async def test_where_nobody_listens_the_endpoint_is_named(monkeypatch: pytest.Mo
     await service.close()
 
 
+async def no_secret(namespace: str, name: str) -> NoReturn:
+    """Nothing here names a Secret."""
+    raise AssertionError(f"Secret {namespace}/{name} was read")
+
+
 class CountingOperator(Operator):
     """The operator's rooms with the core that decides; its cluster is one Deployment of at most one pod."""
 
@@ -124,7 +133,9 @@ class CountingOperator(Operator):
         )
         self.counter = CloudWatch()
         self.counts = ActivityCounts(self.counter, on_change=lambda _key: self.look(), now=time.time)
-        self.signals = PoolSignals(self.sentinels, self.counts, self.custody, "test")
+        secrets = SecretValues(no_secret, on_change=lambda _key: None)
+        counted = CountedSignals(secrets, Policy, on_change=lambda _key: None, called=lambda *_: None)
+        self.signals = PoolSignals(self.sentinels, self.counts, counted, self.custody, "test")
         self.memory = ScalingMemory()
         self.pod: PodFacts | None = None
         self.decided: list[Decision] = []
