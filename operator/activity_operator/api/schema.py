@@ -94,7 +94,8 @@ def pool_schema() -> Schema:
     # Tools that wait for observedGeneration must not take the time before the operator's first look for "done".
     status["default"] = {"observedGeneration": PoolStatus().observed_generation}
     return {
-        "description": "An ActivityPool keeps the right number of workers for the tasks of one activity, queue or task store.",
+        "description": "An ActivityPool keeps the right number of workers for the tasks of an activity, queue or task "
+        "store.",
         "type": "object",
         "required": ["spec"],
         **rules.attach(rules.POOL),
