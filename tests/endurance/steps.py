@@ -1,4 +1,4 @@
-"""`python -m tests.endurance.steps`: 10,000 multi-step tasks with troubles, their runners killed at random, each store.
+"""`python -m tests.endurance steps`: 10,000 multi-step tasks with troubles, their runners killed at random, each store.
 
 Prints a table; the exit code is 1 when anything at all was not as it should be. Both databases wait for the disk.
 What happened is judged by what the calls themselves wrote into files, then by the store's history.
@@ -23,7 +23,7 @@ LEASE_SECONDS = 10.0
 LONGEST_LIFE_SECONDS = 4.0
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str]) -> int:
     """Run what was asked for; returns the exit code."""
     said = _parser().parse_args(arguments)
     rows, wrong = list[tuple[object, ...]](), list[str]()
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.endurance.steps", description="runners killed at random")
+    parser = argparse.ArgumentParser(prog="python -m tests.endurance steps", description="runners killed at random")
     parser.add_argument("--instances", type=int, default=10_000, help="default 10000")
     parser.add_argument("--kills", type=int, default=150, help="runners that are killed; default 150")
     parser.add_argument("--runners", type=int, default=3, help="processes at a time; default 3")
@@ -66,7 +66,3 @@ def _run(url: str, folder: Path, said: argparse.Namespace) -> Found:
 
 def _lines(rows: list[tuple[object, ...]]) -> str:
     return "\n".join("".join(f"{cell!s:>12}" for cell in row) for row in rows)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

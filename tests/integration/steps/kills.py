@@ -1,6 +1,6 @@
 """Runners in processes that are killed at random, and what must hold when all instances are complete.
 
-`python -m tests.endurance.steps` is the long run.
+`python -m tests.endurance steps` is the long run.
 """
 
 import asyncio
