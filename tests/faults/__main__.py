@@ -33,7 +33,7 @@ def tell(played: Played) -> None:
     ended = f" ended by itself {run.ended} times" if run.ended else ""
     print(f"{verdict:<6}{run.seconds:5.1f} s  {run.scenario:<9} {played.job.part}: {faults}{missed}{ended}", flush=True)
     if run.log:
-        print(f"      {run.wrong} {run.harm}", *run.way, run.log, sep="\n", flush=True)
+        print(f"      {run.wrong} {run.harm} {run.state}", *run.way, run.log, sep="\n", flush=True)
 
 
 async def campaign(said: argparse.Namespace) -> int:

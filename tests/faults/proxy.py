@@ -85,7 +85,10 @@ class Proxy:
         return _vanish(request) if handling.cancelled() else handling.result()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        body = await request.read()
+        try:
+            body = await request.read()
+        except ConnectionError:
+            return _vanish(request)
         target = request.headers.get("X-Amz-Target", "")
         call = calls.aws_call(target) if target else calls.kube_call(request.method, request.path, request.query, body)
         fault = self.plan.call(call.name) if call.deed or call.watches else None
@@ -95,7 +98,7 @@ class Proxy:
             if call.watches:
                 return await self._watch(request, call)
             return await self._pass(request, call, body, fault)
-        except (aiohttp.ClientError, ConnectionError):
+        except (aiohttp.ClientError, ConnectionError, RuntimeError):  # a stream whose session ends raises the last
             return _vanish(request)
 
     async def _before(self, request: web.BaseRequest, fault: Fault) -> web.StreamResponse | None:

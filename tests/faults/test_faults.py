@@ -16,7 +16,7 @@ def _name(job: Job) -> str:
 def test_it_ends_as_without_the_fault_and_nobody_is_harmed(job: Job, played: dict[Job, Played]) -> None:
     run = played[job].run
 
-    assert run.wrong == "", run.log
+    assert run.wrong == "", f"{run.state}\n{run.log}"
     assert run.harm.words == ()
     assert not run.harm.done
 
