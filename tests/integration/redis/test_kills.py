@@ -128,6 +128,22 @@ async def test_a_worker_cut_off_at_any_command_ends_its_job_by_itself(
             assert became == "done", f"{where}: {became}"
 
 
+async def test_a_worker_that_ends_before_it_heard_what_it_took_gives_it_back(
+    server: RedisServer, client: RedisClient, atomic: bool
+) -> None:
+    """Cut off before SET, or after the step that leases."""
+    await _clean_run(server, client, "succeed", atomic=atomic)
+    await client.call("FLUSHALL")
+    await create(client)
+    fate = Fate.CUT_AFTER if atomic else Fate.CUT_BEFORE
+    async with proxy(server.port, fate, 1) as way, working(way.url, atomic=atomic) as worker:
+        assert await work(worker, "succeed", "first") == "refused"
+        assert (await whereabouts(client)).processing == 1
+
+    found = await whereabouts(client)
+    assert (found.waiting, found.processing, found.lock) == (1, 0, None)
+
+
 async def test_a_server_killed_at_any_command_has_its_job_ended_once_when_it_is_back(atomic: bool) -> None:
     """The server saves what it answers; whoever was cut off goes on."""
     with redis_server(appendonly=True) as own:

@@ -88,9 +88,13 @@ class RedisSource:
         await self._conclude(lease, lambda: self._steps.fail(lease, fields), failed=True)
 
     async def close(self) -> None:
-        """Close the client if it is ours, after what is being given back."""
+        """Give back what is not begun, and close the client if it is ours."""
         if self._giving_back:
             await asyncio.wait(self._giving_back)
+        try:
+            await _translated(self._steps.leave())
+        except SourceError as error:
+            _log.warning("a job that was taken and not begun stays taken until its lock runs out: %s", error.code)
         if self._owns_client:
             await self._client.close()
 

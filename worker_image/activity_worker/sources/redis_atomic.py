@@ -85,6 +85,12 @@ class AtomicSteps:
         named = [self._lock(lease), self._waiting, self._processing]
         await RETURN.run(self._client, named, lease.owner, lease.job_id)
 
+    async def leave(self) -> None:
+        """Ask again for what was asked for and not answered; what comes instead goes back, too."""
+        while self._unanswered:
+            if (taken := await self._lease("")) is not None:
+                await self.give_back(Lease(self._queue.name, taken.job_id, taken.owner))
+
     async def _lease(self, owner: str) -> Taken | None:
         again = bool(self._unanswered)
         owner = self._unanswered.pop() if again else owner

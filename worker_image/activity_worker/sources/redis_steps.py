@@ -34,6 +34,10 @@ class Steps(Protocol):
         """Put a job that was not begun back to where it was."""
         ...
 
+    async def leave(self) -> None:
+        """Give back what was taken for us without our having heard the end of it."""
+        ...
+
 
 def lost() -> LeaseLostError:
     """Return the error for a lock that is gone or somebody else's."""
@@ -117,6 +121,12 @@ class DialectSteps:
         )
         if not removed:
             await self._client.call("LREM", self._waiting, 1, lease.job_id)
+
+    async def leave(self) -> None:
+        """Lock what could not be locked, so that it is ours to give back."""
+        while self._unlocked:
+            if (taken := await self._adopt(*self._unlocked.pop())) is not None:
+                await self.give_back(Lease(self._queue.name, taken.job_id, taken.owner))
 
     async def _lock(self, job_id: str, owner: str, *words: str) -> Taken | None:
         """Lock a job and get its attributes; with a word, only if nobody has locked it (NX), or if we have (XX)."""
