@@ -407,3 +407,23 @@ async def test_one_slot_of_a_runner_looks_out_for_all(store: TaskStore, monkeypa
     await running
 
     assert len(claims) <= 8 + 4  # the one that took it, the one behind, and two that were ended
+
+
+async def test_what_is_taken_while_its_runner_is_stopped_is_left_to_others_at_once(
+    store: TaskStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    app, runner = await start(store, clock, Task("t", ["m"], methods={"m": lambda _: calls.append(current().runner)}))
+    name, claim = await app.new(store, "t"), store.claim
+
+    async def stopped_meanwhile(*arguments: Any, **more: Any) -> Any:
+        runner.stop()
+        return await claim(*arguments, **more)
+
+    monkeypatch.setattr(store, "claim", stopped_meanwhile)
+    await runner.run_due()
+    assert calls == []
+    monkeypatch.setattr(store, "claim", claim)
+    assert await app.runner(store, RunnerOptions("r2")).run_due() == 1
+    there = await store.get(name)
+    assert (calls, there.instance.success, there.instance.status.tries) == (["r2"], True, {})

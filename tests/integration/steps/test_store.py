@@ -201,6 +201,7 @@ async def test_opening_again_finds_everything(url: str) -> None:
     assert (await second.get(name)).instance.data == {"x": 1}
     assert (await claim(second)).instance.id == name
     await second.close()
+    await second.close()  # once more does no harm
 
 
 async def test_the_migrations_make_the_tables_that_the_code_uses(store: TaskStore) -> None:

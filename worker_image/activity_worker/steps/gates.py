@@ -66,6 +66,7 @@ class Threaded:
         self._engine = engine
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="task-store")
         self._asked: deque[_Asked] = deque()
+        self._closed = False
 
     async def write(self, work: Callable[[Connection], T]) -> T:
         """See Gate. Cancelled, work that has begun goes on, and is as if its writer had died just after it."""
@@ -80,8 +81,10 @@ class Threaded:
 
     async def close(self) -> None:
         """See Gate."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._engine.dispose)
-        self._thread.shutdown(wait=False)
+        if not self._closed:
+            self._closed = True
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._engine.dispose)
+            self._thread.shutdown(wait=False)
 
     def _together(self, loop: asyncio.AbstractEventLoop) -> None:
         asked = [self._asked.popleft() for _ in range(min(len(self._asked), MOST_TOGETHER))]
