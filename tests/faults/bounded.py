@@ -9,6 +9,7 @@ SCENARIOS = tuple(scenarios.SCENARIOS)
 _CRASHES = {
     "create": ("PATCH deployments",),
     "burst": ("POST lease-records", "PUT lease-records", "DELETE lease-records"),
+    "claimed": ("PATCH deployments",),
     "scale-in": ("PATCH pods", "PATCH deployments"),
     "rollout": ("PATCH deployments", "DELETE deployments"),
     "delete": ("AWS SendTaskFailure",),

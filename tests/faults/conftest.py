@@ -1,27 +1,37 @@
 """The bounded part, played once for all tests: control planes, references, jobs, and the table at the end."""
 
 import asyncio
+from dataclasses import dataclass
 
 import pytest
 
 from tests.faults import bounded, table
 from tests.faults.campaign import Played, lanes, play_all, references
 from tests.faults.matrix import Job
+from tests.faults.runs import Run
 
 _TOLD: list[str] = []
 
 
-async def _play() -> dict[Job, Played]:
+@dataclass(frozen=True)
+class Bounded:
+    """What came of the scenarios without faults, by name, and of each job."""
+
+    references: dict[str, Run]
+    played: dict[Job, Played]
+
+
+async def _play() -> Bounded:
     async with lanes() as where:
         expected = await references(where, bounded.SCENARIOS)
         played = await play_all(where, bounded.JOBS, expected)
     _TOLD.append(table.text(played))
-    return {one.job: one for one in played}
+    return Bounded(expected, {one.job: one for one in played})
 
 
 @pytest.fixture(scope="session")
-def played() -> dict[Job, Played]:
-    """What came of each job."""
+def campaign() -> Bounded:
+    """Everything, played once."""
     return asyncio.run(_play())
 
 

@@ -139,6 +139,20 @@ async def _a_lease_is_held(stage: Stage) -> None:
     await stage.until("a lease is recorded", held)
 
 
+async def _a_claimed_lease_runs(stage: Stage) -> None:
+    """A task that the operator took is a worker's now, and lasts."""
+    await pool_at_zero(stage)
+    await _one_busy(stage)
+
+
+async def _grow(stage: Stage) -> None:
+    """Workers come beside the one that has a claimed task, and must not be given it again. Then it ends."""
+    await stage.change_pool(minWorkers=3)
+    await stage.until("three workers are ready", lambda: ready(stage, 3))
+    stage.gate.set()
+    await _none_runs(stage)
+
+
 async def _delete(stage: Stage) -> None:
     await stage.api.call("DELETE", stage.path(POOL))
     await _none_runs(stage)
@@ -172,6 +186,7 @@ SCENARIOS = {
     for scenario in (
         Scenario("create", leads, _create),
         Scenario("burst", pool_at_zero, _burst),
+        Scenario("claimed", _a_claimed_lease_runs, _grow),
         Scenario("scale-in", _one_of_three_is_busy, _scale_in),
         Scenario("rollout", _two_workers_one_busy, _rollout),
         Scenario("delete", _a_lease_is_held, _delete),
