@@ -70,7 +70,7 @@ async def _run() -> list[Row]:
                 alone = await _make_pools(at.api, [f"one-{number}" for number in range(ARRIVALS)])
                 bursting = await _make_pools(at.api, [f"burst-{number}" for number in range(BURSTS)])
             async with operating(at, fake) as operator, watching(at.api) as sizes:
-                await until(lambda: _settled(at.api), "all pools at rest", SETTLE_SECONDS, 1.0)
+                await until(lambda: _settled(at.api), "all pools at rest", SETTLE_SECONDS, 5.0)
                 with step(f"{ARRIVALS} arrivals"):
                     one = [await _arrival(at.api, client, sizes, name, 1) for name in alone]
                 with step(f"{BURSTS} bursts of {BURST_JOBS}"):
