@@ -9,11 +9,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 import yaml
 
+from activity_worker.contract import LABEL_POOL
 from activity_worker.steps.store import Stored, TaskStore
 from tests.cluster import build_image, load_image, probe
 from tests.cluster.image_key import full_name
@@ -103,6 +105,22 @@ class Shop(Pool):
         """Return how many instances are not complete."""
         return sum(1 for stored in self.instances() if not stored.instance.complete)
 
+    def ready(self) -> set[str]:
+        """Return the names of its pods that are Ready."""
+        words = ("get", "pods", "-l", f"{LABEL_POOL}={self.name}", "-o", "json")
+        pods = json.loads(self.kubectl(*words))["items"]
+        wanted = {"type": "Ready", "status": "True"}
+        return {
+            pod["metadata"]["name"]
+            for pod in pods
+            if any(wanted.items() <= condition.items() for condition in pod["status"].get("conditions", ()))
+            and "deletionTimestamp" not in pod["metadata"]
+        }
+
+    def lost(self) -> int:
+        """Return how many calls were lost with their worker, as the history of the instances tells."""
+        return asyncio.run(self._lost())
+
     def journal(self) -> dict[int, Counter[str]]:
         """Return what each order did in the world, and how often."""
         done: dict[int, Counter[str]] = {number: Counter() for number in self.orders}
@@ -155,6 +173,19 @@ class Shop(Pool):
             return list(await store.listed(limit=10_000))
         finally:
             await store.close()
+
+    async def _lost(self) -> int:
+        store = await TaskStore.open(self.url("orders", host="127.0.0.1"), migrate=False)
+        try:
+            histories = [await store.history(one.instance.id) for one in await store.listed(limit=10_000)]
+        finally:
+            await store.close()
+        # Who ends a call notes it under its own name; a call that another one finds running was lost.
+        return sum(
+            bool(before.status.get("running")) and after.runner != before.runner
+            for history in histories
+            for before, after in pairwise(history)
+        )
 
     async def _lines(self) -> list[dict[str, Any]]:
         connection = await asyncpg.connect(self.url("journal", host="127.0.0.1"))

@@ -133,7 +133,9 @@ class TaskStores:
 
     async def _open(self, place: Place) -> _Store:
         parsed = _parsed(place.url)
-        url = replace(parsed, connect_seconds=min(parsed.connect_seconds, CONNECT_SECONDS))
+        # Not None, for which the driver takes what it finds in our environment and in files: that is not a pool's.
+        password = parsed.password or ""
+        url = replace(parsed, password=password, connect_seconds=min(parsed.connect_seconds, CONNECT_SECONDS))
         connection = await connect_to_store(url, command_seconds=STATEMENT_SECONDS, name=APPLICATION)
         store = self._stores[place] = _Store(url, connection)
         await store.listen()
@@ -142,9 +144,14 @@ class TaskStores:
 
 def _parsed(url: str) -> StoreUrl:
     try:
-        return parse_store_url(url)
+        parsed = parse_store_url(url)
     except StoreUrlError as error:
         raise SourceProblemError("SecretUnusable", str(error)) from error
+    if parsed.tls.cert_file is not None or parsed.tls.key_file is not None:
+        # Every pool could name those that another one's server knows.
+        text = "the operator lends pools no client certificate (sslcert, sslkey): let the user come with a password"
+        raise SourceProblemError("SecretUnusable", f"the task store's URL: {text}")
+    return parsed
 
 
 def problem(error: Exception, url: StoreUrl) -> SourceProblemError:

@@ -218,6 +218,23 @@ async def test_a_ca_that_is_in_a_file_of_the_workers_only(server: PostgresServer
         await seen(url)
 
 
+async def test_a_client_certificate_of_the_operators_is_not_lent(server: PostgresServer) -> None:
+    how = "sslmode=require&sslcert=/etc/operator/tls.crt&sslkey=/etc/operator/tls.key"
+    reason, message = await says(server.url_of("safe", password=PASSWORD, options=how))
+
+    assert reason == "SecretUnusable"
+    assert "the operator lends pools no client certificate (sslcert, sslkey)" in message
+
+
+async def test_a_password_of_the_operators_environment_is_not_lent(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+
+    assert await seen(server.url_of("plain")) == 1
+    assert (await says(server.url_of("plain")))[0] == "AccessDenied"
+
+
 async def test_a_refusal_says_more_than_that_the_server_is_not_there() -> None:
     with pytest.raises(SourceProblemError) as refused:
         await due("postgresql://db/tasks?host=elsewhere")
