@@ -87,7 +87,8 @@ async def test_a_new_instance_is_heard_of_within_a_tenth_of_a_second_or_so(url: 
             await count.until(number)
             took.append(time.monotonic() - began)
 
-    assert median(took) < 0.1, took
+    # Some 0.03 s on a machine that has nothing else to do.
+    assert median(took) < 0.25, took
 
 
 async def test_a_storm_of_announcements_costs_ten_counts_a_second_and_the_last_one_is_heard(url: str) -> None:
