@@ -3,13 +3,15 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Collection
+from contextlib import suppress
 from typing import Any
 
 import aiohttp
 
 Raw = dict[str, Any]
 MERGE = "application/merge-patch+json"
-CALL_SECONDS = 30.0
+CALL_SECONDS = 10.0
+ATTEMPTS = 4
 
 
 class RefusedError(RuntimeError):
@@ -18,6 +20,10 @@ class RefusedError(RuntimeError):
     def __init__(self, status: int, words: str) -> None:
         super().__init__(f"{status}: {words}")
         self.status = status
+
+
+class GoneError(RefusedError):
+    """There is no such object any more."""
 
 
 class Api:
@@ -37,7 +43,18 @@ class Api:
     async def call(
         self, method: str, path: str, body: Raw | None = None, *, expect: Collection[int] = ()
     ) -> Raw | None:
-        """Call; returns the answer, None when it was refused with an expected status. Raises RefusedError."""
+        """Call; returns the answer, None when it was refused with an expected status. Raises RefusedError.
+
+        Tried again when a connection breaks: the test's own ways to the API server are not what is tested.
+        """
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return await self._call(method, path, body, expect)
+            except (aiohttp.ClientError, OSError):  # a call that took too long is among the last
+                await asyncio.sleep(0.2)
+        return await self._call(method, path, body, expect)
+
+    async def _call(self, method: str, path: str, body: Raw | None, expect: Collection[int]) -> Raw | None:
         kind = MERGE if method == "PATCH" else "application/json"
         data = None if body is None else json.dumps(body)
         timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
@@ -47,7 +64,8 @@ class Api:
             if answer.status in expect:
                 return None
             if answer.status >= 400:
-                raise RefusedError(answer.status, f"{method} {path}: {said[:500].decode(errors='replace')}")
+                words = f"{method} {path}: {said[:500].decode(errors='replace')}"
+                raise (GoneError if answer.status == 404 else RefusedError)(answer.status, words)
             return dict(json.loads(said)) if said else {}
 
     async def items(self, path: str) -> list[Raw]:
@@ -64,10 +82,11 @@ class Api:
             version = listed["metadata"]["resourceVersion"]
             timeout = aiohttp.ClientTimeout(total=None)
             query = {"watch": "1", "resourceVersion": version}
-            async with self._session.get(path, params=query, timeout=timeout, read_bufsize=2**22) as answer:
-                async for line in answer.content:
-                    event = json.loads(line)
-                    if event["type"] == "ERROR":
-                        break
-                    yield event["type"], event["object"]
+            with suppress(aiohttp.ClientError, OSError):
+                async with self._session.get(path, params=query, timeout=timeout, read_bufsize=2**22) as answer:
+                    async for line in answer.content:
+                        event = json.loads(line)
+                        if event["type"] == "ERROR":
+                            break
+                        yield event["type"], event["object"]
             await asyncio.sleep(0.2)

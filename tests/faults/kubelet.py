@@ -14,7 +14,7 @@ from activity_worker.settings import read_settings
 from activity_worker.source_settings import StepFunctionsSettings
 from activity_worker.sources.opening import open_source
 from activity_worker.testing import StepFunctionsFake
-from tests.faults.api import Api, Raw, RefusedError
+from tests.faults.api import Api, GoneError, Raw
 from tests.faults.worker import PlayedWorker
 
 LOOK_SECONDS = 0.1
@@ -40,11 +40,20 @@ class Kubelet:
         self.workers: dict[str, PlayedWorker] = {}
         self.labelled: set[str] = set()
         self.interrupted: list[str] = []
+        #: What went wrong with the node itself: a run in which something did proves nothing.
+        self.troubles: list[str] = []
         self.may_start = asyncio.Event()
         self.may_start.set()
 
     async def run(self) -> None:
         """Play, until cancelled."""
+        try:
+            await self._follow()
+        except Exception as error:
+            self.troubles.append(f"the node is deaf: {error!r}")
+            raise
+
+    async def _follow(self) -> None:
         async for kind, raw in self._api.follow("/api/v1/pods"):
             meta = raw["metadata"]
             if meta["namespace"] == self._system:
@@ -75,9 +84,14 @@ class Kubelet:
             self._leaving[uid] = asyncio.Event()
             self._pods[uid] = meta["name"]
             self._lives[uid] = asyncio.create_task(self._live(raw))
+            self._lives[uid].add_done_callback(self._ended)
         if "deletionTimestamp" in meta and not self._leaving[uid].is_set():
             self._note_interruption(uid, "was deleted")
             self._leaving[uid].set()
+
+    def _ended(self, life: "asyncio.Task[None]") -> None:
+        if not life.cancelled() and (error := life.exception()) is not None:
+            self.troubles.append(f"a pod ended: {error!r}")
 
     def _note_interruption(self, uid: str, what: str) -> None:
         worker = self.workers.get(uid)
@@ -87,7 +101,7 @@ class Kubelet:
     async def _live(self, raw: Raw) -> None:
         meta = raw["metadata"]
         path = f"/api/v1/namespaces/{self._namespace}/pods/{meta['name']}"
-        with suppress(RefusedError):  # the pod is gone
+        with suppress(GoneError):
             starting = asyncio.create_task(self.may_start.wait())
             leaving = asyncio.create_task(self._leaving[meta["uid"]].wait())
             try:

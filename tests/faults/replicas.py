@@ -16,7 +16,7 @@ from tests.faults.ground import die_with_parent
 
 RESTART_SECONDS = 0.2
 #: Seconds of the election: how long a Lease lasts, when its holder gives up, how often it is written.
-ELECTION = {"lease_duration_seconds": 3.0, "lease_renew_deadline_seconds": 2.0, "lease_retry_seconds": 0.5}
+ELECTION = {"lease_duration_seconds": 4.0, "lease_renew_deadline_seconds": 3.0, "lease_retry_seconds": 0.5}
 
 
 class Nursery:

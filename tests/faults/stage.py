@@ -188,8 +188,9 @@ async def _ended(task: "asyncio.Task[None]") -> None:
 async def _furnish(made: Stage) -> None:
     """Make the namespaces, the accounts that pods run as, and the pods that the replicas are."""
     for name in (made.namespace, made.system):
-        await made.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
-        await made.api.call("POST", f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "default"}})
+        await made.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}}, expect=(409,))
+        account = {"metadata": {"name": "default"}}
+        await made.api.call("POST", f"/api/v1/namespaces/{name}/serviceaccounts", account, expect=(409,))
     policy = {"rules": [{"namespaces": ["*"], "endpointUrls": ["*"]}]}
     (made.folder / "tenancy.json").write_text(json.dumps(policy))
     os.environ.update(AWS_ACCESS_KEY_ID="worker", AWS_SECRET_ACCESS_KEY="none")  # of the workers that are played here
