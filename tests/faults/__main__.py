@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import logging
 import sys
 import time
 
@@ -52,6 +53,8 @@ async def campaign(said: argparse.Namespace) -> int:
 
 def main() -> None:
     """Run as a program."""
+    # What workers say while their operator is killed is no news here.
+    logging.getLogger("activity_worker").setLevel(logging.CRITICAL)
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--scenario", action="append", choices=list(SCENARIOS), help="default: all")
     parser.add_argument("--part", action="append", choices=PARTS, help="default: all")
