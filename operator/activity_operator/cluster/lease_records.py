@@ -95,11 +95,23 @@ class LeaseSecrets:
 
     async def delete(self, lease: Lease) -> None:
         """Remove the record; one that another object has replaced is not ours to remove."""
+        name = NAME_PREFIX + lease.id
         try:
-            await _reachable(self._kube.delete(SECRETS, self._namespace, NAME_PREFIX + lease.id, uid=lease.record_uid))
+            await _reachable(self._kube.delete(SECRETS, self._namespace, name, uid=lease.record_uid))
         except ApiError as error:
-            if not (error.conflict or error.missing):
-                raise _unavailable(error) from error
+            if error.missing or (error.conflict and not await self._is(name, lease.record_uid)):
+                return
+            raise _unavailable(error) from error
+
+    async def _is(self, name: str, uid: str) -> bool:
+        """Whether the Secret of that name is the one of that UID: a conflict may also be a webhook's."""
+        try:
+            found = await _reachable(self._kube.get(SECRETS, self._namespace, name))
+        except ApiError as error:
+            if error.missing:
+                return False
+            raise _unavailable(error) from error
+        return bool(found["metadata"]["uid"] == uid)
 
     async def list(self) -> tuple[Lease, ...]:
         """Return every recorded lease; a Secret that somebody else made in our name is passed over."""

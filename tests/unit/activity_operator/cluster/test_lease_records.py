@@ -140,6 +140,34 @@ async def test_a_claim_on_a_record_that_is_gone_conflicts(records: LeaseSecrets)
     assert await records.read(LEASE.id) is None
 
 
+async def test_a_record_whose_removal_is_refused_while_it_is_there_is_removed_by_the_next_try(
+    api: Api, records: LeaseSecrets
+) -> None:
+    """A 409 need not mean that the record is another's: a webhook answers so, too."""
+    stored = await records.create(LEASE)
+
+    async def refuse(*_: Any, **__: Any) -> None:
+        raise ApiError(409, "Conflict", "not now")
+
+    remove, api.delete = api.delete, refuse  # type: ignore[method-assign]
+    with pytest.raises(RecordsUnavailableError):
+        await records.delete(stored)
+    api.delete = remove  # type: ignore[method-assign]
+    await records.delete(stored)
+
+    assert await records.list() == ()
+
+
+async def test_a_record_that_another_object_has_replaced_is_left_alone(api: Api, records: LeaseSecrets) -> None:
+    stored = await records.create(LEASE)
+    name = "lease-" + LEASE.id
+    api.objects[name] = {"metadata": {"name": name, "uid": "another"}, "type": "Opaque"}
+
+    await records.delete(stored)
+
+    assert name in api.objects
+
+
 @pytest.mark.parametrize("error", [ApiUnreachableError("no answer"), ApiError(500, "InternalError", "etcd")])
 async def test_trouble_with_the_api_server_is_unavailability_everywhere(
     api: Api, records: LeaseSecrets, error: Exception
