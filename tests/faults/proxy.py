@@ -35,7 +35,7 @@ class Proxy:
 
     def __init__(self, upstream: str, victim: Callable[[], Victim], ssl_context: Any = None) -> None:
         self.plan = Plan()
-        self.heard: Callable[[Call, int, bytes], None] = lambda *_: None
+        self.heard: Callable[[Call, int, bytes, bool], None] = lambda *_: None
         self.released = asyncio.Event()
         self.answers: list[tuple[Fault, int]] = []
         self._upstream = upstream
@@ -121,7 +121,7 @@ class Proxy:
         ) as answer:
             said = await answer.read()
             status, headers = answer.status, _headers(answer.headers)
-        self.heard(call, status, said)
+        self.heard(call, status, said, fault is None or fault.kind in CRASHES)
         if fault is not None:
             self.answers.append((fault, status))
             if fault.kind in CRASHES:

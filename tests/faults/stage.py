@@ -57,9 +57,9 @@ class Stage:
         for proxy in self.proxies:
             proxy.plan = self.plan
 
-    def heard(self, replica: str, call: Call, status: int, said: bytes) -> None:
-        """Take note of the tasks that were handed to a replica, and of the leases that were recorded."""
-        if call.name == "AWS GetActivityTask" and (token := json.loads(said).get("taskToken")):
+    def heard(self, replica: str, call: Call, status: int, said: bytes, passed: bool) -> None:
+        """Take note of the tasks that were handed to a replica, if they were passed on, and of recorded leases."""
+        if passed and call.name == "AWS GetActivityTask" and (token := json.loads(said).get("taskToken")):
             self.handed[lease_id(token)] = (replica, time.monotonic())
         if call.name == "POST lease-records" and status < 300:
             self.recorded.add(str(json.loads(said)["metadata"]["name"]).removeprefix("lease-"))
