@@ -24,7 +24,7 @@ SUITES = (
     Suite("unit", ("tests/unit",)),
     Suite("conformance", ("tests/conformance",)),
     Suite("processes", ("tests/integration/worker", "tests/integration/reports")),
-    Suite("steps", ("tests/integration/steps",)),
+    Suite("steps", ("tests/integration/steps", "-n", "2")),
     # Each test has servers of its own, and waits for them more than it works.
     Suite("redis", ("tests/integration/redis", "tests/integration/flows", "-n", "4")),
     Suite("backlog", ("tests/integration/backlog", "-n", "4")),

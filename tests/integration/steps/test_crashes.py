@@ -14,6 +14,9 @@ from activity_worker.steps.turns import CannotRetryError
 from tests.integration.steps.deaths import Fate, Moment, Stage, ending
 from tests.integration.steps.world import World, expected
 
+#: Every write of a story is died at in turn.
+pytestmark = pytest.mark.timeout(400)
+
 Scenario = Callable[[Stage], Awaitable[str]]
 MOMENTS: tuple[Moment, ...] = ("before", "within", "after")
 SURE: dict[str, Any] = {"retry": {"retries": 9, "delays": [1]}, "check": "was_done"}
@@ -158,7 +161,7 @@ async def played(store: TaskStore, name: str, fate: Fate) -> tuple[Any, ...]:
     await emptied(store)
     shop = Shop()
     shop.stage = Stage(store, shop.tasks, fate)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         return await ending(shop.stage, await SCENARIOS[name][0](shop.stage, shop))
 
 
