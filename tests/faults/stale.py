@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tests.faults.matrix import SWEEP_SECONDS, Job
+from tests.faults.patience import until
 from tests.faults.plan import Fault, Kind
+from tests.faults.replicas import ELECTION
 from tests.faults.scenarios import Scenario, leads, pool_at_zero, pool_of, ready
 from tests.faults.stage import HOLD_SECONDS, POOL, Stage
 
@@ -23,6 +25,10 @@ def _behind_the_watch(kind: str, act: Callable[[Stage], Awaitable[None]]) -> Cal
             proxy.open_gate(kind)
 
     return behind
+
+
+#: Seconds within which a new leader no longer doubts its workers' reports.
+HEARD_SECONDS = 15.0
 
 
 async def _a_sweep_later() -> None:
@@ -123,6 +129,20 @@ async def _late_write(stage: Stage) -> None:
     await stage.until("four workers are ready", four_serve)
 
 
+async def _restart(stage: Stage) -> None:
+    """The operator is killed while nothing happens: nothing but time tells the next one that its workers are there."""
+    (replica,) = stage.replicas
+    replica.kill()
+    await stage.until("it runs again", lambda: bool(replica.ends) and replica.alive)
+    await asyncio.sleep(ELECTION["lease_duration_seconds"] + 2.0)
+
+    async def fresh() -> bool:
+        status = ((await stage.pool()) or {}).get("status") or {}
+        return any(c["type"] == "SignalsStale" and c["status"] == "False" for c in status["conditions"])
+
+    await until("the new leader says that it has heard the workers", fresh, HEARD_SECONDS)
+
+
 STALE = {
     scenario.name: scenario
     for scenario in (
@@ -130,8 +150,13 @@ STALE = {
         Scenario("pool in the gap", pool_at_zero, _pool_in_the_gap),
         Scenario("recreated", pool_at_zero, _recreated_in_the_gap),
         Scenario("late write", _three_of_five, _late_write, replicas=2),
+        Scenario("restart at rest", _two_ready, _restart),
     )
 }
-JOBS = tuple(
-    Job("stale", name, (LOWERING,) if name == "late write" else (), sweep_seconds=SWEEP_SECONDS) for name in STALE
+JOBS = (
+    Job("stale", "pod in the gap", (), sweep_seconds=SWEEP_SECONDS),
+    Job("stale", "pool in the gap", (), sweep_seconds=SWEEP_SECONDS),
+    Job("stale", "recreated", (), sweep_seconds=SWEEP_SECONDS),
+    Job("stale", "late write", (LOWERING,)),
+    Job("stale", "restart at rest", ()),
 )
