@@ -14,8 +14,9 @@ from tests.faults.replicas import Nursery
 from tests.faults.scenarios import Scenario
 from tests.faults.stage import Stage, stage
 
-#: Seconds for which a state must not change to be the end, and seconds to get to the one that is expected.
-STILL_SECONDS = 2.5
+#: Seconds for which a state must not change to be the end, longer than a new leader doubts its workers; and seconds to
+#: get to the one that is expected.
+STILL_SECONDS = 6.0
 CONVERGE_SECONDS = 45.0
 #: Seconds from which a run's way and logs are kept although it ended well.
 SLOW_SECONDS = 25.0

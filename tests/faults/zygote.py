@@ -26,7 +26,7 @@ HASTE: dict[str, dict[str, float]] = {
     "activity_operator.cluster.status": {"COUNTS_SECONDS": 1.0},
     "activity_operator.workers.custody": {"SWEEP_SECONDS": 0.5, "LISTING_FIRST_SECONDS": 1.0},
     "activity_operator.workers.handover_state": {"POOLLESS_SECONDS": 1.0, "OFFER_SECONDS": 2.0},
-    "activity_operator.workers.suspicion": {"LEAST_TERM_SECONDS": 2.0},
+    "activity_operator.workers.suspicion": {"LEAST_TERM_SECONDS": 4.0},
     "activity_operator.cluster.apply": {"REJECTED_SECONDS": 2.0},
     "activity_operator.cluster.reconcile": {"REJECTED_SECONDS": 2.0},
     "activity_operator.cluster.backoff": {"LAST_SECONDS": 2.0},
