@@ -87,16 +87,16 @@ def rows(rates: Mapping[str, Sequence[Rate]], where: Cores, named: str) -> list[
     made: list[Row] = []
     for way, words in WAYS.items():
         for peer in PEERS:
-            ours, theirs = (median(rate.per_cpu_second for rate in rates[name]) for name in (way, peer))
-            clock = [median(rate.per_second for rate in rates[name]) for name in (way, peer)]
-            how = f"{words}; by the clock {clock[0]:,.0f} and {clock[1]:,.0f} /s"
+            ours, theirs = (median(rate.per_second for rate in rates[name]) for name in (way, peer))
+            cpu = [median(rate.per_cpu_second for rate in rates[name]) for name in (way, peer)]
+            how = f"{words}; per CPU-second {cpu[0]:,.0f} and {cpu[1]:,.0f}, {cpu[0] / cpu[1]:.2f}x"
             if not made:
                 how += (
                     f"; median of {ROUNDS} interleaved windows of {WINDOW_SECONDS:g} s, {SLOTS} slots, {where}, "
                     f"which kept the server {busiest:.0%} busy at most; peers: {named}"
                 )
             goal = GOAL if peer == "dramatiq" else None
-            made.append(ratio(f"jobs per CPU-second, {way}", ours, peer, theirs, unit="/s", goal=goal, how=how))
+            made.append(ratio(f"jobs per second of one process, {way}", ours, peer, theirs, unit="/s", goal=goal, how=how))
     return made
 
 
