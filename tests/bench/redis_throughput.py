@@ -96,7 +96,8 @@ def rows(rates: Mapping[str, Sequence[Rate]], where: Cores, named: str) -> list[
                     f"which kept the server {busiest:.0%} busy at most; peers: {named}"
                 )
             goal = GOAL if peer == "dramatiq" else None
-            made.append(ratio(f"jobs per second of one process, {way}", ours, peer, theirs, unit="/s", goal=goal, how=how))
+            what = f"jobs per second of one process, {way}"
+            made.append(ratio(what, ours, peer, theirs, unit="/s", goal=goal, how=how))
     return made
 
 
