@@ -194,23 +194,21 @@ class CountedSignals:
 
 def make_counter(kind: str, observed: Observed) -> Counter:
     """Return what asks servers of this kind."""
+    counter: Counter
     if kind == "redis":
         from activity_operator.backlog.redis import RedisQueues  # noqa: PLC0415
 
-        queues = RedisQueues()
-        queues.observed = observed
-        return queues
-    if kind == "taskStore":
+        counter = RedisQueues()
+    elif kind == "taskStore":
         from activity_operator.backlog.taskstore import TaskStores  # noqa: PLC0415
 
-        stores = TaskStores()
-        stores.observed = observed
-        return stores
-    from activity_operator.backlog.prometheus import Prometheus  # noqa: PLC0415
+        counter = TaskStores()
+    else:
+        from activity_operator.backlog.prometheus import Prometheus  # noqa: PLC0415
 
-    watcher = Prometheus()
-    watcher.observed = observed
-    return watcher
+        counter = Prometheus()
+    counter.observed = observed
+    return counter
 
 
 def counts_running(spec: PoolSpec) -> bool:
@@ -243,9 +241,8 @@ def hosts_of(kind: SourceKind, url: str) -> Sequence[str]:
     the operator could not use the URL at all.
     """
     if kind == "redis":
-        from activity_operator.backlog import redis  # noqa: PLC0415
+        from activity_operator.backlog.redis import hosts  # noqa: PLC0415
+    else:
+        from activity_operator.backlog.taskstore import hosts  # noqa: PLC0415
 
-        return tuple(host.lower() for host in redis.hosts(url))
-    from activity_operator.backlog import taskstore  # noqa: PLC0415
-
-    return tuple(host.lower() for host in taskstore.hosts(url))
+    return tuple(host.lower() for host in hosts(url))

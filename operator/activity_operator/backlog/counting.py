@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from activity_operator.backlog import backoff
+from activity_operator.backlog.observed import Observed
 from activity_operator.backlog.protocol import Key, SourceProblemError
 from activity_operator.core.observation import SourceError
 from activity_operator.core.signal import Signal
@@ -45,7 +46,9 @@ class Place:
 
 
 class Counter(Protocol):
-    """Asks one kind of server. Raises SourceProblemError when it cannot be asked at all."""
+    """Asks one kind of server, and tells `observed` of it. Raises SourceProblemError when it cannot be asked at all."""
+
+    observed: Observed
 
     async def read(self, place: Place, items: Sequence[Item]) -> Sequence[int | SourceProblemError]:
         """Return for each item how many tasks wait, or why that cannot be told."""

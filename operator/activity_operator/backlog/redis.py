@@ -25,7 +25,7 @@ def item(queue: str, *, with_running: bool = False) -> Item:
     return _AND.join(lists if with_running else lists[:1])
 
 
-def hosts(url: str) -> tuple[str, ...]:
+def hosts(url: str) -> Sequence[str]:
     """Return HOST:PORT of every host that the URL names; raises SourceProblemError where the operator cannot use it."""
     return tuple(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in usable(url).hosts)
 

@@ -4,7 +4,6 @@ A count by the source itself is exact and beats the others, which may only ask f
 nobody can tell is unknown, and unknown is not zero.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from activity_operator.api.spec import PoolSpec
@@ -39,15 +38,18 @@ class Waiting:
 
 def wanted(spec: PoolSpec, seen: Observation) -> bool:
     """Whether the source is to be counted for the pool: where its size depends on it and the policy allows it."""
-    free = not (spec.paused or seen.refusal or seen.pool.deleting)
     if spec.source_kind == "stepFunctions":
-        return spec.activation.mode == "CloudWatch" and free and spec.replicas is None
-    return spec.activation.mode != "None" and free
+        return spec.activation.mode == "CloudWatch" and spec.replicas is None and _free(spec, seen)
+    return spec.activation.mode != "None" and _free(spec, seen)
 
 
 def watched(spec: PoolSpec, seen: Observation) -> bool:
     """Whether somebody else is to be asked what waits at the source."""
-    return spec.scaling.prometheus is not None and not (spec.paused or seen.refusal or seen.pool.deleting)
+    return spec.scaling.prometheus is not None and _free(spec, seen)
+
+
+def _free(spec: PoolSpec, seen: Observation) -> bool:
+    return not (spec.paused or seen.refusal or seen.pool.deleting)
 
 
 def waiting(spec: PoolSpec, seen: Observation, fleet: Fleet, emptied_at: float) -> Waiting:
@@ -78,18 +80,13 @@ def stale_at(spec: PoolSpec, seen: Observation) -> float | None:
 
 def _exact(spec: PoolSpec, seen: Observation) -> tuple[int | None, str]:
     """Return the source's own count, and why it is missing where it is relied on."""
-    if spec.source_kind == "stepFunctions" or not wanted(spec, seen):
-        return _fresh(seen, exact=True), ""
-    tasks = _fresh(seen, exact=True)
-    return tasks, "" if tasks is not None else _missing(seen, exact=True)
+    tasks, why = _told(seen, exact=True)
+    return tasks, why if spec.source_kind != "stepFunctions" and wanted(spec, seen) else ""
 
 
 def _bound(spec: PoolSpec, seen: Observation) -> tuple[int | None, str] | None:
     """Return what somebody else counted, and why that is missing; None where nobody is asked."""
-    if not watched(spec, seen):
-        return None
-    tasks = _fresh(seen, exact=False)
-    return tasks, "" if tasks is not None else _missing(seen, exact=False)
+    return _told(seen, exact=False) if watched(spec, seen) else None
 
 
 def _estimate(spec: PoolSpec, seen: Observation, fleet: Fleet, emptied_at: float) -> tuple[int | None, str] | None:
@@ -105,9 +102,12 @@ def _estimate(spec: PoolSpec, seen: Observation, fleet: Fleet, emptied_at: float
     return tasks, _NOT_NOW if seen.source.error is not None else ""
 
 
-def _fresh(seen: Observation, *, exact: bool) -> int | None:
-    limit = _limit(exact=exact)
-    return max(_of(seen, exact=exact, since=seen.now - limit), default=None)
+def _told(seen: Observation, *, exact: bool) -> tuple[int | None, str]:
+    """Return the fresh count of this kind, and why there is none."""
+    since = seen.now - _limit(exact=exact)
+    told = (_waiting(one, seen) for one in seen.source.signals if one.exact is exact and one.observed_at > since)
+    tasks = max(told, default=None)
+    return tasks, "" if tasks is not None else _missing(seen, exact=exact)
 
 
 def _missing(seen: Observation, *, exact: bool) -> str:
@@ -116,10 +116,6 @@ def _missing(seen: Observation, *, exact: bool) -> str:
     if any(one.exact is exact for one in seen.source.signals):
         return f"{who} was last read {_limit(exact=exact):.0f} s ago or earlier"
     return (_NOT_NOW if seen.source.error is not None else _NOT_YET).replace("the backlog", who)
-
-
-def _of(seen: Observation, *, exact: bool, since: float) -> Iterable[int]:
-    return (_waiting(one, seen) for one in seen.source.signals if one.exact is exact and one.observed_at > since)
 
 
 def _waiting(signal: Signal, seen: Observation) -> int:

@@ -12,9 +12,9 @@ from sqlalchemy import text
 
 from activity_operator.backlog.counting import TELL_SECONDS, Place
 from activity_operator.backlog.taskstore import LEAST_SECONDS, TaskStores, item
-from activity_worker.wire.taskstore import count_due
 from activity_worker.wire.taskstore_due import CHANNEL, MOST_DUE
 from tests.integration.backlog.stores import fill, opened, put, watched
+from tests.integration.steps.due import count_due
 from tests.servers.postgres import PostgresServer, execute, new_database, postgres_server, standby_of
 
 

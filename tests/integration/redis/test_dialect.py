@@ -8,12 +8,21 @@ import pytest
 from activity_worker.activity import TaskRequest
 from activity_worker.errors import LeaseLostError, SourceError
 from activity_worker.options import TaskOptions
+from activity_worker.sources.protocol import Task
+from activity_worker.sources.redis import RedisSource
 from activity_worker.sources.redis_job import RedisQueue
 from activity_worker.wire.redis_connection import RedisClient
 from activity_worker.worker import ActivityWorker
 from tests.integration.redis.proxy import proxy
 from tests.integration.redis.queue import create, source, whereabouts
 from tests.servers.redis import RedisServer
+
+
+async def _leased(worker: RedisSource) -> tuple[RedisSource, Task]:
+    """Return a worker with the job that it took."""
+    task = await worker.lease("w")
+    assert task is not None
+    return worker, task
 
 
 async def _hash(client: RedisClient, key: str = "job:shop:j1") -> dict[str, str]:
@@ -55,9 +64,7 @@ async def test_a_result_is_saved_as_json_field_by_field_and_the_job_passed_on(
     server: RedisServer, client: RedisClient, atomic: bool
 ) -> None:
     await create(client)
-    worker = source(server.url, atomic=atomic)
-    task = await worker.lease("w")
-    assert task is not None
+    worker, task = await _leased(source(server.url, atomic=atomic))
 
     await worker.succeed(task.token, '{"weight":1.5,"name":"é","none":null,"list":[1,{"a":true}],"nextQueue":""}')
 
@@ -75,9 +82,7 @@ async def test_a_result_is_saved_as_json_field_by_field_and_the_job_passed_on(
 
 async def test_a_result_may_choose_the_next_queue(server: RedisServer, client: RedisClient, atomic: bool) -> None:
     await create(client)
-    worker = source(server.url, atomic=atomic)
-    task = await worker.lease("w")
-    assert task is not None
+    worker, task = await _leased(source(server.url, atomic=atomic))
 
     await worker.succeed(task.token, '{"nextQueue":"elsewhere"}')
 
@@ -89,9 +94,9 @@ async def test_a_result_may_choose_the_next_queue(server: RedisServer, client: R
 
 async def test_a_job_without_a_next_queue_has_arrived(server: RedisServer, client: RedisClient, atomic: bool) -> None:
     await create(client)
-    worker = source(server.url, atomic=atomic, queue=RedisQueue("shop", "pack", block_seconds=0.02))
-    task = await worker.lease("w")
-    assert task is not None
+    worker, task = await _leased(
+        source(server.url, atomic=atomic, queue=RedisQueue("shop", "pack", block_seconds=0.02))
+    )
 
     await worker.succeed(task.token, "null")
 
@@ -104,9 +109,7 @@ async def test_a_failure_is_recorded_as_the_text_lists_it_and_the_lock_is_gone(
     server: RedisServer, client: RedisClient, atomic: bool
 ) -> None:
     await create(client)
-    worker = source(server.url, atomic=atomic)
-    task = await worker.lease("w")
-    assert task is not None
+    worker, task = await _leased(source(server.url, atomic=atomic))
 
     await worker.fail(task.token, "ValueError", "no boxes\n\nTraceback (most recent call last):\n  File ...")
 
@@ -141,9 +144,7 @@ async def test_a_result_that_cannot_be_saved_is_refused_in_words_and_changes_not
     server: RedisServer, client: RedisClient, atomic: bool, output: str, words: str
 ) -> None:
     await create(client)
-    worker = source(server.url, atomic=atomic)
-    task = await worker.lease("w")
-    assert task is not None
+    worker, task = await _leased(source(server.url, atomic=atomic))
     before = await whereabouts(client)
 
     with pytest.raises(SourceError, match=words) as refused:
@@ -218,9 +219,7 @@ async def test_a_heartbeat_prolongs_the_lock_only_where_the_queue_says_so(
 
 async def test_a_heartbeat_prolongs_nobody_elses_lock(server: RedisServer, client: RedisClient, atomic: bool) -> None:
     await create(client)
-    worker = source(server.url, atomic=atomic, queue=RedisQueue("shop", "pack", renew_lock=True))
-    task = await worker.lease("w")
-    assert task is not None
+    worker, task = await _leased(source(server.url, atomic=atomic, queue=RedisQueue("shop", "pack", renew_lock=True)))
     await client.call("SET", "lock:pack:j1", "another", "EX", 9)
 
     with pytest.raises(LeaseLostError):

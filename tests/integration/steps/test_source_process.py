@@ -171,20 +171,26 @@ async def test_a_worker_that_is_to_stop_ends_between_two_calls_and_another_goes_
     assert taken.at - left.at < 3.0
 
 
+class Orders:
+    """What an operator tells its one worker from now on."""
+
+    def __init__(self, operator: FakeOperator) -> None:
+        self.directive = Directive.RUN
+        operator.answer = self._answer
+
+    def _answer(self, report: Report) -> Reply:
+        ack = report.events[-1].sequence if report.events else 0
+        return Reply(term=1, next_report_seconds=0.1, ack=ack, directive=self.directive)
+
+
 async def test_a_directive_to_drain_leaves_the_task_at_its_next_call_and_can_be_taken_back(
     shop: Shop, operator: FakeOperator, tmp_path: Path
 ) -> None:
     name = await shop.new("walk", gates=[0])
-    directive = Directive.RUN
-
-    def answer(report: Report) -> Reply:
-        ack = report.events[-1].sequence if report.events else 0
-        return Reply(term=1, next_report_seconds=0.1, ack=ack, directive=directive)
-
-    operator.answer = answer
+    orders = Orders(operator)
     async with shop.worker(env=reporting_env(operator.port, tmp_path)):
         await shop.called(name)
-        directive = Directive.DRAIN
+        orders.directive = Directive.DRAIN
         await operator.report_with(lambda report: report.state is WorkerState.DRAINING)
         shop.open_gate()
         drained = await operator.report_with(lambda report: report.state is WorkerState.DRAINED)
@@ -201,18 +207,12 @@ async def test_a_drain_that_is_taken_back_leaves_a_worker_that_works(
     shop: Shop, operator: FakeOperator, tmp_path: Path
 ) -> None:
     name = await shop.new("walk", gates=[0])
-    directive = Directive.RUN
-
-    def answer(report: Report) -> Reply:
-        ack = report.events[-1].sequence if report.events else 0
-        return Reply(term=1, next_report_seconds=0.1, ack=ack, directive=directive)
-
-    operator.answer = answer
+    orders = Orders(operator)
     async with shop.worker(env=reporting_env(operator.port, tmp_path)):
         await shop.called(name)
-        directive = Directive.DRAIN
+        orders.directive = Directive.DRAIN
         await operator.report_with(lambda report: report.state is WorkerState.DRAINING)
-        directive = Directive.RUN
+        orders.directive = Directive.RUN
         seen = len(operator.reports)
         await until(lambda: any(one.state is WorkerState.RUNNING for one in operator.reports[seen:]))
         shop.open_gate()

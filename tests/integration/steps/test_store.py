@@ -16,7 +16,8 @@ from activity_worker.steps.outcome import Outcome, Raised, Returned
 from activity_worker.steps.parse import parse
 from activity_worker.steps.record import status_record
 from activity_worker.steps.store import LeaseLostError, Stored, Taken, TaskStore, UnknownInstanceError
-from activity_worker.wire.taskstore import DEFINITIONS, HISTORY, INSTANCES, METADATA, count_due
+from activity_worker.wire.taskstore import DEFINITIONS, HISTORY, INSTANCES, METADATA
+from tests.integration.steps.due import count_due
 
 NOW = 1000.0
 LEASE = 60.0

@@ -1,10 +1,9 @@
-"""The task store's tables, and the one question that the operator asks them: how many instances are due.
+"""The task store's tables, and which of their instances are due.
 
 Times are Unix seconds. PostgreSQL and SQLite hold the same tables.
 """
 
 from collections.abc import Collection
-from typing import Any
 
 from sqlalchemy import (
     JSON,
@@ -16,18 +15,15 @@ from sqlalchemy import (
     Index,
     Integer,
     MetaData,
-    Select,
     String,
     Table,
     and_,
-    func,
-    select,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
 from activity_worker.wire.taskstore_due import CHANNEL
 
-__all__ = ["CHANNEL", "DEFINITIONS", "HISTORY", "INSTANCES", "METADATA", "count_due", "is_due"]
+__all__ = ["CHANNEL", "DEFINITIONS", "HISTORY", "INSTANCES", "METADATA", "is_due"]
 
 METADATA = MetaData()
 _JSON = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
@@ -88,8 +84,3 @@ def is_due(now: float, tasks: Collection[str] = ()) -> ColumnElement[bool]:
         INSTANCES.c.next_run_time <= now,
     )
     return and_(due, INSTANCES.c.task_name.in_(tuple(tasks))) if tasks else due
-
-
-def count_due(now: float, tasks: Collection[str] = ()) -> Select[Any]:
-    """Return the statement that counts instances due now: waiting ones, and those whose runner fell silent."""
-    return select(func.count()).select_from(INSTANCES).where(is_due(now, tasks))

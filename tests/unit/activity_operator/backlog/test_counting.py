@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from activity_operator.backlog.counting import Counting, Place
+from activity_operator.backlog.observed import Observed, unobserved
 from activity_operator.backlog.protocol import Key, SourceProblemError
 from activity_operator.core.signal import Signal
 from tests.unit.activity_operator.virtual_time import elapsed, settle, wall
@@ -30,6 +31,7 @@ class FakeCounter:
         self.left: list[Place] = []
         self.slow_to_end = 0.0
         self.closed_at = 0.0
+        self.observed: Observed = unobserved
 
     async def read(self, place: Place, items: Sequence[str]) -> Sequence[int | SourceProblemError]:
         self.reads.append((elapsed(), place, tuple(items)))
