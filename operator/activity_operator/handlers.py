@@ -61,11 +61,18 @@ class Patience:
 
 
 class Watcher:
-    """kopf in its thread. `ended(why)` is called on the main loop when it stops without having been asked to."""
+    """kopf in its thread. These are called on the main loop.
 
-    def __init__(self, load: Credentials, take: Take, ended: Callable[[str], None]) -> None:
+    `relisted()`: a watch began anew, by a LIST that does not tell what went meanwhile; called for each object in it.
+    `ended(why)`: kopf stopped without having been asked to.
+    """
+
+    def __init__(
+        self, load: Credentials, take: Take, relisted: Callable[[], None], ended: Callable[[str], None]
+    ) -> None:
         self._load = load
         self._take = take
+        self._relisted = relisted
         self._ended = ended
         self._main = asyncio.get_running_loop()
         self._stop = threading.Event()
@@ -150,9 +157,11 @@ class Watcher:
 
     def _handler(self, kind: Kind) -> Callable[..., Any]:
         async def hand_over(event: Any, **_: Any) -> None:
-            gone = event["type"] == "DELETED"
-            if not self._stop.is_set():
-                self._main.call_soon_threadsafe(self._take, kind, gone, dict(event["object"]))
+            if self._stop.is_set():
+                return
+            self._main.call_soon_threadsafe(self._take, kind, event["type"] == "DELETED", dict(event["object"]))
+            if event["type"] is None:
+                self._main.call_soon_threadsafe(self._relisted)
 
         return hand_over
 

@@ -181,7 +181,7 @@ class Process:
             done=self._swept,
         )
         self.label = LeaderLabel(self.kube, settings.namespace, settings.pod_name)
-        self.watcher = Watcher(self._load, self.take, self.fail)
+        self.watcher = Watcher(self._load, self.take, self.sweeper.ask_soon, self.fail)
         self._build_reconciler(identity)
         self._build_health()
 

@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tests.faults.matrix import SWEEP_SECONDS, Job
+from activity_operator.cluster.sweep import SOON_SECONDS
+from tests.faults.matrix import Job
 from tests.faults.patience import until
 from tests.faults.plan import Fault, Kind
 from tests.faults.replicas import ELECTION
@@ -32,8 +33,8 @@ HEARD_SECONDS = 15.0
 
 
 async def _a_sweep_later() -> None:
-    """Let a whole sweep pass, and what it leads to: what is wrong then stays wrong."""
-    await asyncio.sleep(2 * SWEEP_SECONDS)
+    """Let the sweep after a LIST pass, and what it leads to: what is wrong then stays wrong."""
+    await asyncio.sleep(SOON_SECONDS + 5.0)
 
 
 async def _two_ready(stage: Stage) -> None:
@@ -154,9 +155,10 @@ STALE = {
     )
 }
 JOBS = (
-    Job("stale", "pod in the gap", (), sweep_seconds=SWEEP_SECONDS),
-    Job("stale", "pool in the gap", (), sweep_seconds=SWEEP_SECONDS),
-    Job("stale", "recreated", (), sweep_seconds=SWEEP_SECONDS),
+    # A watch that begins anew is followed by a sweep, whenever the next one would be.
+    Job("stale", "pod in the gap", ()),
+    Job("stale", "pool in the gap", ()),
+    Job("stale", "recreated", ()),
     Job("stale", "late write", (LOWERING,)),
     Job("stale", "restart at rest", ()),
 )

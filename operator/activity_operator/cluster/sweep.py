@@ -15,6 +15,8 @@ from activity_worker.contract import LABEL_POOL
 
 #: Seconds until a LIST that failed is tried again, while the store is not to be trusted.
 RETRY_SECONDS = 2.0
+#: Seconds from a watch that began anew to the sweep that finds what it missed: one for all that it tells again.
+SOON_SECONDS = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -41,12 +43,18 @@ class Sweeper:
         self._clock = clock
         self._done = done
         self._now = asyncio.Event()
+        self._soon: asyncio.TimerHandle | None = None
         self.attempted = clock()
         self.covered: float | None = None
 
     def ask(self) -> None:
         """Sweep as soon as possible, as a new term must before its first decision."""
         self._now.set()
+
+    def ask_soon(self) -> None:
+        """Sweep in a moment, once for everybody who asks meanwhile."""
+        if self._soon is None or self._soon.when() <= asyncio.get_running_loop().time():
+            self._soon = asyncio.get_running_loop().call_later(SOON_SECONDS, self.ask)
 
     async def run(self) -> None:
         """Sweep now, then every interval and whenever asked, until cancelled."""

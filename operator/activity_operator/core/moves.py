@@ -39,7 +39,8 @@ def _shrink(members: tuple[Member, ...], replicas: int, wanted: int, surplus: in
     serving = [member for member in members if member.serving]
     started = sum(1 for member in serving if not member.never_started)
     spare = missing + len(serving) - started
-    chosen = drain.victims(serving, surplus - spare)
+    # Pods above replicas are about to go, or are gone and no watch has told: nobody else need leave in their stead.
+    chosen = drain.victims(serving, surplus - spare - max(0, len(members) - replicas))
     costs = tuple(SetDeletionCost(m.pod.name, m.pod.uid, drain.CORDON_COST) for m in chosen)
     # A ReplicaSet removes those that start before those that are drained: while one is needed, the drained ones stay.
     needed = spare > 0 and wanted > started - len(chosen)

@@ -72,7 +72,7 @@ async def operator(
     process = Process(settings(namespace, **more), load, Metrics("test"), outside, Policy)
     await process.build()
     if watch_over is not None:
-        process.watcher = Watcher(watch_over, process.take, process.fail)
+        process.watcher = Watcher(watch_over, process.take, process.sweeper.ask_soon, process.fail)
     running = asyncio.create_task(process.run())
     try:
         yield Running(process, brain)

@@ -177,6 +177,14 @@ def test_drained_is_final_and_a_silent_worker_cannot_be_called_back() -> None:
     assert drain.callable_back(members(*drained(), *stalled, worker("w3")), 3) == ()
 
 
+def test_nobody_leaves_in_the_stead_of_a_pod_that_is_gone_and_no_watch_has_told() -> None:
+    crew = members(worker("gone"), worker("w2"), worker("w3"))
+
+    assert moves.moves(crew, replicas=2, wanted=2, room=0) == moves.Moves(2, (), ())
+    assert len(moves.moves(crew, replicas=2, wanted=1, room=0).victims) == 1
+    assert len(moves.moves(crew, replicas=3, wanted=2, room=0).victims) == 1
+
+
 @pytest.mark.parametrize(
     ("others", "replicas", "wanted", "left"),
     [
