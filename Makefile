@@ -23,7 +23,7 @@ $(UV):
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 
-.PHONY: env lock lint unit test faults bench demo cluster-up cluster-down images crds
+.PHONY: env lock lint unit test faults soak soak-steps bench demo cluster-up cluster-down images crds
 env: .venv/.ready ## Make the development environment (.venv) from the lock
 
 lock: | $(UV) ## Renew the locks from pyproject.toml
@@ -42,6 +42,12 @@ test: env ## Every suite, on a real local cluster, with a table of the time each
 
 faults: env ## Every fault at every call and event of the operator, with a table of what it cost (hours; PART=, EVERY=)
 	@$(BIN)/python -m tests.faults $(if $(PART),--part "$(PART)") $(if $(EVERY),--every $(EVERY))
+
+soak: env ## 30 minutes at load with random faults, and a table (MINUTES=, SEED=; on a quiet machine)
+	@$(BIN)/python -m tests.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
+
+soak-steps: env ## 10,000 instances of durable tasks in each store, runners killed at random, and a table (about 6 min)
+	@$(BIN)/python -m tests.endurance steps --instances 10000
 
 demo: env ## From nothing to a pool that goes 0 -> 10 -> 0, and back to nothing (KEEP=1 keeps it)
 	@$(BIN)/python -m tests.demo
