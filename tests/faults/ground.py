@@ -19,6 +19,7 @@ import yaml
 
 from activity_operator.cluster.kinds import POOLS
 from tests.cluster import certificates, go_builds
+from tests.faults import audit
 from tests.faults.api import Api
 from tests.faults.patience import until
 from tests.servers.ports import free_port
@@ -28,8 +29,10 @@ ISSUER = "https://kubernetes.default.svc.cluster.local"
 CRD_FILE = Path(__file__).parents[2] / "crds" / "activitypools.activitypools.dev.yaml"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CONTROLLERS = "deployment-controller,replicaset-controller,garbage-collector-controller"
+#: The replicas' users, one each, so that the audit log tells them apart.
+REPLICAS = ("operator-a", "operator-b", "operator-c")
 #: Tokens that the API server knows, by user: who may do everything here. What the operator may do is tested elsewhere.
-TOKENS = {"test": "token-of-the-test", "operator": "token-of-the-operator", "controllers": "token-of-controllers"}
+TOKENS = {user: f"token-of-{user}" for user in ("test", "controllers", *REPLICAS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,7 @@ def _api_server(binary: Path, folder: Path, url: str) -> list[str]:
         f"--service-account-key-file={key}",
         f"--service-account-signing-key-file={key}",
         "--profiling=false",
+        *audit.arguments(folder),
     ]
 
 

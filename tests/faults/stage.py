@@ -14,9 +14,10 @@ from typing import Any
 from activity_operator.cluster.kinds import LEASES, POOLS
 from activity_worker.contract import lease_id
 from activity_worker.testing import FakeSettings, FakeTask, StepFunctionsFake
+from tests.faults import audit
 from tests.faults.api import Raw
 from tests.faults.calls import Call
-from tests.faults.ground import Ground, kubeconfig
+from tests.faults.ground import REPLICAS, Ground, kubeconfig
 from tests.faults.kubelet import Kubelet
 from tests.faults.patience import until
 from tests.faults.plan import Fault, Plan
@@ -116,6 +117,11 @@ class Stage:
         holder = ((lease or {}).get("spec") or {}).get("holderIdentity") or ""
         return str(holder).rpartition("_")[0]
 
+    def trespasses(self) -> list[str]:
+        """Say which writes of a replica took effect while it did not hold the Lease, as the API server's log has it."""
+        writes = audit.writers(self.ground.folder, (self.namespace, self.system))
+        return audit.trespasses(writes, self.system, LEASE, REPLICAS)
+
     def replica(self, name: str) -> Replica:
         """Return a replica by name."""
         return next(replica for replica in self.replicas if replica.name == name)
@@ -160,6 +166,7 @@ async def stage(
     """Set a stage with running operators, whose settings may be given. Processes and pool go with the context."""
     folder = ground.folder / number
     folder.mkdir()
+    audit.begin(ground.folder)
     made = Stage(ground, number, folder)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(made.fake)
@@ -172,8 +179,8 @@ async def stage(
         service = Service(lambda: [one for one in made.replicas if one.alive and one.name in kubelet.labelled])
         await service.start()
         stack.push_async_callback(service.stop)
-        for letter in "abc"[:replicas]:
-            await _add_replica(stack, made, nursery, f"operator-{letter}", service.port, settings)
+        for name in REPLICAS[:replicas]:
+            await _add_replica(stack, made, nursery, name, service.port, settings)
         yield made
         for replica in made.replicas:
             await replica.stop()
@@ -214,7 +221,7 @@ async def _add_replica(
         **ELECTION,
         "namespace": made.system,
         "pod_name": name,
-        "kubeconfig": str(kubeconfig(made.folder / f"{name}.kubeconfig", kube.url, "operator")),
+        "kubeconfig": str(kubeconfig(made.folder / f"{name}.kubeconfig", kube.url, name)),
         "health_host": "127.0.0.1",
         "health_port": free_port(),
         "report_host": "127.0.0.1",
