@@ -5,6 +5,7 @@ time-out of its own, and a write also tells the server to give up then, so that 
 has lost the lease (`WRITE_TIMEOUT_SECONDS` fits into the gap between renew deadline and lease duration).
 """
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping
@@ -94,18 +95,24 @@ def from_kubeconfig(path: str) -> Credentials:
 
 
 class KubeClient:
-    """Calls to one API server. `observed(verb, plural, code)` is told of every answer; code 0 means none came."""
+    """Calls to one API server. `observed(verb, plural, code)` is told of every answer; code 0 means none came.
 
-    def __init__(self, api: Any, observed: Callable[[str, str, int], None] | None = None) -> None:
+    Who is answered 401 reads its credentials again (`load`), and tries once more when the token is another one now.
+    """
+
+    def __init__(
+        self, api: Any, observed: Callable[[str, str, int], None] | None = None, load: Credentials | None = None
+    ) -> None:
         self._api = api
         self._observed = observed or (lambda *_: None)
+        self._load = load
 
     @classmethod
     async def connect(cls, load: Credentials, observed: Callable[[str, str, int], None] | None = None) -> Self:
         """Read the credentials and return a client; nothing is sent yet."""
         configuration = type.__call__(transport.Configuration)
         await load(configuration)
-        return cls(transport.ApiClient(configuration=configuration), observed)
+        return cls(transport.ApiClient(configuration=configuration), observed, load)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -196,18 +203,41 @@ class KubeClient:
         answer = await self._call("POST", TOKEN_REVIEWS, TOKEN_REVIEWS.path(), body=body)
         return dict(answer.get("status") or {})
 
-    async def _call(
+    async def _call(self, method: str, kind: Kind, path: str, *, timeout: float | None = None, **sent: Any) -> Raw:
+        seconds = timeout or (READ_TIMEOUT_SECONDS if method == "GET" else WRITE_TIMEOUT_SECONDS)
+        loop, token = asyncio.get_running_loop(), self._token()
+        ends = loop.time() + seconds
+        try:
+            return await self._send(method, kind, path, seconds, **sent)
+        except ApiError as error:
+            # Refused for its token, it was not carried out: it may be sent again, within the time that it had.
+            if error.status != 401 or not await self._renewed(token) or ends - loop.time() < 1:
+                raise
+        return await self._send(method, kind, path, ends - loop.time(), **sent)
+
+    def _token(self) -> str:
+        return str(self._api.configuration.api_key.get("BearerToken") or "")
+
+    async def _renewed(self, refused: str) -> bool:
+        """Read the credentials again; return whether the token is not the refused one (any more)."""
+        if self._load is not None and self._token() == refused:
+            try:
+                await self._load(self._api.configuration)
+            except Exception as error:  # noqa: BLE001 - a file being written, say; its text is nothing for a log
+                log.warning("the credentials cannot be read again: %s", type(error).__name__)
+        return self._token() != refused
+
+    async def _send(
         self,
         method: str,
         kind: Kind,
         path: str,
+        seconds: float,
         *,
         body: Raw | None = None,
         query: Mapping[str, str] | None = None,
-        timeout: float | None = None,
         content_type: str = "application/json",
     ) -> Raw:
-        seconds = timeout or (READ_TIMEOUT_SECONDS if method == "GET" else WRITE_TIMEOUT_SECONDS)
         asked = {**(query or {}), "timeout": f"{max(int(seconds), 1)}s"}
         headers = {"Accept": "application/json", "Content-Type": content_type}
         status = 0

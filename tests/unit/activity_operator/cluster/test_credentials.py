@@ -1,0 +1,89 @@
+"""A token that was rotated: whoever is refused for it reads it again, and goes on without a restart."""
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from activity_operator.cluster.kinds import PODS
+from activity_operator.cluster.kube import ApiError, KubeClient
+
+
+class Answer:
+    """What the transport returns."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+        self.headers: dict[str, str] = {}
+
+    async def read(self) -> bytes:
+        return json.dumps({"reason": "Unauthorized"} if self.status == 401 else {"metadata": {}}).encode()
+
+
+class Server:
+    """A transport to an API server that knows one token; the file with it may hold another."""
+
+    def __init__(self, accepted: str, in_file: str, first: str) -> None:
+        self.accepted, self.in_file = accepted, in_file
+        self.configuration = SimpleNamespace(api_key={"BearerToken": first})
+        self.asked: list[str] = []
+        self.reads = 0
+
+    async def param_serialize(self, method: str, path: str, **_: Any) -> tuple[str, str]:
+        return method, path
+
+    async def call_api(self, *_: Any, **__: Any) -> Answer:
+        token = self.configuration.api_key["BearerToken"]
+        self.asked.append(token)
+        return Answer(200 if token == self.accepted else 401)
+
+    async def load(self, configuration: Any) -> None:
+        self.reads += 1
+        if not self.in_file:
+            raise OSError("the file is being written")
+        configuration.api_key["BearerToken"] = self.in_file
+
+
+def client(server: Server, codes: list[int] | None = None) -> KubeClient:
+    told = [] if codes is None else codes
+    return KubeClient(server, lambda _verb, _plural, code: told.append(code), server.load)
+
+
+async def test_a_call_refused_for_an_old_token_is_made_with_the_new_one() -> None:
+    server, codes = Server(accepted="new", in_file="new", first="old"), list[int]()
+
+    await client(server, codes).merge_patch(PODS, "shop", "w1", {})
+
+    assert server.asked == ["old", "new"]
+    assert codes == [401, 200]
+
+
+async def test_the_new_token_is_used_from_then_on() -> None:
+    server = Server(accepted="new", in_file="new", first="old")
+    kube = client(server)
+
+    await kube.get(PODS, "shop", "w1")
+    await kube.get(PODS, "shop", "w1")
+
+    assert server.asked == ["old", "new", "new"]
+    assert server.reads == 1
+
+
+@pytest.mark.parametrize("in_file", ["old", ""])
+async def test_without_another_token_a_refusal_is_the_callers(in_file: str) -> None:
+    server = Server(accepted="new", in_file=in_file, first="old")
+
+    with pytest.raises(ApiError, match="401"):
+        await client(server).get(PODS, "shop", "w1")
+
+    assert server.asked == ["old"]
+
+
+async def test_a_call_is_not_made_a_third_time() -> None:
+    server = Server(accepted="other", in_file="new", first="old")
+
+    with pytest.raises(ApiError, match="401"):
+        await client(server).get(PODS, "shop", "w1")
+
+    assert server.asked == ["old", "new"]
