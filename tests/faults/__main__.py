@@ -12,7 +12,7 @@ from tests.faults.matrix import Job
 from tests.faults.runs import Run
 from tests.faults.scenarios import SCENARIOS
 
-PARTS = ("crash", "crash, standby", "call fails", "event", "watch", "stale")
+PARTS = ("crash", "crash, standby", "call fails", "worker's call", "event", "watch", "stale")
 
 
 def jobs(run: Run) -> list[Job]:
@@ -31,8 +31,7 @@ def tell(played: Played) -> None:
     run, faults = played.run, " + ".join(map(str, played.job.faults))
     verdict = "ok" if run.good else "WRONG"
     missed = "" if run.struck else " (missed)"
-    ended = f" ended by itself {run.ended} times" if run.ended else ""
-    print(f"{verdict:<6}{run.seconds:5.1f} s  {run.scenario:<9} {played.job.part}: {faults}{missed}{ended}", flush=True)
+    print(f"{verdict:<6}{run.seconds:5.1f} s  {run.scenario:<9} {played.job.part}: {faults}{missed}", flush=True)
     if run.log:
         print(f"      {run.wrong} {run.harm} {run.state}", *run.way, run.log, sep="\n", flush=True)
 

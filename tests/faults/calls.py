@@ -3,8 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+#: Who calls the task service: the operator, or a worker.
+OPERATOR, WORKER = "AWS", "worker"
 #: Calls that repeat for as long as a process lives: the first ones of a scenario stand for all.
-PERIODIC = frozenset({"PUT leases", "AWS GetActivityTask", "AWS SendTaskHeartbeat", "POST tokenreviews"})
+PERIODIC = frozenset(
+    {"PUT leases", "POST tokenreviews"}
+    | {f"{caller} {call}" for caller in (OPERATOR, WORKER) for call in ("GetActivityTask", "SendTaskHeartbeat")}
+)
 AWS_PREFIX = "AWSStepFunctions."
 _LEASE_RECORD = "lease-"
 
@@ -39,9 +44,19 @@ def kube_call(method: str, path: str, query: Mapping[str, str], body: bytes = b"
     return Call(f"{verb} {kind}{sub}", reads=method == "GET")
 
 
-def aws_call(target: str) -> Call:
+def aws_call(target: str, caller: str = OPERATOR) -> Call:
     """Name a call to Step Functions by its X-Amz-Target."""
-    return Call(f"AWS {target.removeprefix(AWS_PREFIX)}")
+    return Call(f"{caller} {target.removeprefix(AWS_PREFIX)}")
+
+
+def to_service(name: str) -> bool:
+    """Whether a call of this name goes to the task service."""
+    return name.partition(" ")[0] in {OPERATOR, WORKER}
+
+
+def of_worker(name: str) -> bool:
+    """Whether a call of this name is a worker's."""
+    return name.partition(" ")[0] == WORKER
 
 
 def event(kind: str, line: Mapping[str, object]) -> str:

@@ -20,6 +20,7 @@ LANES = int(os.environ.get("FAULTS_LANES", "3"))
 
 T = TypeVar("T")
 R = TypeVar("R")
+L = TypeVar("L")
 Lane = tuple[Ground, Nursery]
 
 
@@ -42,12 +43,12 @@ async def lanes(count: int = LANES) -> AsyncIterator[list[Lane]]:
         yield found
 
 
-async def spread(where: Sequence[Lane], work: Iterable[T], play_one: Callable[[Lane, T], Awaitable[R]]) -> list[R]:
+async def spread(where: Sequence[L], work: Iterable[T], play_one: Callable[[L, T], Awaitable[R]]) -> list[R]:
     """Do the work, one piece at a time on each lane; return what came of it, in order."""
     waiting = list(enumerate(work))[::-1]
     found: dict[int, R] = {}
 
-    async def drive(lane: Lane) -> None:
+    async def drive(lane: L) -> None:
         while waiting:
             number, piece = waiting.pop()
             found[number] = await play_one(lane, piece)

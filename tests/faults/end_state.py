@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from activity_worker.contract import lease_id
+from tests.faults.calls import WORKER
 from tests.faults.stage import HOLD_SECONDS, Stage
 
 #: Seconds after which a task that a poll brought must be recorded, on a slow machine.
@@ -71,14 +72,16 @@ def _status(status: Mapping[str, Any]) -> State:
 
 
 def _had(stage: Stage, lease: str) -> bool:
-    """Whether a task was recorded or begun, or was an operator's for long enough that it should have been."""
+    """Whether a task was recorded or begun, or came to a worker, or to an operator long enough before its end."""
     if lease in stage.recorded or stage.ran[lease]:
         return True
     if lease not in stage.handed:
         return False
-    replica, at = stage.handed[lease]
+    caller, at = stage.handed[lease]
+    if caller == WORKER:
+        return True
     # A poll outlives the process that opened it by as long as the service holds it.
-    return not any(-2 * HOLD_SECONDS <= end - at <= RECORDED_SECONDS for end in stage.replica(replica).ends)
+    return not any(-2 * HOLD_SECONDS <= end - at <= RECORDED_SECONDS for end in stage.replica(caller).ends)
 
 
 def harm(stage: Stage) -> Harm:
@@ -89,4 +92,15 @@ def harm(stage: Stage) -> Harm:
     words += [f"task {lease_id(task.token)[:8]} was in safe hands, and timed out ({task.error})" for task in lost]
     twice = [lease for lease, times in stage.ran.items() if times > 1]
     words += [f"task {lease[:8]} was run {stage.ran[lease]} times" for lease in twice]
-    return Harm(len(lost), len(stage.kubelet.interrupted), len(twice), len(timed_out) - len(lost), tuple(words))
+    again = [name for name, times in _conclusions(stage).items() if times > 1]
+    words += [f"execution {name} was concluded more than once" for name in again]
+    duplicates = len(twice) + len(again)
+    return Harm(len(lost), len(stage.kubelet.interrupted), duplicates, len(timed_out) - len(lost), tuple(words))
+
+
+def _conclusions(stage: Stage) -> Counter[str]:
+    """Return how often the service took a conclusion, by execution."""
+    found: Counter[str] = Counter()
+    for task in stage.tasks():
+        found[json.loads(task.input)["number"]] += task.conclusions
+    return found

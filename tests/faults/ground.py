@@ -33,6 +33,8 @@ CONTROLLERS = "deployment-controller,replicaset-controller,garbage-collector-con
 REPLICAS = ("operator-a", "operator-b", "operator-c")
 #: Tokens that the API server knows, by user: who may do everything here. What the operator may do is tested elsewhere.
 TOKENS = {user: f"token-of-{user}" for user in ("test", "controllers", *REPLICAS)}
+#: What a user's next token ends in.
+RENEWED = "-renewed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +77,21 @@ async def ground() -> AsyncIterator[Ground]:
         yield Ground(url, trust, api, folder)
 
 
-def kubeconfig(path: Path, url: str, user: str, ca_file: Path | None = None) -> Path:
-    """Write a kubeconfig for one of the known users."""
+def kubeconfig(path: Path, url: str, user: str, ca_file: Path | None = None, *, renewed: bool = False) -> Path:
+    """Write a kubeconfig for one of the known users, with a token that is `renewed` once; a reader sees all or none."""
     cluster = {"server": url} | ({"certificate-authority": str(ca_file)} if ca_file else {})
     document = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "faults", "cluster": cluster}],
-        "users": [{"name": user, "user": {"token": TOKENS[user]}}],
+        "users": [{"name": user, "user": {"token": TOKENS[user] + RENEWED * renewed}}],
         "contexts": [{"name": "faults", "context": {"cluster": "faults", "user": user}}],
         "current-context": "faults",
     }
-    path.touch(mode=0o600)
-    path.write_text(yaml.safe_dump(document))
-    return path
+    draft = path.with_suffix(".draft")
+    draft.touch(mode=0o600)
+    draft.write_text(yaml.safe_dump(document))
+    return draft.replace(path)
 
 
 async def _daemon(stack: AsyncExitStack, folder: Path, name: str, argv: list[str]) -> None:
@@ -124,7 +127,8 @@ def _api_server(binary: Path, folder: Path, url: str) -> list[str]:
     own = certificates.issue(authority, folder, "apiserver", user="kube-apiserver", addresses=["127.0.0.1"])
     key = certificates.signing_key(folder, "service-accounts")
     tokens = folder / "tokens.csv"
-    tokens.write_text("".join(f"{token},{user},{user},system:masters\n" for user, token in TOKENS.items()))
+    known = [(token + end, user) for user, token in TOKENS.items() for end in ("", RENEWED)]
+    tokens.write_text("".join(f"{token},{user},{user},system:masters\n" for token, user in known))
     return [
         str(binary),
         f"--etcd-servers=unix://{folder / 'etcd.sock'}",

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from activity_worker.contract import LABEL_LEADER, LABEL_POOL, TOKEN_AUDIENCE, WorkerState
 from activity_worker.health import READY
@@ -21,6 +21,15 @@ LOOK_SECONDS = 0.1
 CA_CONFIG_MAP = "activitypool-ca"
 
 
+class Service(Protocol):
+    """The task service, or what stands before it."""
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        ...
+
+
 class Kubelet:
     """Plays every pod of one namespace, and knows which of the operator's pods carry the leader's label."""
 
@@ -32,7 +41,8 @@ class Kubelet:
         self._namespace = namespace
         self._system = system
         self._folder = folder
-        self._service = service
+        #: Where workers find the task service.
+        self.service: Service = service
         self._handler = handler
         self._lives: dict[str, asyncio.Task[None]] = {}
         self._leaving: dict[str, asyncio.Event] = {}
@@ -119,7 +129,7 @@ class Kubelet:
         await self._bind(name, path)
         settings = read_settings({}, await self._environment(raw, path))
         assert isinstance(settings.source, StepFunctionsSettings)
-        source = await open_source(replace(settings.source, endpoint_url=self._service.url))
+        source = await open_source(replace(settings.source, endpoint_url=self.service.url))
         worker = PlayedWorker(replace(settings, health_port=None), source, self._handler)
         began, said = _now(), None
         ending = asyncio.create_task(worker.run(), name=name)

@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tests.faults.calls import PERIODIC
-from tests.faults.plan import CRASHES, ON_CALLS, Fault, Kind
+from tests.faults.calls import PERIODIC, of_worker, to_service
+from tests.faults.plan import AWS_REFUSALS, CRASHES, ON_AWS_CALLS, ON_KUBE_CALLS, Fault, Kind
 
+#: How often in a row the task service refuses: more often than a single call is tried again.
+REFUSED_TIMES = 4
 #: Seconds between two sweeps where events are lost: they must come right within one.
 SWEEP_SECONDS = 3.0
 
@@ -37,18 +39,21 @@ def crashes(scenario: str, calls: Iterable[str], *, replicas: int = 1) -> Iterat
     """Yield a crash before and one after each write and call to the service, in turn."""
     part = "crash" if replicas == 1 else "crash, standby"
     for name, nth in occurrences(calls):
-        if not name.startswith("WATCH"):
+        if not (name.startswith("WATCH") or of_worker(name)):
             for kind in CRASHES:
                 yield Job(part, scenario, (Fault(kind, name, nth),), replicas)
 
 
 def failing_calls(scenario: str, calls: Iterable[str]) -> Iterator[Job]:
-    """Yield everything else that may befall a call, at the first of each name."""
+    """Yield everything else that may befall a call, an operator's or a worker's, at the first of each name."""
     for name in dict.fromkeys(calls):
-        if not name.startswith("WATCH"):
-            for kind in ON_CALLS:
-                if kind not in CRASHES:
-                    yield Job("call fails", scenario, (Fault(kind, name),))
+        part = "worker's call" if of_worker(name) else "call fails"
+        if to_service(name):
+            for kind in ON_AWS_CALLS:
+                yield Job(part, scenario, (Fault(kind, name, times=REFUSED_TIMES if kind in AWS_REFUSALS else 1),))
+        elif not name.startswith("WATCH"):
+            for kind in ON_KUBE_CALLS:
+                yield Job(part, scenario, (Fault(kind, name),))
 
 
 def events(scenario: str, names: Iterable[str]) -> Iterator[Job]:

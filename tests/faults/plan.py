@@ -1,4 +1,4 @@
-"""PURE: which fault befalls which call. A plan counts calls by name; a fault strikes the n-th of its name, once."""
+"""PURE: which fault befalls which call. A plan counts calls by name; a fault strikes the n-th of its name."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -20,10 +20,19 @@ class Kind(StrEnum):
     THROTTLED = "429"
     """Refused with Retry-After: 1."""
     FAILED = "500"
+    UNAVAILABLE = "503"
+    CALL_LOST = "call lost"
+    """The connection ends before the server hears of the call."""
     CUT = "answer cut"
     """The server acts; half of its answer arrives."""
     LOST_ANSWER = "answer lost"
     """The server acts; the connection ends without a word."""
+    LATE_ANSWER = "answer late"
+    """The server acts; its answer arrives seconds later."""
+    TWICE = "sent twice"
+    """The server acts twice, as behind a proxy that sends again what was not answered; the second answer arrives."""
+    ROTATED = "token rotated"
+    """From this call on its sender's token is refused, and its watches end; a second later its file has a new one."""
     HANG = "hang"
     """Never forwarded, never answered; the connection stays open for as long as the caller waits."""
     HALF_OPEN = "half-open"
@@ -48,28 +57,50 @@ REFUSALS = {
     Kind.GONE: (410, "Expired"),
     Kind.THROTTLED: (429, "TooManyRequests"),
     Kind.FAILED: (500, "InternalError"),
+    Kind.UNAVAILABLE: (503, "ServiceUnavailable"),
 }
-ON_CALLS = (*CRASHES, *REFUSALS, Kind.CUT, Kind.LOST_ANSWER, Kind.HANG, Kind.HALF_OPEN)
+#: What the task service says instead.
+AWS_REFUSALS = {
+    Kind.UNAUTHORIZED: (400, "ExpiredTokenException"),
+    Kind.FORBIDDEN: (400, "AccessDeniedException"),
+    Kind.THROTTLED: (400, "ThrottlingException"),
+    Kind.FAILED: (500, "InternalFailure"),
+    Kind.UNAVAILABLE: (503, "ServiceUnavailable"),
+}
+_ON_THE_WAY = (
+    Kind.CALL_LOST,
+    Kind.CUT,
+    Kind.LOST_ANSWER,
+    Kind.LATE_ANSWER,
+    Kind.TWICE,
+    Kind.HANG,
+    Kind.HALF_OPEN,
+)
+ON_KUBE_CALLS = (*REFUSALS, *_ON_THE_WAY, Kind.ROTATED)
+ON_AWS_CALLS = (*AWS_REFUSALS, *_ON_THE_WAY)
 ON_EVENTS = (Kind.EVENT_LOST, Kind.EVENT_TWICE, Kind.EVENT_LATE, Kind.EVENT_TORN, Kind.STREAM_FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`kind` strikes the `nth` call (from 1) of that name, or the nth event."""
+    """`kind` strikes the `nth` call (from 1) of that name, or the nth event, and so many `times` in a row."""
 
     kind: Kind
     name: str
     nth: int = 1
+    times: int = 1
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.name} #{self.nth}"
+        return f"{self.kind}: {self.name} #{self.nth}" + (f" x{self.times}" if self.times > 1 else "")
 
 
 class Plan:
     """Counts what passes from `arm` on, and hands out each fault when its call comes."""
 
     def __init__(self, faults: Iterable[Fault] = ()) -> None:
-        self._faults = {(fault.name, fault.nth): fault for fault in faults}
+        self._faults = {
+            (fault.name, nth): fault for fault in faults for nth in range(fault.nth, fault.nth + fault.times)
+        }
         self._counts: Counter[str] = Counter()
         self._armed = False
         self.calls: list[str] = []
@@ -98,6 +129,6 @@ class Plan:
         seen.append(name)
         self._counts[name] += 1
         fault = self._faults.pop((name, self._counts[name]), None)
-        if fault is not None:
+        if fault is not None and fault not in self.struck:
             self.struck.append(fault)
         return fault

@@ -10,9 +10,13 @@ from aiohttp import web
 
 from tests.faults import calls
 from tests.faults.calls import Call
-from tests.faults.plan import CRASHES, REFUSALS, Fault, Kind, Plan
+from tests.faults.plan import AWS_REFUSALS, CRASHES, REFUSALS, Fault, Kind, Plan
 
 LATE_SECONDS = 1.0
+#: Shorter than a write may take, longer than the rest of a scenario waits for it.
+LATE_ANSWER_SECONDS = 3.0
+#: Seconds from when a token is refused until its successor is in the file.
+ROTATED_SECONDS = 1.0
 #: Longer than any caller waits.
 FOR_EVER_SECONDS = 3600.0
 _HOP_BY_HOP = {"host", "connection", "transfer-encoding", "content-length", "accept-encoding", "content-encoding"}
@@ -31,9 +35,20 @@ class Victim(Protocol):
 
 
 class Proxy:
-    """Forwards to `upstream` what its plan lets pass. `victim` is the operator that calls through it."""
+    """Forwards to `upstream` what its plan lets pass. `victim` is the operator that calls through it.
 
-    def __init__(self, upstream: str, victim: Callable[[], Victim], ssl_context: Any = None) -> None:
+    `caller` is how calls to the task service are named; `rotate` gives the operator its next token.
+    """
+
+    def __init__(
+        self,
+        upstream: str,
+        victim: Callable[[], Victim],
+        ssl_context: Any = None,
+        *,
+        caller: str = calls.OPERATOR,
+        rotate: Callable[[], None] = lambda: None,
+    ) -> None:
         self.plan = Plan()
         self.heard: Callable[[Call, int, bytes, bool], None] = lambda *_: None
         self.released = asyncio.Event()
@@ -41,6 +56,9 @@ class Proxy:
         self._upstream = upstream
         self._victim = victim
         self._ssl = ssl_context
+        self._caller = caller
+        self._rotate = rotate
+        self._refused: set[str] = set()
         self._gates: dict[str, asyncio.Event] = {}
         self._gone: set[str] = set()
         self._streams: dict[str, set[asyncio.Task[Any]]] = {}
@@ -90,8 +108,16 @@ class Proxy:
         except ConnectionError:
             return _vanish(request)
         target = request.headers.get("X-Amz-Target", "")
-        call = calls.aws_call(target) if target else calls.kube_call(request.method, request.path, request.query, body)
+        call = (
+            calls.aws_call(target, self._caller)
+            if target
+            else calls.kube_call(request.method, request.path, request.query, body)
+        )
         fault = self.plan.call(call.name) if call.deed or call.watches else None
+        if fault is not None and fault.kind is Kind.ROTATED:
+            self._refuse_from_now_on(request.headers.get("Authorization", ""))
+        if request.headers.get("Authorization") in self._refused:
+            return _refusal(*REFUSALS[Kind.UNAUTHORIZED])
         if fault is not None and (answer := await self._before(request, fault)) is not None:
             return answer
         try:
@@ -106,8 +132,12 @@ class Proxy:
         if fault.kind is Kind.CRASH_BEFORE:
             self._victim().kill()
             return _vanish(request)
+        if fault.kind is Kind.CALL_LOST:
+            return _vanish(request)
+        if fault.kind in AWS_REFUSALS and "X-Amz-Target" in request.headers:
+            return _aws_refusal(*AWS_REFUSALS[fault.kind])
         if fault.kind in REFUSALS:
-            return _refusal(*REFUSALS[fault.kind], aws="X-Amz-Target" in request.headers)
+            return _refusal(*REFUSALS[fault.kind])
         if fault.kind is Kind.HANG:
             await asyncio.sleep(FOR_EVER_SECONDS)
         if fault.kind is Kind.HELD:
@@ -115,13 +145,25 @@ class Proxy:
             await self.released.wait()
         return None
 
-    async def _pass(self, request: web.BaseRequest, call: Call, body: bytes, fault: Fault | None) -> web.StreamResponse:
+    def _refuse_from_now_on(self, authorization: str) -> None:
+        self._refused.add(authorization)
+        for stream in [stream for streams in self._streams.values() for stream in streams]:
+            stream.cancel()
+        asyncio.get_running_loop().call_later(ROTATED_SECONDS, self._rotate)
+
+    async def _forward(self, request: web.BaseRequest, body: bytes) -> tuple[int, bytes, dict[str, str]]:
         async with self._session.request(
             request.method, self._upstream + request.raw_path, data=body or None, headers=_headers(request.headers)
         ) as answer:
-            said = await answer.read()
-            status, headers = answer.status, _headers(answer.headers)
-        self.heard(call, status, said, fault is None or fault.kind in CRASHES)
+            return answer.status, await answer.read(), _headers(answer.headers)
+
+    async def _pass(self, request: web.BaseRequest, call: Call, body: bytes, fault: Fault | None) -> web.StreamResponse:
+        status, said, headers = await self._forward(request, body)
+        if fault is not None and fault.kind is Kind.TWICE:
+            self.heard(call, status, said, False)
+            status, said, headers = await self._forward(request, body)
+        arrives = fault is None or fault.kind in {*CRASHES, Kind.LATE_ANSWER, Kind.TWICE}
+        self.heard(call, status, said, arrives)
         if fault is not None:
             self.answers.append((fault, status))
             if fault.kind in CRASHES:
@@ -130,6 +172,8 @@ class Proxy:
                 return _vanish(request)
             if fault.kind is Kind.CUT:
                 return await _half(request, status, said)
+            if fault.kind is Kind.LATE_ANSWER:
+                await asyncio.sleep(LATE_ANSWER_SECONDS)
             if fault.kind is Kind.HALF_OPEN:
                 await asyncio.sleep(FOR_EVER_SECONDS)
         return web.Response(status=status, body=said, headers=headers)
@@ -204,13 +248,14 @@ def _error(code: int, reason: str) -> bytes:
     return json.dumps({"type": "ERROR", "object": _status(code, reason)}).encode() + b"\n"
 
 
-def _refusal(code: int, reason: str, *, aws: bool) -> web.Response:
+def _refusal(code: int, reason: str) -> web.Response:
     headers = {"Retry-After": "1"} if code == 429 else {}
-    if not aws:
-        return web.json_response(_status(code, reason), status=code, headers=headers)
-    kind = {429: "ThrottlingException", 500: "InternalFailure"}.get(code, "AccessDeniedException")
+    return web.json_response(_status(code, reason), status=code, headers=headers)
+
+
+def _aws_refusal(code: int, kind: str) -> web.Response:
     answer = json.dumps({"__type": kind, "message": "a fault of the test"})
-    return web.Response(text=answer, status=500 if code == 500 else 400, content_type="application/x-amz-json-1.0")
+    return web.Response(text=answer, status=code, content_type="application/x-amz-json-1.0")
 
 
 async def _half(request: web.BaseRequest, status: int, said: bytes) -> web.StreamResponse:

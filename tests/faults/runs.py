@@ -71,7 +71,8 @@ async def play(
         except (AssertionError, TimeoutError) as error:
             wrong = str(error)
             state = await end_state(set_up)
-        wrong = "; ".join(filter(None, (wrong, *set_up.kubelet.troubles, *set_up.trespasses())))
+        ended = [f"{replica.name} ended by itself" for replica in set_up.replicas if replica.ended]
+        wrong = "; ".join(filter(None, (wrong, *ended, *set_up.kubelet.troubles, *set_up.trespasses())))
         took = time.monotonic() - began - (STILL_SECONDS if expected is None else 0.0)
         set_up.plan.disarm()
         run = Run(

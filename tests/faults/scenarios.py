@@ -127,6 +127,21 @@ def _conditions(raw: dict[str, object]) -> list[dict[str, str]]:
     return list(status.get("conditions") or ()) if isinstance(status, dict) else []
 
 
+async def _two_workers(stage: Stage) -> None:
+    await leads(stage)
+    await pool_of(stage, 2, minWorkers=2, maxWorkers=2)
+
+
+async def _work(stage: Stage) -> None:
+    """Workers conclude tasks: most succeed, one fails, one lasts for some task heartbeats."""
+    stage.execute(1, gated=True)
+    stage.execute(1, fails=True)
+    stage.execute(4)
+    await stage.until("task heartbeats came", lambda: any(task.heartbeats >= 2 for task in stage.tasks()))
+    stage.gate.set()
+    await _none_runs(stage)
+
+
 async def _a_lease_is_held(stage: Stage) -> None:
     """Pods do not start, so that what a poll brought stays in the operator's hands."""
     stage.kubelet.may_start.clear()
@@ -187,6 +202,7 @@ SCENARIOS = {
         Scenario("create", leads, _create),
         Scenario("burst", pool_at_zero, _burst),
         Scenario("claimed", _a_claimed_lease_runs, _grow),
+        Scenario("work", _two_workers, _work),
         Scenario("scale-in", _one_of_three_is_busy, _scale_in),
         Scenario("rollout", _two_workers_one_busy, _rollout),
         Scenario("delete", _a_lease_is_held, _delete),

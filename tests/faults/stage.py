@@ -16,7 +16,7 @@ from activity_worker.contract import lease_id
 from activity_worker.testing import FakeSettings, FakeTask, StepFunctionsFake
 from tests.faults import audit
 from tests.faults.api import Raw
-from tests.faults.calls import Call
+from tests.faults.calls import OPERATOR, WORKER, Call
 from tests.faults.ground import REPLICAS, Ground, kubeconfig
 from tests.faults.kubelet import Kubelet
 from tests.faults.patience import until
@@ -43,10 +43,12 @@ class Stage:
         self.plan = Plan()
         self.fake = StepFunctionsFake(settings=FakeSettings(poll_hold_seconds=HOLD_SECONDS))
         self.replicas: list[Replica] = []
+        #: Each replica's, to the API server and to the task service; and that of all workers, to the latter.
         self.proxies: list[Proxy] = []
+        self.service: Proxy | None = None
         self.ran: Counter[str] = Counter()
         self.recorded: set[str] = set()
-        #: The tasks that a poll of an operator's brought it: which replica's, and when.
+        #: The tasks that a poll brought to who had opened it, a replica or WORKER, and when.
         self.handed: dict[str, tuple[str, float]] = {}
         self.gate = asyncio.Event()
         self.executions: dict[str, str] = {}
@@ -55,21 +57,24 @@ class Stage:
     def take(self, faults: tuple[Fault, ...]) -> None:
         """Have these faults befall what comes after `plan.arm`."""
         self.plan = Plan(faults)
-        for proxy in self.proxies:
+        for proxy in filter(None, (*self.proxies, self.service)):
             proxy.plan = self.plan
 
-    def heard(self, replica: str, call: Call, status: int, said: bytes, passed: bool) -> None:
-        """Take note of the tasks that were handed to a replica, if they were passed on, and of recorded leases."""
-        if passed and call.name == "AWS GetActivityTask" and (token := json.loads(said).get("taskToken")):
-            self.handed[lease_id(token)] = (replica, time.monotonic())
+    def heard(self, caller: str, call: Call, status: int, said: bytes, passed: bool) -> None:
+        """Take note of the tasks that were handed to a caller, if they were passed on, and of recorded leases."""
+        polls = {f"{OPERATOR} GetActivityTask", f"{WORKER} GetActivityTask"}
+        if passed and call.name in polls and (token := json.loads(said).get("taskToken")):
+            self.handed[lease_id(token)] = (caller, time.monotonic())
         if call.name == "POST lease-records" and status < 300:
             self.recorded.add(str(json.loads(said)["metadata"]["name"]).removeprefix("lease-"))
 
     async def handle(self, request: Any) -> Any:
-        """Run a task as its input says: at once, or when the gate opens."""
+        """Run a task as its input says: at once, or when the gate opens; it may fail."""
         self.ran[request.lease_id] += 1
         if request.input.get("gated"):
             await self.gate.wait()
+        if request.input.get("fails"):
+            raise ValueError("a task that fails")
         return {"done": request.input["number"]}
 
     def path(self, name: str = "") -> str:
@@ -173,6 +178,7 @@ async def stage(
         made.fake.create_activity("resize")
         await _furnish(made)
         kubelet = made.kubelet
+        made.service = kubelet.service = await _proxy(stack, made, WORKER, made.fake.url, caller=WORKER)
         playing = asyncio.create_task(kubelet.run())
         stack.push_async_callback(_ended, playing)
         stack.push_async_callback(kubelet.stop)
@@ -203,6 +209,15 @@ async def _furnish(made: Stage) -> None:
     os.environ.update(AWS_ACCESS_KEY_ID="worker", AWS_SECRET_ACCESS_KEY="none")  # of the workers that are played here
 
 
+async def _proxy(stack: AsyncExitStack, made: Stage, who: str, upstream: str, *trust: Any, **given: Any) -> Proxy:
+    """Put a proxy before a server, for a replica or for the workers."""
+    proxy = Proxy(upstream, lambda: made.replica(who), *trust, **given)
+    proxy.plan, proxy.heard = made.plan, partial(made.heard, who)
+    await proxy.start()
+    stack.push_async_callback(proxy.stop)
+    return proxy
+
+
 async def _add_replica(
     stack: AsyncExitStack, made: Stage, nursery: Nursery, name: str, service_port: int, given: Mapping[str, float]
 ) -> None:
@@ -210,18 +225,19 @@ async def _add_replica(
     body = {"metadata": {"name": name}, "spec": spec}
     await made.api.call("POST", f"/api/v1/namespaces/{made.system}/pods", body)
 
-    kube = Proxy(made.ground.url, lambda: made.replica(name), made.ground.trust)
-    aws = Proxy(made.fake.url, lambda: made.replica(name))
-    for proxy in (kube, aws):
-        proxy.plan, proxy.heard = made.plan, partial(made.heard, name)
-        await proxy.start()
-        stack.push_async_callback(proxy.stop)
-        made.proxies.append(proxy)
+    config = made.folder / f"{name}.kubeconfig"
+
+    def rotate() -> None:
+        kubeconfig(config, kube.url, name, renewed=True)
+
+    kube = await _proxy(stack, made, name, made.ground.url, made.ground.trust, rotate=rotate)
+    aws = await _proxy(stack, made, name, made.fake.url)
+    made.proxies += [kube, aws]
     settings = {
         **ELECTION,
         "namespace": made.system,
         "pod_name": name,
-        "kubeconfig": str(kubeconfig(made.folder / f"{name}.kubeconfig", kube.url, name)),
+        "kubeconfig": str(kubeconfig(config, kube.url, name)),
         "health_host": "127.0.0.1",
         "health_port": free_port(),
         "report_host": "127.0.0.1",

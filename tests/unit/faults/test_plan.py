@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.faults.calls import aws_call, event, kube_call
-from tests.faults.matrix import crashes, events, occurrences
+from tests.faults.calls import WORKER, aws_call, event, kube_call
+from tests.faults.matrix import crashes, events, failing_calls, occurrences
 from tests.faults.plan import Fault, Kind, Plan
 
 PODS = "/api/v1/namespaces/shop/pods"
@@ -44,6 +44,7 @@ def test_a_watch_is_no_deed_and_says_of_what_it_is() -> None:
 
 def test_calls_to_the_service_go_by_their_operation() -> None:
     assert aws_call("AWSStepFunctions.SendTaskFailure").name == "AWS SendTaskFailure"
+    assert aws_call("AWSStepFunctions.SendTaskFailure", WORKER).name == "worker SendTaskFailure"
 
 
 def test_a_fault_strikes_the_nth_call_of_its_name_once() -> None:
@@ -57,6 +58,15 @@ def test_a_fault_strikes_the_nth_call_of_its_name_once() -> None:
         fault,
         None,
     ]
+    assert plan.struck == [fault]
+
+
+def test_a_fault_may_strike_several_times_in_a_row_and_counts_once() -> None:
+    fault = Fault(Kind.THROTTLED, "AWS GetActivityTask", 2, times=2)
+    plan = Plan([fault])
+    plan.arm()
+
+    assert [plan.call("AWS GetActivityTask") for _ in range(4)] == [None, fault, fault, None]
     assert plan.struck == [fault]
 
 
@@ -84,3 +94,14 @@ def test_each_event_is_lost_in_turn() -> None:
     jobs = list(events("create", ["ADDED pods", "ADDED pods"]))
 
     assert [job.faults[0].nth for job in jobs if job.faults[0].kind is Kind.EVENT_LOST] == [1, 2]
+
+
+def test_an_operators_and_a_workers_calls_fail_and_only_an_operator_is_crashed() -> None:
+    calls = ["PATCH pods", "AWS SendTaskFailure", "worker SendTaskSuccess"]
+
+    kinds = {name: {job.faults[0].kind for job in failing_calls("work", calls) if job.faults[0].name == name}
+             for name in calls}  # fmt: skip
+    assert {Kind.CONFLICT, Kind.ROTATED, Kind.TWICE, Kind.LATE_ANSWER} <= kinds["PATCH pods"]
+    assert kinds["AWS SendTaskFailure"] == kinds["worker SendTaskSuccess"]
+    assert Kind.CONFLICT not in kinds["worker SendTaskSuccess"]
+    assert {job.faults[0].name for job in crashes("work", calls)} == {"PATCH pods", "AWS SendTaskFailure"}
