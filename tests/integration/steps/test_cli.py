@@ -1,5 +1,6 @@
 """`activity-worker steps …` as a person at a terminal sees it, on the orders of the example."""
 
+import asyncio
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ import pytest
 
 from activity_worker import cli
 from activity_worker.contract import EXIT_ERROR, EXIT_USAGE
+from tests.servers.postgres import execute
 
 ORDERS = Path(__file__).parents[3] / "examples" / "orders"
 MOMENT = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
@@ -83,7 +85,6 @@ def test_instances_their_steps_and_their_revisions_are_shown(say: Say) -> None:
 
 
 def test_an_instance_is_created_paused_resumed_and_canceled(say: Say) -> None:
-    assert say("ls")[1] == "no instances\n"
     order = ("new", "orders:tasks", "order", '{"number": 7, "item": "teapot"}', "--id", "seven")
     assert say(*order)[:2] == (0, "seven\n")
     assert say(*order)[:2] == (0, "seven\n")
@@ -91,9 +92,17 @@ def test_an_instance_is_created_paused_resumed_and_canceled(say: Say) -> None:
     assert squeezed(say("ls")[1])[1].startswith("seven order paused 0 method - ")
     assert say("resume", "seven")[1] == "seven is waiting\n"
     assert say("cancel", "seven")[1] == "seven is failed\n"
+    for command in ("cancel", "pause", "resume"):
+        words = f"activity-worker steps: instance seven failed already: there is nothing left to {command}\n"
+        assert say(command, "seven") == (EXIT_ERROR, "", words)
     assert "Canceled: canceled" in say("show", "seven")[1]
     assert say("retry", "seven")[1] == "seven goes on from step 0\n"
+    assert say("retry", "seven")[2].endswith("instance seven is not complete: only a failed one can be retried\n")
+    assert say("ls", "--task", "delivery_exception")[1] == "no instances\n"
     assert len(squeezed(say("ls")[1])) == 2
+
+
+NEW = ("new", "orders:tasks", "order")
 
 
 @pytest.mark.parametrize(
@@ -121,15 +130,37 @@ def test_an_instance_is_created_paused_resumed_and_canceled(say: Say) -> None:
             EXIT_ERROR,
             "a task store is a database at sqlite:///FILE or postgresql://",
         ),
-        (("ls", "--store", "sqlite:////gone/x.db"), EXIT_ERROR, "the task store does not answer: OperationalError"),
+        (
+            ("run", "orders:tasks", "--health-port", "99999"),
+            EXIT_USAGE,
+            "--health-port is a number from 0 to 65535",
+        ),
+        (("ls", "--limit", "0"), EXIT_USAGE, "--limit is at least 1, not 0"),
+        (("prune", "--older-than", "5"), EXIT_USAGE, "--older-than: '5' is not a span of time with its unit, such as"),
+        (
+            ("ls", "--store", "sqlite:////gone/x.db"),
+            EXIT_USAGE,
+            "there is no task store at /gone/x.db: correct",
+        ),
+        (
+            (*NEW, "--store", "sqlite:////gone/x.db"),
+            EXIT_ERROR,
+            "the task store cannot be used: OperationalError: unable to open database file; its folder must be there",
+        ),
+        (
+            ("ls", "--store", f"sqlite:///{ORDERS}/orders.py"),
+            EXIT_ERROR,
+            "the task store cannot be used: DatabaseError: file is not a database; correct the path",
+        ),
         (
             ("ls", "--store", "postgresql://h:pw@127.0.0.1:1/x"),
             EXIT_ERROR,
-            "the task store does not answer: Connection",
+            "the task store cannot be used: ConnectionRefusedError: [Errno 111] Connect call failed",
         ),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(say: Say, arguments: tuple[str, ...], code: int, words: str) -> None:
+    say(*NEW)
     answer, out, complaint = say(*arguments)
 
     assert (answer, out, complaint.count("\n")) == (code, "", 1)
@@ -143,6 +174,43 @@ def test_without_a_store_it_says_how_to_name_one(say: Say, monkeypatch: pytest.M
 
     words = "no task store: give --store, or set ACTIVITY_STORE_URL; for example sqlite:///tasks.db"
     assert say("ls") == (EXIT_USAGE, "", f"activity-worker steps: {words}\n")
+
+
+def test_who_only_looks_makes_no_store(say: Say, tmp_path: Path) -> None:
+    for command in (("ls",), ("show", "x"), ("cancel", "x"), ("prune", "--older-than", "1d")):
+        assert say(*command)[0] == EXIT_USAGE
+
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("raise RuntimeError('no warehouse')", "RuntimeError: no warehouse ({file}, line 1)"),
+        ("1 +", "invalid syntax (broken_tasks.py, line 1)"),
+    ],
+)
+def test_a_module_that_cannot_be_loaded_is_said_with_the_place(
+    say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, words: str
+) -> None:
+    file = tmp_path / "broken_tasks.py"
+    file.write_text(module)
+    monkeypatch.chdir(tmp_path)
+
+    said = f"'broken_tasks' cannot be loaded as module:tasks: {words.format(file=file)}"
+    assert say("run", "broken_tasks") == (EXIT_USAGE, "", f"activity-worker steps: {said}\n")
+
+
+def test_a_server_that_refuses_is_told_with_what_to_do(say: Say, server: str) -> None:
+    asyncio.run(execute(server, "CREATE USER nobody_much PASSWORD 'x'"))
+    mine = server.replace("test@", "nobody_much:x@")
+    for url, words in (
+        (f"{server}_gone", 'database "postgres_gone" does not exist; create the database, or correct its name'),
+        (mine, "permission denied for schema public; grant the URL's user CREATE on it"),
+        (f"{server}?sslmode=require", "rejected SSL upgrade; let the server speak TLS, or take sslmode out of the URL"),
+    ):
+        code, _, complaint = say("ls", "--store", url)
+        assert (code, words in complaint, complaint.count("\n")) == (EXIT_ERROR, True, 1), complaint
 
 
 def test_a_runner_runs_orders_until_it_is_told_to_stop(say: Say, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, Delete, Table, delete, insert, select, text
+from sqlalchemy.exc import ProgrammingError
 
 from activity_worker.steps import creating, database, turns
 from activity_worker.steps import store as store_module
@@ -18,6 +19,7 @@ from activity_worker.steps.record import status_record
 from activity_worker.steps.store import LeaseLostError, Stored, Taken, TaskStore, UnknownInstanceError
 from activity_worker.wire.taskstore import DEFINITIONS, HISTORY, INSTANCES, METADATA
 from tests.integration.steps.due import count_due
+from tests.servers.postgres import execute, new_database
 
 NOW = 1000.0
 LEASE = 60.0
@@ -203,6 +205,22 @@ async def test_opening_again_finds_everything(url: str) -> None:
     assert (await claim(second)).instance.id == name
     await second.close()
     await second.close()  # once more does no harm
+
+
+async def test_an_opening_that_is_refused_leaves_no_connection(server: str) -> None:
+    await execute(server, "CREATE USER refused")
+    engines = []
+    for _ in range(3):
+        with pytest.raises(ProgrammingError, match="permission denied for schema public") as refused:
+            await TaskStore.open(server.replace("test@", "refused@"))
+        engines.append(refused)  # keeps what the garbage collector would close
+
+    looker = await TaskStore.open(await new_database(server))
+    count = text("SELECT count(*) FROM pg_stat_activity WHERE usename = 'refused'")
+    async with looker.engine.connect() as connection, asyncio.timeout(30):
+        while (await connection.execute(count)).scalar_one():
+            await connection.rollback()
+    await looker.close()
 
 
 async def test_the_migrations_make_the_tables_that_the_code_uses(store: TaskStore) -> None:

@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -17,18 +18,37 @@ from activity_worker.logs import set_up_logs
 from activity_worker.steps import app, durations, show
 from activity_worker.steps.app import Tasks, UnknownTaskError
 from activity_worker.steps.commands import STORE
-from activity_worker.steps.database import StoreUrlError
+from activity_worker.steps.database import StoreUrlError, file_of
 from activity_worker.steps.parse import DefinitionError
+from activity_worker.steps.plain_words import told
 from activity_worker.steps.runner import RunnerOptions
 from activity_worker.steps.serving import PortError, serve
 from activity_worker.steps.store import TaskStore, UnknownInstanceError
 from activity_worker.steps.turns import CannotRetryError
 
-_REFUSALS = (UnknownInstanceError, UnknownTaskError, CannotRetryError, DefinitionError, StoreUrlError, LookupError)
+#: Commands that make a store where there is none.
+_MAKERS = {"new", "run"}
+#: The highest port there is.
+_LAST_PORT = 65_535
 
 
 class UsageError(Exception):
     """What was asked for cannot be; the message names the argument and the fix."""
+
+
+class CompleteError(Exception):
+    """The instance is complete: there is nothing left to cancel, to pause or to resume."""
+
+
+_REFUSALS = (
+    UnknownInstanceError,
+    UnknownTaskError,
+    CannotRetryError,
+    CompleteError,
+    DefinitionError,
+    StoreUrlError,
+    LookupError,
+)
 
 
 def main(said: Mapping[str, Any]) -> int:
@@ -46,8 +66,7 @@ def main(said: Mapping[str, Any]) -> int:
     except _REFUSALS as error:
         return _say(error, EXIT_ERROR)
     except (SQLAlchemyError, OSError) as error:
-        cause = getattr(error, "orig", None) or error
-        return _say(f"the task store does not answer: {type(cause).__name__}: {cause}", EXIT_ERROR)
+        return _say(f"the task store cannot be used: {told(error)}", EXIT_ERROR)
     return 0
 
 
@@ -57,6 +76,10 @@ def _say(error: object, code: int) -> int:
 
 
 async def _with_store(url: str, said: Mapping[str, Any]) -> None:
+    file = file_of(url)
+    if said["steps_command"] not in _MAKERS and file is not None and not file.exists():
+        # It would be made, empty, and whoever mistyped a path would be told that there are no instances.
+        raise UsageError(f"there is no task store at {file}: correct the path; `steps new` and `steps run` make one")
     store = await TaskStore.open(url)
     try:
         command: Callable[[TaskStore, Mapping[str, Any]], Awaitable[str]] = _COMMANDS[said["steps_command"]]
@@ -73,6 +96,9 @@ async def _run(store: TaskStore, said: Mapping[str, Any]) -> str:
         options = RunnerOptions(name, slots=said["slots"], lease_seconds=said["lease_seconds"])
     except ValueError as error:
         raise UsageError(error) from None
+    if (port := said["health_port"]) is not None and not 0 <= port <= _LAST_PORT:
+        # The system would take what is above modulo 65,536, and listen where nobody looks.
+        raise UsageError(f"--health-port is a number from 0 to {_LAST_PORT}, not {port}")
     set_up_logs("auto")
     await serve(tasks, store, options, said["health_port"])
     return ""
@@ -92,6 +118,8 @@ async def _new(store: TaskStore, said: Mapping[str, Any]) -> str:
 
 
 async def _ls(store: TaskStore, said: Mapping[str, Any]) -> str:
+    if said["limit"] < 1:
+        raise UsageError(f"--limit is at least 1, not {said['limit']}")
     found = await store.listed(said["task"], limit=said["limit"])
     return show.instances(found, time.time()) if found else "no instances"
 
@@ -113,20 +141,30 @@ async def _retry(store: TaskStore, said: Mapping[str, Any]) -> str:
 
 
 async def _cancel(store: TaskStore, said: Mapping[str, Any]) -> str:
+    await _incomplete(store, said)
     stored = await app.cancel(store, said["id"], time.time())
     return f"{said['id']} is {show.state(stored)}"
 
 
 async def _pause(store: TaskStore, said: Mapping[str, Any]) -> str:
+    await _incomplete(store, said)
     stored = await app.pause(store, said["id"], time.time(), paused=said["steps_command"] == "pause")
     return f"{said['id']} is {show.state(stored)}"
+
+
+async def _incomplete(store: TaskStore, said: Mapping[str, Any]) -> None:
+    stored = await store.get(said["id"])
+    if stored.instance.complete:
+        command = said["steps_command"]
+        raise CompleteError(f"instance {said['id']} {show.state(stored)} already: there is nothing left to {command}")
 
 
 async def _prune(store: TaskStore, said: Mapping[str, Any]) -> str:
     try:
         span = durations.seconds(said["older_than"])
-    except ValueError as error:
-        raise UsageError(f"--older-than: {error}") from None
+    except ValueError:
+        text = f"--older-than: {said['older_than']!r} is not a span of time with its unit, such as '12h' or '30d'"
+        raise UsageError(text) from None
     count = await store.prune(time.time() - span, keep_failed=said["keep_failed"])
     return f"{count} instance{'' if count == 1 else 's'} deleted"
 
@@ -150,10 +188,19 @@ def _load(name: str) -> Tasks:
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds text
     try:
         found = getattr(importlib.import_module(module), attribute or "tasks")
-    except (ImportError, AttributeError, ValueError) as error:
-        if isinstance(error, DefinitionError):
-            raise
-        raise UsageError(f"{name!r} cannot be loaded as module:tasks: {error}") from None
+    except DefinitionError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a module may raise whatever it likes
+        raise UsageError(f"{name!r} cannot be loaded as module:tasks: {_why(error)}") from None
     if not isinstance(found, Tasks):
         raise UsageError(f"{name!r} is a {type(found).__name__}; give a Tasks object, such as Tasks([order])")
     return found
+
+
+def _why(error: Exception) -> str:
+    """Return what stands in the way of loading a module, with the place when it was the module that raised."""
+    words = (str(error).splitlines() or [""])[0]
+    if isinstance(error, ImportError | AttributeError | ValueError | SyntaxError):
+        return words
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {words} ({last.filename}, line {last.lineno})"
