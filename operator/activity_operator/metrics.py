@@ -35,6 +35,14 @@ class Metrics:
         )
         build.labels(version).set(1)
         self.leader = Gauge("activitypool_leader", "1 while this process leads", registry=self.registry)
+        self.loop_lag = Gauge(
+            "activitypool_loop_lag_seconds",
+            "How late the main loop's last beat came; it beats once a second",
+            registry=self.registry,
+        )
+        self.queue_length = Gauge(
+            "activitypool_queue_length", "Pools that wait to be looked at", registry=self.registry
+        )
 
     def _counters(self) -> None:
         self._decisions = self._counter("scale_decisions", "Writes of replicas", "direction", "reason")

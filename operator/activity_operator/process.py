@@ -150,6 +150,7 @@ class Process:
         settings = self.settings
         self.kube = await KubeClient.connect(self._load, self._observed)
         self.queue = Queue(clock)
+        self.metrics.queue_length.set_function(self.queue.__len__)
         self.store = Store(self.queue.add)
         self.due = Due(self.queue.add, clock)
         self.freshness = Freshness(settings.watch_grace_seconds, clock)
@@ -373,7 +374,9 @@ class Process:
             before, (reachable, policy) = (reachable, policy), (self.elector.reachable, self._policy())
             if before != (reachable, policy):
                 self._look_at_all()
+            slept = clock()
             await asyncio.sleep(TICK_SECONDS)
+            self.metrics.loop_lag.set(max(clock() - slept - TICK_SECONDS, 0.0))
 
     def _observed(self, verb: str, plural: str, code: int) -> None:
         self.metrics.requested("kubernetes", f"{verb.lower()} {plural}", code)
