@@ -1,0 +1,111 @@
+"""`python -m tests.soak [--minutes 30] [--seed N]`: load and random faults, then everything is counted and judged."""
+
+import argparse
+import asyncio
+import dataclasses
+import logging
+import random
+import shutil
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.faults.ground import ground
+from tests.faults.replicas import nursery
+from tests.soak import table
+from tests.soak.soak import Soak, soak
+from tests.soak.verdict import Found, judge
+from tests.soak.zygote import LEAKS, VARIABLE
+
+MINUTES = 30.0
+
+
+def tell(text: str) -> None:
+    """Print a line with the time."""
+    print(f"{datetime.now(UTC):%H:%M:%S} {text}", flush=True)
+
+
+async def run(said: argparse.Namespace, kept: Path) -> int:
+    """Soak; return the exit code. What is needed to find out why goes into the folder `kept`."""
+    _log_workers(kept / "workers.log")
+    tell(f"soak of {said.minutes:g} minutes, --seed {said.seed}")
+    async with ground() as here, nursery(here.folder, "tests.soak.zygote", **{VARIABLE: said.leak}) as operators:
+        began = time.monotonic()
+        async with soak(here, operators, said.minutes, said.seed, tell) as run:
+            found = await run.play()
+            verdict = judge(found)
+            _report(run, found)
+            _keep(run, kept)
+            for name in ("apiserver", "controllers"):
+                shutil.copy(here.folder / f"{name}.log", kept)
+        print(f"\n{time.monotonic() - began:.0f} s, seed {said.seed}")
+    for words in verdict.wrong:
+        print(f"WRONG: {words}")
+    return int(bool(verdict.wrong))
+
+
+def _report(run: Soak, found: Found) -> None:
+    print(f"\n{table.text(judge(found).rows)}\n\n{table.growth(found.growth)}\n")
+    statuses = ", ".join(f"{count} {status}" for status, count in sorted(found.statuses.items()))
+    print(f"executions: {statuses}; attempts: {len(found.attempts)}; handlers begun: {len(found.seen.begun)}")
+    print(f"writes a minute at rest: {found.quiet_writes_a_minute:.1f} {dict(found.quiet_writes) or ''}")
+    for replica in run.world.replicas:
+        print(f"{replica.name}: killed {replica.killed} times, ended by itself {replica.ended} times")
+
+
+def _keep(run: Soak, kept: Path) -> None:
+    """Write down what happened when, and copy the operators' logs."""
+    zero = time.time() - time.monotonic()
+    lines = [
+        f"{datetime.fromtimestamp(zero + one.at, UTC):%H:%M:%S.%f} {one.strike} -> {one.whom}, over after "
+        f"{one.over - one.at:.1f} s, converged {one.converged} {one.owed}"
+        for one in run.struck
+    ]
+    (kept / "faults.txt").write_text("\n".join(lines) + "\n")
+    samples = [",".join(map(str, (round(one.at - run.began), *dataclasses.astuple(one)[1:]))) for one in run.samples]
+    (kept / "samples.csv").write_text("seconds,replica,pid,rss_kb,files,lag,queue,leads\n" + "\n".join(samples) + "\n")
+    for replica in run.world.replicas:
+        shutil.copy(replica.log, kept)
+
+
+def _log_workers(path: Path) -> None:
+    log = logging.getLogger("activity_worker")
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
+
+
+def _leak(text: str) -> str:
+    kind, _, much = text.partition(":")
+    if text and (kind not in LEAKS or not much.replace(".", "", 1).isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r}: use one of {', '.join(LEAKS)}, a colon and how much a minute")
+    return text
+
+
+def main() -> None:
+    """Run as a program."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="of load and faults (default: %(default)g)")
+    parser.add_argument("--seed", type=int, default=None, help="of faults and load (default: drawn, and printed)")
+    parser.add_argument(
+        "--leak", type=_leak, default="", metavar="KIND:MUCH",
+        help="have the operators leak so much a minute, to see the judge find it: memory:MB, files:N or lag:MS",
+    )  # fmt: skip
+    said = parser.parse_args()
+    if said.seed is None:
+        said.seed = random.SystemRandom().randrange(10**6)
+    kept = Path(tempfile.mkdtemp(prefix="ap-soak-"))
+    code = asyncio.run(run(said, kept))
+    if code:
+        print(f"logs, faults and samples: {kept}")
+    else:
+        shutil.rmtree(kept)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""PURE: what became of every attempt at a task, and whose fault it was.
+
+An attempt that timed out is lost, unless a fault had killed its holder: a worker with the task, a process whose open
+poll the service answered, an operator that had no time to record it, or an answer that the fault itself swallowed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+#: Seconds for which the service answers the poll of a process that is dead, beyond its own holding: what pipes hold.
+PIPES_SECONDS = 1.0
+#: Seconds within which a task that a poll brought an operator must be recorded although its calls are refused or hang:
+#: two writes of 5 s that get no answer, and the waits between.
+RECORDED_SECONDS = 15.0
+OPERATOR = "activitypool-operator/"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One task of the service: who polled it (`by`), and its times in seconds."""
+
+    lease: str
+    state: str
+    by: str
+    started_at: float
+    ended_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """The end of a worker (`name` is its pod's) or of an operator (its replica's), with the tasks that it held."""
+
+    name: str
+    at: float
+    fault: str
+    held: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A handler began with a task in a process, told from the one before it in the same pod."""
+
+    lease: str
+    holder: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was seen: deaths, handlers that began, recorded leases, and answers that a fault swallowed, with its name.
+
+    `holder_ends` is when a holder of `begun` was killed, by name.
+    """
+
+    deaths: Sequence[Death]
+    begun: Sequence[Begun]
+    recorded: frozenset[str]
+    swallowed: Mapping[str, str]
+    holder_ends: Mapping[str, float]
+    hold_seconds: float
+
+
+def timed_out(attempts: Iterable[Attempt], seen: Evidence) -> tuple[list[Attempt], dict[str, str]]:
+    """Return the attempts that were lost, and of the others that timed out the fault, by lease."""
+    lost, excused = [], dict[str, str]()
+    for attempt in attempts:
+        if attempt.state == "timed_out":
+            fault = _fault(attempt, seen)
+            if fault:
+                excused[attempt.lease] = fault
+            else:
+                lost.append(attempt)
+    return lost, excused
+
+
+def _fault(attempt: Attempt, seen: Evidence) -> str:
+    """Return the fault that took the attempt's holder away, "" when none did."""
+    if attempt.lease in seen.swallowed:
+        return seen.swallowed[attempt.lease]
+    for death in seen.deaths:
+        if attempt.lease in death.held or _polled_by_the_dead(attempt, death, seen):
+            return death.fault
+    return ""
+
+
+def _polled_by_the_dead(attempt: Attempt, death: Death, seen: Evidence) -> bool:
+    """Whether the service gave it to a process that was dead, or died before it could record it or begin."""
+    if attempt.lease in seen.recorded or any(one.lease == attempt.lease for one in seen.begun):
+        return False
+    since = death.at - attempt.started_at
+    if attempt.by == f"{OPERATOR}{death.name}":
+        return -seen.hold_seconds - PIPES_SECONDS <= since <= RECORDED_SECONDS
+    if attempt.by.rpartition(":")[0] == death.name:
+        return -seen.hold_seconds - PIPES_SECONDS <= since <= PIPES_SECONDS
+    return False
+
+
+def duplicates(seen: Evidence) -> list[Begun]:
+    """Return where a handler began with a task that another one, which nothing had killed, had begun."""
+    first: dict[str, Begun] = {}
+    found = []
+    for begun in seen.begun:
+        before = first.get(begun.lease)
+        if before is not None and seen.holder_ends.get(before.holder, float("inf")) > begun.at:
+            found.append(begun)
+        first[begun.lease] = begun
+    return found

@@ -1,0 +1,64 @@
+"""PURE: faults that wait for the next call or event that suits them, whatever its number."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.faults.calls import OPERATOR, WORKER
+from tests.faults.plan import Fault, Kind, Plan
+
+#: Calls that are no write of an object's: they come for as long as a process lives.
+CLOCKWORK = frozenset({"PUT leases", "POST tokenreviews"})
+
+
+@dataclass(slots=True)
+class Trap:
+    """What befalls the next `left` calls or events whose names `suits`, until `end` on the clock."""
+
+    kind: Kind
+    suits: Callable[[str], bool]
+    left: int
+    end: float
+    struck: int = 0
+
+
+class Ambush(Plan):
+    """A plan without numbers: traps are laid at any time. Counts writes by name; `clock` gives seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__()
+        self._clock = clock
+        self._calls: list[Trap] = []
+        self._events: list[Trap] = []
+        self.writes: Counter[str] = Counter()
+
+    def lay(self, kind: Kind, suits: Callable[[str], bool], times: int, seconds: float) -> Trap:
+        """Have `kind` strike the next calls or events of such names; returns the trap, which counts them."""
+        trap = Trap(kind, suits, times, self._clock() + seconds)
+        (self._events if kind.name.startswith(("EVENT", "STREAM")) else self._calls).append(trap)
+        return trap
+
+    def lift(self) -> None:
+        """Take all traps away."""
+        self._calls.clear()
+        self._events.clear()
+
+    def call(self, name: str) -> Fault | None:
+        """Take note of a call; return what befalls it."""
+        if not name.startswith(("WATCH", OPERATOR, WORKER)) and name not in CLOCKWORK:
+            self.writes[name] += 1
+        return self._spring(self._calls, name)
+
+    def event(self, name: str) -> Fault | None:
+        """Return what befalls an event of a watch."""
+        return self._spring(self._events, name)
+
+    def _spring(self, traps: list[Trap], name: str) -> Fault | None:
+        now = self._clock()
+        traps[:] = [trap for trap in traps if trap.left and trap.end > now]
+        for trap in traps:
+            if trap.suits(name):
+                trap.left -= 1
+                trap.struck += 1
+                return Fault(trap.kind, name, trap.struck)
+        return None

@@ -1,0 +1,114 @@
+"""PURE: which fault strikes when. Drawn from a seeded generator, so that a seed tells the order of a run's faults."""
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tests.faults.plan import Kind
+
+
+class What(StrEnum):
+    """What may befall a run; the rows of its table."""
+
+    LEADER_KILLED = "leader killed"
+    STANDBY_KILLED = "standby killed"
+    CRASH_AT_A_CALL = "crash at a call"
+    """The leader is killed right before or after the server acts on its next write or call to the task service."""
+    LEADER_FROZEN = "leader frozen"
+    """SIGSTOP for longer than its Lease lasts, then SIGCONT."""
+    STANDBY_FROZEN = "standby frozen"
+    CALLS_REFUSED = "calls refused"
+    CALLS_HUNG = "calls hung"
+    ANSWERS_LOST = "answers cut or lost"
+    EVENTS_LOST = "events lost"
+    EVENTS_TWICE = "events twice"
+    EVENTS_LATE = "events late"
+    EVENTS_TORN = "events torn"
+    WATCH_GONE = "watch gone (410)"
+    """Nothing is told of a kind for a while; the next watch is told that its resourceVersion is gone."""
+    AWS_THROTTLED = "AWS throttled"
+    """Every call of operators and workers, for a while."""
+    AWS_FAILED = "AWS failed"
+    AWS_ANSWERS_LOST = "AWS answers lost"
+    """The service acts on an operator's call; the answer never arrives."""
+    WORKERS_ANSWERS_LOST = "workers' AWS answers lost"
+    WORKER_KILLED = "worker killed"
+    """SIGKILL; its container starts again in the same pod."""
+    POD_DELETED = "pod deleted"
+    """By an outsider, in good order."""
+    POD_REMOVED = "pod removed by force"
+    """By an outsider, without grace: its worker ends as by SIGKILL."""
+    POOL_CHANGED = "pool changed and back"
+    REPORTS_CUT = "reports cut"
+    """No worker reaches an operator for a while."""
+
+
+#: Faults after which an operator is another process.
+DEATHS = frozenset({What.LEADER_KILLED, What.STANDBY_KILLED, What.CRASH_AT_A_CALL})
+#: Faults that take the holder of a task away: nothing but the state machine's Retry brings it back.
+HOLDERS_KILLED = frozenset({What.WORKER_KILLED, What.POD_REMOVED})
+#: How often each is drawn in comparison: those that end a process less often, so that processes live to be measured.
+WEIGHTS: Mapping[What, float] = dict.fromkeys(What, 2.0) | dict.fromkeys(DEATHS, 1.0)
+#: How each way of breaking a call or an event is drawn.
+WAYS: Mapping[What, tuple[Kind, ...]] = {
+    What.CRASH_AT_A_CALL: (Kind.CRASH_BEFORE, Kind.CRASH_AFTER),
+    What.CALLS_REFUSED: (Kind.UNAUTHORIZED, Kind.FORBIDDEN, Kind.CONFLICT, Kind.GONE, Kind.THROTTLED, Kind.FAILED),
+    What.CALLS_HUNG: (Kind.HANG, Kind.HALF_OPEN),
+    What.ANSWERS_LOST: (Kind.CUT, Kind.LOST_ANSWER),
+    What.EVENTS_LOST: (Kind.EVENT_LOST,),
+    What.EVENTS_TWICE: (Kind.EVENT_TWICE,),
+    What.EVENTS_LATE: (Kind.EVENT_LATE,),
+    What.EVENTS_TORN: (Kind.EVENT_TORN, Kind.STREAM_FAILED),
+    What.AWS_ANSWERS_LOST: (Kind.CUT, Kind.LOST_ANSWER),
+    What.WORKERS_ANSWERS_LOST: (Kind.CUT, Kind.LOST_ANSWER),
+}
+#: Seconds that a fault lasts which lasts. A frozen leader must outsleep its Lease of 4 s.
+LENGTHS: Mapping[What, tuple[float, float]] = {
+    What.LEADER_FROZEN: (5.0, 9.0),
+    What.STANDBY_FROZEN: (3.0, 9.0),
+    What.WATCH_GONE: (1.0, 6.0),
+    What.AWS_THROTTLED: (1.0, 6.0),
+    What.AWS_FAILED: (1.0, 6.0),
+    What.POOL_CHANGED: (3.0, 12.0),
+    What.REPORTS_CUT: (5.0, 20.0),
+}
+#: Seconds from the end of a fault to the next: some strike while an operator still recovers from the last.
+GAP_SECONDS = (1.0, 8.0)
+#: How many calls or events a fault strikes.
+MOST_STRUCK = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """One fault: `way` and `times` where it strikes calls or events, `seconds` where it lasts, `luck` (0 to 1) to
+    choose among those whom it can befall, and `gap` seconds before it comes.
+    """
+
+    what: What
+    gap: float
+    seconds: float
+    times: int
+    luck: float
+    way: Kind | None = None
+
+    def __str__(self) -> str:
+        length = f" for {self.seconds:.1f} s" if self.seconds else ""
+        return f"{self.what}{f' ({self.way} x {self.times})' if self.way else ''}{length}"
+
+
+def strikes(dice: random.Random) -> Iterator[Strike]:
+    """Yield faults for ever. Each kind comes once before any is left to chance, so that a run has them all."""
+    first = list(What)
+    dice.shuffle(first)
+    while True:
+        what = first.pop() if first else dice.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+        ways = WAYS.get(what)
+        yield Strike(
+            what,
+            gap=dice.uniform(*GAP_SECONDS),
+            seconds=dice.uniform(*LENGTHS.get(what, (0.0, 0.0))),
+            times=1 if what in DEATHS else dice.randint(1, MOST_STRUCK),
+            luck=dice.random(),
+            way=dice.choice(ways) if ways else None,
+        )

@@ -1,0 +1,108 @@
+"""PURE: what "flat" means, and which processes were not.
+
+A process is judged by its samples from `warm_up` seconds on after it first led (after its start, if it never did):
+until then an interpreter fills its caches and its allocator's arenas. Growth is the Theil-Sen slope over them. It is
+held against two limits, and wrong only beyond both: a rate, and an amount over the time looked at, below which a rate
+says nothing (arenas come in 1 MB, a burst of ten pods is ten connections).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tests.soak.slope import Point, percentile, slope, span
+
+#: Seconds of a process that are not judged, and the least that must be left; of a run of ten minutes or more.
+WARM_UP_SECONDS = 120.0
+LEAST_SECONDS = 150.0
+#: The same of a short run, which finds only leaks that are a multiple of the limits.
+SHORT_WARM_UP_SECONDS = 40.0
+SHORT_LEAST_SECONDS = 50.0
+#: Of the loop's beats 95 of 100 must come no later than this, on a machine that does other things as well.
+LAG_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look at a process. `rss` is in KB, `lag` in seconds; None where the process did not say."""
+
+    at: float
+    replica: str
+    pid: int
+    rss: float
+    files: float
+    lag: float | None
+    queue: float | None
+    leads: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What may grow how fast: `a_minute` and `amount` in units of the samples, shown in `unit` after `divide`."""
+
+    a_minute: float
+    amount: float
+    unit: str
+    divide: float = 1.0
+
+
+LIMITS: Mapping[str, Limit] = {
+    "rss": Limit(400.0, 3072.0, "MB", 1024.0),
+    "files": Limit(1.0, 6.0, ""),
+    "lag": Limit(0.02, 0.1, "s"),
+    "queue": Limit(0.2, 2.0, ""),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One process and one measure: first and last decile, growth a minute, seconds judged, and what is wrong."""
+
+    replica: str
+    pid: int
+    measure: str
+    low: float
+    high: float
+    a_minute: float
+    seconds: float
+    wrong: str = ""
+
+
+def lives(samples: Iterable[Sample]) -> list[list[Sample]]:
+    """Return the samples of each process."""
+    found: dict[tuple[str, int], list[Sample]] = {}
+    for one in samples:
+        found.setdefault((one.replica, one.pid), []).append(one)
+    return list(found.values())
+
+
+def lines(samples: Iterable[Sample], warm_up: float, least: float) -> list[Line]:
+    """Return a line for each process that lived long enough and each measure."""
+    found = []
+    for life in lives(samples):
+        grown_up = next((one.at for one in life if one.leads), life[0].at) + warm_up
+        judged = [one for one in life if one.at >= grown_up]
+        if judged and judged[-1].at - judged[0].at >= least:
+            for measure in LIMITS:
+                points = [(one.at, value) for one in judged if (value := getattr(one, measure)) is not None]
+                found.append(_line(life[0].replica, life[0].pid, measure, points))
+    return found
+
+
+def _line(replica: str, pid: int, measure: str, points: Sequence[Point]) -> Line:
+    values = [value for _, value in points]
+    rate, seconds = slope(points), span(points)
+    low, high = percentile(values, 0.1), percentile(values, 0.95)
+    return Line(replica, pid, measure, low, high, rate * 60.0, seconds, _wrong(measure, rate, seconds, high))
+
+
+def _wrong(measure: str, rate: float, seconds: float, high: float) -> str:
+    limit = LIMITS[measure]
+    if measure == "lag" and high > LAG_SECONDS:
+        return f"one beat of 20 came later than {LAG_SECONDS:g} s: {high:.2f} s"
+    if rate * 60.0 <= limit.a_minute or rate * seconds <= limit.amount:
+        return ""
+    grown = rate * seconds / limit.divide
+    return (
+        f"{measure} grew by {grown:.1f} {limit.unit} in {seconds:.0f} s, {rate * 60.0 / limit.divide:.2f} a minute "
+        f"(limit {limit.a_minute / limit.divide:.2f} a minute and {limit.amount / limit.divide:.1f})"
+    )

@@ -1,0 +1,170 @@
+"""A node whose workers can be killed: nothing more is said to anybody, and the container starts again in its pod."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from activity_worker.contract import WorkerState
+from activity_worker.errors import LeaseLostError
+from activity_worker.health import READY
+from activity_worker.settings import Settings, read_settings
+from activity_worker.source_settings import StepFunctionsSettings
+from activity_worker.sources.opening import open_source
+from activity_worker.sources.protocol import Source, Task
+from activity_worker.testing import StepFunctionsFake
+from tests.faults.api import Api, Raw
+from tests.faults.kubelet import LOOK_SECONDS, Kubelet, _now, _status
+from tests.faults.worker import PlayedWorker
+from tests.soak.account import Death
+
+#: Seconds until a container starts again.
+RESTART_SECONDS = 1.0
+
+Handle = Callable[[str, Any], Awaitable[Any]]
+
+
+class Mortal:
+    """A source that says nothing more to the service once its process is dead, however its tasks are wound up."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.name = source.name
+        self.dead = False
+
+    async def lease(self, worker_name: str) -> Task | None:
+        """Poll."""
+        return await self._living().lease(worker_name)
+
+    async def heartbeat(self, token: str) -> None:
+        """Heartbeat."""
+        await self._living().heartbeat(token)
+
+    async def succeed(self, token: str, output: str) -> None:
+        """Conclude."""
+        await self._living().succeed(token, output)
+
+    async def fail(self, token: str, error: str, cause: str) -> None:
+        """Conclude."""
+        await self._living().fail(token, error, cause)
+
+    async def close(self) -> None:
+        """Close."""
+        await self._source.close()
+
+    def _living(self) -> Source:
+        if self.dead:
+            raise LeaseLostError("Killed", "the process is dead")
+        return self._source
+
+
+class Node(Kubelet):
+    """A played node. `handle(holder, request)` runs tasks; a holder is a pod's name and which process in it."""
+
+    def __init__(
+        self, api: Api, namespace: str, system: str, folder: Path, service: StepFunctionsFake, handle: Handle
+    ) -> None:
+        super().__init__(api, namespace, system, folder, service, partial(handle, ""))
+        self._handle = handle
+        self._killed: dict[str, tuple[asyncio.Event, str]] = {}
+        self._sources: dict[str, Mortal] = {}
+        self._holders: dict[str, str] = {}
+        #: Pods by UID that somebody who is not the operator removed, with the fault's name: that is no harm of ours.
+        self.outsiders: dict[str, str] = {}
+        self.deaths: list[Death] = []
+        #: When holders were killed, by name.
+        self.ends: dict[str, float] = {}
+        self.when_interrupted: list[float] = []
+
+    def holding(self) -> list[str]:
+        """Return the UIDs of pods whose workers have a task, sorted by name so that luck is repeatable."""
+        found = [uid for uid, worker in self.workers.items() if worker.running]
+        return sorted(found or self.workers, key=lambda uid: self._pods[uid])
+
+    def pod(self, uid: str) -> str:
+        """Return a pod's name."""
+        return self._pods[uid]
+
+    def kill(self, uid: str, fault: str) -> None:
+        """Kill the worker in a pod; it starts again there."""
+        self._die(uid, fault)
+        self._killed[uid][0].set()
+
+    def _die(self, uid: str, fault: str) -> None:
+        """Note what the worker had, and silence it."""
+        source, holder = self._sources[uid], self._holders[uid]
+        if not source.dead:
+            source.dead = True
+            held = frozenset(lease.id for lease in self.workers[uid]._snapshot().leases)
+            self.deaths.append(Death(self._pods[uid], time.monotonic(), fault, held))
+            self.ends[holder] = time.monotonic()
+
+    def _note_interruption(self, uid: str, what: str) -> None:
+        if uid in self.outsiders:
+            return
+        before = len(self.interrupted)
+        super()._note_interruption(uid, what)
+        self.when_interrupted += [time.monotonic()] * (len(self.interrupted) - before)
+
+    async def _run_worker(self, raw: Raw, path: str, leaving: "asyncio.Task[bool]") -> None:
+        await self._bind(raw["metadata"]["name"], path)
+        settings = read_settings({}, await self._environment(raw, path))
+        restarts = 0
+        while await self._run_container(raw, path, leaving, replace(settings, health_port=None), restarts):
+            restarts += 1
+            await asyncio.wait({leaving}, timeout=RESTART_SECONDS)
+            if leaving.done():
+                return
+        await asyncio.wait({leaving})
+
+    async def _run_container(
+        self, raw: Raw, path: str, leaving: "asyncio.Task[bool]", settings: Settings, restarts: int
+    ) -> bool:
+        """Run one process of the pod; return whether it was killed."""
+        assert isinstance(settings.source, StepFunctionsSettings)
+        uid = raw["metadata"]["uid"]
+        holder = f"{settings.name}#{restarts}"
+        opened = await open_source(replace(settings.source, endpoint_url=self.service.url))
+        source = Mortal(opened)
+        worker = PlayedWorker(settings, source, partial(self._handle, holder))
+        killed = asyncio.Event()
+        began, said = _now(), None
+        ending = asyncio.create_task(worker.run(), name=holder)
+        dying = asyncio.create_task(killed.wait())
+        self.workers[uid], self._sources[uid], self._holders[uid] = worker, source, holder
+        self._killed[uid] = (killed, holder)
+        try:
+            while not ending.done() and not killed.is_set():
+                ready = worker.state in READY
+                if ready != said:
+                    await self._api.call("PATCH", f"{path}/status", _restarted(_status(raw, began, ready), restarts))
+                    said = ready
+                waited = {ending, dying} | (set() if leaving.done() else {leaving})
+                await asyncio.wait(waited, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                if leaving.done() and worker.state is not WorkerState.STOPPED:
+                    worker.request_stop()
+            if killed.is_set():
+                await self._api.call("PATCH", f"{path}/status", _restarted(_status(raw, began, False), restarts + 1))
+                return True
+            ending.result()
+            return False
+        finally:
+            if not ending.done():
+                self._die(uid, self.outsiders.get(uid, ""))
+            ending.cancel()
+            dying.cancel()
+            await asyncio.gather(ending, dying, return_exceptions=True)
+            await worker.kill()
+            del self.workers[uid]
+            await opened.close()
+
+
+def _restarted(status: Raw, restarts: int) -> Raw:
+    for container in status["status"]["containerStatuses"]:
+        container["restartCount"] = restarts
+        if restarts:
+            container["lastState"] = {"terminated": {"exitCode": 137, "reason": "Error"}}
+    return status

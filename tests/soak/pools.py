@@ -1,0 +1,82 @@
+"""PURE: the pools of a soak, and what arrives at each: bursts, trickles and silences."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+#: Seconds after which the service gives a task up that nobody heartbeats: what the README asks for at least.
+TASK_SECONDS = 30
+#: Quick to shrink and to go to zero, so that a run starts from zero many times.
+DOWN = {"stabilizationWindowSeconds": 3, "zeroAfterSeconds": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A pool: its spec beside what all have, how long its tasks take, and in how many of ten they fail at first."""
+
+    name: str
+    spec: dict[str, Any] = field(default_factory=dict)
+    seconds: tuple[float, float] = (0.2, 4.0)
+    failing: int = 0
+
+    @property
+    def arn(self) -> str:
+        """Its activity's ARN."""
+        return f"arn:aws:states:us-east-1:123456789012:activity:{self.name}"
+
+
+POOLS = (
+    Pool("zero", {"maxWorkers": 3}),
+    Pool("zero-short", {"maxWorkers": 4}, (0.05, 0.5)),
+    Pool("zero-long", {"maxWorkers": 4}, (4.0, 12.0)),
+    Pool("minimum", {"minWorkers": 1, "maxWorkers": 4}),
+    Pool("minimum-two", {"minWorkers": 2, "maxWorkers": 3}, (1.0, 8.0)),
+    Pool("retries", {"maxWorkers": 3}, failing=4),
+    Pool("slots", {"slotsPerWorker": 3, "maxWorkers": 2}),
+    Pool("slots-minimum", {"slotsPerWorker": 2, "minWorkers": 1, "maxWorkers": 3}, failing=1),
+)
+#: What a pool is changed to for a while, by luck.
+CHANGES: tuple[dict[str, Any], ...] = (
+    {"handlerImage": "registry.invalid/handler:2"},
+    {"maxWorkers": 5},
+    {"minWorkers": 2},
+    {"taskHeartbeat": {"intervalSeconds": 2}},
+)
+
+
+def whole(pool: Pool) -> dict[str, Any]:
+    """Return the spec of a pool."""
+    return {
+        "activityArn": pool.arn,
+        "handlerImage": "registry.invalid/handler:1",
+        "minWorkers": 0,
+        "taskHeartbeat": {"intervalSeconds": 1},
+        "reports": {"timeoutSeconds": 10},
+        "scaling": {"scaleDown": DOWN},
+        **pool.spec,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Executions that start together, `wait` seconds after the last did: how long each takes, and fails how often."""
+
+    wait: float
+    tasks: tuple[tuple[float, int], ...]
+
+
+def arrivals(pool: Pool, dice: random.Random) -> Iterator[Arrival]:
+    """Yield what arrives at a pool, for ever."""
+    while True:
+        yield Arrival(dice.uniform(2.0, 15.0), ())
+        if dice.random() < 0.5:
+            yield Arrival(0.0, tuple(_task(pool, dice) for _ in range(dice.randint(2, 6))))
+        else:
+            for _ in range(dice.randint(3, 10)):
+                yield Arrival(dice.uniform(0.2, 2.0), (_task(pool, dice),))
+
+
+def _task(pool: Pool, dice: random.Random) -> tuple[float, int]:
+    fails = dice.randint(1, 2) if dice.randrange(10) < pool.failing else 0
+    return round(dice.uniform(*pool.seconds), 2), fails

@@ -1,0 +1,50 @@
+"""What each operator's process takes, looked at from outside: memory, open files, and what its metrics say."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from tests.faults.replicas import Replica
+from tests.soak.growth import Sample
+
+SCRAPE_SECONDS = 3.0
+_NAMES = "activitypool_loop_lag_seconds|activitypool_queue_length|activitypool_leader"
+_SERIES = re.compile(rf"^({_NAMES}) (\S+)$", re.MULTILINE)
+_RSS = re.compile(r"^VmRSS:\s+(\d+) kB$", re.MULTILINE)
+
+
+async def sample(session: aiohttp.ClientSession, replica: Replica, at: float) -> Sample | None:
+    """Look at a replica's process; None while it has none."""
+    pid = replica._pid
+    try:
+        rss, files = _taken(Path(f"/proc/{pid}"))
+    except (OSError, IndexError):
+        return None
+    settings: Any = replica._asked["settings"]
+    said = await _scrape(session, settings["health_port"])
+    return Sample(
+        at,
+        replica.name,
+        pid,
+        rss,
+        files,
+        said.get("activitypool_loop_lag_seconds"),
+        said.get("activitypool_queue_length"),
+        bool(said.get("activitypool_leader")),
+    )
+
+
+def _taken(process: Path) -> tuple[float, float]:
+    """Return resident memory in KB and the number of open files."""
+    rss = _RSS.findall((process / "status").read_text())[0]
+    return float(rss), float(len(list((process / "fd").iterdir())))
+
+
+async def _scrape(session: aiohttp.ClientSession, port: int) -> dict[str, float]:
+    try:
+        async with session.get(f"http://127.0.0.1:{port}/metrics") as answer:
+            return {name: float(value) for name, value in _SERIES.findall(await answer.text())}
+    except (aiohttp.ClientError, OSError):  # a time-out is among the last
+        return {}

@@ -1,0 +1,27 @@
+"""PURE: how fast something grows, by the median of the slopes between all pairs of samples (Theil-Sen).
+
+A burst, a spike or a step down moves it little, unlike a straight line of least squares.
+"""
+
+from collections.abc import Sequence
+from itertools import combinations
+from statistics import median
+
+Point = tuple[float, float]
+
+
+def slope(points: Sequence[Point]) -> float:
+    """Return the growth per second of time; 0.0 for fewer than two moments."""
+    slopes = [(y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in combinations(points, 2) if x2 != x1]
+    return median(slopes) if slopes else 0.0
+
+
+def span(points: Sequence[Point]) -> float:
+    """Return the seconds from the first sample to the last."""
+    return points[-1][0] - points[0][0] if points else 0.0
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the value that `share` of them do not exceed; 0.0 of none."""
+    ordered = sorted(values)
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else 0.0

@@ -1,0 +1,234 @@
+"""One soak: load and faults for so many minutes, then quiet, then what came of it."""
+
+import asyncio
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+
+import aiohttp
+
+from tests.faults.ground import Ground
+from tests.faults.replicas import Nursery
+from tests.soak import growth
+from tests.soak.draw import DEATHS, Strike, strikes
+from tests.soak.growth import Sample
+from tests.soak.pools import POOLS, Pool, arrivals
+from tests.soak.samples import SCRAPE_SECONDS, sample
+from tests.soak.striker import LURK_SECONDS, Striker
+from tests.soak.verdict import Found, Struck, operators_deaths
+from tests.soak.watch import Watch
+from tests.soak.world import World, world
+
+SAMPLE_SECONDS = 5.0
+PROGRESS_SECONDS = 30.0
+#: Seconds that a process needs after SIGCONT until its metrics speak of itself again, not of its sleep.
+THAWED_SECONDS = 5.0
+#: Share of a run after which no operator is killed any more, so that its last processes live long enough to be judged.
+DEADLY_SHARE = 0.5
+#: Minutes from which a run must be able to judge growth, and with the full warm-up.
+LONG_MINUTES = 8.0
+#: Seconds that all executions have at the end: one may be waiting for a heartbeat time-out, behind others.
+FINISH_SECONDS = 240.0
+REST_SECONDS = 120.0
+#: Seconds at rest until what is due at a time is done too (a status that counts what ended), and those in which writes
+#: are counted.
+SETTLE_SECONDS = 15.0
+QUIET_SECONDS = 60.0
+SHORT_QUIET_SECONDS = 20.0
+#: Pools whose tasks are short, for the execution that shows that a fault is over.
+CANARIES = tuple(pool for pool in POOLS if pool.name in {"zero-short", "minimum"})
+
+
+@dataclass(slots=True)
+class Soak:
+    """A run under way. `say` prints a line."""
+
+    world: World
+    minutes: float
+    seed: int
+    say: Callable[[str], None]
+    striker: Striker = field(init=False)
+    watch: Watch = field(init=False)
+    began: float = field(init=False)
+    struck: list[Struck] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+    thawed: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.striker, self.watch, self.began = Striker(self.world), Watch(self.world), time.monotonic()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the run began."""
+        return time.monotonic() - self.began
+
+    @property
+    def long(self) -> bool:
+        """Whether it is long enough to be judged in full."""
+        return self.minutes >= LONG_MINUTES
+
+    async def play(self) -> Found:
+        """Load and strike, let it come to rest, and return what was found."""
+        await self._until("an operator leads and all pools are polled for", self._polled, REST_SECONDS)
+        self.began = time.monotonic()
+        async with _beside(self.watch.run(), self._sample(), self._progress()):
+            async with _beside(*(self._load(pool) for pool in POOLS), self._strike()):
+                await asyncio.sleep(self.minutes * 60.0)
+            self.world.fault = ""
+            for ambush in self.world.ambushes.values():
+                ambush.lift()
+            self.say("no more load and no more faults; what runs ends")
+            await self._until("all executions have ended", self._all_ended, FINISH_SECONDS)
+            await self._until("all pools are at rest", self._at_rest, REST_SECONDS)
+            writes = await self._quiet_writes()
+        found = self._found(writes)
+        return replace(found, troubles=(*found.troubles, *await asyncio.to_thread(self.world.trespasses)))
+
+    async def _load(self, pool: Pool) -> None:
+        dice = random.Random(f"{self.seed} {pool.name}")
+        for arrival in arrivals(pool, dice):
+            await asyncio.sleep(arrival.wait)
+            for seconds, fails in arrival.tasks:
+                self.world.begin(pool, seconds, fails)
+
+    async def _strike(self) -> None:
+        for strike in strikes(random.Random(f"{self.seed} faults")):
+            await asyncio.sleep(strike.gap)
+            if strike.what in DEATHS and self.elapsed > self.minutes * 60.0 * DEADLY_SHARE:
+                continue
+            await self._befall(strike)
+
+    async def _befall(self, strike: Strike) -> None:
+        one = Struck(strike, time.monotonic(), in_flight=self.world.statuses()["RUNNING"])
+        self.struck.append(one)
+        whom: str | None = None
+        try:
+            whom = await self.striker.strike(strike)
+        finally:
+            one.over = time.monotonic()
+            if whom is None:
+                self.struck.remove(one)
+            else:
+                one.whom = whom
+                self.thawed[whom] = one.over
+                self.watch.owe(one, self.world.begin(CANARIES[len(self.struck) % len(CANARIES)], 0.1, 0))
+
+    async def _sample(self) -> None:
+        timeout = aiohttp.ClientTimeout(total=SCRAPE_SECONDS)
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            while True:
+                for replica in self.world.replicas:
+                    thawed = self.thawed.get(replica.name, 0.0)
+                    if replica.name in self.striker.frozen or time.monotonic() - thawed < THAWED_SECONDS:
+                        continue
+                    found = await sample(session, replica, time.monotonic())
+                    if found is not None and replica.name not in self.striker.frozen:
+                        self.samples.append(found)
+                await asyncio.sleep(SAMPLE_SECONDS)
+
+    async def _progress(self) -> None:
+        while True:
+            await asyncio.sleep(PROGRESS_SECONDS)
+            self.say(self._line())
+
+    def _line(self) -> str:
+        statuses = self.world.statuses()
+        ended = ", ".join(f"{count} {status.lower()}" for status, count in sorted(statuses.items()))
+        processes = "; ".join(_process(life[-1]) for life in growth.lives(self.samples) if self._lives(life[-1]))
+        owing = f"; status untrue: {', '.join(sorted(self.watch.untruthful))}" if self.watch.untruthful else ""
+        return f"{len(self.struck)} faults; executions {ended}; {processes}{owing}"
+
+    def _lives(self, last: Sample) -> bool:
+        return any(one.name == last.replica and one._pid == last.pid for one in self.world.replicas)
+
+    async def _until(self, what: str, holds: Callable[[], bool], seconds: float) -> None:
+        """Wait; what does not come within so many seconds is a trouble of the run."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not holds():  # noqa: ASYNC110 - many things change it
+                    await asyncio.sleep(0.2)
+        except TimeoutError:
+            self.troubles.append(f"not within {seconds:g} s: {what}{self._excerpt()}")
+
+    def _excerpt(self) -> str:
+        running = [number for number in self.world.runs if self.world.status(number) == "RUNNING"]
+        told = [f"{number} of {self.world.runs[number].pool.name}" for number in running[:5]]
+        return f" ({', '.join(told)})" if told else ""
+
+    def _polled(self) -> bool:
+        return all(self.world.fake.open_polls(pool.arn) for pool in POOLS)
+
+    def _all_ended(self) -> bool:
+        return not self.world.statuses()["RUNNING"]
+
+    def _at_rest(self) -> bool:
+        least = sum(pool.spec.get("minWorkers", 0) for pool in POOLS)
+        return self.watch.settled and len(self.world.node.workers) == least
+
+    async def _quiet_writes(self) -> Counter[str]:
+        await asyncio.sleep(SETTLE_SECONDS)
+        before = self._writes()
+        await asyncio.sleep(self.quiet_seconds)
+        return self._writes() - before
+
+    @property
+    def quiet_seconds(self) -> float:
+        """How long writes are counted at the end."""
+        return QUIET_SECONDS if self.long else SHORT_QUIET_SECONDS
+
+    def _writes(self) -> Counter[str]:
+        return sum((ambush.writes for ambush in self.world.ambushes.values()), Counter[str]())
+
+    def _found(self, writes: Counter[str]) -> Found:
+        made = self.world
+        ends = {replica.name: replica.ends for replica in made.replicas}
+        made.node.deaths += operators_deaths(self.struck, ends, LURK_SECONDS + 1.0)
+        interrupted = [*zip(made.node.when_interrupted, made.node.interrupted, strict=True)]
+        interrupted += [(at, f"a handler was cancelled: {whose}") for at, whose in made.seen.cancelled]
+        ended = [f"{one.name} ended by itself {one.ended} times" for one in made.replicas if one.ended]
+        warm_up = growth.WARM_UP_SECONDS if self.long else growth.SHORT_WARM_UP_SECONDS
+        least = growth.LEAST_SECONDS if self.long else growth.SHORT_LEAST_SECONDS
+        return Found(
+            struck=self.struck,
+            statuses=made.statuses(),
+            attempts=made.attempts(),
+            seen=made.evidence(),
+            interrupted=interrupted,
+            growth=growth.lines(self.samples, warm_up, least),
+            quiet_writes_a_minute=sum(writes.values()) * 60.0 / self.quiet_seconds,
+            quiet_writes=writes,
+            troubles=(*self.troubles, *made.node.troubles, *ended),
+            must_judge_growth=self.long,
+        )
+
+
+def _process(last: Sample) -> str:
+    lag = "-" if last.lag is None else f"{last.lag * 1000:.0f} ms"
+    leads = " leads," if last.leads else ""
+    return f"{last.replica[-1]}:{leads} {last.rss / 1024:.0f} MB, {last.files:.0f} files, lag {lag}"
+
+
+@asynccontextmanager
+async def _beside(*works: "asyncio._CoroutineLike[None]") -> AsyncIterator[None]:
+    """Run these beside the context; one that fails ends it, and all end with it."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(work) for work in works]
+        yield
+        for task in tasks:
+            task.cancel()
+
+
+@asynccontextmanager
+async def soak(
+    ground: Ground, nursery: Nursery, minutes: float, seed: int, say: Callable[[str], None]
+) -> AsyncIterator[Soak]:
+    """Set up a soak's world."""
+    async with AsyncExitStack() as stack:
+        made = await stack.enter_async_context(world(ground, nursery, f"soak-{os.getpid()}"))
+        with suppress(asyncio.CancelledError):
+            yield Soak(made, minutes, seed, say)

@@ -1,0 +1,198 @@
+"""Carries out what was drawn: each fault, on whom it befalls, and its end."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from activity_worker.testing import stepfunctions as service
+from tests.faults.calls import OPERATOR, WORKER
+from tests.faults.replicas import Replica
+from tests.soak.ambush import Trap
+from tests.soak.draw import Strike, What
+from tests.soak.pools import CHANGES, POOLS, whole
+from tests.soak.world import World
+
+#: Seconds that a fault waits for a call or an event that it can strike.
+LURK_SECONDS = 6.0
+#: Kinds whose watches are told that they are gone.
+WATCHED = ("pods", "deployments", "activitypools")
+
+T = TypeVar("T")
+
+
+class Striker:
+    """Strikes a world. `strike` returns whom, and None when there was nobody or nothing to strike."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.frozen: set[str] = set()
+
+    async def strike(self, strike: Strike) -> str | None:
+        """Have a fault befall the world, and wait until it is over."""
+        self._world.fault = strike.what
+        return await self._ways()[strike.what](strike)
+
+    def _ways(self) -> dict[What, Callable[[Strike], Awaitable[str | None]]]:
+        watch_events = dict.fromkeys(
+            (What.EVENTS_LOST, What.EVENTS_TWICE, What.EVENTS_LATE, What.EVENTS_TORN), self._break_events
+        )
+        calls = dict.fromkeys((What.CALLS_REFUSED, What.CALLS_HUNG, What.ANSWERS_LOST), self._break_calls)
+        return {
+            What.LEADER_KILLED: self._kill,
+            What.STANDBY_KILLED: self._kill,
+            What.CRASH_AT_A_CALL: self._crash,
+            What.LEADER_FROZEN: self._freeze,
+            What.STANDBY_FROZEN: self._freeze,
+            What.WATCH_GONE: self._close_watches,
+            What.AWS_THROTTLED: self._break_service,
+            What.AWS_FAILED: self._break_service,
+            What.AWS_ANSWERS_LOST: self._lose_answers,
+            What.WORKERS_ANSWERS_LOST: self._lose_workers_answers,
+            What.WORKER_KILLED: self._kill_worker,
+            What.POD_DELETED: self._delete_pod,
+            What.POD_REMOVED: self._delete_pod,
+            What.POOL_CHANGED: self._change_pool,
+            What.REPORTS_CUT: self._cut_reports,
+            **watch_events,
+            **calls,
+        }
+
+    async def _replica(self, what: What) -> Replica | None:
+        """Return the replica that a fault is meant for."""
+        leader = await self._world.leader()
+        leads = what not in {What.STANDBY_KILLED, What.STANDBY_FROZEN}
+        found = [one for one in self._world.replicas if one.alive and (one.name == leader) is leads]
+        return found[0] if found else None
+
+    async def _kill(self, strike: Strike) -> str | None:
+        replica = await self._replica(strike.what)
+        if replica is None:
+            return None
+        replica.kill()
+        return replica.name
+
+    async def _crash(self, strike: Strike) -> str | None:
+        return await self._trap(strike, lambda name: not name.startswith("WATCH") and name != "PUT leases")
+
+    async def _break_calls(self, strike: Strike) -> str | None:
+        # A poll or a watch that hangs hangs for a minute; what a kubelet does about that is not played here.
+        hangs = strike.what is What.CALLS_HUNG
+        return await self._trap(
+            strike, lambda name: not name.startswith(OPERATOR) and not (hangs and name.startswith("WATCH"))
+        )
+
+    async def _lose_answers(self, strike: Strike) -> str | None:
+        return await self._trap(strike, lambda name: name.startswith(OPERATOR))
+
+    async def _lose_workers_answers(self, strike: Strike) -> str | None:
+        assert strike.way is not None
+        trap = self._world.ambushes[WORKER].lay(strike.way, lambda _: True, strike.times, LURK_SECONDS)
+        await _sprung(trap)
+        return "workers" if trap.struck else None
+
+    async def _break_events(self, strike: Strike) -> str | None:
+        return await self._trap(strike, lambda name: not name.startswith("BOOKMARK"))
+
+    async def _trap(self, strike: Strike, suits: Callable[[str], bool]) -> str | None:
+        """Lay a trap for the leader and wait until it has struck as often as it should, or for as long as it lurks."""
+        replica = await self._replica(strike.what)
+        if replica is None:
+            return None
+        assert strike.way is not None
+        trap = self._world.ambushes[replica.name].lay(strike.way, suits, strike.times, LURK_SECONDS)
+        await _sprung(trap)
+        return replica.name if trap.struck else None
+
+    async def _freeze(self, strike: Strike) -> str | None:
+        replica = await self._replica(strike.what)
+        if replica is None:
+            return None
+        pid = replica._pid
+        self.frozen.add(replica.name)
+        replica.freeze()
+        try:
+            await asyncio.sleep(strike.seconds)
+        finally:
+            if replica.alive and replica._pid == pid:
+                os.kill(pid, signal.SIGCONT)
+            self.frozen.discard(replica.name)
+        return replica.name
+
+    async def _close_watches(self, strike: Strike) -> str | None:
+        kind = _choose(WATCHED, strike.luck)
+        kube = self._world.proxies[::2]
+        for proxy in kube:
+            proxy.close_gate(kind)
+        try:
+            await asyncio.sleep(strike.seconds)
+        finally:
+            for proxy in kube:
+                proxy.open_gate(kind)
+        return kind
+
+    async def _break_service(self, strike: Strike) -> str | None:
+        fake = self._world.fake
+        kind = service.Fault.THROTTLE if strike.what is What.AWS_THROTTLED else service.Fault.SERVER_ERROR
+        fake.inject("*", kind, None)
+        try:
+            await asyncio.sleep(strike.seconds)
+        finally:
+            fake.heal()
+        return "every call"
+
+    async def _kill_worker(self, strike: Strike) -> str | None:
+        node = self._world.node
+        if not (uids := node.holding()):
+            return None
+        uid = _choose(uids, strike.luck)
+        node.kill(uid, strike.what)
+        return node.pod(uid)
+
+    async def _delete_pod(self, strike: Strike) -> str | None:
+        node, by_force = self._world.node, strike.what is What.POD_REMOVED
+        if not (uids := node.holding()):
+            return None
+        uid = _choose(uids, strike.luck)
+        node.outsiders[uid] = strike.what
+        options = {"gracePeriodSeconds": 0} if by_force else {}
+        path = f"/api/v1/namespaces/{self._world.namespace}/pods/{node.pod(uid)}"
+        await self._world.api.call("DELETE", path, options | {"preconditions": {"uid": uid}}, expect=(404, 409))
+        return node.pod(uid)
+
+    async def _change_pool(self, strike: Strike) -> str | None:
+        pool = _choose(POOLS, strike.luck)
+        change = _choose(CHANGES, strike.luck * len(POOLS) % 1.0)
+        spec = whole(pool)
+        if change.get("minWorkers", 0) > spec["maxWorkers"]:
+            change = CHANGES[0]
+        await self._world.change(pool.name, change)
+        try:
+            await asyncio.sleep(strike.seconds)
+        finally:
+            await self._world.change(pool.name, {name: spec[name] for name in change})
+        return f"{pool.name}: {next(iter(change))}"
+
+    async def _cut_reports(self, strike: Strike) -> str | None:
+        world = self._world
+        world.reports_cut = True
+        for carrying in tuple(world.report_service._carrying):
+            carrying.cancel()
+        try:
+            await asyncio.sleep(strike.seconds)
+        finally:
+            world.reports_cut = False
+        return "all workers"
+
+
+async def _sprung(trap: Trap) -> None:
+    """Wait until a trap has struck as often as it may, or lurked as long."""
+    for _ in range(int(LURK_SECONDS / 0.1)):
+        if not trap.left:
+            return
+        await asyncio.sleep(0.1)
+
+
+def _choose(among: Sequence[T], luck: float) -> T:
+    return among[min(int(luck * len(among)), len(among) - 1)]

@@ -1,0 +1,143 @@
+"""PURE: what a soak found, whose fault it was, and whether anything of it must not be."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tests.soak import account
+from tests.soak.account import Attempt, Death, Evidence
+from tests.soak.draw import DEATHS, Strike
+from tests.soak.growth import Line
+
+#: Seconds from the end of a fault within which every pool's status must have been seen to say what is, and an execution
+#: that was started then must have succeeded.
+CONVERGE_SECONDS = 60.0
+#: Writes a minute of all operators together to the API server, election aside, once nothing happens any more.
+QUIET_WRITES = 2.0
+NOBODY = "no fault"
+
+
+@dataclass(slots=True)
+class Struck:
+    """A fault that struck: from `at` to `over` in seconds, whom, how many executions ran, seconds to converge."""
+
+    strike: Strike
+    at: float
+    whom: str = ""
+    in_flight: int = 0
+    over: float = 0.0
+    converged: float | None = None
+    #: What it still waits for, in words.
+    owed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All that is judged. Times are in seconds of one clock."""
+
+    struck: Sequence[Struck]
+    statuses: Mapping[str, int]
+    attempts: Sequence[Attempt]
+    seen: Evidence
+    #: Pods that were deleted with tasks by nobody who may, and handlers that were cancelled: (when, words).
+    interrupted: Sequence[tuple[float, str]]
+    growth: Sequence[Line]
+    quiet_writes_a_minute: float
+    quiet_writes: Mapping[str, int]
+    #: What went wrong with the run itself, or did not come to rest at its end.
+    troubles: Sequence[str] = ()
+    #: Whether a run of this length must have processes that lived long enough to be judged.
+    must_judge_growth: bool = True
+
+
+@dataclass(slots=True)
+class Row:
+    """What came with one kind of fault."""
+
+    times: int = 0
+    in_flight: int = 0
+    lost: int = 0
+    interrupted: int = 0
+    duplicates: int = 0
+    retried: int = 0
+    slowest: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The rows by fault, and everything that must not be, in words: good when there is none."""
+
+    rows: Mapping[str, Row]
+    wrong: Sequence[str] = field(default_factory=tuple)
+
+
+def operators_deaths(struck: Sequence[Struck], ends: Mapping[str, Sequence[float]], patience: float) -> list[Death]:
+    """Return the ends of operators that a fault brought about; one that ended by itself has no excuse.
+
+    `ends` are seconds, by replica; `patience` is how long a fault may wait for a call to strike at.
+    """
+    deaths = []
+    for replica, when in ends.items():
+        for at in when:
+            guilty = [
+                one for one in struck
+                if one.strike.what in DEATHS and one.whom == replica and -1.0 <= at - one.at <= patience
+            ]  # fmt: skip
+            if guilty:
+                deaths.append(Death(replica, at, guilty[-1].strike.what))
+    return deaths
+
+
+def judge(found: Found) -> Verdict:
+    """Return what came of it all."""
+    lost, excused = account.timed_out(found.attempts, found.seen)
+    twice = account.duplicates(found.seen)
+    rows: dict[str, Row] = {}
+    for one in found.struck:
+        row = rows.setdefault(one.strike.what, Row())
+        row.times += 1
+        row.in_flight += one.in_flight
+        row.slowest = max(row.slowest, one.converged if one.converged is not None else float("inf"))
+    for attempt in lost:
+        _row(rows, found.struck, attempt.started_at).lost += 1
+    for at, _ in found.interrupted:
+        _row(rows, found.struck, at).interrupted += 1
+    for begun in twice:
+        _row(rows, found.struck, begun.at).duplicates += 1
+    for fault, times in Counter(excused.values()).items():
+        rows.setdefault(fault, Row()).retried += times
+    wrong = [f"task {one.lease[:8]} of {one.by} was in safe hands, and timed out" for one in lost]
+    wrong += [words for _, words in found.interrupted]
+    wrong += [f"task {one.lease[:8]} was run again by {one.holder}" for one in twice]
+    return Verdict(rows, (*wrong, *_unfinished(found), *_slow(found), *_grown(found), *found.troubles))
+
+
+def _row(rows: dict[str, Row], struck: Sequence[Struck], at: float) -> Row:
+    """Return the row of the last fault before a moment."""
+    before = [one.strike.what for one in struck if one.at <= at]
+    return rows.setdefault(before[-1] if before else NOBODY, Row())
+
+
+def _unfinished(found: Found) -> list[str]:
+    return [
+        f"{count} executions ended {status}" for status, count in found.statuses.items() if status != "SUCCEEDED"
+    ]  # fmt: skip
+
+
+def _slow(found: Found) -> list[str]:
+    late = [one for one in found.struck if one.converged is None or one.converged > CONVERGE_SECONDS]
+    return [
+        f"{one.strike} of {one.whom}: "
+        + (f"not converged: {one.owed}" if one.converged is None else f"converged after {one.converged:.0f} s")
+        for one in late
+    ]
+
+
+def _grown(found: Found) -> list[str]:
+    wrong = [f"{line.replica} ({line.pid}): {line.wrong}" for line in found.growth if line.wrong]
+    if not found.growth and found.must_judge_growth:
+        wrong.append("no operator's process lived long enough to say whether it grows")
+    if found.quiet_writes_a_minute > QUIET_WRITES:
+        said = ", ".join(f"{count} x {name}" for name, count in found.quiet_writes.items())
+        wrong.append(f"{found.quiet_writes_a_minute:.1f} writes a minute at rest (limit {QUIET_WRITES:g}): {said}")
+    return wrong

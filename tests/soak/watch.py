@@ -1,0 +1,102 @@
+"""Looks at every pool once a second: whether what its status says is so, and so when a fault is over and forgotten."""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from activity_worker.contract import LABEL_POOL
+from tests.faults.api import Raw
+from tests.soak.pools import POOLS
+from tests.soak.verdict import CONVERGE_SECONDS, Struck
+from tests.soak.world import World
+
+LOOK_SECONDS = 1.0
+#: How long a fault that has not converged is looked at: far beyond the limit, to know how far.
+LONGEST_SECONDS = 3 * CONVERGE_SECONDS
+
+
+def truthful(pool: Raw, deployments: Sequence[Raw], pods: Sequence[Raw]) -> bool:
+    """Whether a pool's status says what is: generation seen, pods as many as wanted, and as many of them ready."""
+    status = pool.get("status") or {}
+    staying = [raw for raw in pods if "deletionTimestamp" not in raw["metadata"]]
+    ready = sum(_ready(raw) for raw in staying)
+    wanted = sum(raw["spec"]["replicas"] for raw in deployments)
+    return bool(
+        status.get("observedGeneration") == pool["metadata"]["generation"]
+        and wanted == len(staying) == status.get("replicas")
+        and ready == status.get("readyReplicas")
+    )
+
+
+def _ready(raw: Mapping[str, Any]) -> bool:
+    conditions = raw["status"].get("conditions") or ()
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+@dataclass(slots=True)
+class Debt:
+    """A fault that is over, the pools not yet seen truthful since, and an execution begun at its end."""
+
+    struck: Struck
+    pools: set[str] = field(default_factory=lambda: {pool.name for pool in POOLS})
+    canary: str = ""
+
+
+class Watch:
+    """`owe` a fault's convergence; `run` notes when it is paid."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._debts: list[Debt] = []
+        self.untruthful: set[str] = set()
+
+    def owe(self, struck: Struck, canary: str) -> None:
+        """Look from now on until every pool was seen truthful and the canary has succeeded."""
+        self._debts.append(Debt(struck, canary=canary))
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is owed and every pool's status is true."""
+        return not self._debts and not self.untruthful
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            began = time.monotonic()
+            self.untruthful = await self._look()
+            self._debts = [debt for debt in self._debts if not self._paid(debt, began)]
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _look(self) -> set[str]:
+        world = self._world
+        pools = await world.api.items(world.path())
+        deployments, pods = _by_pool(await world.deployments()), _by_pool(await world.pods())
+        names = {raw["metadata"]["name"]: raw for raw in pools}
+        return {name for name, raw in names.items() if not truthful(raw, deployments.get(name, ()), pods.get(name, ()))}
+
+    def _paid(self, debt: Debt, looked: float) -> bool:
+        if looked < debt.struck.over:
+            return False
+        debt.pools &= self.untruthful
+        owed = [f"status of {name}" for name in sorted(debt.pools)]
+        if not self._sung(debt.canary):
+            owed.append(f"execution {debt.canary}")
+        debt.struck.owed = ", ".join(owed)
+        since = time.monotonic() - debt.struck.over
+        if not owed:
+            debt.struck.converged = since
+        return not owed or since > LONGEST_SECONDS
+
+    def _sung(self, number: str) -> bool:
+        """Whether the canary has succeeded, or tells nothing because its holder was killed and Retry has it."""
+        run = self._world.fake._executions.execution(self._world.runs[number].arn)
+        return run.status == "SUCCEEDED" or any(event["type"] == "ActivityTimedOut" for event in run.history)
+
+
+def _by_pool(objects: Sequence[Raw]) -> dict[str, list[Raw]]:
+    found: dict[str, list[Raw]] = {}
+    for raw in objects:
+        found.setdefault((raw["metadata"].get("labels") or {}).get(LABEL_POOL, ""), []).append(raw)
+    return found

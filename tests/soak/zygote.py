@@ -1,0 +1,54 @@
+"""`python -m tests.soak.zygote`: operators as in `tests.faults.zygote`, with a leak if `SOAK_LEAK` asks for one.
+
+That is how the judge is seen to fail. "memory:6" keeps 6 MB more a minute, "files:30" 30 files; "lag:200" holds the
+main loop up every second, by 200 ms more each minute.
+"""
+
+import asyncio
+import os
+import time
+from typing import Any
+
+from activity_operator import __main__ as operator
+from activity_operator.policy_file import PolicyFile
+from activity_operator.settings import Settings
+from tests.faults import zygote
+
+VARIABLE = "SOAK_LEAK"
+LEAKS = ("memory", "files", "lag")
+_kept: list[Any] = []
+_run = operator.run
+
+
+async def _leaking(settings: Settings, policy: PolicyFile) -> int:
+    kind, _, much = os.environ[VARIABLE].partition(":")
+    leak = asyncio.create_task(_leak(kind, float(much) / 60.0))
+    try:
+        return await _run(settings, policy)
+    finally:
+        leak.cancel()
+
+
+async def _leak(kind: str, a_second: float) -> None:
+    """Keep so much more every second."""
+    owed = 0.0
+    while True:
+        await asyncio.sleep(1.0)
+        owed += a_second
+        if kind == "memory":
+            _kept.append(os.urandom(int(a_second * 2**20)))
+        elif kind == "lag":
+            time.sleep(owed / 1000.0)  # noqa: ASYNC251 - that it blocks is the leak
+        else:
+            _kept.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(int(owed) - len(_kept)))
+
+
+def main() -> None:
+    """Fork operators until the input ends."""
+    if os.environ.get(VARIABLE):
+        operator.run = _leaking
+    zygote.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Whose fault it is that an attempt timed out, or that a task ran twice."""
+
+import pytest
+
+from tests.soak.account import Attempt, Begun, Death, Evidence, duplicates, timed_out
+
+HOLD = 2.0
+WORKER, REPLICA = "zero-abc", "operator-a"
+
+
+def attempt(by: str = f"{WORKER}:xyz", at: float = 100.0, state: str = "timed_out") -> Attempt:
+    return Attempt("lease", state, by, at, at + 30.0)
+
+
+def evidence(
+    *deaths: Death,
+    begun: tuple[Begun, ...] = (),
+    recorded: bool = False,
+    swallowed: bool = False,
+    ended: float | None = None,
+) -> Evidence:
+    return Evidence(
+        deaths,
+        begun,
+        frozenset({"lease"}) if recorded else frozenset(),
+        {"lease": "AWS answers lost"} if swallowed else {},
+        {} if ended is None else {"a#0": ended},
+        HOLD,
+    )
+
+
+def killed(name: str, at: float, *held: str) -> Death:
+    return Death(name, at, "killed", frozenset(held))
+
+
+def test_a_task_that_timed_out_without_any_fault_is_lost() -> None:
+    lost, excused = timed_out([attempt()], evidence())
+
+    assert ([one.lease for one in lost], excused) == (["lease"], {})
+
+
+def test_an_attempt_that_ended_otherwise_is_not_asked_about() -> None:
+    assert timed_out([attempt(state="succeeded"), attempt(state="failed")], evidence()) == ([], {})
+
+
+def test_a_task_that_a_killed_worker_had_is_the_fault_s() -> None:
+    assert timed_out([attempt()], evidence(killed(WORKER, 110.0, "lease"))) == ([], {"lease": "killed"})
+
+
+def test_a_task_whose_answer_a_fault_swallowed_is_the_fault_s() -> None:
+    assert timed_out([attempt()], evidence(swallowed=True)) == ([], {"lease": "AWS answers lost"})
+
+
+@pytest.mark.parametrize(
+    ("by", "died_at", "mine"),
+    [
+        (f"{WORKER}:xyz", 98.5, True),  # its poll was open when it was killed
+        (f"{WORKER}:xyz", 96.0, False),  # a poll of its successor's in the same pod
+        (f"{WORKER}:xyz", 100.5, True),  # the answer was still on the way
+        (f"{WORKER}:xyz", 110.0, False),  # it had the task for ten seconds, and a death would have told
+        ("another:xyz", 100.0, False),
+        (f"activitypool-operator/{REPLICA}", 100.0, False),  # a worker's death is not an operator's
+    ],
+)
+def test_a_poll_of_a_dead_worker_is_the_fault_s_only_when_it_can_have_been_open(
+    by: str, died_at: float, mine: bool
+) -> None:
+    lost, _ = timed_out([attempt(by)], evidence(killed(WORKER, died_at)))
+
+    assert bool(lost) is not mine
+
+
+@pytest.mark.parametrize(("died_at", "mine"), [(98.0, True), (103.0, True), (120.0, False)])
+def test_an_operator_s_task_is_the_fault_s_while_it_had_no_time_to_record_it(died_at: float, mine: bool) -> None:
+    lost, _ = timed_out([attempt(f"activitypool-operator/{REPLICA}")], evidence(killed(REPLICA, died_at)))
+
+    assert bool(lost) is not mine
+
+
+@pytest.mark.parametrize("so", [{"recorded": True}, {"begun": (Begun("lease", "elsewhere#0", 104.0),)}])
+def test_a_recorded_or_begun_task_is_lost_when_it_times_out_although_its_operator_died(so: dict[str, object]) -> None:
+    seen = evidence(killed(REPLICA, 101.0), **so)  # type: ignore[arg-type]
+    lost, _ = timed_out([attempt(f"activitypool-operator/{REPLICA}")], seen)
+
+    assert lost
+
+
+def test_a_task_that_runs_twice_is_a_duplicate() -> None:
+    begun = (Begun("lease", "a#0", 1.0), Begun("lease", "b#0", 5.0), Begun("other", "a#0", 6.0))
+
+    assert duplicates(evidence(begun=begun)) == [begun[1]]
+
+
+def test_a_task_that_runs_again_after_its_worker_was_killed_is_none() -> None:
+    begun = (Begun("lease", "a#0", 1.0), Begun("lease", "b#0", 5.0))
+
+    assert not duplicates(evidence(begun=begun, ended=3.0))
+    assert duplicates(evidence(begun=begun, ended=7.0)), "it was killed only after the other had begun"

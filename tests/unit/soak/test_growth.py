@@ -1,0 +1,95 @@
+"""What is flat and what grows."""
+
+import random
+
+import pytest
+
+from tests.soak.growth import LEAST_SECONDS, LIMITS, WARM_UP_SECONDS, Line, Sample, lines
+from tests.soak.slope import percentile, slope
+
+MINUTES = 12
+
+
+def life(
+    rss: float = 0.0, files: float = 0.0, lag: float = 0.0, pid: int = 1, minutes: float = MINUTES, led: float = 0.0
+) -> list[Sample]:
+    """Samples of a noisy process that grows by so much a minute; bursts come and go."""
+    dice = random.Random(5)
+    found = []
+    for at in range(0, int(minutes * 60), 5):
+        burst = 8.0 if dice.random() < 0.2 else 0.0
+        warm = 20_000 * min(max(at - led, 0.0) / WARM_UP_SECONDS, 1.0)
+        found.append(
+            Sample(
+                float(at),
+                "operator-a",
+                pid,
+                80_000 + warm + rss * at / 60 + dice.uniform(-300, 300),
+                30 + burst + int(files * at / 60),
+                abs(dice.gauss(0.005, 0.01)) + lag * at / 60,
+                float(dice.randrange(3)),
+                at >= led,
+            )
+        )
+    return found
+
+
+def judged(samples: list[Sample]) -> dict[str, Line]:
+    return {line.measure: line for line in lines(samples, WARM_UP_SECONDS, LEAST_SECONDS)}
+
+
+def test_a_process_that_warms_up_and_then_only_breathes_is_flat() -> None:
+    found = judged(life())
+
+    assert set(found) == set(LIMITS)
+    assert not [line for line in found.values() if line.wrong]
+
+
+@pytest.mark.parametrize(
+    ("measure", "leaky"),
+    [("rss", life(rss=1024.0)), ("files", life(files=2.0)), ("lag", life(lag=0.03))],
+    ids=["1 MB a minute", "2 files a minute", "30 ms a minute"],
+)
+def test_a_leak_is_found_in_twelve_minutes_and_nothing_else_is_blamed(measure: str, leaky: list[Sample]) -> None:
+    found = judged(leaky)
+
+    assert [name for name, line in found.items() if line.wrong] == [measure]
+    assert measure in found[measure].wrong
+
+
+def test_each_process_is_judged_by_itself() -> None:
+    """Two that grow as they warm up and die young are no leak, whatever their samples look like one after the other."""
+    assert not lines([*life(minutes=3, pid=1), *life(minutes=3, pid=2)], WARM_UP_SECONDS, LEAST_SECONDS)
+
+
+def test_a_process_warms_up_again_when_it_first_leads() -> None:
+    """A standby that takes over fills its caches then, and would look like a leak."""
+    found = judged(life(led=200.0))
+
+    assert not found["rss"].wrong
+    assert found["rss"].seconds < MINUTES * 60 - 200.0 - WARM_UP_SECONDS
+
+
+def test_a_loop_that_is_often_late_is_wrong_though_it_does_not_get_worse() -> None:
+    late = [Sample(float(at), "a", 1, 1.0, 1.0, 0.8, 0.0, True) for at in range(0, 600, 5)]
+
+    assert "later than" in judged(late)["lag"].wrong
+
+
+def test_what_a_process_did_not_say_is_left_out() -> None:
+    silent = [Sample(float(at), "a", 1, 1.0, 1.0, None, None, True) for at in range(0, 600, 5)]
+
+    assert not [line for line in judged(silent).values() if line.wrong]
+
+
+def test_a_slope_is_not_moved_by_outliers() -> None:
+    points = [(float(x), 2.0 * x) for x in range(20)]
+    points[3] = (3.0, 500.0)
+
+    assert slope(points) == pytest.approx(2.0)
+    assert slope([]) == slope([(1.0, 5.0)]) == 0.0
+
+
+def test_a_percentile_is_a_value_that_so_many_do_not_exceed() -> None:
+    assert percentile([3.0, 1.0, 2.0, 4.0], 0.5) == 3.0
+    assert percentile([], 0.5) == 0.0

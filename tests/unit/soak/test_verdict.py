@@ -1,0 +1,107 @@
+"""A run is judged by everything that was found, and each thing that must not be is said."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.soak import table
+from tests.soak.account import Attempt, Begun, Death, Evidence
+from tests.soak.draw import Strike, What
+from tests.soak.growth import Line
+from tests.soak.verdict import CONVERGE_SECONDS, Found, Struck, judge, operators_deaths
+
+
+def struck(what: What = What.LEADER_KILLED, at: float = 10.0, converged: float | None = 3.0) -> Struck:
+    one = Struck(Strike(what, 1.0, 0.0, 1, 0.5), at, "operator-a", in_flight=7, over=at + 1.0, converged=converged)
+    one.owed = "" if converged is not None else "status of zero"
+    return one
+
+
+FLAT = Line("operator-a", 1, "rss", 1.0, 2.0, 0.0, 600.0)
+SEEN = Evidence((), (), frozenset(), {}, {}, 2.0)
+GOOD = Found(
+    struck=[struck(), struck(What.WORKER_KILLED, 50.0, 9.0)],
+    statuses={"SUCCEEDED": 5},
+    attempts=[Attempt("a" * 16, "succeeded", "w:x", 1.0, 2.0)],
+    seen=SEEN,
+    interrupted=[],
+    growth=[FLAT],
+    quiet_writes_a_minute=0.0,
+    quiet_writes={},
+)
+TIMED_OUT = Attempt("b" * 16, "timed_out", "w:x", 51.0, 81.0)
+
+
+def test_a_run_in_which_everything_ended_well_is_good() -> None:
+    verdict = judge(GOOD)
+
+    assert not verdict.wrong
+    assert verdict.rows[What.LEADER_KILLED].times == 1
+    assert verdict.rows[What.WORKER_KILLED].slowest == 9.0
+
+
+BAD = {
+    "a lost task": (replace(GOOD, attempts=[TIMED_OUT]), "timed out"),
+    "an unfinished execution": (replace(GOOD, statuses={"SUCCEEDED": 5, "RUNNING": 1}), "1 executions ended RUNNING"),
+    "a failed execution": (replace(GOOD, statuses={"FAILED": 2}), "2 executions ended FAILED"),
+    "an interruption": (replace(GOOD, interrupted=[(52.0, "pod p was deleted with 1 tasks")]), "was deleted"),
+    "a duplicate": (
+        replace(GOOD, seen=replace(SEEN, begun=(Begun("c", "a#0", 1.0), Begun("c", "b#0", 2.0)))),
+        "run again by b#0",
+    ),
+    "a slow recovery": (replace(GOOD, struck=[struck(converged=CONVERGE_SECONDS + 1)]), "converged after 61 s"),
+    "no recovery": (replace(GOOD, struck=[struck(converged=None)]), "not converged: status of zero"),
+    "growth": (replace(GOOD, growth=[replace(FLAT, wrong="rss grew")]), "rss grew"),
+    "nothing to judge growth by": (replace(GOOD, growth=[]), "no operator's process lived long enough"),
+    "writes at rest": (
+        replace(GOOD, quiet_writes_a_minute=9.0, quiet_writes={"PATCH activitypools/status": 9}),
+        "9.0 writes a minute at rest",
+    ),
+    "trouble of the test's own": (replace(GOOD, troubles=["the node is deaf"]), "deaf"),
+}
+
+
+@pytest.mark.parametrize(("found", "words"), BAD.values(), ids=BAD.keys())
+def test_each_thing_that_must_not_be_makes_a_run_bad_and_is_said(found: Found, words: str) -> None:
+    wrong = judge(found).wrong
+
+    assert len(wrong) == 1
+    assert words in wrong[0]
+
+
+def test_a_task_whose_holder_was_killed_is_counted_as_retried_in_the_row_of_that_fault() -> None:
+    dead = Death("w", 52.0, What.WORKER_KILLED, frozenset({TIMED_OUT.lease}))
+    verdict = judge(replace(GOOD, attempts=[TIMED_OUT], seen=replace(SEEN, deaths=(dead,))))
+
+    assert not verdict.wrong
+    assert verdict.rows[What.WORKER_KILLED].retried == 1
+
+
+def test_harm_stands_in_the_row_of_the_fault_before_it() -> None:
+    rows = judge(replace(GOOD, attempts=[TIMED_OUT], interrupted=[(12.0, "pod p was deleted")])).rows
+
+    assert (rows[What.WORKER_KILLED].lost, rows[What.LEADER_KILLED].interrupted) == (1, 1)
+
+
+def test_an_operator_that_ended_by_itself_has_no_excuse() -> None:
+    ends = {"operator-a": [10.2, 300.0], "operator-b": [10.3]}
+
+    assert operators_deaths(GOOD.struck, ends, 7.0) == [Death("operator-a", 10.2, What.LEADER_KILLED)]
+
+
+def test_a_short_run_need_not_say_whether_anything_grows() -> None:
+    assert not judge(replace(GOOD, growth=[], must_judge_growth=False)).wrong
+
+
+def test_the_table_has_a_row_for_each_kind_of_fault_and_one_for_all() -> None:
+    lines = table.text(judge(GOOD).rows).splitlines()
+
+    assert [line.split("  ")[0] for line in lines] == ["fault", "leader killed", "worker killed", "all"]
+    assert lines[-1].split()[1:3] == ["2", "14"]
+    assert lines[-1].split()[-1] == "9.0"
+
+
+def test_a_line_that_grew_is_marked() -> None:
+    text = table.growth([FLAT, replace(FLAT, wrong="rss grew")])
+
+    assert [line.split()[-1] for line in text.splitlines()[1:]] == ["flat", "WRONG"]
