@@ -65,11 +65,11 @@ def test_instances_their_steps_and_their_revisions_are_shown(say: Say) -> None:
     shown = squeezed(say("show", name)[1])
     assert shown[0] == f"{name} order succeeded"
     assert shown[3:] == [
-        "STEP METHOD STATE CALLS BEGAN ERROR",
-        "0 module.email.order_received done 1 method WHEN",
-        "1 check_inventory done 1 method WHEN",
-        "2 capture_payment reversed 1 method, 1 reverse WHEN",
-        "3 fulfil failed 1 method, 1 error WHEN OutOfStock: the last samovar has gone",
+        "STEP METHOD STATE CALLS BEGAN ENDED ERROR",
+        "0 module.email.order_received done 1 method WHEN WHEN",
+        "1 check_inventory done 1 method WHEN WHEN",
+        "2 capture_payment reversed 1 method, 1 reverse WHEN WHEN",
+        "3 fulfil failed 1 method, 1 error WHEN WHEN OutOfStock: the last samovar has gone",
         "4 module.email.order_shipped",
         "5 check_delivery",
         "6 module.email.order_delivered",

@@ -96,6 +96,20 @@ async def test_a_retry_waits_for_its_time_while_others_run(store: TaskStore, clo
     assert (await store.get(name)).instance.success
 
 
+async def test_an_instance_is_run_as_far_as_it_goes_before_the_next_one_is_taken(
+    store: TaskStore, clock: Clock
+) -> None:
+    calls: list[tuple[str, int]] = []
+    methods = {name: lambda it, name=name: calls.append((name, it["n"])) for name in "abc"}
+    app, runner = await start(store, clock, Task("t", list("abc"), methods=methods))
+    for n in (1, 2):
+        await app.new(store, "t", {"n": n})
+        clock.now += 1.0
+    await runner.run_due()
+
+    assert calls == [(name, n) for n in (1, 2) for name in "abc"]
+
+
 async def test_a_step_that_creates_another_task_creates_it_once(store: TaskStore, clock: Clock) -> None:
     child = Task("child", ["work"], methods={"work": lambda arguments: {"worked": arguments["n"]}})
     parent = Task("parent", [step("task.child.new", output={"id": "child"}, input={"n": "n"})])

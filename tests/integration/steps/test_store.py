@@ -78,6 +78,17 @@ async def test_two_runners_never_take_the_same(store: TaskStore) -> None:
     assert sorted(taken) == sorted(names)
 
 
+async def test_an_instance_that_somebody_writes_holds_up_no_claim_of_the_next(server: str) -> None:
+    store = await TaskStore.open(await new_database(server))
+    first, second = await put(store, NOW - 5), await put(store)
+    async with store.engine.begin() as writing, asyncio.timeout(20):
+        await writing.execute(select(INSTANCES.c.id).where(INSTANCES.c.id == first).with_for_update())
+        assert (await claim(store)).instance.id == second
+
+    assert (await claim(store)).instance.id == first
+    await store.close()
+
+
 async def test_the_next_call_is_begun_in_the_same_write(store: TaskStore) -> None:
     await put(store)
     held = await store.record(await claim(store), NOW, finish({"y": 2}))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Any
 
 from activity_worker.steps.definition import Definition
@@ -55,7 +56,7 @@ def instance(stored: Stored, definition: Definition, history: Sequence[Revision]
         word = "lease ends" if this.status.running else "next run"
         head.append(f"{word} {moment(this.next_run_time)} ({_due(stored, now)}), runner {stored.runner or 'none yet'}")
     rows = [_step_row(number, definition, stored, history) for number in range(len(definition.steps))]
-    return "\n".join([*head, "", table(("STEP", "METHOD", "STATE", "CALLS", "BEGAN", "ERROR"), rows)])
+    return "\n".join([*head, "", table(("STEP", "METHOD", "STATE", "CALLS", "BEGAN", "ENDED", "ERROR"), rows)])
 
 
 def revisions(history: Sequence[Revision]) -> str:
@@ -113,7 +114,14 @@ def _due(stored: Stored, now: float) -> str:
 
 
 def _step_row(number: int, definition: Definition, stored: Stored, history: Sequence[Revision]) -> tuple[str, ...]:
-    begun = [one for one in history if one.status.get("running") and one.status.get("stepNum") == number]
+    # What a call came to is the next revision, in which the call after it may have begun.
+    calls_made = [
+        (one, after)
+        for one, after in zip_longest(history, history[1:])
+        if one.status.get("running") and one.status.get("stepNum") == number
+    ]
+    begun = [one for one, _ in calls_made]
+    last = calls_made[-1][1] if calls_made else None
     subs = [str(one.status["subStep"]) for one in begun]
     calls = ", ".join(f"{subs.count(name)} {name}" for name in dict.fromkeys(subs))
     errors = [one.error for one in stored.instance.status.failures if one.step_num == number]
@@ -125,6 +133,7 @@ def _step_row(number: int, definition: Definition, stored: Stored, history: Sequ
         _step_state(number, stored),
         calls,
         moment(begun[0].at) if begun else "",
+        moment(last.at) if last is not None else "",
         _short(errors[-1].code, errors[-1].message) if errors else "",
     )
 
