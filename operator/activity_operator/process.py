@@ -35,6 +35,7 @@ from activity_operator.core.tenancy import Policy
 from activity_operator.handlers import Watcher
 from activity_operator.metrics import Metrics
 from activity_operator.settings import Settings
+from activity_operator.wall import SteadyWall
 from activity_operator.watchdog import Watchdog
 
 #: How often the main loop proves that it turns, and looks whether the API server answers.
@@ -106,7 +107,7 @@ class Outside(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Backbone:
-    """What the other rooms may use of the cluster's; `fail` ends the process, saying why."""
+    """What the other rooms may use of the cluster's; `fail` ends the process, saying why; `now` is Unix seconds."""
 
     settings: Settings
     kube: KubeClient
@@ -120,6 +121,7 @@ class Backbone:
     say: Callable[[Key, Say], None]
     fail: Callable[[str], None]
     policy: Callable[[], Policy]
+    now: Callable[[], float]
 
 
 class Process:
@@ -148,6 +150,7 @@ class Process:
     async def build(self) -> None:
         """Connect the parts; nothing is sent yet. Raises what reading the credentials raises."""
         settings = self.settings
+        self.now = SteadyWall(time.time, clock)
         self.kube = await KubeClient.connect(self._load, self._observed)
         self.queue = Queue(clock)
         self.metrics.queue_length.set_function(self.queue.__len__)
@@ -168,7 +171,7 @@ class Process:
             settings.lease_name,
             identity,
             clock=clock,
-            wall=time.time,
+            wall=self.now,
             on_change=self._leadership_changed,
             timing=timing,
         )
@@ -204,6 +207,7 @@ class Process:
                 self._say,
                 self.fail,
                 self._policy,
+                self.now,
             )
         )
         observer = Observer(
@@ -214,12 +218,10 @@ class Process:
             Rivals(self.queue.add),
             self.elector,
             self._policy,
-            time.time,
+            self.now,
             self.metrics.lost,
         )
-        self.events = EventPoster(
-            self.kube, identity, allowed=lambda: self.elector.leading, clock=clock, wall=time.time
-        )
+        self.events = EventPoster(self.kube, identity, allowed=lambda: self.elector.leading, clock=clock, wall=self.now)
         applier = Applier(self.kube, self.store, self.freshness, self.elector, clock=clock, say=self.events.say)
         rooms = Rooms(
             self.store,

@@ -130,11 +130,11 @@ class AllRooms:
             lambda namespace, pool: backbone.look_at((namespace, pool)), rate=backbone.settings.report_rate
         )
         self.reports.authenticator = Authenticator(
-            backbone.kube.create_token_review, now=time.time, on_trouble=backbone.look_at_all
+            backbone.kube.create_token_review, now=backbone.now, on_trouble=backbone.look_at_all
         )
         store = backbone.store
         around = Surroundings(
-            now=time.time,
+            now=backbone.now,
             pool_exists=lambda uid: store.by_uid(POOLS, uid) is not None,
             pod_exists=lambda uid: store.by_uid(PODS, uid) is not None,
             on_change=self._leases_changed,
@@ -142,15 +142,16 @@ class AllRooms:
         )
         self.custody = Custody(LeaseSecrets(backbone.kube, backbone.settings.namespace), service, around)
         self.sentinels = Sentinels(
-            service, holdings=self.custody.said, on_task=self._receive, on_change=backbone.look_at, now=time.time
+            service, holdings=self.custody.said, on_task=self._receive, on_change=backbone.look_at, now=backbone.now
         )
-        self.counts = ActivityCounts(self._counter, on_change=backbone.look_at, now=time.time)
+        self.counts = ActivityCounts(self._counter, on_change=backbone.look_at, now=backbone.now, wall=time.time)
         secrets = SecretValues(partial(backbone.kube.get, SECRETS), on_change=backbone.look_at)
         self.counted = CountedSignals(
             secrets,
             backbone.policy,
             on_change=backbone.look_at,
             called=backbone.metrics.called,
+            now=backbone.now,
             redis_seconds=backbone.settings.redis_count_seconds,
         )
         name = backbone.settings.cluster_name
@@ -162,11 +163,11 @@ class AllRooms:
             backbone.kube,
             backbone.settings.namespace,
             report_names(backbone.settings),
-            now=time.time,
+            now=backbone.now,
             on_bundle=backbone.look_at_all,
         )
         handover = Handover(self.custody)
-        reception = Reception(self.reports, handover, term=lambda: backbone.elector.term, now=time.time)
+        reception = Reception(self.reports, handover, term=lambda: backbone.elector.term, now=backbone.now)
         self.server = ReportServer(
             self.reports.authenticator,
             reception,

@@ -59,7 +59,7 @@ class _Group:
 class ActivityCounts:
     """The counts of all pools over one service. `on_change(key)` is called when a pool's counts or error change.
 
-    `now` is Unix seconds.
+    `now` is Unix seconds, `wall` the time of day by which the service names its minutes.
     """
 
     def __init__(
@@ -68,11 +68,13 @@ class ActivityCounts:
         *,
         on_change: Callable[[Key], None],
         now: Callable[[], float],
+        wall: Callable[[], float] | None = None,
         dice: backoff.Dice = random.random,
     ) -> None:
         self._service = service
         self._on_change = on_change
         self._now = now
+        self._wall = wall or now
         self._dice = dice
         self._groups: dict[PollTarget, _Group] = {}
         self._places: dict[Key, PollTarget] = {}
@@ -166,8 +168,8 @@ class ActivityCounts:
 
     async def _read(self, where: PollTarget, pools: list[_Pool]) -> None:
         """Read the past of pools whose hours have moved on, then everybody's minutes."""
-        began = self._now()
-        minutes, hours = metric_data.recent(began), metric_data.past(began)
+        began, day = self._now(), self._wall()
+        minutes, hours = metric_data.recent(day), metric_data.past(day)
         moved = [pool for pool in pools if pool.past_until != hours.end]
         for pool, found in await self._ask(where, moved, hours):
             if isinstance(found, SourceProblemError):
