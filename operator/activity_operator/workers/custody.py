@@ -25,6 +25,7 @@ from activity_operator.backlog.protocol import (
 from activity_operator.core.decision import Say
 from activity_operator.workers.handover_state import Fate, Held, Terms, fate, seen
 from activity_operator.workers.leases import Lease, LeaseRecords, PoolRef, RecordsUnavailableError
+from activity_operator.workers.lingering import LINGER_SECONDS, Lingering
 from activity_worker.contract import ERROR_DELETED, ERROR_NO_WORKER, lease_id
 
 T = TypeVar("T")
@@ -42,8 +43,6 @@ HANDOVER_SECONDS = 120.0
 #: nobody sends any for up to 19 s: until the Lease runs out (17 s at most) and the next leader has read the records.
 #: Together they stay below the 30 s of HeartbeatSeconds that the README asks for.
 WAITING_HEARTBEAT_SECONDS = 5.0
-#: Seconds for which a process that does not lead keeps a task alive after it was recorded, until the leader has listed.
-LINGER_SECONDS = 40.0
 #: Waits between tries: of a record's write, of a refused heartbeat, of a failing call.
 RETRY_FIRST_SECONDS = 0.5
 RETRY_CAP_SECONDS = 10.0
@@ -94,6 +93,7 @@ class Custody:
         self._unrecorded: dict[str, asyncio.Task[None]] = {}
         self._sweeper: asyncio.Task[None] | None = None
         self._lister: asyncio.Task[None] | None = None
+        self._lingering = Lingering(records.list, self._drop_recorded)
         self._ended: OrderedDict[str, None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -141,18 +141,20 @@ class Custody:
         if lease.id in self._held:
             return
         self._ended.pop(lease.id, None)
-        self._add(Held(lease), beat_now=False)
+        self._add(Held(lease, lease.received_at), beat_now=False)
         self._unrecorded[lease.id] = self.errand(self._record(lease))
 
     def adopt(self, lease: Lease) -> None:
         """Take over a recorded lease of an earlier leader, or one that a former leader's last poll brought."""
         if not self.leading or lease.id in self._held or lease.id in self._ended:
             return
-        self._add(Held(lease, owner_since=self._around.now()), beat_now=True)
+        now = self._around.now()
+        self._add(Held(lease, now, owner_since=now), beat_now=True)
         self._around.on_change(lease.pool.key)
 
     async def begin_term(self) -> None:
         """Lead: list what is recorded and look after it. Returns when it is known; tries for ever until then."""
+        self._lingering.stop()
         self._drop_recorded()
         self.leading = True
         failures = 0
@@ -170,12 +172,14 @@ class Custody:
                 return
 
     def end_term(self) -> None:
-        """Lead no more: what is recorded is the next leader's; what is not is still recorded and kept alive here."""
+        """Lead no more: what waits is recorded and kept alive here until there surely is a next leader for it."""
         self.leading = False
         if self._lister is not None:
             self._lister.cancel()
             self._lister = None
-        self._drop_recorded()
+        for item in [item for item in self._held.values() if not item.waits]:
+            self._drop(item.lease.id)
+        self._lingering.begin()
 
     async def close(self, timeout_seconds: float) -> int:
         """Wait until everything is recorded, then stop looking after it. Returns how many leases stay unrecorded."""
@@ -183,6 +187,7 @@ class Custody:
             await asyncio.wait(self._unrecorded.values(), timeout=timeout_seconds)
         if self._errands:
             await asyncio.wait(self._errands, timeout=LAST_ERRANDS_SECONDS)
+        self._lingering.stop()
         left = len(self._unrecorded)
         rounds = [task for task in (self._sweeper, self._lister) if task is not None]
         tasks = [*self._beats.values(), *self._errands, *rounds]
@@ -363,7 +368,7 @@ class Custody:
             self._drop(lease.id)
             return
         item = self._held.get(lease.id)
-        held_for = self._around.now() - lease.received_at
+        held_for = max(self._around.now() - lease.received_at, 0.0)
         self.end(
             lease if item is None else item.lease,
             "LeaseExpired",

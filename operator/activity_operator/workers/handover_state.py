@@ -38,10 +38,12 @@ class Held:
 
     `beats` is False once the service refused a heartbeat without ending the task; `closing` while it is being failed;
     `shown` once its owner reported it, running or concluded; `owner_since` is when this process learned of the owner;
-    `poolless_since` is when its pool was first seen to be gone.
+    `poolless_since` is when its pool was first seen to be gone. `since` is when this process took it in: patience is
+    counted from there, because when it was received may have been told by another machine's clock.
     """
 
     lease: Lease
+    since: float
     beats: bool = True
     closing: bool = False
     offered_to: str = ""
@@ -149,7 +151,7 @@ def fate(item: Held, terms: Terms, now: float, *, owner_exists: bool) -> Fate:
         return Fate.KEEP if owner_exists else Fate.OWNER_GONE
     if item.poolless_since is not None:
         return Fate.FAIL_DELETED if now - item.poolless_since >= POOLLESS_SECONDS else Fate.KEEP
-    held_for = now - item.lease.received_at
+    held_for = now - item.since
     if terms.hold_seconds is not None and not terms.paused and held_for >= terms.hold_seconds:
         return Fate.FAIL_NO_WORKER
     return Fate.KEEP

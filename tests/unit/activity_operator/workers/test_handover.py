@@ -440,7 +440,6 @@ async def test_losing_the_term_leaves_recorded_leases_to_the_next_leader_and_rec
     await asyncio.sleep(1.0)
     operator.custody.end_term()
     await asyncio.sleep(25.0)
-    assert "t1" not in world.service.beats
     assert len(world.service.beats["t2"]) == 5
 
     world.records.down = False

@@ -1,0 +1,76 @@
+"""What a change of leader means for tasks that wait: somebody keeps each of them alive, and nobody for ever."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from activity_operator.workers.custody import WAITING_HEARTBEAT_SECONDS
+from activity_operator.workers.handover_state import Terms
+from activity_operator.workers.lingering import LINGER_SECONDS, OUTAGE_SECONDS
+from activity_worker.contract import ERROR_NO_WORKER, lease_id
+from tests.unit.activity_operator.virtual_time import wall
+from tests.unit.activity_operator.workers.reports import report
+from tests.unit.activity_operator.workers.world import POOL, Operator, World
+
+KEY = POOL.key
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+async def operator(world: World) -> AsyncIterator[Operator]:
+    operator = await Operator.leading(world)
+    yield operator
+    await operator.kill()
+
+
+async def test_an_outage_that_ends_the_term_ends_no_waiting_task(world: World, operator: Operator) -> None:
+    """With the API server away nobody leads; HeartbeatSeconds goes on being kept."""
+    await operator.hold("t1")
+    world.records.down = True
+    operator.custody.end_term()
+    await asyncio.sleep(200.0)
+    beats = world.service.beats["t1"]
+    assert max(later - sooner for sooner, later in pairwise(beats)) <= WAITING_HEARTBEAT_SECONDS + 1
+
+    world.records.down = False
+    await operator.custody.begin_term()
+    await asyncio.sleep(60.0)
+    assert max(later - sooner for sooner, later in pairwise(beats)) <= WAITING_HEARTBEAT_SECONDS + 1
+    assert operator.custody.said(KEY).held == 1
+
+
+@pytest.mark.parametrize(("down", "seconds"), [(False, LINGER_SECONDS), (True, OUTAGE_SECONDS)])
+async def test_a_former_leader_keeps_a_task_alive_for_a_while_only(
+    world: World, operator: Operator, down: bool, seconds: float
+) -> None:
+    """The next leader's worker may be dead, and the service's own time-out must find that out."""
+    await operator.hold("t1", "t2")
+    await operator.hear(report(claims=(lease_id("t2"),)))
+    world.records.down = down
+    ended = wall()
+    operator.custody.end_term()
+    await asyncio.sleep(2 * OUTAGE_SECONDS)
+
+    assert ended < world.service.beats["t1"][-1] <= ended + seconds
+    assert "t2" not in world.service.beats, "a task that a worker runs is the worker's to keep alive"
+
+
+async def test_patience_is_counted_by_ones_own_clock(world: World, operator: Operator) -> None:
+    """The machine of the leader before had its clock an hour behind."""
+    (lease,) = await operator.hold("t1")
+    world.records.kept[lease] = replace(world.records.kept[lease], received_at=wall() - 3600.0)
+    successor = Operator(world)
+    successor.custody.order(KEY, Terms(hold_seconds=30.0))
+    await successor.custody.begin_term()
+    await asyncio.sleep(25.0)
+    assert not world.service.failed
+    await asyncio.sleep(10.0)
+
+    assert world.service.failed["t1"][0] == ERROR_NO_WORKER
