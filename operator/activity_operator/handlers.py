@@ -5,6 +5,7 @@ writes nothing: no annotations, no finalizers, no Events (measured: 0 writes at 
 """
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -26,6 +27,12 @@ LOGIN_SECONDS = 600.0
 BEAT_SECONDS = 1.0
 #: How long kopf may take to stop by itself, and then to be cancelled.
 STOP_SECONDS = 1.0
+#: kopf ends for good when a watch tells of an error that is not 410: an API server says 500 there when its storage is
+#: away for a moment. It begins anew after so long, and lists. So many ends in a row, each sooner than `STEADY_SECONDS`
+#: after its beginning, are no such moment: they end the process.
+AGAIN_SECONDS = 1.0
+STEADY_SECONDS = 60.0
+MOST_ENDS = 10
 
 #: Called on the main loop with each event: the kind, whether the object is gone, and the object.
 Take = Callable[[Kind, bool, Raw], None]
@@ -116,6 +123,32 @@ class Watcher:
         self._loop = asyncio.get_running_loop()
         if self._stop.is_set():
             self._stop_kopf.set()
+        try:
+            await self._watch_again_and_again()
+        finally:
+            beat.cancel()
+            # Connections close in a callback of the loop, which ends with this coroutine.
+            await asyncio.sleep(0.1)
+
+    async def _watch_again_and_again(self) -> None:
+        ends = 0
+        while True:
+            began = time.monotonic()
+            try:
+                await self._watch_once()
+            except Exception as error:
+                ends = ends + 1 if time.monotonic() - began < STEADY_SECONDS else 1
+                if self._stop_kopf.is_set() or ends >= MOST_ENDS:
+                    raise
+                log.warning("the watch ended, again in %g s: %s", AGAIN_SECONDS, error)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(AGAIN_SECONDS):
+                        await self._stop_kopf.wait()
+            else:
+                return
+
+    async def _watch_once(self) -> None:
+        """Watch until told to stop; raises what kopf ended with."""
         operator = asyncio.create_task(
             kopf.operator(
                 registry=self._registry(),
@@ -138,9 +171,6 @@ class Watcher:
                 operator.result()
         finally:
             stopping.cancel()
-            beat.cancel()
-            # Connections close in a callback of the loop, which ends with this coroutine.
-            await asyncio.sleep(0.1)
 
     async def _keep_beating(self) -> None:
         while True:
