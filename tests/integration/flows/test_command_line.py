@@ -144,7 +144,8 @@ async def test_queues_are_listed_and_a_job_shown_and_tried_again(
         (("ls",), "", 2, "no value for --redis-url: pass it or set ACTIVITY_REDIS_URL"),
         (("ls",), "http://x", 2, "the Redis URL's scheme 'http'"),
         (("ls",), "redis://127.0.0.1:1", 1, "the Redis server cannot be asked: ConnectionRefused"),
-        (("monitor", "--gap-seconds", "0"), "redis://127.0.0.1:1", 2, "monitor.gap_seconds: 0.0: must be above 0"),
+        (("monitor", "--gap-seconds", "0"), "redis://127.0.0.1:1", 2, "--gap-seconds: 0.0: must be above 0"),
+        (("ls", "--child", "stock"), "redis://127.0.0.1:1", 2, "--child 'stock': expected PARENT:CHILD"),
         (("show", "nobody"), "", 2, "no value for --redis-url"),
     ],
 )

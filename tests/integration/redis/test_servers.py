@@ -65,6 +65,12 @@ async def test_a_user_of_few_rights_can_work_over_tls(guarded: RedisServer, atom
         ("redis://:{secret}@127.0.0.1:{free}/0", UnreachableError, "ConnectionRefused"),
         ("redis://:{secret}@nobody.invalid/0", UnreachableError, "NameNotResolved"),
         ("redis+sentinel://:{secret}@127.0.0.1:{free}/shop/0", UnreachableError, "ConnectionRefused"),
+        (
+            "rediss+sentinel://:{secret}@{at}/shop/0?sentinel_password={secret}&ssl_ca_certs={ca}",
+            MissingError,
+            "NoSentinel",
+        ),
+        ("rediss+cluster://:{secret}@{at}?ssl_ca_certs={ca}", MissingError, "NoCluster"),
         ("redis+cluster://:{secret}@127.0.0.1:{free}", UnreachableError, "ConnectionRefused"),
     ],
 )

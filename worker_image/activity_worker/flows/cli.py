@@ -66,6 +66,10 @@ async def _run(said: Mapping[str, Any]) -> None:
     ):
         if not value:
             raise UsageError(f"no value for {flag}: pass it or set {variable}")
+    for child in said["child"]:
+        parent, _, rest = child.partition(":")
+        if not parent or not rest:
+            raise UsageError(f"--child {child!r}: expected PARENT:CHILD, such as check:stock")
     assert url and name  # noqa: S101, PT018 - looked at just now
     try:
         definition = FlowDefinition(name, tuple(Queue(queue) for queue in queues))
@@ -83,7 +87,7 @@ async def _monitor(asked: _Asked) -> str:
     try:
         options = MonitorOptions(said["look_seconds"], said["gap_seconds"], said["requeue"])
     except ValueError as error:
-        raise UsageError(error) from None
+        raise UsageError(str(error).replace("monitor.", "--").replace("_", "-")) from None
     set_up_logs(said["log_format"])
     monitor = LockMonitor(asked.flow.client, asked.queues, options)
     loop = asyncio.get_running_loop()

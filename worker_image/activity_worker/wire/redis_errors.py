@@ -84,9 +84,18 @@ def refusal(answer: str) -> RedisError:
         return RedisError("WRONGPASS", _DENIED["WRONGPASS"], Trouble.DENIED)
     if "DB index is out of range" in words:
         return RedisError("NoDatabase", "the server has no database of the URL's number", Trouble.MISSING)
+    if "cluster support disabled" in words:
+        text = "the server is in no cluster: name it with redis:// (or rediss://)"
+        return RedisError("NoCluster", text, Trouble.MISSING)
     if code in _PASSING:
         return unreachable(code, _KNOWN[code])
     return RedisError(code, _KNOWN.get(code, _shown(words)), Trouble.REFUSED)
+
+
+def no_sentinel(address: str) -> RedisError:
+    """Return the error of a server that was named as a sentinel and knows no sentinel's commands."""
+    text = f"{address} is no sentinel: name sentinels (port 26379 most of the time), or the server with redis://"
+    return RedisError("NoSentinel", text, Trouble.MISSING)
 
 
 def _shown(words: str) -> str:

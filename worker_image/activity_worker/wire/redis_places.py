@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, Protocol
 
-from activity_worker.wire.redis_errors import RedisError, refusal, unreachable
+from activity_worker.wire.redis_errors import RedisError, no_sentinel, refusal, unreachable
 from activity_worker.wire.redis_link import Command, Link, Refusal, connect, connect_sentinel
 from activity_worker.wire.redis_url import Kind, RedisUrl
 
@@ -191,7 +191,8 @@ class _Sentinels:
         finally:
             await link.close()
         if isinstance(found, Refusal):
-            raise found.error
+            unknown = found.error.code == "ERR" and "unknown command" in found.error.message
+            raise no_sentinel(f"{sentinel[0]}:{sentinel[1]}") if unknown else found.error
         return None if found is None else (str(found[0]), int(found[1]))
 
 

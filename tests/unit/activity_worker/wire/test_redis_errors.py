@@ -14,6 +14,7 @@ from activity_worker.wire.redis_errors import Trouble, refusal
         ("NOPERM this user has no permissions to run the 'get' command", "NOPERM", Trouble.DENIED),
         ("DENIED Redis is running in protected mode because ...", "DENIED", Trouble.DENIED),
         ("ERR DB index is out of range", "NoDatabase", Trouble.MISSING),
+        ("ERR This instance has cluster support disabled", "NoCluster", Trouble.MISSING),
         ("LOADING Redis is loading the dataset in memory", "LOADING", Trouble.UNREACHABLE),
         ("READONLY You can't write against a read only replica.", "READONLY", Trouble.UNREACHABLE),
         ("UNBLOCKED force unblock from blocking operation", "UNBLOCKED", Trouble.UNREACHABLE),
