@@ -6,13 +6,13 @@ import logging
 import sys
 import time
 
-from tests.faults import matrix, stale, table
+from tests.faults import matrix, pairs, stale, table
 from tests.faults.campaign import LANES, Played, lanes, play_all, references
 from tests.faults.matrix import Job
 from tests.faults.runs import Run
 from tests.faults.scenarios import SCENARIOS
 
-PARTS = ("crash", "crash, standby", "call fails", "worker's call", "event", "watch", "stale")
+PARTS = ("crash", "crash, standby", "call fails", "worker's call", "event", "watch", pairs.PART, "stale")
 
 
 def jobs(run: Run) -> list[Job]:
@@ -23,6 +23,7 @@ def jobs(run: Run) -> list[Job]:
         *matrix.failing_calls(run.scenario, run.calls),
         *matrix.events(run.scenario, run.events),
         *matrix.broken_watches(run.scenario, run.events),
+        *pairs.pairs(run.scenario, run.calls, run.events),
     ]
 
 
@@ -31,7 +32,10 @@ def tell(played: Played) -> None:
     run, faults = played.run, " + ".join(map(str, played.job.faults))
     verdict = "ok" if run.good else "WRONG"
     missed = "" if run.struck else " (missed)"
-    print(f"{verdict:<6}{run.seconds:5.1f} s  {run.scenario:<9} {played.job.part}: {faults}{missed}", flush=True)
+    standby = ", with a standby" if played.job.replicas > 1 else ""
+    print(
+        f"{verdict:<6}{run.seconds:5.1f} s  {run.scenario:<9} {played.job.part}: {faults}{standby}{missed}", flush=True
+    )
     if run.log:
         print(f"      {run.wrong} {run.harm} {run.state}", *run.way, run.log, sep="\n", flush=True)
 
@@ -43,7 +47,7 @@ async def campaign(said: argparse.Namespace) -> int:
         expected = await references(where, said.scenario or list(SCENARIOS))
         every = [*(job for run in expected.values() for job in jobs(run)), *stale.JOBS]
         chosen = [job for job in every if job.part in (said.part or PARTS)]
-        chosen = [job for job in chosen if said.only in str(job.faults and job.faults[0])][:: said.every]
+        chosen = [job for job in chosen if said.only in " + ".join(map(str, job.faults))][said.start :: said.every]
         print(f"{len(chosen)} runs on {said.lanes} control planes", flush=True)
         played = await play_all(where, chosen, expected, tell)
     print(f"\n{table.text(played)}\n{len(played)} runs in {time.monotonic() - began:.0f} s")
@@ -59,6 +63,7 @@ def main() -> None:
     parser.add_argument("--part", action="append", choices=PARTS, help="default: all")
     parser.add_argument("--only", default="", metavar="TEXT", help="faults that contain this text")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="every Nth run only (default: all)")
+    parser.add_argument("--start", type=int, default=0, metavar="N", help="pass over the first N (default: none)")
     parser.add_argument("--lanes", type=int, default=LANES, help="control planes side by side (default: %(default)s)")
     sys.exit(asyncio.run(campaign(parser.parse_args())))
 
