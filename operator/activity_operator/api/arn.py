@@ -13,8 +13,9 @@ MAX_ARN_LENGTH = 256
 PARTITION_PATTERN = "^aws(-[a-z]+)*$"
 REGION_PATTERN = "^[a-z0-9]+(-[a-z0-9]+)*$"
 ACCOUNT_PATTERN = "^[0-9]{12}$"
-#: Names of activities as CreateActivity takes them: 1 to 80 characters, none of its listed special characters.
-NAME_PATTERN = r"^[^\s<>{}\[\]?*\"#%\\^|~`$&,;:/]{1,80}$"
+#: Names of activities as CreateActivity takes them: 1 to 80 characters, none of its listed special ones, no control
+#: characters. Not \s, which means more characters to Python than to RE2.
+NAME_PATTERN = r"^[^\x00-\x20\x7f-\xa0<>{}\[\]?*\"#%\\^|~`$&,;:/]{1,80}$"
 
 
 class MalformedArnError(ValueError):

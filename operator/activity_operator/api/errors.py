@@ -3,6 +3,7 @@
 from typing import Any
 
 from activity_operator.api.conditions import Reason
+from activity_operator.api.words import printable
 
 #: How much of a wrong value is repeated in a message.
 MAX_SHOWN_VALUE = 80
@@ -19,7 +20,7 @@ class SpecError(ValueError):
         self.value = value
         self.fix = fix
         self.reason = reason
-        super().__init__(self._sentence())
+        super().__init__(printable(self._sentence()))
 
     def _sentence(self) -> str:
         shown = "" if self.value is None or isinstance(self.value, dict | list) else _yaml(self.value)

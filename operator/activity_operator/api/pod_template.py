@@ -10,16 +10,9 @@ from typing import Any
 from activity_operator.api import rules
 from activity_operator.api.conditions import Reason
 from activity_operator.api.errors import SpecError
-from activity_worker.contract.names import GROUP
-
-#: The container that runs the handler.
-WORKER_CONTAINER = "worker"
-#: Kinds of volume that the restricted Pod Security Standard allows.
-RESTRICTED_VOLUMES = frozenset(
-    {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
-)
-#: Capabilities that the restricted Pod Security Standard lets a container add.
-RESTRICTED_CAPABILITIES = frozenset({"NET_BIND_SERVICE"})
+from activity_operator.api.pod_own import own_problems
+from activity_operator.api.pod_restricted import restricted_problems
+from activity_operator.api.pod_shape import Problem, part, shape_problems
 
 #: The most labels or annotations; a bound that the cost estimate of the rules needs.
 MAX_KEYS = 64
@@ -55,15 +48,6 @@ POD_TEMPLATE_SCHEMA: dict[str, Any] = {
     }
 }
 
-_NOT_RESTRICTED = "is not allowed in a restricted pod; remove it"
-_OURS = {
-    "activeDeadlineSeconds": "would kill workers at work; remove it (spec.taskDeadlineSeconds bounds one task)",
-    "restartPolicy": "is the operator's; remove it (workers are restarted always)",
-    "terminationGracePeriodSeconds": "is the operator's; set spec.drain.timeoutSeconds instead",
-    "serviceAccountName": "is the operator's; set spec.serviceAccountName instead",
-    "serviceAccount": "is the operator's; set spec.serviceAccountName instead",
-}
-
 
 def check_pod_template(template: Mapping[str, Any]) -> None:
     """Raise SpecError (reason PodTemplateRejected) for the first thing in the template that cannot be taken."""
@@ -71,67 +55,8 @@ def check_pod_template(template: Mapping[str, Any]) -> None:
         raise SpecError(f"podTemplate.{field}", value, fix, Reason.POD_TEMPLATE_REJECTED)
 
 
-Problem = tuple[str, Any, str]
-
-
 def _problems(template: Mapping[str, Any]) -> Iterator[Problem]:
-    metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
-    for field, value in (("metadata", metadata), ("spec", spec)):
-        if not isinstance(value, Mapping):
-            yield field, value, "must be an object"
-            return
-    for kind in ("labels", "annotations"):
-        for key in metadata.get(kind) or {}:
-            if key.startswith(f"{GROUP}/"):
-                yield f"metadata.{kind}", key, f"is the operator's own; remove keys under {GROUP}/"
-    yield from _pod_problems(spec)
-
-
-def _pod_problems(spec: Mapping[str, Any]) -> Iterator[Problem]:
-    for field, fix in _OURS.items():
-        if field in spec:
-            yield f"spec.{field}", spec[field], fix
-    for field in ("hostNetwork", "hostPID", "hostIPC"):
-        if spec.get(field):
-            yield f"spec.{field}", True, _NOT_RESTRICTED
-    yield from _security_problems("spec.securityContext", spec.get("securityContext"))
-    for index, volume in enumerate(_objects(spec, "volumes")):
-        for kind in volume.keys() - RESTRICTED_VOLUMES - {"name"}:
-            yield f"spec.volumes[{index}]", kind, _NOT_RESTRICTED
-    for kind in ("containers", "initContainers"):
-        for index, container in enumerate(_objects(spec, kind)):
-            yield from _container_problems(f"spec.{kind}[{index}]", container)
-
-
-def _container_problems(field: str, container: Mapping[str, Any]) -> Iterator[Problem]:
-    if not container.get("name"):
-        yield f"{field}.name", None, f"is required; the handler's container is named {WORKER_CONTAINER}"
-    if container.get("name") == WORKER_CONTAINER and "image" in container:
-        yield f"{field}.image", container["image"], "is the operator's; set spec.handlerImage instead"
-    for index, port in enumerate(_objects(container, "ports")):
-        if port.get("hostPort"):
-            yield f"{field}.ports[{index}].hostPort", port["hostPort"], _NOT_RESTRICTED
-    yield from _security_problems(f"{field}.securityContext", container.get("securityContext"))
-
-
-def _security_problems(field: str, context: Any) -> Iterator[Problem]:
-    if not isinstance(context, Mapping):
-        return
-    for name, bad in (("privileged", True), ("allowPrivilegeEscalation", True), ("runAsNonRoot", False)):
-        if context.get(name) is bad:
-            yield f"{field}.{name}", str(bad).lower(), _NOT_RESTRICTED
-    if context.get("runAsUser") == 0:
-        yield f"{field}.runAsUser", "0", _NOT_RESTRICTED
-    capabilities = context.get("capabilities") or {}
-    for name in capabilities.get("add") or []:
-        if name not in RESTRICTED_CAPABILITIES:
-            yield f"{field}.capabilities.add", name, _NOT_RESTRICTED
-    for profile in ("seccompProfile", "appArmorProfile"):
-        if (context.get(profile) or {}).get("type") == "Unconfined":
-            yield f"{field}.{profile}.type", "Unconfined", _NOT_RESTRICTED
-
-
-def _objects(parent: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
-    """Return the objects in a list of the pod spec. What is no list of objects is left to the API server's verdict."""
-    items = parent.get(field)
-    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
+    yield from shape_problems(template)
+    metadata, spec = part(template, "metadata"), part(template, "spec")
+    yield from restricted_problems(metadata, spec)
+    yield from own_problems(metadata, spec)

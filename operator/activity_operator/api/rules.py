@@ -14,6 +14,11 @@ from activity_operator.api.arn import (
 
 #: The longest name of a pool: pods are named POOL-HASH-HASH-RANDOM and a pod's name is a label of 63 characters.
 MAX_NAME_LENGTH = 47
+#: Names of objects (RFC 1123 subdomains).
+SUBDOMAIN_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+#: The characters of an image's reference: HOST:PORT/PATH:TAG@DIGEST.
+IMAGE_PATTERN = r"^[-a-zA-Z0-9._:/@+\[\]]+$"
+IMAGE_FIX = "has a character that no image reference has; write one such as registry.example.com/resize:1.4.2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,7 @@ def literal(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _quoted(value: str, before: str, after: str) -> str:
+def quoted(value: str, before: str, after: str) -> str:
     """Return CEL for: before, the value in quotes, after."""
     return f"{literal(before + chr(39))} + {value} + {literal(chr(39) + after)}"
 
@@ -67,38 +72,38 @@ ACTIVITY_ARN = (
     Rule(
         _IS_ARN,
         f"is not an ARN; it must look like {ACTIVITY_ARN_SHAPE}",
-        _quoted("self", "", f" is not an ARN; it must look like {ACTIVITY_ARN_SHAPE}"),
+        quoted("self", "", f" is not an ARN; it must look like {ACTIVITY_ARN_SHAPE}"),
     ),
     _arn_part(
         f"{_PARTS}[2] == 'states'",
         "is of another service; an activity's ARN has 'states' there",
-        f"{_quoted('self', '', ' is of the service ')} + "
-        + _quoted(f"{_PARTS}[2]", "", "; an activity's ARN has 'states' there"),
+        f"{quoted('self', '', ' is of the service ')} + "
+        + quoted(f"{_PARTS}[2]", "", "; an activity's ARN has 'states' there"),
     ),
     _arn_part(
         f"{_PARTS}[3].matches({literal(REGION_PATTERN)})",
         f"has no region; it must look like {ACTIVITY_ARN_SHAPE}",
-        f"{_PARTS}[3] == '' ? {_quoted('self', '', f' has no region; it must look like {ACTIVITY_ARN_SHAPE}')} : "
-        f"{_quoted('self', '', ' has the malformed region ')} + "
-        + _quoted(f"{_PARTS}[3]", "", "; write one such as us-east-1"),
+        f"{_PARTS}[3] == '' ? {quoted('self', '', f' has no region; it must look like {ACTIVITY_ARN_SHAPE}')} : "
+        f"{quoted('self', '', ' has the malformed region ')} + "
+        + quoted(f"{_PARTS}[3]", "", "; write one such as us-east-1"),
     ),
     _arn_part(
         f"{_PARTS}[4].matches({literal(ACCOUNT_PATTERN)})",
         f"has no account; it must look like {ACTIVITY_ARN_SHAPE}",
-        f"{_PARTS}[4] == '' ? {_quoted('self', '', f' has no account; it must look like {ACTIVITY_ARN_SHAPE}')} : "
-        f"{_quoted('self', '', ' has the malformed account ')} + "
-        + _quoted(f"{_PARTS}[4]", "", "; it must be 12 digits"),
+        f"{_PARTS}[4] == '' ? {quoted('self', '', f' has no account; it must look like {ACTIVITY_ARN_SHAPE}')} : "
+        f"{quoted('self', '', ' has the malformed account ')} + "
+        + quoted(f"{_PARTS}[4]", "", "; it must be 12 digits"),
     ),
     _arn_part(
         f"{_PARTS}[5] == 'activity'",
         "names another resource; a pool works on an 'activity'",
-        f"{_quoted('self', '', ' names the resource ')} + "
-        + _quoted(f"{_PARTS}[5]", "", "; a pool works on an 'activity'"),
+        f"{quoted('self', '', ' names the resource ')} + "
+        + quoted(f"{_PARTS}[5]", "", "; a pool works on an 'activity'"),
     ),
     _arn_part(
         f"{_PARTS}[5] != 'activity' || ({_PARTS}.size() == 7 && {_PARTS}[6].matches({literal(NAME_PATTERN)}))",
         "has a missing or malformed activity name; it must be 1 to 80 letters, digits, - or _",
-        _quoted("self", "", " has a missing or malformed activity name; it must be 1 to 80 letters, digits, - or _"),
+        quoted("self", "", " has a missing or malformed activity name; it must be 1 to 80 letters, digits, - or _"),
     ),
 )
 
@@ -166,8 +171,9 @@ IMAGE = (
     Rule(
         "!self.matches('\\\\s')",
         "handlerImage must be an image reference without spaces, such as registry.example.com/resize:1.4.2",
-        _quoted("self", "handlerImage ", " has a space; write a reference such as registry.example.com/resize:1.4.2"),
+        quoted("self", "handlerImage ", " has a space; write a reference such as registry.example.com/resize:1.4.2"),
     ),
+    Rule(f"self.matches('\\\\s') || self.matches({literal(IMAGE_PATTERN)})", f"handlerImage {IMAGE_FIX}"),
 )
 #: Beside `minimum`, which the API server rounds down to 0 when it compares it with a whole number such as 0.
 TARGET_UTILIZATION = (Rule("self >= 0.01", "targetUtilization must be from 0.01 to 1"),)
@@ -175,7 +181,7 @@ REGION = (
     Rule(
         f"self.matches({literal(REGION_PATTERN)})",
         "is not a region; write one such as us-east-1",
-        _quoted("self", "", " is not a region; write one such as us-east-1"),
+        quoted("self", "", " is not a region; write one such as us-east-1"),
     ),
 )
 
@@ -192,16 +198,16 @@ ENDPOINT_URL = _endpoint_url("endpointUrl", "https://states.internal.example.com
 CLOUDWATCH_ENDPOINT_URL = _endpoint_url("cloudWatchEndpointUrl", "https://monitoring.internal.example.com")
 ROLE_ARN = (
     Rule(
-        "self.matches('^arn:aws(-[a-z]+)*:iam::[0-9]{12}:role/.+$')",
+        "self.matches('^arn:aws(-[a-z]+)*:iam::[0-9]{12}:role/[!-~]+$')",
         "is not the ARN of an IAM role; it must look like arn:aws:iam::ACCOUNT:role/NAME",
-        _quoted("self", "", " is not the ARN of an IAM role; it must look like arn:aws:iam::ACCOUNT:role/NAME"),
+        quoted("self", "", " is not the ARN of an IAM role; it must look like arn:aws:iam::ACCOUNT:role/NAME"),
     ),
 )
 SERVICE_ACCOUNT_NAME = (
     Rule(
-        "self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",
+        f"self.matches({literal(SUBDOMAIN_PATTERN)})",
         "is not the name of a ServiceAccount; it has lower-case letters, digits, - and .",
-        _quoted("self", "", " is not the name of a ServiceAccount; it has lower-case letters, digits, - and ."),
+        quoted("self", "", " is not the name of a ServiceAccount; it has lower-case letters, digits, - and ."),
     ),
 )
 
@@ -218,7 +224,7 @@ POOL = (
     Rule(
         "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
         "a pool's name starts with a letter and has only lower-case letters, digits and -",
-        _quoted(
+        quoted(
             "self.metadata.name",
             "the name ",
             " does not fit; a pool's name starts with a letter and has only lower-case letters, digits and -",

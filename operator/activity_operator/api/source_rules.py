@@ -1,6 +1,6 @@
 """CEL rules of the sources besides Step Functions, and the sentences a person reads when one fails."""
 
-from activity_operator.api.rules import Rule, literal
+from activity_operator.api.rules import SUBDOMAIN_PATTERN, Rule, literal, quoted
 
 _HOST_AND_PORT = r"^([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|\[[0-9a-fA-F:]+\]):[0-9]{1,5}$"
 
@@ -8,7 +8,8 @@ _HOST_AND_PORT = r"^([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|\[[0-9a-fA-F:]+\]):
 _STORE_URL = r"^postgres(ql)?://([^:@/?#]+@)?([^:@/?#,]+|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?/[^/?#]+(\?[^#]*)?$"
 
 #: A name becomes part of keys between colons; a child's queue is named PARENT:CHILD.
-_NAME = "!self.matches('[\\\\s,]')"
+_NO_NAME = literal(r"[\s,\x00-\x1f\x7f-\x9f]")
+_CONTROL = literal(r"[\x00-\x1f\x7f-\x9f]")
 
 REDIS = (
     Rule(
@@ -24,10 +25,13 @@ ADDRESS = (
         "must be HOST:PORT, such as redis:6379; a URL with a password belongs into a Secret (urlSecretRef)",
     ),
 )
-REDIS_NAME = (Rule(_NAME, "must have no spaces and no commas"),)
+REDIS_NAME = (Rule(f"!self.matches({_NO_NAME})", "must have no spaces and no commas, and no control characters"),)
 REDIS_NEXT_QUEUE = REDIS_NAME
 REDIS_ATTRIBUTES = (
-    Rule("self.all(name, !name.matches('[\\\\s,]'))", "names of attributes must have no spaces and no commas"),
+    Rule(
+        f"self.all(name, !name.matches({_NO_NAME}))",
+        "names of attributes must have no spaces and no commas, and no control characters",
+    ),
 )
 TASK_STORE = (
     Rule(
@@ -46,6 +50,21 @@ STORE_URL = (
         f"self.startsWith('sqlite') || self.matches({literal(_STORE_URL)}) && !self.matches('(?i)password=')",
         "must look like postgresql://USER@HOST:PORT/DATABASE; a URL with a password belongs into a Secret "
         "(urlSecretRef)",
+    ),
+)
+STORE_TASKS = (Rule(f"self.all(name, !name.matches({_CONTROL}))", "names of tasks must have no control characters"),)
+SECRET_NAME = (
+    Rule(
+        f"self.matches({literal(SUBDOMAIN_PATTERN)})",
+        "is not the name of a Secret; it has lower-case letters, digits, - and .",
+        quoted("self", "", " is not the name of a Secret; it has lower-case letters, digits, - and ."),
+    ),
+)
+SECRET_KEY = (
+    Rule(
+        "self.matches('^[-._a-zA-Z0-9]+$') && self != '.' && !self.startsWith('..')",
+        "is not a key of a Secret; it has letters, digits, -, _ and .",
+        quoted("self", "", " is not a key of a Secret; it has letters, digits, -, _ and ."),
     ),
 )
 SERVER_URL = (

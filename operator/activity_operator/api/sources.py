@@ -14,8 +14,18 @@ ActivityArnText = Annotated[str, Field(max_length=MAX_ARN_LENGTH, json_schema_ex
 class SecretKeyRef(ApiModel):
     """A key of a Secret in the pool's own namespace."""
 
-    name: str = Field(min_length=1, max_length=253, description="Name of the Secret, in the pool's namespace.")
-    key: str = Field(min_length=1, max_length=253, description="Key in the Secret's data.")
+    name: str = Field(
+        min_length=1,
+        max_length=253,
+        json_schema_extra=rules.attach(source_rules.SECRET_NAME),
+        description="Name of the Secret, in the pool's namespace.",
+    )
+    key: str = Field(
+        min_length=1,
+        max_length=253,
+        json_schema_extra=rules.attach(source_rules.SECRET_KEY),
+        description="Key in the Secret's data.",
+    )
 
 
 class StepFunctionsSource(ApiModel):
@@ -107,6 +117,7 @@ class TaskStoreSource(ApiModel):
     tasks: list[Annotated[str, Field(min_length=1, max_length=255)]] = Field(
         default_factory=list,
         max_length=100,
+        json_schema_extra=rules.attach(source_rules.STORE_TASKS),
         description="Names of the tasks whose due instances count as backlog (default: all in the store). Name them "
         "where several pools share a store.",
     )

@@ -1,5 +1,6 @@
 """What a person declares: the spec of an ActivityPool. Its schema becomes the CRD's (`schema`)."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -203,6 +204,8 @@ def parse_spec(raw: Mapping[str, Any]) -> PoolSpec:
         spec = PoolSpec.model_validate(raw)
     except ValidationError as error:
         raise _as_spec_error(error) from error
+    if not re.fullmatch(rules.IMAGE_PATTERN, spec.handler_image):
+        raise SpecError("handlerImage", spec.handler_image, rules.IMAGE_FIX)
     _check_source(spec)
     _check_sizes(spec)
     check_pod_template(spec.pod_template)

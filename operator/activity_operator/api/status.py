@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, WithJsonSchema
 
 from activity_operator.api.conditions import CONDITIONS_SCHEMA, Condition
 from activity_operator.api.model import ApiModel, Int32, Int64
-from activity_operator.api.times import to_rfc3339
+from activity_operator.api.times import from_rfc3339, to_rfc3339
+from activity_operator.api.words import printable
 
 #: How many entries the rings keep, and how many characters a text has at most; longer ones are cut, never refused.
 MAX_DECISIONS = 10
@@ -19,8 +20,11 @@ MAX_WORD_LENGTH = 64
 
 
 def _clip(length: int) -> BeforeValidator:
-    """Cut a text to the length that the CRD allows: a long message must not cost the whole status."""
-    return BeforeValidator(lambda text: text[:length] if isinstance(text, str) else text)
+    """Cut a text to the length that the CRD allows: a long message must not cost the whole status.
+
+    Nor must one that cannot be written: a worker's words may hold what is no character at all.
+    """
+    return BeforeValidator(lambda text: printable(text)[:length] if isinstance(text, str) else text)
 
 
 def _last(count: int) -> BeforeValidator:
@@ -45,7 +49,11 @@ def _write_conditions(conditions: Iterable[Condition]) -> list[dict[str, Any]]:
 Text = Annotated[str, _clip(MAX_TEXT_LENGTH), Field(max_length=MAX_TEXT_LENGTH)]
 Word = Annotated[str, _clip(MAX_WORD_LENGTH), Field(max_length=MAX_WORD_LENGTH)]
 Name = Annotated[str, _clip(253), Field(max_length=253)]
-Time = Annotated[datetime, PlainSerializer(to_rfc3339, return_type=str)]
+Time = Annotated[
+    datetime,
+    BeforeValidator(lambda raw: from_rfc3339(raw) if isinstance(raw, str) else raw),
+    PlainSerializer(to_rfc3339, return_type=str),
+]
 Conditions = Annotated[
     tuple[Condition, ...],
     BeforeValidator(_read_conditions),
@@ -133,5 +141,11 @@ class PoolStatus(ApiModel):
 
 
 def parse_status(raw: Mapping[str, Any] | None) -> PoolStatus:
-    """Return the status that the API server holds, or an empty one. Raises ValidationError for a foreign one."""
-    return PoolStatus.model_validate(raw or {})
+    """Return the status that the API server holds, or an empty one.
+
+    Empty, too, when somebody wrote what cannot be read, such as a time before the year 1: it is written anew.
+    """
+    try:
+        return PoolStatus.model_validate(raw or {})
+    except ValidationError:
+        return PoolStatus()

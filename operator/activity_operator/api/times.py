@@ -7,9 +7,14 @@ def to_rfc3339(time: datetime) -> str:
     """Return the time as metav1.Time has it. Raises ValueError for a time without a zone."""
     if time.tzinfo is None:
         raise ValueError(f"{time.isoformat()} has no time zone; use an aware datetime")
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    # Not strftime, which writes a year before 1000 without its zeros.
+    return time.astimezone(UTC).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
 
 
 def from_rfc3339(text: str) -> datetime:
-    """Return the time in the text. Raises ValueError when it is none."""
-    return datetime.fromisoformat(text)
+    """Return the time in the text, in UTC. Raises ValueError when it is none."""
+    try:
+        # RFC 3339 allows small letters, Python does not.
+        return datetime.fromisoformat(text.upper()).astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"{text} is before the year 1 or after 9999 in UTC") from error

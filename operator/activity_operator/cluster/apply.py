@@ -10,6 +10,7 @@ from activity_operator.cluster.kinds import DEPLOYMENTS, PODS, Key, Kind, Raw
 from activity_operator.cluster.kube import ApiError, KubeClient
 from activity_operator.cluster.observe import controller_uid
 from activity_operator.cluster.ports import Leader
+from activity_operator.cluster.status import NameTakenError
 from activity_operator.cluster.store import Store, version_of
 from activity_operator.cluster.trim import DELETION_COST
 from activity_operator.core.decision import (
@@ -32,10 +33,6 @@ log = logging.getLogger(__name__)
 
 class NotLeadingError(Exception):
     """The Lease was lost before a write; what was decided is void."""
-
-
-class NameTakenError(Exception):
-    """A Deployment of that name belongs to somebody else, or to a pool that is just being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +128,9 @@ class Applier:
         live = self._store.by_name(DEPLOYMENTS, work.key[0], action.name) or await self._unseen(work, action.name)
         if live is not None:
             if controller_uid(live) != work.pool["metadata"]["uid"]:
-                raise NameTakenError(f"Deployment {action.name} belongs to another owner")
+                raise NameTakenError(
+                    f"Deployment {action.name} belongs to another owner: delete it, or rename the pool"
+                )
             if action.replicas < int(live["spec"].get("replicas", 1)):
                 body["metadata"]["resourceVersion"] = version_of(live)
         self._may_write()
@@ -231,7 +230,7 @@ def _fingerprint(body: Raw) -> str:
 def _rejection(error: ApiError) -> str:
     """Return the condition reason when a person must act; "" for what passes by itself or calls for another look."""
     # An unknown field ends in a 500 of the merge, before the strict validation that would say 400.
-    if error.status in {400, 422} or (error.status == 500 and "typed patch object" in error.message):
+    if error.status in {400, 413, 422} or (error.status == 500 and "typed patch object" in error.message):
         return "PodTemplateRejected"
     if error.status == 403 and "quota" in error.message:
         return "QuotaExceeded"

@@ -78,7 +78,8 @@ def _list_differences(ours: list[Any], live: list[Any], path: str) -> Iterator[s
 def _key_of(items: list[Any]) -> str | None:
     for key in _LIST_KEYS:
         if items and all(isinstance(item, Mapping) and key in item for item in items):
-            return key
+            # A port may be there twice, for TCP and for UDP.
+            return key if len({str(item[key]) for item in items}) == len(items) else None
     return None
 
 

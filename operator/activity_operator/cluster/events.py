@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from activity_operator.api.words import printable
 from activity_operator.cluster.kinds import EVENTS, POOLS, Raw
 from activity_operator.cluster.kube import ApiError, KubeClient, KubeError
 from activity_operator.core.decision import Say
@@ -20,6 +21,7 @@ BURST = 20
 REFILL_SECONDS = 15.0
 #: How many wait to be posted at most; more are dropped: an Event is news, not a record.
 BACKLOG = 1000
+#: Bytes of an Event's note, not characters: the API server's limit.
 NOTE_LENGTH = 1024
 
 log = logging.getLogger(__name__)
@@ -128,7 +130,7 @@ class EventPoster:
             "action": "Reconcile",
             "reason": said.reason[:128],
             "type": said.kind,
-            "note": said.message[:NOTE_LENGTH],
+            "note": _note(said.message),
             "regarding": {
                 "apiVersion": POOLS.api_version,
                 "kind": POOLS.name,
@@ -141,3 +143,7 @@ class EventPoster:
 
     def _stamp(self) -> str:
         return datetime.fromtimestamp(self._wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _note(message: str) -> str:
+    return printable(message).encode()[:NOTE_LENGTH].decode(errors="ignore")

@@ -8,6 +8,7 @@ has lost the lease (`WRITE_TIMEOUT_SECONDS` fits into the gap between renew dead
 import asyncio
 import json
 import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
@@ -16,6 +17,8 @@ import aiohttp
 from kubernetes.aio import client as transport
 from kubernetes.aio import config as credentials
 
+from activity_operator.api.words import printable
+from activity_operator.cluster import deep_json
 from activity_operator.cluster.kinds import TOKEN_REVIEWS, Kind, Raw, Raws
 
 FIELD_MANAGER = "activitypool"
@@ -26,8 +29,12 @@ PAGE_SIZE = 100
 #: How often a LIST whose continue token expired starts again before the error is the caller's.
 LIST_ATTEMPTS = 3
 
-APPLY = "application/apply-patch+yaml"
+#: With a charset, or the transport would write the body itself: as JSON whose escapes are not YAML's (`_yaml`).
+APPLY = "application/apply-patch+yaml; charset=utf-8"
 MERGE = "application/merge-patch+json"
+
+#: What YAML takes only as an escape: control characters, line breaks, and what is no character.
+_NOT_YAML = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 
 log = logging.getLogger(__name__)
 
@@ -67,9 +74,9 @@ class ApiError(KubeError):
         retry_after = float(wait) if wait.isdigit() else 0.0
         try:
             said = json.loads(body)
-            return cls(status, str(said.get("reason", "")), str(said.get("message", "")), retry_after)
+            return cls(status, str(said.get("reason", "")), printable(str(said.get("message", ""))), retry_after)
         except (ValueError, AttributeError):
-            return cls(status, "", body[:200].decode(errors="replace"), retry_after)
+            return cls(status, "", printable(body[:200].decode(errors="replace")), retry_after)
 
 
 class Credentials(Protocol):
@@ -110,6 +117,7 @@ class KubeClient:
     @classmethod
     async def connect(cls, load: Credentials, observed: Callable[[str, str, int], None] | None = None) -> Self:
         """Read the credentials and return a client; nothing is sent yet."""
+        deep_json.install()
         configuration = type.__call__(transport.Configuration)
         await load(configuration)
         return cls(transport.ApiClient(configuration=configuration), observed, load)
@@ -241,9 +249,10 @@ class KubeClient:
         asked = {**(query or {}), "timeout": f"{max(int(seconds), 1)}s"}
         headers = {"Accept": "application/json", "Content-Type": content_type}
         status = 0
+        sent: Raw | bytes | None = _yaml(body) if body is not None and content_type == APPLY else body
         try:
             request = await self._api.param_serialize(
-                method, path, query_params=list(asked.items()), header_params=headers, body=body,
+                method, path, query_params=list(asked.items()), header_params=headers, body=sent,
                 auth_settings=["BearerToken"],
             )  # fmt: skip
             answer = await self._api.call_api(
@@ -259,6 +268,12 @@ class KubeClient:
         if status >= 400:
             raise ApiError.from_answer(status, data, answer.headers)
         return dict(json.loads(data))
+
+
+def _yaml(body: Raw) -> bytes:
+    """Return the body as JSON that is YAML, too, which knows no surrogate pairs and takes fewer characters as such."""
+    text = json.dumps(body, ensure_ascii=False)
+    return _NOT_YAML.sub(lambda found: f"\\u{ord(found.group()):04x}", text).encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """From raw objects to facts: everything `decide` may know about one pool, at one moment."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
+from activity_operator.api.times import from_rfc3339
 from activity_operator.cluster.drift import edits, outdated
 from activity_operator.cluster.kinds import Raw
 from activity_operator.cluster.trim import DELETION_COST
@@ -19,8 +19,11 @@ COUNTS_DELAY_SECONDS = 600.0
 
 
 def seconds(text: Any) -> float:
-    """Return an RFC 3339 time as Unix seconds, 0 when there is none."""
-    return datetime.fromisoformat(text).timestamp() if isinstance(text, str) and text else 0.0
+    """Return an RFC 3339 time as Unix seconds, 0 when there is none, or what somebody wrote is none."""
+    try:
+        return from_rfc3339(text).timestamp() if isinstance(text, str) and text else 0.0
+    except ValueError:
+        return 0.0
 
 
 def controller_uid(raw: Raw) -> str:

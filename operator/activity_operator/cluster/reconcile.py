@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from activity_operator.api.spec import PoolSpec, SpecError, parse_spec
 from activity_operator.cluster import backoff, status
-from activity_operator.cluster.apply import REJECTED_SECONDS, Applier, NameTakenError, NotLeadingError, Work
+from activity_operator.cluster.apply import REJECTED_SECONDS, Applier, NotLeadingError, Work
 from activity_operator.cluster.due import Due
 from activity_operator.cluster.events import EventPoster
 from activity_operator.cluster.freshness import Freshness
@@ -21,6 +21,9 @@ from activity_operator.cluster.store import Store
 from activity_operator.core.decision import Decision, Say, SentinelOrder
 from activity_operator.core.lifecycle_ring import merge
 from activity_operator.core.observation import Observation
+
+#: Failures in a row, each longer after the one before, from which they are no passing trouble: about two seconds.
+TOLD_FAILURES = 3
 
 log = logging.getLogger(__name__)
 
@@ -107,6 +110,7 @@ class Reconciler:
             result = "not_leading"
         except Exception as error:  # noqa: BLE001 - the other pools must be looked after, and this one tried again
             result, wait = self._failed(key, error)
+            await self._admit(key, error)
         self._r.due.set(key, None if wait is None else self._clock() + wait)
         self._r.gauges.reconciled(result, self._clock() - began)
 
@@ -125,11 +129,22 @@ class Reconciler:
             self._stop_polling(key)
             log.warning("%s: %s, %s", name, error, again)
             return "unreachable", wait
-        if isinstance(error, KubeError | NameTakenError):
+        if isinstance(error, KubeError | status.NameTakenError):
             log.warning("%s: %s, %s", name, error, again)
             return "refused", wait
         log.error("%s: looking after it failed, %s", name, again, exc_info=error)
         return "error", wait
+
+    async def _admit(self, key: Key, error: Exception) -> None:
+        """Say in the status that looking after the pool fails again and again, where that may last."""
+        state, pool = self._states[key], self._r.store.pool(key)
+        passes = isinstance(error, ApiUnreachableError) or (isinstance(error, ApiError) and error.conflict)
+        if passes or pool is None or state.failures < TOLD_FAILURES:
+            return
+        try:
+            await self._write(pool, status.failing(pool, error, self._r.observer.wall()), state)
+        except (KubeError, NotLeadingError) as again:
+            log.warning("%s: its status cannot be written: %s", "/".join(key), again)
 
     def _stop_polling(self, key: Key) -> None:
         """A task taken now could not be recorded: open no polls until the API server answers again."""

@@ -10,10 +10,16 @@ from activity_operator.api.conditions import Condition, ConditionType, merge
 from activity_operator.api.errors import SpecError
 from activity_operator.api.status import parse_status
 from activity_operator.cluster.kinds import POOLS, Raw
-from activity_operator.cluster.kube import KubeClient
+from activity_operator.cluster.kube import KubeClient, KubeError
 
 #: Seconds between two writes that change nothing but counts and rings; conditions are written at once.
 COUNTS_SECONDS = 10.0
+#: The condition's reason while looking after a pool fails again and again.
+FAILING = "ReconcileFailed"
+
+
+class NameTakenError(Exception):
+    """A Deployment of that name belongs to somebody else, or to a pool that is just being deleted."""
 
 
 def invalid(pool: Raw, error: SpecError, now: float) -> dict[str, Any]:
@@ -21,12 +27,25 @@ def invalid(pool: Raw, error: SpecError, now: float) -> dict[str, Any]:
 
     `now` is Unix seconds.
     """
+    return _unready(pool, error.reason, str(error), now, stalled=True)
+
+
+def failing(pool: Raw, error: Exception, now: float) -> dict[str, Any]:
+    """Return the status of a pool that cannot be looked after: what was known stays, and the conditions say why.
+
+    `now` is Unix seconds.
+    """
+    expected = isinstance(error, KubeError | NameTakenError)
+    words = f"the operator failed ({type(error).__name__}): its log says where, and this is a bug to report"
+    return _unready(pool, FAILING, str(error) if expected else words, now, stalled=False)
+
+
+def _unready(pool: Raw, reason: str, message: str, now: float, *, stalled: bool) -> dict[str, Any]:
     before = parse_status(pool.get("status"))
     generation = int(pool["metadata"].get("generation", 1))
-    said = (
-        Condition(ConditionType.READY, "False", error.reason, str(error), generation),
-        Condition(ConditionType.STALLED, "True", error.reason, str(error), generation),
-    )
+    said = [Condition(ConditionType.READY, "False", reason, message, generation)]
+    if stalled:
+        said.append(Condition(ConditionType.STALLED, "True", reason, message, generation))
     conditions = merge(before.conditions, said, datetime.fromtimestamp(int(now), UTC))
     changed = before.model_copy(update={"observed_generation": generation, "conditions": conditions})
     return changed.as_dict()

@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from activity_operator.api.pod_own import HEALTH_PORT_NAME, REPORT_DIR, TMP_DIR, VOLUME_PREFIX, WORKER_CONTAINER
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.observation import PoolFacts
 from activity_operator.core.podspec import merged
-from activity_operator.core.source_environment import source_environment, source_parts
+from activity_operator.core.source_environment import literal, source_environment, source_parts
 from activity_worker.contract import LABEL_POOL, LABEL_REVISION, TOKEN_AUDIENCE, Env
 
 GENERATION = "activitypools.dev/generation"
 CA_CONFIG_MAP = "activitypool-ca"
-REPORT_DIR = "/var/run/activitypool"
+REPORT_VOLUME, TMP_VOLUME = f"{VOLUME_PREFIX}report", f"{VOLUME_PREFIX}tmp"
 HEALTH_PORT = 8081
 #: Seconds by which the pod's grace exceeds the drain's: an open poll (60 s) and the last conclusions.
 GRACE_MARGIN_SECONDS = 80
@@ -24,11 +25,9 @@ START_SECONDS = 120
 #: Seconds for which a reporting token is valid; the kubelet renews it.
 TOKEN_SECONDS = 3600
 
-_CONTAINER_SECURITY: dict[str, Any] = {
-    "allowPrivilegeEscalation": False,
-    "readOnlyRootFilesystem": True,
-    "capabilities": {"drop": ["ALL"]},
-}
+#: What the restricted Pod Security Standard wants every container to say.
+_RESTRICTED: dict[str, Any] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+_CONTAINER_SECURITY: dict[str, Any] = {**_RESTRICTED, "readOnlyRootFilesystem": True}
 _POD_SECURITY: dict[str, Any] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
@@ -103,10 +102,20 @@ def deployment(
                     "labels": {**(extra.get("labels") or {}), **labels},
                     "annotations": dict(extra.get("annotations") or {}),
                 },
-                "spec": merged(spec.pod_template.get("spec") or {}, _pod(spec, pool, settings)),
+                "spec": _restricted(merged(spec.pod_template.get("spec") or {}, _pod(spec, pool, settings))),
             },
         },
     }
+
+
+def _restricted(pod: dict[str, Any]) -> dict[str, Any]:
+    """Return the pod with what its other containers must say to be admitted where only restricted pods are."""
+    for kind in ("initContainers", "containers"):
+        if isinstance(pod.get(kind), list):
+            pod[kind] = [
+                merged(one, {"securityContext": _RESTRICTED}) if isinstance(one, Mapping) else one for one in pod[kind]
+            ]
+    return pod
 
 
 def _pod(spec: PoolSpec, pool: PoolFacts, settings: RenderSettings) -> dict[str, Any]:
@@ -117,8 +126,8 @@ def _pod(spec: PoolSpec, pool: PoolFacts, settings: RenderSettings) -> dict[str,
         "securityContext": _POD_SECURITY,
         "containers": [_worker(spec, pool, settings)],
         "volumes": [
-            {"name": "activitypool-report", "projected": {"sources": _report_sources()}},
-            {"name": "activitypool-tmp", "emptyDir": {}},
+            {"name": REPORT_VOLUME, "projected": {"sources": _report_sources()}},
+            {"name": TMP_VOLUME, "emptyDir": {}},
         ],
     }
     if spec.service_account_name is not None:
@@ -133,25 +142,25 @@ def _report_sources() -> list[dict[str, Any]]:
 
 def _worker(spec: PoolSpec, pool: PoolFacts, settings: RenderSettings) -> dict[str, Any]:
     return {
-        "name": "worker",
+        "name": WORKER_CONTAINER,
         "image": spec.handler_image,
         "imagePullPolicy": "IfNotPresent",
         "env": _environment(spec, pool, settings),
-        "ports": [{"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"}],
+        "ports": [{"name": HEALTH_PORT_NAME, "containerPort": HEALTH_PORT, "protocol": "TCP"}],
         "livenessProbe": _probe(
             "/livez", initialDelaySeconds=START_SECONDS, periodSeconds=10, failureThreshold=6, timeoutSeconds=5
         ),
         "readinessProbe": _probe("/readyz", periodSeconds=2, failureThreshold=1, timeoutSeconds=2),
         "securityContext": _CONTAINER_SECURITY,
         "volumeMounts": [
-            {"name": "activitypool-report", "mountPath": REPORT_DIR, "readOnly": True},
-            {"name": "activitypool-tmp", "mountPath": "/tmp"},  # noqa: S108 - a private emptyDir in the pod
+            {"name": REPORT_VOLUME, "mountPath": REPORT_DIR, "readOnly": True},
+            {"name": TMP_VOLUME, "mountPath": TMP_DIR},
         ],
     }
 
 
 def _probe(path: str, **timing: int) -> dict[str, Any]:
-    return {"httpGet": {"path": path, "port": "health"}, **timing}
+    return {"httpGet": {"path": path, "port": HEALTH_PORT_NAME}, **timing}
 
 
 def _environment(spec: PoolSpec, pool: PoolFacts, settings: RenderSettings) -> list[dict[str, Any]]:
@@ -170,7 +179,7 @@ def _environment(spec: PoolSpec, pool: PoolFacts, settings: RenderSettings) -> l
         Env.POD_NAME: "metadata.name",
         Env.POD_UID: "metadata.uid",
     }
-    given = [{"name": str(name), "value": str(value)} for name, value in plain.items() if value is not None]
+    given = [{"name": str(name), "value": literal(str(value))} for name, value in plain.items() if value is not None]
     asked = [{"name": str(name), "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
     first, *rest = source_environment(spec)
     slots = {"name": str(Env.SLOTS), "value": str(spec.slots_per_worker)}

@@ -29,7 +29,13 @@ def merged(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _merged_list(theirs: list[Any], ours: list[Any], key: str) -> list[Any]:
-    named = {item.get(key): item for item in theirs if isinstance(item, Mapping)}
-    mine = {item.get(key) for item in ours}
-    together = [merged(named[item.get(key)], item) if item.get(key) in named else item for item in ours]
-    return together + [item for item in theirs if not isinstance(item, Mapping) or item.get(key) not in mine]
+    named = {name: item for item in theirs if (name := _name(item, key)) is not None}
+    mine = {_name(item, key) for item in ours}
+    together = [merged(named[item[key]], item) if item.get(key) in named else item for item in ours]
+    return together + [item for item in theirs if _name(item, key) is None or item[key] not in mine]
+
+
+def _name(item: Any, key: str) -> str | None:
+    """Return by what an entry is told from others; None when by nothing: the API server judges what it is."""
+    name = item.get(key) if isinstance(item, Mapping) else None
+    return name if isinstance(name, str) else None

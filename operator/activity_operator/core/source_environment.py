@@ -30,6 +30,11 @@ def source_parts(spec: PoolSpec) -> dict[str, Any]:
     return spec.source.model_dump(exclude_defaults=True, exclude={"task_store": {"tasks"}})
 
 
+def literal(text: str) -> str:
+    """Return a variable's value as a pod spec has it: `$(NAME)` in it would be replaced by another variable's."""
+    return text.replace("$", "$$")
+
+
 def _redis(source: RedisSource) -> list[Variable]:
     url = f"redis://{source.address}" if source.address is not None else source.url_secret_ref
     plain = {
@@ -52,8 +57,8 @@ def _task_store(source: TaskStoreSource) -> list[Variable]:
 def _url(name: Env, url: str | SecretKeyRef | None) -> Variable:
     if isinstance(url, SecretKeyRef):
         return {"name": str(name), "valueFrom": {"secretKeyRef": {"name": url.name, "key": url.key}}}
-    return {"name": str(name), "value": url or ""}
+    return {"name": str(name), "value": literal(url or "")}
 
 
 def _given(plain: Mapping[Env, Any]) -> list[Variable]:
-    return [{"name": str(name), "value": str(value)} for name, value in plain.items() if value is not None]
+    return [{"name": str(name), "value": literal(str(value))} for name, value in plain.items() if value is not None]

@@ -84,6 +84,158 @@ def test_the_sentence_says_where_to_set_it_instead() -> None:
         check_pod_template(container(image="another"))
 
 
-@pytest.mark.parametrize("spec", [{"containers": "worker"}, {"containers": ["worker"]}, {"volumes": {"name": "x"}}])
-def test_what_is_no_pod_spec_at_all_is_left_to_the_api_server(spec: dict[str, Any]) -> None:
-    check_pod_template({"spec": spec})
+def with_volume(**source: Any) -> dict[str, Any]:
+    """Return a pod template with a volume."""
+    return {"spec": {"volumes": [{"name": "a", **source}]}}
+
+
+def token(**fields: Any) -> dict[str, Any]:
+    """Return a pod template that mounts a token of the pod's ServiceAccount."""
+    return with_volume(projected={"sources": [{"serviceAccountToken": {"path": "t", **fields}}]})
+
+
+def nested(levels: int) -> Any:
+    """Return an object in an object in an object."""
+    found: Any = 1
+    for _ in range(levels):
+        found = {"a": found}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("field", "template"),
+    [
+        ("spec.containers", {"spec": {"containers": "worker"}}),
+        ("spec.containers", {"spec": {"containers": {}}}),
+        ("spec.containers[0]", {"spec": {"containers": ["worker"]}}),
+        ("spec.containers[0].name", {"spec": {"containers": [{"name": {"a": "b"}}]}}),
+        ("spec.containers[1].name", {"spec": {"containers": [{"name": "worker"}, {"name": "worker"}]}}),
+        ("spec.volumes", {"spec": {"volumes": {"name": "x"}}}),
+        ("spec.volumes[0].name", {"spec": {"volumes": [{"name": [1]}]}}),
+        ("spec.securityContext", {"spec": {"securityContext": "none"}}),
+        ("spec.securityContext.seccompProfile", {"spec": {"securityContext": {"seccompProfile": "none"}}}),
+        ("spec.containers[0].env", container(env={"A": "b"})),
+        ("spec.containers[0].env[0].name", container(env=[{"name": {"a": 1}}])),
+        ("spec.containers[0].securityContext.capabilities", container(securityContext={"capabilities": "ALL"})),
+        (
+            "spec.containers[0].securityContext.capabilities.add",
+            container(securityContext={"capabilities": {"add": 5}}),
+        ),
+        (
+            "spec.containers[0].securityContext.capabilities.add",
+            container(securityContext={"capabilities": {"add": [{}]}}),
+        ),
+        ("spec", {"spec": {"affinity": nested(60)}}),
+        ("spec", {"spec": {"affinity": nested(5_000)}}),
+        ("spec", {"spec": {"x" * 2000: 1}}),
+    ],
+)
+def test_what_has_not_the_shape_of_a_pod_spec_is_refused_and_never_lost(field: str, template: dict[str, Any]) -> None:
+    with pytest.raises(SpecError) as refused:
+        check_pod_template(template)
+
+    assert refused.value.field == f"podTemplate.{field}"
+
+
+@pytest.mark.parametrize(
+    ("field", "template"),
+    [
+        ("spec.nodeName", {"spec": {"nodeName": "control-plane"}}),
+        ("spec.automountServiceAccountToken", {"spec": {"automountServiceAccountToken": True}}),
+        ("spec.priorityClassName", {"spec": {"priorityClassName": "system-node-critical"}}),
+        ("spec.volumes[0].name", {"spec": {"volumes": [{"name": "activitypool-report", "secret": {}}]}}),
+        ("spec.volumes[0].projected.sources[0].serviceAccountToken.audience", token()),
+        ("spec.volumes[0].projected.sources[0].serviceAccountToken.audience", token(audience="https://kubernetes")),
+        (
+            "spec.volumes[0].projected.sources[0].serviceAccountToken.audience",
+            token(audience="activitypools.dev/operator"),
+        ),
+        ("spec.containers[0].env[0].name", container(env=[{"name": "ACTIVITY_ARN", "value": "another"}])),
+        ("spec.containers[0].imagePullPolicy", container(imagePullPolicy="Always")),
+        ("spec.containers[0].livenessProbe", container(livenessProbe={"exec": {"command": ["true"]}})),
+        ("spec.containers[0].ports[0].name", container(ports=[{"name": "health", "containerPort": 1}])),
+        ("spec.containers[0].volumeMounts[0].mountPath", container(volumeMounts=[{"name": "a", "mountPath": "/tmp/"}])),
+        (
+            "spec.containers[0].volumeMounts[0].mountPath",
+            container(volumeMounts=[{"name": "a", "mountPath": "/var//run/x/../activitypool/token"}]),
+        ),
+        (
+            "spec.containers[0].securityContext.readOnlyRootFilesystem",
+            container(securityContext={"readOnlyRootFilesystem": False}),
+        ),
+        (
+            "spec.securityContext.seccompProfile.type",
+            {"spec": {"securityContext": {"seccompProfile": {"type": "Localhost", "localhostProfile": "a"}}}},
+        ),
+        (
+            "metadata.annotations",
+            {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-2147483648"}}},
+        ),
+    ],
+)
+def test_what_is_the_operators_own_is_refused_in_words_instead_of_being_overruled(
+    field: str, template: dict[str, Any]
+) -> None:
+    with pytest.raises(SpecError) as refused:
+        check_pod_template(template)
+
+    assert refused.value.field == f"podTemplate.{field}"
+
+
+@pytest.mark.parametrize(
+    ("field", "template"),
+    [
+        (
+            "spec.securityContext.sysctls[0].name",
+            {"spec": {"securityContext": {"sysctls": [{"name": "kernel.msgmax"}]}}},
+        ),
+        (
+            "spec.securityContext.seLinuxOptions.user",
+            {"spec": {"securityContext": {"seLinuxOptions": {"user": "root"}}}},
+        ),
+        (
+            "spec.securityContext.windowsOptions.hostProcess",
+            {"spec": {"securityContext": {"windowsOptions": {"hostProcess": True}}}},
+        ),
+        ("spec.containers[0].securityContext.procMount", container(securityContext={"procMount": "Unmasked"})),
+        (
+            "metadata.annotations.container.apparmor.security.beta.kubernetes.io/worker",
+            {"metadata": {"annotations": {"container.apparmor.security.beta.kubernetes.io/worker": "unconfined"}}},
+        ),
+        ("spec.containers[0].startupProbe.httpGet.host", container(startupProbe={"httpGet": {"host": "10.0.0.1"}})),
+        (
+            "spec.containers[0].lifecycle.preStop.tcpSocket.host",
+            container(lifecycle={"preStop": {"tcpSocket": {"host": "a"}}}),
+        ),
+    ],
+)
+def test_whatever_the_restricted_standard_forbids_is_refused_also_where_nobody_enforces_it(
+    field: str, template: dict[str, Any]
+) -> None:
+    with pytest.raises(SpecError) as refused:
+        check_pod_template(template)
+
+    assert refused.value.field == f"podTemplate.{field}"
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        token(audience="sts.amazonaws.com"),
+        with_volume(secret={"secretName": "mine"}),
+        container(env=[{"name": "ACTIVITY_HANDLER", "value": "a:b"}, {"name": "AWS_REGION", "value": "eu-west-1"}]),
+        container(volumeMounts=[{"name": "a", "mountPath": "/tmp/cache"}], securityContext={"runAsUser": 1}),
+        {"spec": {"containers": None, "volumes": None, "securityContext": None, "nodeName": None}},
+        {"spec": {"priorityClassName": "batch", "tolerations": [{"operator": "Exists"}]}},
+    ],
+)
+def test_what_harms_nobody_is_the_users_to_say(template: dict[str, Any]) -> None:
+    check_pod_template(template)
+
+
+def test_a_value_cannot_begin_another_line_of_a_log_or_speak_to_a_terminal() -> None:
+    with pytest.raises(SpecError) as refused:
+        check_pod_template({"spec": {"nodeName": "a\n\x1b[31mroot\u202e\u2028"}})
+
+    assert str(refused.value).isprintable()
+    assert r"'a\n\x1b[31mroot\u202e\u2028'" in str(refused.value)

@@ -1,6 +1,7 @@
 """The status is small, complete on the wire, and never refused for a text that is too long."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -63,3 +64,32 @@ def test_a_time_without_a_zone_is_not_written() -> None:
 
 def test_conditions_of_other_versions_are_passed_over() -> None:
     assert parse_status({"conditions": [{"type": "Unheard", "status": "True"}]}).conditions == ()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"lastScaleTime": "0001-01-01T00:00:00+14:00"},
+        {"lastScaleTime": "9999-12-31T23:59:59-14:00"},
+        {"decisions": [{"at": "0000-01-01T00:00:00Z", "desired": 1}]},
+        {"decisions": "none"},
+    ],
+)
+def test_a_status_that_somebody_else_wrote_and_nobody_can_read_is_begun_anew(raw: dict[str, Any]) -> None:
+    assert parse_status({"provenRevision": "r", **raw}) == PoolStatus()
+
+
+@pytest.mark.parametrize("time", ["2026-01-01t00:00:00z", "0001-01-01T00:00:00Z", "2026-01-01T00:00:00.123456789Z"])
+def test_whatever_time_the_api_server_took_can_be_written_back(time: str) -> None:
+    condition = {"type": "Ready", "status": "True", "reason": "PoolReady", "message": "", "lastTransitionTime": time}
+
+    again = parse_status({"lastScaleTime": time, "conditions": [condition]}).as_dict()
+
+    assert again["lastScaleTime"] == again["conditions"][0]["lastTransitionTime"] == time[:19].upper() + "Z"
+
+
+def test_the_words_of_a_worker_cannot_forge_a_line_or_cost_the_whole_status() -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    said = PoolStatus(events=(EventRecord(at=at, name="worker:error", message="a\nb\x1b[0m\ud800"),)).as_dict()
+
+    assert said["events"][0]["message"] == r"a\nb\x1b[0m\ud800"

@@ -91,3 +91,15 @@ def test_what_another_version_rendered_is_not_judged() -> None:
     found["metadata"]["annotations"][APPLIED] = "of-another-rendering"
 
     assert drift(MANIFEST, found) == ()
+
+
+def test_one_port_for_two_protocols_is_two_ports() -> None:
+    def manifest(*protocols: str) -> dict[str, Any]:
+        ports = [{"containerPort": 53, "protocol": protocol} for protocol in protocols]
+        container = {"name": "worker", "ports": ports}
+        meta = {"name": "d", "labels": {}, "annotations": {}}
+        return {"metadata": meta, "spec": {"template": {"spec": {"containers": [container]}}}}
+
+    assert drift(manifest("TCP", "UDP"), stamped(manifest("TCP", "UDP"))) == ()
+    live = {**manifest("TCP", "TCP"), "metadata": stamped(manifest("TCP", "UDP"))["metadata"]}
+    assert drift(manifest("TCP", "UDP"), live) == ("spec.template.spec.containers[worker].ports[1].protocol",)

@@ -101,3 +101,13 @@ async def test_a_pool_that_says_too_much_is_cut_short_and_recovers() -> None:
     await desk.say("ScaledUp", "later")
 
     assert len(desk.posted) == BURST + 1
+
+
+async def test_a_note_has_at_most_the_bytes_that_the_api_server_takes_and_one_line() -> None:
+    desk = Desk()
+    await desk.say("PodTemplateRejected", "a\nb \x1b[31m" + "☃" * 1000)
+
+    note = desk.posted[0]["note"]
+    assert note.startswith(r"a\nb \x1b[31m☃")
+    assert note.isprintable()
+    assert 1020 <= len(note.encode()) <= 1024

@@ -11,7 +11,7 @@ from activity_operator.cluster.kinds import POOLS, Key
 from activity_operator.cluster.kube import ApiError, ApiUnreachableError, KubeError
 from activity_operator.cluster.queue import Queue
 from activity_operator.cluster.reconcile import Reconciler, Rooms
-from activity_operator.cluster.status import StatusWriter
+from activity_operator.cluster.status import NameTakenError, StatusWriter
 from activity_operator.cluster.store import Store
 from activity_operator.core.decision import Decision, Say, ScalingMemory, SentinelOrder, Size
 from activity_operator.core.observation import DeploymentFacts, Observation, PoolFacts
@@ -37,6 +37,7 @@ class Scene:
         self.replicas: dict[str, int] = {}
         self.ring = False
         self.written: list[Any] = []
+        self.told: list[Any] = []
         self.queue = Queue(lambda: self.now)
         self.store = Store(self.queue.add)
         self.due = Due(self.queue.add, lambda: self.now)
@@ -102,7 +103,8 @@ class Scene:
         return {"observedGeneration": 1}
 
     async def apply_status(self, *given: Any) -> dict[str, Any]:
-        self.written.append(given[3]["status"]["decisions"])
+        self.written.append(given[3]["status"].get("decisions"))
+        self.told = given[3]["status"].get("conditions", [])
         return {**self.pool(version=len(self.written) + 1), "status": given[3]["status"]}
 
     async def apply(self, work: Any, actions: Any) -> None:
@@ -134,6 +136,43 @@ async def test_a_write_that_fails_tells_no_worker_to_drain_and_is_tried_again_la
     assert await scene.look_after() == 30.0
     scene.trouble = [ApiError(500, "", "oops")]
     assert await scene.look_after() == 0.5, "a success must forget the failures"
+
+
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [
+        (ApiError(403, "Forbidden", "denied by a webhook"), "403 Forbidden: denied by a webhook"),
+        (NameTakenError("Deployment p-1 belongs to another owner"), "Deployment p-1 belongs to another owner"),
+        (
+            KeyError("a secret of ours"),
+            "the operator failed (KeyError): its log says where, and this is a bug to report",
+        ),
+    ],
+)
+async def test_what_fails_again_and_again_is_said_and_taken_back_when_it_does_no_more(
+    trouble: Exception, words: str
+) -> None:
+    scene = Scene()
+    scene.trouble = [trouble for _ in range(3)]
+    for _ in range(2):
+        await scene.look_after()
+    assert not scene.told
+
+    await scene.look_after()
+    assert [(c["type"], c["status"], c["reason"], c["message"], c["observedGeneration"]) for c in scene.told] == [
+        ("Ready", "False", "ReconcileFailed", words, 1)
+    ]
+    await scene.look_after()
+    assert not scene.told
+
+
+async def test_trouble_that_passes_by_itself_is_not_said() -> None:
+    scene = Scene()
+    scene.trouble = [ApiUnreachableError("down") for _ in range(9)] + [ApiError(409, "Conflict", "changed")] * 9
+    for _ in range(18):
+        await scene.look_after()
+
+    assert not scene.told
 
 
 async def test_the_server_may_ask_for_more_patience() -> None:

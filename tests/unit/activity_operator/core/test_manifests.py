@@ -38,3 +38,24 @@ def test_the_variables_stand_in_the_order_of_the_first_version_since_another_is_
         "ACTIVITY_TASK_HEARTBEAT_SECONDS",
         "ACTIVITY_TASK_DEADLINE_SECONDS",
     ]
+
+
+def test_containers_of_the_users_own_are_as_restricted_as_the_worker() -> None:
+    side = {"name": "side", "image": "s", "securityContext": {"runAsUser": 7, "capabilities": {"drop": ["NET_RAW"]}}}
+    template = {"spec": {"containers": [side], "initContainers": [{"name": "first", "image": "f"}]}}
+    pod = deployment(pool(podTemplate=template), POOL, RenderSettings("https://reports"), "r1", 1)["spec"]["template"]
+
+    worker, other = pod["spec"]["containers"]
+    (first,) = pod["spec"]["initContainers"]
+    assert worker["name"] == "worker"
+    for container in (worker, other, first):
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert other["securityContext"]["runAsUser"] == 7
+
+
+def test_a_template_that_nobody_could_merge_is_rendered_for_the_api_server_to_judge() -> None:
+    template = {"spec": {"containers": [{"name": ["x"]}, "worker", {"name": "worker", "ports": [{"name": {}}]}]}}
+    rendered = deployment(pool(podTemplate=template), POOL, RenderSettings("https://reports"), "r1", 1)
+
+    assert rendered["spec"]["template"]["spec"]["containers"][0]["name"] == "worker"

@@ -92,3 +92,12 @@ def test_what_is_as_by_default_is_no_part_of_the_name_so_that_a_new_field_replac
 
     assert source_parts(counted(redis={**REDIS, "lockSeconds": 180, "renewLock": False})) == {"redis": given}
     assert source_parts(counted(taskStore=STORE)) == {"task_store": {"url_secret_ref": {"name": "tasks", "key": "url"}}}
+
+
+@pytest.mark.parametrize("queue", ["$(POD_NAME)", "$$(POD_NAME)", "a$b", "$"])
+def test_a_queue_is_named_as_the_spec_says_and_no_other_variable_is_put_in_its_place(queue: str) -> None:
+    given = str(told(counted(redis={**REDIS, "queue": queue}))["ACTIVITY_REDIS_QUEUE"])
+
+    # What the kubelet makes of it: $$ is a dollar, $(NAME) another variable.
+    assert "$(" not in given.replace("$$", "")
+    assert given.replace("$$", "$") == queue
