@@ -25,7 +25,7 @@ class ConditionType(StrEnum):
     STALLED = "Stalled"
     #: There is work.
     ACTIVE = "Active"
-    #: The wanted size is cut by maxWorkers, minWorkers or the start breaker.
+    #: The wanted size is cut by maxWorkers, minWorkers, the start breaker, or because more workers would not help.
     SCALING_LIMITED = "ScalingLimited"
     #: `spec.paused` is true.
     PAUSED = "Paused"
@@ -72,6 +72,9 @@ class Reason(StrEnum):
     AT_MAX_WORKERS = "AtMaxWorkers"
     AT_MIN_WORKERS = "AtMinWorkers"
     START_BREAKER_OPEN = "StartBreakerOpen"
+    WORKERS_IDLE = "WorkersIdle"
+    WORKERS_CRASHING = "WorkersCrashing"
+    WORKERS_MUTE = "WorkersMute"
     WITHIN_LIMITS = "WithinLimits"
     # Paused and Pinned
     NOT_PAUSED = "NotPaused"
