@@ -5,10 +5,14 @@ endpoint: a role or an endpoint of a tenant's choice would lend it the operator'
 network.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
+
+#: What stands before the path, a query or a fragment; a backslash is a slash to some who read URLs.
+_HOST = re.compile(r"[^:/?#\\]*://[^/?#\\]*")
 
 _FIELDS = ("namespaces", "activityArns", "roleArns", "endpointUrls", "sourceHosts")
 
@@ -19,7 +23,11 @@ class PolicyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What namespaces that match may use. All are globs (`*` also matches `/` and `:`); an empty tuple allows none."""
+    """What namespaces that match may use. All are globs (`*` also matches `/` and `:`); an empty tuple allows none.
+
+    Of an endpoint's URL the host must match the glob's host, too: `https://*.example.com` allows no
+    `https://another.com/.example.com`.
+    """
 
     namespaces: tuple[str, ...] = ("*",)
     activity_arns: tuple[str, ...] = ("*",)
@@ -56,7 +64,8 @@ class Policy:
             ("scaling.prometheus.serverUrl", prometheus_url, endpoints),
         )
         for field, value, globs in asked:
-            if value and not _matches(value, globs):
+            allowed = _leads_to if globs is endpoints else _matches
+            if value and not allowed(value, globs):
                 return (
                     f"spec.{field} '{value}' is not allowed in namespace {namespace} by the tenancy policy; "
                     "use an allowed one or ask the administrator"
@@ -82,16 +91,25 @@ class Policy:
 
 
 def _allows(rule: Rule, arn: str, role_arn: str, endpoint_urls: Sequence[str]) -> bool:
-    asked = (
-        (arn, rule.activity_arns),
-        (role_arn, rule.role_arns),
-        *((url, rule.endpoint_urls) for url in endpoint_urls),
+    asked = ((arn, rule.activity_arns), (role_arn, rule.role_arns))
+    return all(not value or _matches(value, globs) for value, globs in asked) and all(
+        not url or _leads_to(url, rule.endpoint_urls) for url in endpoint_urls
     )
-    return all(not value or _matches(value, globs) for value, globs in asked)
 
 
 def _matches(value: str, globs: Sequence[str]) -> bool:
     return any(fnmatchcase(value, glob) for glob in globs)
+
+
+def _leads_to(url: str, globs: Sequence[str]) -> bool:
+    """Whether a glob matches the whole URL, and its host the URL's: no `*` of a host is filled by another's path."""
+    return any(fnmatchcase(url, glob) and fnmatchcase(_host(url), _host(glob)) for glob in globs)
+
+
+def _host(url: str) -> str:
+    """Return scheme, host and port of a URL, or of a glob for URLs; all of a glob that has no scheme."""
+    found = _HOST.match(url)
+    return url if found is None else found.group()
 
 
 def parse_policy(raw: Any) -> Policy:

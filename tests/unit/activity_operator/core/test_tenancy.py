@@ -79,3 +79,25 @@ def test_an_empty_policy_is_the_default(nothing: object) -> None:
 def test_a_policy_that_cannot_be_used_names_field_and_fix(raw: object, said: str) -> None:
     with pytest.raises(PolicyError, match=said):
         parse_policy(raw)
+
+
+@pytest.mark.parametrize(
+    ("glob", "url", "allowed"),
+    [
+        ("https://*.example.com", "https://states.example.com", True),
+        ("https://*.example.com", "https://evil.test/.example.com", False),
+        ("https://*.example.com", "https://evil.test?.example.com", False),
+        ("https://*.example.com", "https://evil.test#.example.com", False),
+        ("https://*.example.com", "https://evil.test\\.example.com", False),
+        ("https://states.example.com*", "https://states.example.com/path", True),
+        ("https://states.example.com/*", "https://states.example.com/path", True),
+        ("https://states.example.com/*", "https://states.example.com.evil.test/path", False),
+        ("http://*", "http://anywhere:8080/path", True),
+        ("*", "http://anywhere:8080/path", True),
+        ("*.example.com*", "https://states.example.com", True),
+    ],
+)
+def test_a_hosts_glob_is_not_satisfied_by_another_hosts_path(glob: str, url: str, allowed: bool) -> None:
+    policy = parse_policy({"rules": [{"namespaces": ["*"], "endpointUrls": [glob]}]})
+
+    assert (policy.refusal("ns", "arn", endpoint_url=url) == "") is allowed
