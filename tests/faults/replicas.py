@@ -40,17 +40,20 @@ class Nursery:
 
 
 @asynccontextmanager
-async def nursery(folder: Path) -> AsyncIterator[Nursery]:
-    """Start it, in an environment without anybody's settings; it and all operators end with the context."""
+async def nursery(
+    folder: Path, program: str = "tests.faults.zygote", *arguments: str, **more: str
+) -> AsyncIterator[Nursery]:
+    """Start it, in an environment without anybody's settings but `more`; it and all operators end with the context."""
     env = {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "AWS_SECRET_ACCESS_KEY": "none",
+        **more,
     }
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.faults.zygote", env=env, cwd=folder,
+        sys.executable, "-m", program, *arguments, env=env, cwd=folder,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, preexec_fn=die_with_parent,
     )  # fmt: skip
     try:

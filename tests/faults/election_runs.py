@@ -1,0 +1,108 @@
+"""Runs of the election: what is watched in each, and how it is judged."""
+
+import itertools
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from tests.faults import clock_wall
+from tests.faults.campaign import Lane, Played, spread
+from tests.faults.clock_zygote import AS_SHIPPED
+from tests.faults.election import ELECTIONS, Election
+from tests.faults.election_stage import ElectionStage, election_stage
+from tests.faults.end_state import harm
+from tests.faults.ground import Ground
+from tests.faults.matrix import Job
+from tests.faults.replicas import Nursery, nursery
+from tests.faults.runs import Run, _logs
+
+PART = "election"
+_ZYGOTE = "tests.faults.clock_zygote"
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Crib:
+    """A control plane, and where operators come from: with clocks that can be set, and as they ship."""
+
+    ground: Ground
+    faked: Nursery
+    as_shipped: Nursery
+
+
+@asynccontextmanager
+async def cribs(where: Sequence[Lane]) -> AsyncIterator[list[Crib]]:
+    """Start what the election needs beside each control plane."""
+    environment = clock_wall.environment()
+    async with AsyncExitStack() as stack:
+        found = []
+        for ground, _ in where:
+            faked = await stack.enter_async_context(nursery(ground.folder, _ZYGOTE, **environment))
+            shipped = await stack.enter_async_context(nursery(ground.folder, _ZYGOTE, AS_SHIPPED))
+            found.append(Crib(ground, faked, shipped))
+        yield found
+
+
+async def play_elections(
+    where: Sequence[Lane], names: Iterable[str], told: Callable[[Played], None] = lambda _: None
+) -> list[Played]:
+    """Play the named scenarios; `told` hears of each."""
+
+    async def play_one(crib: Crib, name: str) -> Played:
+        played = Played(Job(PART, name, (), replicas=2), await play(crib, ELECTIONS[name]))
+        told(played)
+        return played
+
+    async with cribs(where) as ready:
+        return await spread(ready, names, play_one)
+
+
+async def play(crib: Crib, scenario: Election) -> Run:
+    """Play one scenario and judge it."""
+    nursery = crib.as_shipped if scenario.as_shipped else crib.faked
+    number = f"e{os.getpid()}-{next(_numbers)}"
+    async with election_stage(crib.ground, nursery, number, scenario.task_seconds, **scenario.timing) as scene:
+        began, measured, wrong = time.monotonic(), "", []
+        try:
+            await scene.furnish(scenario.workers)
+            began = time.monotonic()
+            measured = await scenario.act(scene) or ""
+            await scene.settled()
+            wrong += _moved(scene, await scene.pods(), grows=scenario.grows)
+            await scene.conclude(scenario.workers)
+        except (AssertionError, TimeoutError) as error:
+            wrong.append(str(error))
+        return _judged(scene, scenario, wrong, time.monotonic() - began, measured)
+
+
+def _judged(scene: ElectionStage, scenario: Election, wrong: list[str], seconds: float, measured: str) -> Run:
+    stage = scene.stage
+    outcomes = stage.outcomes()
+    ended = sum(replica.ended for replica in stage.replicas)
+    wrong += [*stage.kubelet.troubles, *stage.trespasses()]
+    wrong += [f"execution {name} ended as {how}" for name, how in outcomes.items() if how != "SUCCEEDED"]
+    if ended != scenario.ends:
+        wrong.append(f"{ended} processes ended by themselves, not {scenario.ends}")
+    found = harm(stage)
+    return Run(
+        scenario=scenario.name,
+        faults=(),
+        state={"executions": outcomes},
+        harm=found,
+        seconds=seconds,
+        calls=(),
+        events=(),
+        struck=True,
+        wrong="; ".join(wrong),
+        log=_logs(stage) if wrong or found.done else "",
+        way=(measured,) if measured else (),
+    )
+
+
+def _moved(scene: ElectionStage, after: dict[str, str], *, grows: bool) -> list[str]:
+    """Say which pods went or came although nothing was asked for."""
+    gone = [name for uid, name in scene.before.items() if uid not in after]
+    come = [name for uid, name in after.items() if uid not in scene.before and not grows]
+    return [f"pod {name} went" for name in gone] + [f"pod {name} came" for name in come]

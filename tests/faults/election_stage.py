@@ -1,0 +1,196 @@
+"""The stage of the election: two replicas, each on a road that can be cut, a pool at work, a task that waits."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from activity_operator.cluster.kinds import LEASES, POOLS
+from tests.faults.clock_wall import set_clock
+from tests.faults.ground import REPLICAS, Ground, kubeconfig
+from tests.faults.replicas import Nursery, Replica, Service
+from tests.faults.scenarios import leads, pool_of, ready
+from tests.faults.stage import ACTIVITY, LEASE, Stage, _add_replica, stage
+from tests.integration.operator.cut import Road, road_to
+
+WAITING = "waiting"
+#: Seconds without a change after which there is none under way.
+STILL_SECONDS = 3.0
+#: Longer than any scenario and shorter than a clock's step: a clock that is believed fails the task.
+HOLD_SECONDS = 600
+
+
+class CutService(Service):
+    """The report Service, which a test can have drop everything."""
+
+    cut = False
+
+    def drop(self) -> None:
+        """End every connection, and every new one."""
+        self.cut = True
+        for task in self._carrying:
+            task.cancel()
+
+    def mend(self) -> None:
+        """Lead connections to the leader again."""
+        self.cut = False
+
+
+@dataclass
+class ElectionStage:
+    """What scenarios of the election play on. Made by `election_stage`."""
+
+    stage: Stage
+    #: HeartbeatSeconds of the task that waits: longer than a change of leader takes by the timings of the run.
+    task_seconds: int
+    roads: dict[str, Road] = field(default_factory=dict)
+    service: CutService = field(init=False)
+    #: The pods of both pools before anything befell their operators, by UID.
+    before: dict[str, str] = field(default_factory=dict)
+
+    async def furnish(self, workers: int) -> None:
+        """Have a worker at work, others free, and a task in the leader's hands whose worker does not start."""
+        stage = self.stage
+        await leads(stage)
+        await pool_of(stage, workers, minWorkers=workers, maxWorkers=workers + 1)
+        stage.execute(1, gated=True)
+        await stage.until("a worker is busy", lambda: len(stage.kubelet.busy()) == 1)
+        stage.kubelet.may_start.clear()
+        await self._wait_at_zero(workers)
+        await self._at_rest()
+        self.before = await self.pods()
+
+    async def _at_rest(self) -> None:
+        """Wait until nothing has changed for a while, so that what changes afterwards is the fault's doing."""
+        since, last = time.monotonic(), ""
+
+        async def still() -> bool:
+            nonlocal since, last
+            stage = self.stage
+            objects = [await stage.leader(), *await stage.pods(), *await stage.deployments(), *await stage.records()]
+            if (found := str(objects)) != last:
+                since, last = time.monotonic(), found
+            return time.monotonic() - since >= STILL_SECONDS
+
+        await self.stage.until("nothing changes any more", still)
+
+    async def _wait_at_zero(self, workers: int) -> None:
+        stage, arn = self.stage, _arn(WAITING)
+        spec = {"activityArn": arn, "handlerImage": "registry.invalid/handler:1", "maxWorkers": 1,
+                "taskHeartbeat": {"intervalSeconds": 1}, "activation": {"holdSeconds": HOLD_SECONDS}}  # fmt: skip
+        body = {"apiVersion": POOLS.api_version, "kind": POOLS.name, "metadata": {"name": WAITING}, "spec": spec}
+        stage.fake.create_activity(WAITING)
+        await stage.api.call("POST", stage.path(), body)
+        await stage.until("the pool at zero is polled for", lambda: stage.fake.open_polls(arn) > 0)
+        state = {"Type": "Task", "Resource": arn, "HeartbeatSeconds": self.task_seconds, "End": True}
+        definition = json.dumps({"StartAt": "Work", "States": {"Work": state}})
+        executions = stage.fake._executions
+        machine = executions.create_machine(arn.replace(":activity:", ":stateMachine:"), WAITING, definition)
+        stage.executions[WAITING] = executions.start(machine.arn, WAITING, json.dumps({"number": WAITING})).arn
+
+        async def held() -> bool:
+            return len(await stage.records()) == 1 and len(await stage.pods()) == workers + 1
+
+        await stage.until("the task is recorded, and a pod is made for it", held)
+
+    async def pods(self) -> dict[str, str]:
+        """Return the names of the pods that are not leaving, by UID."""
+        pods = [raw["metadata"] for raw in await self.stage.pods()]
+        return {meta["uid"]: meta["name"] for meta in pods if "deletionTimestamp" not in meta}
+
+    async def others_than(self, name: str) -> bool:
+        """Whether another replica than this one holds the Lease."""
+        return await self.stage.leader() not in {"", name}
+
+    def other(self, name: str) -> Replica:
+        """Return the other replica."""
+        return next(replica for replica in self.stage.replicas if replica.name != name)
+
+    def send(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a replica's process."""
+        os.kill(self.stage.replica(name)._pid, number)
+
+    def step_clock(self, name: str, seconds: int) -> None:
+        """Put a replica's wall clock so far ahead."""
+        set_clock(self.stage.replica(name).log, seconds)
+
+    async def term(self) -> int:
+        """Return the term of who holds the Lease, as workers are told it."""
+        lease = await self.stage.api.call("GET", LEASES.path(self.stage.system, LEASE)) or {}
+        created = datetime.fromisoformat(lease["metadata"]["creationTimestamp"])
+        return int(created.timestamp()) + int(lease["spec"]["leaseTransitions"])
+
+    async def heard(self) -> bool:
+        """Whether every worker has been answered by the present leader."""
+        term = await self.term()
+        return all(worker._reports.term == term for worker in self.stage.kubelet.workers.values())
+
+    async def settled(self) -> None:
+        """Wait until there is a leader that every worker reports to."""
+
+        async def led_and_heard() -> bool:
+            name = await self.stage.leader()
+            return name in self.stage.kubelet.labelled and len(self.stage.kubelet.labelled) == 1 and await self.heard()
+
+        await self.stage.until("one replica leads, and every worker reports to it", led_and_heard)
+
+    async def conclude(self, workers: int) -> None:
+        """Let everything come to its end: the pool grows, the waiting task finds a worker, the running one finishes."""
+        stage = self.stage
+        stage.kubelet.may_start.set()
+        await stage.change_pool(minWorkers=workers + 1)
+        await stage.until("one more worker is ready", lambda: ready(stage, workers + 1))
+        stage.gate.set()
+        await stage.until("all executions have ended", lambda: "RUNNING" not in stage.outcomes().values())
+
+        async def nothing_is_held() -> bool:
+            return not await stage.records()
+
+        await stage.until("no lease is recorded any more", nothing_is_held)
+
+
+def _arn(name: str) -> str:
+    return f"{ACTIVITY.rpartition(':')[0]}:{name}"
+
+
+@asynccontextmanager
+async def election_stage(
+    ground: Ground, nursery: Nursery, number: str, task_seconds: int, **settings: Any
+) -> AsyncIterator[ElectionStage]:
+    """Set the stage with two running replicas, whose settings may be given."""
+    async with stage(ground, nursery, number, replicas=0) as made, AsyncExitStack() as stack:
+        found = ElectionStage(made, task_seconds)
+        labelled = made.kubelet.labelled
+        service = found.service = CutService(
+            lambda: [] if service.cut else [one for one in made.replicas if one.alive and one.name in labelled]
+        )
+        await service.start()
+        stack.push_async_callback(service.stop)
+        for name in REPLICAS[:2]:
+            await _join(stack, found, nursery, name, settings)
+        yield found
+        for replica in made.replicas:
+            await replica.stop()
+        await made.api.call("DELETE", made.path(WAITING), expect=(404,))
+
+
+async def _join(
+    stack: AsyncExitStack, found: ElectionStage, nursery: Nursery, name: str, given: dict[str, Any]
+) -> None:
+    """Add a replica whose way to its proxy is a road: the road is there first, and leads nowhere until then."""
+    made = found.stage
+    road = found.roads[name] = await stack.enter_async_context(road_to(made.ground.url))
+    road.hang()
+    url = f"http://127.0.0.1:{road.port}"
+    settings = {"kubeconfig": str(kubeconfig(made.folder / f"{name}.road", url, name)), **given}
+    set_clock(made.folder / f"{name}.log", 0)
+    await _add_replica(stack, made, nursery, name, found.service.port, settings)
+    parts = urlsplit(made.proxies[-2].url)
+    road._target = (parts.hostname or "", parts.port or 0)
+    road.mend()
