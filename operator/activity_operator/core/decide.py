@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core import breaker as breakers
-from activity_operator.core import limits, manifests, moves, notices, order, rollout, stabilize, waiting
+from activity_operator.core import futility, limits, manifests, moves, notices, order, rollout, stabilize, waiting
 from activity_operator.core.decision import (
     Action,
     ApplyRevision,
@@ -34,12 +34,16 @@ def decide(spec: PoolSpec, seen: Observation, memory: ScalingMemory) -> Decision
     breaker, failed = breakers.watch_starts(seen, crew, revision, memory.breaker)
     want = demand(spec, seen, crew, memory.saturated_since, memory.emptied_at)
     stable = stabilize.stabilize(spec, seen, crew, want, memory.recommendations, memory.quiet_since)
-    size = limits.size(spec, seen, crew, want, stable, breaker)
+    waiting_since = futility.waiting_since(seen, crew, want, memory.waiting_since)
+    futile = futility.futility(seen, crew, waiting_since)
+    size = limits.size(spec, seen, crew, want, stable, breaker, futile)
     actions, victims = _actions(spec, seen, crew, size, revision, proven, breaker)
     says, said = notices.notices(spec, seen, crew, size, breaker, memory.said)
     deletions = _deletions(spec, seen, crew, failed)
     since, empty = want.saturated_since, want.waiting.emptied_at
-    after = ScalingMemory(stable.recommendations, stable.quiet_since, since, proven, breaker, said, empty)
+    after = ScalingMemory(
+        stable.recommendations, stable.quiet_since, since, proven, breaker, said, empty, waiting_since
+    )
     return Decision(
         size=size,
         memory=after,
@@ -161,6 +165,7 @@ def _look_again(spec: PoolSpec, seen: Observation, crew: Fleet, want: Demand, me
         stabilize.expires(memory.recommendations, window),
         breakers.retry_at(memory.breaker),
         waiting.stale_at(spec, seen),
+        *futility.due(seen, crew, memory.waiting_since),
     ]
     if memory.quiet_since is not None and crew.serving:
         times.append(memory.quiet_since + spec.scaling.scale_down.zero_after_seconds)

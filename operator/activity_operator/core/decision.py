@@ -106,7 +106,8 @@ class ScalingMemory:
 
     `recommendations` are (Unix seconds, workers), oldest first, within the stabilization window; `quiet_since` is when
     the pool last became empty of work, `saturated_since` when every slot last became busy, `emptied_at` when surely
-    nothing waited (0: not known); `proven` are revisions that ever had a worker report.
+    nothing waited (0: not known), `waiting_since` when tasks began to wait; `proven` are revisions that ever had a
+    worker report.
     """
 
     recommendations: tuple[tuple[float, int], ...] = ()
@@ -116,6 +117,7 @@ class ScalingMemory:
     breaker: Breaker = field(default_factory=Breaker)
     said: Mapping[str, str] = field(default_factory=dict)
     emptied_at: float = 0.0
+    waiting_since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,34 @@ def hindrance(seen: Observation, fleet: Fleet) -> tuple[Reason, str] | None:
         pod = member.pod
         if pod.unschedulable:
             return Reason.WORKERS_UNSCHEDULABLE, f"pod {pod.name}: {pod.unschedulable}"
-        due = unprepared_at(member)
-        if due is not None and seen.now >= due:
-            return Reason.WORKERS_NOT_READY, (
-                f"pod {pod.name} has waited {START_DEADLINE_SECONDS:.0f} s and more for its volumes or its network: "
-                "does every Secret, ConfigMap and claim that spec.podTemplate mounts exist? "
-                f"`kubectl describe pod {pod.name}` says what is missing"
-            )
+        if _takes_too_long(seen, member):
+            return Reason.WORKERS_NOT_READY, _missing(member)
     return None
+
+
+def unprepared(seen: Observation, fleet: Fleet) -> str | None:
+    """Return why further pods would only wait for their volumes too; None while those made since have come.
+
+    Pods without a node are another matter: who adds nodes to a cluster does it by their number.
+    """
+    stuck = [member for member in fleet.members if _takes_too_long(seen, member)]
+    if not stuck or any(m.said is not None and m.pod.created >= stuck[0].pod.created for m in fleet.members):
+        return None
+    return _missing(stuck[0])
+
+
+def _takes_too_long(seen: Observation, member: Member) -> bool:
+    due = unprepared_at(member)
+    return due is not None and seen.now >= due
+
+
+def _missing(member: Member) -> str:
+    pod = member.pod.name
+    return (
+        f"pod {pod} has waited {START_DEADLINE_SECONDS:.0f} s and more for its volumes or its network: "
+        "does every Secret, ConfigMap and claim that spec.podTemplate mounts exist? "
+        f"`kubectl describe pod {pod}` says what is missing"
+    )
 
 
 def unprepared_at(member: Member) -> float | None:

@@ -4,11 +4,21 @@ from activity_operator.api.spec import PoolSpec
 from activity_operator.core.decision import Breaker, Size
 from activity_operator.core.demand import Demand
 from activity_operator.core.fleet import Fleet
+from activity_operator.core.futility import WITNESSES, Futility
+from activity_operator.core.hindrance import unprepared
 from activity_operator.core.observation import Observation
 from activity_operator.core.stabilize import Stable
 
 
-def size(spec: PoolSpec, seen: Observation, fleet: Fleet, want: Demand, stable: Stable, breaker: Breaker) -> Size:
+def size(
+    spec: PoolSpec,
+    seen: Observation,
+    fleet: Fleet,
+    want: Demand,
+    stable: Stable,
+    breaker: Breaker,
+    futile: Futility | None = None,
+) -> Size:
     """Return how many workers may serve, the rule that bound the number, and why."""
     present = fleet.present
     if seen.refusal:
@@ -26,8 +36,11 @@ def size(spec: PoolSpec, seen: Observation, fleet: Fleet, want: Demand, stable: 
         limit, reason = "max", f"{want.reason} would need {number} workers; maxWorkers is {spec.max_workers}"
         number = spec.max_workers
     if breaker.open and number > max(present, 1):
-        limit, reason = "breaker", f"growth stopped: {breaker.message}"
-        number = max(present, 1)
+        return Size(max(present, 1), "breaker", f"growth stopped: {breaker.message}")
+    if (stuck := unprepared(seen, fleet)) is not None and number > max(present, 1):
+        return Size(max(present, 1), "unprepared", f"growth stopped: {stuck}")
+    if futile is not None and number > (most := max(present, WITNESSES, spec.min_workers)):
+        return Size(most, futile.limit, f"growth stopped: {futile.reason}")
     return Size(number, limit, reason)
 
 

@@ -9,6 +9,8 @@ from activity_operator.core.faults import faults
 from activity_operator.core.fleet import Fleet
 from activity_operator.core.observation import Observation
 
+#: Why growth stopped, by the rule that stopped it, where the workers themselves are the reason.
+FUTILE = {"idle": Reason.WORKERS_IDLE, "crashing": Reason.WORKERS_CRASHING, "mute": Reason.WORKERS_MUTE}
 #: Seconds of a term in which silence is what every change of leader brings, and no news.
 YOUNG_TERM_SECONDS = 30.0
 
@@ -18,6 +20,8 @@ def notices(
 ) -> tuple[tuple[Say, ...], Mapping[str, str]]:
     """Return the Events to publish, and what has been said by now (topic to what was said of it)."""
     topics = {topic: (key, say) for topic, key, say in _topics(spec, seen, fleet, breaker)}
+    if (why := FUTILE.get(size.limit)) is not None:
+        topics["futile"] = (size.limit, Say("Warning", str(why), size.reason))
     events = [say for topic, (key, say) in topics.items() if said.get(topic) != key]
     known = {topic: key for topic, (key, _) in topics.items()}
     known["size"] = str(size.desired)

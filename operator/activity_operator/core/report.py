@@ -7,6 +7,7 @@ from typing import Any
 from activity_operator.api.conditions import Condition, ConditionType, Reason, Status, merge
 from activity_operator.api.spec import PoolSpec
 from activity_operator.api.status import MAX_DECISIONS, DecisionRecord, EventRecord, PoolStatus, parse_status
+from activity_operator.core import notices
 from activity_operator.core.decision import Decision
 from activity_operator.core.faults import faults
 from activity_operator.core.fleet import Fleet, fleet
@@ -134,6 +135,8 @@ def _limited(decision: Decision) -> Verdict:
         "max": Reason.AT_MAX_WORKERS,
         "min": Reason.AT_MIN_WORKERS,
         "breaker": Reason.START_BREAKER_OPEN,
+        "unprepared": Reason.WORKERS_NOT_READY,
+        **notices.FUTILE,
     }
     reason = reasons.get(decision.size.limit)
     if reason is None:

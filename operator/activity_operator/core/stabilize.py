@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from activity_operator.api.spec import PoolSpec
+from activity_operator.core import polls
 from activity_operator.core.demand import Demand
 from activity_operator.core.fleet import Fleet
 from activity_operator.core.observation import Observation
@@ -25,22 +26,35 @@ def stabilize(
 ) -> Stable:
     """Return the larger of today's demand and what the window, the zero gate or missing signals still ask for."""
     present = fleet.present
-    quiet = _quiet_since(seen, fleet, want, quiet_since)
-    recommendations = _remember(past, seen.now, want.workers, spec.scaling.scale_down.stabilization_window_seconds)
-    candidates = [(want.workers, "")]
+    unknown, blind = _unknown(spec, fleet, want)
+    # Nor is it a proof of rest, however long it lasts.
+    quiet = None if unknown else _quiet_since(seen, fleet, want, quiet_since)
+    # What ignorance holds counts as wanted: the window begins when it ends.
+    wanted = max(want.workers, blind)
+    recommendations = _remember(past, seen.now, wanted, spec.scaling.scale_down.stabilization_window_seconds)
+    candidates = [(want.workers, ""), (blind, f"{unknown}: unknown is not zero")]
     candidates.append((max(number for _, number in recommendations), "the stabilization window"))
     if seen.suspect:
         candidates.append((present, seen.suspect))
     elif seen.now - seen.leader_since < spec.scaling.scale_down.stabilization_window_seconds:
         candidates.append((present, "a new leader waits one stabilization window"))
-    if want.waiting.unknown:
-        # Workers see for themselves that nothing waits; where none works, nobody does.
-        blind = 1 + len(fleet.stalled) if fleet.working else present
-        candidates.append((blind, f"{want.waiting.unknown}: unknown is not zero"))
     if any(not member.never_started for member in fleet.serving) and not _zero_allowed(spec, seen.now, quiet):
         candidates.append((1 + len(fleet.stalled), _zero_reason(spec, fleet)))
     workers, held_by = max(candidates, key=lambda candidate: candidate[0])
     return Stable(workers, held_by, recommendations, quiet)
+
+
+def _unknown(spec: PoolSpec, fleet: Fleet, want: Demand) -> tuple[str, int]:
+    """Return what is not known of the work, and the workers that are kept for it: "" and none when enough is.
+
+    Workers see for themselves that nothing waits. Where none works, or none that is free can poll, nobody does.
+    """
+    known = want.waiting
+    if polls.trouble(spec, fleet) is not None and (known.tasks is None or not known.exact):
+        return known.unknown or "no worker that is free can poll", fleet.present
+    if not known.unknown:
+        return "", 0
+    return known.unknown, 1 + len(fleet.stalled) if fleet.working else fleet.present
 
 
 def expires(recommendations: Recommendations, window_seconds: float) -> float | None:

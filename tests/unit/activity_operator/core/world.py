@@ -27,7 +27,7 @@ from activity_operator.core.observation import (
     SourceFacts,
     WorkerFacts,
 )
-from activity_worker.contract import Directive, WorkerState
+from activity_worker.contract import Directive, PollTrouble, WorkerState
 
 ARN = "arn:aws:states:us-east-1:123456789012:activity:resize"
 START = 10_000.0
@@ -42,7 +42,10 @@ def pool_spec(**changes: object) -> PoolSpec:
 
 @dataclass
 class World:
-    """One pool's world. `tasks` maps a busy pod's name to its count; `broken` are revisions whose pods never start."""
+    """One pool's world. `busy` maps a busy pod's name to its tasks; `broken` are revisions whose pods never start.
+
+    `unready` are pods whose node is not ready: they run and report all the same. `trouble` is why nobody can poll.
+    """
 
     spec: PoolSpec
     now: float = START
@@ -54,6 +57,8 @@ class World:
     busy: dict[str, int] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     silent: set[str] = field(default_factory=set)
+    unready: set[str] = field(default_factory=set)
+    trouble: PollTrouble | None = None
     events: list[Say] = field(default_factory=list)
     killed_busy: list[str] = field(default_factory=list)
     generation: int = 1
@@ -186,7 +191,7 @@ class World:
                 state = WorkerState.DRAINED
             idle = 0.0 if busy or old is None or old.busy else old.idle_seconds + (self.now - old.reported_at)
             self.workers[pod.uid] = WorkerFacts(
-                pod.uid, "i", state, self.spec.slots_per_worker, busy, 1, idle, self.now, 1.0
+                pod.uid, "i", state, self.spec.slots_per_worker, busy, 1, idle, self.now, 1.0, poll_trouble=self.trouble
             )
-            ready = state is not WorkerState.DRAINED
+            ready = state is not WorkerState.DRAINED and pod.name not in self.unready
             self.pods[pod.name] = replace(pod, phase="Running", ready=ready, running_since=pod.created)

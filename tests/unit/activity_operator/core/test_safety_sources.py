@@ -1,0 +1,125 @@
+"""A source that errors or lies: it holds capacity, costs no worker its task, and makes no more than maxWorkers."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from activity_worker.contract import PollFault, PollTrouble
+from tests.unit.activity_operator.core.load import KINDS, Load, load_of
+
+#: Longer than a window, a stale count and zeroAfterSeconds together.
+A_WHILE = 500.0
+WINDOW_SECONDS = 60
+HUGE = 10**12
+NOT_REACHED = PollTrouble(PollFault.UNREACHABLE, "EndpointConnectionError", "")
+COUNTED = ("counted", "with running")
+
+
+def ten_at_work(kind: str, **changes: object) -> Load:
+    """Return work of a pool with ten workers at least, ten of them busy for some seconds yet."""
+    load = load_of(kind, **changes)
+    load.seconds = 60.0
+    load.arrive(10)
+    # CloudWatch tells minutes late, and then of all at once.
+    for _ in range(300):
+        load.run(1)
+        if sum(load.world.busy.values()) == 10:
+            return load
+    raise AssertionError("ten tasks never ran at once")
+
+
+def break_source(load: Load) -> None:
+    """Let nobody reach the source: it cannot be counted, and no worker can poll."""
+    load.lies = lambda _count, _now: None
+    load.world.trouble = NOT_REACHED
+
+
+def mend_source(load: Load) -> None:
+    """Let everybody reach it again."""
+    load.lies = lambda count, _: count
+    load.world.trouble = None
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_source_that_nobody_reaches_holds_every_worker_and_for_a_window_more(kind: str) -> None:
+    load = ten_at_work(kind)
+    break_source(load)
+    load.sizes.clear()
+    load.run(A_WHILE)
+    assert min(load.sizes) >= 10, "unknown is not zero"
+
+    mend_source(load)
+    load.run(WINDOW_SECONDS - 5)
+    assert min(load.sizes) >= 10, "the window begins when somebody can see again"
+    load.run_until_idle(900, 0)
+    assert (load.arrived - load.done, len(load.world.pods), load.world.killed_busy) == (0, 0, [])
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_source_that_fails_now_and_then_changes_nothing(kind: str) -> None:
+    steady, flapping = load_of(kind), load_of(kind)
+    flapping.lies = lambda count, now: count if int(now) % 7 < 3 else None
+    for load in (steady, flapping):
+        load.seconds = 30.0
+        load.run(300, lambda at: int(at % 3 == 0))
+
+    assert flapping.reversals() <= steady.reversals() + 1
+    assert flapping.done >= steady.done - 20
+    assert flapping.world.killed_busy == []
+
+
+@pytest.mark.parametrize("kind", COUNTED)
+def test_a_zero_that_is_a_lie_takes_nobody_who_has_work(kind: str) -> None:
+    load = load_of(kind)
+    load.seconds = 20.0
+    load.run(60, lambda _: 1)
+    assert load.sizes[-1] == 20
+    load.sizes.clear()
+    load.lies = lambda _count, _now: 0
+    load.run(300, lambda _: 1)
+
+    assert min(load.sizes) == 20, "it shrank on a lie"
+    assert load.world.killed_busy == []
+
+
+@pytest.mark.parametrize("kind", ["cloudwatch", "counted", "prometheus", "with running"])
+def test_a_huge_number_makes_max_workers_and_no_more(kind: str) -> None:
+    load = load_of(kind)
+    load.lies = lambda _count, _now: HUGE
+    load.run(300, lambda at: int(at % 30 == 0))
+
+    assert max(load.sizes) <= 20
+    assert max(load.replicas) <= 20
+    assert load.world.made <= 20, "pods were made again and again for nothing"
+    assert load.world.killed_busy == []
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    kind=st.sampled_from(sorted(KINDS)),
+    words=st.lists(st.sampled_from(["error", "zero", "truth", "half", "huge"]), min_size=1, max_size=4),
+    seed=st.integers(0, 1000),
+    every=st.sampled_from([1, 5, 40, 100]),
+    seconds=st.sampled_from([2.0, 30.0]),
+)
+def test_whatever_a_source_says_costs_no_task_and_turns_the_size_twice_a_window_at_most(
+    kind: str, words: list[str], seed: int, every: int, seconds: float
+) -> None:
+    load = load_of(kind)
+    load.seconds = seconds
+
+    def lie(count: int, now: float) -> int | None:
+        word = random.Random(seed + int(now) // every).choice(words)
+        return {"error": None, "zero": 0, "truth": count, "half": count // 2, "huge": HUGE}[word]
+
+    load.lies = lie
+    load.run(600, lambda at: 5 if at % 50 == 0 and at < 400 else 0)
+
+    assert load.world.killed_busy == []
+    assert max(load.sizes, default=0) <= 20
+    assert load.reversals() <= 2 * 600 / WINDOW_SECONDS
+    mend_source(load)
+    load.run_until_idle(900, 0)
+    assert load.done == load.arrived
