@@ -192,6 +192,9 @@ class ReportServer:
     def _check_membership(self, identity: Identity, report: Report) -> None:
         if not report.pod_uid or report.pod_uid != identity.pod_uid:
             raise _RefusalError(403, "podUid: the token is bound to another pod")
+        if report.pod_name != identity.pod_name:
+            # The name stands in the pool's status and tells people which pod to look at.
+            raise _RefusalError(403, "podName: the token is bound to another pod")
         if not report.incarnation:
             raise _RefusalError(400, "incarnation: expected a name that is new at every start of the container")
         pool = self._member(report.pod_uid)

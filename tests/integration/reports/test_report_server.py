@@ -108,12 +108,14 @@ async def test_a_token_that_cannot_be_checked_now_is_to_be_tried_again(
     [
         ({"podUid": "uid-b"}, 403, "podUid: the token is bound to another pod"),
         ({"podUid": ""}, 403, "podUid: the token is bound to another pod"),
+        ({"podName": "resize-b"}, 403, "podName: the token is bound to another pod"),
         ({"pool": "other"}, 403, "namespace, pool: this pod is a worker of another pool"),
         ({"namespace": "other"}, 403, "namespace, pool: this pod is a worker of another pool"),
         ({"busy": 2}, 400, "slots, busy: expected busy <= slots <= 1000"),
         ({"state": "sleeping"}, 400, "state: expected one of"),
         ({"sequence": -1}, 400, "sequence: expected a count"),
         ({"protocol": 0}, 400, "protocol: this side speaks"),
+        ({"exit": {"code": 2**31}}, 400, "code: expected a count"),
         ({"incarnation": ""}, 400, "incarnation: expected a name"),
     ],
 )

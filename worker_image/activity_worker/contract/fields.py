@@ -17,11 +17,11 @@ def text(data: Mapping[str, Any], key: str, limit: int = 253) -> str:
     return value
 
 
-def count(data: Mapping[str, Any], key: str, default: int = 0) -> int:
-    """Return the whole number from 0 to 2^53 at `key`."""
+def count(data: Mapping[str, Any], key: str, default: int = 0, bits: int = 53) -> int:
+    """Return the whole number from 0 to 2^`bits` at `key`."""
     value = data.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
-        raise ContractError(f"{key}: expected a count from 0 to 2^53, got {type(value).__name__}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**bits:
+        raise ContractError(f"{key}: expected a count from 0 to 2^{bits}, got {type(value).__name__}")
     return value
 
 

@@ -30,7 +30,10 @@ class ExitOutput:
     def from_wire(cls, data: Any) -> Self:
         """Read the JSON form; raises `ContractError`."""
         body = fields.record(data, "exit")
-        return cls(code=fields.count(body, "code"), error=fields.text(body, "error", 4096)[:MAX_MESSAGE_LENGTH])
+        # The pool's status holds it in 32 bits.
+        return cls(
+            code=fields.count(body, "code", bits=31), error=fields.text(body, "error", 4096)[:MAX_MESSAGE_LENGTH]
+        )
 
 
 class PollFault(StrEnum):

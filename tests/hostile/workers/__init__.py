@@ -1,0 +1,1 @@
+"""Workers that lie, and strangers who knock at the report server, against a real operator on a real API server."""

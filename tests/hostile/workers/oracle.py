@@ -1,0 +1,129 @@
+"""What must hold whatever was tried: what is looked at, and what is compared."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.hostile.workers.world import MAX_WORKERS, MIN_WORKERS, NEIGHBOUR, SPARE, SYSTEM, TENANT, World
+
+#: Lines that the operator writes begin with a time and end within reason.
+LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (DEBUG|INFO|WARNING|ERROR) +[a-z_][\w.]*: [^\n]*")
+#: Characters of a text that a worker may have had a hand in: what a condition's message has at most.
+LONGEST = 2048
+#: Lines that all attacks together may cost the log: who fills it hides what matters, and the node's disk.
+LINES = 200
+LABEL = re.compile(r"[A-Za-z0-9 ._:/+-]*")
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """What nobody in the tenant's namespace may change."""
+
+    pods: frozenset[str]
+    replicas: dict[str, int]
+    pools: dict[str, Any]
+    records: dict[str, str]
+
+
+async def neighbours(world: World) -> Neighbours:
+    """Look at the other namespace and at the leases held."""
+    deployments = await world.api.items(f"/apis/apps/v1/namespaces/{NEIGHBOUR}/deployments")
+    pools = [await world.pool(NEIGHBOUR, name) for name in (NEIGHBOUR, SPARE)]
+    secrets = await world.api.items(f"/api/v1/namespaces/{SYSTEM}/secrets")
+    return Neighbours(
+        pods=frozenset(raw["metadata"]["name"] for raw in await world.pods(NEIGHBOUR)),
+        replicas={raw["metadata"]["name"]: raw["spec"]["replicas"] for raw in deployments},
+        pools={raw["metadata"]["name"]: _gist(raw) for raw in pools},
+        records={raw["metadata"]["name"]: raw["metadata"]["resourceVersion"] for raw in secrets},
+    )
+
+
+def _gist(pool: dict[str, Any]) -> Any:
+    status = pool.get("status") or {}
+    conditions = sorted((c["type"], c["status"]) for c in status.get("conditions") or () if c["type"] != "Ready")
+    told = [event["name"] for event in status.get("events") or ()]
+    return pool["metadata"]["generation"], status.get("desiredReplicas"), status.get("busyWorkers"), conditions, told
+
+
+async def check(world: World, before: Neighbours) -> None:
+    """Raise AssertionError when an attack so far did what none may do."""
+    assert await world.alive(), world.log.read_text()[-3000:]
+    check_log(world)
+    now = await neighbours(world)
+    for field in fields(now):
+        was, now_is = getattr(before, field.name), getattr(now, field.name)
+        assert was == now_is, f"{field.name} of the neighbours: {was} became {now_is}; {await _decisions(world)}"
+    await _check_tenant(world)
+    texts = [*_texts(await world.pool(TENANT, TENANT)), *_texts(await _events(world))]
+    for text in texts:
+        assert len(text) <= LONGEST, text[:200]
+        assert not (odd := unprintable(text)), f"{odd!r} in {text!r}"
+    check_exposition(await world.metrics(), {TENANT, NEIGHBOUR, SPARE})
+    everything = "\n".join([*texts, world.log.read_text(errors="replace"), await world.metrics()])
+    for pod in (*world.attackers, world.mate.pod, world.honest.pod):
+        assert pod.token not in everything
+        assert pod.token.rpartition(".")[2] not in everything, "a token's signature"
+
+
+async def _decisions(world: World) -> Any:
+    return (await world.pool(NEIGHBOUR, NEIGHBOUR))["status"].get("decisions")
+
+
+async def _check_tenant(world: World) -> None:
+    pool = await world.pool(TENANT, TENANT)
+    assert MIN_WORKERS <= pool["status"]["desiredReplicas"] <= MAX_WORKERS
+    deployments = await world.api.items(f"/apis/apps/v1/namespaces/{TENANT}/deployments")
+    assert MIN_WORKERS <= sum(raw["spec"]["replicas"] for raw in deployments) <= MAX_WORKERS
+    pods = {raw["metadata"]["uid"]: raw["metadata"] for raw in await world.pods(TENANT)}
+    for pod in (world.attacker, world.mate.pod):
+        assert pod.uid in pods, f"pod {pod.name} was deleted"
+        assert "deletionTimestamp" not in pods[pod.uid], f"pod {pod.name} was told to go"
+
+
+async def _events(world: World) -> list[Any]:
+    found = [await world.api.items(f"/api/v1/namespaces/{name}/events") for name in (TENANT, NEIGHBOUR)]
+    return [(raw["message"], raw["reason"]) for events in found for raw in events]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if key != "managedFields":
+                yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
+
+
+def unprintable(text: str) -> str:
+    """Return the characters that move a cursor, end a line, turn the writing round or are none."""
+    return "".join(sorted({letter for letter in text if not letter.isprintable()}))
+
+
+def check_log(world: World) -> None:
+    """Raise AssertionError when a line is not one of the operator's own, or there are too many."""
+    lines = world.log.read_bytes().decode().split("\n")
+    assert lines.pop() == ""
+    for line in lines:
+        assert LINE.fullmatch(line), f"not a line of the operator's: {line!r}"
+        assert not unprintable(line), line
+        assert len(line) <= LONGEST, line[:200]
+    assert len(lines) <= LINES, f"{len(lines)} lines, the last of them:\n" + "\n".join(lines[-20:])
+
+
+def check_exposition(text: str, pools: set[str]) -> None:
+    """Raise AssertionError when Prometheus would be told what an attacker wants it to be told."""
+    series = 0
+    for family in text_string_to_metric_families(text):
+        assert family.name.startswith("activitypool_")
+        for sample in family.samples:
+            series += 1
+            for label, value in sample.labels.items():
+                assert LABEL.fullmatch(value), f"{sample.name} {label}={value!r}"
+            assert sample.labels.get("activitypool", TENANT) in pools
+    assert series < 2000

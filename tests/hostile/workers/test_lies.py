@@ -1,0 +1,119 @@
+"""Reports that lie: each is answered or refused by the name of what is wrong in it, and nobody else notices.
+
+Every lie in one place is told, one after the other; then lies in several places at once, drawn by hypothesis. Drawn are
+150, always the same; `HOSTILE_EXAMPLES=20000` draws as many others, and prints the seed with which `HOSTILE_SEED=...`
+draws them again.
+"""
+
+import os
+import random
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import seed as seeded
+
+from tests.hostile.workers.background import Background
+from tests.hostile.workers.lies import Lie, several, single
+from tests.hostile.workers.oracle import check, neighbours
+from tests.hostile.workers.wire import Answer, Line
+from tests.hostile.workers.world import Pod, World
+
+EXAMPLES = int(os.environ.get("HOSTILE_EXAMPLES", "0"))
+SEED = int(os.environ.get("HOSTILE_SEED", "0")) or random.SystemRandom().randrange(1, 2**32)
+FIELD = re.compile(r"[A-Za-z, ]+(?=: )")
+
+
+class Liar:
+    """Tells lies over one connection, and over another when it is hung up on."""
+
+    def __init__(self, world: World, pod: Pod) -> None:
+        self._world = world
+        self._pod = pod
+        self._line: Line | None = None
+
+    def base(self) -> dict[str, Any]:
+        """Return what a report must have right to be read at all."""
+        pod = self._pod
+        return {
+            "namespace": pod.namespace, "pool": pod.pool, "podName": pod.name, "podUid": pod.uid,
+            "sequence": next(self._world.sequence),
+        }  # fmt: skip
+
+    def tell(self, lie: Lie) -> Answer:
+        """Send one, and judge the answer."""
+        body = lie.body(self.base())
+        for _ in range(2):
+            if self._line is None:
+                self._line = self._world.door.connect()
+            answer = self._line.post(body, self._pod.token)
+            if answer.status == 0 or answer.headers.get("connection") == "close":
+                self._line.close()
+                self._line = None
+            if answer.status:
+                break
+        judge(lie, answer)
+        return answer
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._line is not None:
+            self._line.close()
+
+
+def judge(lie: Lie, answer: Answer) -> None:
+    """Raise AssertionError unless it is answered, or refused naming what is wrong."""
+    assert answer.status in {200, 400, 403, 413}, f"{lie}: {answer}"
+    assert len(answer.body) < 100_000
+    if answer.status in {400, 403}:
+        field = FIELD.match(answer.error)
+        assert field is not None, f"{lie}: {answer}"
+        assert field[0] in lie.fields(), f"{lie}: {answer}"
+        assert answer.error.isprintable()
+        assert len(answer.error) < 200
+
+
+@pytest.fixture(params=[0])
+def liar(here: World, request: pytest.FixtureRequest) -> Iterator[Liar]:
+    made = Liar(here, here.attackers[request.param])
+    yield made
+    made.close()
+
+
+@pytest.mark.timeout(300)
+def test_every_lie_in_one_place_is_answered_or_refused_by_name(here: World, background: Background, liar: Liar) -> None:
+    before = background.do(neighbours(here))
+    heard = here.honest.answered
+    statuses = {liar.tell(lie).status for lie in single()}
+
+    assert statuses == {200, 400, 403}
+    assert not here.honest.wrong
+    assert here.honest.answered > heard
+    background.do(check(here, before))
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("liar", [1], indirect=True)
+def test_lies_in_several_places_do_no_more(here: World, background: Background, liar: Liar) -> None:
+    before = background.do(neighbours(here))
+
+    @settings(
+        max_examples=EXAMPLES or 150,
+        derandomize=not EXAMPLES,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(several())
+    def tell(lie: Lie) -> None:
+        liar.tell(lie)
+
+    if EXAMPLES:
+        print(f"HOSTILE_SEED={SEED} HOSTILE_EXAMPLES={EXAMPLES}")
+        seeded(SEED)(tell)()
+    else:
+        tell()
+    assert not here.honest.wrong
+    background.do(check(here, before))

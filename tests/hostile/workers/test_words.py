@@ -1,0 +1,69 @@
+"""What a worker says of itself stands in its pool's status: as plain text of bounded length, whatever it said."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from activity_operator.cluster.kinds import POOLS
+from tests.faults.patience import until
+from tests.hostile.workers.background import Background
+from tests.hostile.workers.lies import TEXTS
+from tests.hostile.workers.oracle import check, neighbours
+from tests.hostile.workers.wire import Line, say
+from tests.hostile.workers.world import TENANT, Pod, World
+
+#: What is told in the status, besides half a surrogate: JSON can carry it, and no encoding can.
+WORDS = (*(text for text in TEXTS if 0 < len(text) <= 4096), "\ud800", "a\udfff\ud800b")
+MARK = "this was said last"
+
+
+@pytest.fixture
+def line(here: World) -> Iterator[Line]:
+    with here.door.connect() as made:
+        yield made
+
+
+def told(here: World, pod: Pod, line: Line, **said: Any) -> None:
+    """Report, and be answered."""
+    answer = line.post(say(pod, next(here.sequence), **said), pod.token)
+    assert answer.status == 200, answer
+
+
+def wait_for(here: World, background: Background, mark: str) -> dict[str, Any]:
+    """Wait until the status has an event with this message; return the status."""
+    found: list[dict[str, Any]] = []
+
+    async def stands() -> bool:
+        pool = await here.api.call("GET", POOLS.path(TENANT, TENANT)) or {}
+        found[:] = [pool.get("status") or {}]
+        return any(event["message"] == mark for event in found[0].get("events") or ())
+
+    background.do(until(f"the status says {mark!r}", stands, 30.0))
+    return found[0]
+
+
+def test_words_of_a_worker_are_told_as_plain_text(here: World, background: Background, line: Line) -> None:
+    before = background.do(neighbours(here))
+    pod = here.attacker
+    serial = itertools.count(1)
+    for word in (*WORDS, MARK):
+        event = {"sequence": next(serial), "name": "worker:error", "at": 1e11, "message": word}
+        told(here, pod, line, events=[event])
+    # The largest number that the status has room for; the worker has worked, so this is no failed start.
+    event = {"sequence": next(serial), "name": "worker:stopped", "at": 0, "message": "the end"}
+    told(here, pod, line, events=[event], exit={"code": 2**31 - 1, "error": "the end"})
+    status = wait_for(here, background, MARK)
+
+    assert {event["worker"] for event in status["events"]} == {pod.name}
+    ends = [event["exit"] for event in status["events"] if event["name"] == "worker:stopped"]
+    assert ends == [{"code": 2**31 - 1, "error": "the end"}]
+    background.do(check(here, before))
+
+
+def test_a_worker_speaks_in_no_other_pods_name(here: World, line: Line) -> None:
+    body = say(here.attacker, next(here.sequence), podName=here.mate.pod.name)
+    answer = line.post(body, here.attacker.token)
+
+    assert (answer.status, answer.error) == (403, "podName: the token is bound to another pod")
