@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from activity_worker.contract import Env
 from activity_worker.settings_reader import Reader, SettingsError
 from activity_worker.wire.redis_url import RedisUrlError, parse_redis_url
+from activity_worker.wire.store_url import StoreUrlError, check_store_url
 
 DEFAULT_LOCK_SECONDS = 180
 DEFAULT_STORE_LEASE_SECONDS = 60.0
@@ -135,6 +136,14 @@ def _redis_url(read: Reader) -> str:
 
 def _task_store(read: Reader) -> TaskStoreSettings:
     lease = read.seconds("store-lease-seconds", Env.STORE_LEASE_SECONDS, DEFAULT_STORE_LEASE_SECONDS, 1.0)
-    return TaskStoreSettings(
-        url=read.text("store-url", Env.STORE_URL) or "", lease_seconds=lease or DEFAULT_STORE_LEASE_SECONDS
-    )
+    return TaskStoreSettings(url=_store_url(read), lease_seconds=lease or DEFAULT_STORE_LEASE_SECONDS)
+
+
+def _store_url(read: Reader) -> str:
+    value, origin = read.find("store-url", Env.STORE_URL)
+    try:
+        check_store_url(value or "")
+    except StoreUrlError as error:
+        # Without the value: it may hold a password.
+        raise SettingsError(f"{origin}: {error}") from None
+    return value or ""

@@ -106,6 +106,25 @@ def test_a_task_store_is_a_source_and_its_password_shows_nowhere() -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("mysql://u:s3cret@h/db", "a task store is a database at sqlite:///FILE or postgresql://USER@HOST/NAME"),
+        ("s3cret", "a task store is a database at sqlite:///FILE or postgresql://USER@HOST/NAME"),
+        ("postgresql://u:s3cret#x@h/db", "has a # or a second @: percent-encode"),
+        ("postgresql://u:s3cret@h/db?ssl=1", "the option ssl is not known"),
+    ],
+)
+def test_a_task_stores_url_that_no_worker_could_use_is_said_at_the_start_and_not_shown(url: str, words: str) -> None:
+    for flags, env, origin in (({"store-url": url}, {}, "--store-url"), ({}, {Env.STORE_URL: url}, Env.STORE_URL)):
+        with pytest.raises(SettingsError) as caught:
+            read_settings(flags, env)  # type: ignore[arg-type]
+
+        assert str(caught.value).startswith(f"{origin}: ")
+        assert words in str(caught.value)
+        assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("flags", "env", "said"),
     [
         ({}, {}, ["--activity-arn", Env.ACTIVITY_ARN]),

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry
 
 from activity_worker.steps.gates import Direct, Gate, Threaded
-from activity_worker.wire.store_url import StoreUrlError, parse_store_url
+from activity_worker.wire.store_url import StoreUrlError, is_sqlite, parse_store_url
 
 __all__ = ["StoreUrlError", "connect", "file_of", "gate", "reading"]
 
@@ -80,12 +80,7 @@ def reading(engine: AsyncEngine) -> AsyncEngine:
 
 
 def _engine(url: str) -> AsyncEngine:
-    kind = url.partition(":")[0].partition("+")[0]
-    if kind == "sqlite":
-        return _sqlite(url)
-    if kind not in ("postgresql", "postgres"):
-        raise StoreUrlError("a task store is a database at sqlite:///FILE or postgresql://USER@HOST/NAME")
-    return _postgresql(url)
+    return _sqlite(url) if is_sqlite(url) else _postgresql(url)
 
 
 def _postgresql(url: str) -> AsyncEngine:

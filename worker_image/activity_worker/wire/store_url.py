@@ -87,6 +87,21 @@ def address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def is_sqlite(text: str) -> bool:
+    """Whether a URL is that of an SQLite database, and not of PostgreSQL; raises `StoreUrlError` for any other."""
+    scheme, separator, _ = text.partition("://")
+    kind = scheme.partition("+")[0]
+    if not separator or kind not in {"sqlite", "postgresql", "postgres"}:
+        raise StoreUrlError("a task store is a database at sqlite:///FILE or postgresql://USER@HOST/NAME")
+    return kind == "sqlite"
+
+
+def check_store_url(text: str) -> None:
+    """Raise `StoreUrlError` for a URL that no worker could use, wherever it runs."""
+    if not is_sqlite(text):
+        parse_store_url(text)
+
+
 def parse_store_url(text: str) -> StoreUrl:
     """Return the parsed URL; raises `StoreUrlError`."""
     scheme, separator, _ = text.partition("://")
