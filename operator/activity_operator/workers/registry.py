@@ -5,7 +5,7 @@ Nothing here waits, writes or looks at a clock. A pool whose workers are silent,
 
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from activity_operator.core.observation import WorkerFacts
 from activity_operator.workers import intervals, suspicion
@@ -55,6 +55,7 @@ class _Worker:
     exited: bool
     worked: bool = False
     former: tuple[str, ...] = ()
+    silence: suspicion.Silence | None = None
 
 
 class WorkerRegistry:
@@ -109,6 +110,8 @@ class WorkerRegistry:
         worker, replaced = self._place(key, report, known)
         told = self._tell(worker, report, now)
         before, was_exited = worker.facts, worker.exited
+        if known is not None and (silence := suspicion.silence(before, now)) is not None:
+            worker.silence = replace(silence, ended=now)
         worker.exited = report.exit is not None
         # A worker reports first when its handler has been imported; one that cannot import it says only how it ended.
         worker.worked = worker.worked or not worker.exited
@@ -156,7 +159,7 @@ class WorkerRegistry:
         if fresh:
             return fresh
         if now - self._doubt[0] >= 1.0:
-            self._doubt = (now, suspicion.report_path_doubt(now, self._all_facts()))
+            self._doubt = (now, suspicion.report_path_doubt(now, self._all_facts(), self._former_silences(now)))
         return self._doubt[1]
 
     def forget(self, pod_uid: str) -> None:
@@ -174,6 +177,11 @@ class WorkerRegistry:
 
     def _all_facts(self) -> Iterator[WorkerFacts]:
         return (worker.facts for worker in self._workers.values())
+
+    def _former_silences(self, now: float) -> Iterator[suspicion.Silence]:
+        for worker in self._workers.values():
+            if worker.silence is not None and suspicion.silence(worker.facts, now) is None:
+                yield worker.silence
 
     def _leave(self, worker: _Worker, pod_uid: str) -> None:
         pool = self._pools[worker.key]

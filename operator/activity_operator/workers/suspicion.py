@@ -1,6 +1,7 @@
 """PURE: when so many workers fall silent at once that the report path is doubted, not the workers."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from activity_operator.core.observation import WorkerFacts
 from activity_worker.contract import WorkerState
@@ -13,20 +14,45 @@ LEAST_SILENCE_SECONDS = 15.0
 TOGETHER_SECONDS = 10.0
 #: Fewer silent workers than this prove nothing: two pods of one node are lost together every day.
 LEAST_SILENT = 3
+#: Seconds after a silence for which it still counts: a way that works again is found by one worker after the other, as
+#: each has its own pause between two tries (10 s at most) and a report may take 5 s.
+RECOVERY_SECONDS = 20.0
 #: After a change of leader: workers must find the new one before their silence means anything.
 TERM_INTERVALS = 2
 LEAST_TERM_SECONDS = 5.0
 
 
-def report_path_doubt(now: float, workers: Iterable[WorkerFacts]) -> str:
-    """Return a sentence if more than half of all workers fell silent together, else ""."""
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """When a worker was last heard, at which interval it was to report, and when it reported again (None: not yet)."""
+
+    began: float
+    interval_seconds: float
+    ended: float | None = None
+
+    def counts(self, now: float) -> bool:
+        """Whether it lasts or ended only just now."""
+        return self.ended is None or now - self.ended < RECOVERY_SECONDS
+
+
+def silence(worker: WorkerFacts, until: float) -> Silence | None:
+    """Return how long the worker had been silent at a time, None if that is no silence."""
+    patience = max(STALLED_INTERVALS * worker.interval_seconds, LEAST_SILENCE_SECONDS)
+    if worker.state is WorkerState.STOPPED or until - worker.reported_at < patience:
+        return None
+    return Silence(worker.reported_at, worker.interval_seconds)
+
+
+def report_path_doubt(now: float, workers: Iterable[WorkerFacts], former: Iterable[Silence] = ()) -> str:
+    """Return a sentence if more than half of all workers fell silent together and some still are, else "".
+
+    `former` are silences that have ended: as long as they count, the others' ways may be found again just so.
+    """
     speaking = [worker for worker in workers if worker.state is not WorkerState.STOPPED]
-    silent = sorted(
-        (worker for worker in speaking if now - worker.reported_at >= _patience(worker)),
-        key=lambda worker: worker.reported_at,
-    )
-    together = _largest_group(silent)
-    if together < LEAST_SILENT or 2 * together <= len(speaking):
+    lasting = [found for worker in speaking if (found := silence(worker, now)) is not None]
+    ended = [one for one in former if one.counts(now)]
+    together = _largest_group(sorted((*lasting, *ended), key=lambda one: one.began))
+    if not lasting or together < LEAST_SILENT or 2 * together <= len(speaking):
         return ""
     return (
         f"{together} of {len(speaking)} workers fell silent together: the way of their reports is the suspect, "
@@ -43,16 +69,12 @@ def new_term_doubt(now: float, leader_since: float, interval_seconds: float, exp
     return f"this replica has led for less than {patience:.0f} s, so workers may not have found it yet"
 
 
-def _patience(worker: WorkerFacts) -> float:
-    return max(STALLED_INTERVALS * worker.interval_seconds, LEAST_SILENCE_SECONDS)
-
-
-def _largest_group(silent: Sequence[WorkerFacts]) -> int:
-    """Return how many, of workers sorted by their last report, lie within one window at most."""
+def _largest_group(silences: Sequence[Silence]) -> int:
+    """Return how many, of silences sorted by when they began, lie within one window at most."""
     best = first = 0
-    for last, worker in enumerate(silent):
-        window = max(TOGETHER_SECONDS, 2 * worker.interval_seconds)
-        while worker.reported_at - silent[first].reported_at > window:
+    for last, one in enumerate(silences):
+        window = max(TOGETHER_SECONDS, 2 * one.interval_seconds)
+        while one.began - silences[first].began > window:
             first += 1
         best = max(best, last - first + 1)
     return best

@@ -225,6 +225,18 @@ def test_a_fleet_that_falls_silent_at_once_makes_the_path_the_suspect(registry: 
     assert "10 of 10" in registry.suspect(130.0)
 
 
+def test_the_doubt_lasts_until_the_last_worker_has_found_the_way_again(registry: WorkerRegistry) -> None:
+    for number in range(10):
+        registry.record(report(pod_uid=f"uid-{number}"), 100.0)
+    assert registry.suspect(170.0)
+    for number in range(9):
+        registry.record(report(pod_uid=f"uid-{number}", sequence=2), 171.0 + number)
+        assert "10 of 10" in registry.suspect(171.0 + number)
+    registry.record(report(pod_uid="uid-9", sequence=2), 181.0)
+
+    assert not registry.suspect(182.0)
+
+
 def test_a_worker_that_only_ever_said_how_it_ended_failed_to_start(registry: WorkerRegistry, changes: Changes) -> None:
     end = ExitOutput(1, "handler:handle: no such module")
     registry.record(report(state=WorkerState.STOPPED, exit=end), 100.0)

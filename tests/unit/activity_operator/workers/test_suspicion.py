@@ -1,7 +1,9 @@
 """When the report path is doubted rather than the workers."""
 
+from dataclasses import replace
+
 from activity_operator.core.observation import WorkerFacts
-from activity_operator.workers.suspicion import new_term_doubt, report_path_doubt
+from activity_operator.workers.suspicion import RECOVERY_SECONDS, Silence, new_term_doubt, report_path_doubt
 from activity_worker.contract import WorkerState
 
 
@@ -52,6 +54,17 @@ def test_workers_that_said_goodbye_are_not_missed() -> None:
     gone = [worker(100.0 + second, state=WorkerState.STOPPED) for second in range(5)]
 
     assert not report_path_doubt(500.0, [*gone, worker(499.5)])
+
+
+def test_while_the_first_are_heard_again_the_others_are_not_given_up() -> None:
+    """Otherwise a pool would replace, as its reports come back, the half of its workers that come last."""
+    fleet = [worker(100.0), worker(101.0), worker(199.0), worker(199.2), worker(199.5)]
+    heard_again = [replace(one, ended=199.0) for began in (100.2, 100.4, 100.8) if (one := Silence(began, 1.0))]
+
+    assert not report_path_doubt(200.0, fleet)
+    assert "5 of 5" in report_path_doubt(200.0, fleet, heard_again)
+    assert not report_path_doubt(200.0, [worker(199.0)] * 5, heard_again), "nobody is silent any more"
+    assert not report_path_doubt(199.0 + RECOVERY_SECONDS, fleet[:2] + [worker(218.5)] * 3, heard_again)
 
 
 def test_a_new_term_gives_workers_two_intervals_to_find_the_new_leader() -> None:
