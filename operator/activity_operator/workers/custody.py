@@ -23,7 +23,7 @@ from activity_operator.backlog.protocol import (
     TokenRefusedError,
 )
 from activity_operator.core.decision import Say
-from activity_operator.workers.handover_state import Fate, Held, Terms, fate, seen
+from activity_operator.workers.handover_state import Fate, Held, Terms, fate, is_kept_alive, seen
 from activity_operator.workers.leases import Lease, LeaseRecords, PoolRef, RecordsUnavailableError
 from activity_operator.workers.lingering import LINGER_SECONDS, Lingering
 from activity_worker.contract import ERROR_DELETED, ERROR_NO_WORKER, lease_id
@@ -197,13 +197,10 @@ class Custody:
         return left
 
     def claimed(self, stored: Lease) -> None:
-        """Take note that a lease has an owner now: its worker sends the task heartbeats from here on."""
-        item = self._held.get(stored.id)
-        if item is None:
-            return
-        self._held[stored.id] = replace(item, lease=stored, owner_since=self._around.now())
-        self._stop_beating(stored.id)
-        self._around.on_change(stored.pool.key)
+        """Take note that a lease has an owner now: it sends the task heartbeats once it has heard so."""
+        if (item := self._held.get(stored.id)) is not None:
+            self._held[stored.id] = replace(item, lease=stored, owner_since=self._around.now())
+            self._around.on_change(stored.pool.key)
 
     def end(self, lease: Lease, reason: str = "", message: str = "") -> None:
         """Be done with a lease: forget it, remove its record in the background, and say why if there is a reason."""
@@ -249,8 +246,7 @@ class Custody:
         lease = held.lease
         self._held[lease.id] = held
         self._by_pool.setdefault(lease.pool.key, {})[lease.id] = None
-        if lease.owner is None:
-            self._beats[lease.id] = asyncio.get_running_loop().create_task(self._beat(lease, beat_now))
+        self._beats[lease.id] = asyncio.get_running_loop().create_task(self._beat(lease, beat_now))
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().create_task(self._sweep_while_held())
 
@@ -339,10 +335,12 @@ class Custody:
                 return
 
     async def _beat(self, lease: Lease, beat_now: bool) -> None:
-        """Send task heartbeats until the lease has an owner, is over, or the service refuses heartbeats for it."""
+        """Send task heartbeats until the lease's owner does, it is over, or the service refuses heartbeats for it."""
         wait, failures = 0.0 if beat_now else self._until_next_beat(lease), 0
         while True:
             await asyncio.sleep(wait)
+            if not is_kept_alive(self._held.get(lease.id), self._around.now()):
+                return
             wait = self._until_next_beat(lease)
             try:
                 await self._service.heartbeat(lease.target, lease.token)
@@ -368,6 +366,8 @@ class Custody:
             self._drop(lease.id)
             return
         item = self._held.get(lease.id)
+        if item is not None and item.lease.owner is not None:
+            return  # concluded by its owner, who will say so
         held_for = max(self._around.now() - lease.received_at, 0.0)
         self.end(
             lease if item is None else item.lease,

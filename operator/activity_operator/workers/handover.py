@@ -9,7 +9,7 @@ task received, not recorded       nothing of ours   the service's HeartbeatSecon
 recorded, no task heartbeat yet   record, no owner  the next leader lists it, heartbeats at once, offers it
 offered, not claimed              record, no owner  the next leader; a claim of the old offer is as good as any
 claim sent to the API, no answer  either            the worker repeats its claim: written now, or found written
-owner written, reply not sent     record, owner     the worker repeats its claim: granted again
+owner written, reply not sent     record, owner     the next leader heartbeats; the worker repeats its claim: granted
 granted, reply sent               record, owner     nothing to repair: the worker heartbeats and concludes
 `released` heard, record there    record, owner     the worker says it until echoed; else the sweep, pod gone
 record removed, echo not sent     nothing           the worker says it again; what is unknown is echoed

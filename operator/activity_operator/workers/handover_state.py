@@ -15,6 +15,10 @@ OFFER_SECONDS = 5.0
 #: Seconds for which an owner may report neither running nor concluding its lease: it repeats an unanswered claim for
 #: 10 s, and a report path that is down for longer than this shows in every other signal.
 UNSHOWN_SECONDS = 120.0
+#: Seconds from a claim for which the operator goes on with the task heartbeats of a lease that its owner has not shown:
+#: the reply that grants it may be lost, and the owner hears of it only when reports get through again. An owner that
+#: shows nothing for longer may be dead, and the service's own time-out must find that out.
+GRANT_SECONDS = 60.0
 
 #: Seconds for which a pool must be gone before its tasks are failed: failing cannot be taken back, and a view of the
 #: cluster that is being renewed may lack an object for a moment.
@@ -56,6 +60,13 @@ class Held:
     def waits(self) -> bool:
         """Whether a worker may still have it."""
         return self.lease.owner is None and not self.closing
+
+
+def is_kept_alive(held: Held | None, now: float) -> bool:
+    """Whether the lease's task heartbeats are the operator's to send: until its owner surely knows of its grant."""
+    if held is None or held.lease.owner is None:
+        return held is not None
+    return not held.shown and now - held.owner_since < GRANT_SECONDS
 
 
 class Verdict(Enum):

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from activity_operator.workers.handover_state import UNSHOWN_SECONDS, Offers, Terms, offers
+from activity_operator.workers.custody import WAITING_HEARTBEAT_SECONDS
+from activity_operator.workers.handover_state import GRANT_SECONDS, UNSHOWN_SECONDS, Offers, Terms, offers
 from activity_operator.workers.leases import Owner
 from activity_worker.contract import ERROR_DELETED, ERROR_NO_WORKER, HeldLease, Report, WorkerState
 from tests.unit.activity_operator.virtual_time import settle, wall
@@ -76,16 +77,54 @@ async def test_offer_claim_grant_release(world: World, operator: Operator) -> No
     assert len(operator.custody) == 0
 
 
-async def test_the_operator_heartbeats_until_the_grant_and_not_after(world: World, operator: Operator) -> None:
+async def test_the_operator_heartbeats_until_the_owner_shows_its_grant_and_not_after(
+    world: World, operator: Operator
+) -> None:
     operator.custody.order(KEY, Terms(heartbeat_seconds=3.0))
     (lease,) = await operator.hold("t1")
     await asyncio.sleep(10.0)
     assert len(world.service.beats["t1"]) == 3
 
     await operator.hear(report(claims=(lease,)))
+    await operator.hear(report(sequence=2, busy=1, leases=(HeldLease(lease, 1.0),)))
     await asyncio.sleep(100.0)
 
     assert len(world.service.beats["t1"]) == 3
+
+
+async def test_a_task_whose_grant_did_not_arrive_is_kept_alive_until_it_does(world: World, operator: Operator) -> None:
+    """Reports were cut right after the claim was written: the worker hears of its task forty seconds later."""
+    (lease,) = await operator.hold("t1")
+    await operator.hear(report(claims=(lease,)))
+    await asyncio.sleep(40.0)
+    beats = world.service.beats["t1"]
+    assert max(later - sooner for sooner, later in pairwise([*beats, wall()])) <= WAITING_HEARTBEAT_SECONDS + 1
+
+    assert [grant.id for grant in (await operator.hear(report(sequence=2, claims=(lease,)))).granted] == [lease]
+
+
+async def test_an_owner_that_never_shows_its_task_may_be_dead_and_is_not_covered_for_long(
+    world: World, operator: Operator
+) -> None:
+    (lease,) = await operator.hold("t1")
+    await operator.hear(report(claims=(lease,)))
+    claimed = wall()
+    await asyncio.sleep(10 * GRANT_SECONDS)
+
+    assert claimed + GRANT_SECONDS / 2 < world.service.beats["t1"][-1] <= claimed + GRANT_SECONDS
+
+
+async def test_a_task_that_its_owner_concluded_before_it_could_say_so_is_no_trouble(
+    world: World, operator: Operator
+) -> None:
+    (lease,) = await operator.hold("t1")
+    await operator.hear(report(claims=(lease,)))
+    world.service.over.add("t1")
+    await asyncio.sleep(100.0)
+    assert operator.reasons == []
+
+    assert (await operator.hear(report(sequence=2, released=(lease,)))).released == (lease,)
+    assert not world.records.kept
 
 
 async def test_claiming_again_by_the_same_owner_is_granted_again(world: World, operator: Operator) -> None:

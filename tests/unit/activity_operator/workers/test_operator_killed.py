@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from activity_operator.workers.handover_state import Terms
+from activity_operator.workers.handover_state import GRANT_SECONDS, Terms
 from activity_worker.contract import ERROR_DELETED, HeldLease, lease_id
-from tests.unit.activity_operator.virtual_time import settle
+from tests.unit.activity_operator.virtual_time import settle, wall
 from tests.unit.activity_operator.workers.reports import report
 from tests.unit.activity_operator.workers.world import POOL, Operator, World
 
@@ -125,15 +125,33 @@ async def test_a_grant_whose_reply_was_never_sent_is_granted_again_and_to_nobody
     await finish(world, second, 2)
 
 
+async def test_the_next_leader_keeps_a_task_alive_whose_owner_may_not_have_heard_of_its_grant(world: World) -> None:
+    first = await Operator.leading(world)
+    await first.hold("t1")
+    await first.hear(report(claims=(LEASE,)))
+    await first.kill()
+    second = await Operator.leading(world)
+    began = wall()
+    await asyncio.sleep(12.0)
+    beats = world.service.beats["t1"]
+    assert beats[0] <= began + 0.1
+    assert len(beats) == 3
+
+    await second.hear(report(sequence=2, busy=1, leases=(HeldLease(LEASE, 1.0),)))
+    await asyncio.sleep(100.0)
+    assert len(beats) == 3
+
+
 async def test_a_worker_that_runs_its_task_notices_no_change_of_leader(world: World) -> None:
     first = await Operator.leading(world)
     await first.hold("t1")
     await first.hear(report(claims=(LEASE,)))
     await first.kill()
     second = await Operator.leading(world)
+    began = wall()
     await asyncio.sleep(600.0)
 
-    assert "t1" not in world.service.beats
+    assert world.service.beats["t1"][-1] <= began + GRANT_SECONDS
     assert second.custody.said(("media", "resize")).claimed == 1
     await second.hear(report(sequence=2, busy=1, leases=(HeldLease(LEASE, 1.0),)))
     assert second.custody.said(("media", "resize")).total == 0
