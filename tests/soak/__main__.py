@@ -9,9 +9,11 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from activity_worker.contract import lease_id
 from tests.faults.ground import ground
 from tests.faults.replicas import nursery
 from tests.soak import table
@@ -57,17 +59,39 @@ def _report(run: Soak, found: Found) -> None:
 
 def _keep(run: Soak, kept: Path) -> None:
     """Write down what happened when, and copy the operators' logs."""
-    zero = time.time() - time.monotonic()
     lines = [
-        f"{datetime.fromtimestamp(zero + one.at, UTC):%H:%M:%S.%f} {one.strike} -> {one.whom}, over after "
+        f"{_clock(one.at)} {one.strike} -> {one.whom}, over after "
         f"{one.over - one.at:.1f} s, converged {one.converged} {one.owed}"
         for one in run.struck
     ]
     (kept / "faults.txt").write_text("\n".join(lines) + "\n")
+    told = [f"{_clock(at)} {words}" for at, words in sorted(_stories(run))]
+    (kept / "timed_out.txt").write_text("\n".join(told) + "\n")
     samples = [",".join(map(str, (round(one.at - run.began), *dataclasses.astuple(one)[1:]))) for one in run.samples]
     (kept / "samples.csv").write_text("seconds,replica,pid,rss_kb,files,lag,queue,leads\n" + "\n".join(samples) + "\n")
     for replica in run.world.replicas:
         shutil.copy(replica.log, kept)
+
+
+def _stories(run: Soak) -> Iterator[tuple[float, str]]:
+    """Yield what is known of each task that timed out: (when, words)."""
+    tasks = {lease_id(task.token): task for task in run.world.tasks() if task.state == "timed_out"}
+    for lease, task in tasks.items():
+        yield task.started_at or 0.0, f"{lease[:8]} given to {task.worker_name}"
+        yield task.heartbeat_at, f"{lease[:8]} last of {task.heartbeats} heartbeats"
+        yield task.ended_at or 0.0, f"{lease[:8]} timed out"
+    for begun in run.world.seen.begun:
+        if begun.lease in tasks:
+            yield begun.at, f"{begun.lease[:8]} begun by {begun.holder}"
+    for at, lease, words in run.world.seen.records:
+        if lease in tasks:
+            yield at, f"{lease[:8]} {words}"
+    for death in run.world.node.deaths:
+        yield death.at, f"{death.name} killed with {', '.join(lease[:8] for lease in death.held)}"
+
+
+def _clock(monotonic: float) -> str:
+    return f"{datetime.fromtimestamp(time.time() - time.monotonic() + monotonic, UTC):%H:%M:%S.%f}"
 
 
 def _log_workers(path: Path) -> None:

@@ -10,15 +10,14 @@ from statistics import median
 Point = tuple[float, float]
 
 
-def slope(points: Sequence[Point]) -> float:
-    """Return the growth per second of time; 0.0 for fewer than two moments."""
-    slopes = [(y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in combinations(points, 2) if x2 != x1]
+def slope(*series: Sequence[Point]) -> float:
+    """Return the growth per second of time; 0.0 for fewer than two moments.
+
+    Of several series the pairs within each count: what differs between them is not growth.
+    """
+    pairs = [pair for points in series for pair in combinations(points, 2)]
+    slopes = [(y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in pairs if x2 != x1]
     return median(slopes) if slopes else 0.0
-
-
-def span(points: Sequence[Point]) -> float:
-    """Return the seconds from the first sample to the last."""
-    return points[-1][0] - points[0][0] if points else 0.0
 
 
 def percentile(values: Sequence[float], share: float) -> float:

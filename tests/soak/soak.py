@@ -28,7 +28,7 @@ PROGRESS_SECONDS = 30.0
 #: Seconds that a process needs after SIGCONT until its metrics speak of itself again, not of its sleep.
 THAWED_SECONDS = 5.0
 #: Share of a run after which no operator is killed any more, so that its last processes live long enough to be judged.
-DEADLY_SHARE = 0.5
+DEADLY_SHARE = 0.4
 #: Minutes from which a run must be able to judge growth, and with the full warm-up.
 LONG_MINUTES = 8.0
 #: Seconds that all executions have at the end: one may be waiting for a heartbeat time-out, behind others.
@@ -191,6 +191,7 @@ class Soak:
         interrupted = [*zip(made.node.when_interrupted, made.node.interrupted, strict=True)]
         interrupted += [(at, f"a handler was cancelled: {whose}") for at, whose in made.seen.cancelled]
         ended = [f"{one.name} ended by itself {one.ended} times" for one in made.replicas if one.ended]
+        loaded = [one for one in self.samples if one.at <= self.began + self.minutes * 60.0]
         warm_up = growth.WARM_UP_SECONDS if self.long else growth.SHORT_WARM_UP_SECONDS
         least = growth.LEAST_SECONDS if self.long else growth.SHORT_LEAST_SECONDS
         return Found(
@@ -199,7 +200,7 @@ class Soak:
             attempts=made.attempts(),
             seen=made.evidence(),
             interrupted=interrupted,
-            growth=growth.lines(self.samples, warm_up, least),
+            growth=growth.lines(loaded, warm_up, least),
             quiet_writes_a_minute=sum(writes.values()) * 60.0 / self.quiet_seconds,
             quiet_writes=writes,
             troubles=(*self.troubles, *made.node.troubles, *ended),

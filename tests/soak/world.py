@@ -51,6 +51,8 @@ class Seen:
     begun: list[Begun] = field(default_factory=list)
     #: Answers with a task that never arrived, with the fault that is to blame.
     swallowed: dict[str, str] = field(default_factory=dict)
+    #: What befell the records of leases: (when, lease, words).
+    records: list[tuple[float, str, str]] = field(default_factory=list)
     #: Handlers that were cancelled although nothing had killed their process: (when, whose).
     cancelled: list[tuple[float, str]] = field(default_factory=list)
 
@@ -74,8 +76,16 @@ class World(Stage):
     def heard(self, caller: str, call: Call, status: int, said: bytes, passed: bool) -> None:
         """Take note of the tasks that were handed to a replica or swallowed, and of recorded leases."""
         super().heard(caller, call, status, said, passed)
+        if "lease-records" in call.name:
+            self._note_record(caller, call, status, said, passed)
         if not passed and call.name.endswith(" GetActivityTask") and (token := json.loads(said).get("taskToken")):
             self.seen.swallowed[lease_id(token)] = self.fault
+
+    def _note_record(self, caller: str, call: Call, status: int, said: bytes, passed: bool) -> None:
+        answer = json.loads(said)
+        name = (answer.get("metadata") or {}).get("name") or (answer.get("details") or {}).get("name") or ""
+        words = f"{call.name} of {caller} answered {status}{'' if passed else ', which never arrived'}"
+        self.seen.records.append((time.monotonic(), str(name).removeprefix("lease-"), words))
 
     async def run_task(self, holder: str, request: Any) -> Any:
         """Run a task as its input says: so many seconds, and failing so many times before it succeeds."""

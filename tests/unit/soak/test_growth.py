@@ -1,6 +1,7 @@
 """What is flat and what grows."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -68,6 +69,14 @@ def test_a_process_warms_up_again_when_it_first_leads() -> None:
 
     assert not found["rss"].wrong
     assert found["rss"].seconds < MINUTES * 60 - 200.0 - WARM_UP_SECONDS
+
+
+def test_a_leader_s_connections_are_no_growth_over_a_standby_s() -> None:
+    """It leads for the second half of what is judged."""
+    roles = [Sample(float(at), "a", 1, 1.0, 70.0 if at > 400 else 30.0, 0.0, 0.0, at > 400) for at in range(0, 800, 5)]
+    roles = [replace(roles[0], leads=True, at=-1.0), *roles]
+
+    assert judged(roles)["files"].a_minute == 0.0
 
 
 def test_a_loop_that_is_often_late_is_wrong_though_it_does_not_get_worse() -> None:
