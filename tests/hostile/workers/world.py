@@ -129,7 +129,8 @@ class World:
         """Make a pod by hand, labelled as a worker of `pool`, owned by what is given, with a token of its own."""
         meta: Raw = {"name": name, "labels": {LABEL_POOL: pool} if pool else {}}
         if owner is not None:
-            meta["ownerReferences"] = [owner]
+            # The garbage collector removes whose owner is not in the namespace; an attacker need not let it.
+            meta |= {"ownerReferences": [owner], "finalizers": ["hostile.example/stays"]}
         spec = {"containers": [{"name": "any", "image": "any"}], "automountServiceAccountToken": False}
         body = {"metadata": meta, "spec": spec}
         raw = await self.api.call("POST", f"/api/v1/namespaces/{namespace}/pods", body)
