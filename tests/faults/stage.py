@@ -50,6 +50,8 @@ class Stage:
         self.recorded: set[str] = set()
         #: The tasks that a poll brought to who had opened it, a replica or WORKER, and when.
         self.handed: dict[str, tuple[str, float]] = {}
+        #: The HeartbeatSeconds of tasks that are executed from now on.
+        self.task_seconds = TASK_SECONDS
         self.gate = asyncio.Event()
         self.executions: dict[str, str] = {}
         self.kubelet = Kubelet(self.api, self.namespace, self.system, folder, self.fake, self.handle)
@@ -155,7 +157,13 @@ class Stage:
     def _machine(self) -> str:
         arn = ACTIVITY.replace(":activity:", ":stateMachine:")
         retry = [{"ErrorEquals": ["States.Timeout"], "IntervalSeconds": 1, "MaxAttempts": 5, "BackoffRate": 1.0}]
-        state = {"Type": "Task", "Resource": ACTIVITY, "HeartbeatSeconds": TASK_SECONDS, "Retry": retry, "End": True}
+        state = {
+            "Type": "Task",
+            "Resource": ACTIVITY,
+            "HeartbeatSeconds": self.task_seconds,
+            "Retry": retry,
+            "End": True,
+        }
         definition = json.dumps({"StartAt": "Work", "States": {"Work": state}})
         return self.fake._executions.create_machine(arn, "resize", definition).arn
 
