@@ -6,13 +6,24 @@ import logging
 import sys
 import time
 
-from tests.faults import matrix, pairs, stale, table
+from tests.faults import election_runs, matrix, pairs, stale, table
 from tests.faults.campaign import LANES, Played, lanes, play_all, references
+from tests.faults.election import ELECTIONS
 from tests.faults.matrix import Job
 from tests.faults.runs import Run
 from tests.faults.scenarios import SCENARIOS
 
-PARTS = ("crash", "crash, standby", "call fails", "worker's call", "event", "watch", pairs.PART, "stale")
+PARTS = (
+    "crash",
+    "crash, standby",
+    "call fails",
+    "worker's call",
+    "event",
+    "watch",
+    pairs.PART,
+    "stale",
+    election_runs.PART,
+)
 
 
 def jobs(run: Run) -> list[Job]:
@@ -38,18 +49,25 @@ def tell(played: Played) -> None:
     )
     if run.log:
         print(f"      {run.wrong} {run.harm} {run.state}", *run.way, run.log, sep="\n", flush=True)
+    elif run.way:
+        print(*run.way, sep="\n", flush=True)
 
 
 async def campaign(said: argparse.Namespace) -> int:
     """Play what was asked for; return the exit code."""
     began = time.monotonic()
     async with lanes(said.lanes) as where:
-        expected = await references(where, said.scenario or list(SCENARIOS))
+        parts = set(said.part or PARTS)
+        names = said.scenario or list(SCENARIOS)
+        expected = await references(where, names) if parts != {election_runs.PART} else {}
         every = [*(job for run in expected.values() for job in jobs(run)), *stale.JOBS]
-        chosen = [job for job in every if job.part in (said.part or PARTS)]
+        chosen = [job for job in every if job.part in parts]
         chosen = [job for job in chosen if said.only in " + ".join(map(str, job.faults))][said.start :: said.every]
         print(f"{len(chosen)} runs on {said.lanes} control planes", flush=True)
         played = await play_all(where, chosen, expected, tell)
+        if election_runs.PART in parts and not said.scenario:
+            elections = [name for name in ELECTIONS if said.only in name][said.start :: said.every]
+            played += await election_runs.play_elections(where, elections, tell)
     print(f"\n{table.text(played)}\n{len(played)} runs in {time.monotonic() - began:.0f} s")
     return int(any(not one.run.good for one in played))
 

@@ -58,7 +58,8 @@ class ElectionStage:
         """Have a worker at work, others free, and a task in the leader's hands whose worker does not start."""
         stage = self.stage
         await leads(stage)
-        await pool_of(stage, workers, minWorkers=workers, maxWorkers=workers + 1)
+        reports = {"timeoutSeconds": 20}
+        await pool_of(stage, workers, minWorkers=workers, maxWorkers=workers + 1, reports=reports)
         stage.execute(1, gated=True)
         await stage.until("a worker is busy", lambda: len(stage.kubelet.busy()) == 1)
         stage.kubelet.may_start.clear()

@@ -1,0 +1,54 @@
+"""Whatever befalls the Lease, the clocks and the ways between, one replica decides, and no task or worker pays."""
+
+import asyncio
+
+import pytest
+
+from tests.faults import table
+from tests.faults.campaign import Played, lanes
+from tests.faults.conftest import _TOLD
+from tests.faults.election_runs import play_elections
+
+pytestmark = pytest.mark.timeout(900)
+
+#: One of each kind, the longest first; `python -m tests.faults --part election` plays all.
+BOUNDED = (
+    "failover as shipped",
+    "no report arrives",
+    "born an hour ahead",
+    "API down",
+    "two write the Lease",
+    "leader stopped",
+    "leader cut off",
+    "loop blocked",
+    "leader an hour ahead",
+)
+#: A scenario mostly waits: for a Lease to run out, for a silence to be noticed.
+LANES = 5
+
+
+async def _play() -> dict[str, Played]:
+    async with lanes(LANES) as where:
+        played = await play_elections(where, BOUNDED)
+    _TOLD.append("\n".join((table.text(played), *(said for one in played for said in one.run.way))))
+    return {one.job.scenario: one for one in played}
+
+
+@pytest.fixture(scope="module")
+def elections() -> dict[str, Played]:
+    """All of them, played once."""
+    return asyncio.run(_play())
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_one_leader_writes_and_nobody_pays_for_the_change(name: str, elections: dict[str, Played]) -> None:
+    run = elections[name].run
+
+    assert run.wrong == "", f"{run.state}\n{run.log}"
+    assert run.harm.words == ()
+
+
+def test_another_replica_has_written_twenty_seconds_after_the_leader_was_killed(elections: dict[str, Played]) -> None:
+    (said,) = elections["failover as shipped"].run.way
+
+    assert "to the first write about a pool" in said
