@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 #: Seconds for which the rest of a refused request's body is read and thrown away.
 LINGER_SECONDS = 2.0
+NOT_HTTP = "the request is not HTTP/1.1 that is understood here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class ReportServer:
 
     async def start(self, host: str, port: int, context: ssl.SSLContext) -> None:
         """Listen; port 0 takes a free one. Raises OSError."""
-        self._door = _Door(self._handle, self._limits)
+        self._door = _Door(self._handle, self._limits, self._observed)
         self._listener = await asyncio.get_running_loop().create_server(
             self._door,
             host,
@@ -208,9 +209,10 @@ class ReportServer:
 class _Door(web.Server):
     """Makes one protocol a connection, and keeps count of them by source address."""
 
-    def __init__(self, handler: Any, limits: Limits) -> None:
+    def __init__(self, handler: Any, limits: Limits, observed: Callable[[int], None]) -> None:
         super().__init__(handler)
         self.limits = limits
+        self.observed = observed
         self.sources: Counter[str] = Counter()
 
     def __call__(self) -> RequestHandler:
@@ -272,6 +274,25 @@ class _Connection(RequestHandler):
         if self._first_request is not None:
             self._first_request.cancel()
         super().connection_lost(exc)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer what is no HTTP in words of our own, end the connection, and log nothing.
+
+        aiohttp logs a traceback with the bytes it could not read: a stranger's words, perhaps with a token among them,
+        as often as they like.
+        """
+        if status >= 500:
+            return super().handle_error(request, status, exc, message)
+        self._door.observed(400)
+        response = _json(400, {"error": NOT_HTTP})
+        response.force_close()
+        return response
 
     def _end_if_silent(self) -> None:
         if not self._request_count:

@@ -59,7 +59,7 @@ def truncated(_: World, token: str) -> str:
 
 
 def unsigned(_: World, token: str) -> str:
-    head, claims = parts(token)
+    _head, claims = parts(token)
     return f"{encoded(json.dumps({'alg': 'none'}).encode())}.{encoded(json.dumps(claims).encode())}."
 
 
@@ -78,7 +78,7 @@ def signed_with_the_public_key(here: World, token: str) -> str:
 
 
 def with_another_pods_claims(here: World, token: str) -> str:
-    return ".".join((token.split(".")[0], here.mate.pod.token.split(".")[1], token.split(".")[2]))
+    return ".".join((token.split(".", maxsplit=1)[0], here.mate.pod.token.split(".")[1], token.split(".")[2]))
 
 
 def again(here: World, token: str, **changed: Any) -> str:
@@ -116,17 +116,17 @@ def of_a_pod_that_was_before(here: World, token: str) -> str:
 
 
 def nested(_: World, token: str) -> str:
-    return f"{token.split('.')[0]}.{encoded(b'[' * 8000)}.x"
+    return f"{token.split('.', maxsplit=1)[0]}.{encoded(b'[' * 8000)}.x"
 
 
 def endless(_: World, token: str) -> str:
     claims = json.dumps({"aud": [TOKEN_AUDIENCE], "exp": 0}).replace("0}", "9" * 5000 + "}")
-    return f"{token.split('.')[0]}.{encoded(claims.encode())}.x"
+    return f"{token.split('.', maxsplit=1)[0]}.{encoded(claims.encode())}.x"
 
 
 def that_never_ends(_: World, token: str) -> str:
     claims = json.dumps({"aud": [TOKEN_AUDIENCE], "exp": float("nan")})
-    return f"{token.split('.')[0]}.{encoded(claims.encode())}.{token.split('.')[2]}"
+    return f"{token.split('.', maxsplit=1)[0]}.{encoded(claims.encode())}.{token.split('.')[2]}"
 
 
 def of_an_administrator(_: World, __: str) -> str:

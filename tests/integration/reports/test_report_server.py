@@ -199,6 +199,22 @@ async def test_no_log_line_holds_a_token(
     assert "Bearer" not in caplog.text
 
 
+async def test_what_is_no_http_is_counted_and_costs_no_line_of_the_log(
+    start: Start, trust: ssl.SSLContext, office: Office, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader, writer = await connect(await start(), trust)
+    with caplog.at_level(logging.DEBUG):
+        writer.write(b"POST /v1/report HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret-token\x00\r\n\r\n")
+        answer = await closed(reader)
+
+    assert answer.startswith(b"HTTP/1.0 400 ")
+    assert b"secret-token" not in answer
+    assert office.statuses == [400]
+    assert "secret-token" not in caplog.text
+    assert not [record for record in caplog.records if record.levelno > logging.DEBUG]
+    writer.close()
+
+
 async def test_a_connection_that_says_nothing_is_closed(start: Start, trust: ssl.SSLContext) -> None:
     reader, writer = await connect(await start(request_seconds=0.2), trust)
 
