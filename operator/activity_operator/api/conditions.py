@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, Literal, Self, cast
 
 from activity_operator.api.times import from_rfc3339, to_rfc3339
+from activity_operator.api.words import printable
 
 Status = Literal["True", "False", "Unknown"]
 
@@ -75,6 +76,7 @@ class Reason(StrEnum):
     WORKERS_IDLE = "WorkersIdle"
     WORKERS_CRASHING = "WorkersCrashing"
     WORKERS_MUTE = "WorkersMute"
+    DEPLOYMENT_CONTESTED = "DeploymentContested"
     WITHIN_LIMITS = "WithinLimits"
     # Paused and Pinned
     NOT_PAUSED = "NotPaused"
@@ -107,7 +109,7 @@ class Condition:
             "type": str(self.type),
             "status": self.status,
             "reason": str(self.reason),
-            "message": self.message[:MAX_MESSAGE_LENGTH],
+            "message": printable(self.message)[:MAX_MESSAGE_LENGTH],
             "observedGeneration": self.observed_generation,
             "lastTransitionTime": to_rfc3339(self.last_transition_time),
         }

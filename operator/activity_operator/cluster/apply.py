@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from activity_operator.cluster import writers
+from activity_operator.cluster.contest import Contests
 from activity_operator.cluster.drift import APPLIED, drift, stamped
 from activity_operator.cluster.freshness import Freshness
 from activity_operator.cluster.kinds import DEPLOYMENTS, PODS, Key, Kind, Raw
@@ -51,12 +53,13 @@ class Work:
 
     `replicas` are, by Deployment, what was written last: kept up to date here, and forgotten where nobody knows what
     became of a write. `last_raise` is when replicas were last raised (seconds of the clock); `defer_until` when the
-    next raise may go.
+    next write may go: a raise, or one to a Deployment that somebody else writes too (`contests`).
     """
 
     key: Key
     pool: Raw
     replicas: dict[str, int] = field(default_factory=dict)
+    contests: Contests = field(default_factory=Contests)
     last_raise: float = float("-inf")
     defer_until: float | None = None
     rejected: Rejection | None = None
@@ -126,15 +129,16 @@ class Applier:
         if old is not None and old.fingerprint == _fingerprint(body) and self._clock() < old.at + REJECTED_SECONDS:
             return
         live = self._store.by_name(DEPLOYMENTS, work.key[0], action.name) or await self._unseen(work, action.name)
-        if live is not None:
-            if controller_uid(live) != work.pool["metadata"]["uid"]:
-                raise NameTakenError(
-                    f"Deployment {action.name} belongs to another owner: delete it, or rename the pool"
-                )
-            if action.replicas < int(live["spec"].get("replicas", 1)):
-                body["metadata"]["resourceVersion"] = version_of(live)
+        if live is not None and controller_uid(live) != work.pool["metadata"]["uid"]:
+            raise NameTakenError(f"Deployment {action.name} belongs to another owner: delete it, or rename the pool")
+        before = 0 if live is None else int(live["spec"].get("replicas", 1))
+        if live is not None and action.replicas < before:
+            body["metadata"]["resourceVersion"] = version_of(live)
+        deleted = live is None and self._note_deletion(work, action.name)
+        if self._must_wait(work, action.name):
+            return
         self._may_write()
-        was_ours = work.replicas.pop(action.name, None) is not None
+        work.replicas.pop(action.name, None)
         try:
             raw = await self._kube.apply(DEPLOYMENTS, work.key[0], action.name, body)
         except ApiError as error:
@@ -144,17 +148,36 @@ class Applier:
             work.rejected = Rejection(reason, error.message, _fingerprint(body), self._clock())
             return
         work.rejected = None
-        work.replicas[action.name] = action.replicas
-        before = 0 if live is None else int(live["spec"].get("replicas", 1))
-        if action.replicas > before:
-            work.last_raise = self._clock()
-        work.scaled += action.replicas - before
+        self._scaled(work, action.name, before, action.replicas)
         if live is not None and version_of(raw) == version_of(live):
             return
         self._written(DEPLOYMENTS, raw, work)
-        note = _deleted(was_ours) if live is None else _edited(drift(action.manifest, live))
-        if note:
+        note = _deleted(deleted) if live is None else _edited(drift(action.manifest, live), writers.editor(live))
+        if note and not work.contests.open(action.name, self._clock()):
             self._say(work.pool, Say("Warning", "EditReverted", f"Deployment {action.name} {note}"))
+
+    def _scaled(self, work: Work, name: str, before: int, after: int) -> None:
+        work.replicas[name] = after
+        if after > before:
+            work.last_raise = self._clock()
+        work.scaled += after - before
+
+    def _note_deletion(self, work: Work, name: str) -> bool:
+        """Whether a Deployment that is not there was ours a moment ago; its deletion is an edit like any other."""
+        if work.replicas.pop(name, None) is None:
+            return False
+        work.contests.edited(name, "", "", self._clock())
+        return True
+
+    def _must_wait(self, work: Work, name: str) -> bool:
+        """Whether somebody else writes the Deployment too, so that ours has to wait; if not, ours counts as done."""
+        now = self._clock()
+        wait = work.contests.wait(name, now)
+        if wait > 0:
+            work.defer_until = min(now + wait, work.defer_until or now + wait)
+            return True
+        work.contests.wrote(name, now)
+        return False
 
     async def _unseen(self, work: Work, name: str) -> Raw | None:
         """Ask before the first apply: a leader whose store lags must not lower what another one has raised."""
@@ -176,6 +199,8 @@ class Applier:
             return
         if action.replicas > before > 0 and (soon := work.last_raise + COALESCE_SECONDS) > self._clock():
             work.defer_until = soon
+            return
+        if self._must_wait(work, action.name):
             return
         meta = {"uid": live["metadata"]["uid"]}
         if action.replicas < before:
@@ -218,9 +243,10 @@ def _deleted(was_ours: bool) -> str:
     return "was deleted by somebody; it is made anew" if was_ours else ""
 
 
-def _edited(fields: tuple[str, ...]) -> str:
+def _edited(fields: tuple[str, ...], by: str) -> str:
     """Return what to say of edited fields, "" when there are none."""
-    return f"was edited by somebody ({', '.join(fields[:5])}); what the pool declares is put back" if fields else ""
+    note = f"was edited by somebody ({', '.join(fields[:5])}); what the pool declares is put back"
+    return note + writers.named(by) if fields else ""
 
 
 def _fingerprint(body: Raw) -> str:

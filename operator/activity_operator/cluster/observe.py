@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from activity_operator.api.times import from_rfc3339
+from activity_operator.cluster import writers
 from activity_operator.cluster.drift import edits, outdated
 from activity_operator.cluster.kinds import Raw
 from activity_operator.cluster.trim import DELETION_COST
@@ -78,6 +79,8 @@ def deployment_facts(raw: Raw, manifest: Mapping[str, Any] | None = None) -> Dep
         deleting="deletionTimestamp" in meta,
         failure=str(failed.get("message", "")) if failed.get("status") == "True" else "",
         failure_reason=str(failed.get("reason", "")) if failed.get("status") == "True" else "",
+        scaled_by=writers.scaler(raw),
+        edited_by=writers.editor(raw),
     )
 
 

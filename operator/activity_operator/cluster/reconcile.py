@@ -3,7 +3,7 @@
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from activity_operator.api.spec import PoolSpec, SpecError, parse_spec
@@ -166,14 +166,14 @@ class Reconciler:
         except SpecError as error:
             return await self._refuse(key, pool, state, error)
         await self._r.prepare(key[0])
-        seen = await self._r.observer.look(key, pool, spec, state)
+        seen = self._note_edits(pool, state, await self._r.observer.look(key, pool, spec, state))
         decision = self._r.observer.brain.decide(spec, seen, state.memory)
         state.memory = decision.memory
-        self._tell_of_scaling(pool, state, seen)
         deferred = await self._carry_out(key, pool, state, decision)
         self._order(key, spec, decision, state.uid)
         later = await self._say(key, spec, seen, decision, state)
-        waits = [wait for wait in (decision.look_again_in, deferred, later) if wait is not None]
+        ends = state.contests.ends_in(self._clock())
+        waits = [wait for wait in (decision.look_again_in, deferred, later, ends) if wait is not None]
         return min(waits, default=None)
 
     def _state_of(self, key: Key, pool: Raw) -> PoolState:
@@ -183,18 +183,22 @@ class Reconciler:
             state = self._states[key] = PoolState(uid, self._clock(), inherited=inherited(pool))
         return state
 
-    def _tell_of_scaling(self, pool: Raw, state: PoolState, seen: Observation) -> None:
-        """Say so when somebody else wrote a Deployment's replicas; what the pool needs is written over it."""
+    def _note_edits(self, pool: Raw, state: PoolState, seen: Observation) -> Observation:
+        """Say so when somebody else wrote a Deployment's replicas, and note who does so again and again.
+
+        What the pool needs is written over it.
+        """
+        now = self._clock()
+        for edit in state.contests.note(seen.deployments, state.replicas, now):
+            if edit.note and not state.contests.open(edit.name, now):
+                self._r.events.say(pool, Say("Warning", "EditReverted", f"Deployment {edit.name} {edit.note}"))
         for found in seen.deployments:
-            wrote = state.replicas.setdefault(found.name, found.replicas)
-            if found.replicas != wrote:
-                state.replicas[found.name] = found.replicas
-                note = f"Deployment {found.name} was scaled by somebody ({wrote} -> {found.replicas}); "
-                self._r.events.say(pool, Say("Warning", "EditReverted", note + "the pool decides its size"))
+            state.replicas[found.name] = found.replicas
+        return replace(seen, contested=state.contests.sentence(now))
 
     async def _carry_out(self, key: Key, pool: Raw, state: PoolState, decision: Decision) -> float | None:
         """Do what was decided; return the seconds until what had to wait (a raise, a refused manifest) may be tried."""
-        work = Work(key, pool, state.replicas, last_raise=state.last_raise, rejected=state.rejected)
+        work = Work(key, pool, state.replicas, state.contests, last_raise=state.last_raise, rejected=state.rejected)
         try:
             await self._r.applier.apply(work, decision.actions)
         finally:

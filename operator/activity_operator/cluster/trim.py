@@ -1,6 +1,7 @@
 """Objects as they are kept: without what nothing reads, because thousands of pods are held in memory."""
 
-from activity_operator.cluster.kinds import PODS, Kind, Raw
+from activity_operator.cluster import writers
+from activity_operator.cluster.kinds import DEPLOYMENTS, PODS, Kind, Raw
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
@@ -9,10 +10,12 @@ _STATUS = ("phase", "reason", "message", "startTime", "conditions", "containerSt
 
 
 def trim(kind: Kind, raw: Raw) -> Raw:
-    """Return the object as the store keeps it: pods cut to what `observe` reads, others without managedFields."""
+    """Return the object as the store keeps it: pods cut to what `observe` reads, others with few managedFields."""
     if kind == PODS:
         return _pod(raw)
     meta = {name: value for name, value in raw["metadata"].items() if name != "managedFields"}
+    if kind == DEPLOYMENTS and (others := writers.trimmed(raw["metadata"].get("managedFields"))):
+        meta["managedFields"] = others
     return {**raw, "metadata": meta}
 
 

@@ -43,6 +43,8 @@ def _topics(spec: PoolSpec, seen: Observation, fleet: Fleet, breaker: Breaker) -
 def _doubts(seen: Observation, fleet: Fleet) -> Iterator[tuple[str, str, Say]]:
     if seen.suspect and seen.now - seen.leader_since >= YOUNG_TERM_SECONDS:
         yield "suspect", "suspect", Say("Warning", str(Reason.REPORTS_MISSING), seen.suspect)
+    if seen.contested:
+        yield "contested", seen.contested, Say("Warning", str(Reason.DEPLOYMENT_CONTESTED), seen.contested)
     if seen.rivals:
         names = ", ".join(seen.rivals[:5])
         text = f"also polled for by {names}: tasks go to whichever worker asks first"

@@ -31,6 +31,7 @@ class DeploymentFacts:
     `rendered_generation` is the pool generation it was rendered for; `drifted` says that fields we own differ from what
     we applied (somebody edited it); `outdated` that another version of the operator, or one with other settings,
     rendered it for this same generation; `failure` is the message of its ReplicaFailure condition (quota, admission).
+    `scaled_by` and `edited_by` are the field managers, other than us, that wrote its replicas, or anything else, last.
     """
 
     name: str
@@ -45,6 +46,8 @@ class DeploymentFacts:
     deleting: bool = False
     failure: str = ""
     failure_reason: str = ""
+    scaled_by: str = ""
+    edited_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +159,8 @@ class Observation:
     workers at once that the report path itself is doubted; `refusal` is the tenancy policy's objection, empty when the
     pool may run; `rivals` are other pools on the same source, as namespace/name; `rejected` is the API
     server's message when it refused the current revision's Deployment, `rejected_reason` the condition reason for it;
-    `unauthenticated` is why reports cannot be authenticated now (TokenReview failing).
+    `unauthenticated` is why reports cannot be authenticated now (TokenReview failing); `contested` says who else
+    writes the pool's Deployments again and again.
     """
 
     now: float
@@ -172,3 +176,4 @@ class Observation:
     rejected: str = ""
     rejected_reason: str = ""
     unauthenticated: str = ""
+    contested: str = ""

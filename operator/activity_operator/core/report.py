@@ -99,7 +99,7 @@ def _conditions(spec: PoolSpec, seen: Observation, crew: Fleet, decision: Decisi
     if verdict[0] == "False" and verdict[1] in _NEEDS_A_PERSON:
         said[ConditionType.STALLED] = ("True", verdict[1], verdict[2])
     said[ConditionType.ACTIVE] = _active(seen, decision, busy)
-    said[ConditionType.SCALING_LIMITED] = _limited(decision)
+    said[ConditionType.SCALING_LIMITED] = _limited(seen, decision)
     said[ConditionType.PAUSED] = (
         ("True", Reason.PAUSED, decision.size.reason) if spec.paused else ("False", Reason.NOT_PAUSED, "")
     )
@@ -130,7 +130,9 @@ def _active(seen: Observation, decision: Decision, busy: int) -> Verdict:
     return "False", Reason.NO_TASKS, "no task is known"
 
 
-def _limited(decision: Decision) -> Verdict:
+def _limited(seen: Observation, decision: Decision) -> Verdict:
+    if seen.contested:
+        return "True", Reason.DEPLOYMENT_CONTESTED, seen.contested
     reasons = {
         "max": Reason.AT_MAX_WORKERS,
         "min": Reason.AT_MIN_WORKERS,

@@ -1,0 +1,135 @@
+"""Somebody else writes a pool's Deployment in a loop: it is named, and no war of writes comes of it."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from activity_operator.cluster.contest import EDITS, PACE_SECONDS
+from tests.faults.api import Raw, RefusedError
+from tests.faults.ground import ground
+from tests.faults.patience import until
+from tests.faults.replicas import nursery
+from tests.faults.scenarios import leads, pool_of
+from tests.faults.stage import POOL, Stage, stage
+
+pytestmark = pytest.mark.timeout(400)
+
+#: Seconds of each fight: several times as long as ours wait in it.
+FIGHT_SECONDS = 40.0
+#: Seconds until what the pool declares must be there when the other one has stopped.
+PEACE_SECONDS = PACE_SECONDS + 15.0
+
+
+async def _deployment(stage: Stage) -> Raw:
+    (found,) = await stage.deployments()
+    return found
+
+
+class Rival:
+    """A controller in a loop: whenever it does not find what it wants, it writes that at once."""
+
+    def __init__(self, stage: Stage, manager: str, change: Raw, wants: Callable[[Raw], bool]) -> None:
+        self._stage = stage
+        self._manager = manager
+        self._change = change
+        self._wants = wants
+        self.writes = 0
+
+    async def run(self) -> None:
+        """Fight, until cancelled."""
+        while True:
+            found = await _deployment(self._stage)
+            if not self._wants(found):
+                path = f"/apis/apps/v1/namespaces/{self._stage.namespace}/deployments/{found['metadata']['name']}"
+                with suppress(RefusedError):
+                    await self._stage.api.call("PATCH", f"{path}?fieldManager={self._manager}", self._change)
+                    self.writes += 1
+            await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def _stage() -> AsyncIterator[Stage]:
+    """Give a pool of two workers on a control plane of its own."""
+    async with ground() as place, nursery(place.folder) as processes, stage(place, processes, "fight") as made:
+        await leads(made)
+        await pool_of(made, 2, minWorkers=2)
+        made.plan.arm()
+        yield made
+
+
+async def _fight(made: Stage, rival: Rival) -> tuple[float, int]:
+    """Let them fight; return for how many seconds, and how often the operator wrote the Deployment meanwhile."""
+    began = time.monotonic()
+    task = asyncio.create_task(rival.run())
+    try:
+        await until("it is said that somebody contests the Deployment", lambda: _contested(made), 60.0)
+        await asyncio.sleep(max(0.0, began + FIGHT_SECONDS - time.monotonic()))
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    return time.monotonic() - began, made.plan.calls.count("PATCH deployments")
+
+
+async def _contested(made: Stage) -> bool:
+    return (await _limited(made))["reason"] == "DeploymentContested"
+
+
+async def _limited(made: Stage) -> dict[str, str]:
+    conditions = (((await made.pool()) or {}).get("status") or {}).get("conditions") or ()
+    none = {"status": "", "reason": "", "message": ""}
+    return next((found for found in conditions if found["type"] == "ScalingLimited"), none)
+
+
+async def _said(made: Stage, reason: str) -> list[Raw]:
+    events = await made.api.items(f"/apis/events.k8s.io/v1/namespaces/{made.namespace}/events")
+    return [event for event in events if event["reason"] == reason and event["regarding"]["name"] == POOL]
+
+
+RIVALS: dict[str, tuple[str, Raw, Callable[[Raw], bool]]] = {
+    "an autoscaler": ("keda", {"spec": {"replicas": 1}}, lambda raw: raw["spec"]["replicas"] == 1),
+    "a deployer": (
+        "argocd-controller",
+        {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 30}}}},
+        lambda raw: raw["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 30,
+    ),
+}
+
+
+async def _as_declared(made: Stage, declared: Raw) -> bool:
+    found = await _deployment(made)
+    spec, template = found["spec"], found["spec"]["template"]["spec"]
+    grace = declared["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    return bool(spec["replicas"] == 2 and template["terminationGracePeriodSeconds"] == grace)
+
+
+async def _play(name: str) -> tuple[Rival, float, int, dict[str, Any]]:
+    manager, change, wants = RIVALS[name]
+    async with _stage() as made:
+        declared = await _deployment(made)
+        rival = Rival(made, manager, change, wants)
+        seconds, writes = await _fight(made, rival)
+        told = {reason: await _said(made, reason) for reason in ("DeploymentContested", "EditReverted")}
+        told["limited"] = [await _limited(made)]
+        await until("what the pool declares is there again", lambda: _as_declared(made, declared), PEACE_SECONDS)
+        assert made.kubelet.troubles == []
+        return rival, seconds, writes, told
+
+
+async def test_whoever_else_writes_the_deployment_is_named_and_not_answered_blow_for_blow() -> None:
+    played = await asyncio.gather(*(_play(name) for name in RIVALS))
+
+    for (manager, _, _), (rival, seconds, writes, told) in zip(RIVALS.values(), played, strict=True):
+        most = EDITS + seconds / PACE_SECONDS + 1
+        assert 2 <= writes <= most, f"{manager}: {writes} writes in {seconds:.0f} s"
+        assert rival.writes <= most + 1, f"{manager}: it was answered at once"
+        (limited,) = told["limited"]
+        assert (limited["status"], limited["reason"]) == ("True", "DeploymentContested")
+        assert f"is also written by {manager}, again and again" in limited["message"]
+        (event,) = told["DeploymentContested"]
+        assert (event["type"], event["note"]) == ("Warning", limited["message"])
+        assert len(told["EditReverted"]) <= EDITS
+        assert all(f"(field manager {manager})" in event["note"] for event in told["EditReverted"])

@@ -1,0 +1,153 @@
+"""Two controllers over one Deployment: noticed, named, answered four times a minute at most; over when one stops."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from activity_operator.cluster import contest, writers
+from activity_operator.cluster.contest import EDITS, PACE_SECONDS, WINDOW_SECONDS, Contests
+from activity_operator.cluster.kinds import DEPLOYMENTS
+from activity_operator.cluster.observe import deployment_facts
+from activity_operator.cluster.trim import trim
+from activity_operator.core.observation import DeploymentFacts
+
+NAME = "p-r1"
+OURS = DeploymentFacts(NAME, "d1", "1", "r1", 1, replicas=4)
+
+
+def scaled(replicas: int = 0, by: str = "keda") -> DeploymentFacts:
+    return replace(OURS, replicas=replicas, scaled_by=by)
+
+
+class Fight:
+    """Somebody who scales or edits at times of the test's choice, and an operator that puts back when it may."""
+
+    def __init__(self, **edit: Any) -> None:
+        self.edit = replace(OURS, **(edit or {"replicas": 0, "scaled_by": "keda"}))
+        self.contests = Contests()
+        self.live = OURS
+        self.wrote = {NAME: OURS.replicas}
+        self.writes: list[float] = []
+        self.said: list[str] = []
+
+    def look(self, now: float) -> None:
+        for found in self.contests.note([self.live], self.wrote, now):
+            if found.note and not self.contests.open(NAME, now):
+                self.said.append(found.note)
+        self.wrote[NAME] = self.live.replicas
+        if self.live != OURS and self.contests.wait(NAME, now) <= 0:
+            self.contests.wrote(NAME, now)
+            self.live, self.wrote[NAME] = OURS, OURS.replicas
+            self.writes.append(now)
+
+    def run(self, seconds: float, every: float | None, since: float = 0.0, step: float = 0.25) -> None:
+        """Let time pass; the other one writes at once when `every` is 0, never when it is None."""
+        due, now = since, since
+        while now < since + seconds:
+            if every is not None and now >= due and self.live == OURS:
+                self.live, due = self.edit, now + every
+            self.look(now)
+            now += step
+
+
+@pytest.mark.parametrize("edit", [{"replicas": 0}, {"replicas": 9}, {"drifted": True}], ids=str)
+@pytest.mark.parametrize("every", [0, 1, 7, 15, 40])
+def test_writes_against_another_writer_are_four_a_minute_at_most_after_three_at_once(
+    edit: dict[str, Any], every: float
+) -> None:
+    fight = Fight(**edit)
+    fight.run(600, every)
+
+    for begin in range(0, 600, 15):
+        assert sum(1 for at in fight.writes if begin <= at < begin + 60) <= EDITS + 60 / PACE_SECONDS
+    assert len(fight.writes) <= EDITS + 600 / PACE_SECONDS
+    assert fight.contests.open(NAME, 600.0)
+    assert len(fight.said) <= EDITS
+
+
+def test_a_single_edit_is_put_back_at_once_and_no_contest() -> None:
+    fight = Fight()
+    for at in (0.0, 100.0, 200.0, 300.0):
+        fight.run(50, 1000, since=at)
+
+    assert fight.writes == [0.0, 100.0, 200.0, 300.0]
+    assert fight.contests.sentence(350.0) == ""
+    assert fight.said == ["was scaled by somebody (4 -> 0); the pool decides its size (field manager keda)"] * 4
+
+
+def test_a_contest_names_the_other_one_and_what_to_do_and_ends_two_minutes_after_the_last_edit() -> None:
+    fight = Fight()
+    fight.run(60, 1)
+    words = fight.contests.sentence(60.0)
+
+    assert words == (
+        "Deployment p-r1 is also written by keda, again and again: what the pool declares is put back once in 15 s at "
+        "most; exclude the Deployment there, or have the ActivityPool scaled instead"
+    )
+    fight.run(60, None, since=60.0)
+    assert fight.live == OURS, "the last word is ours"
+    assert fight.contests.sentence(120.0) == words
+    left = fight.contests.ends_in(120.0)
+    assert left is not None
+    assert left <= WINDOW_SECONDS - 60
+    assert fight.contests.sentence(120.0 + left) == ""
+    assert fight.contests.ends_in(120.0 + left) is None
+    assert fight.contests.wait(NAME, 120.0 + left) == 0
+
+
+def test_a_drift_that_stays_until_it_may_be_put_back_is_one_edit() -> None:
+    contests = Contests()
+    for now in range(60):
+        assert len(list(contests.note([replace(OURS, drifted=True)], {}, now))) == (now == 0)
+    assert not contests.open(NAME, 60.0)
+
+
+def entry(manager: str, time: str = "2026-01-01T00:00:00Z", subresource: str = "", **fields: Any) -> dict[str, Any]:
+    named = {f"f:{name}": value for name, value in fields.items()}
+    return {"manager": manager, "time": time, "subresource": subresource, "fieldsV1": named}
+
+
+def deployment(*managed: dict[str, Any]) -> dict[str, Any]:
+    meta = {"name": NAME, "namespace": "ns", "uid": "d1", "resourceVersion": "1", "managedFields": list(managed)}
+    return trim(DEPLOYMENTS, {"metadata": meta, "spec": {"replicas": 4}})
+
+
+OWN = entry("activitypool", spec={"f:replicas": {}, "f:template": {"f:spec": {}}}, metadata={"f:labels": {}})
+CONTROLLER = entry("kube-controller-manager", subresource="status", metadata={"f:annotations": {}}, status={})
+
+
+def test_who_wrote_what_is_read_from_the_managed_fields() -> None:
+    live = deployment(
+        OWN,
+        CONTROLLER,
+        entry("keda", subresource="scale", spec={"f:replicas": {}}),
+        entry("kubectl", "2026-01-01T00:00:01Z", subresource="scale", spec={"f:replicas": {}}),
+        entry("argocd-controller", spec={"f:template": {"f:spec": {}}}),
+        entry("kubectl-label", "2025-01-01T00:00:00Z", metadata={"f:labels": {}}),
+    )
+    facts = deployment_facts(live)
+
+    assert (facts.scaled_by, facts.edited_by) == ("kubectl", "argocd-controller")
+
+
+def test_an_autoscaler_is_told_from_the_other_controllers_of_its_process() -> None:
+    facts = deployment_facts(deployment(OWN, entry("kube-controller-manager", spec={"f:replicas": {}})))
+
+    assert facts.scaled_by == "kube-controller-manager (a HorizontalPodAutoscaler)"
+
+
+def test_a_deployment_that_nobody_else_writes_keeps_no_managed_fields() -> None:
+    live = deployment(OWN, CONTROLLER)
+
+    assert "managedFields" not in live["metadata"]
+    assert (deployment_facts(live).scaled_by, deployment_facts(live).edited_by) == ("", "")
+    assert writers.named("") == ""
+
+
+def test_deletions_and_unknown_writers_are_somebodys() -> None:
+    contests = Contests()
+    for now in range(contest.EDITS):
+        contests.edited(NAME, "", "", now)
+
+    assert "is also written by somebody, again" in contests.sentence(3.0)
