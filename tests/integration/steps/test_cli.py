@@ -136,6 +136,7 @@ NEW = ("new", "orders:tasks", "order")
             "--health-port is a number from 0 to 65535",
         ),
         (("ls", "--limit", "0"), EXIT_USAGE, "--limit is at least 1, not 0"),
+        ((*NEW, "--in", "soon"), EXIT_USAGE, "--in: 'soon' is not a span of time with its unit, such as '12h'"),
         (("prune", "--older-than", "5"), EXIT_USAGE, "--older-than: '5' is not a span of time with its unit, such as"),
         (
             ("ls", "--store", "sqlite:////gone/x.db"),
@@ -211,6 +212,14 @@ def test_a_server_that_refuses_is_told_with_what_to_do(say: Say, server: str) ->
     ):
         code, _, complaint = say("ls", "--store", url)
         assert (code, words in complaint, complaint.count("\n")) == (EXIT_ERROR, True, 1), complaint
+
+
+def test_an_instance_may_start_later(say: Say) -> None:
+    assert say(*NEW, "--in", "3d")[0] == 0
+
+    (row,) = squeezed(say("ls")[1])[1:]
+    assert " waiting " in row
+    assert " in 3d " in row
 
 
 def test_a_runner_runs_orders_until_it_is_told_to_stop(say: Say, tmp_path: Path) -> None:

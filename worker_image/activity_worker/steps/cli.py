@@ -111,8 +111,9 @@ async def _new(store: TaskStore, said: Mapping[str, Any]) -> str:
         raise UsageError(f"the data is not JSON: {error}") from None
     if not isinstance(data, dict):
         raise UsageError("the data is not a JSON object such as '{\"order\": 1}'")
+    at = None if said["later"] is None else time.time() + _span("--in", said["later"])
     try:
-        return await _load(said["tasks"]).new(store, said["task"], data, instance_id=said["id"])
+        return await _load(said["tasks"]).new(store, said["task"], data, instance_id=said["id"], at=at)
     except ValueError as error:
         raise UsageError(error) from None
 
@@ -160,12 +161,8 @@ async def _incomplete(store: TaskStore, said: Mapping[str, Any]) -> None:
 
 
 async def _prune(store: TaskStore, said: Mapping[str, Any]) -> str:
-    try:
-        span = durations.seconds(said["older_than"])
-    except ValueError:
-        text = f"--older-than: {said['older_than']!r} is not a span of time with its unit, such as '12h' or '30d'"
-        raise UsageError(text) from None
-    count = await store.prune(time.time() - span, keep_failed=said["keep_failed"])
+    before = time.time() - _span("--older-than", said["older_than"])
+    count = await store.prune(before, keep_failed=said["keep_failed"])
     return f"{count} instance{'' if count == 1 else 's'} deleted"
 
 
@@ -181,6 +178,13 @@ _COMMANDS = {
     "resume": _pause,
     "prune": _prune,
 }
+
+
+def _span(flag: str, text: str) -> float:
+    try:
+        return durations.seconds(text)
+    except ValueError:
+        raise UsageError(f"{flag}: {text!r} is not a span of time with its unit, such as '12h' or '30d'") from None
 
 
 def _load(name: str) -> Tasks:

@@ -24,6 +24,7 @@ def add_parser(commands: Any) -> None:
     new.add_argument("task", help="the task's name")
     new.add_argument("data", nargs="?", default="{}", help="a JSON object")
     new.add_argument("--id", metavar="ID", help="an id of your own: made again, nothing happens; default a new one")
+    new.add_argument("--in", dest="later", metavar="SPAN", help="start it so much later, such as 12h; default at once")
     listed = _command(under, "ls", "list instances, the newest first")
     listed.add_argument("--task", action="append", default=[], help="of this task; may be repeated")
     listed.add_argument("--limit", type=int, default=50, metavar="N", help="default 50")
