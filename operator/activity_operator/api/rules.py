@@ -18,6 +18,10 @@ MAX_NAME_LENGTH = 47
 SUBDOMAIN_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 #: The characters of an image's reference: HOST:PORT/PATH:TAG@DIGEST.
 IMAGE_PATTERN = r"^[-a-zA-Z0-9._:/@+\[\]]+$"
+#: A name or an address of version 4, in labels that a resolver takes; an address of version 6; a port.
+HOST = r"([a-zA-Z0-9]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?\.)*[a-zA-Z0-9]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?\.?"
+IPV6 = "[0-9a-fA-F:]+"
+PORT = "([0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 IMAGE_FIX = "has a character that no image reference has; write one such as registry.example.com/resize:1.4.2"
 
 
@@ -186,12 +190,19 @@ REGION = (
 )
 
 
+#: CEL: an http or https URL that leads to a host which can be asked for.
+_HTTP = rf"^https?://({HOST}|\[{IPV6}\])(:{PORT})?([/?#].*)?$"
+HTTP_URL = f"isURL(self) && self.matches({literal(_HTTP)})"
+
+
 def _endpoint_url(field: str, example: str) -> tuple[Rule, ...]:
     # No credentials in it: the URL is repeated in logs and messages.
-    rule = (
-        "isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != '' && !self.contains('@')"
+    return (
+        Rule(
+            f"{HTTP_URL} && !self.contains('@')",
+            f"{field} must be an http or https URL without credentials, such as {example}",
+        ),
     )
-    return (Rule(rule, f"{field} must be an http or https URL without credentials, such as {example}"),)
 
 
 ENDPOINT_URL = _endpoint_url("endpointUrl", "https://states.internal.example.com")

@@ -1,11 +1,12 @@
 """CEL rules of the sources besides Step Functions, and the sentences a person reads when one fails."""
 
-from activity_operator.api.rules import SUBDOMAIN_PATTERN, Rule, literal, quoted
+from activity_operator.api.rules import HOST, HTTP_URL, IPV6, PORT, SUBDOMAIN_PATTERN, Rule, literal, quoted
 
-_HOST_AND_PORT = r"^([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?|\[[0-9a-fA-F:]+\]):[0-9]{1,5}$"
+_HOST = rf"({HOST}|\[{IPV6}\])"
+_HOST_AND_PORT = f"^{_HOST}:{PORT}$"
 
 #: Nothing between the user's name and the @; options may follow, such as ?sslmode=require.
-_STORE_URL = r"^postgres(ql)?://([^:@/?#]+@)?([^:@/?#,]+|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?/[^/?#]+(\?[^#]*)?$"
+_STORE_URL = rf"^postgres(ql)?://([^:@/?#]+@)?{_HOST}(:{PORT})?/[^/?#]+(\?[^#]*)?$"
 
 #: A name becomes part of keys between colons; a child's queue is named PARENT:CHILD.
 _NO_NAME = literal(r"[\s,\x00-\x1f\x7f-\x9f]")
@@ -69,8 +70,7 @@ SECRET_KEY = (
 )
 SERVER_URL = (
     Rule(
-        "isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != '' && "
-        "!self.matches('[@?#]')",
+        f"{HTTP_URL} && !self.matches('[@?#]')",
         "serverUrl must be an http or https URL without credentials and query, such as "
         "http://prometheus.monitoring:9090",
     ),
