@@ -1,0 +1,1 @@
+"""People who may create ActivityPools, and what they may try."""

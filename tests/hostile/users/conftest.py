@@ -1,0 +1,29 @@
+"""One control plane and one operator for all tests; what many of them look at is played once."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.hostile.users.batch import Batch, play
+from tests.hostile.users.stand import Stand, stand
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def here() -> AsyncIterator[Stand]:
+    """The stand, with its honest pool at work."""
+    async with stand() as made:
+        yield made
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def batch(here: Stand) -> Batch:
+    """Generated pools and former findings, side by side."""
+    return await play(here)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give whoever plays the batch the time that it takes."""
+    for item in items:
+        if "hostile/users" in str(item.path):
+            item.add_marker(pytest.mark.timeout(900))

@@ -1,0 +1,239 @@
+"""A control plane, an operator as it ships, an honest pool at work beside, and namespaces for everybody else."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+from activity_operator.cluster.deep_json import Decoder
+from activity_operator.cluster.kinds import DEPLOYMENTS, EVENTS, POOLS
+from tests.faults.api import CALL_SECONDS, Raw
+from tests.faults.ground import TOKENS, Ground, ground, kubeconfig
+from tests.faults.patience import until
+from tests.faults.replicas import nursery
+from tests.faults.stage import Stage, stage
+
+#: Calls to the API server in flight at once.
+SIDE_BY_SIDE = 16
+#: Seconds until every pool must have been told where it stands, on a slow machine.
+SETTLED_SECONDS = 60.0
+#: Writes that go on at rest: the election, and TokenReviews of the honest pool's workers.
+_AT_REST = {"leases", "tokenreviews"}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the API server said to one pool."""
+
+    status: int
+    body: Raw
+
+    @property
+    def accepted(self) -> bool:
+        """Whether it is stored."""
+        return self.status < 300
+
+    @property
+    def message(self) -> str:
+        """The server's words, "" where it had none."""
+        return str(self.body.get("message", ""))
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields that the server blames."""
+        causes = (self.body.get("details") or {}).get("causes") or ()
+        return [str(cause.get("field", "")) for cause in causes]
+
+
+class Stand:
+    """What tests of hostile users stand on. Made by `stand`."""
+
+    def __init__(self, made: Stage, session: aiohttp.ClientSession) -> None:
+        self.stage = made
+        self.api = made.api
+        self._session = session
+        self._turn = asyncio.Semaphore(SIDE_BY_SIDE)
+
+    async def namespace(self, name: str, level: str = "restricted") -> str:
+        """Make a namespace whose Pod Security level is enforced, with its default account; return its name."""
+        labels = {"pod-security.kubernetes.io/enforce": level}
+        await self.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
+        account = {"metadata": {"name": "default"}}
+        await self.api.call("POST", f"/api/v1/namespaces/{name}/serviceaccounts", account)
+        return name
+
+    async def send(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Answer:
+        """Call the API server and return its answer, whatever it is. `body`: bytes go as they are."""
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        timeout = aiohttp.ClientTimeout(total=6 * CALL_SECONDS)
+        async with (
+            self._turn,
+            self._session.request(method, path, data=data, headers={"Content-Type": kind}, timeout=timeout) as answer,
+        ):
+            said = await answer.read()
+            try:
+                found = json.loads(said, cls=Decoder)
+            except ValueError:
+                found = {"message": said[:500].decode(errors="replace")}
+            return Answer(answer.status, found)
+
+    async def create(self, namespace: str, name: str, spec: Any) -> Answer:
+        """Send a pool."""
+        return await self.send("POST", POOLS.path(namespace), pool(name, spec))
+
+    async def replace(self, namespace: str, name: str, spec: Any) -> Answer:
+        """Put another spec into a pool's place."""
+        found = await self.pool(namespace, name)
+        return await self.send("PUT", POOLS.path(namespace, name), {**found, "spec": spec})
+
+    async def create_all(self, namespace: str, specs: Sequence[Any], prefix: str = "p") -> dict[str, Answer]:
+        """Send many pools side by side; return the answers by name."""
+        names = [f"{prefix}{number}" for number in range(len(specs))]
+        answers = await asyncio.gather(
+            *(self.create(namespace, name, spec) for name, spec in zip(names, specs, strict=True))
+        )
+        return dict(zip(names, answers, strict=True))
+
+    async def pool(self, namespace: str, name: str) -> Raw:
+        """Return a pool, which must be there."""
+        answer = await self.send("GET", POOLS.path(namespace, name))
+        assert answer.status == 200, answer.message
+        return answer.body
+
+    async def pools(self, namespace: str) -> dict[str, Raw]:
+        """Return a namespace's pools by name."""
+        answer = await self.send("GET", POOLS.path(namespace))
+        return {raw["metadata"]["name"]: raw for raw in answer.body["items"]}
+
+    async def deployments(self, namespace: str) -> list[Raw]:
+        """Return a namespace's Deployments."""
+        return await self.api.items(DEPLOYMENTS.path(namespace))
+
+    async def events(self, namespace: str) -> list[Raw]:
+        """Return what was said of a namespace's pools."""
+        return await self.api.items(EVENTS.path(namespace))
+
+    async def settled(self, namespace: str, names: Iterable[str], seconds: float = SETTLED_SECONDS) -> dict[str, Raw]:
+        """Wait until the status of each pool speaks of its generation and says something; return the pools.
+
+        Raises TimeoutError that names those of which nothing was said.
+        """
+        wanted, silent, found = set(names), set[str](), dict[str, Raw]()
+
+        async def said() -> bool:
+            nonlocal found
+            found = await self.pools(namespace)
+            silent.clear()
+            silent.update(name for name in wanted if not spoken_of(found[name]))
+            return not silent
+
+        try:
+            await until("statuses", said, seconds, every=0.3)
+        except TimeoutError:
+            told = json.dumps({name: found[name]["spec"] for name in sorted(silent)[:3]})[:3000]
+            words = f"nothing was said of {sorted(silent)} within {seconds:g} s: {told}"
+            raise TimeoutError(f"{words}\n{self.troubles()}") from None
+        return {name: found[name] for name in wanted}
+
+    async def writes_within(self, seconds: float) -> Counter[str]:
+        """Return what the operator wrote in that time, without what goes on at rest."""
+        before = await self._writes()
+        await asyncio.sleep(seconds)
+        return (await self._writes()) - before
+
+    async def metrics(self) -> str:
+        """Return the operator's exposition."""
+        settings: Any = self.stage.replicas[0]._asked["settings"]
+        url = f"http://127.0.0.1:{settings['health_port']}/metrics"
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            return await answer.text()
+
+    async def _writes(self) -> Counter[str]:
+        found = Counter[str]()
+        for family in text_string_to_metric_families(await self.metrics()):
+            for sample in family.samples:
+                verb, _, kind = sample.labels.get("operation", "").partition(" ")
+                if sample.labels.get("backend") == "kubernetes" and verb != "get" and kind not in _AT_REST:
+                    found[f"{verb} {kind}"] += int(sample.value)
+        return found
+
+    def log(self) -> str:
+        """Return what the operator has logged so far."""
+        return "".join(replica.log.read_text(errors="replace") for replica in self.stage.replicas)
+
+    def troubles(self) -> str:
+        """Return what the log has of exceptions, and how often the operator ended."""
+        log = self.log()
+        ends = sum(replica.ended for replica in self.stage.replicas)
+        found = "Traceback" in log or '"error"' in log
+        return (f"the operator ended {ends} times\n" if ends else "") + (log[-6000:] if found else "")
+
+    def policy(self, *rules: Raw) -> None:
+        """Write the tenancy policy, which the operator reads again by itself."""
+        file = self.stage.folder / "tenancy.json"
+        file.write_text(json.dumps({"rules": list(rules)}))
+
+    async def honest_work(self, tasks: int = 2) -> None:
+        """Have the honest pool do some tasks; raises TimeoutError when it does not."""
+        before = len(self.stage.executions)
+        self.stage.execute(tasks)
+
+        def done() -> bool:
+            outcomes = self.stage.outcomes()
+            return all(outcomes[f"e{number}"] == "SUCCEEDED" for number in range(before + 1, before + tasks + 1))
+
+        await self.stage.until("the honest pool does its tasks", done)
+
+
+def pool(name: str, spec: Any) -> Raw:
+    """Return a pool as it is sent."""
+    return {"apiVersion": POOLS.api_version, "kind": POOLS.name, "metadata": {"name": name}, "spec": spec}
+
+
+def spoken_of(raw: Raw) -> bool:
+    """Whether a pool's status speaks of its generation, every condition of it included."""
+    status, generation = raw.get("status") or {}, raw["metadata"]["generation"]
+    conditions = status.get("conditions") or ()
+    told = condition(raw)
+    return bool(
+        status.get("observedGeneration") == generation
+        and conditions
+        and all(said.get("observedGeneration") == generation for said in conditions)
+        # "The first Deployment is being made" is no answer yet.
+        and told.get("reason") != "Pending"
+    )
+
+
+def condition(raw: Raw, kind: str = "Ready") -> Raw:
+    """Return one of a pool's conditions, {} when it has none of that type."""
+    found = (raw.get("status") or {}).get("conditions") or ()
+    return next((dict(said) for said in found if said["type"] == kind), {})
+
+
+@asynccontextmanager
+async def stand(number: str = "users", log_format: Any = "json") -> AsyncIterator[Stand]:
+    """Set it up: the honest pool is at work when this returns."""
+    async with AsyncExitStack() as stack:
+        here: Ground = await stack.enter_async_context(ground())
+        forks = await stack.enter_async_context(nursery(here.folder))
+        session = aiohttp.ClientSession(
+            here.url,
+            headers={"Authorization": f"Bearer {TOKENS['test']}"},
+            connector=aiohttp.TCPConnector(ssl=here.trust, limit=0),
+        )
+        stack.push_async_callback(session.close)
+        made = await stack.enter_async_context(stage(here, forks, number, log_format=log_format))
+        found = Stand(made, session)
+        # Without the proxy for faults, which reads along and is no match for what comes here.
+        name = made.replicas[0].name
+        kubeconfig(made.folder / f"{name}.kubeconfig", here.url, name, here.folder / "ca.crt")
+        made.replicas[0].kill()
+        await made.create_pool(minWorkers=1)
+        await found.honest_work(1)
+        yield found

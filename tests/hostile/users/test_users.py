@@ -1,0 +1,89 @@
+"""Whatever a user declares is refused in words, or done and said; it harms nobody, and nobody gains by it."""
+
+import pytest
+
+from tests.hostile.users import verdict
+from tests.hostile.users.batch import PAUSE_SECONDS, REJECTED_SECONDS, Batch, told
+from tests.hostile.users.drawn import SEED
+from tests.hostile.users.findings import FINDINGS, Finding
+from tests.hostile.users.stand import Stand, condition
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def test_what_is_refused_is_refused_for_a_field_that_the_answer_names(batch: Batch) -> None:
+    refused = {name: answer for name, answer in batch.answers.items() if not answer.accepted}
+    words = [
+        f"{name}: {answer.status} {answer.message[:300]}"
+        for name, answer in refused.items()
+        if answer.status not in (400, 422) or "spec" not in answer.message
+    ]
+
+    assert not words, f"seed {SEED}\n{told(words, batch)}"
+    assert 20 < len(refused) < len(batch.answers) - 60
+
+
+async def test_what_is_accepted_is_done_or_the_condition_says_why_not(batch: Batch) -> None:
+    words = [word for one in batch.seen.values() for word in verdict.of_pool(one.pool, one.deployments)]
+
+    assert not words, f"seed {SEED}\n{told(words, batch)}"
+    assert sum(bool(one.deployments) for one in batch.seen.values()) > 30
+
+
+async def test_no_pod_escalates_and_nothing_of_the_operators_is_overruled(batch: Batch) -> None:
+    words = [
+        word for one in batch.seen.values() for raw in one.deployments for word in verdict.of_deployment(raw, one.pool)
+    ]
+
+    assert not words, f"seed {SEED}\n{told(words, batch)}"
+
+
+async def test_every_pod_is_restricted_in_the_api_servers_own_eyes(batch: Batch) -> None:
+    words = [
+        f"{name}: {answer.status} {answer.message[:400]}"
+        for name, one in batch.seen.items()
+        for answer in one.pods
+        if not answer.accepted and ("PodSecurity" in answer.message or answer.status != 403)
+    ]
+
+    assert not words, f"seed {SEED}\n{told(words, batch)}"
+
+
+async def test_at_rest_only_what_the_api_server_refused_is_tried_again(batch: Batch) -> None:
+    chunks = 1 + len(batch.answers) // 250
+    tries = batch.rejected() * (PAUSE_SECONDS / REJECTED_SECONDS + 1)
+
+    assert batch.writes["patch deployments"] <= tries
+    assert batch.writes["patch activitypools"] <= 0.2 * len(batch.seen) + 20 * chunks
+
+
+async def test_no_line_of_the_log_is_anothers_and_none_tells_of_a_bug(batch: Batch, here: Stand) -> None:
+    words = list(verdict.of_log(here.log()))
+
+    assert not words, f"seed {SEED}\n{told(words, batch)}"
+    assert not here.stage.replicas[0].ended
+
+
+async def test_metrics_and_events_say_nothing_that_a_user_made_up(batch: Batch, here: Stand) -> None:
+    namespaces = {batch.namespace, here.stage.namespace}
+
+    assert not list(verdict.of_metrics(batch.metrics, namespaces, {*batch.seen, "resize"}))
+    assert batch.events
+    assert all(event["note"].isprintable() and event["reason"].isalpha() for event in batch.events)
+
+
+@pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.name)
+async def test_what_was_found_once_stays_mended(finding: Finding, batch: Batch) -> None:
+    name = f"found-{finding.name}"
+    answer = batch.answers[name]
+    assert answer.accepted is not bool(finding.field), answer.message
+    if finding.field:
+        assert answer.status == 422
+        assert finding.field in answer.message
+        return
+    said = condition(batch.seen[name].pool)
+    if finding.reason:
+        assert (said["reason"], finding.words in said["message"]) == (finding.reason, True), said["message"]
+    else:
+        assert said["reason"] != "PodTemplateRejected", said["message"]
+        assert [answer.status for answer in batch.seen[name].pods] == [201]
