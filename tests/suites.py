@@ -28,6 +28,9 @@ SUITES = (
     # Each test has servers of its own, and waits for them more than it works.
     Suite("redis", ("tests/integration/redis", "tests/integration/flows", "-n", "4")),
     Suite("backlog", ("tests/integration/backlog", "-n", "4")),
+    # Control planes of its own, a run on each: most of the time Leases run out and windows pass.
+    Suite("faults", ("tests/faults",)),
+    Suite("hostile", ("tests/hostile",)),
     Suite("cluster", ("tests/integration/test_local_cluster.py", "tests/integration/test_emulators.py"), cluster=True),
     # First among those that bring the CRD: Helm takes over none that it did not make.
     Suite("e2e", ("tests/e2e", "-n", "4"), cluster=True, keeps=True),
