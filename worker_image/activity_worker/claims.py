@@ -13,6 +13,9 @@ from activity_worker.contract import Grant, Reply
 #: How long a slot waits for the answer to a claim before it polls instead. Two report time-outs: an operator that is
 #: slower than this is gone, and workers keep working without it.
 CLAIM_PATIENCE_SECONDS = 10.0
+#: How long a worker that leaves waits for that answer: the claim may have been written by a leader that died before it
+#: could say so, and then nobody else gets the task. For as long operators keep such a task alive.
+LEAVE_PATIENCE_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -37,6 +40,10 @@ class ClaimBook:
     def reserved(self, now: float) -> int:
         """Return how many slots must not poll, because a claim for them awaits its answer."""
         return sum(1 for since in self.claims.values() if now - since < CLAIM_PATIENCE_SECONDS)
+
+    def awaited(self, now: float) -> bool:
+        """Whether a claim has no answer yet that it may still get: its task may be this worker's already."""
+        return any(now - since < LEAVE_PATIENCE_SECONDS for since in self.claims.values())
 
     def answered(self, reply: Reply, asked: Iterable[str]) -> tuple[Grant, ...]:
         """Take the reply to a report that claimed `asked`; return the grants that are new.

@@ -41,7 +41,7 @@ class Handover:
     @property
     def settled(self) -> bool:
         """Whether no lease is on its way: no claim awaits its answer, no grant waits for a slot."""
-        return not self._waiting and not self._reserved
+        return not self._waiting and not self._reserved and not self._claims.awaited(_now())
 
     def cordon(self, cordoned: bool = True) -> None:
         """Claim nothing more, or (False) claim again; what was claimed before is still run."""

@@ -1,6 +1,6 @@
 """Leases that the operator took, and how one of them comes to run here exactly once."""
 
-from activity_worker.claims import CLAIM_PATIENCE_SECONDS, ClaimBook
+from activity_worker.claims import CLAIM_PATIENCE_SECONDS, LEAVE_PATIENCE_SECONDS, ClaimBook
 from activity_worker.contract import Grant, Reply
 
 
@@ -35,6 +35,15 @@ def test_a_refused_claim_frees_its_slot() -> None:
 
     assert book.reserved(now=0.1) == 0
     assert book.claims == {}
+
+
+def test_a_claim_without_an_answer_is_awaited_for_longer_than_its_slot() -> None:
+    """The operator may have written it and died before it answered; who leaves must hear of its task first."""
+    book = ClaimBook(offers=("a",))
+    book.claim(free_slots=1, now=0.0)
+
+    assert (book.reserved(now=CLAIM_PATIENCE_SECONDS), book.awaited(now=CLAIM_PATIENCE_SECONDS)) == (0, True)
+    assert not book.awaited(now=LEAVE_PATIENCE_SECONDS), "an operator that is away for ever keeps nobody"
 
 
 def test_a_claim_that_is_still_offered_is_claimed_again() -> None:

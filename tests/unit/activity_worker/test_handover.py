@@ -158,6 +158,19 @@ async def test_a_cordoned_worker_claims_nothing_but_runs_what_it_had_claimed(ben
     assert bench.pool.drained
 
 
+async def test_a_worker_that_leaves_hears_first_what_became_of_its_claim(bench: Bench) -> None:
+    """The leader wrote the claim and was killed; the next one grants it again fifteen seconds later."""
+    await bench.answer(offers=("a",))
+    bench.handover.cordon()
+    bench.book.claims = dict.fromkeys(bench.book.claims, asyncio.get_running_loop().time() - 15.0)
+    await bench.answer(asked=())
+    assert not bench.handover.settled
+
+    await bench.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    assert bench.handled == ["token-a"]
+    assert bench.handover.settled
+
+
 async def test_a_grant_that_no_slot_took_is_failed_for_the_state_machine_to_retry(bench: Bench) -> None:
     await bench.pool.stop()
     await bench.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
