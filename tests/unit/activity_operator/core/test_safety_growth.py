@@ -166,6 +166,16 @@ def test_the_pool_looks_again_when_time_alone_could_stop_its_growth() -> None:
     assert in_time <= IDLE_SECONDS - 50
 
 
+def test_who_else_writes_the_deployments_is_a_condition_and_one_warning() -> None:
+    decision, conditions, warnings = decided(busy("w1"), tasks=0, contested="Deployment p is also written by keda")
+
+    assert conditions["ScalingLimited"]["reason"] == "DeploymentContested"
+    assert conditions["ScalingLimited"]["message"] == "Deployment p is also written by keda"
+    assert [said.reason for said in warnings] == ["DeploymentContested"]
+    again = decided(busy("w1"), tasks=0, contested="Deployment p is also written by keda", memory=decision.memory)
+    assert again[2] == []
+
+
 def growing_lie(load: Load, seconds: float) -> None:
     """Let a count that nobody can work off grow by one in five seconds."""
     began = load.world.now

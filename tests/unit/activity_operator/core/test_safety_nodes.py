@@ -1,5 +1,6 @@
 """A node that is not Ready with busy pods on it: to Kubernetes they are unready, but they work on, and none pays."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from activity_operator.core.decision import DeletePod, SetReplicas
@@ -20,11 +21,11 @@ def at_work(tasks: int, **changes: object) -> Load:
     return load
 
 
-def lose_node(load: Load) -> None:
-    """Let all pods that are there be on a node of which the kubelet says nothing any more."""
+def lose_node(load: Load, names: Iterable[str] = ()) -> None:
+    """Let these pods, or all that are there, be on a node of which the kubelet says nothing any more."""
     world = load.world
-    world.unready.update(world.pods)
-    world.pods.update({name: replace(pod, ready=False) for name, pod in world.pods.items()})
+    world.unready.update(names or world.pods)
+    world.pods.update({name: replace(world.pods[name], ready=False) for name in world.unready})
 
 
 def evict(load: Load) -> set[str]:
@@ -54,6 +55,18 @@ def test_a_pool_shrinks_there_by_those_who_have_nothing_to_do_and_by_nobody_else
     load = at_work(3, minWorkers=6)
     busy = {name for name, tasks in load.world.busy.items() if tasks}
     lose_node(load)
+    load.world.edit(minWorkers=0)
+    load.run(60)
+
+    assert set(load.world.pods) == busy
+    assert load.world.killed_busy == []
+
+
+def test_busy_workers_there_do_not_go_in_the_stead_of_idle_ones_elsewhere() -> None:
+    """A ReplicaSet removes the unready first: replicas must not fall before the idle ones are unready, too."""
+    load = at_work(3, minWorkers=6)
+    busy = {name for name, tasks in load.world.busy.items() if tasks}
+    lose_node(load, busy)
     load.world.edit(minWorkers=0)
     load.run(60)
 
