@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
+from activity_operator.core import fleet
 from activity_operator.core.fleet import Member
 from activity_worker.contract import WorkerState
 
-#: pod-deletion-cost of a cordoned worker: below every pod that has none (0).
-CORDON_COST = -1000
+CORDON_COST = fleet.CORDON_COST
 
 _PHASE_RANK = {"Pending": 0, "Unknown": 1, "Running": 2}
 

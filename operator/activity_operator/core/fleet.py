@@ -11,6 +11,8 @@ from activity_worker.contract import WorkerState
 STALLED_INTERVALS = 3
 #: Seconds for which a running container may keep silent before it counts as one without our runtime.
 START_DEADLINE_SECONDS = 60.0
+#: pod-deletion-cost of a cordoned worker: below every pod that has none (0).
+CORDON_COST = -1000
 #: Seconds without a task after which a free slot is idle; a shorter gap lies between two tasks of a backlog.
 IDLE_GRACE_SECONDS = 0.5
 
@@ -31,8 +33,11 @@ class Member:
 
     @property
     def cordoned(self) -> bool:
-        """Whether it has been told to take no new lease: its deletion cost says so, also after a leader change."""
-        return self.pod.deletion_cost is not None and self.pod.deletion_cost < 0
+        """Whether it has been told to take no new lease: its deletion cost says so, also after a leader change.
+
+        Another cost than ours is somebody else's: some autoscalers of nodes rank all pods by it.
+        """
+        return self.pod.deletion_cost == CORDON_COST
 
     @property
     def drained(self) -> bool:

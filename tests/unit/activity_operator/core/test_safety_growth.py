@@ -13,6 +13,7 @@ from activity_operator.core.futility import IDLE_SECONDS
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import Observation, PodFacts, SourceFacts, WorkerFacts
 from activity_operator.core.report import status
+from activity_worker.contract import Directive
 from tests.unit.activity_operator.core.builders import NOW, busy, coming, counted, pod, seen, worker
 from tests.unit.activity_operator.core.load import Load, load_of, spec_of
 
@@ -174,6 +175,15 @@ def test_who_else_writes_the_deployments_is_a_condition_and_one_warning() -> Non
     assert [said.reason for said in warnings] == ["DeploymentContested"]
     again = decided(busy("w1"), tasks=0, contested="Deployment p is also written by keda", memory=decision.memory)
     assert again[2] == []
+
+
+@pytest.mark.parametrize("cost", [-1, -999, -5000, 3])
+def test_a_deletion_cost_that_somebody_else_wrote_sends_nobody_away(cost: int) -> None:
+    """Autoscalers of nodes rank pods by the same annotation: who is not ours to cordon goes on."""
+    decision, _, _ = decided(pod("w1", deletion_cost=cost), busy("w1"), tasks=0)
+
+    assert decision.directives == {"w1": Directive.RUN}
+    assert decision.size.desired == 1
 
 
 def growing_lie(load: Load, seconds: float) -> None:
