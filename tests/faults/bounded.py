@@ -1,7 +1,7 @@
 """The runs that every test run makes: one of each kind where most can go wrong. `python -m tests.faults` makes all."""
 
-from tests.faults import scenarios, stale
-from tests.faults.matrix import SWEEP_SECONDS, Job
+from tests.faults import pairs, scenarios, stale
+from tests.faults.matrix import REFUSED_TIMES, SWEEP_SECONDS, Job
 from tests.faults.plan import CRASHES, Fault, Kind
 
 SCENARIOS = tuple(scenarios.SCENARIOS)
@@ -21,11 +21,26 @@ _LOST = {
     "scale-in": ("MODIFIED pods", "DELETED pods"),
     "delete": ("DELETED activitypools",),
 }
+#: What befalls an operator's call, and a worker's.
 _FAILING = (
+    ("create", Fault(Kind.ROTATED, "PATCH deployments")),
+    ("burst", Fault(Kind.TWICE, "PUT lease-records")),
+    ("scale-in", Fault(Kind.LATE_ANSWER, "PATCH pods")),
     ("burst", Fault(Kind.LOST_ANSWER, "POST lease-records")),
     ("burst", Fault(Kind.THROTTLED, "PUT lease-records")),
     ("burst", Fault(Kind.HALF_OPEN, "PATCH deployments")),
     ("scale-in", Fault(Kind.UNAUTHORIZED, "PATCH pods")),
+)
+_WORKERS = (
+    ("work", Fault(Kind.CUT, "worker GetActivityTask")),
+    ("work", Fault(Kind.THROTTLED, "worker SendTaskHeartbeat", times=REFUSED_TIMES)),
+    ("work", Fault(Kind.LOST_ANSWER, "worker SendTaskSuccess")),
+    ("work", Fault(Kind.CALL_LOST, "worker SendTaskFailure")),
+)
+_PAIRS = (
+    ("burst", Fault(Kind.CRASH_AFTER, "POST lease-records"), Fault(Kind.CRASH_BEFORE, "POST lease-records", 2)),
+    ("claimed", Fault(Kind.CRASH_BEFORE, "PATCH deployments"), Fault(Kind.EVENT_LOST, "ADDED pods")),
+    ("scale-in", Fault(Kind.CRASH_AFTER, "PATCH pods"), Fault(Kind.LOST_ANSWER, "PATCH deployments")),
 )
 
 
@@ -42,6 +57,8 @@ def _jobs() -> tuple[Job, ...]:
         for event in events
     ]
     jobs += [Job("call fails", name, (fault,)) for name, fault in _FAILING]
+    jobs += [Job("worker's call", name, (fault,)) for name, fault in _WORKERS]
+    jobs += [Job(pairs.PART, name, tuple(faults), sweep_seconds=SWEEP_SECONDS) for name, *faults in _PAIRS]
     jobs.append(Job("crash, standby", "burst", (Fault(Kind.CRASH_AFTER, "PUT lease-records"),), replicas=2))
     return (*jobs, *stale.JOBS)
 

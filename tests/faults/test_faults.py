@@ -18,16 +18,15 @@ def test_it_ends_as_without_the_fault_and_nobody_is_harmed(job: Job, campaign: B
     run = campaign.played[job].run
 
     assert run.wrong == "", f"{run.state}\n{run.log}"
-    assert run.harm.words == ()
-    assert not run.harm.done
+    assert not (run.harm.words or run.harm.done), f"{run.harm}\n{run.log}"
 
 
-@pytest.mark.parametrize("job", [job for job in JOBS if job.part.startswith(("crash", "call"))], ids=_name)
+@pytest.mark.parametrize("job", [job for job in JOBS if job.part not in {"event", "stale"}], ids=_name)
 def test_without_the_fault_the_call_is_made(job: Job, campaign: Bounded) -> None:
-    """A crash around a call that nobody makes any more would prove nothing."""
-    calls = campaign.references[job.scenario].calls
+    """A crash around a call that nobody makes any more would prove nothing. A second one may be of the recovery."""
+    calls, fault = campaign.references[job.scenario].calls, job.faults[0]
 
-    assert all(calls.count(fault.name) >= fault.nth for fault in job.faults), calls
+    assert calls.count(fault.name) >= fault.nth, calls
 
 
 def test_most_faults_found_their_call(campaign: Bounded) -> None:
