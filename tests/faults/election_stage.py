@@ -2,21 +2,25 @@
 
 import json
 import os
+import random
 import signal
+import socket
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
 from activity_operator.cluster.kinds import LEASES, POOLS
+from activity_worker.contract import LABEL_POOL
 from tests.faults.clock_wall import set_clock
 from tests.faults.ground import REPLICAS, Ground, kubeconfig
 from tests.faults.replicas import Nursery, Replica, Service
 from tests.faults.scenarios import leads, pool_of, ready
-from tests.faults.stage import ACTIVITY, LEASE, Stage, _add_replica, stage
+from tests.faults.stage import ACTIVITY, LEASE, POOL, Stage, _add_replica, stage
 from tests.integration.operator.cut import Road, road_to
 
 WAITING = "waiting"
@@ -96,7 +100,8 @@ class ElectionStage:
         stage.executions[WAITING] = executions.start(machine.arn, WAITING, json.dumps({"number": WAITING})).arn
 
         async def held() -> bool:
-            return len(await stage.records()) == 1 and len(await stage.pods()) == workers + 1
+            found = Counter(raw["metadata"]["labels"][LABEL_POOL] for raw in await stage.pods())
+            return len(await stage.records()) == 1 and found == {POOL: workers, WAITING: 1}
 
         await stage.until("the task is recorded, and a pod is made for it", held)
 
@@ -156,6 +161,14 @@ class ElectionStage:
         await stage.until("no lease is recorded any more", nothing_is_held)
 
 
+def _lasting_port() -> int:
+    """Return a free port from below those that outgoing connections are given: it is free at the next start, too."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
 def _arn(name: str) -> str:
     return f"{ACTIVITY.rpartition(':')[0]}:{name}"
 
@@ -189,7 +202,8 @@ async def _join(
     road = found.roads[name] = await stack.enter_async_context(road_to(made.ground.url))
     road.hang()
     url = f"http://127.0.0.1:{road.port}"
-    settings = {"kubeconfig": str(kubeconfig(made.folder / f"{name}.road", url, name)), **given}
+    ports = {"health_port": _lasting_port(), "report_port": _lasting_port()}
+    settings = {"kubeconfig": str(kubeconfig(made.folder / f"{name}.road", url, name)), **ports, **given}
     set_clock(made.folder / f"{name}.log", 0)
     await _add_replica(stack, made, nursery, name, found.service.port, settings)
     parts = urlsplit(made.proxies[-2].url)
