@@ -32,6 +32,7 @@ def size(
         limit, reason = "held", f"{want.reason}; kept at {number} by {stable.held_by}"
     if number < spec.min_workers:
         number, limit, reason = spec.min_workers, "min", f"{want.reason}; minWorkers is {spec.min_workers}"
+    asked = number
     if number > spec.max_workers:
         limit, reason = "max", f"{want.reason} would need {number} workers; maxWorkers is {spec.max_workers}"
         number = spec.max_workers
@@ -39,8 +40,8 @@ def size(
         return Size(max(present, 1), "breaker", f"growth stopped: {breaker.message}")
     if (stuck := unprepared(seen, fleet)) is not None and number > max(present, 1):
         return Size(max(present, 1), "unprepared", f"growth stopped: {stuck}")
-    if futile is not None and number > (most := max(present, WITNESSES, spec.min_workers)):
-        return Size(most, futile.limit, f"growth stopped: {futile.reason}")
+    if futile is not None and asked > (most := max(present, WITNESSES, spec.min_workers)):
+        return Size(min(number, most), futile.limit, f"growth stopped: {futile.reason}")
     return Size(number, limit, reason)
 
 

@@ -103,6 +103,13 @@ def test_min_workers_holds_whoever_idles() -> None:
     assert decided(idle("w1"), idle("w2"), spec=spec)[0].size.desired == 4
 
 
+def test_at_max_workers_it_is_said_too() -> None:
+    decision, conditions, warnings = decided(idle("w1"), idle("w2"), spec=spec_of("counted", maxWorkers=2))
+
+    assert (decision.size.desired, conditions["ScalingLimited"]["reason"]) == (2, "WorkersIdle")
+    assert len(warnings) == 1
+
+
 def test_workers_that_end_again_and_again_get_no_more_beside_them() -> None:
     decision, conditions, warnings = decided(*crashed("w1"), *crashed("w2"), busy("w3"), memory=ScalingMemory())
 
