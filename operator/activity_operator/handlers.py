@@ -5,16 +5,18 @@ writes nothing: no annotations, no finalizers, no Events (measured: 0 writes at 
 """
 
 import asyncio
-import contextlib
+import functools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from itertools import chain, repeat
 from typing import Any, cast
 
 import kopf
+from kopf._cogs.clients import watching
 
 from activity_operator.cluster.kinds import DEPLOYMENTS, PODS, Kind, Raw
 from activity_operator.cluster.kube import Credentials, endpoint
@@ -27,12 +29,6 @@ LOGIN_SECONDS = 600.0
 BEAT_SECONDS = 1.0
 #: How long kopf may take to stop by itself, and then to be cancelled.
 STOP_SECONDS = 1.0
-#: kopf ends for good when a watch tells of an error that is not 410: an API server says 500 there when its storage is
-#: away for a moment. It begins anew after so long, and lists. So many ends in a row, each sooner than `STEADY_SECONDS`
-#: after its beginning, are no such moment: they end the process.
-AGAIN_SECONDS = 1.0
-STEADY_SECONDS = 60.0
-MOST_ENDS = 10
 
 #: Called on the main loop with each event: the kind, whether the object is gone, and the object.
 Take = Callable[[Kind, bool, Raw], None]
@@ -41,6 +37,29 @@ Take = Callable[[Kind, bool, Raw], None]
 IDENTITY = "activity-operator"
 
 log = logging.getLogger(__name__)
+
+
+def _forgiving(watch: Callable[..., Any]) -> Callable[..., AsyncIterator[Any]]:
+    """Return kopf's watch of one kind such that an error in its stream ends the stream, and nothing else.
+
+    An API server says 500 there when its storage is away for a moment. kopf ends for good then, with all its watches,
+    and may hang as it ends: it waits for a watch that missed its cancellation, for ever, while nobody sees any event.
+    After a stream that ended it lists and watches again, as after 410.
+    """
+
+    @functools.wraps(watch)
+    async def continuous_watch(**given: Any) -> AsyncIterator[Any]:
+        async with aclosing(watch(**given)) as events:
+            try:
+                async for event in events:
+                    yield event
+            except watching.WatchingError as error:
+                log.warning("a watch of %s ended and begins anew: %s", given.get("resource"), error)
+
+    return continuous_watch
+
+
+watching.continuous_watch = _forgiving(watching.continuous_watch)
 
 
 class NoDiffBase(kopf.DiffBaseStorage):
@@ -123,32 +142,6 @@ class Watcher:
         self._loop = asyncio.get_running_loop()
         if self._stop.is_set():
             self._stop_kopf.set()
-        try:
-            await self._watch_again_and_again()
-        finally:
-            beat.cancel()
-            # Connections close in a callback of the loop, which ends with this coroutine.
-            await asyncio.sleep(0.1)
-
-    async def _watch_again_and_again(self) -> None:
-        ends = 0
-        while True:
-            began = time.monotonic()
-            try:
-                await self._watch_once()
-            except Exception as error:
-                ends = ends + 1 if time.monotonic() - began < STEADY_SECONDS else 1
-                if self._stop_kopf.is_set() or ends >= MOST_ENDS:
-                    raise
-                log.warning("the watch ended, again in %g s: %s", AGAIN_SECONDS, error)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(AGAIN_SECONDS):
-                        await self._stop_kopf.wait()
-            else:
-                return
-
-    async def _watch_once(self) -> None:
-        """Watch until told to stop; raises what kopf ended with."""
         operator = asyncio.create_task(
             kopf.operator(
                 registry=self._registry(),
@@ -171,6 +164,9 @@ class Watcher:
                 operator.result()
         finally:
             stopping.cancel()
+            beat.cancel()
+            # Connections close in a callback of the loop, which ends with this coroutine.
+            await asyncio.sleep(0.1)
 
     async def _keep_beating(self) -> None:
         while True:
