@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 
 import aiohttp
 
+from activity_operator.cluster.kinds import LEASES
 from tests.faults.ground import Ground
 from tests.faults.replicas import Nursery
+from tests.faults.stage import LEASE
 from tests.soak import growth
 from tests.soak.draw import DEATHS, Strike, strikes
 from tests.soak.growth import Sample
@@ -39,6 +41,7 @@ REST_SECONDS = 120.0
 SETTLE_SECONDS = 15.0
 QUIET_SECONDS = 60.0
 SHORT_QUIET_SECONDS = 20.0
+QUIET_TRIES = 4
 #: Pools whose tasks are short, for the execution that shows that a fault is over.
 CANARIES = tuple(pool for pool in POOLS if pool.name in {"zero-short", "minimum"})
 
@@ -171,10 +174,20 @@ class Soak:
         return self.watch.settled and len(self.world.node.workers) == least
 
     async def _quiet_writes(self) -> Counter[str]:
-        await asyncio.sleep(SETTLE_SECONDS)
-        before = self._writes()
-        await asyncio.sleep(self.quiet_seconds)
-        return self._writes() - before
+        """Return the writes at rest. A new leader writes to every pool once: who leads must not change meanwhile."""
+        for _ in range(QUIET_TRIES):
+            await asyncio.sleep(SETTLE_SECONDS)
+            before, terms = self._writes(), await self._terms()
+            await asyncio.sleep(self.quiet_seconds)
+            writes = self._writes() - before
+            if await self._terms() == terms:
+                break
+        return writes
+
+    async def _terms(self) -> int:
+        """Return how often the Lease has changed hands."""
+        lease = await self.world.api.call("GET", LEASES.path(self.world.system, LEASE)) or {}
+        return int(lease["spec"].get("leaseTransitions") or 0)
 
     @property
     def quiet_seconds(self) -> float:

@@ -27,7 +27,7 @@ class Struck:
     in_flight: int = 0
     over: float = 0.0
     converged: float | None = None
-    #: What it still waits for, in words.
+    #: What it waits for, or what it waited for last, in words.
     owed: str = ""
 
 
@@ -128,7 +128,8 @@ def _slow(found: Found) -> list[str]:
     late = [one for one in found.struck if one.converged is None or one.converged > CONVERGE_SECONDS]
     return [
         f"{one.strike} of {one.whom}: "
-        + (f"not converged: {one.owed}" if one.converged is None else f"converged after {one.converged:.0f} s")
+        + ("not converged" if one.converged is None else f"converged after {one.converged:.0f} s")
+        + f" ({one.owed})"
         for one in late
     ]
 

@@ -83,7 +83,7 @@ class Watch:
         owed = [f"status of {name}" for name in sorted(debt.pools)]
         if not self._sung(debt.canary):
             owed.append(f"execution {debt.canary}")
-        debt.struck.owed = ", ".join(owed)
+        debt.struck.owed = ", ".join(owed) or debt.struck.owed
         since = time.monotonic() - debt.struck.over
         if not owed:
             debt.struck.converged = since

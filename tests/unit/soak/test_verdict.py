@@ -13,7 +13,7 @@ from tests.soak.verdict import CONVERGE_SECONDS, Found, Struck, judge, operators
 
 def struck(what: What = What.LEADER_KILLED, at: float = 10.0, converged: float | None = 3.0) -> Struck:
     one = Struck(Strike(what, 1.0, 0.0, 1, 0.5), at, "operator-a", in_flight=7, over=at + 1.0, converged=converged)
-    one.owed = "" if converged is not None else "status of zero"
+    one.owed = "status of zero"
     return one
 
 
@@ -49,8 +49,11 @@ BAD = {
         replace(GOOD, seen=replace(SEEN, begun=(Begun("c", "a#0", 1.0), Begun("c", "b#0", 2.0)))),
         "run again by b#0",
     ),
-    "a slow recovery": (replace(GOOD, struck=[struck(converged=CONVERGE_SECONDS + 1)]), "converged after 61 s"),
-    "no recovery": (replace(GOOD, struck=[struck(converged=None)]), "not converged: status of zero"),
+    "a slow recovery": (
+        replace(GOOD, struck=[struck(converged=CONVERGE_SECONDS + 1)]),
+        "converged after 61 s (status of zero)",
+    ),
+    "no recovery": (replace(GOOD, struck=[struck(converged=None)]), "not converged (status of zero)"),
     "growth": (replace(GOOD, growth=[replace(FLAT, wrong="rss grew")]), "rss grew"),
     "nothing to judge growth by": (replace(GOOD, growth=[]), "no operator's process lived long enough"),
     "writes at rest": (
