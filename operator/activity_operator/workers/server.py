@@ -3,16 +3,18 @@
 import asyncio
 import json
 import logging
+import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from activity_operator.backlog.protocol import Key
+from activity_operator.workers.allowance import Allowances
 from activity_operator.workers.authentication import Identity, RefusedError, ReviewUnavailableError
 from activity_operator.workers.registry import RegistryFullError
 from activity_worker.contract import MAX_REPORT_BYTES, REPORT_PATH, ContractError, Reply, Report
@@ -21,6 +23,12 @@ log = logging.getLogger(__name__)
 
 #: Seconds for which the rest of a refused request's body is read and thrown away.
 LINGER_SECONDS = 2.0
+#: Seconds for which a pod that sends more than its allowance waits to be told so, on each of its connections.
+OVERDRAWN_SECONDS = 1.0
+#: Bytes of what a connection sends that are kept before anybody reads them, by each of HTTP and TLS, and in the kernel.
+#: The usual ones let 400 connections take 200 MB of the operator's 512.
+READ_BYTES = 16_384
+KERNEL_BYTES = 32_768
 NOT_HTTP = "the request is not HTTP/1.1 that is understood here"
 
 
@@ -91,6 +99,7 @@ class ReportServer:
         self._member = member
         self._observed = observed
         self._limits = limits or Limits()
+        self._allowances = Allowances()
         self._door: _Door | None = None
         self._listener: asyncio.Server | None = None
 
@@ -113,6 +122,9 @@ class ReportServer:
             ssl_shutdown_timeout=2.0,
             backlog=1024,
         )
+        for each in self._listener.sockets:
+            # Handed on to every connection. TLS keeps a buffer as large as the largest piece that it ever read.
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BYTES)
 
     async def stop(self, timeout_seconds: float = 5.0) -> None:
         """Listen no more; requests that are being answered get their answer."""
@@ -142,6 +154,7 @@ class ReportServer:
     async def _reply_to(self, request: web.BaseRequest) -> Reply:
         self._check_head(request)
         identity = await self._identify(request)
+        await self._check_allowance(identity, request.content_length)
         report = await self._read(request)
         self._check_membership(identity, report)
         try:
@@ -172,6 +185,13 @@ class ReportServer:
             raise _RefusalError(401, str(error), close=True) from error
         except ReviewUnavailableError as error:
             raise _RefusalError(503, str(error), retry_after=1) from error
+
+    async def _check_allowance(self, identity: Identity, length: int | None) -> None:
+        """Refuse what is more than one pod may send; late, because who is refused at once asks at once again."""
+        size = self._limits.body_bytes if length is None else length
+        if not self._allowances.take(identity.pod_uid, size, asyncio.get_running_loop().time()):
+            await asyncio.sleep(OVERDRAWN_SECONDS)
+            raise _RefusalError(429, "this pod sends more than the operator reads of one pod", retry_after=1)
 
     async def _read(self, request: web.BaseRequest) -> Report:
         body = bytearray()
@@ -223,6 +243,8 @@ class _Door(web.Server):
             # An answer given before the body was read is lost if the connection is reset under the sender.
             lingering_time=LINGER_SECONDS,
             access_log=None,
+            # What waits unread, for a token to be checked or an allowance to come back, takes memory.
+            read_bufsize=READ_BYTES,
             max_field_size=24_576,
             max_headers=64,
             auto_decompress=False,
@@ -262,6 +284,7 @@ class _Connection(RequestHandler):
             transport.close()
             return
         super().connection_made(transport)
+        cast("Any", transport).set_read_buffer_limits(high=READ_BYTES)
         self._first_request = asyncio.get_running_loop().call_later(
             self._door.limits.request_seconds, self._end_if_silent
         )

@@ -1,4 +1,4 @@
-"""Requests that two readers could read differently: each is answered once, in the operator's own words, and not logged."""
+"""Requests that two readers could read differently: answered once, in the operator's own words, and not logged."""
 
 import json
 from collections.abc import Callable

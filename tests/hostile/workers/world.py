@@ -84,6 +84,8 @@ class World:
         self.fake = fake
         self.process: asyncio.subprocess.Process
         self.door: Door
+        #: The certificates that workers trust, PEM.
+        self.authority = ""
         self.health_port = free_port()
         self.log = here.folder / "operator.log"
         #: The attacker's own pods; a busy worker of the attacker's own pool; a worker of another namespace.
@@ -241,7 +243,8 @@ async def _start_operator(stack: AsyncExitStack, made: World) -> None:
         return bool(found)
 
     await until("the operator has a certificate", trusted)
-    trust = ssl.create_default_context(cadata=found[0]["data"]["ca.crt"])
+    made.authority = found[0]["data"]["ca.crt"]
+    trust = ssl.create_default_context(cadata=made.authority)
     made.door = Door(port, NAME, trust)
 
 

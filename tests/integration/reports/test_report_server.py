@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from activity_operator.workers.allowance import Allowances
 from activity_operator.workers.registry import RegistryFullError
 from activity_operator.workers.server import ReportServer
 from activity_worker.contract import MAX_REPORT_BYTES, Reply
@@ -197,6 +198,19 @@ async def test_no_log_line_holds_a_token(
 
     assert "secret-token" not in caplog.text
     assert "Bearer" not in caplog.text
+
+
+async def test_a_pod_that_sends_too_much_is_told_so_before_it_is_read(
+    start: Start, client: aiohttp.ClientSession, office: Office
+) -> None:
+    server = await start()
+    server._allowances = Allowances(at_once=2_000, per_second=0.0)
+    assert (await post(client, server))[0] == 200
+    status, body, response = await post(client, server, b"x" * 2_000)
+
+    assert (status, body) == (429, {"error": "this pod sends more than the operator reads of one pod"})
+    assert response.headers["Retry-After"] == "1"
+    assert len(office.heard) == 1
 
 
 async def test_what_is_no_http_is_counted_and_costs_no_line_of_the_log(

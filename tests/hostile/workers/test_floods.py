@@ -1,0 +1,204 @@
+"""Too much of everything: an honest worker is answered all the same, and what was taken is given back.
+
+What one source may take is tested in `tests/integration/reports`; here many take it, of an operator as it ships.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+
+from activity_operator.workers.authentication import MAX_REVIEWS
+from activity_worker.contract import TOKEN_AUDIENCE
+from tests.faults.ground import die_with_parent
+from tests.faults.patience import until
+from tests.hostile.workers.background import Background
+from tests.hostile.workers.flood import Orders
+from tests.hostile.workers.oracle import check, neighbours
+from tests.hostile.workers.test_tokens import tell
+from tests.hostile.workers.wire import Line, request, say
+from tests.hostile.workers.world import Honest, Pod, World
+
+#: Seconds within which an honest worker is answered whatever happens; after ten it would give up and connect anew.
+ANSWERED_SECONDS = 8.0
+#: Seconds after which the operator has given up everything that does not move (its own limits are 10, and 2 to linger).
+GIVEN_UP_SECONDS = 40.0
+#: MB by which the operator may have grown after any of this.
+GROWTH_MB = 160
+PODS = [f"127.0.1.{number}" for number in range(1, 51)]
+
+
+def sockets(world: World) -> int:
+    """Return how many files the operator has open."""
+    return sum(1 for _ in Path(f"/proc/{world.pid}/fd").iterdir())
+
+
+def memory_mb(world: World) -> float:
+    """Return the operator's resident memory."""
+    lines = Path(f"/proc/{world.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
+
+
+class Guard:
+    """What is compared before and after: sockets, memory, honest workers, and all that nobody may touch."""
+
+    def __init__(self, world: World, background: Background) -> None:
+        self.world = world
+        self._background = background
+        self._before = background.do(neighbours(world))
+        self._sockets, self._memory = sockets(world), memory_mb(world)
+        for one in (world.honest, world.mate):
+            one.slowest = 0.0
+            self.answered_again(one)
+
+    def answered_again(self, one: Honest) -> None:
+        """Wait until a report that was sent from now on is answered."""
+        heard = one.answered
+        self._background.do(until("honest workers are answered", lambda: one.answered >= heard + 2, 30.0))
+
+    def held(self) -> None:
+        """Raise AssertionError when something is not as it was; sockets have their time to be given up."""
+        for one in (self.world.honest, self.world.mate):
+            self.answered_again(one)
+            assert not one.wrong
+            assert one.slowest < ANSWERED_SECONDS
+        grown = memory_mb(self.world) - self._memory
+        slowest = max(self.world.honest.slowest, self.world.mate.slowest)
+        print(f"memory {grown:+.0f} MB, slowest answer {slowest:.2f} s")
+        assert grown < GROWTH_MB
+
+        def given_up() -> bool:
+            # Besides, the operator may keep as many connections to the API server as it checks tokens at once.
+            return sockets(self.world) <= self._sockets + MAX_REVIEWS
+
+        self._background.do(until("sockets are given back", given_up, GIVEN_UP_SECONDS))
+        self._background.do(check(self.world, self._before))
+
+
+@pytest.fixture
+def guard(here: World, background: Background) -> Guard:
+    return Guard(here, background)
+
+
+def many(stack: ExitStack, count: int, connect: Callable[[], Any]) -> list[Any]:
+    """Open many connections, as far as the other side lets us."""
+    found = []
+    for _ in range(count):
+        with suppress(OSError):
+            found.append(stack.enter_context(connect()))
+    return found
+
+
+def test_a_thousand_half_open_connections_of_one_pod_and_of_fifty_end_by_themselves(here: World, guard: Guard) -> None:
+    head = request(b"x" * 100, here.attacker.token)
+    with ExitStack() as stack:
+        silent = many(stack, 700, lambda: here.door.plain(PODS[0]))
+        met: list[Line] = many(stack, 300, lambda: here.door.connect(PODS[1]))
+        for pod in PODS[2:]:
+            silent += many(stack, 6, partial(here.door.plain, pod))
+            met += many(stack, 6, partial(here.door.connect, pod))
+        assert len(silent) + len(met) > 1500
+        for number, line in enumerate(met):
+            # Nothing, half a head, a head and half a body.
+            line.send((b"", head[:60], head[:-50])[number % 3])
+        guard.answered_again(here.honest)
+        guard.answered_again(here.mate)
+        guard.held()
+
+
+def flood(line: Line, data: bytes, ended: Event) -> None:
+    """Send the same over and over, without reading what is answered, until told to stop or stopped."""
+    line.sock.settimeout(0.5)
+    with line, suppress(OSError):
+        while not ended.is_set():
+            line.sock.sendall(data)
+
+
+@pytest.fixture
+def sending(here: World) -> Iterator[Callable[[list[bytes], float], None]]:
+    """Send each piece over and over on a connection of its own, for so many seconds."""
+    ended = Event()
+    threads: list[Thread] = []
+
+    def send(pieces: list[bytes], seconds: float) -> None:
+        for number, piece in enumerate(pieces):
+            line = here.door.connect(PODS[number % len(PODS)])
+            threads.append(Thread(target=flood, args=(line, piece, ended)))
+            threads[-1].start()
+        time.sleep(seconds)
+        ended.set()
+
+    yield send
+    ended.set()
+    for thread in threads:
+        thread.join(10.0)
+
+
+def test_reports_in_a_row_whose_answers_nobody_reads_fill_no_memory(
+    here: World, guard: Guard, sending: Callable[[list[bytes], float], None]
+) -> None:
+    report = request(say(here.attacker, next(here.sequence)), here.attacker.token)
+    upgrade = request(b"", here.attacker.token, extra=b"Connection: upgrade\r\nUpgrade: websocket\r\n") + b"x" * 65536
+    sending([report * 100, report * 100, upgrade, upgrade], 3.0)
+    guard.held()
+
+
+async def flooded(world: World, threads: int, seconds: float, sources: list[str], requests: list[bytes]) -> Any:
+    """Have another process flood; return its answers by status."""
+    orders = Orders(world.door.port, world.door.name, world.authority, sources, threads, seconds, requests)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.hostile.workers.flood",
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join([str(Path(__file__).parents[3]), *filter(None, sys.path)])),
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, preexec_fn=die_with_parent,
+    )  # fmt: skip
+    said, _ = await process.communicate(orders.to_json())
+    return json.loads(said)
+
+
+def test_one_pod_that_reports_as_fast_as_it_can_slows_nobody_down(
+    here: World, background: Background, guard: Guard
+) -> None:
+    pod = here.attacker
+    leases = [{"id": f"{number:032x}", "ageSeconds": 1.0} for number in range(1000)]
+    claims = [f"{number:032x}" for number in range(1000)]
+    reports = [
+        say(pod, next(here.sequence), incarnation=f"{number}", leases=leases, claims=claims, released=claims)
+        for number in range(16)
+    ]
+    requests = [request(report, pod.token) for report in reports]
+    answers = background.do(flooded(here, 400, 4.0, PODS[:1], requests))
+    print(answers)
+    guard.held()
+
+
+def test_a_flood_of_forged_tokens_keeps_no_worker_from_being_known(
+    here: World, background: Background, guard: Guard
+) -> None:
+    pod = here.attacker
+    head, _, signature = pod.token.rpartition(".")
+    forged = [f"{head}.{number:08x}{signature[8:]}" for number in range(4000)]
+    requests = [request(say(pod, 1), token) for token in forged]
+    flooding = asyncio.run_coroutine_threadsafe(flooded(here, 100, 5.0, PODS, requests), background.loop)
+    slowest, count = 0.0, 0
+    while not flooding.done():
+        # A token that the operator has not seen yet, as a worker's is that has just started.
+        token = background.do(here.token(pod.namespace, _pod(pod), [TOKEN_AUDIENCE]))
+        began = time.monotonic()
+        assert tell(here, pod, token).status == 200
+        slowest, count = max(slowest, time.monotonic() - began), count + 1
+    print(flooding.result(), f"{count} newcomers, the slowest answer {slowest:.2f} s")
+    assert slowest < ANSWERED_SECONDS
+    guard.held()
+
+
+def _pod(pod: Pod) -> dict[str, Any]:
+    return {"kind": "Pod", "metadata": {"name": pod.name, "uid": pod.uid}}
