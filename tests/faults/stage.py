@@ -27,8 +27,9 @@ from tests.servers.ports import free_port
 
 POOL = "resize"
 LEASE = "activity-operator"
-#: Seconds that the service holds a poll, and a task's own HeartbeatSeconds: a task that is lost comes back after it.
-HOLD_SECONDS, TASK_SECONDS = 1.0, 15
+#: Seconds that the service holds a poll, and a task's own HeartbeatSeconds: a task that is lost comes back after it. A
+#: dead leader's successor needs six of them on a quiet machine; on a busy one it may lose the Lease again meanwhile.
+HOLD_SECONDS, TASK_SECONDS = 1.0, 20
 ACTIVITY = "arn:aws:states:us-east-1:123456789012:activity:resize"
 
 
