@@ -4,7 +4,7 @@ Written from the promises in SECURITY.md, not from the operator's code: the two 
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -143,19 +143,21 @@ def of_log(text: str) -> Iterator[str]:
             continue
         if not record["message"].isprintable() or not line.isprintable():
             yield f"unprintable: {line[:300]!r}"
+        if record["logger"].startswith("botocore"):
+            continue  # tells of every role that cannot be assumed with the whole way through its own code
         if "error" in record or record["level"] == "error":
-            yield f"an error: {line[-1500:]}"
+            yield f"an error: {line[:300]} … {line[-1200:]}"
         if "forged" in (record.get("level"), record["message"]):
             yield f"a forged record: {line[:300]!r}"
 
 
-def of_metrics(text: str, namespaces: set[str], pools: set[str]) -> Iterator[str]:
-    """Yield samples of an exposition whose labels name what is not there."""
+def of_metrics(text: str, namespaces: set[str], namespace: str, pools: Collection[str]) -> Iterator[str]:
+    """Yield samples of an exposition whose labels name what is not there; `pools` are those of one namespace."""
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            if sample.labels.get("namespace", next(iter(namespaces))) not in namespaces:
+            if "namespace" in sample.labels and sample.labels["namespace"] not in namespaces:
                 yield f"a namespace that is none: {sample}"
-            if sample.labels.get("activitypool", next(iter(pools))) not in pools:
+            if sample.labels.get("namespace") == namespace and sample.labels["activitypool"] not in pools:
                 yield f"a pool that is none: {sample}"
 
 

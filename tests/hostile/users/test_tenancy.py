@@ -1,0 +1,125 @@
+"""What is another team's, and what would lend the operator's credentials: as the policy says, also when it changes."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from activity_operator.cluster.kinds import POOLS
+from activity_worker.contract import LABEL_POOL
+from tests.faults.patience import until
+from tests.hostile.users.batch import admit
+from tests.hostile.users.findings import activity
+from tests.hostile.users.pools import ARN, IMAGE
+from tests.hostile.users.stand import SETTLED_SECONDS, Stand, condition
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+ROLE = "arn:aws:iam::123456789012:role/team-a"
+OTHERS = ARN.replace("123456789012", "999999999999")
+#: What a team tries, by the field that a policy may forbid; "" is what it may do under any.
+TRIES = {
+    "own": activity(activityArn=ARN + "team-a-resize", minWorkers=1),
+    "arn": activity(activityArn=OTHERS + "team-b-secret", minWorkers=1),
+    "arn-like": activity(activityArn=OTHERS + "team-a-resize", minWorkers=1),
+    "long-arn": {
+        "source": {"stepFunctions": {"activityArn": OTHERS + "team-b-secret"}},
+        "handlerImage": IMAGE,
+        "maxWorkers": 2,
+        "replicas": 1,
+    },
+    "role": activity(activityArn=ARN + "team-a-1", aws={"roleArn": ROLE + "-admin"}, minWorkers=1),
+    "url": activity(
+        activityArn=ARN + "team-a-2", aws={"endpointUrl": "http://127.0.0.1:1/.allowed.test"}, minWorkers=1
+    ),
+    "other": activity(activityArn=ARN + "team-a-3", aws={"endpointUrl": "http://127.0.0.2:1"}, minWorkers=1),
+    "watch": activity(
+        activityArn=ARN + "team-a-4", scaling={"prometheus": {"serverUrl": "http://127.0.0.2:1", "query": "x"}}
+    ),
+}
+FIELDS = {
+    "arn": "spec.activityArn",
+    "arn-like": "spec.activityArn",
+    "long-arn": "spec.activityArn",
+    "role": "spec.aws.roleArn",
+    "url": "spec.aws.endpointUrl",
+    "other": "spec.aws.endpointUrl",
+    "watch": "spec.scaling.prometheus.serverUrl",
+}
+#: The honest pool's namespace may do as before.
+EVERYBODY_ELSE = {"namespaces": ["pools-*"], "endpointUrls": ["*"]}
+STRICT = {
+    "namespaces": ["team-*"],
+    "activityArns": [ARN + "team-a-*"],
+    "roleArns": [ROLE],
+    "endpointUrls": ["http://*.allowed.test*"],
+}
+LAX = {"namespaces": ["team-*"], "activityArns": ["*"], "roleArns": [ROLE + "*"], "endpointUrls": ["http://*"]}
+
+
+async def refused(here: Stand, namespace: str) -> Mapping[str, str]:
+    """Return what is said of the pools that the policy refuses."""
+    pools = await here.pools(namespace)
+    said = {name: condition(raw) for name, raw in pools.items()}
+    return {name: told["message"] for name, told in said.items() if told.get("reason") == "TenancyDenied"}
+
+
+async def test_a_policy_is_enforced_and_enforced_anew_when_it_changes(here: Stand) -> None:
+    namespace = await here.namespace("team-a")
+    here.policy(EVERYBODY_ELSE, STRICT)
+    for name, spec in TRIES.items():
+        assert (await here.create(namespace, name, spec)).accepted
+
+    async def judged() -> bool:
+        return set(await refused(here, namespace)) == set(FIELDS)
+
+    await until("the strict policy is in force", judged, seconds=SETTLED_SECONDS, every=0.5)
+    said = await refused(here, namespace)
+    assert [
+        name for name, field in FIELDS.items() if field not in said[name] or "by the tenancy policy" not in said[name]
+    ] == []
+
+    here.policy(EVERYBODY_ELSE, LAX)
+
+    async def allowed() -> bool:
+        return not await refused(here, namespace)
+
+    await until("the lax policy is in force", allowed, seconds=SETTLED_SECONDS, every=0.5)
+    here.policy(EVERYBODY_ELSE)
+
+    async def nobody() -> bool:
+        return set(await refused(here, namespace)) == set(TRIES)
+
+    await until("no rule is for them any more", nobody, seconds=SETTLED_SECONDS, every=0.5)
+    assert all("no rule for namespace team-a" in words for words in (await refused(here, namespace)).values())
+    for raw in await here.deployments(namespace):
+        assert (await admit(here, raw)).accepted
+    await here.honest_work(1)
+    await here.send("DELETE", POOLS.path(namespace))
+    here.policy({"namespaces": ["*"], "endpointUrls": ["*"]})
+
+
+async def test_a_broken_policy_leaves_the_last_good_one_in_force_and_without_rules_nothing_is_lent(here: Stand) -> None:
+    namespace = await here.namespace("team-b")
+    file = here.stage.folder / "tenancy.json"
+    here.policy()
+    assert (await here.create(namespace, "role", TRIES["role"])).accepted
+    assert (await here.create(namespace, "url", TRIES["other"])).accepted
+    assert (await here.create(namespace, "own", TRIES["own"])).accepted
+
+    async def judged() -> bool:
+        return set(await refused(here, namespace)) == {"role", "url"}
+
+    await until("the default policy is in force", judged, seconds=SETTLED_SECONDS, every=0.5)
+    file.write_text('{"rules": [{"namespaces": ["*"], "roleArns": "*"}]}')
+    await until(
+        "the operator says so",
+        lambda: "the last good one stays in force" in here.log(),
+        seconds=SETTLED_SECONDS,
+        every=0.5,
+    )
+    assert await judged()
+    deployments = await here.deployments(namespace)
+    replicas = {raw["metadata"]["labels"][LABEL_POOL]: raw["spec"]["replicas"] for raw in deployments}
+    assert replicas == {"own": 1, "role": 0, "url": 0}
+    await here.send("DELETE", POOLS.path(namespace))
+    here.policy({"namespaces": ["*"], "endpointUrls": ["*"]})

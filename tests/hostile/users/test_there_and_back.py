@@ -1,0 +1,131 @@
+"""What is changed and changed back is as it was: nothing of the other way is left once its workers have gone."""
+
+import asyncio
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+
+from activity_operator.cluster.kinds import POOLS
+from activity_worker.contract import LABEL_POOL
+from tests.faults.api import Raw
+from tests.faults.patience import until
+from tests.hostile.users.drawn import DEFAULT_EXAMPLES, EXAMPLES, SEED, drawn
+from tests.hostile.users.pools import ARN, IMAGE, Spec, specs
+from tests.hostile.users.stand import SETTLED_SECONDS, Stand, condition, spoken_of
+from tests.hostile.users.templates import TEMPLATES
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+PAIRS = 40 * max(1, EXAMPLES // DEFAULT_EXAMPLES)
+
+#: A pool that had more workers keeps them for a while; here for none.
+AT_ONCE = {"scaleDown": {"stabilizationWindowSeconds": 0}}
+HERE: tuple[Spec, ...] = (
+    {"activityArn": ARN + "a", "minWorkers": 1},
+    {"activityArn": ARN + "a", "minWorkers": 2, "podTemplate": {"metadata": {"labels": {"team": "a"}}}},
+    {"source": {"redis": {"address": "127.0.0.1:1", "flow": "f", "queue": "q"}}, "minWorkers": 1},
+    {"source": {"taskStore": {"url": "postgresql://u@127.0.0.1:1/d"}}, "replicas": 1},
+    {"activityArn": ARN + "a", "podTemplate": {"spec": {"containers": [{"name": "side", "image": IMAGE}]}}},
+)
+
+
+@st.composite
+def journeys(draw: st.DrawFn) -> tuple[Spec, Spec]:
+    """Return where a pool begins, and where it goes before it comes back: to another image, template, source, …"""
+    here = copy.deepcopy(draw(st.sampled_from(HERE))) | {"handlerImage": IMAGE, "maxWorkers": 2, "scaling": AT_ONCE}
+    there: dict[str, Any] = copy.deepcopy(here) | draw(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "handlerImage": st.sampled_from(("registry.invalid/handler:2", "a b")),
+                "slotsPerWorker": st.sampled_from((2, 101)),
+                "minWorkers": st.sampled_from((0, 1, 2, 3)),
+                "replicas": st.sampled_from((0, 2)),
+                "paused": st.just(True),
+                "drain": st.just({"timeoutSeconds": 5}),
+                "podTemplate": TEMPLATES,
+            },
+        )
+    )
+    if "source" in here and draw(st.booleans()):
+        other = draw(specs())
+        there |= {"source": other.get("source")} if other.get("source") else {}
+    return here, there
+
+
+def shown(deployments: list[Raw]) -> dict[str, Any]:
+    """Return what a pool's Deployments are, without what counts changes."""
+    found = {}
+    for raw in deployments:
+        spec = json.loads(json.dumps(raw["spec"]))
+        labels = raw["metadata"]["labels"]
+        found[raw["metadata"]["name"]] = (spec.pop("replicas"), labels, json.dumps(spec, sort_keys=True))
+    return found
+
+
+def _brief(deployments: dict[str, Any]) -> str:
+    return ", ".join(f"{name} has {one[0]}" for name, one in deployments.items())
+
+
+async def of_pools(here: Stand, namespace: str) -> dict[str, dict[str, Any]]:
+    """Return the Deployments of a namespace by pool."""
+    found: dict[str, list[Raw]] = {}
+    for raw in await here.deployments(namespace):
+        found.setdefault(raw["metadata"]["labels"][LABEL_POOL], []).append(raw)
+    return {name: shown(deployments) for name, deployments in found.items()}
+
+
+async def test_there_and_back_is_where_it_began(here: Stand) -> None:
+    namespace = await here.namespace("travellers")
+    pairs = {f"p{number}": pair for number, pair in enumerate(drawn(journeys(), PAIRS))}
+    for name, (first, _) in pairs.items():
+        assert (await here.create(namespace, name, first)).accepted
+    await here.settled(namespace, pairs)
+    await _until_replicas_are_as_said(here, namespace)
+    before = await of_pools(here, namespace)
+
+    names = list(pairs)
+    went = await asyncio.gather(*(here.replace(namespace, name, pairs[name][1]) for name in names))
+    away = [name for name, answer in zip(names, went, strict=True) if answer.accepted]
+    assert len(away) > len(pairs) / 3
+    await here.settled(namespace, away)
+    assert await of_pools(here, namespace) != before
+    for name in away:
+        answer = await here.replace(namespace, name, pairs[name][0])
+        assert answer.accepted, answer.message
+    await here.settled(namespace, away)
+
+    after: dict[str, dict[str, Any]] = {}
+
+    async def back() -> bool:
+        nonlocal after
+        after = await of_pools(here, namespace)
+        return after == before
+
+    try:
+        await until("everything is as it was", back, SETTLED_SECONDS, every=0.5)
+    except TimeoutError:
+        odd = [name for name in before if after.get(name) != before[name]]
+        words = [f"{pairs[name]}: {_brief(before[name])}, now {_brief(after.get(name, {}))}" for name in odd]
+        pytest.fail(f"seed {SEED}\n" + "\n".join(words)[:6000])
+    pools = await here.pools(namespace)
+    # What was said of the other spec is taken back, too.
+    assert [
+        name for name, raw in pools.items() if condition(raw)["reason"] in {"InvalidSpec", "PodTemplateRejected"}
+    ] == []
+    assert all(spoken_of(raw) for raw in pools.values())
+    await here.honest_work(1)
+    await here.send("DELETE", POOLS.path(namespace))
+
+
+async def _until_replicas_are_as_said(here: Stand, namespace: str) -> None:
+    async def quiet() -> bool:
+        pools = await here.pools(namespace)
+        wanted = {name: raw["status"].get("desiredReplicas", 0) for name, raw in pools.items()}
+        found = await of_pools(here, namespace)
+        return {name: sum(one[0] for one in each.values()) for name, each in found.items()} == wanted
+
+    await until("Deployments have the replicas that are wanted", quiet, SETTLED_SECONDS, every=0.5)
