@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 #: Seconds for which the service answers the poll of a process that is dead, beyond its own holding: what pipes hold.
-PIPES_SECONDS = 1.0
+PIPES_SECONDS = 2.0
 #: Seconds within which a task that a poll brought an operator must be recorded although its calls are refused or hang:
 #: two writes of 5 s that get no answer, and the waits between.
 RECORDED_SECONDS = 15.0

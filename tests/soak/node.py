@@ -36,8 +36,10 @@ class Mortal:
         self.dead = False
 
     async def lease(self, worker_name: str) -> Task | None:
-        """Poll."""
-        return await self._living().lease(worker_name)
+        """Poll; what the answer brings after the process's death nobody has."""
+        task = await self._living().lease(worker_name)
+        self._living()
+        return task
 
     async def heartbeat(self, token: str) -> None:
         """Heartbeat."""
