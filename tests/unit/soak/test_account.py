@@ -55,7 +55,7 @@ def test_a_task_whose_answer_a_fault_swallowed_is_the_fault_s() -> None:
     ("by", "died_at", "mine"),
     [
         (f"{WORKER}:xyz", 98.5, True),  # its poll was open when it was killed
-        (f"{WORKER}:xyz", 96.0, False),  # a poll of its successor's in the same pod
+        (f"{WORKER}:xyz", 95.0, False),  # a poll of its successor's in the same pod
         (f"{WORKER}:xyz", 100.5, True),  # the answer was still on the way
         (f"{WORKER}:xyz", 110.0, False),  # it had the task for ten seconds, and a death would have told
         ("another:xyz", 100.0, False),
