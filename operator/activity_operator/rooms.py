@@ -140,7 +140,8 @@ class AllRooms:
             on_change=self._leases_changed,
             say=backbone.say,
         )
-        self.custody = Custody(LeaseSecrets(backbone.kube, backbone.settings.namespace), service, around)
+        records = LeaseSecrets(backbone.kube, backbone.settings.namespace, lambda: backbone.elector.leading)
+        self.custody = Custody(records, service, around)
         self.sentinels = Sentinels(
             service, holdings=self.custody.said, on_task=self._receive, on_change=backbone.look_at, now=backbone.now
         )

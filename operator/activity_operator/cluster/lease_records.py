@@ -3,7 +3,7 @@
 import base64
 import json
 from binascii import Error as Base64Error
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
 from activity_operator.cluster.kinds import SECRETS, Kind, Raw, Raws
@@ -54,11 +54,16 @@ class Secrets(Protocol):
 
 
 class LeaseSecrets:
-    """`LeaseRecords` over the Kubernetes API. `namespace` is the operator's own."""
+    """`LeaseRecords` over the Kubernetes API. `namespace` is the operator's own.
 
-    def __init__(self, kube: Secrets, namespace: str) -> None:
+    `leads` is asked right before an owner is written (default: yes): a report that came to a leader may be answered by
+    a process that was stopped meanwhile and leads no more.
+    """
+
+    def __init__(self, kube: Secrets, namespace: str, leads: Callable[[], bool] = lambda: True) -> None:
         self._kube = kube
         self._namespace = namespace
+        self._leads = leads
 
     async def create(self, lease: Lease) -> Lease:
         """Record the lease; return it as it is recorded, also when that happened before."""
@@ -73,7 +78,9 @@ class LeaseSecrets:
         return found
 
     async def claim(self, lease: Lease, owner: Owner) -> Lease:
-        """Write the owner if the record is still the one that was read."""
+        """Write the owner if the record is still the one that was read, and this process still leads."""
+        if not self._leads():
+            raise RecordsUnavailableError("this process leads no more")
         body = _secret(lease, owner)
         body["metadata"] |= {"uid": lease.record_uid, "resourceVersion": lease.record_version}
         name = body["metadata"]["name"]

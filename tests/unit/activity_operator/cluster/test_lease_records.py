@@ -130,6 +130,18 @@ async def test_a_claim_on_an_old_reading_conflicts(records: LeaseSecrets) -> Non
     assert found.owner == OWNER
 
 
+async def test_a_process_that_leads_no_more_writes_no_owner(api: Api) -> None:
+    """It was stopped between a worker's claim and the write; who asks again asks the next leader."""
+    leads = True
+    records = LeaseSecrets(api, "activitypool-system", lambda: leads)
+    stored = await records.create(LEASE)
+    leads = False
+    with pytest.raises(RecordsUnavailableError):
+        await records.claim(stored, OWNER)
+
+    assert (await records.list())[0].owner is None
+
+
 async def test_a_claim_on_a_record_that_is_gone_conflicts(records: LeaseSecrets) -> None:
     stored = await records.create(LEASE)
     await records.delete(stored)
