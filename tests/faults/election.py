@@ -94,6 +94,8 @@ async def _stopped(scene: ElectionStage) -> None:
     await scene.stage.until("the other one leads", lambda: scene.others_than(former))
     await scene.settled()
     scene.send(former, signal.SIGCONT)
+    # Something to write, for one that still thinks it leads.
+    await scene.stage.change_pool(reports={"timeoutSeconds": 30})
     await asyncio.sleep(1.0)
 
 
