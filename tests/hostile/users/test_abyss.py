@@ -28,13 +28,14 @@ async def test_a_pool_without_a_bottom_ends_no_operator_and_is_refused_in_words(
     try:
         found = (await here.settled(namespace, ["deep"]))["deep"]
         assert "is nested more than 40 levels deep" in condition(found)["message"]
-        # Not only the watch must bear it, but the lists of a new start.
         if levels == DEEPEST:
+            # Not only the watch must bear it, but the lists of a new start.
             here.stage.replicas[0].kill()
-        await here.honest_work(1)
+        assert (await here.create(namespace, "beside", activity(activityArn=ARN + "beside"))).accepted
+        await here.settled(namespace, ["beside"])
         assert not here.stage.replicas[0].ended
     finally:
-        await here.send("DELETE", POOLS.path(namespace, "deep"))
+        await here.send("DELETE", POOLS.path(namespace))
 
 
 @pytest.mark.parametrize(
