@@ -48,7 +48,7 @@ def _send(orders: Orders, number: int, door: Door, ends: float, answers: "Counte
         with suppress(OSError):
             line = line or door.connect(orders.sources[turn % len(orders.sources)])
             turn += 1
-            line.send(orders.requests[turn * orders.threads % len(orders.requests)])
+            line.send(orders.requests[turn % len(orders.requests)])
             answer = line.answer()
             answers[answer.status] += 1
             if not answer.status or answer.headers.get("connection") == "close":

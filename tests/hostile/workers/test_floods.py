@@ -167,15 +167,15 @@ async def flooded(world: World, threads: int, seconds: float, sources: list[str]
 def test_one_pod_that_reports_as_fast_as_it_can_slows_nobody_down(
     here: World, background: Background, guard: Guard
 ) -> None:
-    pod = here.attacker
+    pod = here.attackers[1]
     leases = [{"id": f"{number:032x}", "ageSeconds": 1.0} for number in range(1000)]
     claims = [f"{number:032x}" for number in range(1000)]
     reports = [
-        say(pod, next(here.sequence), incarnation=f"{number}", leases=leases, claims=claims, released=claims)
+        say(pod, next(here.sequence), incarnation=f"flood {number}", leases=leases, claims=claims, released=claims)
         for number in range(16)
     ]
     requests = [request(report, pod.token) for report in reports]
-    answers = background.do(flooded(here, 400, 4.0, PODS[:1], requests))
+    answers = background.do(flooded(here, 200, 3.0, PODS[:1], requests))
     print(answers)
     guard.held()
 
@@ -187,7 +187,7 @@ def test_a_flood_of_forged_tokens_keeps_no_worker_from_being_known(
     head, _, signature = pod.token.rpartition(".")
     forged = [f"{head}.{number:08x}{signature[8:]}" for number in range(4000)]
     requests = [request(say(pod, 1), token) for token in forged]
-    flooding = asyncio.run_coroutine_threadsafe(flooded(here, 100, 5.0, PODS, requests), background.loop)
+    flooding = asyncio.run_coroutine_threadsafe(flooded(here, 100, 3.0, PODS, requests), background.loop)
     slowest, count = 0.0, 0
     while not flooding.done():
         # A token that the operator has not seen yet, as a worker's is that has just started.

@@ -29,7 +29,6 @@ def told(here: World, pod: Pod, line: Line, **said: Any) -> None:
     """Report, and be answered."""
     answer = line.post(say(pod, next(here.sequence), **said), pod.token)
     assert answer.status == 200, answer
-    print(answer.body)
 
 
 def wait_for(here: World, background: Background, mark: str) -> dict[str, Any]:
