@@ -215,22 +215,21 @@ class AllRooms:
 
     def store_filled(self) -> None:
         """Read the leases that a former leader left, once a term, then let pools be decided on."""
-        if not self.ready and self._restoring is None:
+        # One that was cancelled before it ever ran could not say so itself.
+        if not self.ready and (self._restoring is None or self._restoring.done()):
             self._restoring = asyncio.create_task(self._restore())
 
     async def _restore(self) -> None:
-        try:
-            await self.custody.begin_term()
-            self.ready = True
-            self._backbone.look_at_all()
-        finally:
-            self._restoring = None
+        await self.custody.begin_term()
+        self.ready = True
+        self._backbone.look_at_all()
 
     def end_term(self) -> None:
         """Open no polls, decide nothing; open polls go on and what they bring is recorded."""
         self.ready = False
         if self._restoring is not None:
             self._restoring.cancel()
+            self._restoring = None
         self.sentinels.pause()
         self.counts.pause()
         self.counted.pause()

@@ -1,5 +1,6 @@
 """What the reconciler orders of a pool's source goes to polls or counts, and what these say comes back as one."""
 
+import asyncio
 from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
@@ -120,3 +121,27 @@ def test_the_calls_of_both_services_are_counted_each_under_its_own_name() -> Non
     requests = "activitypool_backend_requests_total"
     assert f'{requests}{{backend="stepfunctions",code="200",operation="GetActivityTask"}} 1.0' in text
     assert f'{requests}{{backend="cloudwatch",code="0",operation="GetMetricData"}} 1.0' in text
+
+
+async def test_a_term_that_ends_at_once_does_not_keep_the_next_one_from_beginning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first term was lost before the reading of its leases had run a step; the next led and decided nothing."""
+    parts: dict[str, Any] = {part.name: MagicMock() for part in fields(Backbone)}
+    backbone = Backbone(**{**parts, "settings": Settings(), "metrics": Metrics("1.0")})
+    rooms = AllRooms(MagicMock(), backbone, StepFunctions("x"), CloudWatch())
+    begun = asyncio.Event()
+
+    async def begin_term() -> None:
+        begun.set()
+
+    monkeypatch.setattr(rooms.custody, "begin_term", begin_term)
+    rooms.store_filled()
+    rooms.end_term()
+    await asyncio.sleep(0)
+    assert not begun.is_set()
+
+    rooms.store_filled()
+    async with asyncio.timeout(5):
+        await begun.wait()
+    assert rooms.ready
