@@ -107,6 +107,7 @@ ESCALATED = (
         RESTRICTED,
     ),
     Finding("node", pod(nodeName="control-plane"), "", REJECTED, "use nodeSelector or affinity instead"),
+    Finding("node-escape", pod(nodeName="a\n\x1b[31m\u202e"), "", REJECTED, r"'a\n\x1b[31m\u202e' would pass by"),
     Finding("priority", pod(priorityClassName="system-node-critical"), "", REJECTED, "for the cluster's own parts"),
     Finding("api-token", token("https://kubernetes.default.svc.cluster.local"), "", REJECTED, "must be one of"),
     Finding("report-token", token("activitypools.dev/operator"), "", REJECTED, "must be one of"),
