@@ -64,6 +64,7 @@ class Reason(StrEnum):
     NO_RUNTIME = "NoRuntime"
     REPORTS_UNAUTHENTICATED = "ReportsUnauthenticated"
     TENANCY_DENIED = "TenancyDenied"
+    RECONCILE_FAILED = "ReconcileFailed"
     # Reconciling
     ROLLING_OUT = "RollingOut"
     # Active

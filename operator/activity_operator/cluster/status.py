@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from activity_operator.api.conditions import Condition, ConditionType, merge
+from activity_operator.api.conditions import Condition, ConditionType, Reason, merge
 from activity_operator.api.errors import SpecError
 from activity_operator.api.status import parse_status
 from activity_operator.cluster.kinds import POOLS, Raw
@@ -14,8 +14,6 @@ from activity_operator.cluster.kube import KubeClient, KubeError
 
 #: Seconds between two writes that change nothing but counts and rings; conditions are written at once.
 COUNTS_SECONDS = 10.0
-#: The condition's reason while looking after a pool fails again and again.
-FAILING = "ReconcileFailed"
 
 
 class NameTakenError(Exception):
@@ -37,7 +35,7 @@ def failing(pool: Raw, error: Exception, now: float) -> dict[str, Any]:
     """
     expected = isinstance(error, KubeError | NameTakenError)
     words = f"the operator failed ({type(error).__name__}): its log says where, and this is a bug to report"
-    return _unready(pool, FAILING, str(error) if expected else words, now, stalled=False)
+    return _unready(pool, Reason.RECONCILE_FAILED, str(error) if expected else words, now, stalled=False)
 
 
 def _unready(pool: Raw, reason: str, message: str, now: float, *, stalled: bool) -> dict[str, Any]:
