@@ -19,14 +19,17 @@ from activity_operator.cluster.lease_records import LABEL_NAME
 from activity_worker.contract import LABEL_POOL
 from tests.faults.clock_wall import set_clock
 from tests.faults.ground import REPLICAS, Ground, kubeconfig
+from tests.faults.patience import until
 from tests.faults.replicas import Nursery, Replica, Service
-from tests.faults.scenarios import leads, pool_of, ready
+from tests.faults.scenarios import leads, ready
 from tests.faults.stage import ACTIVITY, LEASE, POOL, Stage, _add_replica, stage
 from tests.integration.operator.cut import Road, road_to
 
 WAITING = "waiting"
 #: Seconds without a change after which there is none under way.
 STILL_SECONDS = 3.0
+#: For workers to start beside control planes that start as well; nothing is tested yet.
+FURNISH_SECONDS = 180.0
 #: Longer than any scenario and shorter than a clock's step: a clock that is believed fails the task.
 HOLD_SECONDS = 600
 
@@ -64,7 +67,8 @@ class ElectionStage:
         stage = self.stage
         await leads(stage)
         reports = {"timeoutSeconds": 20}
-        await pool_of(stage, workers, minWorkers=workers, maxWorkers=workers + 1, reports=reports)
+        await stage.create_pool(minWorkers=workers, maxWorkers=workers + 1, reports=reports)
+        await until("all workers are ready", lambda: ready(stage, workers), FURNISH_SECONDS)
         stage.execute(1, gated=True)
         await stage.until("a worker is busy", lambda: len(stage.kubelet.busy()) == 1)
         stage.kubelet.may_start.clear()

@@ -24,7 +24,7 @@ BOUNDED = (
     "leader an hour ahead",
 )
 #: A scenario mostly waits: for a Lease to run out, for a silence to be noticed.
-LANES = 5
+LANES = 4
 
 
 async def _play() -> dict[str, Played]:
