@@ -20,7 +20,8 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        # In ASCII: no text of a user's can break a line, or hide in one, wherever the log is shown.
+        return json.dumps(line)
 
 
 def set_up(level: str, form: str) -> None:

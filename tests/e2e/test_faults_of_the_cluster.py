@@ -18,13 +18,13 @@ MOUNTED: dict[str, Any] = {"volumes": [{"name": "secret", "secret": {"secretName
 
 def test_pods_that_cannot_come_are_told_and_the_workers_that_are_there_go_on(stage: Stage, namespace: str) -> None:
     since = term(stage)
-    names = ("variables", "volume", "sidecar", "nowhere", "typo", "host")
-    variables, volume, sidecar, nowhere, typo, host = pools = [busy_pool(stage, namespace, name) for name in names]
+    names = ("variables", "volume", "account", "nowhere", "typo", "host")
+    variables, volume, account, nowhere, typo, host = pools = [busy_pool(stage, namespace, name) for name in names]
     workers = at_work(pools)
 
     variables.change(podTemplate=worker_with(envFrom=[{"configMapRef": {"name": "absent-config"}}]))
     volume.change(podTemplate=pod_with(MOUNTED, volumeMounts=[{"name": "secret", "mountPath": "/secret"}]))
-    sidecar.change(podTemplate=pod_with({"containers": [{"name": "side", "image": stage.handler}]}))
+    account.change(serviceAccountName="absent")
     nowhere.change(podTemplate=pod_with({"nodeSelector": {ELSEWHERE: namespace}}))
     typo.change(podTemplate=pod_with({"nodeSelektor": {ELSEWHERE: namespace}}))
     host.change(podTemplate=pod_with({"hostNetwork": True}))
@@ -35,7 +35,7 @@ def test_pods_that_cannot_come_are_told_and_the_workers_that_are_there_go_on(sta
             Fault(
                 volume, "WorkersNotReady", r"pod volume-\S+ has waited .* `kubectl describe pod volume-\S+` says what"
             ),
-            Fault(sidecar, rejected, r"pods \"sidecar-\S+\" is forbidden: violates PodSecurity \"restricted", True),
+            Fault(account, rejected, r"pods \"account-\S+\" is forbidden: error looking up service account", True),
             Fault(nowhere, "WorkersUnschedulable", r"pod nowhere-\S+: 0/\d+ nodes are available"),
             Fault(typo, rejected, r".*spec.template.spec.nodeSelektor: field not declared in schema", True),
             Fault(host, rejected, r"spec.podTemplate.spec.hostNetwork 'true' is not allowed in a restricted pod", True),
@@ -49,7 +49,7 @@ def test_pods_that_cannot_come_are_told_and_the_workers_that_are_there_go_on(sta
 
     stage.kubectl("create", "configmap", "absent-config", "-n", namespace)
     stage.kubectl("create", "secret", "generic", "absent-secret", "-n", namespace)
-    sidecar.change(podTemplate=worker_with())
+    account.change(serviceAccountName=None)
     typo.change(podTemplate=pod_with({"nodeSelektor": None}))
     host.change(podTemplate=pod_with({"hostNetwork": None}))
     stage.kubectl("label", "node", "--all", f"{ELSEWHERE}={namespace}", "--overwrite")

@@ -14,6 +14,8 @@ from enum import StrEnum
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from activity_worker.wire.host_names import is_resolvable
+
 DEFAULT_PORT: Final = 6379
 DEFAULT_SENTINEL_PORT: Final = 26379
 #: How long a connection may take to be made, and a call to be answered, in seconds; blocking calls have that on top.
@@ -105,14 +107,15 @@ def _hosts(kind: Kind, where: str) -> tuple[tuple[str, int], ...]:
     found: list[tuple[str, int]] = []
     for one in where.split(","):
         match = _HOST.fullmatch(one)
+        name = unquote(match["six"] or match["name"]) if match else ""
         port = int(match["port"] or default) if match else 0
-        if match is None or not 0 < port < 65536:
+        if not name or not is_resolvable(name) or not 0 < port < 65536:
             # A password that is not percent-encoded ends up here: do not show it.
             raise RedisUrlError(
                 "the Redis URL's hosts: expected HOST:PORT, separated by commas, after the @; "
                 "percent-encode @ : / # ? and % in a user name or a password"
             )
-        found.append((unquote(match["six"] or match["name"]), port))
+        found.append((name, port))
     if kind is Kind.SERVER and len(found) > 1:
         raise RedisUrlError(
             f"the Redis URL names {len(found)} hosts: name one, or say what they are with the scheme "

@@ -14,6 +14,8 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from activity_worker.wire.host_names import is_resolvable
+
 DEFAULT_PORT: Final = 5432
 #: How long a connection may take to be made, in seconds.
 CONNECT_SECONDS: Final = 10.0
@@ -132,10 +134,11 @@ def _hosts(parts: SplitResult) -> tuple[tuple[str, int], ...]:
     found: list[tuple[str, int]] = []
     for one in parts.netloc.rpartition("@")[2].split(","):
         match = _HOST.fullmatch(one)
+        name = unquote(match["six"] or match["name"]) if match else ""
         port = int(match["port"] or DEFAULT_PORT) if match else 0
-        if match is None or not 0 < port < 65536:
+        if not name or not is_resolvable(name) or not 0 < port < 65536:
             raise StoreUrlError(f"the task store's URL: expected {SHAPE}, several hosts separated by commas; {_ENCODE}")
-        found.append((unquote(match["six"] or match["name"]), port))
+        found.append((name, port))
     return tuple(found)
 
 

@@ -44,6 +44,8 @@ def test_a_url_is_read(text: str, url: RedisUrl) -> None:
         (f"redis://u:{SECRET}/x@h", "percent-encode"),
         (f"redis://u:{SECRET}@", "HOST:PORT"),
         (f"redis://u:{SECRET}@h:99999", "HOST:PORT"),
+        (f"redis://u:{SECRET}@a..b", "HOST:PORT"),
+        (f"redis://u:{SECRET}@{'a' * 64}", "HOST:PORT"),
         (f"redis://u:{SECRET}@a,b", "redis+sentinel or redis+cluster"),
         (f"redis+sentinel://u:{SECRET}@a,b", "the master's name"),
         (f"redis://:{SECRET}@h/first", "a number"),

@@ -72,6 +72,7 @@ def test_the_password_is_in_no_repr() -> None:
         ("postgresql://me:hunter2@[::1/tasks", "cannot be read"),
         ("postgresql://me:hunter2@/tasks", "several hosts separated by commas"),
         ("postgresql:///tasks?password=hunter2", "several hosts separated by commas"),
+        ("postgresql://me:hunter2@a..b/tasks", "several hosts separated by commas"),
         ("postgresql://me:1/hunter2@db/tasks", "has a # or a second @: percent-encode"),
         ("postgresql://me:1#hunter2@db/tasks", "has a # or a second @: percent-encode"),
         ("postgresql://me:1?hunter2@db/tasks", "has a # or a second @: percent-encode"),
