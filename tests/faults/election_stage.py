@@ -71,6 +71,9 @@ class ElectionStage:
         await until("all workers are ready", lambda: ready(stage, workers), FURNISH_SECONDS)
         stage.execute(1, gated=True)
         await stage.until("a worker is busy", lambda: len(stage.kubelet.busy()) == 1)
+        # A third one may have been asked for while the task was in the operator's hands: no pod starts after this.
+        await self._at_rest()
+        await until("the pool is as large as asked", lambda: ready(stage, workers), FURNISH_SECONDS)
         stage.kubelet.may_start.clear()
         await self._wait_at_zero(workers)
         await self._at_rest()
