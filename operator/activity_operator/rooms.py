@@ -220,7 +220,12 @@ class AllRooms:
             self._restoring = asyncio.create_task(self._restore())
 
     async def _restore(self) -> None:
-        await self.custody.begin_term()
+        try:
+            await self.custody.begin_term()
+        except Exception as error:
+            # Nothing would be decided from here on, and nobody would be told.
+            self._backbone.fail(f"what a former leader left cannot be taken over: {error!r}")
+            raise
         self.ready = True
         self._backbone.look_at_all()
 

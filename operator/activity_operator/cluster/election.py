@@ -97,11 +97,20 @@ class Elector:
 
     async def step(self) -> None:
         """Try once to acquire or renew, and say so when leadership began or ended by it."""
+        self._give_up_what_lapsed()
         await self._attempt()
+        self._give_up_what_lapsed()
+        self._announce()
+
+    def _give_up_what_lapsed(self) -> None:
+        """End a term whose deadline has passed, even if the Lease is still ours: a new one begins at the next try.
+
+        `leading` has been False since, and who asked meanwhile went away: nobody would call them back.
+        """
         if self._holding and not self.leading:
             log.warning("the lease was not renewed for %g s: leading no more", self._timing.renew_deadline)
             self._holding = False
-        self._announce()
+            self._announce()
 
     def _pause(self) -> float:
         """A holder whose deadline is near looks again exactly then, so that the loss is announced at once.
@@ -144,7 +153,9 @@ class Elector:
             self._holding = False
             return
         self._lease = await self._write(lease, {"renewTime": self._stamp()}, timeout)
-        self._renewed = asked
+        if self.leading:
+            # An answer that is taken in after the deadline saves no term.
+            self._renewed = asked
 
     async def _acquire(self, asked: float, timeout: float) -> None:
         try:

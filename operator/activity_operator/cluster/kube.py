@@ -267,7 +267,11 @@ class KubeClient:
             self._observed(method, kind.plural, status)
         if status >= 400:
             raise ApiError.from_answer(status, data, answer.headers)
-        return dict(json.loads(data))
+        try:
+            return dict(json.loads(data))
+        except (TypeError, ValueError):
+            # A proxy's page, say: as good as no answer, and to be asked for again.
+            raise ApiUnreachableError(f"{method} {path}: the answer is no JSON object") from None
 
 
 def _yaml(body: Raw) -> bytes:

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 
@@ -145,3 +145,19 @@ async def test_a_term_that_ends_at_once_does_not_keep_the_next_one_from_beginnin
     async with asyncio.timeout(5):
         await begun.wait()
     assert rooms.ready
+
+
+async def test_leases_that_cannot_be_taken_over_end_the_process_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts: dict[str, Any] = {part.name: MagicMock() for part in fields(Backbone)}
+    said = asyncio.get_running_loop().create_future()
+    backbone = Backbone(
+        **{**parts, "settings": Settings(), "metrics": Metrics("1.0"), "fail": lambda why: said.set_result(why)}
+    )
+    rooms = AllRooms(MagicMock(), backbone, StepFunctions("x"), CloudWatch())
+    monkeypatch.setattr(rooms.custody, "begin_term", AsyncMock(side_effect=RuntimeError("a bug")))
+
+    rooms.store_filled()
+
+    async with asyncio.timeout(5):
+        assert "a bug" in await said
+    assert not rooms.ready

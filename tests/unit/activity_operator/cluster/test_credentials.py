@@ -3,11 +3,12 @@
 import json
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from activity_operator.cluster.kinds import PODS
-from activity_operator.cluster.kube import ApiError, KubeClient
+from activity_operator.cluster.kube import ApiError, ApiUnreachableError, KubeClient
 
 
 class Answer:
@@ -87,3 +88,15 @@ async def test_a_call_is_not_made_a_third_time() -> None:
         await client(server).get(PODS, "shop", "w1")
 
     assert server.asked == ["old", "new"]
+
+
+async def test_an_answer_that_is_no_json_is_no_answer() -> None:
+    class Page(Answer):
+        async def read(self) -> bytes:
+            return b"<html>the proxy is restarting"
+
+    server = Server(accepted="t", in_file="t", first="t")
+    server.call_api = AsyncMock(return_value=Page(200))  # type: ignore[method-assign]
+
+    with pytest.raises(ApiUnreachableError, match="no JSON object"):
+        await client(server).get(PODS, "shop", "w1")

@@ -159,6 +159,39 @@ async def test_a_holder_that_was_frozen_does_not_lead_when_it_thaws() -> None:
     assert not one.leading
 
 
+async def test_a_holder_that_thaws_with_its_lease_begins_a_new_term() -> None:
+    """It did not lead meanwhile, and who asked then went away: only a new term calls them back."""
+    scene = Scene()
+    one, _ = scene.join("one")
+    await scene.pass_time(4)
+    first = one.term
+    scene.now += 12
+    await one.step()
+
+    assert one.leading
+    assert one.term > first
+    assert scene.changes == [("one", True), ("one", False), ("one", True)]
+
+
+async def test_a_renewal_that_is_heard_of_after_the_deadline_saves_no_term() -> None:
+    scene = Scene()
+    one, client = scene.join("one")
+    await scene.pass_time(4)
+
+    async def late() -> None:
+        scene.now += 7
+
+    client.after = late
+    scene.now += 5
+    await one.step()
+    client.after = None
+
+    assert not one.leading
+    assert scene.changes == [("one", True), ("one", False)]
+    await one.step()
+    assert one.leading
+
+
 async def test_with_the_api_down_for_all_nobody_leads_and_nobody_gives_up() -> None:
     scene = Scene()
     pairs = [scene.join("one"), scene.join("two")]
