@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -127,9 +128,7 @@ def terms(writes: Iterable[Write], system: str, lease: str) -> list[Term]:
     turns = [
         one for before, one in zip([None, *made], made, strict=False) if before is None or before.holder != one.holder
     ]
-    return [
-        Term(one.holder.rpartition("_")[0], one, after) for one, after in zip(turns, [*turns[1:], None], strict=True)
-    ]
+    return [Term(one.holder.rpartition("_")[0], one, after) for one, after in zip_longest(turns, turns[1:])]
 
 
 def trespasses(writes: Sequence[Write], system: str, lease: str, replicas: Iterable[str]) -> list[str]:

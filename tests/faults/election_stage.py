@@ -2,13 +2,11 @@
 
 import json
 import os
-import random
 import signal
-import socket
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -24,6 +22,7 @@ from tests.faults.replicas import Nursery, Replica, Service
 from tests.faults.scenarios import leads, ready
 from tests.faults.stage import ACTIVITY, LEASE, POOL, Stage, _add_replica, stage
 from tests.integration.operator.cut import Road, road_to
+from tests.servers.ports import free_port
 
 WAITING = "waiting"
 #: Seconds without a change after which there is none under way.
@@ -171,14 +170,6 @@ class ElectionStage:
         await stage.until("no lease is recorded any more", nothing_is_held)
 
 
-def _lasting_port() -> int:
-    """Return a free port from below those that outgoing connections are given: it is free at the next start, too."""
-    while True:
-        port = random.randrange(20_000, 32_000)
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-
-
 def _arn(name: str) -> str:
     return f"{ACTIVITY.rpartition(':')[0]}:{name}"
 
@@ -212,7 +203,7 @@ async def _join(
     road = found.roads[name] = await stack.enter_async_context(road_to(made.ground.url))
     road.hang()
     url = f"http://127.0.0.1:{road.port}"
-    ports = {"health_port": _lasting_port(), "report_port": _lasting_port()}
+    ports = {"health_port": free_port(), "report_port": free_port()}
     settings = {"kubeconfig": str(kubeconfig(made.folder / f"{name}.road", url, name)), **ports, **given}
     set_clock(made.folder / f"{name}.log", 0)
     await _add_replica(stack, made, nursery, name, found.service.port, settings)

@@ -150,9 +150,7 @@ async def test_a_term_that_ends_at_once_does_not_keep_the_next_one_from_beginnin
 async def test_leases_that_cannot_be_taken_over_end_the_process_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     parts: dict[str, Any] = {part.name: MagicMock() for part in fields(Backbone)}
     said = asyncio.get_running_loop().create_future()
-    backbone = Backbone(
-        **{**parts, "settings": Settings(), "metrics": Metrics("1.0"), "fail": lambda why: said.set_result(why)}
-    )
+    backbone = Backbone(**{**parts, "settings": Settings(), "metrics": Metrics("1.0"), "fail": said.set_result})
     rooms = AllRooms(MagicMock(), backbone, StepFunctions("x"), CloudWatch())
     monkeypatch.setattr(rooms.custody, "begin_term", AsyncMock(side_effect=RuntimeError("a bug")))
 
