@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from activity_operator.api.conditions import Reason
 from activity_operator.api.spec import PoolSpec
+from activity_operator.metrics import Metrics
 from activity_worker.cli import make_parser
 from activity_worker.contract import EventName
 
@@ -42,6 +43,14 @@ def test_the_manifest_table_has_every_field_of_the_spec_and_no_other() -> None:
 
     assert "scaling.scaleDown.zeroAfterSeconds" in fields
     assert fields == table_of(README)
+
+
+def test_the_metrics_table_has_every_series_of_the_operator_and_no_other() -> None:
+    text = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    families = Metrics("1").registry.collect()
+    names = {one.name + ("_total" if one.type == "counter" else "") for one in families}
+
+    assert names == set(re.findall(r"^\| `(activitypool_\w+)` \|", text, re.MULTILINE))
 
 
 def test_every_make_target_that_the_readme_names_exists() -> None:
