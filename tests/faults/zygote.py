@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 from typing import Any
 
 from activity_operator import __main__ as operator
@@ -70,6 +71,9 @@ def _operate(asked: dict[str, Any]) -> None:
         logs.set_up(settings.log_level, settings.log_format)
         with asyncio.Runner(loop_factory=operator._loop_factory()) as runner:
             code = runner.run(operator.run(settings, policy))
+    except BaseException:
+        # The process ends below without a word of Python's.
+        traceback.print_exc()
     finally:
         print(f"the operator ended with code {code}", flush=True)
         os._exit(code)
