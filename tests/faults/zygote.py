@@ -71,7 +71,7 @@ def _operate(asked: dict[str, Any]) -> None:
         logs.set_up(settings.log_level, settings.log_format)
         with asyncio.Runner(loop_factory=operator._loop_factory()) as runner:
             code = runner.run(operator.run(settings, policy))
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - whatever it was
         # The process ends below without a word of Python's.
         traceback.print_exc()
     finally:
