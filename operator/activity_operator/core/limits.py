@@ -1,5 +1,7 @@
 """From what the work asks for to what may be: pause beats pin beats autoscaling, and max always holds."""
 
+from collections.abc import Iterator
+
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.decision import Breaker, Size
 from activity_operator.core.demand import Demand
@@ -36,13 +38,26 @@ def size(
     if number > spec.max_workers:
         limit, reason = "max", f"{want.reason} would need {number} workers; maxWorkers is {spec.max_workers}"
         number = spec.max_workers
-    if breaker.open and number > max(present, 1):
-        return Size(max(present, 1), "breaker", f"growth stopped: {breaker.message}")
-    if (stuck := unprepared(seen, fleet)) is not None and number > max(present, 1):
-        return Size(max(present, 1), "unprepared", f"growth stopped: {stuck}")
+    for most, name, why in _bounds_of_growth(spec, seen, fleet, breaker):
+        if number > most:
+            return Size(most, name, f"growth stopped: {why}")
     if futile is not None and asked > (most := max(present, WITNESSES, spec.min_workers)):
         return Size(min(number, most), futile.limit, f"growth stopped: {futile.reason}")
     return Size(number, limit, reason)
+
+
+def _bounds_of_growth(
+    spec: PoolSpec, seen: Observation, fleet: Fleet, breaker: Breaker
+) -> Iterator[tuple[int, str, str]]:
+    """Yield how large the pool may be for now, the rule that says so, and why; the first that binds is told."""
+    present = fleet.present
+    if breaker.open:
+        yield max(present, 1), "breaker", breaker.message
+    if (stuck := unprepared(seen, fleet)) is not None:
+        yield max(present, 1), "unprepared", stuck
+    if seen.suspect and fleet.stalled:
+        # Those who are not heard may well be free: they were enough before their reports stopped coming.
+        yield max(present, spec.min_workers), "doubt", seen.suspect
 
 
 def _pinned(spec: PoolSpec, replicas: int) -> Size:

@@ -138,6 +138,7 @@ def _limited(seen: Observation, decision: Decision) -> Verdict:
         "min": Reason.AT_MIN_WORKERS,
         "breaker": Reason.START_BREAKER_OPEN,
         "unprepared": Reason.WORKERS_NOT_READY,
+        "doubt": Reason.REPORTS_MISSING,
         **notices.FUTILE,
     }
     reason = reasons.get(decision.size.limit)

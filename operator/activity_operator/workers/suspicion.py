@@ -56,8 +56,8 @@ def report_path_doubt(now: float, workers: Iterable[WorkerFacts], former: Iterab
         return ""
     return (
         f"{together} of {len(speaking)} workers fell silent together: the way of their reports is the suspect, "
-        "so no pool shrinks and no worker is replaced until they report again; check the report Service and its "
-        "certificate"
+        "so no pool of theirs changes its size and no worker is replaced until they report again; check the report "
+        "Service and its certificate"
     )
 
 

@@ -52,6 +52,17 @@ def test_pause_beats_pin_beats_autoscaling_and_max_always_holds(
     assert (answer.desired, answer.limit) == (desired, limit)
 
 
+def test_while_the_report_path_is_doubted_nobody_comes_either() -> None:
+    silent = [worker(name, reported_at=NOW - 90) for name in ("w1", "w2", "w3")]
+    heard = worker("w4", busy=1)
+
+    answer = sized(5, seen(*silent, heard, suspect="reports failed together"))
+    assert (answer.desired, answer.limit, answer.reason) == (4, "doubt", "growth stopped: reports failed together")
+    assert sized(5, seen(*silent, heard)).desired == 5
+    assert sized(5, seen(heard, suspect="reports failed together")).desired == 5
+    assert sized(5, seen(*silent, heard, suspect="reports failed together"), minWorkers=6).desired == 6
+
+
 def test_what_holds_the_size_is_named() -> None:
     answer = sized(4, held_by="the stabilization window")
 
