@@ -63,6 +63,11 @@ def quoted(value: str, before: str, after: str) -> str:
     return f"{literal(before + chr(39))} + {value} + {literal(chr(39) + after)}"
 
 
+def quoting(rule: str, text: str) -> Rule:
+    """Return a rule whose message says what is wrong with the value, in quotes before it."""
+    return Rule(rule, text, quoted("self", "", f" {text}"))
+
+
 # An ARN's parts are only looked at when it is one at all: `foo` gets one message, not five.
 _PARTS = "self.split(':')"
 _IS_ARN = f"{_PARTS}.size() >= 6 && {_PARTS}[0] == 'arn' && {_PARTS}[1].matches({literal(PARTITION_PATTERN)})"
@@ -73,10 +78,9 @@ def _arn_part(check: str, message: str, expression: str) -> Rule:
 
 
 ACTIVITY_ARN = (
-    Rule(
+    quoting(
         _IS_ARN,
         f"is not an ARN; it must look like {ACTIVITY_ARN_SHAPE}",
-        quoted("self", "", f" is not an ARN; it must look like {ACTIVITY_ARN_SHAPE}"),
     ),
     _arn_part(
         f"{_PARTS}[2] == 'states'",
@@ -182,10 +186,9 @@ IMAGE = (
 #: Beside `minimum`, which the API server rounds down to 0 when it compares it with a whole number such as 0.
 TARGET_UTILIZATION = (Rule("self >= 0.01", "targetUtilization must be from 0.01 to 1"),)
 REGION = (
-    Rule(
+    quoting(
         f"self.matches({literal(REGION_PATTERN)})",
         "is not a region; write one such as us-east-1",
-        quoted("self", "", " is not a region; write one such as us-east-1"),
     ),
 )
 
@@ -208,17 +211,15 @@ def _endpoint_url(field: str, example: str) -> tuple[Rule, ...]:
 ENDPOINT_URL = _endpoint_url("endpointUrl", "https://states.internal.example.com")
 CLOUDWATCH_ENDPOINT_URL = _endpoint_url("cloudWatchEndpointUrl", "https://monitoring.internal.example.com")
 ROLE_ARN = (
-    Rule(
+    quoting(
         "self.matches('^arn:aws(-[a-z]+)*:iam::[0-9]{12}:role/[!-~]+$')",
         "is not the ARN of an IAM role; it must look like arn:aws:iam::ACCOUNT:role/NAME",
-        quoted("self", "", " is not the ARN of an IAM role; it must look like arn:aws:iam::ACCOUNT:role/NAME"),
     ),
 )
 SERVICE_ACCOUNT_NAME = (
-    Rule(
+    quoting(
         f"self.matches({literal(SUBDOMAIN_PATTERN)})",
         "is not the name of a ServiceAccount; it has lower-case letters, digits, - and .",
-        quoted("self", "", " is not the name of a ServiceAccount; it has lower-case letters, digits, - and ."),
     ),
 )
 

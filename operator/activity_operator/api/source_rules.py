@@ -1,6 +1,6 @@
 """CEL rules of the sources besides Step Functions, and the sentences a person reads when one fails."""
 
-from activity_operator.api.rules import HOST, HTTP_URL, IPV6, PORT, SUBDOMAIN_PATTERN, Rule, literal, quoted
+from activity_operator.api.rules import HOST, HTTP_URL, IPV6, PORT, SUBDOMAIN_PATTERN, Rule, literal, quoting
 
 _HOST = rf"({HOST}|\[{IPV6}\])"
 _HOST_AND_PORT = f"^{_HOST}:{PORT}$"
@@ -55,17 +55,15 @@ STORE_URL = (
 )
 STORE_TASKS = (Rule(f"self.all(name, !name.matches({_CONTROL}))", "names of tasks must have no control characters"),)
 SECRET_NAME = (
-    Rule(
+    quoting(
         f"self.matches({literal(SUBDOMAIN_PATTERN)})",
         "is not the name of a Secret; it has lower-case letters, digits, - and .",
-        quoted("self", "", " is not the name of a Secret; it has lower-case letters, digits, - and ."),
     ),
 )
 SECRET_KEY = (
-    Rule(
+    quoting(
         "self.matches('^[-._a-zA-Z0-9]+$') && self != '.' && !self.startsWith('..')",
         "is not a key of a Secret; it has letters, digits, -, _ and .",
-        quoted("self", "", " is not a key of a Secret; it has letters, digits, -, _ and ."),
     ),
 )
 SERVER_URL = (

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from activity_operator.api.pod_own import DELETION_COST
 from activity_operator.cluster import writers
 from activity_operator.cluster.contest import Contests
 from activity_operator.cluster.drift import APPLIED, drift, stamped
@@ -14,7 +15,6 @@ from activity_operator.cluster.observe import controller_uid
 from activity_operator.cluster.ports import Leader
 from activity_operator.cluster.status import NameTakenError
 from activity_operator.cluster.store import Store, version_of
-from activity_operator.cluster.trim import DELETION_COST
 from activity_operator.core.decision import (
     Action,
     ApplyRevision,

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from activity_operator.api.pod_own import DELETION_COST
 from activity_operator.api.times import from_rfc3339
 from activity_operator.cluster import writers
 from activity_operator.cluster.drift import edits, outdated
 from activity_operator.cluster.kinds import Raw
-from activity_operator.cluster.trim import DELETION_COST
 from activity_operator.core.observation import DeploymentFacts, PodFacts, PoolFacts
 from activity_worker.contract import LABEL_REVISION
 

@@ -1,9 +1,8 @@
 """Objects as they are kept: without what nothing reads, because thousands of pods are held in memory."""
 
+from activity_operator.api.pod_own import DELETION_COST
 from activity_operator.cluster import writers
 from activity_operator.cluster.kinds import DEPLOYMENTS, PODS, Kind, Raw
-
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 _META = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "labels")
 _STATUS = ("phase", "reason", "message", "startTime", "conditions", "containerStatuses", "initContainerStatuses")

@@ -2,11 +2,8 @@
 
 from collections.abc import Iterable
 
-from activity_operator.core import fleet
 from activity_operator.core.fleet import Member
 from activity_worker.contract import WorkerState
-
-CORDON_COST = fleet.CORDON_COST
 
 _PHASE_RANK = {"Pending": 0, "Unknown": 1, "Running": 2}
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from activity_operator.core import drain
 from activity_operator.core.decision import Action, SetDeletionCost, SetReplicas
-from activity_operator.core.fleet import Member
+from activity_operator.core.fleet import CORDON_COST, Member
 from activity_operator.core.observation import DeploymentFacts
 
 
@@ -31,7 +31,7 @@ def moves(members: tuple[Member, ...], replicas: int, wanted: int, room: int) ->
         if lacking > 0
         else _shrink(members, replicas, wanted, -lacking, missing)
     )
-    again = (SetDeletionCost(m.pod.name, m.pod.uid, drain.CORDON_COST) for m in drain.unmarked(members))
+    again = (SetDeletionCost(m.pod.name, m.pod.uid, CORDON_COST) for m in drain.unmarked(members))
     return replace(planned, costs=(*again, *planned.costs))
 
 
@@ -41,7 +41,7 @@ def _shrink(members: tuple[Member, ...], replicas: int, wanted: int, surplus: in
     spare = missing + len(serving) - started
     # Pods above replicas are about to go, or are gone and no watch has told: nobody else need leave in their stead.
     chosen = drain.victims(serving, surplus - spare - max(0, len(members) - replicas))
-    costs = tuple(SetDeletionCost(m.pod.name, m.pod.uid, drain.CORDON_COST) for m in chosen)
+    costs = tuple(SetDeletionCost(m.pod.name, m.pod.uid, CORDON_COST) for m in chosen)
     # A ReplicaSet removes those that start before those that are drained: while one is needed, the drained ones stay.
     needed = spare > 0 and wanted > started - len(chosen)
     staying = sum(1 for m in members if not m.serving and (needed or not drain.removable(m)))

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from activity_worker.wire.host_names import is_resolvable
+from activity_worker.wire.host_names import read_hosts
 
 DEFAULT_PORT: Final = 6379
 DEFAULT_SENTINEL_PORT: Final = 26379
@@ -22,7 +22,6 @@ DEFAULT_SENTINEL_PORT: Final = 26379
 CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 5.0
 
-_HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:\[\]@/,]+))(?::(?P<port>[0-9]{1,5}))?")
 _EXAMPLES = "redis://HOST:6379/0, redis+sentinel://HOST:26379/MASTER/0 or redis+cluster://HOST:6379, rediss for TLS"
 
 
@@ -104,24 +103,19 @@ def parse_redis_url(text: str) -> RedisUrl:
 
 def _hosts(kind: Kind, where: str) -> tuple[tuple[str, int], ...]:
     default = DEFAULT_SENTINEL_PORT if kind is Kind.SENTINEL else DEFAULT_PORT
-    found: list[tuple[str, int]] = []
-    for one in where.split(","):
-        match = _HOST.fullmatch(one)
-        name = unquote(match["six"] or match["name"]) if match else ""
-        port = int(match["port"] or default) if match else 0
-        if not name or not is_resolvable(name) or not 0 < port < 65536:
-            # A password that is not percent-encoded ends up here: do not show it.
-            raise RedisUrlError(
-                "the Redis URL's hosts: expected HOST:PORT, separated by commas, after the @; "
-                "percent-encode @ : / # ? and % in a user name or a password"
-            )
-        found.append((name, port))
+    found = read_hosts(where, default)
+    if found is None:
+        # A password that is not percent-encoded ends up here: do not show it.
+        raise RedisUrlError(
+            "the Redis URL's hosts: expected HOST:PORT, separated by commas, after the @; "
+            "percent-encode @ : / # ? and % in a user name or a password"
+        )
     if kind is Kind.SERVER and len(found) > 1:
         raise RedisUrlError(
             f"the Redis URL names {len(found)} hosts: name one, or say what they are with the scheme "
             f"{Kind.SENTINEL} or {Kind.CLUSTER}"
         )
-    return tuple(found)
+    return found
 
 
 def _with_path(url: RedisUrl, path: str) -> RedisUrl:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from activity_worker.wire.host_names import is_resolvable
+from activity_worker.wire.host_names import read_hosts
 
 DEFAULT_PORT: Final = 5432
 #: How long a connection may take to be made, in seconds.
@@ -23,7 +23,6 @@ SHAPE: Final = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
 
 _SCHEMES = ("postgresql", "postgres", "postgresql+asyncpg")
 #: A name that begins with %2F is a folder with a server's socket.
-_HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:\[\]@/,]+))(?::(?P<port>[0-9]{1,5}))?")
 _NAME_OF_OPTION = re.compile(r"[a-z_]{1,40}")
 _ENCODE = "percent-encode @ : / # ? and % in a user name or a password"
 
@@ -131,15 +130,10 @@ def parse_store_url(text: str) -> StoreUrl:
 
 
 def _hosts(parts: SplitResult) -> tuple[tuple[str, int], ...]:
-    found: list[tuple[str, int]] = []
-    for one in parts.netloc.rpartition("@")[2].split(","):
-        match = _HOST.fullmatch(one)
-        name = unquote(match["six"] or match["name"]) if match else ""
-        port = int(match["port"] or DEFAULT_PORT) if match else 0
-        if not name or not is_resolvable(name) or not 0 < port < 65536:
-            raise StoreUrlError(f"the task store's URL: expected {SHAPE}, several hosts separated by commas; {_ENCODE}")
-        found.append((name, port))
-    return tuple(found)
+    found = read_hosts(parts.netloc.rpartition("@")[2], DEFAULT_PORT)
+    if found is None:
+        raise StoreUrlError(f"the task store's URL: expected {SHAPE}, several hosts separated by commas; {_ENCODE}")
+    return found
 
 
 def _with_options(url: StoreUrl, query: str) -> StoreUrl:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activity_operator.core import drain, moves
-from activity_operator.core.fleet import Member
+from activity_operator.core.fleet import CORDON_COST, Member
 from activity_operator.core.observation import PodFacts, WorkerFacts
 from activity_worker.contract import WorkerState
 from tests.unit.activity_operator.core.builders import NOW, busy, coming, members, names, pod, worker
@@ -15,7 +15,7 @@ from tests.unit.activity_operator.core.builders import NOW, busy, coming, member
 
 def drained(name: str = "d1", **more: object) -> tuple[PodFacts, WorkerFacts]:
     """Return a worker that may be removed: cordoned, drained, and unready in the watch."""
-    facts = pod(name, **{"ready": False, "deletion_cost": drain.CORDON_COST, **more})
+    facts = pod(name, **{"ready": False, "deletion_cost": CORDON_COST, **more})
     return facts, worker(name, state=WorkerState.DRAINED)
 
 
@@ -30,7 +30,7 @@ def test_a_drained_worker_goes_once_cost_and_unreadiness_are_seen() -> None:
 
 
 def test_a_cordoned_worker_that_still_runs_stays() -> None:
-    (member,) = members(pod(ready=False, deletion_cost=drain.CORDON_COST), busy())
+    (member,) = members(pod(ready=False, deletion_cost=CORDON_COST), busy())
 
     assert not drain.removable(member)
 
@@ -84,7 +84,7 @@ pods = st.builds(
     phase=st.sampled_from(["Pending", "Unknown", "Running"]),
     assigned=st.booleans(),
     ready=st.booleans(),
-    deletion_cost=st.sampled_from([None, drain.CORDON_COST, -1, 7]),
+    deletion_cost=st.sampled_from([None, CORDON_COST, -1, 7]),
     running_since=st.sampled_from([0.0, NOW - 10, NOW - 90]),
 )
 reports = st.none() | st.builds(
@@ -131,7 +131,7 @@ def test_the_removal_order_is_the_replica_sets() -> None:
         coming("pending"),
         pod("unknown", phase="Unknown", ready=False),
         pod("unready", ready=False),
-        pod("cordoned", deletion_cost=drain.CORDON_COST),
+        pod("cordoned", deletion_cost=CORDON_COST),
         pod("plain"),
         pod("dear", deletion_cost=1),
     ]
@@ -165,14 +165,14 @@ def test_a_pod_that_has_not_reported_is_no_victim() -> None:
 
 
 def test_the_busiest_cordoned_worker_is_called_back_first() -> None:
-    cost = drain.CORDON_COST
+    cost = CORDON_COST
     fleet = members(pod("w1", deletion_cost=cost), worker("w1"), pod("w2", deletion_cost=cost), busy("w2"))
 
     assert names(drain.callable_back(fleet, 1)) == ["w2"]
 
 
 def test_drained_is_final_and_a_silent_worker_cannot_be_called_back() -> None:
-    stalled = (pod("w2", deletion_cost=drain.CORDON_COST), worker("w2", reported_at=NOW - 90))
+    stalled = (pod("w2", deletion_cost=CORDON_COST), worker("w2", reported_at=NOW - 90))
 
     assert drain.callable_back(members(*drained(), *stalled, worker("w3")), 3) == ()
 
