@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from activity_worker.contract import Env
@@ -112,7 +113,7 @@ def _step_functions(read: Reader) -> StepFunctionsSettings:
 
 def _redis(read: Reader) -> RedisSettings:
     return RedisSettings(
-        url=_redis_url(read),
+        url=_url(read, "redis-url", Env.REDIS_URL, parse_redis_url),
         flow=read.matching("redis-flow", Env.REDIS_FLOW, _NAME, "the name of the flow"),
         queue=read.matching("redis-queue", Env.REDIS_QUEUE, _NAME, "the name of the queue"),
         attributes=tuple(filter(None, (read.text("redis-attributes", Env.REDIS_ATTRIBUTES) or "").split(","))),
@@ -124,26 +125,18 @@ def _redis(read: Reader) -> RedisSettings:
     )
 
 
-def _redis_url(read: Reader) -> str:
-    value, origin = read.find("redis-url", Env.REDIS_URL)
-    try:
-        parse_redis_url(value or "")
-    except RedisUrlError as error:
-        # Without the value, unlike other settings: it may hold a password.
-        raise SettingsError(f"{origin}: {error}") from None
-    return value or ""
-
-
 def _task_store(read: Reader) -> TaskStoreSettings:
     lease = read.seconds("store-lease-seconds", Env.STORE_LEASE_SECONDS, DEFAULT_STORE_LEASE_SECONDS, 1.0)
-    return TaskStoreSettings(url=_store_url(read), lease_seconds=lease or DEFAULT_STORE_LEASE_SECONDS)
+    return TaskStoreSettings(
+        url=_url(read, "store-url", Env.STORE_URL, check_store_url), lease_seconds=lease or DEFAULT_STORE_LEASE_SECONDS
+    )
 
 
-def _store_url(read: Reader) -> str:
-    value, origin = read.find("store-url", Env.STORE_URL)
+def _url(read: Reader, flag: str, env: Env, check: Callable[[str], object]) -> str:
+    """Return a URL that passes `check`; the error is without the value, which may hold a password."""
+    value, origin = read.find(flag, env)
     try:
-        check_store_url(value or "")
-    except StoreUrlError as error:
-        # Without the value: it may hold a password.
+        check(value or "")
+    except (RedisUrlError, StoreUrlError) as error:
         raise SettingsError(f"{origin}: {error}") from None
     return value or ""

@@ -1,8 +1,27 @@
 """These tests run in virtual time."""
 
+from collections.abc import AsyncIterator
+
+import pytest
+
 from tests.unit.activity_operator.virtual_time import VirtualLoop
+from tests.unit.activity_operator.workers.world import Operator, World
 
 
 def pytest_asyncio_loop_factories() -> dict[str, type[VirtualLoop]]:
     """Run every asynchronous test here on a loop whose clock jumps."""
     return {"virtual": VirtualLoop}
+
+
+@pytest.fixture
+def world() -> World:
+    """Return a cluster and a task service without an operator."""
+    return World()
+
+
+@pytest.fixture
+async def operator(world: World) -> AsyncIterator[Operator]:
+    """Run an operator that leads in it."""
+    operator = await Operator.leading(world)
+    yield operator
+    await operator.kill()

@@ -1,7 +1,6 @@
 """What a change of leader means for tasks that wait: somebody keeps each of them alive, and nobody for ever."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -16,18 +15,6 @@ from tests.unit.activity_operator.workers.reports import report
 from tests.unit.activity_operator.workers.world import POOL, Operator, World
 
 KEY = POOL.key
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-async def operator(world: World) -> AsyncIterator[Operator]:
-    operator = await Operator.leading(world)
-    yield operator
-    await operator.kill()
 
 
 async def test_an_outage_that_ends_the_term_ends_no_waiting_task(world: World, operator: Operator) -> None:

@@ -1,7 +1,6 @@
 """A task that the operator took reaches exactly one worker, whatever dies on the way."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
 
@@ -21,18 +20,6 @@ OWNER = Owner("uid-a", "first")
 
 def other(**changes: object) -> Report:
     return report(pod_uid="uid-b", pod_name="resize-b", incarnation="b-first", **changes)
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-async def operator(world: World) -> AsyncIterator[Operator]:
-    operator = await Operator.leading(world)
-    yield operator
-    await operator.kill()
 
 
 async def test_a_lease_is_recorded_before_it_is_offered(world: World, operator: Operator) -> None:
