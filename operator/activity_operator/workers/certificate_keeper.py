@@ -8,6 +8,7 @@ import os
 import ssl
 import tempfile
 from binascii import Error as Base64Error
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -22,7 +23,8 @@ log = logging.getLogger(__name__)
 SECRET_NAME = "activity-operator-report-tls"  # noqa: S105 - a name, not a secret
 BUNDLE_NAME = "activitypool-ca"
 BUNDLE_KEY = "ca.crt"
-#: Seconds between two looks at the certificates; the other replica may have renewed them.
+#: Seconds between two looks at the certificates, which the other replica may have renewed, and at a namespace's bundle,
+#: which somebody may have edited or deleted, with or without the namespace.
 LOOK_SECONDS = 600.0
 RETRY_FIRST_SECONDS = 0.5
 RETRY_CAP_SECONDS = 30.0
@@ -77,7 +79,9 @@ class CertificateKeeper:
         self._on_bundle = on_bundle
         self._directory = directory
         self._material = Material()
-        self._published: dict[str, str] = {}
+        #: What stood in each namespace when it was last read or written, and when that was.
+        self._published: dict[str, tuple[str, float]] = {}
+        self._publishing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         self.context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
@@ -122,24 +126,37 @@ class CertificateKeeper:
             await self.ensured()
 
     async def publish(self, namespace: str) -> None:
-        """Put the bundle where the workers of a namespace can mount it. Costs nothing when it was put there before."""
-        if not self.bundle or self._published.get(namespace) == self.bundle:
-            return
-        bundle = self.bundle
-        await self._kube.apply(
-            CONFIG_MAPS, namespace, BUNDLE_NAME, {"metadata": {"name": BUNDLE_NAME}, "data": {BUNDLE_KEY: bundle}}
-        )
-        self._published[namespace] = bundle
+        """See to it that workers of a namespace can mount the bundle. Raises `KubeError`.
 
-    def forget(self, namespace: str = "") -> None:
-        """Publish anew when asked next: to a namespace, or ("") to all of them, as at the beginning of a term."""
-        if namespace:
-            self._published.pop(namespace, None)
-        else:
-            self._published.clear()
+        Costs nothing while it is known to be there, else one read a namespace however many pools ask, and a write only
+        when something else stands there.
+        """
+        if not self.bundle or self._is_published(namespace):
+            return
+        async with self._publishing[namespace]:
+            if self._is_published(namespace):
+                return
+            bundle = self.bundle
+            if await self._standing(namespace) != bundle:
+                body = {"metadata": {"name": BUNDLE_NAME}, "data": {BUNDLE_KEY: bundle}}
+                await self._kube.apply(CONFIG_MAPS, namespace, BUNDLE_NAME, body)
+            self._published[namespace] = (bundle, self._now())
+
+    def forget(self) -> None:
+        """Read what stands in each namespace anew when asked next, as at the beginning of a term."""
+        self._published.clear()
+        self._publishing.clear()
+
+    def _is_published(self, namespace: str) -> bool:
+        bundle, at = self._published.get(namespace, ("", 0.0))
+        return bundle == self.bundle and 0 <= self._now() - at < LOOK_SECONDS
+
+    async def _standing(self, namespace: str) -> str | None:
+        found = await self._find(CONFIG_MAPS, namespace, BUNDLE_NAME)
+        return None if found is None else (found.get("data") or {}).get(BUNDLE_KEY)
 
     async def _look(self) -> Material:
-        secret = await self._read()
+        secret = await self._find(SECRETS, self._namespace, SECRET_NAME)
         # A Secret that somebody deleted is written again as it was: workers trust what they have mounted.
         material = self._material if secret is None else _material(secret)
         try:
@@ -162,9 +179,9 @@ class CertificateKeeper:
             await self._kube.replace(SECRETS, self._namespace, SECRET_NAME, body)
         return material
 
-    async def _read(self) -> Raw | None:
+    async def _find(self, kind: Kind, namespace: str, name: str) -> Raw | None:
         try:
-            return await self._kube.get(SECRETS, self._namespace, SECRET_NAME)
+            return await self._kube.get(kind, namespace, name)
         except ApiError as error:
             if error.missing:
                 return None

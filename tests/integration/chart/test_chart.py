@@ -125,7 +125,7 @@ def test_the_rights_are_what_the_operator_calls_and_no_more(objects: Objects) ->
         *((kinds.DEPLOYMENTS.group, "deployments", verb, "") for verb in ("get", "create", "patch", "delete")),
         (kinds.REPLICA_SETS.group, "replicasets", "get", ""),
         *((kinds.PODS.group, "pods", verb, "") for verb in ("patch", "delete")),
-        *((kinds.CONFIG_MAPS.group, "configmaps", verb, BUNDLE_NAME) for verb in ("create", "patch")),
+        *((kinds.CONFIG_MAPS.group, "configmaps", verb, BUNDLE_NAME) for verb in ("get", "create", "patch")),
         *((kinds.EVENTS.group, "events", verb, "") for verb in ("create", "patch")),
         (kinds.TOKEN_REVIEWS.group, "tokenreviews", "create", ""),
     }

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from activity_operator.cluster.kinds import Kind, Raw
+from activity_operator.cluster.kinds import CONFIG_MAPS, Kind, Raw
 from activity_operator.cluster.kube import ApiError, ApiUnreachableError
-from activity_operator.workers.certificate_keeper import SECRET_NAME, CertificateKeeper
+from activity_operator.workers.certificate_keeper import BUNDLE_KEY, LOOK_SECONDS, SECRET_NAME, CertificateKeeper
 from activity_operator.workers.certificates import AUTHORITY_SECONDS, DAY_SECONDS, report_names
 
 NAMES = report_names("activity-operator-reports", "activitypool-system")
@@ -17,10 +17,12 @@ NOW = 1_700_000_000.0
 
 
 class Api:
-    """One namespace's objects."""
+    """The Secrets of one namespace, and the bundle that stands in each."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Raw] = {}
+        self.bundles: dict[str, Raw] = {}
+        self.asked: list[str] = []
         self.applied: list[tuple[str, Raw]] = []
         self.version = 0
         self.down = 0
@@ -37,6 +39,11 @@ class Api:
         if self.down:
             self.down -= 1
             raise ApiUnreachableError("no answer")
+        if kind is CONFIG_MAPS:
+            self.asked.append(namespace)
+            if namespace not in self.bundles:
+                raise ApiError(404, "NotFound", name)
+            return self.bundles[namespace]
         if name not in self.objects:
             raise ApiError(404, "NotFound", name)
         return self.objects[name]
@@ -56,8 +63,15 @@ class Api:
     async def apply(
         self, kind: Kind, namespace: str, name: str, body: Raw, *, subresource: str = "", dry_run: bool = False
     ) -> Raw:
+        await asyncio.sleep(0.01)
         self.applied.append((namespace, body))
+        self.bundles[namespace] = copy.deepcopy(body)
         return body
+
+    @property
+    def written(self) -> list[str]:
+        """The namespaces to which a bundle was written, in order."""
+        return [namespace for namespace, _ in self.applied]
 
 
 class Replica:
@@ -127,11 +141,67 @@ async def test_a_bundle_is_published_once_a_namespace(api: Api, tmp_path: Path) 
     await replica.keeper.ensure()
     for namespace in ("media", "media", "books", "media"):
         await replica.keeper.publish(namespace)
-    assert [namespace for namespace, _ in api.applied] == ["media", "books"]
 
-    replica.keeper.forget("media")
+    assert api.written == api.asked == ["media", "books"]
+
+
+async def test_pools_of_one_namespace_that_ask_at_once_cost_one_read_and_one_write(api: Api, tmp_path: Path) -> None:
+    replica = Replica(api, tmp_path)
+    await replica.keeper.ensure()
+    await asyncio.gather(*(replica.keeper.publish("media") for _ in range(5)))
+
+    assert api.written == api.asked == ["media"]
+
+
+async def test_a_new_leader_writes_no_bundle_that_stands_there_already(api: Api, tmp_path: Path) -> None:
+    first, second = Replica(api, tmp_path), Replica(api, tmp_path)
+    await first.keeper.ensure()
+    await second.keeper.ensure()
+    for leader in (first, second, first):
+        leader.keeper.forget()
+        await leader.keeper.publish("media")
+
+    assert api.written == ["media"]
+    assert api.asked == ["media"] * 3
+
+
+async def test_a_new_leader_writes_over_a_bundle_that_somebody_changed(api: Api, tmp_path: Path) -> None:
+    replica = Replica(api, tmp_path)
+    await replica.keeper.ensure()
     await replica.keeper.publish("media")
-    assert len(api.applied) == 3
+    for data in ({BUNDLE_KEY: "another authority"}, {}, None):
+        api.bundles["media"]["data"] = data
+        replica.keeper.forget()
+        await replica.keeper.publish("media")
+
+        assert api.bundles["media"]["data"] == {BUNDLE_KEY: replica.keeper.bundle}
+
+
+async def test_a_bundle_that_was_deleted_is_back_after_the_next_look(api: Api, tmp_path: Path) -> None:
+    """A namespace that is deleted and made again under the same name takes its bundle with it."""
+    replica = Replica(api, tmp_path)
+    await replica.keeper.ensure()
+    await replica.keeper.publish("media")
+    api.bundles.clear()
+    replica.now += LOOK_SECONDS - 1
+    await replica.keeper.publish("media")
+    assert api.asked == ["media"]
+
+    replica.now += 1
+    for _ in range(2):
+        await replica.keeper.publish("media")
+    assert api.written == ["media", "media"]
+
+
+async def test_a_bundle_is_not_taken_for_published_when_it_could_not_be_read(api: Api, tmp_path: Path) -> None:
+    replica = Replica(api, tmp_path)
+    await replica.keeper.ensure()
+    api.down = 1
+    with pytest.raises(ApiUnreachableError):
+        await replica.keeper.publish("media")
+    await replica.keeper.publish("media")
+
+    assert api.written == ["media"]
 
 
 async def test_a_secret_that_somebody_deleted_is_written_again_as_it_was(api: Api, tmp_path: Path) -> None:
