@@ -23,7 +23,7 @@ def to_wire(error: BaseException) -> Wire:
     wire["ours"] = type(error) is getattr(errors, type(error).__name__, None)
     wire["message"] = str(error.args[0]) if error.args else ""
     if isinstance(error, SourceError):
-        wire.update(code=error.code, message=error.message)
+        wire.update(code=error.code, message=error.message, fix=error.fix)
     return wire
 
 
@@ -33,7 +33,7 @@ def from_wire(wire: Wire) -> ActivityError:
     if not isinstance(known, type) or not issubclass(known, ActivityError):
         return HandlerRaisedError(wire["name"], wire["cause"])
     if issubclass(known, SourceError):
-        return known(wire["code"], wire["message"])
+        return known(wire["code"], wire["message"], fix=wire["fix"])
     if issubclass(known, TaskFailed):
         return known(wire["name"], wire["cause"])
     return known(wire["message"])

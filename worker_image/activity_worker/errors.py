@@ -97,17 +97,22 @@ class WorkerStoppedError(TaskCancelledError):
 
 
 class SourceError(ActivityError):
-    """The task source refused a call or could not be asked: `code` and `message` are its own words."""
+    """The task source refused a call or could not be asked: `code` and `message` are its own words.
+
+    `fix` is what somebody who reads the worker's log should do about it, "" where that is not known.
+    """
 
     #: Whether the same call may succeed later by itself.
     retryable: ClassVar[bool] = False
     #: What a worker says of itself when its polls fail so.
     fault: ClassVar[PollFault] = PollFault.OTHER
 
-    def __init__(self, code: str, message: str = "") -> None:
-        super().__init__(f"{code}: {message}" if message else code)
+    def __init__(self, code: str, message: str = "", *, fix: str = "") -> None:
+        words = f"{code}: {message}" if message else code
+        super().__init__(f"{words}; {fix}" if fix else words)
         self.code = code
         self.message = message
+        self.fix = fix
 
 
 class ThrottledError(SourceError):

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
+from activity_worker.contract import Env
 from activity_worker.errors import DeniedError, LeaseLostError, MissingError, SourceError, UnreachableError
 from activity_worker.sources.protocol import Task
 from activity_worker.sources.redis_atomic import AtomicSteps
@@ -28,6 +29,12 @@ _KINDS: Final[dict[Trouble, type[SourceError]]] = {
     Trouble.MISSING: MissingError,
     Trouble.REFUSED: SourceError,
 }
+#: What to do about a password that is missing or refused. A worker that runs keeps the URL with which it was started.
+_FIX: Final = (
+    f"correct the user or the password in {Env.REDIS_URL}; in a pool, in its Secret in spec.source.redis; "
+    "and start the worker again"
+)
+_PASSWORDS: Final = frozenset({"NOAUTH", "WRONGPASS"})
 
 
 class RedisSource:
@@ -139,4 +146,5 @@ async def _translated(call: Awaitable[_T]) -> _T:
     try:
         return await call
     except RedisError as error:
-        raise _KINDS[error.trouble](error.code, error.message) from error
+        fix = _FIX if error.code in _PASSWORDS else ""
+        raise _KINDS[error.trouble](error.code, error.message, fix=fix) from error

@@ -66,7 +66,7 @@ def main(said: Mapping[str, Any]) -> int:
     except _REFUSALS as error:
         return _say(error, EXIT_ERROR)
     except (SQLAlchemyError, OSError) as error:
-        return _say(f"the task store cannot be used: {told(error)}", EXIT_ERROR)
+        return _say(f"the task store cannot be used: {told(error, '--store' if said['store'] else STORE)}", EXIT_ERROR)
     return 0
 
 

@@ -5,10 +5,10 @@ from typing import Final
 
 from sqlalchemy.exc import DBAPIError
 
-#: By the first characters of PostgreSQL's error code.
+#: By the first characters of PostgreSQL's error code. `{url}` is the URL, with the setting that it comes from.
 _BY_CODE: Final = (
-    ("28", "correct the user or the password of the URL"),
-    ("3D000", "create the database, or correct its name at the end of the URL"),
+    ("28", "the server refuses the user or the password: correct them in {url}"),
+    ("3D000", "create the database, or correct its name at the end of {url}"),
     ("42501", "the URL's user needs more rights: SELECT on the tables activitypool_* is for looking only"),
     ("25006", "name the primary: this server can be read only"),
     ("53", "free connections, or allow more of them"),
@@ -21,22 +21,35 @@ _BY_WORDS: Final = (
     ("file is not a database", "correct the path: that file is something else"),
     ("readonly database", "the file and its folder must be writable, to look as well"),
     ("database is locked", "another process writes for long; try again"),
-    ("rejected SSL upgrade", "let the server speak TLS, or take sslmode out of the URL"),
-    ("Name or service not known", "correct the name of the URL's host"),
-    ("Connect call failed", "start the server, or correct host and port of the URL"),
+    ("rejected SSL upgrade", "let the server speak TLS, or take sslmode out of {url}"),
+    ("Name or service not known", "correct the name of the host in {url}"),
+    ("Connect call failed", "start the server, or correct host and port in {url}"),
 )
-_UNTRUSTED: Final = "name the CA that vouches for the server: sslrootcert=FILE in the URL"
+_UNTRUSTED: Final = "name the CA that vouches for the server: sslrootcert=FILE in {url}"
 _SILENT: Final = "no answer in time: is the server, or a firewall before it, the right one?"
 
 
-def told(error: Exception) -> str:
-    """Return one line about an error of SQLAlchemy or of the way to a server: its name, its words, and the fix."""
-    cause: BaseException = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    # The driver's own error is behind SQLAlchemy's picture of it, and has the better name.
-    cause = cause.__cause__ or cause
+def told(error: Exception, setting: str) -> str:
+    """Return one line about an error of SQLAlchemy or of the way to a server: its name, its words, and the fix.
+
+    `setting` is where the URL came from, such as a flag's or a variable's name.
+    """
+    cause = cause_of(error)
     words = (str(cause).splitlines() or [""])[0]
-    name = type(cause).__name__
-    return ": ".join(filter(None, (name, words))) + (f"; {fix}" if (fix := _fix(cause, words)) else "")
+    said = ": ".join(filter(None, (type(cause).__name__, words)))
+    return f"{said}; {fix}" if (fix := fix_of(error, setting)) else said
+
+
+def cause_of(error: Exception) -> BaseException:
+    """Return the driver's own error, which is behind SQLAlchemy's picture of it and has the better name."""
+    cause: BaseException = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return cause.__cause__ or cause
+
+
+def fix_of(error: Exception, setting: str) -> str:
+    """Return what to do about an error, "" where that is not known; nothing of what it says is repeated."""
+    cause = cause_of(error)
+    return _fix(cause, (str(cause).splitlines() or [""])[0]).replace("{url}", f"the URL ({setting})")
 
 
 def _fix(cause: BaseException, words: str) -> str:

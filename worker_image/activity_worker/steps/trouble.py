@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
+from activity_worker.contract import Env
 from activity_worker.errors import (
     DeniedError,
     LeaseLostError,
@@ -17,6 +18,7 @@ from activity_worker.errors import (
 )
 from activity_worker.steps import store
 from activity_worker.steps.database import StoreUrlError
+from activity_worker.steps.plain_words import cause_of, fix_of
 
 #: By the first characters of PostgreSQL's error code: who we are, what is not there, and what there is too much of.
 _BY_CODE: Final[tuple[tuple[str, type[SourceError]], ...]] = (
@@ -28,6 +30,9 @@ _BY_CODE: Final[tuple[tuple[str, type[SourceError]], ...]] = (
     ("08", UnreachableError),
     ("57", UnreachableError),
 )
+#: Where a worker's URL comes from. One that runs keeps the URL with which it was started.
+_SETTING: Final = f"{Env.STORE_URL}; in a pool, its Secret in spec.source.taskStore"
+_ANEW: Final = ", and start the worker again"
 #: Longest message that is passed on.
 _MAX_MESSAGE: Final = 200
 
@@ -48,15 +53,13 @@ def translated() -> Iterator[None]:
 
 def translate(error: Exception) -> SourceError:
     """Return the runtime's error for one of a database, or of the way to it."""
-    cause: BaseException = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    # The driver's own error is behind SQLAlchemy's picture of it, and has the better name.
-    cause = cause.__cause__ or cause
+    cause, fix = cause_of(error), fix_of(error, _SETTING)
     code = str(getattr(cause, "sqlstate", None) or "")
     for start, kind in _BY_CODE:
         if code.startswith(start):
-            return kind(type(cause).__name__, _words(cause))
+            return kind(type(cause).__name__, _words(cause), fix=fix + _ANEW if _SETTING in fix else fix)
     if isinstance(cause, OSError | sqlite3.OperationalError):
-        return UnreachableError(type(cause).__name__, _words(cause))
+        return UnreachableError(type(cause).__name__, _words(cause), fix=fix)
     # What it says may hold what was to be written.
     return UnreachableError(type(cause).__name__)
 

@@ -6,11 +6,12 @@ import pytest
 from sqlalchemy.exc import OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from activity_worker.child_errors import from_wire, to_wire
 from activity_worker.contract import PollFault
 from activity_worker.errors import LeaseLostError, SourceError
 from activity_worker.steps import store
 from activity_worker.steps.database import StoreUrlError
-from activity_worker.steps.trouble import translated
+from activity_worker.steps.trouble import translate, translated
 
 
 class ServerError(Exception):
@@ -55,6 +56,33 @@ def test_errors_are_sorted_by_what_can_be_done_and_say_nothing_of_what_was_writt
     with pytest.raises(SourceError) as caught, translated():
         raise raised
 
-    assert (caught.value.fault, str(caught.value)) == (fault, words)
+    assert (caught.value.fault, f"{caught.value.code}: {caught.value.message}".removesuffix(": ")) == (fault, words)
     assert isinstance(caught.value, LeaseLostError) == isinstance(raised, store.LeaseLostError)
     assert "4711" not in f"{caught.value} {caught.value.__cause__}"
+
+
+WHERE = "(ACTIVITY_STORE_URL; in a pool, its Secret in spec.source.taskStore), and start the worker again"
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "fix"),
+    [
+        (
+            "28P01",
+            'password authentication failed for user "orders"',
+            f"; the server refuses the user or the password: correct them in the URL {WHERE}",
+        ),
+        ("3D000", 'no database "x"', f"; create the database, or correct its name at the end of the URL {WHERE}"),
+        ("53300", "too many clients", "; free connections, or allow more of them"),
+        ("42P01", "no table", ""),
+    ],
+)
+def test_the_log_names_the_setting_and_the_fix_and_the_operator_hears_only_what_went_wrong(
+    code: str, said: str, fix: str
+) -> None:
+    """The operator says in its own words where a pool's URL is; said twice, nobody would read it."""
+    error = translate(wrapped(ServerError(code, said)))
+
+    assert (error.message, str(error)) == (said, f"ServerError: {said}{fix}")
+    there_and_back = from_wire(to_wire(error))
+    assert (type(there_and_back), str(there_and_back)) == (type(error), str(error))
