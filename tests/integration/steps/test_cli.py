@@ -91,9 +91,10 @@ def test_an_instance_is_created_paused_resumed_and_canceled(say: Say) -> None:
     assert say("pause", "seven")[1] == "seven is paused\n"
     assert squeezed(say("ls")[1])[1].startswith("seven order paused 0 method - ")
     assert say("resume", "seven")[1] == "seven is waiting\n"
-    assert say("cancel", "seven")[1] == "seven is failed\n"
+    assert say("cancel", "seven")[1] == "seven is canceled\n"
+    assert squeezed(say("ls")[1])[1].startswith("seven order canceled - - ")
     for command in ("cancel", "pause", "resume"):
-        words = f"activity-worker steps: instance seven failed already: there is nothing left to {command}\n"
+        words = f"activity-worker steps: instance seven was canceled already: there is nothing left to {command}\n"
         assert say(command, "seven") == (EXIT_ERROR, "", words)
     assert "Canceled: canceled" in say("show", "seven")[1]
     assert say("retry", "seven")[1] == "seven goes on from step 0\n"

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from activity_worker.steps import arguments
 from activity_worker.steps.definition import CHECK_OF, CHECKED, Call, Definition, Step, SubStep
-from activity_worker.steps.instance import ErrorRecord, Failure, Instance, Status
+from activity_worker.steps.instance import CANCELED, ErrorRecord, Failure, Instance, Status
 from activity_worker.steps.outcome import Lost, Outcome, Raised, Returned
 
 #: Times a call may be lost with its runner, where its own retries say nothing: a call that kills every runner must end.
@@ -65,7 +65,7 @@ def cancel(definition: Definition, instance: Instance, now: float, why: str = "c
     if _in_doubt(definition, instance):
         asked = instance.status.sub_step in instance.status.tries
         return instance if asked else replace(instance, next_run_time=now)
-    canceled = _recorded(instance, ErrorRecord("Canceled", why))
+    canceled = _recorded(instance, ErrorRecord(CANCELED, why))
     return _reverse_from(definition, canceled, success=False, now=now)
 
 

@@ -157,7 +157,8 @@ async def _incomplete(store: TaskStore, said: Mapping[str, Any]) -> None:
     stored = await store.get(said["id"])
     if stored.instance.complete:
         command = said["steps_command"]
-        raise CompleteError(f"instance {said['id']} {show.state(stored)} already: there is nothing left to {command}")
+        ended = show.state(stored).replace("canceled", "was canceled")
+        raise CompleteError(f"instance {said['id']} {ended} already: there is nothing left to {command}")
 
 
 async def _prune(store: TaskStore, said: Mapping[str, Any]) -> str:

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from activity_worker.steps.definition import SubStep
+
+#: The code under which a person's wish to cancel is recorded.
+CANCELED: Final = "Canceled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +19,11 @@ class ErrorRecord:
     data: Any = None
     stack: str = ""
     final: bool = False
+
+    @property
+    def is_cancel(self) -> bool:
+        """Whether this is a person's wish; an error that a method raised under the same code has a stack."""
+        return self.code == CANCELED and not self.stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,12 @@ class Status:
     ignored: tuple[int, ...] = ()
     failures: tuple[Failure, ...] = ()
     round: int = 0
+
+    @property
+    def canceled(self) -> bool:
+        """Whether a person ended it, and what was to be taken back then did not fail."""
+        ends = {one.sub_step if not one.error.is_cancel else "canceled" for one in self.failures}
+        return "canceled" in ends and not ends & {"reverse", "reverseCheck"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from itertools import zip_longest
 from typing import Any
 
 from activity_worker.steps.definition import Definition
-from activity_worker.steps.instance import Instance
+from activity_worker.steps.instance import Instance, Status
+from activity_worker.steps.record import parse_status
 from activity_worker.steps.store import Revision, Stored
 
 #: Longest error message in a table, in characters.
@@ -17,7 +18,7 @@ def state(stored: Stored) -> str:
     """Return in one word or two where an instance stands."""
     instance, status = stored.instance, stored.instance.status
     if instance.complete:
-        return "succeeded" if instance.success else "failed"
+        return _end(status, success=instance.success)
     if stored.cancel:
         return "canceling"
     if instance.paused:
@@ -148,7 +149,7 @@ def _step_state(number: int, stored: Stored) -> str:
     if not this.complete and status.step_num == number:
         return state(stored)
     if failed:
-        return "failed"
+        return "canceled" if status.canceled else "failed"
     went_on = status.reverse and number < max((one.step_num for one in status.failures), default=0)
     return "reversed" if went_on else ""
 
@@ -169,7 +170,13 @@ def _short(code: str, message: str) -> str:
 
 def _doing(status: Mapping[str, Any]) -> str:
     if status.get("complete"):
-        return "succeeded" if status.get("success") else "failed"
+        return _end(parse_status(status), success=bool(status.get("success")))
     if status.get("running"):
         return "running"
     return "retry" if status.get("retry") else "waiting"
+
+
+def _end(status: Status, *, success: bool) -> str:
+    if success:
+        return "succeeded"
+    return "canceled" if status.canceled else "failed"
