@@ -23,6 +23,11 @@ def report(**changes: Any) -> Report:
     return replace(PLAIN, **changes)
 
 
+def other(**changes: object) -> Report:
+    """Return the same of another worker of the pool."""
+    return report(pod_uid="uid-b", pod_name="resize-b", incarnation="b-first", **changes)
+
+
 def event(sequence: int, name: str = "worker:starting", message: str = "", at: float = 100.0) -> LifecycleEvent:
     """Return one lifecycle event."""
     return LifecycleEvent(sequence, name, at, message)

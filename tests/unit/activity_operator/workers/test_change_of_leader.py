@@ -61,3 +61,61 @@ async def test_patience_is_counted_by_ones_own_clock(world: World, operator: Ope
     await asyncio.sleep(10.0)
 
     assert world.service.failed["t1"][0] == ERROR_NO_WORKER
+
+
+async def test_what_a_former_leaders_last_poll_brought_is_found_and_kept_alive_meanwhile(
+    world: World, operator: Operator
+) -> None:
+    former = Operator(world)
+    operator.custody.order(KEY, Terms(heartbeat_seconds=3.0))
+    former.custody.order(KEY, Terms(heartbeat_seconds=3.0))
+    await asyncio.sleep(500.0)
+    lease = former.receive("t1")
+    await asyncio.sleep(200.0)
+
+    assert len(former.custody) == 0
+    assert (await operator.hear(report())).offers == (lease,)
+    beats = world.service.beats["t1"]
+    assert max(later - earlier for earlier, later in pairwise(beats)) < 3.5
+    assert former.said == []
+
+
+async def test_a_former_leader_says_nothing_of_a_task_that_a_worker_concluded_meanwhile(
+    world: World, operator: Operator
+) -> None:
+    former = Operator(world)
+    lease = former.receive("t1")
+    await asyncio.sleep(8.0)
+    await operator.hear(report(claims=(lease,)))
+    world.service.over.add("t1")
+    await operator.hear(report(sequence=2, released=(lease,)))
+    await asyncio.sleep(60.0)
+
+    assert former.said == []
+    assert len(former.custody) == 0
+
+
+async def test_losing_the_term_leaves_recorded_leases_to_the_next_leader_and_records_the_others(
+    world: World, operator: Operator
+) -> None:
+    await operator.hold("t1")
+    world.records.down = True
+    operator.receive("t2")
+    await asyncio.sleep(1.0)
+    operator.custody.end_term()
+    await asyncio.sleep(25.0)
+    assert len(world.service.beats["t2"]) == 5
+
+    world.records.down = False
+    assert await operator.custody.close(20.0) == 0
+    assert len(world.records.kept) == 2
+
+
+async def test_a_listing_that_is_behind_brings_nothing_back(world: World, operator: Operator) -> None:
+    (lease,) = await operator.hold("t1")
+    stale = world.records.kept[lease]
+    await operator.hear(report(claims=(lease,)))
+    await operator.hear(report(sequence=2, released=(lease,)))
+    operator.custody.adopt(stale)
+
+    assert len(operator.custody) == 0

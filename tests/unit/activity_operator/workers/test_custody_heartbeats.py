@@ -1,0 +1,98 @@
+"""The operator sends a task's heartbeats until its worker does, whatever is out of reach meanwhile."""
+
+import asyncio
+from itertools import pairwise
+
+from activity_operator.workers.custody import WAITING_HEARTBEAT_SECONDS
+from activity_operator.workers.handover_state import GRANT_SECONDS, Terms
+from activity_worker.contract import HeldLease
+from tests.unit.activity_operator.virtual_time import wall
+from tests.unit.activity_operator.workers.reports import report
+from tests.unit.activity_operator.workers.world import POOL, Operator, World
+
+KEY = POOL.key
+
+
+async def test_the_operator_heartbeats_until_the_owner_shows_its_grant_and_not_after(
+    world: World, operator: Operator
+) -> None:
+    operator.custody.order(KEY, Terms(heartbeat_seconds=3.0))
+    (lease,) = await operator.hold("t1")
+    await asyncio.sleep(10.0)
+    assert len(world.service.beats["t1"]) == 3
+
+    await operator.hear(report(claims=(lease,)))
+    await operator.hear(report(sequence=2, busy=1, leases=(HeldLease(lease, 1.0),)))
+    await asyncio.sleep(100.0)
+
+    assert len(world.service.beats["t1"]) == 3
+
+
+async def test_a_task_whose_grant_did_not_arrive_is_kept_alive_until_it_does(world: World, operator: Operator) -> None:
+    """Reports were cut right after the claim was written: the worker hears of its task forty seconds later."""
+    (lease,) = await operator.hold("t1")
+    await operator.hear(report(claims=(lease,)))
+    await asyncio.sleep(40.0)
+    beats = world.service.beats["t1"]
+    assert max(later - sooner for sooner, later in pairwise([*beats, wall()])) <= WAITING_HEARTBEAT_SECONDS + 1
+
+    assert [grant.id for grant in (await operator.hear(report(sequence=2, claims=(lease,)))).granted] == [lease]
+
+
+async def test_an_owner_that_never_shows_its_task_may_be_dead_and_is_not_covered_for_long(
+    world: World, operator: Operator
+) -> None:
+    (lease,) = await operator.hold("t1")
+    await operator.hear(report(claims=(lease,)))
+    claimed = wall()
+    await asyncio.sleep(10 * GRANT_SECONDS)
+
+    assert claimed + GRANT_SECONDS / 2 < world.service.beats["t1"][-1] <= claimed + GRANT_SECONDS
+
+
+async def test_heartbeats_go_on_while_the_api_server_is_unreachable_and_the_record_follows(
+    world: World, operator: Operator
+) -> None:
+    world.records.down = True
+    operator.custody.order(KEY, Terms(heartbeat_seconds=5.0))
+    operator.receive("t1")
+    await asyncio.sleep(61.0)
+    assert len(world.service.beats["t1"]) == 12
+    assert (await operator.hear(report())).offers == ()
+
+    world.records.down = False
+    await asyncio.sleep(11.0)
+
+    assert len((await operator.hear(report(sequence=2))).offers) == 1
+    assert len(world.records.kept) == 1
+
+
+async def test_a_heartbeat_that_is_told_the_task_is_over_ends_the_lease_and_says_so(
+    world: World, operator: Operator
+) -> None:
+    (lease,) = await operator.hold("t1")
+    world.service.over.add("t1")
+    await asyncio.sleep(11.0)
+
+    assert not world.records.kept
+    assert operator.reasons == ["LeaseExpired"]
+    assert (await operator.hear(report(claims=(lease,)))).refused == (lease,)
+
+
+async def test_a_refused_heartbeat_stops_the_heartbeats_and_keeps_the_lease(world: World, operator: Operator) -> None:
+    world.service.refuses_heartbeats = True
+    (lease,) = await operator.hold("t1")
+    await asyncio.sleep(100.0)
+
+    assert len(world.service.beats["t1"]) == 1
+    assert (await operator.hear(report())).offers == (lease,)
+
+
+async def test_an_unreachable_service_is_asked_again_before_the_next_heartbeat_is_due(
+    world: World, operator: Operator
+) -> None:
+    await operator.hold("t1")
+    world.service.unreachable = True
+    await asyncio.sleep(13.0)
+
+    assert len(world.service.beats["t1"]) >= 3

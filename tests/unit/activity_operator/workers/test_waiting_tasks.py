@@ -1,0 +1,95 @@
+"""How long a task waits for a worker, and how it ends when none may come any more."""
+
+import asyncio
+
+from activity_operator.workers.handover_state import Terms
+from activity_worker.contract import ERROR_DELETED, ERROR_NO_WORKER
+from tests.unit.activity_operator.workers.reports import report
+from tests.unit.activity_operator.workers.world import POOL, Operator, World
+
+KEY = POOL.key
+
+
+async def test_a_paused_pool_keeps_its_leases_and_offers_them_when_it_resumes(world: World, operator: Operator) -> None:
+    (lease,) = await operator.hold("t1")
+    operator.custody.order(KEY, Terms(paused=True, hold_seconds=30.0))
+    await asyncio.sleep(100.0)
+    assert (await operator.hear(report())).offers == ()
+    assert len(world.service.beats["t1"]) >= 9
+
+    operator.custody.order(KEY, Terms())
+    assert (await operator.hear(report(sequence=2))).offers == (lease,)
+
+
+async def test_the_waiting_tasks_of_a_deleted_pool_are_failed(world: World, operator: Operator) -> None:
+    await operator.hold("t1")
+    world.pools.clear()
+    await asyncio.sleep(6.0)
+
+    assert world.service.failed["t1"][0] == ERROR_DELETED
+    assert "media/resize" in world.service.failed["t1"][1]
+    assert not world.records.kept
+
+
+async def test_a_pool_that_is_out_of_sight_for_a_moment_loses_no_task(world: World, operator: Operator) -> None:
+    await operator.hold("t1")
+    for _ in range(10):
+        world.pools.clear()
+        await asyncio.sleep(2.5)
+        world.pools.add(POOL.uid)
+        await asyncio.sleep(2.5)
+
+    assert not world.service.failed
+
+
+async def test_a_running_task_of_a_deleted_pool_is_left_to_its_worker(world: World, operator: Operator) -> None:
+    (lease,) = await operator.hold("t1")
+    await operator.hear(report(claims=(lease,)))
+    world.pools.clear()
+    await asyncio.sleep(60.0)
+
+    assert not world.service.failed
+
+
+async def test_failing_a_task_is_tried_until_the_service_answers(world: World, operator: Operator) -> None:
+    await operator.hold("t1")
+    world.pools.clear()
+    world.service.unreachable = True
+    await asyncio.sleep(60.0)
+    assert len(world.records.kept) == 1
+
+    world.service.unreachable = False
+    await asyncio.sleep(11.0)
+    assert not world.records.kept
+
+
+async def test_a_task_that_can_never_be_failed_is_given_up_and_said(world: World, operator: Operator) -> None:
+    await operator.hold("t1")
+    world.pools.clear()
+    world.service.unreachable = True
+    await asyncio.sleep(1000.0)
+
+    assert operator.reasons == ["LeaseFailed"]
+    assert not world.records.kept
+
+
+async def test_without_a_worker_a_task_is_failed_after_hold_seconds_if_asked_for(
+    world: World, operator: Operator
+) -> None:
+    operator.custody.order(KEY, Terms(hold_seconds=30.0))
+    await operator.hold("t1")
+    await asyncio.sleep(28.0)
+    assert not world.service.failed
+    await asyncio.sleep(5.0)
+
+    assert world.service.failed["t1"][0] == ERROR_NO_WORKER
+
+
+async def test_without_hold_seconds_a_task_waits_as_long_as_the_service_lets_it(
+    world: World, operator: Operator
+) -> None:
+    await operator.hold("t1")
+    await asyncio.sleep(7200.0)
+
+    assert not world.service.failed
+    assert len(world.service.beats["t1"]) >= 700
