@@ -19,7 +19,8 @@ import kopf
 from kopf._cogs.clients import watching
 
 from activity_operator.cluster.kinds import DEPLOYMENTS, PODS, Kind, Raw
-from activity_operator.cluster.kube import Credentials, endpoint
+from activity_operator.cluster.kube import Credentials
+from activity_operator.cluster.login import Login
 from activity_operator.cluster.store import KINDS
 from activity_worker.contract import LABEL_POOL
 
@@ -96,7 +97,7 @@ class Watcher:
     def __init__(
         self, load: Credentials, take: Take, relisted: Callable[[], None], ended: Callable[[str], None]
     ) -> None:
-        self._load = load
+        self._credentials = Login(load)
         self._take = take
         self._relisted = relisted
         self._ended = ended
@@ -192,7 +193,7 @@ class Watcher:
         return hand_over
 
     async def _login(self, **_: Any) -> kopf.ConnectionInfo:
-        found = await endpoint(self._load)
+        found = await self._credentials()
         return kopf.ConnectionInfo(
             server=found.server,
             ca_path=found.ca_path,
