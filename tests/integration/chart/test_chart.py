@@ -106,6 +106,14 @@ def test_workers_reach_the_leader_by_the_url_that_they_are_given(objects: Object
     assert service["spec"]["selector"].items() - pod_labels.items() == {(LABEL_LEADER, "true")}
 
 
+def test_workers_reach_a_leader_that_kubernetes_calls_unready(objects: Objects, settings: Settings) -> None:
+    """A node whose kubelet hangs makes its pods unready, and the leader among them would have no workers any more."""
+    service = objects["Service", settings.report_service]
+
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert service["spec"]["selector"][LABEL_LEADER] == "true", "whoever does not lead must not be led to"
+
+
 def test_probes_and_scrapes_go_to_the_health_port(objects: Objects, settings: Settings) -> None:
     only = container(objects)
     ports = {each["name"]: each["containerPort"] for each in only["ports"]}

@@ -271,8 +271,11 @@ async def test_a_connection_that_pauses_too_long_is_closed(start: Start, trust: 
     writer.close()
 
 
-async def test_one_source_has_so_many_connections_and_no_more(start: Start, trust: ssl.SSLContext) -> None:
-    server = await start(connections_per_source=2)
+@pytest.mark.parametrize("limit", ["connections_per_source", "connections"])
+async def test_one_source_and_all_together_have_so_many_connections_and_no_more(
+    start: Start, trust: ssl.SSLContext, limit: str
+) -> None:
+    server = await start(**{limit: 2})
     kept = [await connect(server, trust) for _ in range(2)]
     reader, writer = await connect(server, trust)
     assert await closed(reader) == b""
