@@ -6,9 +6,12 @@ import re
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import aiosqlite
 import pytest
 
 from activity_worker import cli
@@ -201,6 +204,25 @@ def test_a_module_that_cannot_be_loaded_is_said_with_the_place(
 
     said = f"'broken_tasks' cannot be loaded as module:tasks: {words.format(file=file)}"
     assert say("run", "broken_tasks") == (EXIT_USAGE, "", f"activity-worker steps: {said}\n")
+
+
+def test_a_store_that_cannot_be_opened_leaves_no_thread_that_fails(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The asynchronous driver's thread told the event loop of its end, which was closed by then, on a busy machine."""
+    stop = aiosqlite.Connection.stop
+    failed: list[object] = []
+
+    def late(connection: aiosqlite.Connection) -> object:
+        connection._tx.put_nowait((None, lambda: time.sleep(0.3)))
+        return stop(connection)
+
+    monkeypatch.setattr(aiosqlite.Connection, "stop", late)
+    monkeypatch.setattr(threading, "excepthook", lambda what: failed.append(what.exc_value))
+    assert say(*NEW, "--store", "sqlite:////gone/x.db")[0] == EXIT_ERROR
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(10.0)
+
+    assert failed == []
 
 
 def test_a_server_that_refuses_is_told_with_what_to_do(say: Say, server: str) -> None:

@@ -1,6 +1,8 @@
 """Opening a task store's database: SQLite for one machine, PostgreSQL for many; its tables brought up to date."""
 
+import asyncio
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,14 +41,8 @@ async def connect(url: str, *, migrate: bool = True) -> AsyncEngine:
     """
     engine = _engine(url)
     if migrate:
-        # Handlers' processes do without: 12 MB and 0.3 s less for each.
-        from activity_worker.steps.upgrade import upgrade  # noqa: PLC0415
-
         try:
-            async with engine.begin() as connection:
-                if engine.dialect.name == "postgresql":
-                    await connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _MIGRATION_LOCK})
-                await connection.run_sync(upgrade)
+            await _upgrade(engine)
         except BaseException:
             # Nobody has the engine yet who could give its connections back.
             await engine.dispose()
@@ -67,16 +63,47 @@ def file_of(url: str) -> Path | None:
 
 def gate(engine: AsyncEngine) -> Gate:
     """Return the way to write to an engine's database."""
-    if engine.dialect.name != "sqlite" or _is_in_memory(engine.url.database):
-        return Direct(engine)
-    url = engine.url.set(drivername="sqlite+pysqlite")
-    return Threaded(_prepared(create_engine(url, connect_args={"timeout": _BUSY_SECONDS}, pool_size=1, **_SILENT)))
+    return Threaded(_writer(engine)) if _is_file(engine) else Direct(engine)
 
 
 def reading(engine: AsyncEngine) -> AsyncEngine:
     """Return an engine for what only reads: on SQLite it waits for no writer, on PostgreSQL it begins nothing."""
     options = {READS: True} if engine.dialect.name == "sqlite" else {"isolation_level": "AUTOCOMMIT"}
     return engine.execution_options(**options)
+
+
+async def _upgrade(engine: AsyncEngine) -> None:
+    # Handlers' processes do without: 12 MB and 0.3 s less for each.
+    from activity_worker.steps.upgrade import upgrade  # noqa: PLC0415
+
+    # What a URI names may be memory that is shared, and is gone with its last connection.
+    if _is_file(engine) and not str(engine.url.database).startswith("file:"):
+        await asyncio.to_thread(_upgrade_file, engine, upgrade)
+        return
+    async with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            await connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _MIGRATION_LOCK})
+        await connection.run_sync(upgrade)
+
+
+def _upgrade_file(engine: AsyncEngine, upgrade: Callable[[Connection], None]) -> None:
+    """Not through the asynchronous driver: it tells a loop that may be closed by then that a file cannot be opened."""
+    writer = _writer(engine)
+    try:
+        with writer.begin() as connection:
+            upgrade(connection)
+    finally:
+        writer.dispose()
+
+
+def _is_file(engine: AsyncEngine) -> bool:
+    return engine.dialect.name == "sqlite" and not _is_in_memory(engine.url.database)
+
+
+def _writer(engine: AsyncEngine) -> Engine:
+    """Return a synchronous engine for the same file."""
+    url = engine.url.set(drivername="sqlite+pysqlite")
+    return _prepared(create_engine(url, connect_args={"timeout": _BUSY_SECONDS}, pool_size=1, **_SILENT))
 
 
 def _engine(url: str) -> AsyncEngine:
