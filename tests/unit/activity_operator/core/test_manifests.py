@@ -2,6 +2,7 @@
 
 from activity_operator.core.breaker import RETRY_DELAYS_SECONDS
 from activity_operator.core.manifests import RenderSettings, deployment, revision_of
+from activity_worker.contract import TOKEN_AUDIENCE
 from tests.unit.activity_operator.core.builders import POOL, pool
 
 
@@ -38,6 +39,22 @@ def test_the_variables_stand_in_the_order_of_the_first_version_since_another_is_
         "ACTIVITY_TASK_HEARTBEAT_SECONDS",
         "ACTIVITY_TASK_DEADLINE_SECONDS",
     ]
+
+
+def test_a_worker_has_no_right_that_it_does_not_need() -> None:
+    """What SECURITY.md says of pods; the generator of hostile pods looks at what users add."""
+    pod = deployment(pool(), POOL, RenderSettings("https://reports"), "r1", 1)["spec"]["template"]["spec"]
+    (worker,) = pod["containers"]
+
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert worker["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+    }
+    tokens = [one["serviceAccountToken"] for one in pod["volumes"][0]["projected"]["sources"][:1]]
+    assert [token["audience"] for token in tokens] == [TOKEN_AUDIENCE]
 
 
 def test_containers_of_the_users_own_are_as_restricted_as_the_worker() -> None:
