@@ -265,6 +265,19 @@ async def test_leadership_lost_during_the_writes_tells_nobody_anything() -> None
     assert not [entry for entry in scene.log if entry[0] in {"directives", "order"}]
 
 
+async def test_leadership_lost_before_the_status_writes_none() -> None:
+    scene = Scene()
+
+    def lose(*_: Any) -> dict[str, Any]:
+        scene.leading = False
+        return {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "False"}]}
+
+    scene.status = lose  # type: ignore[method-assign]
+    assert await scene.look_after() is None
+
+    assert (scene.written, scene.results) == ([], ["not_leading"])
+
+
 async def test_a_deleted_pool_is_forgotten_everywhere() -> None:
     scene = Scene()
     await scene.look_after()

@@ -1,10 +1,13 @@
 """Back-off, rivals, the leader's label: small, but each with a promise."""
 
 from typing import Any, cast
+from unittest.mock import AsyncMock
+
+import pytest
 
 from activity_operator.cluster import backoff
-from activity_operator.cluster.kinds import Key
-from activity_operator.cluster.kube import ApiUnreachableError, KubeClient
+from activity_operator.cluster.kinds import PODS, Key
+from activity_operator.cluster.kube import WRITE_TIMEOUT_SECONDS, ApiUnreachableError, KubeClient
 from activity_operator.cluster.leader_label import LeaderLabel
 from activity_operator.cluster.rivals import Rivals
 from activity_worker.contract import LABEL_LEADER
@@ -78,3 +81,27 @@ async def test_a_label_that_cannot_be_set_is_to_be_tried_again() -> None:
     pods.down = True
 
     assert not await label(pods).settle(leading=True)
+
+
+async def test_a_token_review_asks_whether_the_token_is_for_our_audience() -> None:
+    kube = KubeClient(None)
+    kube._call = AsyncMock(return_value={"status": {"authenticated": True}})  # type: ignore[method-assign]
+
+    assert await kube.create_token_review("a token", "activitypools.dev/operator") == {"authenticated": True}
+    asked = kube._call.call_args.kwargs["body"]["spec"]
+    assert asked == {"token": "a token", "audiences": ["activitypools.dev/operator"]}
+
+
+@pytest.mark.parametrize(("given", "told"), [(None, f"{WRITE_TIMEOUT_SECONDS:.0f}s"), (2.5, "2s"), (0.2, "1s")])
+async def test_a_write_tells_the_server_when_its_sender_gives_up(given: float | None, told: str) -> None:
+    """One that waits in the server for longer would take effect when its sender may have lost the Lease."""
+
+    class Transport:
+        configuration = AsyncMock(api_key={})
+        param_serialize = AsyncMock(side_effect=ConnectionError)
+
+    kube = KubeClient(Transport())
+    with pytest.raises(ApiUnreachableError):
+        await kube.replace(PODS, "ns", "p", {}, given)
+
+    assert ("timeout", told) in Transport.param_serialize.call_args.kwargs["query_params"]

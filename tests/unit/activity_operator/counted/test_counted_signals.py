@@ -362,6 +362,9 @@ async def test_a_new_term_begins_with_nothing_known(desk: Desk) -> None:
     desk.specs.clear()
     desk.signals.pause()
     assert (desk.tasks(), desk.message("b")) == ([], "")
+    reads = desk.reads
+    await asyncio.sleep(3600.0)
+    assert desk.reads == reads, "who leads no more reads no Secret"
 
     desk.order(redis())
     assert desk.tasks() == []
