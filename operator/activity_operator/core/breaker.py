@@ -83,9 +83,12 @@ def _failed(seen: Observation, failing: Member, breaker: Breaker) -> tuple[Break
 
 
 def _may_still_come(seen: Observation, failing: Member) -> bool:
-    """Whether its container runs and is silent for less time than a large handler may take to be imported."""
+    """Whether its container runs and is silent for less time than a large handler may take to be imported.
+
+    How the container before it ended does not matter: this one may have a task already, if the operator was silent.
+    """
     pod = failing.pod
-    if not pod.running_since or failing.failed_start or pod.last_exit_code is not None:
+    if not pod.running_since or failing.failed_start:
         return False
     return seen.now - max(pod.running_since, seen.leader_since) < GIVE_UP_SECONDS
 
@@ -112,9 +115,13 @@ def _without_evidence(seen: Observation, mine: tuple[Member, ...], revision: str
 
 
 def failure(member: Member) -> tuple[str, str] | None:
-    """Return reason and message when this pod failed to start a worker, None while it may still come."""
+    """Return reason and message when this pod failed to start a worker, None while it may still come.
+
+    A new leader has not heard those who work. One whose container was restarted some day looks like a failed start
+    then, and is none: it is Ready, or has run since before this leader's time.
+    """
     pod = member.pod
-    if member.said is not None:
+    if member.said is not None or member.unheard or pod.ready:
         return None
     if pod.waiting_reason in _IMAGE:
         return Reason.IMAGE_PULL_FAILED, f"pod {pod.name}: {pod.waiting_reason}: {pod.waiting_message}"[:MAX_MESSAGE]

@@ -1,5 +1,7 @@
 """The start breaker: what trips it, when it tries again, what closes it."""
 
+from dataclasses import replace
+
 import pytest
 
 from activity_operator.api.conditions import Reason
@@ -7,7 +9,7 @@ from activity_operator.core.breaker import failure, retry_at, watch_starts
 from activity_operator.core.decision import Breaker
 from activity_operator.core.fleet import Member
 from activity_operator.core.observation import DeploymentFacts, Observation, PodFacts, WorkerFacts
-from tests.unit.activity_operator.core.builders import NOW, REVISION, coming, crew, pod, seen, worker
+from tests.unit.activity_operator.core.builders import NOW, POOL, REVISION, coming, crew, pod, seen, worker
 
 UNPULLABLE = coming("n1", waiting_reason="ImagePullBackOff", waiting_message="not found")
 OPEN = Breaker(3, NOW - 1, Reason.IMAGE_PULL_FAILED, "pod n1: ImagePullBackOff", revision=REVISION)
@@ -70,6 +72,27 @@ def test_a_worker_that_crashes_after_it_reported_is_no_failed_start() -> None:
     situation = seen(coming("w1", last_exit_code=1, last_exit_reason="Error"), worker("w1"))
 
     assert failure(crew(situation).members[0]) is None
+
+
+@pytest.mark.parametrize("ready", [True, False], ids=["ready", "not ready"])
+@pytest.mark.parametrize(("code", "reason"), [(137, "Error"), (137, "OOMKilled"), (1, "Error"), (0, "Completed")])
+def test_a_worker_that_was_restarted_in_place_is_none_to_a_leader_that_has_yet_to_hear_it(
+    ready: bool, code: int, reason: str
+) -> None:
+    """Half an hour of faults: each new leader deleted the pods of busy workers whose containers had ended some day."""
+    restarted = pod(ready=ready, restarts=1, last_exit_code=code, last_exit_reason=reason)
+
+    for age in (0.5, 3_600.0):
+        situation = seen(restarted, leader_since=NOW - age, pool=replace(POOL, proven_revision=REVISION))
+        assert watched(situation) == (Breaker(), None)
+
+
+def test_one_that_crashed_before_it_reported_is_replaced_only_when_it_does_not_run() -> None:
+    """The container that runs now may report yet, and if the operator was silent for a moment it has a task."""
+    again = pod(ready=False, running_since=NOW - 3, created=NOW - 20, last_exit_code=137, last_exit_reason="OOMKilled")
+    waits = replace(again, running_since=0.0, waiting_reason="CrashLoopBackOff")
+
+    assert [failed and failed.pod.name for _, failed in (watched(seen(again)), watched(seen(waits)))] == [None, "w1"]
 
 
 @pytest.mark.parametrize(
