@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import dataclasses
+import gzip
 import logging
 import random
 import shutil
@@ -14,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from activity_worker.contract import lease_id
+from tests.faults import audit
 from tests.faults.ground import ground
 from tests.faults.replicas import nursery
 from tests.soak import table
@@ -39,9 +41,11 @@ async def run(said: argparse.Namespace, kept: Path) -> int:
             found = await run.play()
             verdict = judge(found)
             _report(run, found)
-            _keep(run, kept)
+            _keep(run, found, kept)
             for name in ("apiserver", "controllers"):
                 shutil.copy(here.folder / f"{name}.log", kept)
+            with audit.log_file(here.folder).open("rb") as written, gzip.open(kept / "audit.jsonl.gz", "wb") as copied:
+                shutil.copyfileobj(written, copied)
         print(f"\n{time.monotonic() - began:.0f} s, seed {said.seed}")
     for words in verdict.wrong:
         print(f"WRONG: {words}")
@@ -57,14 +61,15 @@ def _report(run: Soak, found: Found) -> None:
         print(f"{replica.name}: killed {replica.killed} times, ended by itself {replica.ended} times")
 
 
-def _keep(run: Soak, kept: Path) -> None:
+def _keep(run: Soak, found: Found, kept: Path) -> None:
     """Write down what happened when, and copy the operators' logs."""
     lines = [
         f"{_clock(one.at)} {one.strike} -> {one.whom}, over after "
         f"{one.over - one.at:.1f} s, converged {one.converged} {one.owed}"
         for one in run.struck
     ]
-    (kept / "faults.txt").write_text("\n".join(lines) + "\n")
+    lines += [f"{_clock(at)} WRONG: {words}" for at, words in found.interrupted]
+    (kept / "faults.txt").write_text("\n".join(sorted(lines)) + "\n")
     told = [f"{_clock(at)} {words}" for at, words in sorted(_stories(run))]
     (kept / "timed_out.txt").write_text("\n".join(told) + "\n")
     samples = [",".join(map(str, (round(one.at - run.began), *dataclasses.astuple(one)[1:]))) for one in run.samples]

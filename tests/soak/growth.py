@@ -1,13 +1,15 @@
 """PURE: what "flat" means, and which processes were not.
 
-A process is judged by its samples from `warm_up` seconds on after it first led (after its start, if it never did):
-until then an interpreter fills its caches and its allocator's arenas. Growth is the Theil-Sen slope over them. It is
-held against two limits, and wrong only beyond both: a rate, and an amount over the time looked at, below which a rate
-says nothing (arenas come in 1 MB, a burst of ten pods is ten connections).
+A process is judged by its samples from the moment at which it has led for `warm_up` seconds in sum; one that never led
+for so long, by those after as many seconds of its life and before it first led. Until then an interpreter fills its
+caches and its allocator's arenas: one that leads for ten seconds now and then goes up a step each time. Growth is the
+Theil-Sen slope over them. It is held against two limits, and wrong only beyond both: a rate, and an amount over the
+time looked at, below which a rate says nothing (arenas come in 1 MB, a burst of ten pods is ten connections).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, takewhile
 
 from tests.soak.slope import Point, percentile, slope
 
@@ -79,11 +81,21 @@ def lines(samples: Iterable[Sample], warm_up: float, least: float) -> list[Line]
     """Return a line for each process that lived long enough and each measure."""
     found = []
     for life in lives(samples):
-        grown_up = next((one.at for one in life if one.leads), life[0].at) + warm_up
-        judged = [one for one in life if one.at >= grown_up]
+        judged = _warm(life, warm_up)
         if judged and judged[-1].at - judged[0].at >= least:
             found += [_line(measure, judged) for measure in LIMITS]
     return found
+
+
+def _warm(life: Sequence[Sample], warm_up: float) -> list[Sample]:
+    """Return the samples of a process that has filled what it fills once in its role."""
+    led = 0.0
+    for number, (before, one) in enumerate(pairwise(life), 1):
+        led += one.at - before.at if before.leads else 0.0
+        if led >= warm_up:
+            return list(life[number:])
+    standby = takewhile(lambda one: not one.leads, life)
+    return [one for one in standby if one.at >= life[0].at + warm_up]
 
 
 def _line(measure: str, judged: Sequence[Sample]) -> Line:

@@ -1,7 +1,6 @@
 """What is flat and what grows."""
 
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -73,10 +72,24 @@ def test_a_process_warms_up_again_when_it_first_leads() -> None:
 
 def test_a_leader_s_connections_are_no_growth_over_a_standby_s() -> None:
     """It leads for the second half of what is judged."""
-    roles = [Sample(float(at), "a", 1, 1.0, 70.0 if at > 400 else 30.0, 0.0, 0.0, at > 400) for at in range(0, 800, 5)]
-    roles = [replace(roles[0], leads=True, at=-1.0), *roles]
+    leads = [at < WARM_UP_SECONDS or at > 500 for at in range(0, 900, 5)]
+    roles = [Sample(n * 5.0, "a", 1, 1.0, 70.0 if led else 30.0, 0.0, 0.0, led) for n, led in enumerate(leads)]
 
+    assert judged(roles)["files"].seconds > 700.0
     assert judged(roles)["files"].a_minute == 0.0
+
+
+def test_a_process_that_leads_for_moments_only_has_not_warmed_up() -> None:
+    """Each of its terms fills more of what a leader fills; half an hour of faults has such standbys."""
+    life = [Sample(at * 5.0, "a", 1, 80_000 + 5_000 * (at // 40), 30.0, 0.0, 0.0, at % 40 == 39) for at in range(300)]
+
+    assert judged(life) == {}
+
+
+def test_a_standby_that_leaks_is_found_before_it_leads() -> None:
+    life = [Sample(at * 5.0, "a", 1, 80_000 + 100.0 * at, 30.0, 0.0, 0.0, at > 100) for at in range(110)]
+
+    assert judged(life)["rss"].wrong
 
 
 def test_a_loop_that_is_often_late_is_wrong_though_it_does_not_get_worse() -> None:
