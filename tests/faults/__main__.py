@@ -5,8 +5,9 @@ import asyncio
 import logging
 import sys
 import time
+from collections.abc import Awaitable, Callable, Iterable
 
-from tests.faults import election_runs, matrix, pairs, stale, table
+from tests.faults import election_runs, matrix, node_loss, pairs, stale, table, token_runs
 from tests.faults.campaign import LANES, Played, lanes, play_all, references
 from tests.faults.election import ELECTIONS
 from tests.faults.matrix import Job
@@ -23,7 +24,16 @@ PARTS = (
     pairs.PART,
     "stale",
     election_runs.PART,
+    node_loss.PART,
+    token_runs.PART,
 )
+#: Parts whose scenarios each make a control plane of their own, and how one is played.
+OF_THEIR_OWN: dict[str, tuple[Iterable[str], Callable[[str], Awaitable[Played]]]] = {
+    node_loss.PART: (node_loss.NODE_LOSSES, node_loss.play),
+    token_runs.PART: (token_runs.TOKEN_LOSSES, token_runs.play),
+}
+#: Parts that are not compared with runs without faults.
+WITHOUT_TWIN = {election_runs.PART, *OF_THEIR_OWN}
 
 
 def jobs(run: Run) -> list[Job]:
@@ -56,10 +66,10 @@ def tell(played: Played) -> None:
 async def campaign(said: argparse.Namespace) -> int:
     """Play what was asked for; return the exit code."""
     began = time.monotonic()
-    async with lanes(said.lanes) as where:
-        parts = set(said.part or PARTS)
+    parts = set(said.part or PARTS)
+    async with lanes(said.lanes if parts - OF_THEIR_OWN.keys() else 0) as where:
         names = said.scenario or list(SCENARIOS)
-        expected = await references(where, names) if parts != {election_runs.PART} else {}
+        expected = await references(where, names) if parts - WITHOUT_TWIN else {}
         every = [*(job for run in expected.values() for job in jobs(run)), *stale.JOBS]
         chosen = [job for job in every if job.part in parts]
         chosen = [job for job in chosen if said.only in " + ".join(map(str, job.faults))][said.start :: said.every]
@@ -68,8 +78,20 @@ async def campaign(said: argparse.Namespace) -> int:
         if election_runs.PART in parts and not said.scenario:
             elections = [name for name in ELECTIONS if said.only in name][said.start :: said.every]
             played += await election_runs.play_elections(where, elections, tell)
+    for part in sorted(parts & OF_THEIR_OWN.keys()) if not said.scenario else ():
+        played += await _play_alone(part, said)
     print(f"\n{table.text(played)}\n{len(played)} runs in {time.monotonic() - began:.0f} s")
     return int(any(not one.run.good for one in played))
+
+
+async def _play_alone(part: str, said: argparse.Namespace) -> list[Played]:
+    """Play the scenarios of a part one after the other."""
+    scenarios, play = OF_THEIR_OWN[part]
+    found = []
+    for name in [name for name in scenarios if said.only in name][said.start :: said.every]:
+        found.append(await play(name))
+        tell(found[-1])
+    return found
 
 
 def main() -> None:

@@ -54,8 +54,9 @@ _POLICY = {
 class Write:
     """A write that the API server answered with `code`; `received` and `answered` in Unix seconds.
 
-    `version` is the resourceVersion of the object after it, 0 where the answer does not tell. `holder` is the
-    holderIdentity that a write of a Lease left behind.
+    `user` is the last part of the caller's name: of a ServiceAccount its own; `agent` that of its User-Agent: what each
+    of the controllers that are one user calls itself. `version` is the resourceVersion of the object after it, 0 where
+    the answer does not tell. `holder` is the holderIdentity that a write of a Lease left behind.
     """
 
     user: str
@@ -68,6 +69,7 @@ class Write:
     received: float
     answered: float
     holder: str = ""
+    agent: str = ""
 
     def __str__(self) -> str:
         return f"{self.verb} {self.resource} {self.name} by {self.user}"
@@ -179,7 +181,7 @@ def _write(event: dict[str, Any]) -> Write:
     sub = f"/{place['subresource']}" if "subresource" in place else ""
     told = event["verb"] != "delete" and answer.get("kind") != "Status"
     return Write(
-        user=event["user"]["username"],
+        user=event["user"]["username"].rpartition(":")[2],
         verb=event["verb"],
         resource=f"{place.get('resource', '')}{sub}",
         namespace=place.get("namespace", ""),
@@ -189,6 +191,7 @@ def _write(event: dict[str, Any]) -> Write:
         received=_seconds(event["requestReceivedTimestamp"]),
         answered=_seconds(event["stageTimestamp"]),
         holder=str((answer.get("spec") or {}).get("holderIdentity") or "") if place.get("resource") == "leases" else "",
+        agent=str(event.get("userAgent", "")).rpartition("/")[2],
     )
 
 

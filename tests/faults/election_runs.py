@@ -12,11 +12,10 @@ from tests.faults.campaign import Lane, Played, spread
 from tests.faults.clock_zygote import AS_SHIPPED
 from tests.faults.election import ELECTIONS, Election
 from tests.faults.election_stage import ElectionStage, election_stage
-from tests.faults.end_state import harm
 from tests.faults.ground import Ground
 from tests.faults.matrix import Job
 from tests.faults.replicas import Nursery, nursery
-from tests.faults.runs import Run, _logs
+from tests.faults.runs import Run, judged
 
 PART = "election"
 _ZYGOTE = "tests.faults.clock_zygote"
@@ -74,31 +73,8 @@ async def play(crib: Crib, scenario: Election) -> Run:
             await scene.conclude(scenario.workers)
         except (AssertionError, TimeoutError) as error:
             wrong.append(str(error))
-        return _judged(scene, scenario, wrong, time.monotonic() - began, measured)
-
-
-def _judged(scene: ElectionStage, scenario: Election, wrong: list[str], seconds: float, measured: str) -> Run:
-    stage = scene.stage
-    outcomes = stage.outcomes()
-    ended = sum(replica.ended for replica in stage.replicas)
-    wrong += [*stage.kubelet.troubles, *stage.trespasses()]
-    wrong += [f"execution {name} ended as {how}" for name, how in outcomes.items() if how != "SUCCEEDED"]
-    if ended != scenario.ends:
-        wrong.append(f"{ended} processes ended by themselves, not {scenario.ends}")
-    found = harm(stage)
-    return Run(
-        scenario=scenario.name,
-        faults=(),
-        state={"executions": outcomes},
-        harm=found,
-        seconds=seconds,
-        calls=(),
-        events=(),
-        struck=True,
-        wrong="; ".join(wrong),
-        log=_logs(stage) if wrong or found.done else "",
-        way=(measured,) if measured else (),
-    )
+        seconds = time.monotonic() - began
+        return judged(scene.stage, scenario.name, wrong, seconds, ends=scenario.ends, measured=measured)
 
 
 def _moved(scene: ElectionStage, after: dict[str, str], *, grows: bool) -> list[str]:

@@ -29,6 +29,8 @@ ISSUER = "https://kubernetes.default.svc.cluster.local"
 CRD_FILE = Path(__file__).parents[2] / "crds" / "activitypools.activitypools.dev.yaml"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CONTROLLERS = "deployment-controller,replicaset-controller,garbage-collector-controller"
+#: Those that miss a node and evict its pods.
+OF_NODES = "node-lifecycle-controller,taint-eviction-controller"
 #: The replicas' users, one each, so that the audit log tells them apart.
 REPLICAS = ("operator-a", "operator-b", "operator-c")
 #: Tokens that the API server knows, by user: who may do everything here. What the operator may do is tested elsewhere.
@@ -53,8 +55,11 @@ def die_with_parent() -> None:
 
 
 @asynccontextmanager
-async def ground() -> AsyncIterator[Ground]:
-    """Start a control plane with the CRD of this tree; it and its data are gone at the end."""
+async def ground(*, missed_seconds: float = 0.0) -> AsyncIterator[Ground]:
+    """Start a control plane with the CRD of this tree; it and its data are gone at the end.
+
+    With `missed_seconds` nodes are watched over, too: one that is silent for so long is missed, and its pods evicted.
+    """
     binaries = go_builds.ensure(("etcd", "kube-apiserver", "kube-controller-manager"))
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ap-faults-")))
@@ -73,7 +78,8 @@ async def ground() -> AsyncIterator[Ground]:
         await until("the API server is ready", api.ready, START_SECONDS)
         await _install_crd(api)
         # After the CRD: the garbage collector learns of a new kind only every half minute.
-        await _daemon(stack, folder, "controllers", _controllers(binaries["kube-controller-manager"], folder, url))
+        controllers = _controllers(binaries["kube-controller-manager"], folder, url, missed_seconds)
+        await _daemon(stack, folder, "controllers", controllers)
         yield Ground(url, trust, api, folder)
 
 
@@ -149,12 +155,16 @@ def _api_server(binary: Path, folder: Path, url: str) -> list[str]:
     ]
 
 
-def _controllers(binary: Path, folder: Path, url: str) -> list[str]:
+def _controllers(binary: Path, folder: Path, url: str, missed_seconds: float) -> list[str]:
     config = kubeconfig(folder / "controllers.kubeconfig", url, "controllers", folder / "ca.crt")
+    chosen = [f"--controllers={CONTROLLERS}"]
+    if missed_seconds:
+        chosen = [f"--controllers={CONTROLLERS},{OF_NODES}", f"--node-monitor-grace-period={missed_seconds:g}s"]
+        chosen.append("--node-monitor-period=500ms")
     return [
         str(binary),
         f"--kubeconfig={config}",
-        f"--controllers={CONTROLLERS}",
+        *chosen,
         "--bind-address=127.0.0.1",
         f"--secure-port={free_port()}",
         f"--cert-dir={folder}",

@@ -30,8 +30,22 @@ class Service(Protocol):
         ...
 
 
+class Node:
+    """Where pods are put. While it is not `reachable` its kubelet hears and says nothing; workers run on."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.reachable = asyncio.Event()
+        self.reachable.set()
+        #: How often it came back: what was said of its pods before may have been overruled meanwhile.
+        self.returns = 0
+
+
 class Kubelet:
-    """Plays every pod of one namespace, and knows which of the operator's pods carry the leader's label."""
+    """Plays every pod of one namespace, and knows which of the operator's pods carry the leader's label.
+
+    Pods are put on its `nodes` in turn; a Node object there need not be.
+    """
 
     def __init__(
         self, api: Api, namespace: str, system: str, folder: Path, service: StepFunctionsFake,
@@ -47,6 +61,9 @@ class Kubelet:
         self._lives: dict[str, asyncio.Task[None]] = {}
         self._leaving: dict[str, asyncio.Event] = {}
         self._pods: dict[str, str] = {}
+        self.nodes = [Node("played")]
+        self._places: dict[str, Node] = {}
+        self._missed: dict[str, tuple[str, Raw]] = {}
         self.workers: dict[str, PlayedWorker] = {}
         self.labelled: set[str] = set()
         self.interrupted: list[str] = []
@@ -82,9 +99,28 @@ class Kubelet:
         """Return the names of the pods whose workers have a task."""
         return sorted(self._pods[uid] for uid, worker in self.workers.items() if worker.running)
 
+    def on(self, node: Node) -> list[str]:
+        """Return the names of the pods whose workers run on a node."""
+        return sorted(self._pods[uid] for uid in self.workers if self._places[uid] is node)
+
+    def cut_off(self, node: Node) -> None:
+        """Have a node hear and say nothing more."""
+        node.reachable.clear()
+
+    def rejoin(self, node: Node) -> None:
+        """Have it hear what it missed, and say anew what it has to say."""
+        node.returns += 1
+        node.reachable.set()
+        missed, self._missed = self._missed, {}
+        for kind, raw in missed.values():
+            self._heard(kind, raw)
+
     def _heard(self, kind: str, raw: Raw) -> None:
         meta = raw["metadata"]
         uid = meta["uid"]
+        if uid in self._places and not self._places[uid].reachable.is_set():
+            self._missed[uid] = (kind, raw)
+            return
         if kind == "DELETED":
             if (life := self._lives.get(uid)) is not None:
                 self._note_interruption(uid, "vanished")
@@ -126,20 +162,20 @@ class Kubelet:
 
     async def _run_worker(self, raw: Raw, path: str, leaving: "asyncio.Task[bool]") -> None:
         name, uid = raw["metadata"]["name"], raw["metadata"]["uid"]
-        await self._bind(name, path)
+        node = await self._bind(raw, path)
         settings = read_settings({}, await self._environment(raw, path))
         assert isinstance(settings.source, StepFunctionsSettings)
         source = await open_source(replace(settings.source, endpoint_url=self.service.url))
         worker = PlayedWorker(replace(settings, health_port=None), source, self._handler)
-        began, said = _now(), None
+        began, said = _now(), (False, -1)
         ending = asyncio.create_task(worker.run(), name=name)
         self.workers[uid] = worker
         try:
             while not ending.done():
-                ready = worker.state in READY
-                if ready != said:
-                    await self._api.call("PATCH", f"{path}/status", _status(raw, began, ready))
-                    said = ready
+                news = (worker.state in READY, node.returns)
+                if news != said and node.reachable.is_set():
+                    await self._api.call("PATCH", f"{path}/status", _status(raw, began, news[0]))
+                    said = news
                 await asyncio.wait({ending, leaving} if not leaving.done() else {ending}, timeout=LOOK_SECONDS)
                 if leaving.done() and worker.state is not WorkerState.STOPPED:
                     worker.request_stop()
@@ -152,10 +188,15 @@ class Kubelet:
             del self.workers[uid]
             await source.close()
 
-    async def _bind(self, name: str, path: str) -> None:
-        target = {"apiVersion": "v1", "kind": "Node", "name": "played"}
-        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+    async def _bind(self, raw: Raw, path: str) -> Node:
+        """Put a pod on the node that has the fewest, of those that are there."""
+        placed = [node for uid, node in self._places.items() if not self._lives[uid].done()]
+        node = min((node for node in self.nodes if node.reachable.is_set()), key=placed.count)
+        self._places[raw["metadata"]["uid"]] = node
+        target = {"apiVersion": "v1", "kind": "Node", "name": node.name}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": raw["metadata"]["name"]}, "target": target}
         await self._api.call("POST", f"{path}/binding", body, expect=(409,))
+        return node
 
     async def _environment(self, raw: Raw, path: str) -> dict[str, str]:
         """Return the container's environment, its files being in a folder of this pod's own."""

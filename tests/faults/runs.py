@@ -113,6 +113,33 @@ async def _converge(set_up: Stage, expected: State | None, way: list[str]) -> tu
     return last, difference(expected, last)
 
 
+def judged(stage: Stage, name: str, wrong: list[str], seconds: float, *, ends: int = 0, measured: str = "") -> Run:
+    """Judge a run that has no twin without faults: every execution succeeds, and so many processes end by themselves.
+
+    `wrong` is what its scenario found; `measured` what it tells beside.
+    """
+    outcomes = stage.outcomes()
+    ended = sum(replica.ended for replica in stage.replicas)
+    wrong = [*wrong, *stage.kubelet.troubles, *stage.trespasses()]
+    wrong += [f"execution {one} ended as {how}" for one, how in outcomes.items() if how != "SUCCEEDED"]
+    if ended != ends:
+        wrong.append(f"{ended} processes ended by themselves, not {ends}")
+    found = harm(stage)
+    return Run(
+        scenario=name,
+        faults=(),
+        state={"executions": outcomes},
+        harm=found,
+        seconds=seconds,
+        calls=(),
+        events=(),
+        struck=True,
+        wrong="; ".join(wrong),
+        log=_logs(stage) if wrong or found.done else "",
+        way=(measured,) if measured else (),
+    )
+
+
 def difference(expected: State, found: State) -> str:
     """Return in one line what differs."""
     names = [name for name in expected if expected[name] != found.get(name)]

@@ -232,7 +232,7 @@ async def _add_replica(
 ) -> None:
     spec = {"containers": [{"name": "operator", "image": "played"}], "automountServiceAccountToken": False}
     body = {"metadata": {"name": name}, "spec": spec}
-    await made.api.call("POST", f"/api/v1/namespaces/{made.system}/pods", body)
+    await made.api.call("POST", f"/api/v1/namespaces/{made.system}/pods", body, expect=(409,))
 
     config = made.folder / f"{name}.kubeconfig"
 

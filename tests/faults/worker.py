@@ -30,9 +30,13 @@ class ClusterNames(AbstractResolver):
 
 
 class ClusterReporter(Reporter):
-    """Reports to a Service's name, as in a pod."""
+    """Reports to a Service's name, as in a pod. `reaches` says whether there is a way to it now."""
+
+    reaches: Callable[[], bool] = staticmethod(lambda: True)
 
     async def _connected(self) -> aiohttp.ClientSession:
+        if not self.reaches():
+            raise aiohttp.ClientConnectionError("this node is cut off")
         session = await super()._connected()
         connector = session.connector
         assert isinstance(connector, aiohttp.TCPConnector)
@@ -42,11 +46,16 @@ class ClusterReporter(Reporter):
 
 
 class PlayedWorker(Supervisor):
-    """A worker whose handler runs in this process; `running` counts the tasks that it works on."""
+    """A worker whose handler runs in this process; `running` counts the tasks that it works on, `ran` names all.
+
+    While it is not `heard` no report of it arrives.
+    """
 
     def __init__(self, settings: Settings, source: Source, handler: Callable[[Any], Any]) -> None:
         super().__init__(settings, source)
         self.running = 0
+        self.ran: list[str] = []
+        self.heard = True
         self._given = handler
         self._pool._runner_factory = lambda: InlineRunner(self._handle())
 
@@ -58,6 +67,7 @@ class PlayedWorker(Supervisor):
     def _handle(self) -> Handler:
         async def handle(request: Any) -> Any:
             self.running += 1
+            self.ran.append(request.lease_id)
             try:
                 return await self._given(request)
             finally:
@@ -72,4 +82,6 @@ class PlayedWorker(Supervisor):
         def obey(orders: Orders) -> None:
             self._obey(orders)
 
-        return ClusterReporter(settings, self._reports, self._snapshot, obey, self.metrics)
+        reporter = ClusterReporter(settings, self._reports, self._snapshot, obey, self.metrics)
+        reporter.reaches = lambda: self.heard
+        return reporter

@@ -1,0 +1,254 @@
+"""A node is missed while its workers work: it comes back in time, or so late that Kubernetes has evicted its pods.
+
+The kubelet is cut off from the API server; the workers run on, and reach the operator and the task service.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from activity_worker.contract import WorkerState
+from tests.faults import audit
+from tests.faults.api import Raw
+from tests.faults.campaign import Played
+from tests.faults.ground import ground
+from tests.faults.matrix import Job
+from tests.faults.nodes import MISSED_SECONDS, WatchedNode, tolerating, watched_nodes
+from tests.faults.replicas import nursery
+from tests.faults.runs import judged
+from tests.faults.scenarios import leads, pool_of, ready
+from tests.faults.stage import Stage, stage
+from tests.faults.worker import PlayedWorker
+
+PART = "node"
+#: What each controller calls itself: the one that evicts goes by its former name.
+REPLICA_SETS, EVICTION = "replicaset-controller", "node-controller"
+#: What it says in a pod that it evicts.
+BY_EVICTION = "DeletionByTaintManager"
+WORKERS = 4
+#: Seconds for which Kubernetes has a pod stay on a node that is missed, unless it says otherwise; and of one that does.
+AS_SHIPPED_SECONDS, SHORT_SECONDS = 300, 4
+
+
+@dataclass
+class Loss:
+    """A pool at work on two nodes, one of which will be missed: the one with the most tasks."""
+
+    stage: Stage
+    lost: WatchedNode
+    busy: list[str]
+    #: The pods of the lost node.
+    there: list[str]
+
+    async def miss(self) -> None:
+        """Cut the node off and wait until Kubernetes misses it, and none of its pods is Ready any more."""
+        self.stage.kubelet.cut_off(self.lost)
+        await self.stage.until("the node is missed", self.lost.missed)
+
+        async def none_is_ready() -> bool:
+            return not {name for name, raw in (await self.pods()).items() if _is_ready(raw)} & {*self.there}
+
+        await self.stage.until("none of its pods is ready", none_is_ready)
+
+    async def come_back(self) -> None:
+        """Have the node's kubelet reach the API server again."""
+        self.stage.kubelet.rejoin(self.lost)
+        await self.stage.until("the node is well", self.lost.well)
+
+    async def pods(self) -> dict[str, Raw]:
+        """Return the pool's pods that are not leaving, by name."""
+        return {
+            raw["metadata"]["name"]: raw
+            for raw in await self.stage.pods()
+            if "deletionTimestamp" not in raw["metadata"]
+        }
+
+    def deleters(self) -> dict[str, set[str]]:
+        """Return who deleted pods, by the pod's name; what a kubelet does when a pod has ended is none."""
+        made = audit.writers(self.stage.ground.folder, (self.stage.namespace,))
+        gone = [one for one in made if one.verb.startswith("delete") and one.resource == "pods" and one.code < 300]
+        found: dict[str, set[str]] = {}
+        for one in gone:
+            if one.user != "test":
+                found.setdefault(one.name, set()).add(one.agent if one.user == "controllers" else one.user)
+        return found
+
+
+Act = Callable[[Loss], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLoss:
+    """One scenario: how many tasks run when the node is lost, what is special about the pool, and what happens."""
+
+    name: str
+    tasks: int
+    act: Act
+    pool: Raw
+
+
+def _workers(made: Stage, names: Collection[str]) -> list[PlayedWorker]:
+    """Return the workers in these pods."""
+    kubelet = made.kubelet
+    return [worker for uid, worker in kubelet.workers.items() if kubelet._pods[uid] in names]
+
+
+def same(what: str, found: object, wanted: object) -> None:
+    """Raise AssertionError, and say what it is about, unless both are equal."""
+    if found != wanted:
+        raise AssertionError(f"{what}: expected {wanted}, found {found}")
+
+
+def _is_ready(raw: Raw) -> bool:
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in raw["status"].get("conditions") or ())
+
+
+async def _at_work(made: Stage, nodes: Sequence[WatchedNode], scenario: NodeLoss) -> Loss:
+    await leads(made)
+    await pool_of(made, WORKERS, minWorkers=WORKERS, maxWorkers=WORKERS, **scenario.pool)
+    same("workers of each node", {len(made.kubelet.on(node)) for node in nodes}, {WORKERS // 2})
+    made.execute(scenario.tasks, gated=True)
+
+    async def all_run() -> bool:
+        status = ((await made.pool()) or {}).get("status") or {}
+        busy = made.kubelet.busy()
+        return sum(made.ran.values()) == scenario.tasks and status.get("busyWorkers") == len(busy)
+
+    await made.until("all tasks run, and the operator knows", all_run)
+
+    def tasks_on(node: WatchedNode) -> int:
+        return sum(worker.running for worker in _workers(made, made.kubelet.on(node)))
+
+    lost = max(nodes, key=tasks_on)
+    return Loss(made, lost, made.kubelet.busy(), made.kubelet.on(lost))
+
+
+async def _in_time(loss: Loss) -> None:
+    """While the node is missed the pool shrinks, grows, and concludes; then the node comes back."""
+    made = loss.stage
+    (template,) = [raw["spec"]["template"]["spec"] for raw in await made.deployments()]
+    same("tolerations that we ask for", template.get("tolerations"), None)
+    before = await loss.pods()
+    stays = {one["tolerationSeconds"] for raw in before.values() for one in raw["spec"]["tolerations"]}
+    same("seconds that Kubernetes fills in", stays, {AS_SHIPPED_SECONDS})
+    await loss.miss()
+
+    # A ReplicaSet removes the unready first, and these are busy: who has nothing to do must be removed instead.
+    await made.change_pool(minWorkers=1, maxWorkers=len(loss.busy))
+    await made.until("the free worker has left", lambda: _are(loss, loss.busy))
+    made.execute(2, gated=True)
+    await made.change_pool(minWorkers=5, maxWorkers=5)
+    await made.until("five workers are busy", lambda: len(made.kubelet.busy()) == 5)
+    same("pods of the node that is missed", made.kubelet.on(loss.lost), loss.there)
+    same("whether it is missed still", await loss.lost.missed(), True)
+    made.gate.set()
+    await made.until("all executions have ended", lambda: "RUNNING" not in made.outcomes().values())
+    await loss.come_back()
+    await made.until("all workers are ready again", lambda: ready(made, 5))
+    after = await loss.pods()
+    same("busy pods that are there still", {*before} & {*after}, {*loss.busy})
+    free = {*before} - {*loss.busy}
+    same("who deleted which pod", loss.deleters(), {name: {REPLICA_SETS} for name in free})
+
+
+async def _are(loss: Loss, names: list[str]) -> bool:
+    return sorted(await loss.pods()) == sorted(names)
+
+
+async def _too_late(loss: Loss) -> None:
+    """Kubernetes evicts the pods of the node; their workers finish what they have, and others take what comes."""
+    made, workers = loss.stage, _workers(loss.stage, loss.there)
+    await loss.miss()
+    await _replaced(loss)
+    why = {one.get("reason") for raw in await made.pods() for one in raw["status"]["conditions"]}
+    same("whether pods say that they are evicted", BY_EVICTION in why, True)
+
+    def none_asks_for_more() -> bool:
+        return all(worker.state in {WorkerState.DRAINING, WorkerState.DRAINED} for worker in workers)
+
+    await made.until("they are told to take nothing more", none_asks_for_more)
+    ran = [list(worker.ran) for worker in workers]
+    made.execute(3)
+    await made.until("what comes is done", lambda: list(made.outcomes().values()).count("SUCCEEDED") == 3)
+    same("tasks of the evicted workers", [worker.ran for worker in workers], ran)
+    await _told_to_end(loss)
+    same("who deleted which pod", loss.deleters(), {name: {EVICTION} for name in loss.there})
+
+
+async def _cut_off(loss: Loss) -> None:
+    """No report of the node arrives either: after a while the operator gives its workers up, as gently as can be."""
+    for worker in _workers(loss.stage, loss.there):
+        worker.heard = False
+    await loss.miss()
+    await _replaced(loss)
+    for worker in _workers(loss.stage, loss.there):
+        worker.heard = True
+    await _told_to_end(loss)
+    (leader,) = (replica.name for replica in loss.stage.replicas)
+    same("who deleted which pod", loss.deleters(), {name: {leader} for name in loss.there})
+
+
+async def _replaced(loss: Loss) -> None:
+    """Wait until the pods of the node are being deleted and others are in their place; its workers work on."""
+    made = loss.stage
+    same("busy workers", made.kubelet.busy(), loss.busy)
+
+    async def gone() -> bool:
+        return not {*await loss.pods()} & {*loss.there}
+
+    await made.until("its pods are being deleted", gone)
+    await made.until("others are in their place", lambda: ready(made, WORKERS))
+    same("pods of the node that is missed", made.kubelet.on(loss.lost), loss.there)
+    same("busy workers", made.kubelet.busy(), loss.busy)
+
+
+async def _told_to_end(loss: Loss) -> None:
+    """Have the node come back: only now its kubelet hears that its pods are to go, and they finish what they have."""
+    made = loss.stage
+    at_work = {*loss.busy} & {*loss.there}
+    await loss.come_back()
+    await made.until("its kubelet has told them to end", lambda: len(made.kubelet.interrupted) == len(at_work))
+    same("busy workers", made.kubelet.busy(), loss.busy)
+    made.gate.set()
+    await made.until("all executions have ended", lambda: "RUNNING" not in made.outcomes().values())
+
+    async def gone() -> bool:
+        return len(await made.pods()) == WORKERS
+
+    await made.until("the pods of the node are gone", gone)
+    await made.until("the pool is whole", lambda: ready(made, WORKERS))
+    told = [one["message"] for one in ((await made.pool()) or {})["status"].get("events") or ()]
+    same("workers said to have gone before they could end", [word for word in told if "its pod went" in word], [])
+    # Each was told to end while it worked, as was to be, and ended when it was done.
+    made.kubelet.interrupted.clear()
+
+
+NODE_LOSSES = {
+    one.name: one
+    for one in (
+        NodeLoss("in time", 3, _in_time, {}),
+        NodeLoss("too late", 4, _too_late, {"slotsPerWorker": 2, "podTemplate": tolerating(SHORT_SECONDS)}),
+        NodeLoss("cut off", 3, _cut_off, {"reports": {"timeoutSeconds": 5}, "stalled": {"deadlineSeconds": 12}}),
+    )
+}
+
+
+async def play(name: str) -> Played:
+    """Play a scenario on a control plane of its own, whose controllers watch over two nodes."""
+    scenario = NODE_LOSSES[name]
+    async with (
+        ground(missed_seconds=MISSED_SECONDS) as place,
+        nursery(place.folder) as processes,
+        stage(place, processes, "nodes") as made,
+        watched_nodes(made.api, made.kubelet) as nodes,
+    ):
+        began, wrong = time.monotonic(), []
+        try:
+            loss = await _at_work(made, nodes, scenario)
+            began = time.monotonic()
+            await scenario.act(loss)
+        except (AssertionError, TimeoutError) as error:
+            wrong.append(str(error))
+        if len(made.tasks()) != len(made.executions):
+            wrong.append("a task took more than one attempt")
+        return Played(Job(PART, name, ()), judged(made, name, wrong, time.monotonic() - began))

@@ -1,0 +1,35 @@
+"""A node with busy workers on it is missed by the real controllers; whether it comes back in time or not, none pays."""
+
+import asyncio
+
+import pytest
+
+from tests.faults import table
+from tests.faults.campaign import Played
+from tests.faults.conftest import _TOLD
+from tests.faults.node_loss import play
+
+pytestmark = pytest.mark.timeout(400)
+
+#: `python -m tests.faults --part node` plays all.
+BOUNDED = ("in time", "too late")
+
+
+async def _play() -> dict[str, Played]:
+    played = await asyncio.gather(*map(play, BOUNDED))
+    _TOLD.append(table.text(played))
+    return {one.job.scenario: one for one in played}
+
+
+@pytest.fixture(scope="module")
+def losses() -> dict[str, Played]:
+    """All of them, played once, side by side."""
+    return asyncio.run(_play())
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_a_missed_node_costs_no_busy_worker_anything(name: str, losses: dict[str, Played]) -> None:
+    run = losses[name].run
+
+    assert run.wrong == "", f"{run.state}\n{run.log}"
+    assert run.harm.words == ()

@@ -1,0 +1,35 @@
+"""The API server itself refuses the operator's token; its file gets another, in time or late, and nothing is lost."""
+
+import asyncio
+
+import pytest
+
+from tests.faults import table
+from tests.faults.campaign import Played
+from tests.faults.conftest import _TOLD
+from tests.faults.token_runs import play
+
+pytestmark = pytest.mark.timeout(400)
+
+#: `python -m tests.faults --part token` plays all.
+BOUNDED = ("renewed soon", "renewed late")
+
+
+async def _play() -> dict[str, Played]:
+    played = await asyncio.gather(*map(play, BOUNDED))
+    _TOLD.append("\n".join((table.text(played), *(said for one in played for said in one.run.way))))
+    return {one.job.scenario: one for one in played}
+
+
+@pytest.fixture(scope="module")
+def losses() -> dict[str, Played]:
+    """All of them, played once, side by side."""
+    return asyncio.run(_play())
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_a_refused_token_costs_no_task_and_the_next_one_is_used(name: str, losses: dict[str, Played]) -> None:
+    run = losses[name].run
+
+    assert run.wrong == "", f"{run.state}\n{run.log}"
+    assert run.harm.words == ()
