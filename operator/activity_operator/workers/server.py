@@ -5,19 +5,18 @@ import json
 import logging
 import socket
 import ssl
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
 
 from activity_operator.backlog.protocol import Key
 from activity_operator.workers.allowance import Allowances
 from activity_operator.workers.authentication import Identity, RefusedError, ReviewUnavailableError
 from activity_operator.workers.registry import RegistryFullError
 from activity_worker.contract import MAX_REPORT_BYTES, REPORT_PATH, ContractError, Reply, Report
+from activity_worker.wire.door import Connection, Door, is_broken
 
 log = logging.getLogger(__name__)
 
@@ -194,21 +193,30 @@ class ReportServer:
             raise _RefusalError(429, "this pod sends more than the operator reads of one pod", retry_after=1)
 
     async def _read(self, request: web.BaseRequest) -> Report:
-        body = bytearray()
         try:
             async with asyncio.timeout(self._limits.request_seconds):
-                async for chunk in request.content.iter_any():
-                    body += chunk
-                    if len(body) > self._limits.body_bytes:
-                        raise self._too_large()
+                body = await self._body(request)
         except TimeoutError:
             raise _RefusalError(408, "the report did not arrive in time", close=True) from None
+        except Exception as error:
+            if not is_broken(error):
+                raise
+            log.debug("a report broke off: %s", type(error).__name__)
+            raise _RefusalError(400, "the report did not arrive whole", close=True) from None
         try:
             return Report.from_wire(json.loads(body))
         except ContractError as error:
             raise _RefusalError(400, str(error)) from error
         except (ValueError, RecursionError):
             raise _RefusalError(400, "the body: expected JSON") from None
+
+    async def _body(self, request: web.BaseRequest) -> bytearray:
+        body = bytearray()
+        async for chunk in request.content.iter_any():
+            body += chunk
+            if len(body) > self._limits.body_bytes:
+                raise self._too_large()
+        return body
 
     def _check_membership(self, identity: Identity, report: Report) -> None:
         if not report.pod_uid or report.pod_uid != identity.pod_uid:
@@ -226,99 +234,62 @@ class ReportServer:
             raise _RefusalError(403, "namespace, pool: this pod is a worker of another pool")
 
 
-class _Door(web.Server):
-    """Makes one protocol a connection, and keeps count of them by source address."""
+class _Door(Door):
+    """Lets so many connections in, of each source and in all; `observed(status)` hears of what is no HTTP."""
 
     def __init__(self, handler: Any, limits: Limits, observed: Callable[[int], None]) -> None:
         super().__init__(handler)
         self.limits = limits
-        self.observed = observed
-        self.sources: Counter[str] = Counter()
+        self._observed = observed
 
-    def __call__(self) -> RequestHandler:
+    def __call__(self) -> "_Connection":
         return _Connection(
             self,
-            loop=asyncio.get_running_loop(),
             keepalive_timeout=self.limits.idle_seconds,
             # An answer given before the body was read is lost if the connection is reset under the sender.
             lingering_time=LINGER_SECONDS,
-            access_log=None,
             # What waits unread, for a token to be checked or an allowance to come back, takes memory.
             read_bufsize=READ_BYTES,
             max_field_size=24_576,
             max_headers=64,
-            auto_decompress=False,
         )
 
-    def admits(self, source: str) -> bool:
-        """Count a new connection and say whether it may stay."""
-        self.sources[source] += 1
+    def admits(self, newcomer: Connection) -> bool:
+        """Say whether there is room for another one of its source."""
         return (
-            self.sources[source] <= self.limits.connections_per_source
-            and self.sources.total() <= self.limits.connections
+            self.sources[newcomer.source] < self.limits.connections_per_source
+            and len(self.present) < self.limits.connections
         )
 
-    def leaves(self, source: str) -> None:
-        """Count a connection that is gone."""
-        self.sources[source] -= 1
-        if not self.sources[source]:
-            del self.sources[source]
+    def refusal(self) -> web.Response:
+        """Return the answer to what is no HTTP."""
+        self._observed(400)
+        return _json(400, {"error": NOT_HTTP})
 
 
-class _Connection(RequestHandler):
-    """One connection: closed when it is one too many, or when its first request does not come."""
+class _Connection(Connection):
+    """One connection: closed when its first request does not come."""
 
-    __slots__ = ("_door", "_first_request", "_source")
+    __slots__ = ("_first_request", "_seconds")
 
     def __init__(self, door: _Door, **options: Any) -> None:
         super().__init__(door, **options)
-        self._door = door
-        self._source = ""
+        self._seconds = door.limits.request_seconds
         self._first_request: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Admit the connection or end it."""
-        peer = transport.get_extra_info("peername")
-        self._source = str(peer[0]) if peer else "unknown"
-        if not self._door.admits(self._source):
-            transport.close()
-            return
-        super().connection_made(transport)
+    def admitted(self, transport: asyncio.Transport) -> None:
+        """Read little ahead, and wait for the first request."""
         cast("Any", transport).set_read_buffer_limits(high=READ_BYTES)
-        self._first_request = asyncio.get_running_loop().call_later(
-            self._door.limits.request_seconds, self._end_if_silent
-        )
+        self._first_request = asyncio.get_running_loop().call_later(self._seconds, self._end_if_silent)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Count it out."""
-        if self._source:
-            self._door.leaves(self._source)
-            self._source = ""
+        """Wait no more."""
         if self._first_request is not None:
             self._first_request.cancel()
         super().connection_lost(exc)
 
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """Answer what is no HTTP in words of our own, end the connection, and log nothing.
-
-        aiohttp logs a traceback with the bytes it could not read: a stranger's words, perhaps with a token among them,
-        as often as they like.
-        """
-        if status >= 500:
-            return super().handle_error(request, status, exc, message)
-        self._door.observed(400)
-        response = _json(400, {"error": NOT_HTTP})
-        response.force_close()
-        return response
-
     def _end_if_silent(self) -> None:
-        if not self._request_count:
+        if not self.asked:
             self.force_close()
 
 
