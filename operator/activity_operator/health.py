@@ -2,8 +2,11 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from aiohttp import web
+
+from activity_worker.wire.plain_server import Page, PlainLimits, PlainServer, Sparing
 
 #: A check returns what is wrong as a sentence, or "".
 Check = Callable[[], str]
@@ -17,43 +20,55 @@ log = logging.getLogger(__name__)
 
 
 class HealthServer:
-    """A plain HTTP server for kubelet and Prometheus. Port 0 takes a free one; `port` then says which."""
+    """The pages for kubelet and Prometheus, and for whoever else reaches the port: none of it says who asks.
+
+    Port 0 takes a free one; `port` then says which. `limits` are `PlainLimits`' own unless given.
+    """
 
     def __init__(
-        self, live: Mapping[str, Check], ready: Mapping[str, Check], metrics: Callable[[], bytes], host: str, port: int
+        self,
+        live: Mapping[str, Check],
+        ready: Mapping[str, Check],
+        metrics: Callable[[], bytes],
+        host: str,
+        port: int,
+        limits: PlainLimits | None = None,
     ) -> None:
-        self._checks = {"/livez": live, "/readyz": ready}
-        self._metrics = metrics
+        self._metrics = Sparing(metrics)
         self._host = host
         self.port = port
-        self._runner: web.AppRunner | None = None
+        self._wrong: dict[str, frozenset[str]] = {}
+        pages: dict[str, Page] = {
+            "/livez": partial(self._answer, "/livez", live),
+            "/readyz": partial(self._answer, "/readyz", ready),
+            "/metrics": self._scrape,
+        }
+        self._server = PlainServer(pages, limits)
 
     async def start(self) -> None:
         """Listen; raises OSError when the port is taken."""
-        app = web.Application()
-        for path in self._checks:
-            app.router.add_get(path, self._answer)
-        app.router.add_get("/metrics", self._scrape)
-        self._runner = web.AppRunner(app, access_log=None)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self.port)
-        await site.start()
-        self.port = self._runner.addresses[0][1]
+        await self._server.start(self._host, self.port)
+        self.port = self._server.port
 
     async def stop(self) -> None:
         """Listen no more."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._server.stop()
 
-    async def _answer(self, request: web.Request) -> web.Response:
-        wrong = {name: said for name, check in self._checks[request.path].items() if (said := check())}
-        if not wrong:
-            return web.Response(text="ok\n")
+    def _answer(self, path: str, checks: Mapping[str, Check]) -> web.Response:
+        wrong = {name: said for name, check in checks.items() if (said := check())}
         text = "".join(f"{name}: {said}\n" for name, said in wrong.items())
-        log.warning("%s fails: %s", request.path, text.strip())
-        return web.Response(status=503, text=text)
+        self._note(path, wrong, text)
+        return web.Response(status=503, text=text) if wrong else web.Response(text="ok\n")
 
-    async def _scrape(self, _: web.Request) -> web.Response:
+    def _note(self, path: str, wrong: Mapping[str, str], text: str) -> None:
+        """Log a change of what is wrong, not every time that somebody asks."""
+        before, self._wrong[path] = self._wrong.get(path, frozenset()), frozenset(wrong)
+        if wrong and before != self._wrong[path]:
+            log.warning("%s fails: %s", path, text.strip())
+        elif before and not wrong:
+            log.info("%s is well again", path)
+
+    def _scrape(self) -> web.Response:
         return web.Response(body=self._metrics(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 

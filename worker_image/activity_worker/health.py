@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from activity_worker.contract import WorkerState
+from activity_worker.wire.plain_server import PlainLimits, PlainServer, Sparing
 
 TICK_SECONDS = 1.0
 #: A loop this late is stuck for the purposes of a liveness probe: nothing in the supervisor may take a second.
@@ -44,50 +45,49 @@ class LoopWatch:
 
 
 class HealthServer:
-    """Serves the three paths.
+    """Serves the three paths, to whoever reaches the port.
 
-    `state` is asked at each probe; `problem` returns why the worker is dead, or an empty string.
+    `state` is asked at each probe; `problem` returns why the worker is dead, or an empty string. `limits` are
+    `PlainLimits`' own unless given.
     """
 
     def __init__(
-        self, registry: CollectorRegistry, state: Callable[[], WorkerState], problem: Callable[[], str]
+        self,
+        registry: CollectorRegistry,
+        state: Callable[[], WorkerState],
+        problem: Callable[[], str],
+        limits: PlainLimits | None = None,
     ) -> None:
         self._registry = registry
         self._state = state
         self._problem = problem
-        self._runner: web.AppRunner | None = None
+        self._exposition = Sparing(lambda: generate_latest(self._registry))
+        self._server = PlainServer({"/livez": self._livez, "/readyz": self._readyz, "/metrics": self._metrics}, limits)
         self._watch: LoopWatch | None = None
         self.port = 0
 
     async def start(self, port: int, host: str | None = None) -> None:
         """Listen on `port` (0: any free one, see `self.port`), on every address unless `host` says otherwise."""
-        app = web.Application()
-        app.add_routes(
-            [web.get("/livez", self._livez), web.get("/readyz", self._readyz), web.get("/metrics", self._metrics)]
-        )
         self._watch = LoopWatch()
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
-        self.port = int(self._runner.addresses[0][1])
+        await self._server.start(host, port)
+        self.port = self._server.port
 
     async def stop(self) -> None:
         """Stop listening."""
         if self._watch is not None:
             self._watch.stop()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._server.stop()
 
-    async def _livez(self, _: web.Request) -> web.Response:
+    def _livez(self) -> web.Response:
         problem = self._problem()
         late = self._watch.late_seconds() if self._watch else 0.0
         if not problem and late > STUCK_AFTER_SECONDS:
             problem = f"the event loop has been stuck for {late:.1f} s"
         return web.Response(status=503, text=f"{problem}\n") if problem else web.Response(text="ok\n")
 
-    async def _readyz(self, _: web.Request) -> web.Response:
+    def _readyz(self) -> web.Response:
         state = self._state()
         return web.Response(status=200 if state in READY else 503, text=f"{state.value}\n")
 
-    async def _metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    def _metrics(self) -> web.Response:
+        return web.Response(body=self._exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST})

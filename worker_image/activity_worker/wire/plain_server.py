@@ -1,0 +1,191 @@
+"""A few short pages over plain HTTP for whoever asks. Nobody says who they are, so what they may take is little.
+
+A connection brings one request and ends with the answer, as those of kubelet do anyway. None can crowd out the others:
+when there are too many, the oldest that has asked nothing yet ends, of the source that has the most.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from activity_worker.wire.door import Connection, Door
+
+log = logging.getLogger(__name__)
+
+#: A page, made anew for each request.
+Page = Callable[[], web.Response]
+
+NOT_HTTP = "the request is not HTTP/1.1 that is understood here\n"
+#: The longest request line and header line. The pages' names are short; a header may hold somebody's token.
+_LINE_BYTES = 1_024
+_HEADER_BYTES = 8_190
+_HEADERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class PlainLimits:
+    """What all connections together and one alone may take.
+
+    `connections` is some ten times what kubelet, a few scrapers and a person with a browser have at once.
+    `request_bytes` is all that a connection may bring; kubelet brings 150 bytes, Prometheus 400. `head_seconds` is for
+    the request to arrive, `life_seconds` for everything, the way of the answer included: three times what Prometheus
+    waits for unless told otherwise.
+    """
+
+    connections: int = 64
+    request_bytes: int = 16_384
+    head_seconds: float = 5.0
+    life_seconds: float = 30.0
+
+
+class PlainServer:
+    """Serves `pages` by their paths, to GET and HEAD."""
+
+    def __init__(self, pages: Mapping[str, Page], limits: PlainLimits | None = None) -> None:
+        self._pages = dict(pages)
+        self._limits = limits or PlainLimits()
+        self._door: _PlainDoor | None = None
+        self._listener: asyncio.Server | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on; 0 while nobody listens."""
+        return 0 if self._listener is None else int(self._listener.sockets[0].getsockname()[1])
+
+    async def start(self, host: str | None, port: int) -> None:
+        """Listen, on every address when `host` is None; port 0 takes a free one. Raises OSError."""
+        self._door = _PlainDoor(self._handle, self._limits)
+        self._listener = await asyncio.get_running_loop().create_server(
+            self._door, host, port, backlog=2 * self._limits.connections
+        )
+
+    async def stop(self, timeout_seconds: float = 1.0) -> None:
+        """Listen no more; what is being answered gets its answer."""
+        if self._listener is not None:
+            self._listener.close()
+        if self._door is not None:
+            self._door.pre_shutdown()
+            await self._door.shutdown(timeout_seconds)
+            for connection in tuple(self._door.present):
+                connection.abort()
+        self._listener = self._door = None
+
+    async def _handle(self, request: web.BaseRequest) -> web.Response:
+        response = self._answer(request)
+        response.force_close()
+        return response
+
+    def _answer(self, request: web.BaseRequest) -> web.Response:
+        page = self._pages.get(request.path)
+        if page is None:
+            return web.Response(status=404, text=f"there is {', '.join(self._pages)}\n")
+        if request.method not in {"GET", "HEAD"}:
+            return web.Response(status=405, text="only GET\n", headers={"Allow": "GET, HEAD"})
+        try:
+            return page()
+        except Exception:
+            log.exception("%s cannot be answered", request.path)
+            return web.Response(status=500, text="see the log\n")
+
+
+class Sparing:
+    """What is costly to make, made at most for a tenth of the time: who asks more often gets what was made last.
+
+    What it costs is the processor's time (`spent`): by the `clock`, it would be made less often on a busy machine.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], bytes],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        spent: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._make = make
+        self._clock = clock
+        self._spent = spent
+        self._made = b""
+        self._again = float("-inf")
+
+    def __call__(self) -> bytes:
+        """Return it, made now or a moment ago."""
+        if self._clock() >= self._again:
+            began = self._spent()
+            self._made = self._make()
+            self._again = self._clock() + 9 * (self._spent() - began)
+        return self._made
+
+
+class _PlainDoor(Door):
+    """Lets everybody in, and somebody out for it when there are too many."""
+
+    def __init__(self, handler: Any, limits: PlainLimits) -> None:
+        super().__init__(handler)
+        self.limits = limits
+
+    def __call__(self) -> "_PlainConnection":
+        return _PlainConnection(
+            self,
+            keepalive_timeout=self.limits.life_seconds,
+            # A body that nobody asked for is not read.
+            lingering_time=0.0,
+            read_bufsize=self.limits.request_bytes,
+            max_line_size=_LINE_BYTES,
+            max_field_size=_HEADER_BYTES,
+            max_headers=_HEADERS,
+        )
+
+    def admits(self, newcomer: Connection) -> bool:  # noqa: ARG002 - everybody
+        """Make room when there is none."""
+        if len(self.present) >= self.limits.connections:
+            most = max(self.sources.values())
+            crowd = [one for one in self.present if self.sources[one.source] == most]
+            next((one for one in crowd if not one.asked), crowd[0]).abort()
+        return True
+
+    def refusal(self) -> web.Response:
+        """Return the answer to what is no HTTP."""
+        return web.Response(status=400, text=NOT_HTTP)
+
+
+class _PlainConnection(Connection):
+    """One request, one answer, in time."""
+
+    __slots__ = ("_brought", "_limits", "_timers")
+
+    def __init__(self, door: _PlainDoor, **options: Any) -> None:
+        super().__init__(door, **options)
+        self._limits = door.limits
+        self._brought = 0
+        self._timers: list[asyncio.TimerHandle] = []
+
+    def admitted(self, transport: asyncio.Transport) -> None:  # noqa: ARG002 - the base's
+        """Let its time run."""
+        loop = asyncio.get_running_loop()
+        self._timers = [
+            loop.call_later(self._limits.head_seconds, self._end_if_silent),
+            loop.call_later(self._limits.life_seconds, self.abort),
+        ]
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Stop the clocks."""
+        for timer in self._timers:
+            timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read, until it is too much."""
+        self._brought += len(data)
+        if self._brought > self._limits.request_bytes:
+            self.abort()
+        else:
+            super().data_received(data)
+
+    def _end_if_silent(self) -> None:
+        if not self.asked:
+            self.abort()
