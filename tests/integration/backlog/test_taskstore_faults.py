@@ -91,8 +91,11 @@ async def test_a_user_or_a_password_that_the_server_refuses(server: PostgresServ
 
     assert reason == "AccessDenied"
     assert f"the task store at 127.0.0.1:{server.port}/postgres refuses the operator: correct user, password" in message
-    with pytest.raises(SourceError), translated():
+    with pytest.raises(DeniedError) as denied, translated():
         await seen(url)
+    assert "correct them in the URL (ACTIVITY_STORE_URL; in a pool, its Secret" in str(denied.value)
+    assert f'password authentication failed for user "{user}"' in str(denied.value)
+    assert not [secret for secret in (PASSWORD, WRONG) if secret in str(denied.value)]
 
 
 async def test_a_user_who_may_not_read_the_table(server: PostgresServer) -> None:

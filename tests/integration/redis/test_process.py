@@ -130,7 +130,8 @@ async def test_a_worker_that_cannot_poll_says_why_and_no_secret(server: RedisSer
     async with worker("run", f"{HANDLERS}:doubles", env=named) as running:
         code = "WRONGPASS" if what == "password" else "ConnectionRefused"
 
-        assert code in await running.line_with(code)
+        line = await running.line_with(code)
+        assert (Env.REDIS_URL in line) == (what == "password"), line
     assert [line for line in running.lines if "s3cret" in line] == []
 
 
