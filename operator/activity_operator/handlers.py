@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from itertools import chain, repeat
 from typing import Any, cast
@@ -37,6 +38,9 @@ Take = Callable[[Kind, bool, Raw], None]
 #: Who kopf says it is, to nobody: there is no peering here.
 IDENTITY = "activity-operator"
 
+#: Who is told, in kopf's thread, that one of its watches listed anew: in its context, for kopf tells it to no handler.
+BEGAN_ANEW: ContextVar[Callable[[], None]] = ContextVar("BEGAN_ANEW")
+
 log = logging.getLogger(__name__)
 
 
@@ -53,6 +57,8 @@ def _forgiving(watch: Callable[..., Any]) -> Callable[..., AsyncIterator[Any]]:
         async with aclosing(watch(**given)) as events:
             try:
                 async for event in events:
+                    if event is watching.Bookmark.LISTED and (told := BEGAN_ANEW.get(None)) is not None:
+                        told()
                     yield event
             except watching.WatchingError as error:
                 log.warning("a watch of %s ended and begins anew: %s", given.get("resource"), error)
@@ -90,7 +96,7 @@ class Patience:
 class Watcher:
     """kopf in its thread. These are called on the main loop.
 
-    `relisted()`: a watch began anew, by a LIST that does not tell what went meanwhile; called for each object in it.
+    `relisted()`: a watch began anew, by a LIST that does not tell what went meanwhile.
     `ended(why)`: kopf stopped without having been asked to.
     """
 
@@ -141,6 +147,7 @@ class Watcher:
     async def _watch(self) -> None:
         beat = asyncio.create_task(self._keep_beating())
         self._loop = asyncio.get_running_loop()
+        BEGAN_ANEW.set(self._listed)
         if self._stop.is_set():
             self._stop_kopf.set()
         operator = asyncio.create_task(
@@ -187,10 +194,12 @@ class Watcher:
             if self._stop.is_set():
                 return
             self._main.call_soon_threadsafe(self._take, kind, event["type"] == "DELETED", dict(event["object"]))
-            if event["type"] is None:
-                self._main.call_soon_threadsafe(self._relisted)
 
         return hand_over
+
+    def _listed(self) -> None:
+        if not self._stop.is_set():
+            self._main.call_soon_threadsafe(self._relisted)
 
     async def _login(self, **_: Any) -> kopf.ConnectionInfo:
         found = await self._credentials()

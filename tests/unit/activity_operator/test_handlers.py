@@ -40,6 +40,31 @@ async def test_an_error_in_a_stream_costs_that_stream_only(monkeypatch: pytest.M
     assert found == ["listed", "a", "listed", "b"]
 
 
+async def test_a_watch_that_begins_anew_is_told_of_though_nothing_is_left_to_list(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What went meanwhile may have been the last of its kind: only a sweep finds that."""
+    told: list[str] = []
+
+    async def listed(**_: Any) -> AsyncIterator[Any]:
+        yield [], "1"
+
+    async def watched(**_: Any) -> AsyncIterator[Any]:
+        told.append("watched")
+        yield {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}}
+
+    monkeypatch.setattr(fetching, "fetch_objs", listed)
+    monkeypatch.setattr(watching, "watch_objs", watched)
+    settings = handlers.settings()
+    settings.watching.reconnect_backoff = 0.0
+    handlers.BEGAN_ANEW.set(lambda: told.append("listed"))
+    watch = watching.infinite_watch(settings=settings, resource=PODS, namespace=None, _iterations=2)
+    async with asyncio.timeout(5):
+        _ = [raw async for raw in watch]
+
+    assert told == ["listed", "watched", "listed", "watched"]
+
+
 async def test_any_other_error_is_kopf_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(**_: Any) -> AsyncIterator[Any]:
         yield event("a")
