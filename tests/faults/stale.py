@@ -13,12 +13,16 @@ from tests.faults.stage import HOLD_SECONDS, POOL, Stage
 
 #: The lowering write of the act below: the first write of its name renders the Deployment anew.
 LOWERING = Fault(Kind.HELD, "PATCH deployments", 2)
+#: The raising write of another act, which changes nothing that would have to be rendered.
+RAISING = Fault(Kind.HELD, "PATCH deployments", 1)
 
 
 def _behind_the_watch(kind: str, act: Callable[[Stage], Awaitable[None]]) -> Callable[[Stage], Awaitable[None]]:
     """Have something happen while the watch of a kind is away; then it comes back and is told 410."""
 
     async def behind(stage: Stage) -> None:
+        # The sweep that follows the operator's own start finds nothing of what is to come.
+        await asyncio.sleep(SOON_SECONDS + 2.0)
         for proxy in stage.proxies:
             proxy.close_gate(kind)
         await act(stage)
@@ -104,7 +108,26 @@ async def _late_write(stage: Stage) -> None:
     """The leader hangs as it shrinks the pool; the next one makes it larger; then the write of the first arrives."""
     former = await stage.leader()
     await stage.change_pool(minWorkers=1)
-    await stage.until("the lowering write is held", lambda: bool(stage.plan.struck))
+    await _arrives_late(stage, former, LOWERING, 409)
+
+
+async def _one_of_five(stage: Stage) -> None:
+    await leads(stage)
+    await pool_of(stage, 1, minWorkers=1, maxWorkers=5)
+
+
+async def _late_raise(stage: Stage) -> None:
+    """The leader hangs as it makes a second worker; the next one makes four; two would now be fewer."""
+    former = await stage.leader()
+    stage.execute(1, gated=True)
+    await _arrives_late(stage, former, RAISING, 422)
+    stage.gate.set()
+    await stage.until("all executions have ended", lambda: "RUNNING" not in stage.outcomes().values())
+
+
+async def _arrives_late(stage: Stage, former: str, fault: Fault, refused: int) -> None:
+    """Hold a former leader's write until there are four workers; then let it go, and look whether it is refused."""
+    await stage.until("the write is held", lambda: bool(stage.plan.struck))
     # At the same moment, so that the next leader has no reason to shrink.
     await stage.change_pool(minWorkers=4)
 
@@ -117,11 +140,11 @@ async def _late_write(stage: Stage) -> None:
         proxy.released.set()
 
     def answers() -> list[int]:
-        return [status for proxy in stage.proxies for fault, status in proxy.answers if fault == LOWERING]
+        return [status for proxy in stage.proxies for struck, status in proxy.answers if struck == fault]
 
     await stage.until("the late write was answered", lambda: bool(answers()))
     stage.replica(former).kill(for_good=True)
-    assert answers() == [409], f"the late write of a former leader was answered {answers()}"
+    assert answers() == [refused], f"the late write of a former leader was answered {answers()}"
 
     async def four_serve() -> bool:
         status = ((await stage.pool()) or {}).get("status") or {}
@@ -151,6 +174,7 @@ STALE = {
         Scenario("pool in the gap", pool_at_zero, _pool_in_the_gap),
         Scenario("recreated", pool_at_zero, _recreated_in_the_gap),
         Scenario("late write", _three_of_five, _late_write, replicas=2),
+        Scenario("late raise", _one_of_five, _late_raise, replicas=2),
         Scenario("restart at rest", _two_ready, _restart),
     )
 }
@@ -160,5 +184,6 @@ JOBS = (
     Job("stale", "pool in the gap", ()),
     Job("stale", "recreated", ()),
     Job("stale", "late write", (LOWERING,)),
+    Job("stale", "late raise", (RAISING,)),
     Job("stale", "restart at rest", ()),
 )

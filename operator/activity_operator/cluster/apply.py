@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from activity_operator.api.pod_own import DELETION_COST
@@ -10,7 +11,7 @@ from activity_operator.cluster.contest import Contests
 from activity_operator.cluster.drift import APPLIED, drift, stamped
 from activity_operator.cluster.freshness import Freshness
 from activity_operator.cluster.kinds import DEPLOYMENTS, PODS, Key, Kind, Raw
-from activity_operator.cluster.kube import ApiError, KubeClient
+from activity_operator.cluster.kube import ApiError, KubeClient, KubeError
 from activity_operator.cluster.observe import controller_uid
 from activity_operator.cluster.ports import Leader
 from activity_operator.cluster.status import NameTakenError
@@ -97,7 +98,20 @@ class Applier:
                 self._say(work.pool, action)
         for action in actions:
             if not isinstance(action, Say):
-                await self._one(work, action)
+                await self._carefully(work, action)
+
+    async def _carefully(self, work: Work, action: Action) -> None:
+        try:
+            await self._one(work, action)
+        except ApiError as error:
+            if error.conflict and isinstance(action, ApplyRevision | SetReplicas):
+                await self._look_anew(work.key[0], action.name)
+            raise
+
+    async def _look_anew(self, namespace: str, name: str) -> None:
+        """Read a Deployment that is not what it was taken for: its event may be lost, and the next sweep far away."""
+        with suppress(KubeError):
+            self._store.put(DEPLOYMENTS, await self._kube.get(DEPLOYMENTS, namespace, name))
 
     async def _one(self, work: Work, action: Action) -> None:
         namespace = work.key[0]
@@ -110,7 +124,9 @@ class Applier:
                 await self._cost(work, action)
             case DeleteDeployment():
                 work.replicas.pop(action.name, None)
-                await self._delete(DEPLOYMENTS, namespace, action.name, action.uid, work)
+                live = self._store.by_uid(DEPLOYMENTS, action.uid)
+                version = "" if live is None else version_of(live)
+                await self._delete(DEPLOYMENTS, namespace, action.name, action.uid, work, version)
             case DeletePod():
                 await self._delete(PODS, namespace, action.pod, action.uid, work)
 
@@ -132,8 +148,9 @@ class Applier:
         if live is not None and controller_uid(live) != work.pool["metadata"]["uid"]:
             raise NameTakenError(f"Deployment {action.name} belongs to another owner: delete it, or rename the pool")
         before = 0 if live is None else int(live["spec"].get("replicas", 1))
-        if live is not None and action.replicas < before:
-            body["metadata"]["resourceVersion"] = version_of(live)
+        if live is not None:
+            # What is no lower than what was seen may be lower than what is.
+            body["metadata"]["resourceVersion"] = action.resource_version or version_of(live)
         deleted = live is None and self._note_deletion(work, action.name)
         if self._must_wait(work, action.name):
             return
@@ -197,23 +214,38 @@ class Applier:
         before = int(live["spec"].get("replicas", 1))
         if action.replicas == before:
             return
+        lowering = action.replicas < before
+        if lowering and action.resource_version is None:
+            raise ApiError(409, "Conflict", f"Deployment {action.name} has grown since a raise of it was decided")
         if action.replicas > before > 0 and (soon := work.last_raise + COALESCE_SECONDS) > self._clock():
             work.defer_until = soon
             return
         if self._must_wait(work, action.name):
             return
-        meta = {"uid": live["metadata"]["uid"]}
-        if action.replicas < before:
-            meta["resourceVersion"] = action.resource_version or version_of(live)
         self._may_write()
-        if action.replicas > before:
+        if not lowering:
             work.last_raise = self._clock()
         work.replicas.pop(action.name, None)
-        body = {"metadata": meta, "spec": {"replicas": action.replicas}}
-        raw = await self._kube.merge_patch(DEPLOYMENTS, work.key[0], action.name, body)
+        write = self._lower if lowering else self._raise
+        raw = await write(work.key[0], live, action)
         work.replicas[action.name] = action.replicas
         work.scaled += action.replicas - before
         self._written(DEPLOYMENTS, raw, work)
+
+    async def _lower(self, namespace: str, live: Raw, action: SetReplicas) -> Raw:
+        meta = {"uid": live["metadata"]["uid"], "resourceVersion": action.resource_version}
+        body = {"metadata": meta, "spec": {"replicas": action.replicas}}
+        return await self._kube.merge_patch(DEPLOYMENTS, namespace, action.name, body)
+
+    async def _raise(self, namespace: str, live: Raw, action: SetReplicas) -> Raw:
+        """Write more replicas if there are as many as were seen: a raise that comes late may be a fall.
+
+        Not by the resourceVersion: while pods come, the Deployment's status changes with each of them.
+        """
+        seen = {"/metadata/uid": live["metadata"]["uid"], "/spec/replicas": live["spec"].get("replicas", 1)}
+        operations: list[Raw] = [{"op": "test", "path": path, "value": value} for path, value in seen.items()]
+        operations.append({"op": "replace", "path": "/spec/replicas", "value": action.replicas})
+        return await self._kube.json_patch(DEPLOYMENTS, namespace, action.name, operations)
 
     async def _cost(self, work: Work, action: SetDeletionCost) -> None:
         value = None if action.cost is None else str(action.cost)
@@ -228,13 +260,15 @@ class Applier:
             raise
         self._written(PODS, raw, work)
 
-    async def _delete(self, kind: Kind, namespace: str, name: str, uid: str, work: Work) -> None:
+    async def _delete(self, kind: Kind, namespace: str, name: str, uid: str, work: Work, version: str = "") -> None:
         self._may_write()
         try:
-            await self._kube.delete(kind, namespace, name, uid)
+            await self._kube.delete(kind, namespace, name, uid, version)
         except ApiError as error:
             if not error.conflict:
                 raise
+            if kind == DEPLOYMENTS:
+                await self._look_anew(namespace, name)
             return
         work.writes += 1
 

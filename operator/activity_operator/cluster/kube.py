@@ -24,6 +24,10 @@ from activity_operator.cluster.kinds import TOKEN_REVIEWS, Kind, Raw, Raws
 FIELD_MANAGER = "activitypool"
 READ_TIMEOUT_SECONDS = 30.0
 WRITE_TIMEOUT_SECONDS = 5.0
+#: What a page of a LIST has at first, each time that it was not answered, and at last. A new leader knows of the tasks
+#: that wait when it has listed everything, and until then nobody heartbeats them: they have 30 s in all, of which a
+#: connection that hangs must not take all.
+PAGE_TIMEOUTS_SECONDS = (5.0, 10.0, READ_TIMEOUT_SECONDS)
 #: Objects a page of a LIST. The API server's own clients use 500, which decoded into 40 MB at a time here.
 PAGE_SIZE = 100
 #: How often a LIST whose continue token expired starts again before the error is the caller's.
@@ -32,6 +36,9 @@ LIST_ATTEMPTS = 3
 #: With a charset, or the transport would write the body itself: as JSON whose escapes are not YAML's (`_yaml`).
 APPLY = "application/apply-patch+yaml; charset=utf-8"
 MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+#: The API server's words, with status 422, for a JSON patch in which a `test` does not hold.
+_UNTRUE = "the server rejected our request due to an error in our request"
 
 #: What YAML takes only as an escape: control characters, line breaks, and what is no character.
 _NOT_YAML = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
@@ -155,13 +162,24 @@ class KubeClient:
             query["labelSelector"] = label_selector
         version = ""
         while True:
-            page = await self._call("GET", kind, kind.path(namespace), query=query)
+            page = await self._page(kind, kind.path(namespace), query)
             found += map(keep, page.get("items") or ())
             meta = page.get("metadata", {})
             version = version or str(meta.get("resourceVersion", ""))
             if not meta.get("continue"):
                 return found, version
             query["continue"] = meta["continue"]
+
+    async def _page(self, kind: Kind, path: str, query: Mapping[str, str]) -> Raw:
+        *hasty, last = PAGE_TIMEOUTS_SECONDS
+        for seconds in hasty:
+            try:
+                return await self._call("GET", kind, path, query=query, timeout=seconds)
+            except ApiUnreachableError as error:
+                if not isinstance(error.__cause__, TimeoutError):
+                    raise
+                log.info("%s, asking again", error)
+        return await self._call("GET", kind, path, query=query, timeout=last)
 
     async def create(self, kind: Kind, namespace: str, body: Raw) -> Raw:
         """Create one object; 409 when the name is taken."""
@@ -192,6 +210,17 @@ class KubeClient:
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
         path = kind.path(namespace, name)
         return await self._call("PATCH", kind, path, body=body, query=query, content_type=MERGE)
+
+    async def json_patch(self, kind: Kind, namespace: str, name: str, operations: Raws) -> Raw:
+        """JSON patch; each `test` among the operations is a precondition (409 where it does not hold)."""
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+        path = kind.path(namespace, name)
+        try:
+            return await self._call("PATCH", kind, path, body=operations, query=query, content_type=JSON_PATCH)
+        except ApiError as error:
+            if error.status != 422 or _UNTRUE not in error.message:
+                raise
+            raise ApiError(409, "Conflict", f"{kind.plural} {namespace}/{name} is not what it was any more") from error
 
     async def delete(self, kind: Kind, namespace: str, name: str, uid: str, resource_version: str = "") -> None:
         """Delete the object of that UID (409 when the name now belongs to another); one that is gone is no error."""
@@ -242,14 +271,14 @@ class KubeClient:
         path: str,
         seconds: float,
         *,
-        body: Raw | None = None,
+        body: Raw | Raws | None = None,
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> Raw:
         asked = {**(query or {}), "timeout": f"{max(int(seconds), 1)}s"}
         headers = {"Accept": "application/json", "Content-Type": content_type}
         status = 0
-        sent: Raw | bytes | None = _yaml(body) if body is not None and content_type == APPLY else body
+        sent: Raw | Raws | bytes | None = _yaml(body) if isinstance(body, dict) and content_type == APPLY else body
         try:
             request = await self._api.param_serialize(
                 method, path, query_params=list(asked.items()), header_params=headers, body=sent,

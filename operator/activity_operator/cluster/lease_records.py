@@ -1,6 +1,5 @@
 """Leases as Secrets in the operator's own namespace: a task's token and input are nothing for a pool's namespace."""
 
-import asyncio
 import base64
 import json
 from binascii import Error as Base64Error
@@ -26,10 +25,6 @@ LABEL_NAMESPACE = f"{GROUP}/pool-namespace"
 LABEL_NAME = f"{GROUP}/pool-name"
 LABEL_UID = f"{GROUP}/pool-uid"
 SELECTOR = f"{LABEL_RECORD}=lease"
-#: Seconds until a LIST of the records without an answer is given up, at first and at most. Until a new leader has it
-#: nobody heartbeats the tasks that wait, which have 30 s in all: a connection that hangs must not cost them.
-LIST_SECONDS = 5.0
-LIST_MOST_SECONDS = 60.0
 
 T = TypeVar("T")
 
@@ -69,7 +64,6 @@ class LeaseSecrets:
         self._kube = kube
         self._namespace = namespace
         self._leads = leads
-        self._patience = LIST_SECONDS
 
     async def create(self, lease: Lease) -> Lease:
         """Record the lease; return it as it is recorded, also when that happened before."""
@@ -127,21 +121,11 @@ class LeaseSecrets:
         return bool(found["metadata"]["uid"] == uid)
 
     async def list(self) -> tuple[Lease, ...]:
-        """Return every recorded lease; a Secret that somebody else made in our name is passed over.
-
-        An API server that does not answer is given up soon; one that is slow has longer each time.
-        """
-        loop = asyncio.get_running_loop()
-        began, patience = loop.time(), self._patience
+        """Return every recorded lease; a Secret that somebody else made in our name is passed over."""
         try:
-            async with asyncio.timeout(patience):
-                found, _ = await _reachable(self._kube.list(SECRETS, self._namespace, label_selector=SELECTOR))
+            found, _ = await _reachable(self._kube.list(SECRETS, self._namespace, label_selector=SELECTOR))
         except ApiError as error:
             raise _unavailable(error) from error
-        except TimeoutError as error:
-            self._patience = min(2 * patience, LIST_MOST_SECONDS)
-            raise RecordsUnavailableError(f"no answer to a LIST within {patience:g} s") from error
-        self._patience = min(max(2 * (loop.time() - began), LIST_SECONDS), LIST_MOST_SECONDS)
         return tuple(lease for raw in found if (lease := lease_of(raw)) is not None)
 
 

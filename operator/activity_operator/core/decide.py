@@ -114,7 +114,8 @@ def _current(seen: Observation, deployment: DeploymentFacts | None, revision: st
         or (deployment.outdated and replicas and _at_zero(seen, deployment))
     ):
         name = manifests.deployment_name(seen.pool, revision)
-        return (ApplyRevision(name, revision, replicas, {}),)
+        version = "" if deployment is None else deployment.resource_version
+        return (ApplyRevision(name, revision, replicas, {}, version),)
     return moves.write(deployment, replicas)
 
 

@@ -10,17 +10,24 @@ from activity_worker.contract import Directive
 
 @dataclass(frozen=True, slots=True)
 class ApplyRevision:
-    """Server-side apply one revision's whole Deployment (create it, render it anew, or put an edit back)."""
+    """Server-side apply one revision's whole Deployment (create it, render it anew, or put an edit back).
+
+    `resource_version` is what was seen of it ("" where there was none): one that changed meanwhile is left alone (409).
+    """
 
     name: str
     revision: str
     replicas: int
     manifest: Mapping[str, Any]
+    resource_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SetReplicas:
-    """Write only `spec.replicas`; a lowering write carries `resource_version`, so a former leader's gets 409."""
+    """Write only `spec.replicas`; a lowering write carries `resource_version`, so a former leader's gets 409.
+
+    None says that it was decided as a raise: where replicas are not what they were, it is void, too.
+    """
 
     name: str
     replicas: int

@@ -9,13 +9,13 @@ from activity_operator.api.status import EventRecord
 from activity_operator.cluster.kinds import Key
 from activity_operator.cluster.observe import RENDERED_GENERATION
 from activity_operator.cluster.ports import PoolEventLike
+from activity_operator.core import moves
 from activity_operator.core.decision import (
     Action,
     ApplyRevision,
     Decision,
     ScalingMemory,
     SentinelOrder,
-    SetReplicas,
     Size,
 )
 from activity_operator.core.observation import Observation, PoolFacts, SourceFacts, WorkerFacts
@@ -88,7 +88,7 @@ class PlainBrain:
             manifest = self.render(spec, seen.pool, replicas)
             return (ApplyRevision(f"{seen.pool.name}-r1", "r1", replicas, manifest),)
         if current.replicas != wanted:
-            return (SetReplicas(current.name, wanted, None),)
+            return moves.write(current, wanted)
         return ()
 
     def status(

@@ -41,30 +41,35 @@ async def a_deployment(kube: KubeClient, namespace: str, size: int) -> tuple[Raw
     return made, await kube.apply(DEPLOYMENTS, namespace, "p-r1", manifest)
 
 
-async def test_a_former_leaders_lowering_write_is_refused(kube: KubeClient, namespace: str) -> None:
+@pytest.mark.parametrize("wanted", [0, 2], ids=["a fall", "a raise that would be a fall"])
+async def test_a_former_leaders_lowering_write_is_refused(kube: KubeClient, namespace: str, wanted: int) -> None:
     made, seen_by_former = await a_deployment(kube, namespace, 1)
+    version = seen_by_former["metadata"]["resourceVersion"] if wanted < 1 else None
     stale = Store(lambda _: None)
     stale.put(DEPLOYMENTS, seen_by_former)
     await kube.merge_patch(DEPLOYMENTS, namespace, "p-r1", {"spec": {"replicas": 5}})
 
     with pytest.raises(ApiError) as refused:
-        await applier(kube, stale).apply(Work((namespace, "p"), made), (SetReplicas("p-r1", 0, None),))
+        await applier(kube, stale).apply(Work((namespace, "p"), made), (SetReplicas("p-r1", wanted, version),))
 
     assert refused.value.conflict
     assert await replicas(kube, namespace, "p-r1") == 5
 
 
-async def test_a_former_leaders_whole_apply_does_not_lower_either(kube: KubeClient, namespace: str) -> None:
+@pytest.mark.parametrize("wanted", [1, 3], ids=["a fall", "a raise that would be a fall"])
+async def test_a_former_leaders_whole_apply_does_not_lower_either(
+    kube: KubeClient, namespace: str, wanted: int
+) -> None:
     made, seen_by_former = await a_deployment(kube, namespace, 2)
     stale = Store(lambda _: None)
     stale.put(DEPLOYMENTS, seen_by_former)
     await kube.merge_patch(DEPLOYMENTS, namespace, "p-r1", {"spec": {"replicas": 5}})
     facts = PoolFacts(namespace, "p", made["metadata"]["uid"], 1)
     spec = type("Spec", (), {"handler_image": "registry.invalid/handler:2"})()
-    manifest = PlainBrain(namespace).render(spec, facts, 1)
+    manifest = PlainBrain(namespace).render(spec, facts, wanted)
 
     with pytest.raises(ApiError) as refused:
-        await applier(kube, stale).apply(Work((namespace, "p"), made), (ApplyRevision("p-r1", "r1", 1, manifest),))
+        await applier(kube, stale).apply(Work((namespace, "p"), made), (ApplyRevision("p-r1", "r1", wanted, manifest),))
 
     assert refused.value.conflict
     assert await replicas(kube, namespace, "p-r1") == 5

@@ -57,10 +57,11 @@ class Cluster:
     async def apply(self, _: Kind, __: str, ___: str, body: Raw) -> Raw:
         return self.edit(lambda _: body)
 
-    async def merge_patch(self, _: Kind, __: str, ___: str, body: Raw) -> Raw:
+    async def json_patch(self, _: Kind, __: str, ___: str, operations: list[Raw]) -> Raw:
         if self.unreachable:
             raise ApiUnreachableError("no answer")
-        return self.edit(lambda live: {**live, "spec": {**live["spec"], **body["spec"]}})
+        replicas = operations[-1]["value"]
+        return self.edit(lambda live: {**live, "spec": {**live["spec"], "replicas": replicas}})
 
     async def delete(self, *_: Any) -> None:
         self.live = None

@@ -1,0 +1,194 @@
+"""A write that was decided on an old view lowers nothing, whatever its author took it for: it is refused."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import AsyncMock
+
+import pytest
+
+from activity_operator.cluster.apply import Applier, NotLeadingError, Work
+from activity_operator.cluster.freshness import Freshness
+from activity_operator.cluster.kinds import DEPLOYMENTS, Key, Kind, Raw
+from activity_operator.cluster.kube import ApiError, KubeClient
+from activity_operator.cluster.store import Store
+from activity_operator.core.decision import (
+    Action,
+    ApplyRevision,
+    DeleteDeployment,
+    DeletePod,
+    SetDeletionCost,
+    SetReplicas,
+)
+from activity_worker.contract import LABEL_POOL
+
+KEY: Key = ("ns", "p")
+POOL = {"metadata": {"namespace": "ns", "name": "p", "uid": "u1"}}
+OWNER = {"uid": "u1", "controller": True}
+CONFLICT = ApiError(409, "Conflict", "the object has been modified")
+
+
+def deployment(replicas: int, version: int) -> Raw:
+    meta: Raw = {"name": "p-r1", "namespace": "ns", "uid": "d1", "resourceVersion": str(version)}
+    meta |= {"labels": {LABEL_POOL: "p"}, "annotations": {}, "ownerReferences": [OWNER]}
+    return {"metadata": meta, "spec": {"replicas": replicas}}
+
+
+class ApiServer:
+    """One Deployment in an API server of cardboard that keeps to preconditions; somebody has made it larger."""
+
+    def __init__(self, seen: int, live: int) -> None:
+        self.store = Store(lambda _: None)
+        self.store.put(DEPLOYMENTS, deployment(seen, 1))
+        self.live: Raw | None = deployment(live, 2)
+        self.work = Work(KEY, POOL)
+        self.leading = True
+
+    async def do(self, action: Action) -> None:
+        """Carry an action out with the old view."""
+        applier = Applier(
+            cast("Any", self),
+            self.store,
+            Freshness(60, lambda: 0.0),
+            cast("Any", SimpleNamespace(leading=self.leading)),
+            clock=lambda: 0.0,
+            say=lambda *_: None,
+        )
+        await applier.apply(self.work, (action,))
+
+    @property
+    def replicas(self) -> int | None:
+        """What the Deployment has."""
+        return None if self.live is None else self.live["spec"]["replicas"]
+
+    async def get(self, *_: Any) -> Raw:
+        return cast("Raw", self.live)
+
+    async def merge_patch(self, _: Kind, __: str, ___: str, body: Raw) -> Raw:
+        self._check(body["metadata"].get("resourceVersion"))
+        return self._write(body["spec"]["replicas"])
+
+    async def json_patch(self, _: Kind, __: str, ___: str, operations: list[Raw]) -> Raw:
+        for one in operations:
+            _, top, name = one["path"].split("/")
+            if one["op"] == "test" and cast("Raw", self.live)[top][name] != one["value"]:
+                raise CONFLICT
+        return self._write(next(one["value"] for one in operations if one["op"] == "replace"))
+
+    async def apply(self, _: Kind, __: str, ___: str, body: Raw) -> Raw:
+        self._check(body["metadata"].get("resourceVersion"))
+        return self._write(body["spec"]["replicas"])
+
+    async def delete(self, _: Kind, __: str, ___: str, uid: str, resource_version: str = "") -> None:
+        self._check(resource_version)
+        self.live = None
+
+    def _check(self, version: str | None) -> None:
+        if version and version != cast("Raw", self.live)["metadata"]["resourceVersion"]:
+            raise CONFLICT
+
+    def _write(self, replicas: int) -> Raw:
+        self.live = deployment(replicas, 3)
+        return self.live
+
+
+def manifest(replicas: int) -> Raw:
+    meta = {"name": "p-r1", "namespace": "ns", "labels": {LABEL_POOL: "p"}, "annotations": {"generation": "2"}}
+    return {"metadata": meta | {"ownerReferences": [OWNER]}, "spec": {"replicas": replicas}}
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        SetReplicas("p-r1", 2, None),
+        SetReplicas("p-r1", 0, "1"),
+        ApplyRevision("p-r1", "r1", 2, manifest(2), "1"),
+        ApplyRevision("p-r1", "r1", 1, manifest(1), "1"),
+        ApplyRevision("p-r1", "r1", 0, manifest(0), "1"),
+    ],
+    ids=["a raise", "a fall", "a rendering that raises", "a rendering", "a rendering that lowers"],
+)
+async def test_a_write_on_an_old_view_lowers_nothing_and_is_a_conflict(action: Action) -> None:
+    server = ApiServer(seen=1, live=5)
+    with pytest.raises(ApiError) as refused:
+        await server.do(action)
+
+    assert refused.value.conflict
+    assert server.replicas == 5
+    assert server.store.of_pool(DEPLOYMENTS, KEY)[0]["spec"]["replicas"] == 5, "the next look is at what is"
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        SetReplicas("p-r1", 4, None),
+        SetReplicas("p-r1", 1, "2"),
+        ApplyRevision("p-r1", "r1", 3, manifest(3), "2"),
+        DeleteDeployment("p-r1", "d1"),
+        DeletePod("p", "u"),
+        SetDeletionCost("p", "u", -1),
+    ],
+    ids=lambda action: type(action).__name__,
+)
+async def test_who_leads_no_more_writes_nothing(action: Action) -> None:
+    server = ApiServer(seen=3, live=3)
+    server.store.put(DEPLOYMENTS, deployment(3, 2))
+    server.leading = False
+    with pytest.raises(NotLeadingError):
+        await server.do(action)
+
+    assert server.live == deployment(3, 2)
+
+
+async def test_what_grew_between_decision_and_write_is_not_lowered_by_a_raise() -> None:
+    server = ApiServer(seen=1, live=5)
+    server.store.put(DEPLOYMENTS, deployment(5, 2))
+    with pytest.raises(ApiError) as refused:
+        await server.do(SetReplicas("p-r1", 3, None))
+
+    assert refused.value.conflict
+    assert server.replicas == 5
+
+
+async def test_a_deployment_that_serves_again_is_not_deleted_on_an_old_view() -> None:
+    server = ApiServer(seen=0, live=5)
+    await server.do(DeleteDeployment("p-r1", "d1"))
+
+    assert server.replicas == 5
+    assert server.store.of_pool(DEPLOYMENTS, KEY)[0]["spec"]["replicas"] == 5, "the next look is at what is"
+
+
+@pytest.mark.parametrize(
+    ("action", "replicas"),
+    [
+        (SetReplicas("p-r1", 5, None), 5),
+        (SetReplicas("p-r1", 1, "2"), 1),
+        (ApplyRevision("p-r1", "r1", 3, manifest(3), "2"), 3),
+        (DeleteDeployment("p-r1", "d1"), None),
+    ],
+    ids=["a raise", "a fall", "a rendering", "a deletion"],
+)
+async def test_a_write_on_a_true_view_is_done(action: Action, replicas: int | None) -> None:
+    server = ApiServer(seen=3, live=3)
+    server.store.put(DEPLOYMENTS, deployment(3, 2))
+    await server.do(action)
+
+    assert server.replicas == replicas
+
+
+@pytest.mark.parametrize(
+    ("words", "conflict"),
+    [
+        ("the server rejected our request due to an error in our request", True),
+        ("ValidatingAdmissionPolicy 'no-growth' denied request", False),
+    ],
+    ids=["a test that does not hold", "a policy"],
+)
+async def test_a_json_patch_conflicts_where_a_test_in_it_does_not_hold_and_only_there(
+    words: str, conflict: bool
+) -> None:
+    kube = KubeClient(None)
+    kube._call = AsyncMock(side_effect=ApiError(422, "Invalid", words))  # type: ignore[method-assign]
+    with pytest.raises(ApiError) as refused:
+        await kube.json_patch(DEPLOYMENTS, "ns", "p-r1", [])
+
+    assert refused.value.conflict is conflict
