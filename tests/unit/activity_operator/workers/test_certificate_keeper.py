@@ -23,6 +23,7 @@ class Api:
         self.objects: dict[str, Raw] = {}
         self.bundles: dict[str, Raw] = {}
         self.asked: list[str] = []
+        self.forbidden = False
         self.applied: list[tuple[str, Raw]] = []
         self.version = 0
         self.down = 0
@@ -41,6 +42,8 @@ class Api:
             raise ApiUnreachableError("no answer")
         if kind is CONFIG_MAPS:
             self.asked.append(namespace)
+            if self.forbidden:
+                raise ApiError(403, "Forbidden", name)
             if namespace not in self.bundles:
                 raise ApiError(404, "NotFound", name)
             return self.bundles[namespace]
@@ -191,6 +194,17 @@ async def test_a_bundle_that_was_deleted_is_back_after_the_next_look(api: Api, t
     for _ in range(2):
         await replica.keeper.publish("media")
     assert api.written == ["media", "media"]
+
+
+async def test_who_may_not_read_the_bundle_writes_it(api: Api, tmp_path: Path) -> None:
+    """In an upgrade the operator may come before its rights do."""
+    replica = Replica(api, tmp_path)
+    await replica.keeper.ensure()
+    api.forbidden = True
+    for _ in range(2):
+        await replica.keeper.publish("media")
+
+    assert api.written == ["media"]
 
 
 async def test_a_bundle_is_not_taken_for_published_when_it_could_not_be_read(api: Api, tmp_path: Path) -> None:
