@@ -22,12 +22,11 @@ from activity_operator.cluster import deep_json
 from activity_operator.cluster.kinds import TOKEN_REVIEWS, Kind, Raw, Raws
 
 FIELD_MANAGER = "activitypool"
-READ_TIMEOUT_SECONDS = 30.0
 WRITE_TIMEOUT_SECONDS = 5.0
-#: What a page of a LIST has at first, each time that it was not answered, and at last. A new leader knows of the tasks
-#: that wait when it has listed everything, and until then nobody heartbeats them: they have 30 s in all, of which a
-#: connection that hangs must not take all.
-PAGE_TIMEOUTS_SECONDS = (5.0, 10.0, READ_TIMEOUT_SECONDS)
+#: What a GET or a page of a LIST has at first, each time that it was not answered, and at last. A new leader knows of
+#: the tasks that wait when it has listed everything, and until then nobody heartbeats them: they have 30 s in all, of
+#: which a connection that hangs must not take all.
+READ_TIMEOUTS_SECONDS = (5.0, 10.0, 30.0)
 #: Objects a page of a LIST. The API server's own clients use 500, which decoded into 40 MB at a time here.
 PAGE_SIZE = 100
 #: How often a LIST whose continue token expired starts again before the error is the caller's.
@@ -135,7 +134,7 @@ class KubeClient:
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Raw:
         """Read one object; raises `ApiError` (404 when there is none)."""
-        return await self._call("GET", kind, kind.path(namespace, name))
+        return await self._read(kind, kind.path(namespace, name))
 
     async def list(
         self, kind: Kind, namespace: str = "", label_selector: str = "", keep: Callable[[Raw], Raw] = lambda raw: raw
@@ -162,7 +161,7 @@ class KubeClient:
             query["labelSelector"] = label_selector
         version = ""
         while True:
-            page = await self._page(kind, kind.path(namespace), query)
+            page = await self._read(kind, kind.path(namespace), query)
             found += map(keep, page.get("items") or ())
             meta = page.get("metadata", {})
             version = version or str(meta.get("resourceVersion", ""))
@@ -170,8 +169,8 @@ class KubeClient:
                 return found, version
             query["continue"] = meta["continue"]
 
-    async def _page(self, kind: Kind, path: str, query: Mapping[str, str]) -> Raw:
-        *hasty, last = PAGE_TIMEOUTS_SECONDS
+    async def _read(self, kind: Kind, path: str, query: Mapping[str, str] | None = None) -> Raw:
+        *hasty, last = READ_TIMEOUTS_SECONDS
         for seconds in hasty:
             try:
                 return await self._call("GET", kind, path, query=query, timeout=seconds)
@@ -241,7 +240,7 @@ class KubeClient:
         return dict(answer.get("status") or {})
 
     async def _call(self, method: str, kind: Kind, path: str, *, timeout: float | None = None, **sent: Any) -> Raw:
-        seconds = timeout or (READ_TIMEOUT_SECONDS if method == "GET" else WRITE_TIMEOUT_SECONDS)
+        seconds = timeout or WRITE_TIMEOUT_SECONDS
         loop, token = asyncio.get_running_loop(), self._token()
         ends = loop.time() + seconds
         try:

@@ -1,4 +1,4 @@
-"""A LIST on a connection that hangs is asked for again soon: tasks wait for who needs it."""
+"""A read on a connection that hangs is asked for again soon: tasks wait for who needs it."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 
 from activity_operator.cluster.kinds import SECRETS
-from activity_operator.cluster.kube import PAGE_TIMEOUTS_SECONDS, ApiUnreachableError, KubeClient
+from activity_operator.cluster.kube import READ_TIMEOUTS_SECONDS, ApiUnreachableError, KubeClient
 from activity_operator.workers.custody import WAITING_HEARTBEAT_SECONDS
 
 #: Until a Lease of 15 s that was just renewed is another's (decision of the election's defaults), and the least
@@ -50,6 +50,13 @@ async def test_a_list_that_hangs_is_asked_for_again_with_more_time() -> None:
     assert server.waited == [5.0, 10.0, 30.0]
 
 
+async def test_a_get_that_hangs_is_asked_for_again_too() -> None:
+    server = Server(TimeoutError())
+
+    assert (await KubeClient(server).get(SECRETS, "ns", "certificates"))["items"] == [{}]
+    assert server.waited == [5.0, 10.0]
+
+
 async def test_a_list_is_never_content_with_an_older_view() -> None:
     """With a resourceVersion (0 above all) a server may answer from a cache behind what a leader has written."""
     server = Server()
@@ -59,11 +66,11 @@ async def test_a_list_is_never_content_with_an_older_view() -> None:
 
 
 async def test_a_list_that_nobody_answers_fails_at_last() -> None:
-    server = Server(*(TimeoutError() for _ in PAGE_TIMEOUTS_SECONDS))
+    server = Server(*(TimeoutError() for _ in READ_TIMEOUTS_SECONDS))
     with pytest.raises(ApiUnreachableError):
         await KubeClient(server).list(SECRETS, "ns")
 
-    assert len(server.waited) == len(PAGE_TIMEOUTS_SECONDS)
+    assert len(server.waited) == len(READ_TIMEOUTS_SECONDS)
 
 
 async def test_an_api_server_that_is_away_is_not_asked_again_at_once() -> None:
@@ -75,4 +82,4 @@ async def test_an_api_server_that_is_away_is_not_asked_again_at_once() -> None:
 
 
 def test_a_task_that_waits_outlives_a_failover_in_which_one_list_hangs() -> None:
-    assert WAITING_HEARTBEAT_SECONDS + FAILOVER_SECONDS + PAGE_TIMEOUTS_SECONDS[0] < TASK_SECONDS
+    assert WAITING_HEARTBEAT_SECONDS + FAILOVER_SECONDS + READ_TIMEOUTS_SECONDS[0] < TASK_SECONDS
