@@ -1,7 +1,7 @@
 """The runs that every test run makes: one of each kind where most can go wrong. `python -m tests.faults` makes all."""
 
 from tests.faults import pairs, scenarios, stale
-from tests.faults.matrix import REFUSED_TIMES, SWEEP_SECONDS, Job
+from tests.faults.matrix import REFUSED_TIMES, STARTS, SWEEP_SECONDS, Job
 from tests.faults.plan import CRASHES, Fault, Kind
 
 SCENARIOS = tuple(scenarios.SCENARIOS)
@@ -37,6 +37,11 @@ _WORKERS = (
     ("work", Fault(Kind.LOST_ANSWER, "worker SendTaskSuccess")),
     ("work", Fault(Kind.CALL_LOST, "worker SendTaskFailure")),
 )
+#: What befalls a read of an operator that starts again.
+_READS = (
+    ("burst", Fault(Kind.HALF_OPEN, "LIST secrets")),
+    ("claimed", Fault(Kind.FAILED, "LIST pods", times=2)),
+)
 _PAIRS = (
     ("burst", Fault(Kind.CRASH_AFTER, "POST lease-records"), Fault(Kind.CRASH_BEFORE, "POST lease-records", 2)),
     ("claimed", Fault(Kind.CRASH_BEFORE, "PATCH deployments"), Fault(Kind.EVENT_LOST, "ADDED pods")),
@@ -58,6 +63,9 @@ def _jobs() -> tuple[Job, ...]:
     ]
     jobs += [Job("call fails", name, (fault,)) for name, fault in _FAILING]
     jobs += [Job("worker's call", name, (fault,)) for name, fault in _WORKERS]
+    jobs += [Job("read fails", name, (STARTS[name], fault)) for name, fault in _READS]
+    silent = Fault(Kind.STREAM_SILENT, "MODIFIED pods")
+    jobs.append(Job("event", "scale-in", (silent,), sweep_seconds=SWEEP_SECONDS))
     jobs += [Job(pairs.PART, name, tuple(faults), sweep_seconds=SWEEP_SECONDS) for name, *faults in _PAIRS]
     jobs.append(Job("crash, standby", "burst", (Fault(Kind.CRASH_AFTER, "PUT lease-records"),), replicas=2))
     return (*jobs, *stale.JOBS)

@@ -15,6 +15,7 @@ from tests.faults import audit
 from tests.faults.clock_wall import HOUR_SECONDS
 from tests.faults.election_stage import ElectionStage
 from tests.faults.plan import Fault, Kind
+from tests.faults.replicas import Replica
 from tests.faults.stage import LEASE, POOL
 
 #: What the README asks of a task's HeartbeatSeconds.
@@ -213,11 +214,26 @@ async def _reports_cut(scene: ElectionStage) -> None:
 
 async def _failover(scene: ElectionStage) -> str:
     """Kill the leader for good while something is to be done; return how long it took until the other one did it."""
-    stage = scene.stage
-    former = stage.replica(await stage.leader())
+    former = scene.stage.replica(await scene.stage.leader())
     await _just_renewed(scene)
     former.kill(for_good=True)
-    killed = time.time()
+    return await _taken_over(scene, former, "SIGKILL")
+
+
+async def _cut_off(scene: ElectionStage) -> str:
+    """The same, with a leader that lives on and hears nothing more of the API server, until the other one leads."""
+    former = scene.stage.replica(await scene.stage.leader())
+    await _just_renewed(scene)
+    scene.roads[former.name].hang()
+    said = await _taken_over(scene, former, "the cut")
+    scene.roads[former.name].mend()
+    await asyncio.sleep(1.0)
+    return said
+
+
+async def _taken_over(scene: ElectionStage, former: Replica, since: str) -> str:
+    """Want something of whoever leads; return how long it took from now until another one than `former` did it."""
+    stage, killed = scene.stage, time.time()
     await stage.change_pool(minWorkers=3)
     await stage.until("the other one leads", lambda: scene.others_than(former.name))
 
@@ -233,7 +249,7 @@ async def _failover(scene: ElectionStage) -> str:
         kind: min(one.answered for one in writes(kind) if one.answered > killed) for kind in ("leases", "deployments")
     }
     lease, first = took["leases"] - killed, took["deployments"] - killed
-    said = f"from SIGKILL to the Lease {lease:.1f} s, to the first write about a pool {first:.1f} s"
+    said = f"from {since} to the Lease {lease:.1f} s, to the first write about a pool {first:.1f} s"
     assert first <= FAILOVER_SECONDS, said
     await scene.settled()
     return said
@@ -254,6 +270,7 @@ ELECTIONS = {
     one.name: one
     for one in (
         Election("failover as shipped", _failover, grows=True, timing=DEFAULTS, as_shipped=True),
+        Election("cut off as shipped", _cut_off, grows=True, timing=DEFAULTS, as_shipped=True),
         Election("no report arrives", _reports_cut, workers=CUT_WORKERS),
         Election("API down", _down(OUTAGE_SECONDS)),
         Election("API down for long", _down(LONG_OUTAGE_SECONDS), task_seconds=SHORT_TASK_SECONDS),

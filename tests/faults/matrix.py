@@ -5,10 +5,36 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tests.faults.calls import PERIODIC, of_worker, to_service
-from tests.faults.plan import AWS_REFUSALS, CRASHES, ON_AWS_CALLS, ON_KUBE_CALLS, Fault, Kind
+from tests.faults.plan import (
+    AWS_REFUSALS,
+    CRASHES,
+    ON_AWS_CALLS,
+    ON_EVENTS,
+    ON_KUBE_CALLS,
+    ON_READS,
+    REFUSALS,
+    Fault,
+    Kind,
+)
 
 #: How often in a row the task service refuses: more often than a single call is tried again.
 REFUSED_TIMES = 4
+#: What an operator reads when it starts; kopf and the sweep list the same kinds, and a refusal is for both.
+READS = (
+    "LIST activitypools",
+    "LIST deployments",
+    "LIST pods",
+    "LIST secrets",
+    "GET leases",
+    "GET secrets",
+    "GET replicasets",
+)
+#: Where it starts in the midst of something: scenario -> the crash that has it read everything anew.
+STARTS = {
+    "burst": Fault(Kind.CRASH_AFTER, "POST lease-records"),
+    "claimed": Fault(Kind.CRASH_BEFORE, "PATCH deployments"),
+    "scale-in": Fault(Kind.CRASH_AFTER, "PATCH pods"),
+}
 #: Seconds between two sweeps where events are lost: they must come right within one.
 SWEEP_SECONDS = 3.0
 
@@ -57,12 +83,21 @@ def failing_calls(scenario: str, calls: Iterable[str]) -> Iterator[Job]:
 
 
 def events(scenario: str, names: Iterable[str]) -> Iterator[Job]:
-    """Yield each event lost in turn; twice, late, torn and failed at the first of each name."""
+    """Yield each event lost in turn; twice, late, torn, failed and with the rest of its stream at the first of each."""
     for name, nth in occurrences(names):
         yield Job("event", scenario, (Fault(Kind.EVENT_LOST, name, nth),), sweep_seconds=SWEEP_SECONDS)
         if nth == 1:
-            for kind in (Kind.EVENT_TWICE, Kind.EVENT_LATE, Kind.EVENT_TORN, Kind.STREAM_FAILED):
+            for kind in ON_EVENTS[1:]:
                 yield Job("event", scenario, (Fault(kind, name),), sweep_seconds=SWEEP_SECONDS)
+
+
+def failing_reads(scenario: str) -> Iterator[Job]:
+    """Yield what may befall each read of an operator that starts again in the midst of something: a third of all."""
+    if scenario in STARTS:
+        every = [(name, kind) for name in READS for kind in ON_READS]
+        for name, kind in every[list(STARTS).index(scenario) :: len(STARTS)]:
+            fault = Fault(kind, name, times=2 if kind in REFUSALS else 1)
+            yield Job("read fails", scenario, (STARTS[scenario], fault))
 
 
 def broken_watches(scenario: str, names: Iterable[str]) -> Iterator[Job]:

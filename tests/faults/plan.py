@@ -47,6 +47,8 @@ class Kind(StrEnum):
     """Half of its line arrives, then the watch ends."""
     STREAM_FAILED = "500 in stream"
     """An ERROR event of code 500, then the watch ends."""
+    STREAM_SILENT = "stream half-open"
+    """It and all that follow it on that watch never come, on a connection that stays open."""
 
 
 CRASHES = (Kind.CRASH_BEFORE, Kind.CRASH_AFTER)
@@ -78,7 +80,16 @@ _ON_THE_WAY = (
 )
 ON_KUBE_CALLS = (*REFUSALS, *_ON_THE_WAY, Kind.ROTATED)
 ON_AWS_CALLS = (*AWS_REFUSALS, *_ON_THE_WAY)
-ON_EVENTS = (Kind.EVENT_LOST, Kind.EVENT_TWICE, Kind.EVENT_LATE, Kind.EVENT_TORN, Kind.STREAM_FAILED)
+#: What may befall a GET or a LIST; sent twice it is as sent once.
+ON_READS = tuple(kind for kind in ON_KUBE_CALLS if kind not in {Kind.CONFLICT, Kind.TWICE, Kind.ROTATED})
+ON_EVENTS = (
+    Kind.EVENT_LOST,
+    Kind.EVENT_TWICE,
+    Kind.EVENT_LATE,
+    Kind.EVENT_TORN,
+    Kind.STREAM_FAILED,
+    Kind.STREAM_SILENT,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +115,7 @@ class Plan:
         self._counts: Counter[str] = Counter()
         self._armed = False
         self.calls: list[str] = []
+        self.reads: list[str] = []
         self.events: list[str] = []
         self.struck: list[Fault] = []
 
@@ -118,6 +130,10 @@ class Plan:
     def call(self, name: str) -> Fault | None:
         """Take note of a call; return what befalls it."""
         return self._meet(name, self.calls)
+
+    def read(self, name: str) -> Fault | None:
+        """Take note of a GET or a LIST; return what befalls it."""
+        return self._meet(name, self.reads)
 
     def event(self, name: str) -> Fault | None:
         """Take note of an event of a watch; return what befalls it."""

@@ -71,6 +71,11 @@ class Proxy:
         for stream in tuple(self._streams.get(kind, ())):
             stream.cancel()
 
+    def end_streams(self) -> None:
+        """End every watch; new ones come through."""
+        for stream in [stream for streams in self._streams.values() for stream in streams]:
+            stream.cancel()
+
     def open_gate(self, kind: str) -> None:
         """Let watches of the kind through again; the next one is told that its resourceVersion is gone."""
         self._gone.add(kind)
@@ -113,7 +118,7 @@ class Proxy:
             if target
             else calls.kube_call(request.method, request.path, request.query, body)
         )
-        fault = self.plan.call(call.name) if call.deed or call.watches else None
+        fault = (self.plan.call if call.deed or call.watches else self.plan.read)(call.name)
         if fault is not None and fault.kind is Kind.ROTATED:
             self._refuse_from_now_on(request.headers.get("Authorization", ""))
         if request.headers.get("Authorization") in self._refused:
@@ -147,8 +152,7 @@ class Proxy:
 
     def _refuse_from_now_on(self, authorization: str) -> None:
         self._refused.add(authorization)
-        for stream in [stream for streams in self._streams.values() for stream in streams]:
-            stream.cancel()
+        self.end_streams()
         asyncio.get_running_loop().call_later(ROTATED_SECONDS, self._rotate)
 
     async def _forward(self, request: web.BaseRequest, body: bytes) -> tuple[int, bytes, dict[str, str]]:
@@ -208,10 +212,12 @@ class Proxy:
             if answer.status != 200:
                 return web.Response(status=answer.status, body=await answer.read())
             await down.prepare(request)
+            silent = False
             async for line in answer.content:
                 name = calls.event(call.watches, json.loads(line))
                 fault = None if name.startswith("BOOKMARK") else self.plan.event(name)
-                for piece, last in _pieces(line, fault):
+                silent = silent or (fault is not None and fault.kind is Kind.STREAM_SILENT)
+                for piece, last in () if silent else _pieces(line, fault):
                     if fault is not None and fault.kind is Kind.EVENT_LATE:
                         await asyncio.sleep(LATE_SECONDS)
                     await down.write(piece)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from tests.faults.end_state import Harm, State, end_state, harm
 from tests.faults.ground import Ground
+from tests.faults.leaks import leaks
 from tests.faults.plan import CRASHES, Fault
 from tests.faults.replicas import Nursery
 from tests.faults.scenarios import Scenario
@@ -73,9 +74,8 @@ async def play(
         except (AssertionError, TimeoutError) as error:
             wrong = str(error)
             state = await end_state(set_up)
-        ended = [f"{replica.name} ended by itself" for replica in set_up.replicas if replica.ended]
-        wrong = "; ".join(filter(None, (wrong, *ended, *set_up.kubelet.troubles, *set_up.trespasses())))
         took = time.monotonic() - began - (STILL_SECONDS if expected is None else 0.0)
+        wrong = "; ".join(filter(None, (wrong, *complaints(set_up), *await leaks(set_up))))
         set_up.plan.disarm()
         run = Run(
             scenario.name,
@@ -91,6 +91,12 @@ async def play(
         )
         slow = took >= SLOW_SECONDS
         return replace(run, log=_logs(set_up), way=tuple(way)) if slow or not run.good else run
+
+
+def complaints(set_up: Stage) -> list[str]:
+    """Say what must not have happened in any run: an operator that ended by itself, a deaf node, a second writer."""
+    ended = [f"{replica.name} ended by itself" for replica in set_up.replicas if replica.ended]
+    return [*ended, *set_up.kubelet.troubles, *set_up.trespasses()]
 
 
 async def _converge(set_up: Stage, expected: State | None, way: list[str]) -> tuple[State, str]:

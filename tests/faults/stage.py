@@ -30,6 +30,8 @@ LEASE = "activity-operator"
 #: Seconds that the service holds a poll, and a task's own HeartbeatSeconds: a task that is lost comes back after it. A
 #: dead leader's successor needs six of them on a quiet machine; on a busy one it may lose the Lease again meanwhile.
 HOLD_SECONDS, TASK_SECONDS = 1.0, 20
+#: In the input of every task, and nowhere else but at the service and in the record of a lease.
+PAYLOAD = "words-of-a-payload"
 ACTIVITY = "arn:aws:states:us-east-1:123456789012:activity:resize"
 
 
@@ -77,7 +79,7 @@ class Stage:
         if request.input.get("gated"):
             await self.gate.wait()
         if request.input.get("fails"):
-            raise ValueError("a task that fails")
+            raise ValueError(f"a task that fails, with {PAYLOAD} in its words")
         return {"done": request.input["number"]}
 
     def path(self, name: str = "") -> str:
@@ -138,7 +140,7 @@ class Stage:
         """Start executions of one task each, whose lost attempts are tried again."""
         for _ in range(count):
             name = f"e{len(self.executions) + 1}"
-            given = json.dumps({"number": name, **task})
+            given = json.dumps({"number": name, "secret": PAYLOAD, **task})
             machine = self.fake._executions.start(self._machine(), name, given)
             self.executions[name] = machine.arn
 

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.faults.calls import WORKER, aws_call, event, kube_call
-from tests.faults.matrix import crashes, events, failing_calls, occurrences
-from tests.faults.plan import Fault, Kind, Plan
+from tests.faults.matrix import READS, STARTS, crashes, events, failing_calls, failing_reads, occurrences
+from tests.faults.plan import ON_READS, Fault, Kind, Plan
 
 PODS = "/api/v1/namespaces/shop/pods"
 POOL = "/apis/activitypools.dev/v1alpha1/namespaces/shop/activitypools/resize"
@@ -105,3 +105,23 @@ def test_an_operators_and_a_workers_calls_fail_and_only_an_operator_is_crashed()
     assert kinds["AWS SendTaskFailure"] == kinds["worker SendTaskSuccess"]
     assert Kind.CONFLICT not in kinds["worker SendTaskSuccess"]
     assert {job.faults[0].name for job in crashes("work", calls)} == {"PATCH pods", "AWS SendTaskFailure"}
+
+
+def test_reads_are_struck_beside_calls_and_are_none() -> None:
+    """What crashes are made of is what was written: a crash at a read is one before the next write."""
+    fault = Fault(Kind.FAILED, "LIST pods")
+    plan = Plan([fault])
+    plan.arm()
+
+    assert [plan.read("LIST pods"), plan.read("LIST pods"), plan.call("PATCH pods")] == [fault, None, None]
+    assert (plan.calls, plan.reads) == (["PATCH pods"], ["LIST pods", "LIST pods"])
+
+
+def test_each_read_of_a_start_meets_each_fault_in_one_of_the_scenarios() -> None:
+    jobs = [job for name in STARTS for job in failing_reads(name)]
+    met = [(job.faults[1].name, job.faults[1].kind) for job in jobs]
+
+    assert set(met) == {(name, kind) for name in READS for kind in ON_READS}
+    assert len(met) == len(set(met))
+    assert all(job.faults[0] == STARTS[job.scenario] for job in jobs)
+    assert not list(failing_reads("create"))

@@ -1,0 +1,24 @@
+"""Where the input of a task, its token or a token of the API server's stands although it must not."""
+
+import json
+from collections.abc import Iterator, Mapping
+
+from activity_operator.cluster.kinds import EVENTS
+from tests.faults.ground import TOKENS
+from tests.faults.stage import PAYLOAD, Stage
+
+
+async def leaks(stage: Stage) -> list[str]:
+    """Say what stands in the operators' logs, the pool's status or the Events of its namespace, as a sentence each."""
+    places = {f"the log of {one.name}": one.log.read_text(errors="replace") for one in stage.replicas}
+    places["the pool"] = json.dumps(await stage.pool() or {})
+    places["an Event"] = json.dumps(await stage.api.items(EVENTS.path(stage.namespace)))
+    secrets = {task.token: "the token of a task" for task in stage.tasks()}
+    secrets |= {PAYLOAD: "a payload", **{token: f"the token of {user}" for user, token in TOKENS.items()}}
+    return list(found(places, secrets))
+
+
+def found(places: Mapping[str, str], secrets: Mapping[str, str]) -> Iterator[str]:
+    """Yield where a secret stands. PURE; both are texts: by place, and with what the secret is called."""
+    for place, text in places.items():
+        yield from sorted({f"{what} stands in {place}" for secret, what in secrets.items() if secret in text})
