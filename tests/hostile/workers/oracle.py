@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.hostile.workers.world import MAX_WORKERS, MIN_WORKERS, NEIGHBOUR, SPARE, SYSTEM, TENANT, World
+from tests.hostile.workers.world import MAX_WORKERS, MIN_WORKERS, NEIGHBOUR, PAYLOAD, SPARE, SYSTEM, TENANT, World
 
 #: Lines that the operator writes begin with a time and end within reason.
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (DEBUG|INFO|WARNING|ERROR) +[a-z_][\w.]*: [^\n]*")
@@ -57,7 +57,8 @@ async def check(world: World, before: Neighbours) -> None:
         was, now_is = getattr(before, field.name), getattr(now, field.name)
         assert was == now_is, f"{field.name} of the neighbours: {was} became {now_is}; {await _decisions(world)}"
     await _check_tenant(world)
-    texts = [*_texts(await world.pool(TENANT, TENANT)), *_texts(await _events(world))]
+    pools = [await world.pool(*name) for name in ((TENANT, TENANT), (NEIGHBOUR, NEIGHBOUR), (NEIGHBOUR, SPARE))]
+    texts = [*_texts(pools), *_texts(await _events(world))]
     for text in texts:
         assert len(text) <= LONGEST, text[:200]
         assert not (odd := unprintable(text)), f"{odd!r} in {text!r}"
@@ -66,6 +67,8 @@ async def check(world: World, before: Neighbours) -> None:
     for pod in (*world.attackers, world.mate.pod, world.honest.pod):
         assert pod.token not in everything
         assert pod.token.rpartition(".")[2] not in everything, "a token's signature"
+    assert PAYLOAD not in everything
+    assert not [task for task in world.fake.tasks if task.token in everything], "a task's token"
 
 
 async def _decisions(world: World) -> Any:

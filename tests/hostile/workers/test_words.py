@@ -1,6 +1,7 @@
 """What a worker says of itself stands in its pool's status: as plain text of bounded length, whatever it said."""
 
 import itertools
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from tests.hostile.workers.background import Background
 from tests.hostile.workers.lies import TEXTS
 from tests.hostile.workers.oracle import check, neighbours
 from tests.hostile.workers.wire import Line, say
-from tests.hostile.workers.world import TENANT, Pod, World
+from tests.hostile.workers.world import PAYLOAD, TENANT, Pod, World
 
 #: What is told in the status, besides half a surrogate: JSON can carry it, and no encoding can.
 WORDS = (*(text for text in TEXTS if 0 < len(text) <= 4096), "\ud800", "a\udfff\ud800b")
@@ -67,3 +68,24 @@ def test_a_worker_speaks_in_no_other_pods_name(here: World, line: Line) -> None:
     answer = line.post(body, here.attacker.token)
 
     assert (answer.status, answer.error) == (403, "podName: the token is bound to another pod")
+
+
+def test_a_worker_that_knows_the_name_of_anothers_lease_gets_nothing_by_it(
+    here: World, background: Background, line: Line
+) -> None:
+    before, lease = background.do(neighbours(here)), here.held_lease
+    assert f"lease-{lease}" in before.records
+    for said in (
+        {"claims": [lease]},
+        {"released": [lease]},
+        {"busy": 1, "leases": [{"id": lease, "ageSeconds": 60.0}]},
+        {"claims": [lease], "released": [lease], "leases": [{"id": lease, "ageSeconds": 1.0}]},
+    ):
+        answer = line.post(say(here.attacker, next(here.sequence), **said), here.attacker.token)
+        reply = json.loads(answer.body)
+
+        assert answer.status == 200, answer
+        assert reply["granted"] == reply["offers"] == []
+        assert reply["refused"] == said.get("claims", [])
+        assert PAYLOAD.encode() not in answer.body
+    background.do(check(here, before))

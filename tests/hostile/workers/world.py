@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import os
 import ssl
 import sys
@@ -25,6 +26,8 @@ SYSTEM, TENANT, NEIGHBOUR = "system", "tenant", "neighbour"
 NAME = f"activity-operator-reports.{SYSTEM}.svc"
 ARN = "arn:aws:states:us-east-1:123456789012:activity:"
 SPARE = "spare"
+#: In the input of the task that the operator holds for the neighbour.
+PAYLOAD = "payload of the neighbour"
 #: Of the tenant's workers one is honest; the neighbour has one.
 MIN_WORKERS, MAX_WORKERS = 4, 5
 
@@ -286,7 +289,7 @@ async def _run(made: World, raw: Raw) -> None:
 
 async def _hold_a_lease(made: World) -> None:
     """Have a task arrive at a pool without workers, so that the operator holds a lease that the attacker may want."""
-    made.fake.schedule(f"{ARN}{NEIGHBOUR}-{SPARE}", '{"secret": "payload of the neighbour"}', heartbeat_seconds=600.0)
+    made.fake.schedule(f"{ARN}{NEIGHBOUR}-{SPARE}", json.dumps({"secret": PAYLOAD}), heartbeat_seconds=600.0)
     records = f"/api/v1/namespaces/{SYSTEM}/secrets"
 
     async def held() -> bool:
