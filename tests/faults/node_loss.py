@@ -63,16 +63,6 @@ class Loss:
             if "deletionTimestamp" not in raw["metadata"]
         }
 
-    def deleters(self) -> dict[str, set[str]]:
-        """Return who deleted pods, by the pod's name; what a kubelet does when a pod has ended is none."""
-        made = audit.writers(self.stage.ground.folder, (self.stage.namespace,))
-        gone = [one for one in made if one.verb.startswith("delete") and one.resource == "pods" and one.code < 300]
-        found: dict[str, set[str]] = {}
-        for one in gone:
-            if one.user != "test":
-                found.setdefault(one.name, set()).add(one.agent if one.user == "controllers" else one.user)
-        return found
-
 
 Act = Callable[[Loss], Awaitable[None]]
 
@@ -91,6 +81,16 @@ def _workers(made: Stage, names: Collection[str]) -> list[PlayedWorker]:
     """Return the workers in these pods."""
     kubelet = made.kubelet
     return [worker for uid, worker in kubelet.workers.items() if kubelet._pods[uid] in names]
+
+
+def _deleters(made: Stage) -> dict[str, set[str]]:
+    """Return who deleted pods, by the pod's name; what a kubelet does when a pod has ended is none."""
+    writes = audit.writers(made.ground.folder, (made.namespace,))
+    found: dict[str, set[str]] = {}
+    for one in writes:
+        if one.verb.startswith("delete") and one.resource == "pods" and one.code < 300 and one.user != "test":
+            found.setdefault(one.name, set()).add(one.agent if one.user == "controllers" else one.user)
+    return found
 
 
 def same(what: str, found: object, wanted: object) -> None:
@@ -148,7 +148,7 @@ async def _in_time(loss: Loss) -> None:
     after = await loss.pods()
     same("busy pods that are there still", {*before} & {*after}, {*loss.busy})
     free = {*before} - {*loss.busy}
-    same("who deleted which pod", loss.deleters(), {name: {REPLICA_SETS} for name in free})
+    same("who deleted which pod", _deleters(made), {name: {REPLICA_SETS} for name in free})
 
 
 async def _are(loss: Loss, names: list[str]) -> bool:
@@ -172,20 +172,21 @@ async def _too_late(loss: Loss) -> None:
     await made.until("what comes is done", lambda: list(made.outcomes().values()).count("SUCCEEDED") == 3)
     same("tasks of the evicted workers", [worker.ran for worker in workers], ran)
     await _told_to_end(loss)
-    same("who deleted which pod", loss.deleters(), {name: {EVICTION} for name in loss.there})
+    same("who deleted which pod", _deleters(made), {name: {EVICTION} for name in loss.there})
 
 
 async def _cut_off(loss: Loss) -> None:
     """No report of the node arrives either: after a while the operator gives its workers up, as gently as can be."""
-    for worker in _workers(loss.stage, loss.there):
+    made, workers = loss.stage, _workers(loss.stage, loss.there)
+    for worker in workers:
         worker.heard = False
     await loss.miss()
     await _replaced(loss)
-    for worker in _workers(loss.stage, loss.there):
+    for worker in workers:
         worker.heard = True
     await _told_to_end(loss)
-    (leader,) = (replica.name for replica in loss.stage.replicas)
-    same("who deleted which pod", loss.deleters(), {name: {leader} for name in loss.there})
+    (leader,) = (replica.name for replica in made.replicas)
+    same("who deleted which pod", _deleters(made), {name: {leader} for name in loss.there})
 
 
 async def _replaced(loss: Loss) -> None:
@@ -248,7 +249,7 @@ async def play(name: str) -> Played:
             began = time.monotonic()
             await scenario.act(loss)
         except (AssertionError, TimeoutError) as error:
-            wrong.append(str(error))
+            wrong += [str(error), f"pods were deleted by {_deleters(made)}"]
         if len(made.tasks()) != len(made.executions):
             wrong.append("a task took more than one attempt")
         return Played(Job(PART, name, ()), judged(made, name, wrong, time.monotonic() - began))

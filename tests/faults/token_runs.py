@@ -25,8 +25,10 @@ from tests.faults.tokens import Account
 from tests.integration.operator.cut import Road, road_to
 
 PART = "token"
-#: Seconds from when a token is refused until its successor is in the file.
-SOON_SECONDS = 1.0
+#: Seconds from when a token is refused until its successor is in the file: in time for the Lease, or not.
+SOON_SECONDS, LATE_SECONDS = 1.0, 4.0
+#: Calls that a replica may make in vain: it writes the Lease, and asks for what it watches, of three kinds, at a pace.
+MOST_A_SECOND = 15
 #: Seconds for which a token is good that expires.
 EXPIRING_SECONDS = 4.0
 #: What the API server counts of tokens and certificates that it did not take.
@@ -109,7 +111,7 @@ async def _late(scene: TokenStage) -> str:
     """The leader's pod is gone, and its token with it, for longer than a Lease: the other one leads; then it does."""
     former = await scene.stage.leader()
     await scene.accounts[former].revoke()
-    told = await _refused_for(scene, former, 0.0)
+    told = await _refused_for(scene, former, LATE_SECONDS)
     await scene.stage.until("the other one leads", lambda: _leads_other_than(scene, former))
     await scene.accounts[former].renew()
     scene.stage.replica(await scene.stage.leader()).kill(for_good=True)
@@ -136,11 +138,15 @@ async def _expires(scene: TokenStage) -> str:
 
 
 async def _refused_for(scene: TokenStage, name: str, seconds: float) -> str:
-    """Wait until a replica's token is refused, and for so long after; say how often it asked in vain."""
+    """Have a replica's token refused, and for so long after; say how often it asked in vain, which may not be often."""
     await scene.refuse(name)
     before = await scene.refusals()
-    await asyncio.sleep(max(seconds, 1.0))
-    return f"{await scene.refusals() - before} calls refused in {max(seconds, 1.0):g} s"
+    await asyncio.sleep(seconds)
+    count = await scene.refusals() - before
+    said = f"{count} calls refused in {seconds:g} s"
+    if count > MOST_A_SECOND * seconds:
+        raise AssertionError(f"{name} asks again and again: {said}")
+    return said
 
 
 async def _leads_other_than(scene: TokenStage, name: str) -> bool:
