@@ -3,6 +3,7 @@
 The kubelet is cut off from the API server; the workers run on, and reach the operator and the task service.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ REPLICA_SETS, EVICTION = "replicaset-controller", "node-controller"
 #: What it says in a pod that it evicts.
 BY_EVICTION = "DeletionByTaintManager"
 WORKERS = 4
+NEW_IMAGE = "registry.invalid/handler:2"
+#: Seconds for which nothing may happen to those who are busy, several rounds of everything that repeats.
+WATCHED_SECONDS = 4.0
 #: Seconds for which Kubernetes has a pod stay on a node that is missed, unless it says otherwise; and of one that does.
 AS_SHIPPED_SECONDS, SHORT_SECONDS = 300, 4
 
@@ -189,6 +193,32 @@ async def _cut_off(loss: Loss) -> None:
     same("who deleted which pod", _deleters(made), {name: {leader} for name in loss.there})
 
 
+async def _rolled_out(loss: Loss) -> None:
+    """A new image comes while the node is missed: those who are busy are left alone until they are done."""
+    made = loss.stage
+    await loss.miss()
+    await made.change_pool(handlerImage=NEW_IMAGE)
+
+    async def new_ones_serve() -> bool:
+        pods = [raw for raw in (await loss.pods()).values() if raw["spec"]["containers"][0]["image"] == NEW_IMAGE]
+        return any(map(_is_ready, pods)) and len(await loss.pods()) - len(pods) == len(loss.busy)
+
+    await made.until("a new worker serves, and of the old ones only the busy are left", new_ones_serve)
+    await asyncio.sleep(WATCHED_SECONDS)
+    same("busy workers that somebody deleted", {*_deleters(made)} & {*loss.busy}, set())
+    same("busy workers", made.kubelet.busy(), loss.busy)
+    made.gate.set()
+    await made.until("all executions have ended", lambda: "RUNNING" not in made.outcomes().values())
+    await loss.come_back()
+
+    async def old_ones_are_gone() -> bool:
+        return len(await made.deployments()) == 1 and len(await made.pods()) == WORKERS
+
+    await made.until("the old Deployment is gone", old_ones_are_gone)
+    await made.until("the pool is whole", lambda: ready(made, WORKERS))
+    same("who deleted pods", set().union(*_deleters(made).values()), {REPLICA_SETS})
+
+
 async def _replaced(loss: Loss) -> None:
     """Wait until the pods of the node are being deleted and others are in their place; its workers work on."""
     made = loss.stage
@@ -229,6 +259,7 @@ NODE_LOSSES = {
     for one in (
         NodeLoss("in time", 3, _in_time, {}),
         NodeLoss("too late", 4, _too_late, {"slotsPerWorker": 2, "podTemplate": tolerating(SHORT_SECONDS)}),
+        NodeLoss("rollout", 3, _rolled_out, {}),
         NodeLoss("cut off", 3, _cut_off, {"reports": {"timeoutSeconds": 5}, "stalled": {"deadlineSeconds": 12}}),
     )
 }
