@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +18,8 @@ from tests.faults.api import Api, GoneError, Raw
 from tests.faults.worker import PlayedWorker
 
 LOOK_SECONDS = 0.1
+#: How long ago a container that was killed some day was started again: nobody doubts it any more.
+LONG_AGO_SECONDS = 120.0
 CA_CONFIG_MAP = "activitypool-ca"
 
 
@@ -65,6 +67,7 @@ class Kubelet:
         self._places: dict[str, Node] = {}
         self._missed: dict[str, tuple[str, Raw]] = {}
         self.workers: dict[str, PlayedWorker] = {}
+        self._aged: set[str] = set()
         self.labelled: set[str] = set()
         self.interrupted: list[str] = []
         #: What went wrong with the node itself: a run in which something did proves nothing.
@@ -98,6 +101,15 @@ class Kubelet:
     def busy(self) -> list[str]:
         """Return the names of the pods whose workers have a task."""
         return sorted(self._pods[uid] for uid, worker in self.workers.items() if worker.running)
+
+    async def age(self, name: str) -> None:
+        """Have a pod say from now on that its container was killed once, long ago, and has run since."""
+        uid = next(uid for uid, pod in self._pods.items() if pod == name)
+        self._aged.add(uid)
+        path = f"/api/v1/namespaces/{self._namespace}/pods/{name}"
+        raw = await self._api.call("GET", path)
+        assert raw is not None
+        await self._api.call("PATCH", f"{path}/status", self._seen_from_here(raw, _now(), True))
 
     def on(self, node: Node) -> list[str]:
         """Return the names of the pods whose workers run on a node."""
@@ -174,7 +186,7 @@ class Kubelet:
             while not ending.done():
                 news = (worker.state in READY, node.returns)
                 if news != said and node.reachable.is_set():
-                    await self._api.call("PATCH", f"{path}/status", _status(raw, began, news[0]))
+                    await self._api.call("PATCH", f"{path}/status", self._seen_from_here(raw, began, news[0]))
                     said = news
                 await asyncio.wait({ending, leaving} if not leaving.done() else {ending}, timeout=LOOK_SECONDS)
                 if leaving.done() and worker.state is not WorkerState.STOPPED:
@@ -187,6 +199,14 @@ class Kubelet:
             await worker.kill()
             del self.workers[uid]
             await source.close()
+
+    def _seen_from_here(self, raw: Raw, began: str, ready: bool) -> Raw:
+        status = _status(raw, began, ready)
+        if raw["metadata"]["uid"] not in self._aged:
+            return status
+        aged = restarted(status, 1)
+        aged["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = _now(-LONG_AGO_SECONDS)
+        return aged
 
     async def _bind(self, raw: Raw, path: str) -> Node:
         """Put a pod on the node that has the fewest, of those that are there."""
@@ -247,5 +267,14 @@ def _status(raw: Raw, began: str, ready: bool) -> Raw:
     }  # fmt: skip
 
 
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def restarted(status: Raw, restarts: int) -> Raw:
+    """Return a pod's status whose container has been killed and started again so often."""
+    for container in status["status"]["containerStatuses"]:
+        container["restartCount"] = restarts
+        if restarts:
+            container["lastState"] = {"terminated": {"exitCode": 137, "reason": "Error"}}
+    return status
+
+
+def _now(later_seconds: float = 0.0) -> str:
+    return (datetime.now(UTC) + timedelta(seconds=later_seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")

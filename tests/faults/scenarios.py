@@ -72,13 +72,17 @@ async def _one_of_three_is_busy(stage: Stage) -> None:
 
 
 async def _one_busy(stage: Stage) -> None:
-    """Give a worker a task that lasts, and wait until the operator knows."""
+    """Give a worker a task that lasts, and wait until the operator knows.
+
+    Its container was killed once and has run for long since: that is no failed start to a leader that is new.
+    """
     stage.execute(1, gated=True)
 
     async def known() -> bool:
         return len(stage.kubelet.busy()) == 1 and (await _status(stage)).get("busyWorkers") == 1
 
     await stage.until("a worker is busy, and the pool's status says so", known)
+    await stage.kubelet.age(stage.kubelet.busy()[0])
 
 
 async def _scale_in(stage: Stage) -> None:

@@ -17,7 +17,7 @@ from activity_worker.sources.opening import open_source
 from activity_worker.sources.protocol import Source, Task
 from activity_worker.testing import StepFunctionsFake
 from tests.faults.api import Api, Raw
-from tests.faults.kubelet import LOOK_SECONDS, Kubelet, _now, _status
+from tests.faults.kubelet import LOOK_SECONDS, Kubelet, _now, _status, restarted
 from tests.faults.worker import PlayedWorker
 from tests.soak.account import Death
 
@@ -112,7 +112,7 @@ class Node(Kubelet):
         self.when_interrupted += [time.monotonic()] * (len(self.interrupted) - before)
 
     async def _run_worker(self, raw: Raw, path: str, leaving: "asyncio.Task[bool]") -> None:
-        await self._bind(raw["metadata"]["name"], path)
+        await self._bind(raw, path)
         settings = read_settings({}, await self._environment(raw, path))
         restarts = 0
         while await self._run_container(raw, path, leaving, replace(settings, health_port=None), restarts):
@@ -142,14 +142,14 @@ class Node(Kubelet):
             while not ending.done() and not killed.is_set():
                 ready = worker.state in READY
                 if ready != said:
-                    await self._api.call("PATCH", f"{path}/status", _restarted(_status(raw, began, ready), restarts))
+                    await self._api.call("PATCH", f"{path}/status", restarted(_status(raw, began, ready), restarts))
                     said = ready
                 waited = {ending, dying} | (set() if leaving.done() else {leaving})
                 await asyncio.wait(waited, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
                 if leaving.done() and worker.state is not WorkerState.STOPPED:
                     worker.request_stop()
             if killed.is_set():
-                await self._api.call("PATCH", f"{path}/status", _restarted(_status(raw, began, False), restarts + 1))
+                await self._api.call("PATCH", f"{path}/status", restarted(_status(raw, began, False), restarts + 1))
                 return True
             ending.result()
             return False
@@ -162,11 +162,3 @@ class Node(Kubelet):
             await worker.kill()
             del self.workers[uid]
             await opened.close()
-
-
-def _restarted(status: Raw, restarts: int) -> Raw:
-    for container in status["status"]["containerStatuses"]:
-        container["restartCount"] = restarts
-        if restarts:
-            container["lastState"] = {"terminated": {"exitCode": 137, "reason": "Error"}}
-    return status
