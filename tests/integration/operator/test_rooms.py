@@ -2,6 +2,8 @@
 
 import socket
 import ssl
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -39,6 +41,11 @@ async def ask(running: Running, trusted: str, name: str) -> tuple[int, str]:
         return answer.status, await answer.text()
 
 
+def all_looked_at(running: Running, count: int) -> bool:
+    """Whether so many pools have been decided on."""
+    return len({seen.pool.name for seen in running.brain.seen}) == count
+
+
 @pytest.mark.parametrize("leads", [True, False])
 async def test_workers_find_the_leader_over_tls_and_nobody_gets_in_without_a_token(
     kube: KubeClient, load: Credentials, namespace: str, leads: bool
@@ -56,6 +63,21 @@ async def test_workers_find_the_leader_over_tls_and_nobody_gets_in_without_a_tok
             assert isinstance(rooms, AllRooms)
             await eventually(lambda: rooms.keeper.bundle and rooms.server._listener)
             assert (await ask(second, trusted, name))[0] == 421
+
+
+async def test_a_new_leader_writes_no_bundle_that_stands_there(
+    kube: KubeClient, load: Credentials, namespace: str, writes: Callable[[], list[dict[str, Any]]]
+) -> None:
+    """It wrote one in every namespace, changed or not: as many writes at a failover as there are tenants."""
+    for number in range(3):
+        await kube.create(POOLS, namespace, pool(f"p{number}"))
+    written = []
+    for _ in range(2):
+        async with operator(namespace, load, rooms=StepFunctions, **PORTS) as running:
+            await eventually(partial(all_looked_at, running, 3))
+        written.append([entry["verb"] for entry in writes() if entry["objectRef"]["resource"] == "configmaps"])
+
+    assert written == [["patch"], []]
 
 
 async def test_a_process_that_cannot_listen_for_reports_ends_and_says_why(load: Credentials, namespace: str) -> None:
