@@ -1,1 +1,1 @@
-"""Clients, keys and schemas that the worker and the operator both need."""
+"""Clients, listeners, keys and schemas that the worker and the operator both need."""
