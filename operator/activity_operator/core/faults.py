@@ -38,7 +38,8 @@ def faults(spec: PoolSpec, seen: Observation, fleet: Fleet, breaker: Breaker) ->
         yield Fault("rejected", seen.rejected_reason, seen.rejected, exact=True)
     if seen.source.error is not None:
         yield Fault("source", seen.source.error.reason, seen.source.error.message)
-    if (trouble := polls.trouble(spec, fleet)) is not None:
+    counted = seen.source.error is None and any(signal.exact for signal in seen.source.signals)
+    if (trouble := polls.trouble(spec, fleet, counted=counted)) is not None:
         yield Fault("polls", *trouble)
     if seen.unauthenticated:
         yield Fault("reports", Reason.REPORTS_UNAUTHENTICATED, seen.unauthenticated)

@@ -7,8 +7,11 @@ from activity_operator.core.fleet import Fleet
 from activity_worker.contract import PollFault, PollTrouble
 
 
-def trouble(spec: PoolSpec, fleet: Fleet) -> tuple[Reason, str] | None:
-    """Return reason and message when no worker with a free slot can poll, None while one can or all are busy."""
+def trouble(spec: PoolSpec, fleet: Fleet, *, counted: bool = False) -> tuple[Reason, str] | None:
+    """Return reason and message when no worker with a free slot can poll, None while one can or all are busy.
+
+    `counted` says that the operator itself can ask the source, with the URL as it is now.
+    """
     free = [
         (member.pod.name, member.said.poll_trouble)
         for member in fleet.working
@@ -18,13 +21,13 @@ def trouble(spec: PoolSpec, fleet: Fleet) -> tuple[Reason, str] | None:
     if not troubles or len(troubles) < len(free):
         return None
     pod, said = min(troubles, key=lambda entry: entry[0])
-    return _reason_and_message(spec, pod, said)
+    return _reason_and_message(spec, pod, said, counted)
 
 
-def _reason_and_message(spec: PoolSpec, pod: str, said: PollTrouble) -> tuple[Reason, str]:
+def _reason_and_message(spec: PoolSpec, pod: str, said: PollTrouble, counted: bool) -> tuple[Reason, str]:
     words = f"{said.code}: {said.message}" if said.message else said.code
     if spec.source_kind != "stepFunctions":
-        return _of_counted(spec, pod, said.fault, words)
+        return _of_counted(spec, pod, said.fault, words, counted)
     place = f"{spec.region} at {spec.aws.endpoint_url}" if spec.aws.endpoint_url else spec.region
     match said.fault:
         case PollFault.DENIED:
@@ -42,10 +45,14 @@ def _reason_and_message(spec: PoolSpec, pod: str, said: PollTrouble) -> tuple[Re
             return Reason.BACKEND_UNREACHABLE, f"{text}rules for the workers ({words})"
 
 
-def _of_counted(spec: PoolSpec, pod: str, fault: PollFault, words: str) -> tuple[Reason, str]:
-    """Return the same for a Redis queue or a task store."""
+def _of_counted(spec: PoolSpec, pod: str, fault: PollFault, words: str, counted: bool) -> tuple[Reason, str]:
+    """Return the same for a Redis queue or a task store. A worker keeps the URL with which it was started."""
     source = source_words.source(spec)
     match fault:
+        case PollFault.DENIED if counted and spec.url_secret_ref is not None:
+            text = f"worker {pod} may not use {source}, which the operator can count: if the URL "
+            text += f"{source_words.where(spec)} is newer than the pod, delete the pod; else correct its user's rights"
+            return Reason.ACCESS_DENIED, f"{text} ({words})"
         case PollFault.DENIED:
             text = f"worker {pod} may not use {source}: correct user, password or rights {source_words.where(spec)}"
             return Reason.ACCESS_DENIED, f"{text} ({words})"

@@ -10,10 +10,11 @@ from activity_operator.api.spec import PoolSpec
 from activity_operator.core.decide import decide
 from activity_operator.core.decision import Say, ScalingMemory
 from activity_operator.core.manifests import revision_of
-from activity_operator.core.observation import Observation
+from activity_operator.core.observation import Observation, SourceFacts
 from activity_operator.core.report import status
+from activity_operator.core.signal import Signal
 from activity_worker.contract import PollFault, PollTrouble, WorkerState
-from tests.unit.activity_operator.core.builders import NOW, busy, coming, pod, pool, seen, worker
+from tests.unit.activity_operator.core.builders import NOW, busy, coming, counted, pod, pool, seen, worker
 
 SPEC = pool(minWorkers=2, aws={"region": "eu-west-1"})
 DENIED = PollTrouble(PollFault.DENIED, "AccessDeniedException", "not authorized")
@@ -97,3 +98,23 @@ def test_a_pod_that_no_node_takes_is_a_warning_too() -> None:
         Reason.WORKERS_UNSCHEDULABLE,
         [Reason.WORKERS_UNSCHEDULABLE],
     )
+
+
+STORE = {"source": {"taskStore": {"urlSecretRef": {"name": "orders", "key": "url"}}}, "activityArn": None}
+
+
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [(counted(3), "is newer than the pod, delete the pod; else"), ((), "correct user, password or rights in Secret")],
+    ids=["the operator counts", "nobody can"],
+)
+def test_a_worker_that_was_started_with_an_older_url_is_told_from_a_url_that_is_wrong(
+    known: tuple[Signal, ...], words: str
+) -> None:
+    """Who had corrected the Secret was told to correct it, for ever: a worker that runs keeps the old value."""
+    refused = worker("w1", poll_trouble=PollTrouble(PollFault.DENIED, "InvalidPasswordError"))
+    said = told(seen(refused, source=SourceFacts(signals=known)), pool(minWorkers=1, **STORE))["Ready"]
+
+    assert said["reason"] == Reason.ACCESS_DENIED
+    assert words in said["message"]
+    assert "Secret orders, key url" in said["message"]
