@@ -22,3 +22,10 @@ def here(background: Background) -> Iterator[World]:
     context = world()
     yield background.enter(context)
     background.leave(context)
+
+
+@pytest.fixture(autouse=True)
+def _by_itself(here: World) -> None:
+    """Have each test answer for what befell honest workers in its own time."""
+    for one in (here.mate, here.honest):
+        one.wrong.clear()
