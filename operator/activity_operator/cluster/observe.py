@@ -113,6 +113,7 @@ def pod_facts(raw: Raw) -> PodFacts:
         last_exit_code=ended.get("exitCode"),
         last_exit_reason=_exit_reason(phase, status, ended),
         unschedulable=str(scheduled.get("message", "")) if stuck else "",
+        untaken_since=_untaken_since(raw, phase),
         unprepared_since=_unprepared_since(raw, phase),
         resource_version=str(meta["resourceVersion"]),
     )
@@ -142,6 +143,13 @@ def _why(waiting: Mapping[str, Any], ended: Mapping[str, Any]) -> str:
     if waiting.get("reason") == "CrashLoopBackOff":
         return str(ended.get("message", ""))
     return str(waiting.get("message", ""))
+
+
+def _untaken_since(raw: Raw, phase: str) -> float:
+    """Return since when a pod has had a node that says nothing of it: a kubelet's first word is the startTime."""
+    if phase != "Pending" or not (raw.get("spec") or {}).get("nodeName") or (raw.get("status") or {}).get("startTime"):
+        return 0.0
+    return seconds(_condition(raw, "PodScheduled").get("lastTransitionTime"))
 
 
 def _unprepared_since(raw: Raw, phase: str) -> float:

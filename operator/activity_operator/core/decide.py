@@ -18,7 +18,7 @@ from activity_operator.core.decision import (
 )
 from activity_operator.core.demand import SATURATED_SECONDS, Demand, demand
 from activity_operator.core.fleet import IDLE_GRACE_SECONDS, START_DEADLINE_SECONDS, Fleet, Member, fleet, stalled_after
-from activity_operator.core.hindrance import unprepared_at
+from activity_operator.core.hindrance import late_at
 from activity_operator.core.observation import DeploymentFacts, Observation
 from activity_worker.contract import Directive
 
@@ -190,7 +190,7 @@ def _silent_at(spec: PoolSpec, seen: Observation, member: Member) -> float | Non
             if member.stalled
             else stalled_after(spec, member.said)
         )
-    if (late := unprepared_at(member)) is not None:
+    if (late := late_at(member)) is not None:
         return late
     if member.pod.running_since and not member.pod.ready:
         since = max(member.pod.running_since, seen.leader_since)

@@ -1,4 +1,4 @@
-"""Pods that wait for the cluster, not for us: no node takes them, or their node lacks what they mount."""
+"""Pods that wait for the cluster, not for us: no node takes them, or theirs is silent, or lacks what they mount."""
 
 from activity_operator.api.conditions import Reason
 from activity_operator.core.fleet import START_DEADLINE_SECONDS, Fleet, Member
@@ -11,6 +11,8 @@ def hindrance(seen: Observation, fleet: Fleet) -> tuple[Reason, str] | None:
         pod = member.pod
         if pod.unschedulable:
             return Reason.WORKERS_UNSCHEDULABLE, f"pod {pod.name}: {pod.unschedulable}"
+        if _due(seen, pod.untaken_since):
+            return Reason.WORKERS_NOT_READY, _untaken(pod.name)
         if _takes_too_long(seen, member):
             return Reason.WORKERS_NOT_READY, _missing(member)
     return None
@@ -27,9 +29,19 @@ def unprepared(seen: Observation, fleet: Fleet) -> str | None:
     return _missing(stuck[0])
 
 
+def _due(seen: Observation, since: float) -> bool:
+    return bool(since) and seen.now >= since + START_DEADLINE_SECONDS
+
+
 def _takes_too_long(seen: Observation, member: Member) -> bool:
-    due = unprepared_at(member)
-    return due is not None and seen.now >= due
+    return member.said is None and _due(seen, member.pod.unprepared_since)
+
+
+def _untaken(pod: str) -> str:
+    return (
+        f"pod {pod} has had a node for {START_DEADLINE_SECONDS:.0f} s and more, whose kubelet has not begun with it: is "
+        f"that node Ready? `kubectl describe pod {pod}` says which it is"
+    )
 
 
 def _missing(member: Member) -> str:
@@ -41,7 +53,7 @@ def _missing(member: Member) -> str:
     )
 
 
-def unprepared_at(member: Member) -> float | None:
-    """Return the Unix time from which the preparation of a pod takes too long, None when it is prepared."""
-    since = member.pod.unprepared_since
+def late_at(member: Member) -> float | None:
+    """Return the Unix time from which a pod waits too long for its kubelet or its volumes, None when it does not."""
+    since = member.pod.untaken_since or member.pod.unprepared_since
     return since + START_DEADLINE_SECONDS if since and member.said is None else None

@@ -56,8 +56,9 @@ class PodFacts:
 
     `running_since` is 0 unless the worker container runs now; `waiting_reason` is that container's (ImagePullBackOff,
     CrashLoopBackOff …); `last_exit_code` and `last_exit_reason` (Error, OOMKilled, Completed) are of its last
-    termination; `unschedulable` is the scheduler's message; `unprepared_since` is since when the node has been getting
-    volumes and network ready, 0 once it has.
+    termination; `unschedulable` is the scheduler's message; `untaken_since` is since when the pod has been on a node
+    whose kubelet has not begun with it, `unprepared_since` since when that has been getting volumes and network ready;
+    each is 0 once it is done.
     """
 
     name: str
@@ -77,6 +78,7 @@ class PodFacts:
     last_exit_code: int | None = None
     last_exit_reason: str = ""
     unschedulable: str = ""
+    untaken_since: float = 0.0
     unprepared_since: float = 0.0
     resource_version: str = ""
 

@@ -83,6 +83,17 @@ def test_a_pod_that_no_node_takes() -> None:
     assert pod_facts(pod({"phase": "Pending", "conditions": [condition]}, node="")).unschedulable == "0/1 nodes"
 
 
+@pytest.mark.parametrize(
+    ("said", "node", "since"),
+    [({}, "n1", 1_767_225_600.0), ({"startTime": "2026-01-01T00:00:01Z"}, "n1", 0.0), ({}, "", 0.0)],
+    ids=["its kubelet has said nothing", "its kubelet has begun", "it has no node"],
+)
+def test_since_when_a_node_is_silent_about_its_pod(said: dict[str, Any], node: str, since: float) -> None:
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+
+    assert pod_facts(pod({"phase": "Pending", "conditions": [scheduled], **said}, node=node)).untaken_since == since
+
+
 def test_the_deletion_cost_is_read_and_nonsense_is_none() -> None:
     assert pod_facts(pod(annotations={COST: "-1000"})).deletion_cost == -1000
     assert pod_facts(pod(annotations={COST: "soon"})).deletion_cost is None

@@ -91,6 +91,18 @@ def test_a_pod_whose_volumes_do_not_come_is_told_after_a_minute(seconds: float, 
         assert "kubectl describe pod w2" in said["message"]
 
 
+@pytest.mark.parametrize(("seconds", "ready"), [(59, "True"), (60, "False")])
+def test_a_pod_whose_node_is_silent_from_its_start_is_told_after_a_minute(seconds: float, ready: str) -> None:
+    """Kubernetes waits five minutes before it makes another, and a task may wait for this one."""
+    said = told(seen(worker("w1"), coming("w2", untaken_since=NOW - seconds)))
+
+    assert (said["Ready"]["status"] == "False") == (ready == "False")
+    if ready == "False":
+        assert (said["Ready"]["reason"], said["warnings"]) == (Reason.WORKERS_NOT_READY, [Reason.WORKERS_NOT_READY])
+        assert "pod w2" in said["Ready"]["message"]
+        assert "that node Ready?" in said["Ready"]["message"]
+
+
 def test_a_pod_that_no_node_takes_is_a_warning_too() -> None:
     said = told(seen(coming("w1", unschedulable="0/3 nodes are available")))
 

@@ -160,6 +160,13 @@ def test_pods_that_wait_for_what_they_mount_get_no_more_beside_them_until_one_co
     assert decided(stuck, later, busy("w1"), memory=ScalingMemory())[0].size.desired == 10
 
 
+def test_a_pod_whose_node_is_silent_stops_no_growth_because_others_go_elsewhere() -> None:
+    lost = coming("n1", created=NOW - 90, untaken_since=NOW - 80)
+    decision, conditions, _ = decided(lost, busy("w1"), memory=ScalingMemory())
+
+    assert (decision.size.desired, conditions["ScalingLimited"]["status"]) == (10, "False")
+
+
 def test_pods_that_no_node_takes_are_counted_for_who_adds_nodes() -> None:
     homeless = coming("n1", assigned=False, unschedulable="0/3 nodes are available", created=NOW - 300)
 
