@@ -39,8 +39,8 @@ def _takes_too_long(seen: Observation, member: Member) -> bool:
 
 def _untaken(pod: str) -> str:
     return (
-        f"pod {pod} has had a node for {START_DEADLINE_SECONDS:.0f} s and more, whose kubelet has not begun with it: is "
-        f"that node Ready? `kubectl describe pod {pod}` says which it is"
+        f"pod {pod} has had a node for {START_DEADLINE_SECONDS:.0f} s and more, whose kubelet has not begun with it: "
+        f"is that node Ready? `kubectl describe pod {pod}` says which it is"
     )
 
 
