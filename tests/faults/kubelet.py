@@ -39,6 +39,8 @@ class Node:
         self.name = name
         self.reachable = asyncio.Event()
         self.reachable.set()
+        #: Whether it is cut off as soon as a pod is put on it.
+        self.doomed = False
         #: How often it came back: what was said of its pods before may have been overruled meanwhile.
         self.returns = 0
 
@@ -165,16 +167,18 @@ class Kubelet:
             try:
                 await asyncio.wait({starting, leaving}, return_when=asyncio.FIRST_COMPLETED)
                 if self.may_start.is_set() and not self._leaving[meta["uid"]].is_set():
-                    await self._run_worker(raw, path, leaving)
+                    node = await self._bind(raw, path)
+                    await node.reachable.wait()
+                    if not self._leaving[meta["uid"]].is_set():
+                        await self._run_worker(raw, path, node, leaving)
             finally:
                 starting.cancel()
                 leaving.cancel()
             options = {"gracePeriodSeconds": 0, "preconditions": {"uid": meta["uid"]}}
             await self._api.call("DELETE", path, options, expect=(404, 409))
 
-    async def _run_worker(self, raw: Raw, path: str, leaving: "asyncio.Task[bool]") -> None:
+    async def _run_worker(self, raw: Raw, path: str, node: Node, leaving: "asyncio.Task[bool]") -> None:
         name, uid = raw["metadata"]["name"], raw["metadata"]["uid"]
-        node = await self._bind(raw, path)
         settings = read_settings({}, await self._environment(raw, path))
         assert isinstance(settings.source, StepFunctionsSettings)
         source = await open_source(replace(settings.source, endpoint_url=self.service.url))
@@ -216,6 +220,8 @@ class Kubelet:
         target = {"apiVersion": "v1", "kind": "Node", "name": node.name}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": raw["metadata"]["name"]}, "target": target}
         await self._api.call("POST", f"{path}/binding", body, expect=(409,))
+        if node.doomed:
+            self.cut_off(node)
         return node
 
     async def _environment(self, raw: Raw, path: str) -> dict[str, str]:

@@ -6,12 +6,13 @@ The kubelet is cut off from the API server; the workers run on, and reach the op
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from activity_worker.contract import WorkerState
 from tests.faults import audit
 from tests.faults.api import Raw
 from tests.faults.campaign import Played
+from tests.faults.election import HASTENED
 from tests.faults.ground import ground
 from tests.faults.matrix import Job
 from tests.faults.nodes import MISSED_SECONDS, WatchedNode, tolerating, watched_nodes
@@ -68,19 +69,6 @@ class Loss:
         }
 
 
-Act = Callable[[Loss], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class NodeLoss:
-    """One scenario: how many tasks run when the node is lost, what is special about the pool, and what happens."""
-
-    name: str
-    tasks: int
-    act: Act
-    pool: Raw
-
-
 def _workers(made: Stage, names: Collection[str]) -> list[PlayedWorker]:
     """Return the workers in these pods."""
     kubelet = made.kubelet
@@ -107,16 +95,16 @@ def _is_ready(raw: Raw) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in raw["status"].get("conditions") or ())
 
 
-async def _at_work(made: Stage, nodes: Sequence[WatchedNode], scenario: NodeLoss) -> Loss:
+async def _at_work(made: Stage, nodes: Sequence[WatchedNode], tasks: int, pool: Raw) -> Loss:
     await leads(made)
-    await pool_of(made, WORKERS, minWorkers=WORKERS, maxWorkers=WORKERS, **scenario.pool)
+    await pool_of(made, WORKERS, minWorkers=WORKERS, maxWorkers=WORKERS, **pool)
     same("workers of each node", {len(made.kubelet.on(node)) for node in nodes}, {WORKERS // 2})
-    made.execute(scenario.tasks, gated=True)
+    made.execute(tasks, gated=True)
 
     async def all_run() -> bool:
         status = ((await made.pool()) or {}).get("status") or {}
         busy = made.kubelet.busy()
-        return sum(made.ran.values()) == scenario.tasks and status.get("busyWorkers") == len(busy)
+        return sum(made.ran.values()) == tasks and status.get("busyWorkers") == len(busy)
 
     await made.until("all tasks run, and the operator knows", all_run)
 
@@ -125,6 +113,17 @@ async def _at_work(made: Stage, nodes: Sequence[WatchedNode], scenario: NodeLoss
 
     lost = max(nodes, key=tasks_on)
     return Loss(made, lost, made.kubelet.busy(), made.kubelet.on(lost))
+
+
+async def _in_hand(made: Stage, nodes: Sequence[WatchedNode], tasks: int, pool: Raw) -> Loss:
+    """Have tasks wait in the operator's hands for a pod whose node is cut off before it can start."""
+    await leads(made)
+    await made.create_pool(**pool)
+    await made.until("the pool is polled for", lambda: made.open_polls() > 0)
+    nodes[0].doomed = True
+    made.execute(tasks)
+    await made.until("a pod is put on a node that is cut off", lambda: not nodes[0].reachable.is_set())
+    return Loss(made, nodes[0], [], [raw["metadata"]["name"] for raw in await made.pods()])
 
 
 async def _in_time(loss: Loss) -> None:
@@ -168,7 +167,8 @@ async def _too_late(loss: Loss) -> None:
     same("whether pods say that they are evicted", BY_EVICTION in why, True)
 
     def none_asks_for_more() -> bool:
-        return all(worker.state in {WorkerState.DRAINING, WorkerState.DRAINED} for worker in workers)
+        told = all(worker.state in {WorkerState.DRAINING, WorkerState.DRAINED} for worker in workers)
+        return told and not any(worker.asks for worker in workers)
 
     await made.until("they are told to take nothing more", none_asks_for_more)
     ran = [list(worker.ran) for worker in workers]
@@ -254,13 +254,44 @@ async def _told_to_end(loss: Loss) -> None:
     made.kubelet.interrupted.clear()
 
 
+async def _elsewhere(loss: Loss) -> None:
+    """The pod is evicted before it ran; another one takes the task, which has waited in the operator's hands."""
+    made = loss.stage
+    await made.until("the node is missed", loss.lost.missed)
+    await made.until("all executions have ended", lambda: "RUNNING" not in made.outcomes().values())
+    await loss.come_back()
+    await made.until("one worker is left", lambda: ready(made, 1))
+
+    async def gone() -> bool:
+        return len(await made.pods()) == 1
+
+    await made.until("the evicted pod is gone", gone)
+    same("who deleted which pod", _deleters(made), {name: {EVICTION} for name in loss.there})
+
+
+Prelude = Callable[[Stage, Sequence[WatchedNode], int, Raw], Awaitable[Loss]]
+Act = Callable[[Loss], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLoss:
+    """One scenario: how many tasks there are when the node is lost, what happens, what is special about the pool."""
+
+    name: str
+    tasks: int
+    act: Act
+    pool: Raw = field(default_factory=dict)
+    prelude: Prelude = _at_work
+
+
 NODE_LOSSES = {
     one.name: one
     for one in (
-        NodeLoss("in time", 3, _in_time, {}),
+        NodeLoss("in time", 3, _in_time),
         NodeLoss("too late", 4, _too_late, {"slotsPerWorker": 2, "podTemplate": tolerating(SHORT_SECONDS)}),
-        NodeLoss("rollout", 3, _rolled_out, {}),
+        NodeLoss("rollout", 3, _rolled_out),
         NodeLoss("cut off", 3, _cut_off, {"reports": {"timeoutSeconds": 5}, "stalled": {"deadlineSeconds": 12}}),
+        NodeLoss("before its start", 1, _elsewhere, {"podTemplate": tolerating(SHORT_SECONDS)}, _in_hand),
     )
 }
 
@@ -271,12 +302,12 @@ async def play(name: str) -> Played:
     async with (
         ground(missed_seconds=MISSED_SECONDS) as place,
         nursery(place.folder) as processes,
-        stage(place, processes, "nodes") as made,
+        stage(place, processes, "nodes", 1, **HASTENED) as made,
         watched_nodes(made.api, made.kubelet) as nodes,
     ):
         began, wrong = time.monotonic(), []
         try:
-            loss = await _at_work(made, nodes, scenario)
+            loss = await scenario.prelude(made, nodes, scenario.tasks, scenario.pool)
             began = time.monotonic()
             await scenario.act(loss)
         except (AssertionError, TimeoutError) as error:

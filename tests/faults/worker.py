@@ -59,6 +59,11 @@ class PlayedWorker(Supervisor):
         self._given = handler
         self._pool._runner_factory = lambda: InlineRunner(self._handle())
 
+    @property
+    def asks(self) -> bool:
+        """Whether it has a poll open, which may bring a task."""
+        return any(worker.open_poll for worker in self._pool.workers)
+
     async def kill(self) -> None:
         """End at once, as a process that is killed: nothing is said, nothing is awaited."""
         await self._pool.stop(timeout_seconds=0.0, abort_polls=True)
