@@ -34,6 +34,8 @@ from activity_worker.contract import Grant, Report
 #: Seconds that a reply waits for the API server. Beyond it the worker hears "not yet" and asks again, rather than time
 #: out and miss its directive as well.
 PATIENCE_SECONDS = 2.0
+#: Tries to write an owner: each finds the record as another one has just left it.
+CLAIM_ATTEMPTS = 4
 
 
 class Answer(Enum):
@@ -137,16 +139,21 @@ class Handover:
         return tuple(Grant(item.lease.id, item.lease.token, item.lease.input) for item in found if item is not None)
 
     async def _write_owner(self, lease: Lease, owner: Owner) -> Lease:
-        """Write the owner or read who got there first; raises `RecordConflictError` if the record is gone."""
-        try:
-            return await self._custody.records.claim(lease, owner)
-        except RecordConflictError:
-            stored = await self._custody.records.read(lease.id)
-            if stored is None:
-                raise
-            if stored.owner is None:
-                return await self._custody.records.claim(stored, owner)
-            return stored
+        """Write the owner or read who got there first; raises `RecordConflictError` if the record is gone.
+
+        Raises `RecordsUnavailableError` when it changes under every try: a conflict alone does not say that it is gone.
+        """
+        for _ in range(CLAIM_ATTEMPTS):
+            try:
+                return await self._custody.records.claim(lease, owner)
+            except RecordConflictError:
+                stored = await self._custody.records.read(lease.id)
+                if stored is None:
+                    raise
+                if stored.owner is not None:
+                    return stored
+                lease = stored
+        raise RecordsUnavailableError(f"the record of lease {lease.id} changes all the time")
 
     def _offer(self, key: Key, report: Report, now: float, cordoned: bool, unclear: tuple[str, ...]) -> tuple[str, ...]:
         if self._custody.terms(key).paused:

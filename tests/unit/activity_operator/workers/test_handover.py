@@ -82,6 +82,34 @@ async def test_of_two_workers_that_claim_at_once_one_is_granted_and_one_refused(
     assert sorted([first.refused, second.refused]) == [(), (lease,)]
 
 
+async def test_a_claim_that_meets_conflicts_takes_nothing_from_the_worker_that_was_granted_meanwhile(
+    world: World, operator: Operator
+) -> None:
+    """Half an hour of faults: the lease was taken for gone, its owner was refused all the same, and nobody ran it."""
+    (lease,) = await operator.hold("t1")
+    world.records.conflicts = 1
+
+    slow = asyncio.create_task(operator.hear(report(claims=(lease,))))
+    await asyncio.sleep(0.015)
+    quick = await operator.hear(other(claims=(lease,)))
+
+    assert [grant.id for grant in quick.granted] == [lease]
+    assert (await slow).refused == (lease,)
+    assert len(operator.custody) == 1
+    assert world.records.kept[lease].owner == Owner("uid-b", "b-first")
+
+
+async def test_a_claim_that_meets_nothing_but_conflicts_stays_open(world: World, operator: Operator) -> None:
+    (lease,) = await operator.hold("t1")
+    world.records.conflicts = 100
+
+    unclear = await operator.hear(report(claims=(lease,)))
+
+    assert (unclear.offers, unclear.refused) == ((lease,), ())
+    world.records.conflicts = 0
+    assert [grant.id for grant in (await operator.hear(report(sequence=2, claims=(lease,)))).granted] == [lease]
+
+
 async def test_a_worker_of_another_pool_gets_nothing_by_guessing_an_id(operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
 
