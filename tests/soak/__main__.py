@@ -35,7 +35,9 @@ async def run(said: argparse.Namespace, kept: Path) -> int:
     """Soak; return the exit code. What is needed to find out why goes into the folder `kept`."""
     _log_workers(kept / "workers.log")
     tell(f"soak of {said.minutes:g} minutes, --seed {said.seed}")
-    async with ground() as here, nursery(here.folder, "tests.soak.zygote", **{VARIABLE: said.leak}) as operators:
+    # No call may leave this machine, whatever role or service a made-up pool names.
+    environment = {VARIABLE: said.leak, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
+    async with ground() as here, nursery(here.folder, "tests.soak.zygote", **environment) as operators:
         began = time.monotonic()
         async with soak(here, operators, said.minutes, said.seed, tell) as run:
             found = await run.play()

@@ -49,6 +49,10 @@ class Ambush(Plan):
             self.writes[name] += 1
         return self._spring(self._calls, name)
 
+    def read(self, name: str) -> Fault | None:
+        """Return what befalls a GET or a LIST."""
+        return self._spring(self._calls, name)
+
     def event(self, name: str) -> Fault | None:
         """Return what befalls an event of a watch."""
         return self._spring(self._events, name)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tests.faults.clock_zygote import SHORT_SECONDS
 from tests.faults.plan import Kind
 
 
@@ -42,6 +43,14 @@ class What(StrEnum):
     POOL_CHANGED = "pool changed and back"
     REPORTS_CUT = "reports cut"
     """No worker reaches an operator for a while."""
+    API_DOWN = "API down"
+    """No operator reaches the API server for a while, longer than a Lease or not."""
+    LOOP_BLOCKED = "loop blocked"
+    """The leader's, for less than it may be late with its Lease."""
+    HOSTILE_REPORTS = "hostile reports"
+    """Forged, foreign, impossible and unfinished ones, at the leader's own door."""
+    HOSTILE_POOLS = "hostile pools"
+    """Made up from the CRD's schema and hostile texts; they are deleted again."""
 
 
 #: Faults after which an operator is another process.
@@ -63,15 +72,20 @@ WAYS: Mapping[What, tuple[Kind, ...]] = {
     What.AWS_ANSWERS_LOST: (Kind.CUT, Kind.LOST_ANSWER),
     What.WORKERS_ANSWERS_LOST: (Kind.CUT, Kind.LOST_ANSWER),
 }
-#: Seconds that a fault lasts which lasts. A frozen leader must outsleep its Lease of 4 s.
+#: Seconds that a fault lasts which lasts. A frozen leader must outsleep its Lease of 4 s; and what it was about to write,
+#: for which it has 5 s. As shipped the one includes the other: a Lease lasts 5 s longer than its holder leads.
 LENGTHS: Mapping[What, tuple[float, float]] = {
-    What.LEADER_FROZEN: (5.0, 9.0),
+    What.LEADER_FROZEN: (6.0, 10.0),
     What.STANDBY_FROZEN: (3.0, 9.0),
     What.WATCH_GONE: (1.0, 6.0),
     What.AWS_THROTTLED: (1.0, 6.0),
     What.AWS_FAILED: (1.0, 6.0),
     What.POOL_CHANGED: (3.0, 12.0),
     What.REPORTS_CUT: (5.0, 20.0),
+    What.API_DOWN: (1.0, 8.0),
+    What.LOOP_BLOCKED: (SHORT_SECONDS, SHORT_SECONDS),
+    What.HOSTILE_REPORTS: (2.0, 8.0),
+    What.HOSTILE_POOLS: (2.0, 8.0),
 }
 #: Seconds from the end of a fault to the next: some strike while an operator still recovers from the last.
 GAP_SECONDS = (1.0, 8.0)

@@ -8,14 +8,18 @@ from typing import TypeVar
 
 from activity_worker.testing import stepfunctions as service
 from tests.faults.calls import OPERATOR, WORKER
+from tests.faults.plan import Kind
 from tests.faults.replicas import Replica
 from tests.soak.ambush import Trap
 from tests.soak.draw import Strike, What
+from tests.soak.hostile import Hostile
 from tests.soak.pools import CHANGES, POOLS, whole
 from tests.soak.world import World
 
 #: Seconds that a fault waits for a call or an event that it can strike.
 LURK_SECONDS = 6.0
+#: More calls than there are.
+EVERY = 1_000_000
 #: Kinds whose watches are told that they are gone.
 WATCHED = ("pods", "deployments", "activitypools")
 
@@ -27,6 +31,7 @@ class Striker:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._hostile = Hostile(world)
         self.frozen: set[str] = set()
 
     async def strike(self, strike: Strike) -> str | None:
@@ -55,6 +60,10 @@ class Striker:
             What.POD_REMOVED: self._delete_pod,
             What.POOL_CHANGED: self._change_pool,
             What.REPORTS_CUT: self._cut_reports,
+            What.API_DOWN: self._take_api_away,
+            What.LOOP_BLOCKED: self._block_loop,
+            What.HOSTILE_REPORTS: self._send_hostile_reports,
+            What.HOSTILE_POOLS: self._make_hostile_pools,
             **watch_events,
             **calls,
         }
@@ -74,7 +83,8 @@ class Striker:
         return replica.name
 
     async def _crash(self, strike: Strike) -> str | None:
-        return await self._trap(strike, lambda name: not name.startswith("WATCH") and name != "PUT leases")
+        spared = ("WATCH", "GET", "LIST")
+        return await self._trap(strike, lambda name: not name.startswith(spared) and name != "PUT leases")
 
     async def _break_calls(self, strike: Strike) -> str | None:
         # A poll or a watch that hangs hangs for a minute; what a kubelet does about that is not played here.
@@ -184,6 +194,39 @@ class Striker:
         finally:
             world.reports_cut = False
         return "all workers"
+
+    async def _take_api_away(self, strike: Strike) -> str | None:
+        traps = [
+            self._world.ambushes[one.name].lay(Kind.CALL_LOST, to_api_server, EVERY, strike.seconds)
+            for one in self._world.replicas
+        ]
+        for proxy in self._world.proxies[::2]:
+            proxy.end_streams()
+        await asyncio.sleep(strike.seconds)
+        return "all operators" if any(trap.struck for trap in traps) else None
+
+    async def _block_loop(self, strike: Strike) -> str | None:
+        replica = await self._replica(strike.what)
+        if replica is None:
+            return None
+        os.kill(replica._pid, signal.SIGUSR1)
+        await asyncio.sleep(strike.seconds)
+        return replica.name
+
+    async def _send_hostile_reports(self, strike: Strike) -> str | None:
+        replica = await self._replica(strike.what)
+        if replica is None:
+            return None
+        said = await self._hostile.report(replica.port, strike.seconds, strike.luck)
+        return None if not said else f"{replica.name}, {said}"
+
+    async def _make_hostile_pools(self, strike: Strike) -> str | None:
+        return await self._hostile.make_pools(strike.seconds, strike.luck)
+
+
+def to_api_server(name: str) -> bool:
+    """Whether a call goes to the API server."""
+    return not name.startswith(OPERATOR)
 
 
 async def _sprung(trap: Trap) -> None:

@@ -5,7 +5,9 @@ main loop up every second, by 200 ms more each minute.
 """
 
 import asyncio
+import importlib
 import os
+import signal
 import time
 from typing import Any
 
@@ -13,8 +15,11 @@ from activity_operator import __main__ as operator
 from activity_operator.policy_file import PolicyFile
 from activity_operator.settings import Settings
 from tests.faults import zygote
+from tests.faults.clock_zygote import _block
 
 VARIABLE = "SOAK_LEAK"
+#: What an operator imports when the first pool needs it, a made-up one in the midst of a run: that is no growth.
+WHEN_NEEDED = tuple(f"activity_operator.backlog.{source}" for source in ("redis", "taskstore", "prometheus"))
 LEAKS = ("memory", "files", "lag")
 _kept: list[Any] = []
 _run = operator.run
@@ -44,7 +49,11 @@ async def _leak(kind: str, a_second: float) -> None:
 
 
 def main() -> None:
-    """Fork operators until the input ends."""
+    """Fork operators until the input ends; SIGUSR1 blocks the loop of one for a moment."""
+    for module in WHEN_NEEDED:
+        importlib.import_module(module)
+    # Inherited by what is forked.
+    signal.signal(signal.SIGUSR1, _block)
     if os.environ.get(VARIABLE):
         operator.run = _leaking
     zygote.main()

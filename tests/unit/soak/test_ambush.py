@@ -2,6 +2,7 @@
 
 from tests.faults.plan import Fault, Kind
 from tests.soak.ambush import Ambush
+from tests.soak.striker import EVERY, to_api_server
 
 
 class Clock:
@@ -22,6 +23,13 @@ def test_a_trap_strikes_as_often_as_it_may_and_only_what_suits_it() -> None:
     assert plan.call("DELETE pods") == Fault(Kind.CONFLICT, "DELETE pods", 2)
     assert plan.call("PATCH pods") is None
     assert (trap.struck, trap.left) == (2, 0)
+
+
+def test_reads_fall_into_traps_for_calls() -> None:
+    plan = Ambush(Clock())
+    plan.lay(Kind.CALL_LOST, to_api_server, EVERY, 5.0)
+
+    assert [plan.read("LIST pods"), plan.call("AWS GetActivityTask")] == [Fault(Kind.CALL_LOST, "LIST pods", 1), None]
 
 
 def test_a_trap_lies_for_so_long_or_until_it_is_lifted() -> None:

@@ -1,0 +1,143 @@
+"""Hostile workers and users beside the load: reports that nobody may send, pools that nobody should make."""
+
+import asyncio
+import base64
+import itertools
+import json
+import random
+import ssl
+from collections import Counter
+from collections.abc import Callable
+
+import aiohttp
+
+from activity_operator.cluster.kinds import POOLS
+from activity_worker.contract import LABEL_POOL, MAX_REPORT_BYTES, TOKEN_AUDIENCE
+from tests.faults.api import Raw, RefusedError
+from tests.hostile.users.drawn import drawn
+from tests.hostile.users.pools import specs
+from tests.hostile.workers.wire import REPORT
+from tests.soak.world import World
+
+#: Made up once; each fault sends some of them.
+MADE_UP, AT_A_TIME = 120, 6
+#: Connections at once, and seconds between two requests on each: what the processor has to spare beside the load.
+SENDERS, PAUSE_SECONDS = 4, 0.05
+ANSWER_SECONDS = 10.0
+HERE = "hostile"
+
+
+def unsigned(number: int) -> str:
+    """Return a token for the operator that nobody signed: each is another one, and asked about."""
+    claims = json.dumps({"aud": [TOKEN_AUDIENCE], "exp": 9_999_999_999, "sub": f"forged {number}"})
+    return f"e30.{base64.urlsafe_b64encode(claims.encode()).rstrip(b'=').decode()}.c2ln"
+
+
+def lies(pod: Raw, pool: str, namespace: str, number: int) -> bytes:
+    """Return a report about somebody else's pod."""
+    said = {
+        "protocol": 1, "namespace": namespace, "pool": pool, "podName": pod["name"], "podUid": pod["uid"],
+        "incarnation": "forged", "sequence": 2**40 + number, "state": "drained", "slots": 1, "busy": 0,
+        "released": [f"{number:032x}"], "events": [{"sequence": number, "name": "worker:stopped", "at": 1.0}],
+    }  # fmt: skip
+    return json.dumps(said).encode()
+
+
+#: What is sent beside that: more than a report may have, JSON without an end, none, and numbers that are none.
+ODD = (b"x" * (MAX_REPORT_BYTES + 1), b"[" * 50_000, b"", b"{}", b"null", b'{"sequence": NaN}', b"9" * 10_000)
+
+
+class Hostile:
+    """Sends what a world's operators must refuse; what is not refused becomes a trouble of the run."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._serial = itertools.count(1)
+        self._pools = drawn(specs(), MADE_UP)
+        #: The stranger's own pod: no worker of any pool, whatever its label says; with a real token.
+        self._pod: Raw = {}
+        self._token = ""
+
+    async def report(self, port: int, seconds: float, luck: float) -> str:
+        """Send reports to a replica's own port; return how many were answered how, "" when none was."""
+        await self._furnish()
+        answers: Counter[int] = Counter()
+        async with asyncio.timeout(seconds + 2 * ANSWER_SECONDS), asyncio.TaskGroup() as group:
+            for number in range(SENDERS):
+                dice = random.Random(f"{luck} {number}")
+                group.create_task(self._send(f"https://127.0.0.1:{port}{REPORT}", seconds, dice, answers))
+        if answers[200]:
+            self._world.node.troubles.append(f"{answers[200]} hostile reports were taken")
+        return ", ".join(f"{count} x {status}" for status, count in sorted(answers.items()))
+
+    async def make_pools(self, seconds: float, luck: float) -> str:
+        """Make some pools, leave them for so long, and take them away."""
+        await self._furnish()
+        world, first = self._world, int(luck * len(self._pools))
+        chosen = [self._pools[(first + number) % len(self._pools)] for number in range(AT_A_TIME)]
+        accepted = 0
+        try:
+            for spec in chosen:
+                body = {"apiVersion": POOLS.api_version, "kind": POOLS.name, "spec": spec}
+                body["metadata"] = {"name": f"made-up-{next(self._serial)}"}
+                try:
+                    accepted += await world.api.call("POST", POOLS.path(HERE), body, expect=(400, 422)) is not None
+                except RefusedError as error:
+                    world.node.troubles.append(f"a made-up pool was answered {error}")
+            await asyncio.sleep(seconds)
+        finally:
+            await world.api.call("DELETE", POOLS.path(HERE))
+        return f"{accepted} of {len(chosen)} pools"
+
+    async def _furnish(self) -> None:
+        if self._token:
+            return
+        api = self._world.api
+        await api.call("POST", "/api/v1/namespaces", {"metadata": {"name": HERE}}, expect=(409,))
+        account = f"/api/v1/namespaces/{HERE}/serviceaccounts"
+        await api.call("POST", account, {"metadata": {"name": "default"}}, expect=(409,))
+        meta = {"name": "stranger", "labels": {LABEL_POOL: "zero"}}
+        spec = {"containers": [{"name": "any", "image": "any"}], "automountServiceAccountToken": False}
+        made = await api.call("POST", f"/api/v1/namespaces/{HERE}/pods", {"metadata": meta, "spec": spec})
+        assert made is not None
+        self._pod = made["metadata"]
+        bound = {"apiVersion": "v1", "kind": "Pod", "name": "stranger", "uid": self._pod["uid"]}
+        asked = {"audiences": [TOKEN_AUDIENCE], "expirationSeconds": 3600, "boundObjectRef": bound}
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": asked}
+        token = await api.call("POST", f"{account}/default/token", body)
+        assert token is not None
+        self._token = token["status"]["token"]
+
+    async def _send(self, url: str, seconds: float, dice: random.Random, answers: "Counter[int]") -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        anybody = ssl.create_default_context()
+        anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
+        timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
+        async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(ssl=anybody)) as session:
+            while loop.time() < end:
+                token, body = dice.choice(self._kinds())()
+                headers = {"Authorization": f"Bearer {token}"} if token else {}
+                try:
+                    async with session.post(url, data=body, headers=headers) as answer:
+                        await answer.read()
+                        answers[answer.status] += 1
+                except (aiohttp.ClientError, OSError):  # hung up on; a time-out is among the last
+                    answers[0] += 1
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    def _kinds(self) -> tuple[Callable[[], tuple[str, bytes]], ...]:
+        number, world = next(self._serial), self._world
+        victims = sorted(world.node.workers)
+        uid = victims[number % len(victims)] if victims else "nobody"
+        victim = {"name": world.node.pod(uid) if victims else "nobody", "uid": uid}
+        pool = str(victim["name"]).rpartition("-")[0].rpartition("-")[0].rpartition("-")[0]
+        foreign = lies(victim, pool, world.namespace, number)
+        own = lies(self._pod, "zero", HERE, number)
+        return (
+            lambda: ("", foreign),
+            lambda: (unsigned(number), foreign),
+            lambda: (self._token, foreign),
+            lambda: (self._token, own),
+            lambda: (self._token, ODD[number % len(ODD)]),
+        )
