@@ -72,8 +72,8 @@ WAYS: Mapping[What, tuple[Kind, ...]] = {
     What.AWS_ANSWERS_LOST: (Kind.CUT, Kind.LOST_ANSWER),
     What.WORKERS_ANSWERS_LOST: (Kind.CUT, Kind.LOST_ANSWER),
 }
-#: Seconds that a fault lasts which lasts. A frozen leader must outsleep its Lease of 4 s; and what it was about to write,
-#: for which it has 5 s. As shipped the one includes the other: a Lease lasts 5 s longer than its holder leads.
+#: Seconds that a fault lasts which lasts. A frozen leader must outsleep its Lease of 4 s, and the 5 s that it has for
+#: what it was about to write. As shipped the one includes the other: a Lease lasts 5 s longer than its holder leads.
 LENGTHS: Mapping[What, tuple[float, float]] = {
     What.LEADER_FROZEN: (6.0, 10.0),
     What.STANDBY_FROZEN: (3.0, 9.0),
