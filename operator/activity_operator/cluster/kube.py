@@ -18,7 +18,7 @@ from kubernetes.aio import client as transport
 from kubernetes.aio import config as credentials
 
 from activity_operator.api.words import printable
-from activity_operator.cluster import deep_json
+from activity_operator.cluster import deep_json, fence
 from activity_operator.cluster.kinds import TOKEN_REVIEWS, Kind, Raw, Raws
 
 FIELD_MANAGER = "activitypool"
@@ -126,6 +126,7 @@ class KubeClient:
         deep_json.install()
         configuration = type.__call__(transport.Configuration)
         await load(configuration)
+        configuration.trace_configs = [fence.tracing()]
         return cls(transport.ApiClient(configuration=configuration), observed, load)
 
     async def close(self) -> None:

@@ -94,7 +94,17 @@ class StatusWriter:
         return max(COUNTS_SECONDS - since_last, 0.0)
 
     async def write(self, pool: Raw, wanted: Mapping[str, Any]) -> Raw:
-        """Apply the status and return the pool as it is now; 409 when the name belongs to another pool by now."""
+        """Apply the status and return the pool as it is now.
+
+        409 when the name belongs to another pool by now, or the pool is not the one that was seen: a former leader's
+        status, arriving late, must not stand over the next one's.
+        """
         meta = pool["metadata"]
-        body = {"metadata": {"name": meta["name"], "uid": meta["uid"]}, "status": dict(wanted)}
-        return await self._kube.apply_status(POOLS, meta["namespace"], meta["name"], body)
+        known = {name: meta[name] for name in ("name", "uid", "resourceVersion")}
+        return await self._kube.apply_status(
+            POOLS, meta["namespace"], meta["name"], {"metadata": known, "status": dict(wanted)}
+        )
+
+    async def read(self, namespace: str, name: str) -> Raw:
+        """Return a pool as the API server has it; raises `KubeError`."""
+        return await self._kube.get(POOLS, namespace, name)

@@ -41,7 +41,8 @@ class Scene:
         self.queue = Queue(lambda: self.now)
         self.store = Store(self.queue.add)
         self.due = Due(self.queue.add, lambda: self.now)
-        self.store.put(POOLS, self.pool())
+        self.live = self.pool()
+        self.store.put(POOLS, self.live)
         self.reconciler = Reconciler(self.rooms(), ready=lambda: self.swept, clock=lambda: self.now, dice=lambda: 0.0)
 
     def pool(self, version: int = 1, **spec: Any) -> dict[str, Any]:
@@ -103,9 +104,15 @@ class Scene:
         return {"observedGeneration": 1}
 
     async def apply_status(self, *given: Any) -> dict[str, Any]:
+        if given[3]["metadata"]["resourceVersion"] != self.live["metadata"]["resourceVersion"]:
+            raise ApiError(409, "Conflict", "the object has been modified")
         self.written.append(given[3]["status"].get("decisions"))
         self.told = given[3]["status"].get("conditions", [])
-        return {**self.pool(version=len(self.written) + 1), "status": given[3]["status"]}
+        self.live = {**self.pool(version=len(self.written) + 1), "status": given[3]["status"]}
+        return self.live
+
+    async def get(self, *_: Any) -> dict[str, Any]:
+        return self.live
 
     async def apply(self, work: Any, actions: Any) -> None:
         self.log.append("apply")
@@ -276,6 +283,22 @@ async def test_leadership_lost_before_the_status_writes_none() -> None:
     assert await scene.look_after() is None
 
     assert (scene.written, scene.results) == ([], ["not_leading"])
+
+
+async def test_a_status_built_on_an_old_view_is_refused_and_the_pool_read_anew() -> None:
+    """A former leader's status that comes late must not stand over the next one's; and no watch need tell of it."""
+    scene = Scene()
+    scene.ring = True
+    scene.live = {**scene.pool(version=50), "status": {"observedGeneration": 1, "decisions": ["another leader's"]}}
+
+    assert await scene.look_after() == 0.1
+    assert (scene.written, scene.results) == ([], ["conflict"])
+    assert scene.store.pool(KEY) == scene.live
+
+    scene.now += 0.1
+    scene.written = [None] * 50
+    await scene.look_after()
+    assert scene.written[-1] == ["another leader's", 2]
 
 
 async def test_a_deleted_pool_is_forgotten_everywhere() -> None:
