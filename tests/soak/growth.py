@@ -107,15 +107,16 @@ def _line(measure: str, judged: Sequence[Sample]) -> Line:
     rate, seconds = slope(*points.values()), judged[-1].at - judged[0].at
     values = [value for series in points.values() for _, value in series]
     low, high = percentile(values, 0.1), percentile(values, 0.95)
-    wrong = _wrong(measure, rate, seconds, high)
+    wrong = _wrong(measure, rate, seconds, low, high)
     return Line(judged[0].replica, judged[0].pid, measure, low, high, rate * 60.0, seconds, wrong)
 
 
-def _wrong(measure: str, rate: float, seconds: float, high: float) -> str:
+def _wrong(measure: str, rate: float, seconds: float, low: float, high: float) -> str:
+    """Return what is wrong, "" for nothing. What grows spreads as far as it grew, what only breathes further."""
     limit = LIMITS[measure]
     if measure == "lag" and high > LAG_SECONDS:
         return f"one beat of 20 came later than {LAG_SECONDS:g} s: {high:.2f} s"
-    if rate * 60.0 <= limit.a_minute or rate * seconds <= limit.amount:
+    if rate * 60.0 <= limit.a_minute or rate * seconds <= max(limit.amount, (high - low) / 2.0):
         return ""
     grown = rate * seconds / limit.divide
     return (

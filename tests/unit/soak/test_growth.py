@@ -86,6 +86,15 @@ def test_a_process_that_leads_for_moments_only_has_not_warmed_up() -> None:
     assert judged(life) == {}
 
 
+def test_connections_that_come_and_go_by_the_dozen_are_no_leak_when_they_happen_to_end_high() -> None:
+    """Bursts on a busy machine: the last of five minutes had more of them."""
+    tides = [30.0 + (at % 9) * 6.0 + (14.0 if at > 60 else 0.0) for at in range(110)]
+    life = [Sample(at * 5.0, "a", 1, 1.0, files, 0.0, 0.0, True) for at, files in enumerate(tides)]
+
+    assert judged(life)["files"].a_minute > 1.0
+    assert not judged(life)["files"].wrong
+
+
 def test_a_standby_that_leaks_is_found_before_it_leads() -> None:
     life = [Sample(at * 5.0, "a", 1, 80_000 + 100.0 * at, 30.0, 0.0, 0.0, at > 100) for at in range(110)]
 
