@@ -16,6 +16,7 @@ from activity_worker.source_settings import StepFunctionsSettings
 from activity_worker.sources.opening import open_source
 from activity_worker.sources.protocol import Source, Task
 from activity_worker.testing import StepFunctionsFake
+from tests.faults import kubelet
 from tests.faults.api import Api, Raw
 from tests.faults.kubelet import LOOK_SECONDS, Kubelet, _now, _status, restarted
 from tests.faults.worker import PlayedWorker
@@ -111,8 +112,7 @@ class Node(Kubelet):
         super()._note_interruption(uid, what)
         self.when_interrupted += [time.monotonic()] * (len(self.interrupted) - before)
 
-    async def _run_worker(self, raw: Raw, path: str, leaving: "asyncio.Task[bool]") -> None:
-        await self._bind(raw, path)
+    async def _run_worker(self, raw: Raw, path: str, node: kubelet.Node, leaving: "asyncio.Task[bool]") -> None:
         settings = read_settings({}, await self._environment(raw, path))
         restarts = 0
         while await self._run_container(raw, path, leaving, replace(settings, health_port=None), restarts):
