@@ -128,6 +128,7 @@ def test_probes_and_scrapes_go_to_the_health_port(objects: Objects, settings: Se
 def test_the_rights_are_what_the_operator_calls_and_no_more(objects: Objects) -> None:
     watched = {(kind.group, kind.plural, verb, "") for kind in KINDS for verb in ("list", "watch")}
     written = {
+        (kinds.POOLS.group, "activitypools", "get", ""),
         (kinds.POOLS.group, "activitypools/status", "patch", ""),
         (kinds.POOLS.group, "activitypools/finalizers", "update", ""),
         *((kinds.DEPLOYMENTS.group, "deployments", verb, "") for verb in ("get", "create", "patch", "delete")),
