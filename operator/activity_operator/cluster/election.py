@@ -14,6 +14,9 @@ from typing import Protocol
 from activity_operator.cluster.kinds import LEASES, Kind, Raw
 from activity_operator.cluster.kube import ApiError, KubeError
 
+#: Refusals of whoever asks, whatever is asked for: a token that is good no longer, too many calls.
+_UNHEARD = {401, 429}
+
 log = logging.getLogger(__name__)
 
 
@@ -49,6 +52,7 @@ class Timing:
 class Elector:
     """Competes for one Lease for as long as it runs; whatever the API does, `run` goes on until it is cancelled.
 
+    `reachable` says whether the last try was heard: while it is not, nothing else can be written either.
     `identity` must be new for every process. `clock` is monotonic seconds, and keeps running while a machine sleeps.
     `on_change(leading)` is told when leadership begins or ends; ask `leading` before every write all the same.
     """
@@ -132,7 +136,7 @@ class Elector:
                 await (self._renew(asked, timeout) if self._holding else self._acquire(asked, timeout))
             self.reachable = True
         except ApiError as error:
-            self.reachable = error.status < 500 and error.status != 429
+            self.reachable = error.status < 500 and error.status not in _UNHEARD
             self._lease = None
             if error.conflict:
                 log.info("the lease was written by another process")

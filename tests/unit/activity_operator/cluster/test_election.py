@@ -208,6 +208,26 @@ async def test_with_the_api_down_for_all_nobody_leads_and_nobody_gives_up() -> N
     assert len([elector for elector in scene.electors if elector.leading]) == 1
 
 
+@pytest.mark.parametrize(("status", "reachable"), [(401, False), (403, True), (409, True), (429, False), (503, False)])
+async def test_who_is_not_heard_at_all_cannot_record_a_task_either_and_must_not_poll(
+    status: int, reachable: bool
+) -> None:
+    scene = Scene()
+    elector, client = scene.join("one")
+    await elector.step()
+
+    async def refused() -> None:
+        raise ApiError(status, "", "refused")
+
+    client.fault = refused
+    await elector.step()
+    assert (elector.leading, elector.reachable) == (True, reachable)
+    client.fault = None
+    await elector.step()
+
+    assert elector.reachable
+
+
 async def test_a_renewal_that_took_effect_but_whose_answer_was_lost_keeps_the_lead() -> None:
     scene = Scene()
     one, client = scene.join("one")
