@@ -75,7 +75,7 @@ async def campaign(said: argparse.Namespace) -> int:
         every = [*(job for run in expected.values() for job in jobs(run)), *stale.JOBS]
         chosen = [job for job in every if job.part in parts]
         chosen = [job for job in chosen if said.only in " + ".join(map(str, job.faults))][said.start :: said.every]
-        print(f"{len(chosen)} runs on {said.lanes} control planes", flush=True)
+        print(f"{len(chosen)} runs on {len(where)} control planes", flush=True)
         played = await play_all(where, chosen, expected, tell)
         if election_runs.PART in parts and not said.scenario:
             elections = [name for name in ELECTIONS if said.only in name][said.start :: said.every]
