@@ -16,9 +16,8 @@ from activity_worker.source_settings import StepFunctionsSettings
 from activity_worker.sources.opening import open_source
 from activity_worker.sources.protocol import Source, Task
 from activity_worker.testing import StepFunctionsFake
-from tests.faults import kubelet
 from tests.faults.api import Api, Raw
-from tests.faults.kubelet import LOOK_SECONDS, Kubelet, _now, _status, restarted
+from tests.faults.kubelet import LOOK_SECONDS, Kubelet, Node, _now, _status, restarted
 from tests.faults.worker import PlayedWorker
 from tests.soak.account import Death
 
@@ -64,7 +63,7 @@ class Mortal:
         return self._source
 
 
-class Node(Kubelet):
+class MortalKubelet(Kubelet):
     """A played node. `handle(holder, request)` runs tasks; a holder is a pod's name and which process in it."""
 
     def __init__(
@@ -112,7 +111,7 @@ class Node(Kubelet):
         super()._note_interruption(uid, what)
         self.when_interrupted += [time.monotonic()] * (len(self.interrupted) - before)
 
-    async def _run_worker(self, raw: Raw, path: str, node: kubelet.Node, leaving: "asyncio.Task[bool]") -> None:
+    async def _run_worker(self, raw: Raw, path: str, node: Node, leaving: "asyncio.Task[bool]") -> None:
         settings = read_settings({}, await self._environment(raw, path))
         restarts = 0
         while await self._run_container(raw, path, leaving, replace(settings, health_port=None), restarts):

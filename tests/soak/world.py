@@ -21,7 +21,7 @@ from tests.faults.replicas import Nursery, Replica, Service
 from tests.faults.stage import Stage
 from tests.soak.account import Attempt, Begun, Evidence
 from tests.soak.ambush import Ambush
-from tests.soak.node import Node
+from tests.soak.node import MortalKubelet
 from tests.soak.pools import POOLS, TASK_SECONDS, Pool, whole
 
 HOLD_SECONDS = 2.0
@@ -63,7 +63,7 @@ class World(Stage):
     def __init__(self, ground: Ground, number: str, folder: Path) -> None:
         super().__init__(ground, number, folder)
         self.fake.settings.poll_hold_seconds = HOLD_SECONDS
-        self.node = Node(self.api, self.namespace, self.system, folder, self.fake, self.run_task)
+        self.node = MortalKubelet(self.api, self.namespace, self.system, folder, self.fake, self.run_task)
         self.kubelet = self.node
         self.ambushes: dict[str, Ambush] = {}
         self.seen = Seen()
