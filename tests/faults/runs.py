@@ -7,10 +7,11 @@ import time
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from tests.faults.calls import WORKER
 from tests.faults.end_state import Harm, State, end_state, harm
 from tests.faults.ground import Ground
 from tests.faults.leaks import leaks
-from tests.faults.plan import CRASHES, Fault
+from tests.faults.plan import CRASHES, Fault, Kind
 from tests.faults.replicas import Nursery
 from tests.faults.scenarios import Scenario
 from tests.faults.stage import TASK_SECONDS, Stage, stage
@@ -19,6 +20,8 @@ from tests.faults.stage import TASK_SECONDS, Stage, stage
 #: get to the one that is expected.
 STILL_SECONDS = 6.0
 CONVERGE_SECONDS = 45.0
+#: Seconds for which a worker awaits an answer to its poll that never comes (65), and with it its way out.
+POLL_SECONDS = 70.0
 #: Seconds from which a run's way and logs are kept although it ended well.
 SLOW_SECONDS = 25.0
 _numbers = itertools.count(1)
@@ -64,6 +67,7 @@ async def play(
         way: list[str] = []
         # A HeartbeatSeconds has room for one leader's death: where two may follow each other, it is twice as long.
         set_up.task_seconds = TASK_SECONDS * max(sum(fault.kind in CRASHES for fault in faults), 1)
+        set_up.poll_seconds = POLL_SECONDS if any(map(_silences_a_poll, faults)) else 0.0
         try:
             await scenario.prelude(set_up)
             set_up.take(faults)
@@ -93,6 +97,10 @@ async def play(
         return replace(run, log=_logs(set_up), way=tuple(way)) if slow or not run.good else run
 
 
+def _silences_a_poll(fault: Fault) -> bool:
+    return fault.kind in {Kind.HANG, Kind.HALF_OPEN} and fault.name == f"{WORKER} GetActivityTask"
+
+
 def complaints(set_up: Stage) -> list[str]:
     """Say what must not have happened in any run: an operator that ended by itself, a deaf node, a second writer."""
     ended = [f"{replica.name} ended by itself" for replica in set_up.replicas if replica.ended]
@@ -101,7 +109,7 @@ def complaints(set_up: Stage) -> list[str]:
 
 async def _converge(set_up: Stage, expected: State | None, way: list[str]) -> tuple[State, str]:
     """Wait for the expected state, or for one that stays; return it and what is wrong. `way` gathers what differed."""
-    patience = CONVERGE_SECONDS + set_up.task_seconds - TASK_SECONDS
+    patience = CONVERGE_SECONDS + set_up.task_seconds - TASK_SECONDS + set_up.poll_seconds
     end = time.monotonic() + patience
     since, last = time.monotonic(), await end_state(set_up)
     while time.monotonic() < end:

@@ -55,6 +55,8 @@ class Stage:
         self.handed: dict[str, tuple[str, float]] = {}
         #: The HeartbeatSeconds of tasks that are executed from now on.
         self.task_seconds = TASK_SECONDS
+        #: Seconds more to end in, where a poll is never answered.
+        self.poll_seconds = 0.0
         self.gate = asyncio.Event()
         self.executions: dict[str, str] = {}
         self.kubelet = Kubelet(self.api, self.namespace, self.system, folder, self.fake, self.handle)
