@@ -43,6 +43,7 @@ class Run:
     wrong: str = ""
     log: str = field(default="", repr=False)
     way: tuple[str, ...] = field(default=(), repr=False)
+    reads: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def good(self) -> bool:
@@ -92,6 +93,7 @@ async def play(
             len(set_up.plan.struck) == len(faults),
             sum(replica.ended for replica in set_up.replicas),
             wrong,
+            reads=tuple(set_up.plan.reads),
         )
         slow = took >= SLOW_SECONDS
         return replace(run, log=_logs(set_up), way=tuple(way)) if slow or not run.good else run

@@ -5,6 +5,7 @@ import pytest
 from tests.faults.bounded import JOBS
 from tests.faults.conftest import Bounded
 from tests.faults.matrix import Job
+from tests.faults.rights import granted, needed
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -28,6 +29,15 @@ def test_without_the_fault_the_call_is_made(job: Job, campaign: Bounded) -> None
     calls, fault = campaign.references[job.scenario].calls, job.faults[0]
 
     assert calls.count(fault.name) >= fault.nth, calls
+
+
+def test_the_operator_does_nothing_that_the_chart_does_not_let_it_do(campaign: Bounded) -> None:
+    """Here it may do everything, so that a call without the right to it would be missed in a cluster only."""
+    runs = [*campaign.references.values(), *(one.run for one in campaign.played.values())]
+    made = needed(name for run in runs for name in (*run.calls, *run.reads))
+
+    assert {("deployments", "patch"), ("pods", "list")} <= made
+    assert made - granted() == set()
 
 
 def test_most_faults_found_their_call(campaign: Bounded) -> None:
