@@ -5,6 +5,7 @@ there and goes on seconds later would send what somebody else decides by then: h
 machine saw two statuses of a former leader that way.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,13 +13,14 @@ from typing import Any
 
 import aiohttp
 
-_leave: ContextVar[Callable[[], None] | None] = ContextVar("leave", default=None)
+#: Who asks, and in which task: one that is made within (a poll, say) has the context too, and may outlive the term.
+_leave: ContextVar[tuple["asyncio.Task[Any] | None", Callable[[], None]] | None] = ContextVar("leave", default=None)
 
 
 @contextmanager
 def leave_of(ask: Callable[[], None]) -> Iterator[None]:
-    """Have every call that is made within ask once more before it is sent; what `ask` raises, the call raises."""
-    before = _leave.set(ask)
+    """Have every call of this task within ask once more before it is sent; what `ask` raises, the call raises."""
+    before = _leave.set((asyncio.current_task(), ask))
     try:
         yield
     finally:
@@ -34,5 +36,6 @@ def tracing() -> aiohttp.TraceConfig:
 
 async def _ask(_: Any, __: Any, ___: aiohttp.TraceRequestHeadersSentParams) -> None:
     # Its name notwithstanding, the headers are written after this (aiohttp.http_writer.StreamWriter.write_headers).
-    if (ask := _leave.get()) is not None:
-        ask()
+    leave = _leave.get()
+    if leave is not None and leave[0] is asyncio.current_task():
+        leave[1]()
