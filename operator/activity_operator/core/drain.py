@@ -31,17 +31,27 @@ def lowest_replicas(members: Iterable[Member], replicas: int, wanted: int) -> in
     Pods it has yet to create (replicas above the pods seen) go first: what is not there runs nothing. Pods above
     replicas are about to be removed, so they are spent from the removable ones.
     """
-    ordered = sorted(members, key=removal_order)
+    ordered = sorted(members, key=latest_order)
     safe = 0
     for member in ordered:
         if not removable(member):
             break
         safe += 1
     if safe < len(ordered):
-        tied = removal_order(ordered[safe])
-        while safe and removal_order(ordered[safe - 1]) == tied:
+        tied = latest_order(ordered[safe])
+        while safe and latest_order(ordered[safe - 1]) == tied:
             safe -= 1
     return max(wanted, min(replicas, len(ordered) - safe))
+
+
+def latest_order(member: Member) -> RemovalOrder:
+    """Return the removal order that a pod may have by now: one that never started may run since, where a watch lags.
+
+    Ready it is not: then its Deployment's status says another number, and the write that lowers is answered 409.
+    """
+    if not member.never_started:
+        return removal_order(member)
+    return (True, _PHASE_RANK["Running"], False, member.pod.deletion_cost or 0)
 
 
 def victims(serving: Iterable[Member], surplus: int) -> tuple[Member, ...]:

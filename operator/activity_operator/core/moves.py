@@ -55,7 +55,8 @@ def _grow(members: tuple[Member, ...], replicas: int, lacking: int, room: int) -
     growth = min(lacking - len(back), max(0, room))
     if growth <= 0 < lacking - len(back):
         # At the limit, drained pods make place for new ones, once those are up that would be removed before them.
-        if any(member.serving and member.never_started for member in members):
+        # So would those be that no watch has shown yet: made and removed again at every look.
+        if replicas > len(members) or any(member.serving and member.never_started for member in members):
             return Moves(replicas, costs, ())
         gone = sum(1 for member in members if drain.removable(member) and not member.serving)
         return Moves(drain.lowest_replicas(members, replicas, replicas - gone), costs, ())

@@ -59,6 +59,25 @@ def test_pods_never_started_may_go() -> None:
     assert drain.lowest_replicas(members(coming("n1"), coming("n2", assigned=False), busy("w1")), 3, 0) == 1
 
 
+def test_a_pod_that_may_have_started_meanwhile_lets_no_unready_busy_one_go_in_its_stead() -> None:
+    """A watch that lags shows as Pending what runs by now: as unready as the worker whose node is missed, and newer."""
+    lost = (pod("lost", ready=False), busy("lost"))
+    cordoned = (pod("lost", ready=False, deletion_cost=CORDON_COST), busy("lost"))
+
+    for coming_one in (coming("n1"), coming("n1", assigned=False)):
+        assert drain.lowest_replicas(members(coming_one, *lost), 2, 0) == 2
+        assert drain.lowest_replicas(members(coming_one, *cordoned), 2, 0) == 2
+        assert drain.lowest_replicas(members(coming_one, busy("w1")), 2, 0) == 1
+
+
+def test_at_the_limit_a_drained_worker_makes_no_place_while_a_pod_that_was_asked_for_is_yet_to_be_seen() -> None:
+    """It would be Pending, and removed before the drained one: made and removed again at every look."""
+    crew = members(*drained("d1"), busy("w1"), busy("w2"))
+
+    assert moves.moves(crew, replicas=4, wanted=4, room=0).replicas == 4
+    assert moves.moves(crew, replicas=3, wanted=3, room=0).replicas == 2
+
+
 def test_ties_block() -> None:
     lost = (pod("lost", ready=False), busy("lost"))
     never = pod("never", ready=False, running_since=NOW - 90)
@@ -119,7 +138,7 @@ def test_no_pod_that_may_be_working_is_ever_removed(fleet: tuple[Member, ...], r
 
 @given(fleets())
 def test_what_is_removable_and_first_in_line_does_go(fleet: tuple[Member, ...]) -> None:
-    order = sorted(fleet, key=lambda member: (drain.removal_order(member), drain.removable(member)))
+    order = sorted(fleet, key=lambda member: (drain.latest_order(member), drain.removable(member)))
     safe = next((n for n, member in enumerate(order) if not drain.removable(member)), len(order))
 
     assert drain.lowest_replicas(fleet, len(fleet), 0) == len(fleet) - safe
