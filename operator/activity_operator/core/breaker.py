@@ -16,6 +16,9 @@ RETRY_DELAYS_SECONDS = (0.0, 5.0, 10.0, 20.0, 40.0, 80.0)
 #: runtime), on a busy node too.
 GIVE_UP_SECONDS = 180.0
 
+#: Seconds for which a breaker that has just been closed looks at no failed start: a pod's times are whole seconds.
+CLOSED_SECONDS = 1.0
+
 _IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
 _CONFIG = {"CreateContainerConfigError", "CreateContainerError"}
 _START = {"RunContainerError", "StartError", "ContainerCannotRun"}
@@ -56,6 +59,13 @@ def watch_starts(seen: Observation, fleet: Fleet, revision: str, breaker: Breake
     else:
         breaker = _without_evidence(seen, mine, revision, breaker)
     return (replace(breaker, revision=revision) if breaker.open else breaker), failed
+
+
+def due_at(seen: Observation, fleet: Fleet, revision: str, breaker: Breaker) -> float | None:
+    """Return the Unix time of the next try: soon where somebody's report has closed it though another start fails."""
+    if not breaker.open and any(failure(member) is not None for member in fleet.of(revision)):
+        return seen.now + CLOSED_SECONDS
+    return retry_at(breaker)
 
 
 def replicas_allowed(breaker: Breaker, members: tuple[Member, ...], planned: int, *, cut: bool) -> int:

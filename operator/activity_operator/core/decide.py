@@ -17,7 +17,7 @@ from activity_operator.core.decision import (
     Size,
 )
 from activity_operator.core.demand import SATURATED_SECONDS, Demand, demand
-from activity_operator.core.fleet import IDLE_GRACE_SECONDS, START_DEADLINE_SECONDS, Fleet, Member, fleet, stalled_after
+from activity_operator.core.fleet import IDLE_GRACE_SECONDS, Fleet, Member, fleet, given_up_at, stalled_after
 from activity_operator.core.hindrance import late_at
 from activity_operator.core.observation import DeploymentFacts, Observation
 from activity_worker.contract import Directive
@@ -52,7 +52,7 @@ def decide(spec: PoolSpec, seen: Observation, memory: ScalingMemory) -> Decision
         victims=tuple(member.pod.name for member in victims),
         sentinel=order.order(spec, seen, crew, breaker, proven=_serving_revision(crew, revision) in proven),
         waiting=want.waiting,
-        look_again_in=_look_again(spec, seen, crew, want, after),
+        look_again_in=_look_again(spec, seen, crew, want, after, revision),
     )
 
 
@@ -159,12 +159,14 @@ def _directives(seen: Observation, crew: Fleet, victims: tuple[Member, ...]) -> 
     }
 
 
-def _look_again(spec: PoolSpec, seen: Observation, crew: Fleet, want: Demand, memory: ScalingMemory) -> float | None:
+def _look_again(
+    spec: PoolSpec, seen: Observation, crew: Fleet, want: Demand, memory: ScalingMemory, revision: str
+) -> float | None:
     """Return the seconds to the next moment at which time alone can change the answer."""
     window = spec.scaling.scale_down.stabilization_window_seconds
     times = [
         stabilize.expires(memory.recommendations, window),
-        breakers.retry_at(memory.breaker),
+        breakers.due_at(seen, crew, revision, memory.breaker),
         waiting.stale_at(spec, seen),
         *futility.due(seen, crew, memory.waiting_since),
     ]
@@ -193,7 +195,8 @@ def _silent_at(spec: PoolSpec, seen: Observation, member: Member) -> float | Non
     if (late := late_at(member)) is not None:
         return late
     if member.pod.running_since and not member.pod.ready:
-        since = max(member.pod.running_since, seen.leader_since)
-        told = since + START_DEADLINE_SECONDS
-        return told if seen.now < told else since + breakers.GIVE_UP_SECONDS
+        told = given_up_at(spec, seen, member.pod)
+        if told is None or seen.now < told:
+            return told
+        return max(member.pod.running_since, seen.leader_since) + breakers.GIVE_UP_SECONDS
     return None

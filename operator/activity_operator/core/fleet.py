@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from activity_operator.api.spec import PoolSpec
+from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import Observation, PodFacts, WorkerFacts
 from activity_worker.contract import WorkerState
 
@@ -131,7 +132,7 @@ def stalled_after(spec: PoolSpec, worker: WorkerFacts) -> float:
 
 def _member(spec: PoolSpec, seen: Observation, pod: PodFacts, said: WorkerFacts | None) -> Member:
     if said is None or said.failed_start:
-        never_started = _never_started(seen, pod)
+        never_started = _never_started(spec, seen, pod)
         if said is not None:
             return Member(pod, None, False, never_started, idle_for=0.0, failed_start=said.failed_start)
         unheard = not never_started and 0 < pod.running_since < seen.leader_since
@@ -141,17 +142,29 @@ def _member(spec: PoolSpec, seen: Observation, pod: PodFacts, said: WorkerFacts 
     return Member(pod, said, stalled=stalled, never_started=False, idle_for=idle_for)
 
 
-def _never_started(seen: Observation, pod: PodFacts) -> bool:
+def _never_started(spec: PoolSpec, seen: Observation, pod: PodFacts) -> bool:
     """Whether a pod that never reported surely runs nothing of ours, so that it may go without a drain.
 
-    One whose container runs gets the benefit of the doubt: after a change of leader nobody has reported yet. If it is
-    older than this leader and its revision has had reports, the doubt never ends: a worker cut off from us with its
-    node looks the same.
+    One whose container runs gets the benefit of the doubt: after a change of leader nobody has reported yet.
     """
     if pod.ready:
         return False
     if not pod.running_since:
         return True
-    if pod.running_since < seen.leader_since and pod.revision == seen.pool.proven_revision:
-        return False
-    return seen.now - max(pod.running_since, seen.leader_since) >= START_DEADLINE_SECONDS
+    due = given_up_at(spec, seen, pod)
+    return due is not None and seen.now >= due
+
+
+def given_up_at(spec: PoolSpec, seen: Observation, pod: PodFacts) -> float | None:
+    """Return the Unix time from which a running container that is not ready and never reported runs nothing of ours.
+
+    If it is older than this leader and its revision has had reports, the doubt never ends (None): a worker cut off from
+    us with its node looks the same. Of a former revision nobody knows whether it had any: those are given up as late as
+    the stalled are.
+    """
+    if pod.running_since >= seen.leader_since:
+        return pod.running_since + START_DEADLINE_SECONDS
+    if pod.revision == seen.pool.proven_revision:
+        return None
+    former = pod.revision != revision_of(spec)
+    return seen.leader_since + max(START_DEADLINE_SECONDS, spec.stalled.deadline_seconds if former else 0.0)

@@ -66,6 +66,8 @@ def due(seen: Observation, fleet: Fleet, since: float | None) -> Iterator[float]
     if since is not None:
         yield since + IDLE_SECONDS
         yield from (seen.now + IDLE_SECONDS - m.idle_for for m in fleet.working if m.busy < m.slots)
+    if since is not None or any(_ended_before(member) or member.said is None for member in fleet.members):
+        yield from (seen.now + USEFUL_SECONDS - m.idle_for for m in fleet.working if not m.busy)
     for member in fleet.members:
         if member.said is None:
             at = _mute_at(seen, member)

@@ -6,9 +6,12 @@ import pytest
 
 from activity_operator.api.conditions import Reason
 from activity_operator.core.breaker import failure, retry_at, watch_starts
-from activity_operator.core.decision import Breaker
+from activity_operator.core.decide import decide
+from activity_operator.core.decision import Breaker, ScalingMemory
 from activity_operator.core.fleet import Member
+from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import DeploymentFacts, Observation, PodFacts, WorkerFacts
+from tests.unit.activity_operator.core import builders
 from tests.unit.activity_operator.core.builders import NOW, POOL, REVISION, coming, crew, pod, seen, worker
 
 UNPULLABLE = coming("n1", waiting_reason="ImagePullBackOff", waiting_message="not found")
@@ -72,6 +75,20 @@ def test_a_worker_that_crashes_after_it_reported_is_no_failed_start() -> None:
     situation = seen(coming("w1", last_exit_code=1, last_exit_reason="Error"), worker("w1"))
 
     assert failure(crew(situation).members[0]) is None
+
+
+def test_one_that_fails_beside_who_closed_it_is_looked_at_again_soon() -> None:
+    """Nothing else need happen: a pod whose image cannot be pulled may say nothing new for five minutes."""
+    revision = revision_of(builders.pool())
+    came = pod("w2", revision=revision, created=NOW, running_since=NOW, ready_since=NOW)
+    stuck = coming("n1", revision=revision, waiting_reason="ImagePullBackOff")
+    opened = replace(OPEN, revision=revision)
+    situation = seen(stuck, came, worker("w2", busy=1))
+    decision = decide(builders.pool(), situation, ScalingMemory(breaker=opened))
+
+    assert not decision.memory.breaker.open
+    assert decision.look_again_in is not None
+    assert decision.look_again_in <= 1.0
 
 
 @pytest.mark.parametrize("ready", [True, False], ids=["ready", "not ready"])

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import PodFacts
 from activity_worker.contract import WorkerState
 from tests.unit.activity_operator.core.builders import (
@@ -131,10 +132,20 @@ def test_a_pod_that_never_reported_has_started_nothing_once_that_is_sure(facts: 
 
 
 def test_a_new_leader_gives_running_containers_a_minute_to_report() -> None:
-    (early,) = members(silent(), leader_since=NOW - 59)
-    (late,) = members(silent(), leader_since=NOW - 60)
+    unproven = silent(revision=revision_of(pool()))
+    (early,) = members(unproven, leader_since=NOW - 59)
+    (late,) = members(unproven, leader_since=NOW - 60)
 
     assert (early.never_started, late.never_started) == (False, True)
+
+
+def test_of_a_former_revision_a_new_leader_gives_up_nobody_earlier_than_the_stalled() -> None:
+    """The status says of one revision that it had reports: once that is the new one, nobody knows it of the old."""
+    proven = replace(POOL, proven_revision=revision_of(pool()))
+    (early,) = members(silent(), leader_since=NOW - 299, pool=proven)
+    (late,) = members(silent(), leader_since=NOW - 300, pool=proven)
+
+    assert (early.never_started, early.unheard, late.never_started) == (False, True, True)
 
 
 def test_a_worker_cut_off_with_its_node_before_the_leader_change_is_unknown_not_unstarted() -> None:

@@ -181,6 +181,13 @@ def test_the_pool_looks_again_when_time_alone_could_stop_its_growth() -> None:
     assert in_time <= IDLE_SECONDS - 50
 
 
+def test_the_pool_looks_again_when_an_idle_worker_no_longer_speaks_against_one_that_crashed() -> None:
+    decision = decided(*crashed("w1"), idle("w2", 2.0), busy("w3"), memory=ScalingMemory(), tasks=0)[0]
+
+    assert decision.look_again_in is not None
+    assert decision.look_again_in <= 3.0
+
+
 def test_who_else_writes_the_deployments_is_a_condition_and_one_warning() -> None:
     decision, conditions, warnings = decided(busy("w1"), tasks=0, contested="Deployment p is also written by keda")
 
