@@ -17,7 +17,7 @@ from itertools import chain, repeat
 from typing import Any, cast
 
 import kopf
-from kopf._cogs.clients import watching
+from kopf._cogs.clients import errors, watching
 
 from activity_operator.cluster.kinds import DEPLOYMENTS, PODS, Kind, Raw
 from activity_operator.cluster.kube import Credentials
@@ -45,11 +45,12 @@ log = logging.getLogger(__name__)
 
 
 def _forgiving(watch: Callable[..., Any]) -> Callable[..., AsyncIterator[Any]]:
-    """Return kopf's watch of one kind such that an error in its stream ends the stream, and nothing else.
+    """Return kopf's watch of one kind such that an error in its stream, or in place of one, ends the stream only.
 
-    An API server says 500 there when its storage is away for a moment. kopf ends for good then, with all its watches,
-    and may hang as it ends: it waits for a watch that missed its cancellation, for ever, while nobody sees any event.
-    After a stream that ended it lists and watches again, as after 410.
+    An API server says 500 in a stream when its storage is away for a moment, and may answer a WATCH with 410, or a LIST
+    whose continue token is too old. kopf ends for good then, with all its watches, and may hang as it ends: it waits
+    for a watch that missed its cancellation, for ever, while nobody sees any event. After a stream that ended it lists
+    and watches again. A refused token is another matter: kopf logs in again.
     """
 
     @functools.wraps(watch)
@@ -60,7 +61,9 @@ def _forgiving(watch: Callable[..., Any]) -> Callable[..., AsyncIterator[Any]]:
                     if event is watching.Bookmark.LISTED and (told := BEGAN_ANEW.get(None)) is not None:
                         told()
                     yield event
-            except watching.WatchingError as error:
+            except errors.APIUnauthorizedError:
+                raise
+            except (watching.WatchingError, errors.APIClientError) as error:
                 log.warning("a watch of %s ended and begins anew: %s", given.get("resource"), error)
 
     return continuous_watch

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
-from kopf._cogs.clients import fetching, watching
+from kopf._cogs.clients import errors, fetching, watching
 from kopf._cogs.structs.references import Resource
 
 from activity_operator import handlers
@@ -38,6 +38,55 @@ async def test_an_error_in_a_stream_costs_that_stream_only(monkeypatch: pytest.M
         found = [cast("Any", raw)["object"]["metadata"]["name"] async for raw in watch if isinstance(raw, dict)]
 
     assert found == ["listed", "a", "listed", "b"]
+
+
+@pytest.mark.parametrize("where", ["list", "watch"])
+async def test_a_refusal_of_a_list_or_a_watch_costs_that_stream_only(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """410 in place of a stream, or of a page whose token was too old: the process ended, and all polls with it."""
+    gone = [errors.APIClientError(None, status=410, headers={})]
+
+    def refuse(here: str) -> None:
+        if here == where and gone:
+            raise gone.pop()
+
+    async def listed(**_: Any) -> AsyncIterator[Any]:
+        refuse("list")
+        yield [{"metadata": {"name": "listed"}}], "1"
+
+    async def watched(**_: Any) -> AsyncIterator[Any]:
+        refuse("watch")
+        yield event("a")
+        yield ERROR
+
+    monkeypatch.setattr(fetching, "fetch_objs", listed)
+    monkeypatch.setattr(watching, "watch_objs", watched)
+    settings = handlers.settings()
+    settings.watching.reconnect_backoff = 0.0
+    watch = watching.infinite_watch(settings=settings, resource=PODS, namespace=None, _iterations=2)
+    async with asyncio.timeout(5):
+        found = [cast("Any", raw)["object"]["metadata"]["name"] async for raw in watch if isinstance(raw, dict)]
+
+    assert found == (["listed", "a"] if where == "list" else ["listed", "listed", "a"])
+
+
+async def test_a_refused_token_is_kopf_s_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def listed(**_: Any) -> AsyncIterator[Any]:
+        yield [], "1"
+
+    async def watched(**_: Any) -> AsyncIterator[Any]:
+        for told in (event("a"), ERROR):
+            if told["type"] == "ERROR":
+                raise errors.APIUnauthorizedError(None, status=401, headers={})
+            yield told
+
+    monkeypatch.setattr(fetching, "fetch_objs", listed)
+    monkeypatch.setattr(watching, "watch_objs", watched)
+    watch = watching.infinite_watch(settings=handlers.settings(), resource=PODS, namespace=None, _iterations=1)
+
+    with pytest.raises(errors.APIUnauthorizedError):
+        _ = [raw async for raw in watch]
 
 
 async def test_a_watch_that_begins_anew_is_told_of_though_nothing_is_left_to_list(
