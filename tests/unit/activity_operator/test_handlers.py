@@ -18,6 +18,17 @@ def event(name: str) -> dict[str, Any]:
     return {"type": "ADDED", "object": {"metadata": {"name": name}}}
 
 
+async def names(monkeypatch: pytest.MonkeyPatch, listed: object, watched: object) -> list[str]:
+    """Return what two rounds of LIST and WATCH tell of, by name."""
+    monkeypatch.setattr(fetching, "fetch_objs", listed)
+    monkeypatch.setattr(watching, "watch_objs", watched)
+    settings = handlers.settings()
+    settings.watching.reconnect_backoff = 0.0
+    watch = watching.infinite_watch(settings=settings, resource=PODS, namespace=None, _iterations=2)
+    async with asyncio.timeout(5):
+        return [cast("Any", raw)["object"]["metadata"]["name"] async for raw in watch if isinstance(raw, dict)]
+
+
 async def test_an_error_in_a_stream_costs_that_stream_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """The storage behind the API server was away for a moment; kopf would end for good, and all watches with it."""
     streams = [[event("a"), ERROR, event("never")], [event("b"), ERROR]]
@@ -29,13 +40,7 @@ async def test_an_error_in_a_stream_costs_that_stream_only(monkeypatch: pytest.M
         for told in streams.pop(0):
             yield told
 
-    monkeypatch.setattr(fetching, "fetch_objs", listed)
-    monkeypatch.setattr(watching, "watch_objs", watched)
-    settings = handlers.settings()
-    settings.watching.reconnect_backoff = 0.0
-    watch = watching.infinite_watch(settings=settings, resource=PODS, namespace=None, _iterations=2)
-    async with asyncio.timeout(5):
-        found = [cast("Any", raw)["object"]["metadata"]["name"] async for raw in watch if isinstance(raw, dict)]
+    found = await names(monkeypatch, listed, watched)
 
     assert found == ["listed", "a", "listed", "b"]
 
@@ -60,13 +65,7 @@ async def test_a_refusal_of_a_list_or_a_watch_costs_that_stream_only(
         yield event("a")
         yield ERROR
 
-    monkeypatch.setattr(fetching, "fetch_objs", listed)
-    monkeypatch.setattr(watching, "watch_objs", watched)
-    settings = handlers.settings()
-    settings.watching.reconnect_backoff = 0.0
-    watch = watching.infinite_watch(settings=settings, resource=PODS, namespace=None, _iterations=2)
-    async with asyncio.timeout(5):
-        found = [cast("Any", raw)["object"]["metadata"]["name"] async for raw in watch if isinstance(raw, dict)]
+    found = await names(monkeypatch, listed, watched)
 
     assert found == (["listed", "a"] if where == "list" else ["listed", "listed", "a"])
 
