@@ -62,10 +62,15 @@ def watch_starts(seen: Observation, fleet: Fleet, revision: str, breaker: Breake
 
 
 def due_at(seen: Observation, fleet: Fleet, revision: str, breaker: Breaker) -> float | None:
-    """Return the Unix time of the next try: soon where somebody's report has closed it though another start fails."""
-    if not breaker.open and any(failure(member) is not None for member in fleet.of(revision)):
-        return seen.now + CLOSED_SECONDS
-    return retry_at(breaker)
+    """Return the Unix time of the next try, or of its end.
+
+    Soon where somebody's report has closed it though another start fails, and where a try is due that nobody needs: the
+    next look closes it.
+    """
+    mine = fleet.of(revision)
+    again = not breaker.open and any(failure(member) is not None for member in mine)
+    needless = breaker.trying and not _under_way(seen, mine, revision)
+    return seen.now + CLOSED_SECONDS if again or needless else retry_at(breaker)
 
 
 def replicas_allowed(breaker: Breaker, members: tuple[Member, ...], planned: int, *, cut: bool) -> int:
@@ -116,12 +121,17 @@ def _without_evidence(seen: Observation, mine: tuple[Member, ...], revision: str
     """Return the breaker when nothing fails now: something starts, or nobody was asked to."""
     if not breaker.open:
         return Breaker()
-    if any(member.said is None for member in mine) or _awaited(seen.deployments, revision) > len(mine):
+    if _under_way(seen, mine, revision):
         return breaker
     if not breaker.refused or breaker.trying:
         return Breaker()
     due = retry_at(breaker)
     return replace(breaker, trying=due is not None and seen.now >= due)
+
+
+def _under_way(seen: Observation, mine: tuple[Member, ...], revision: str) -> bool:
+    """Whether somebody starts, or is asked for."""
+    return any(member.said is None for member in mine) or _awaited(seen.deployments, revision) > len(mine)
 
 
 def failure(member: Member) -> tuple[str, str] | None:

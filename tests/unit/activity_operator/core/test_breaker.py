@@ -91,6 +91,18 @@ def test_one_that_fails_beside_who_closed_it_is_looked_at_again_soon() -> None:
     assert decision.look_again_in <= 1.0
 
 
+def test_a_try_that_nobody_needs_any_more_ends_soon() -> None:
+    """While it is open the operator does not poll: nothing would tell of the next task, nor bring another look."""
+    revision = revision_of(builders.pool())
+    refused = Breaker(3, NOW - 60, Reason.QUOTA_EXCEEDED, "no quota", refused=True, revision=revision)
+    empty = seen(pool=replace(POOL, proven_revision=revision))
+    due = decide(builders.pool(), empty, ScalingMemory(breaker=refused))
+    later = decide(builders.pool(), empty, due.memory)
+
+    assert (due.memory.breaker.open, due.sentinel.polls, due.look_again_in) == (True, 0, 1.0)
+    assert (later.memory.breaker.open, later.sentinel.polls) == (False, 2)
+
+
 @pytest.mark.parametrize("ready", [True, False], ids=["ready", "not ready"])
 @pytest.mark.parametrize(("code", "reason"), [(137, "Error"), (137, "OOMKilled"), (1, "Error"), (0, "Completed")])
 def test_a_worker_that_was_restarted_in_place_is_none_to_a_leader_that_has_yet_to_hear_it(
