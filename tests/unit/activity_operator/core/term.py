@@ -1,0 +1,261 @@
+"""One leader's term over a true cluster: what it has been told, what it decides, what becomes of its writes.
+
+A new leader starts with nothing but a LIST of the objects and the pool's status. Its watch may lag.
+"""
+
+from collections import deque
+from dataclasses import replace
+
+from activity_operator.api.spec import PoolSpec
+from activity_operator.core.decide import decide
+from activity_operator.core.decision import (
+    Action,
+    ApplyRevision,
+    Decision,
+    DeleteDeployment,
+    DeletePod,
+    Say,
+    ScalingMemory,
+    SentinelOrder,
+    SetDeletionCost,
+    SetReplicas,
+)
+from activity_operator.core.manifests import revision_of
+from activity_operator.core.observation import (
+    DeploymentFacts,
+    Observation,
+    PodFacts,
+    PoolFacts,
+    SourceError,
+    SourceFacts,
+)
+from activity_operator.core.signal import Signal
+from activity_operator.workers.registry import WorkerRegistry
+from activity_worker.contract import ExitOutput, Report, WorkerState
+from tests.unit.activity_operator.core.truth import Pod, Process, Truth
+
+#: Seconds until another look after a write that was refused.
+AGAIN_SECONDS = 0.5
+KEY = ("team", "resize")
+
+
+class ConflictError(Exception):
+    """The object is not what it was seen as."""
+
+
+class Term:
+    """A leader from `truth.now` on. `proven` is what the pool's status says."""
+
+    def __init__(self, truth: Truth, spec: PoolSpec, generation: int, proven: str) -> None:
+        self.truth, self.spec, self.generation, self.proven = truth, spec, generation, proven
+        self.since = truth.now
+        self.memory = ScalingMemory()
+        self.registry = WorkerRegistry(lambda *_: self.wake(), dice=lambda: 0.5)
+        self.deployments = dict(truth.deployments)
+        self.pods = {name: pod.facts for name, pod in truth.pods.items()}
+        self.registry.begin_term(truth.now, len(self.pods))
+        self.lag = 0.0
+        self.blind = False
+        self.source = SourceFacts()
+        self.due: float | None = truth.now
+        self.decision: Decision | None = None
+        self.said: list[Say] = []
+        self._coming: deque[tuple[float, str, str, PodFacts | DeploymentFacts | None]] = deque()
+
+    def wake(self) -> None:
+        """Look at once."""
+        self.due = self.truth.now
+
+    def told(self, kind: str, name: str, facts: PodFacts | DeploymentFacts | None) -> None:
+        """Hear of a change by the watch, some time later."""
+        if self.lag or self._coming:
+            last = self._coming[-1][0] if self._coming else 0.0
+            self._coming.append((max(last, self.truth.now + self.lag), kind, name, facts))
+        else:
+            self._take_in(kind, name, facts)
+
+    def listen(self) -> None:
+        """Take in what has come: the watch's events, the source's count, the workers' reports."""
+        while self._coming and self._coming[0][0] <= self.truth.now:
+            _, kind, name, facts = self._coming.popleft()
+            self._take_in(kind, name, facts)
+        self._count()
+        for pod in list(self.truth.pods.values()):
+            if (
+                pod.process is not None
+                and not pod.cut
+                and self.truth.now >= max(pod.process.report_at, pod.process.up_at)
+            ):
+                self._hear(pod, pod.process)
+
+    def observe(self) -> Observation:
+        """Return what is seen now."""
+        now = self.truth.now
+        return Observation(
+            now=now,
+            pool=PoolFacts(*KEY, "pool-uid", self.generation, proven_revision=self.proven),
+            deployments=tuple(self.deployments.values()),
+            pods=tuple(sorted(self.pods.values(), key=lambda pod: pod.name)),
+            workers=self.registry.said(*KEY),
+            source=self.source,
+            leader_since=self.since,
+            suspect=self.registry.suspect(now),
+        )
+
+    def look(self) -> tuple[Observation, ScalingMemory, Decision, bool]:
+        """Decide once and carry it out; the last value says whether anything was written."""
+        seen, before = self.observe(), self.memory
+        decision = self.decision = decide(self.spec, seen, before)
+        self.memory = decision.memory
+        self.due = None if decision.look_again_in is None else self.truth.now + decision.look_again_in
+        writes = [action for action in decision.actions if not isinstance(action, Say)]
+        self.said += [action for action in decision.actions if isinstance(action, Say)]
+        try:
+            for action in writes:
+                self._apply(action)
+        except ConflictError:
+            # By then the watch has shown why it was refused.
+            self.due = self.truth.now + max(AGAIN_SECONDS, self.lag)
+            return seen, before, decision, False
+        self.registry.set_directives(*KEY, decision.directives)
+        self._poll(decision.sentinel)
+        revision = revision_of(self.spec)
+        if revision in decision.memory.proven and self.proven != revision:
+            self.proven = revision
+            self.wake()
+        # The answer to a deletion shows nothing new: that it is gone is the watch's to tell.
+        shown = [action for action in writes if not isinstance(action, DeletePod | DeleteDeployment)]
+        return seen, before, decision, bool(shown)
+
+    def _take_in(self, kind: str, name: str, facts: PodFacts | DeploymentFacts | None) -> None:
+        if isinstance(facts, DeploymentFacts):
+            changed = _newer(facts, self.deployments.get(name))
+            if changed:
+                self.deployments[name] = facts
+        elif facts is not None:
+            changed = _newer(facts, self.pods.get(name))
+            if changed:
+                self.pods[name] = facts
+        elif kind == "pod":
+            gone = self.pods.pop(name, None)
+            changed = gone is not None
+            if gone is not None:
+                self.registry.forget(gone.uid)
+        else:
+            changed = self.deployments.pop(name, None) is not None
+        if changed:
+            self.wake()
+
+    def _count(self) -> None:
+        truth, before = self.truth, self.source
+        running = sum(len(pod.process.tasks) for pod in truth.pods.values() if pod.process is not None)
+        if truth.long_polls:
+            self.source = SourceFacts(open_polls=len(truth.sentinel_polls), held=len(truth.held), observed_at=truth.now)
+        elif self.blind:
+            error = before.error or SourceError("BackendUnreachable", "no answer", truth.now)
+            self.source = replace(before, error=error)
+        elif truth.now > self.since:
+            also = running if self.spec.source_kind == "taskStore" else 0
+            signal = Signal(len(truth.waiting) + also, True, truth.now, with_running=bool(also))
+            self.source = SourceFacts(signals=(signal,), observed_at=truth.now)
+        if _told(before) != _told(self.source):
+            self.wake()
+
+    def _hear(self, pod: Pod, process: Process) -> None:
+        """Take in a report and answer it; what is held goes to a worker that has room."""
+        process.sequence += 1
+        free = self.truth.slots - len(process.tasks)
+        while self.truth.held and free > 0 and process.state in {WorkerState.STARTING, WorkerState.RUNNING}:
+            process.tasks.append(self.truth.now + self.truth.held.popleft())
+            free -= 1
+        report = Report(
+            *KEY, pod.facts.name, pod.facts.uid, process.incarnation, process.sequence, process.state, self.truth.slots,
+            len(process.tasks), open_polls=int(bool(process.poll_until)),
+            idle_seconds=self.truth.now - process.idle_since if free and process.idle_since else 0.0,
+            exit=ExitOutput(1, "no such handler") if process.unusable else None,
+        )  # fmt: skip
+        receipt = self.registry.record(report, self.truth.now)
+        process.report_at = self.truth.now + receipt.next_report_seconds
+        pod.heard_at = self.truth.now
+        if process.unusable:
+            self.truth.crash(pod.facts.name, 1, "Error")
+        else:
+            self.truth.order(pod.facts.uid, receipt.directive)
+
+    def _poll(self, order: SentinelOrder) -> None:
+        truth = self.truth
+        free = min(order.polls, order.take - len(truth.held)) - len(truth.sentinel_polls)
+        truth.sentinel_polls += [truth.now + 60.0] * max(0, free)
+
+    def _apply(self, action: Action) -> None:
+        match action:
+            case ApplyRevision():
+                self._render(action)
+            case SetReplicas():
+                self._scale(action)
+            case SetDeletionCost():
+                self._mark(action)
+            case DeletePod(pod=name, uid=uid):
+                self._delete(name, uid)
+            case DeleteDeployment(name=name):
+                live = self.truth.deployments.get(name)
+                if live is not None and live.resource_version != self.deployments[name].resource_version:
+                    self._conflict(name)
+                if live is not None:
+                    self.truth.drop(name)
+            case Say():
+                pass
+
+    def _scale(self, action: SetReplicas) -> None:
+        """Lower what is just as it was seen, raise what has as many replicas as were seen."""
+        live, seen = self.truth.deployments.get(action.name), self.deployments[action.name]
+        raising = action.resource_version is None
+        if live is None or (
+            live.replicas != seen.replicas if raising else live.resource_version != seen.resource_version
+        ):
+            self._conflict(action.name)
+            return
+        self.deployments[action.name] = self.truth.write(replace(live, replicas=action.replicas))
+
+    def _mark(self, action: SetDeletionCost) -> None:
+        pod = self.truth.pods.get(action.pod)
+        if pod is not None and pod.facts.uid == action.uid:
+            self.truth.set_cost(action.pod, action.cost)
+            self.pods[action.pod] = pod.facts
+
+    def _render(self, action: ApplyRevision) -> None:
+        truth, name = self.truth, action.name
+        live = truth.deployments.get(name)
+        if live is not None and live.resource_version != action.resource_version:
+            self._conflict(name)
+        uid = f"d{truth.version}" if live is None else live.uid
+        created = truth.now if live is None else live.created
+        truth.images[name] = self.spec.handler_image
+        self.deployments[name] = truth.write(
+            DeploymentFacts(name, uid, "", action.revision, self.generation, action.replicas, created=created)
+        )
+
+    def _delete(self, name: str, uid: str) -> None:
+        pod = self.truth.pods.get(name)
+        if pod is None or pod.facts.uid != uid or pod.facts.deleting:
+            return
+        self.truth.delete(name, "operator")
+        for deployment in list(self.truth.deployments):
+            self.truth.reconcile(deployment)
+
+    def _conflict(self, name: str) -> None:
+        """Read the Deployment anew and give up for now."""
+        live = self.truth.deployments.get(name)
+        if live is None:
+            self.deployments.pop(name, None)
+        else:
+            self.deployments[name] = live
+        raise ConflictError
+
+
+def _newer(facts: PodFacts | DeploymentFacts, known: PodFacts | DeploymentFacts | None) -> bool:
+    return known is None or int(facts.resource_version) > int(known.resource_version)
+
+
+def _told(source: SourceFacts) -> tuple[object, ...]:
+    return source.held, source.error is None, tuple((signal.tasks, signal.exact) for signal in source.signals)

@@ -1,0 +1,80 @@
+"""Whatever befalls a pool, in whatever order: who works is left alone, limits hold, and in the end all is done."""
+
+import os
+from typing import Any
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.activity_operator.core.stories import MAX_WORKERS, SOURCES, Story
+
+#: How many stories are told; many more than in `make unit`, and other ones each time, where this is set.
+MORE = int(os.environ.get("ACTIVITYPOOL_STORIES", "0"))
+
+Step = tuple[str, dict[str, Any]]
+
+
+def step(name: str, **drawn: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
+    return st.tuples(st.just(name), st.fixed_dictionaries(drawn))
+
+
+which = st.integers(0, 5)
+one_or_all = st.none() | which
+images = st.sampled_from(["h:1", "h:2", "h:3"])
+work = st.fixed_dictionaries({"tasks": st.integers(0, 6), "seconds": st.sampled_from([1.0, 30.0, 100.0, 200.0])})
+waits = step("wait", seconds=st.sampled_from([1, 2, 3, 5, 8, 15, 30, 70]))
+STEPS = st.one_of(
+    waits,
+    waits,
+    step("wait", seconds=st.sampled_from([100, 200])),
+    step("arrive", tasks=st.integers(1, 6), seconds=st.sampled_from([1.0, 5.0, 30.0, 100.0])),
+    step("arrive", tasks=st.integers(1, 6), seconds=st.sampled_from([30.0, 100.0, 200.0])),
+    step("change_leader", gap=st.sampled_from([0, 1, 3, 20])),
+    step("change_leader", gap=st.sampled_from([0, 1, 3, 20])),
+    st.builds(
+        lambda which, end: ("crash", {"which": which, "code": end[0], "reason": end[1]}),
+        which,
+        st.sampled_from([(137, "OOMKilled"), (137, "Error"), (1, "Error"), (0, "Completed")]),
+    ),
+    step("cut", which=one_or_all, cut=st.booleans()),
+    step("lose_node", which=one_or_all, lost=st.booleans()),
+    step("evict", which=which),
+    step("lag_by", seconds=st.sampled_from([0.0, 0.0, 1.0, 4.0])),
+    step("unread", blind=st.booleans()),
+    step("edit", handlerImage=images),
+    step("edit", maxWorkers=st.integers(1, MAX_WORKERS)),
+    step("edit", minWorkers=st.integers(0, 1)),
+    step("edit", paused=st.booleans()),
+    step("edit", replicas=st.none() | st.integers(0, MAX_WORKERS)),
+    step("image", kind=st.sampled_from(["unpullable", "unusable"]), image=images, broken=st.booleans()),
+    step("strike", what=st.just("import_seconds"), value=st.sampled_from([1.0, 20.0, 100.0])),
+    step("strike", what=st.sampled_from(["no_room", "no_quota"]), value=st.booleans()),
+)  # fmt: skip
+SKEWS = st.sampled_from([0.0, 0.0, -30.0, -240.0])
+
+
+@given(
+    st.booleans(),
+    st.sampled_from(sorted(SOURCES)),
+    st.sampled_from([1, 1, 2]),
+    SKEWS,
+    work,
+    st.lists(STEPS, min_size=4, max_size=14),
+)
+@settings(max_examples=MORE or 100, derandomize=not MORE, deadline=None, print_blob=bool(MORE))
+def test_whatever_befalls_a_pool_who_works_is_left_alone_and_in_the_end_all_is_done(
+    restarted: bool, source: str, slots: int, skew: float, first: dict[str, Any], steps: list[Step]
+) -> None:
+    story = Story(source, slots, skew)
+    story.arrive(**first)
+    story.wait(6)
+    if restarted:
+        story.crash(0, 137, "OOMKilled")
+        story.wait(8)
+    for name, drawn in steps:
+        getattr(story, name)(**drawn)
+        story.wait(1)
+    story.calm()
+    for name in story.reached:
+        if story.reached[name]:
+            event(name)

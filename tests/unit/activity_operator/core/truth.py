@@ -1,0 +1,318 @@
+"""A cluster as it is, in virtual time: Deployments, pods, containers, workers and tasks, by Kubernetes' own rules.
+
+Nobody's view is in here: what a leader sees of it, and when, is `term.py`'s business. `taken` notes every pod that was
+taken from a worker that might have had a task.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from activity_operator.core.observation import DeploymentFacts, PodFacts
+from activity_worker.contract import Directive, WorkerState
+
+#: Seconds that an open poll of Step Functions takes; those of the other sources are over at once.
+POLL_SECONDS = 60.0
+#: How long a worker that has started waits for the operator's first answer before it polls anyway.
+SILENCE_SECONDS = 2.0
+#: Seconds between two readiness probes; between two steps of a node that has an image to pull.
+PROBE_SECONDS, PULL_SECONDS = 2.0, 10.0
+#: Longest pause of a container that crashes again and again, and how long one must run to begin anew.
+LONGEST_BACKOFF_SECONDS, BACKOFF_FORGOTTEN_SECONDS = 300.0, 600.0
+
+_PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
+_ASKING = {WorkerState.RUNNING, WorkerState.DRAINING, WorkerState.STOPPING}
+_READY = {WorkerState.RUNNING, WorkerState.DRAINING}
+
+
+@dataclass
+class Process:
+    """What runs in a worker's container. `tasks` are when each is done; `poll_until` is 0 without an open poll."""
+
+    incarnation: str
+    up_at: float
+    unusable: bool = False
+    state: WorkerState = WorkerState.STARTING
+    tasks: list[float] = field(default_factory=list)
+    poll_until: float = 0.0
+    idle_since: float = 0.0
+    sequence: int = 0
+    report_at: float = 0.0
+    answered: bool = False
+
+    @property
+    def engaged(self) -> bool:
+        """Whether it has a task, or a poll that may bring one."""
+        return bool(self.tasks or self.poll_until) or self.state is WorkerState.RUNNING
+
+
+@dataclass
+class Pod:
+    """One pod: `facts` as the API server has them, `process` as it is."""
+
+    facts: PodFacts
+    image: str
+    process: Process | None = None
+    next_at: float = 0.0
+    pauses: int = 0
+    lost_node: bool = False
+    cut: bool = False
+    heard_at: float = 0.0
+
+    @property
+    def active(self) -> bool:
+        """Whether a ReplicaSet counts it."""
+        return not self.facts.deleting
+
+
+@dataclass
+class Truth:
+    """The cluster. `told(kind, name, facts)` hears of every change of an object, None for one that is gone."""
+
+    told: Callable[[str, str, PodFacts | DeploymentFacts | None], None]
+    now: float
+    long_polls: bool
+    #: After so many seconds of silence a worker that is not ready may be taken: `stalled.deadlineSeconds`.
+    deadline_seconds: float
+    slots: int = 1
+    #: What befalls new starts: seconds of import, images that cannot be pulled or used, no room on nodes, no quota.
+    import_seconds: float = 1.0
+    unpullable: set[str] = field(default_factory=set)
+    unusable: set[str] = field(default_factory=set)
+    no_room: bool = False
+    no_quota: bool = False
+    #: By how much the nodes' clocks are ahead.
+    skew: float = 0.0
+    deployments: dict[str, DeploymentFacts] = field(default_factory=dict)
+    images: dict[str, str] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    waiting: deque[float] = field(default_factory=deque)
+    held: deque[float] = field(default_factory=deque)
+    sentinel_polls: list[float] = field(default_factory=list)
+    arrived: int = 0
+    done: int = 0
+    taken: list[str] = field(default_factory=list)
+    version: int = 0
+    made: int = 0
+
+    def arrive(self, tasks: int, seconds: float) -> None:
+        """Let tasks arrive that take so long."""
+        self.arrived += tasks
+        self.waiting.extend([seconds] * tasks)
+
+    def ahead(self) -> float:
+        """Return the seconds of all work that is yet to be done, by one worker alone."""
+        under_way = (until - self.now for pod in self.pods.values() if pod.process for until in pod.process.tasks)
+        return sum(self.waiting) + sum(self.held) + sum(under_way)
+
+    def step(self, seconds: float) -> None:
+        """Let time pass: containers, workers, tasks, controllers."""
+        self.now += seconds
+        for pod in list(self.pods.values()):
+            self._kubelet(pod)
+            if pod.process is not None:
+                self._work(pod, pod.process)
+            self._leave(pod)
+        self._poll()
+        for name in list(self.deployments):
+            self.reconcile(name)
+
+    def write(self, deployment: DeploymentFacts) -> DeploymentFacts:
+        """Store a Deployment under a new resourceVersion and let its ReplicaSet act."""
+        self.version += 1
+        stored = replace(deployment, resource_version=str(self.version))
+        self.deployments[stored.name] = stored
+        self.told("deployment", stored.name, stored)
+        self.reconcile(stored.name)
+        return self.deployments[stored.name]
+
+    def drop(self, name: str) -> None:
+        """Delete a Deployment; its pods go with it."""
+        gone = self.deployments.pop(name)
+        self.told("deployment", name, None)
+        for pod in self.of(gone.revision):
+            self.delete(pod.facts.name, "deployment")
+
+    def set_cost(self, name: str, cost: int | None) -> None:
+        """Write a pod's deletion cost."""
+        self._put(self.pods[name], deletion_cost=cost)
+
+    def delete(self, name: str, by: str) -> None:
+        """Begin a pod's end; `by` is who did it, and only `somebody` may take one that works."""
+        pod = self.pods[name]
+        given_up = not pod.facts.ready and pod.heard_at and self.now - pod.heard_at >= self.deadline_seconds
+        if pod.process is not None and pod.process.engaged and by != "somebody" and not given_up:
+            self.taken.append(f"{name} by the {by} at {self.now:.2f}: {pod}")
+        self._put(pod, deleting=True)
+        if pod.process is not None:
+            pod.process.state = WorkerState.STOPPING
+        self._leave(pod)
+
+    def crash(self, name: str, code: int, reason: str) -> None:
+        """End a pod's container, with what it has; its tasks wait again."""
+        pod = self.pods[name]
+        if (process := pod.process) is None:
+            return
+        self.waiting.extend([1.0] * len(process.tasks))
+        pod.process = None
+        pod.pauses = 0 if self.now - pod.facts.running_since > BACKOFF_FORGOTTEN_SECONDS else pod.pauses
+        pause = 1.0 if not pod.pauses else min(LONGEST_BACKOFF_SECONDS, 10.0 * 2 ** (pod.pauses - 1))
+        pod.next_at = self.now + pause
+        why = "CrashLoopBackOff" if pod.pauses else ""
+        pod.pauses += 1
+        if not pod.lost_node:
+            self._put(
+                pod, running_since=0.0, ready=False, ready_since=0.0, waiting_reason=why, waiting_message=reason,
+                last_exit_code=code, last_exit_reason=reason,
+            )  # fmt: skip
+
+    def lose_node(self, name: str, lost: bool = True) -> None:
+        """Let a pod's node be missed, or come back: it works on, and nothing of it is told."""
+        pod = self.pods[name]
+        if not pod.facts.assigned:
+            return
+        pod.lost_node = lost
+        if lost:
+            self._put(pod, ready=False, ready_since=0.0)
+
+    def order(self, uid: str, directive: Directive) -> None:
+        """Let a worker do what the answer to its report says."""
+        process = next((pod.process for pod in self.pods.values() if pod.facts.uid == uid), None)
+        if process is None:
+            return
+        process.answered = True
+        if directive is Directive.DRAIN and process.state in {WorkerState.STARTING, WorkerState.RUNNING}:
+            process.state = WorkerState.DRAINING
+        elif directive is Directive.RUN and process.state is WorkerState.DRAINING:
+            process.state, process.idle_since = WorkerState.RUNNING, self.now
+
+    def of(self, revision: str) -> list[Pod]:
+        """Return the pods of a revision that its ReplicaSet counts."""
+        return [pod for pod in self.pods.values() if pod.active and pod.facts.revision == revision]
+
+    def reconcile(self, name: str) -> None:
+        """Do what a ReplicaSet does: make what lacks, remove in its order; among equals, who works goes first."""
+        if (deployment := self.deployments.get(name)) is None:
+            return
+        mine = self.of(deployment.revision)
+        lacking = deployment.replicas - len(mine)
+        failure = "exceeded quota: pods" if lacking > 0 and self.no_quota else ""
+        for _ in range(0 if failure else lacking):
+            self._make(deployment)
+        mine.sort(key=_removal_order)
+        for pod in mine[: max(0, -lacking)]:
+            self.delete(pod.facts.name, "ReplicaSet")
+        if failure != deployment.failure:
+            self.write(replace(deployment, failure=failure, failure_reason="FailedCreate" if failure else ""))
+
+    def _make(self, deployment: DeploymentFacts) -> None:
+        self.made += 1
+        facts = PodFacts(
+            f"p{self.made}", f"u{self.made}", deployment.revision, "Pending", math.floor(self.now), assigned=False
+        )
+        pod = self.pods[facts.name] = Pod(facts, self.images[deployment.name], next_at=self.now)
+        self._put(pod)
+
+    def _put(self, pod: Pod, **changes: object) -> None:
+        """Write a pod; what its Deployment counts of it is part of the Deployment's status."""
+        was_ready = pod.facts.ready
+        self.version += 1
+        pod.facts = replace(pod.facts, resource_version=str(self.version), **changes)  # type: ignore[arg-type]
+        self.told("pod", pod.facts.name, pod.facts)
+        if was_ready != pod.facts.ready:
+            self._count(pod)
+
+    def _count(self, pod: Pod) -> None:
+        for name, deployment in self.deployments.items():
+            if deployment.revision == pod.facts.revision:
+                self.version += 1
+                self.deployments[name] = replace(deployment, resource_version=str(self.version))
+                self.told("deployment", name, self.deployments[name])
+
+    def _kubelet(self, pod: Pod) -> None:
+        facts = pod.facts
+        if pod.lost_node or facts.deleting:
+            return
+        if not facts.assigned:
+            if self.no_room and not facts.unschedulable:
+                self._put(pod, unschedulable="0/3 nodes are available")
+            elif not self.no_room:
+                pod.next_at = self.now + 1.0
+                self._put(pod, assigned=True, unschedulable="")
+        elif pod.process is None and self.now >= pod.next_at:
+            self._start(pod)
+        elif self.now % PROBE_SECONDS < 1.0:
+            self._probe(pod)
+
+    def _start(self, pod: Pod) -> None:
+        if pod.facts.phase == "Pending" and pod.image in self.unpullable:
+            again = pod.facts.waiting_reason == "ErrImagePull"
+            pod.next_at = self.now + PULL_SECONDS
+            why = "ImagePullBackOff" if again else "ErrImagePull"
+            self._put(pod, waiting_reason=why, waiting_message="not found")
+            return
+        restarts = pod.facts.restarts + (1 if pod.facts.last_exit_code is not None else 0)
+        pod.process = Process(
+            f"{pod.facts.uid}-{restarts}", self.now + self.import_seconds, unusable=pod.image in self.unusable
+        )
+        since = math.floor(self.now) + self.skew
+        self._put(
+            pod, phase="Running", running_since=since, waiting_reason="", waiting_message="", restarts=restarts
+        )  # fmt: skip
+
+    def _probe(self, pod: Pod) -> None:
+        ready = pod.process is not None and pod.process.state in _READY
+        if ready != pod.facts.ready:
+            since = math.floor(self.now) + self.skew if ready else 0.0
+            self._put(pod, ready=ready, ready_since=since)
+
+    def _work(self, pod: Pod, process: Process) -> None:
+        finished = [until for until in process.tasks if until <= self.now]
+        if finished:
+            process.tasks = [until for until in process.tasks if until > self.now]
+            self.done += len(finished)
+            process.idle_since = self.now
+        if process.poll_until <= self.now:
+            process.poll_until = 0.0
+        patience = 0.0 if process.answered else SILENCE_SECONDS
+        if process.state is WorkerState.STARTING and self.now >= process.up_at + patience:
+            process.state, process.idle_since = WorkerState.RUNNING, self.now
+        if process.state is WorkerState.RUNNING and len(process.tasks) < self.slots and not process.poll_until:
+            process.poll_until = self.now + (POLL_SECONDS if self.long_polls else 0.5)
+        idle = not (process.tasks or process.poll_until)
+        if process.state is WorkerState.DRAINING and idle:
+            process.state = WorkerState.DRAINED
+
+    def _leave(self, pod: Pod) -> None:
+        """Let a pod go that is being deleted and has finished. A node that is missed carries nothing out."""
+        if not pod.facts.deleting or pod.lost_node:
+            return
+        if pod.process is None or not (pod.process.tasks or pod.process.poll_until):
+            del self.pods[pod.facts.name]
+            self.told("pod", pod.facts.name, None)
+
+    def _poll(self) -> None:
+        """Give what waits to whoever has a poll open."""
+        for pod in self._asking():
+            process = pod.process
+            assert process is not None
+            while self.waiting and len(process.tasks) < self.slots and process.poll_until > self.now:
+                process.tasks.append(self.now + self.waiting.popleft())
+                if not (self.long_polls and process.state is WorkerState.RUNNING and len(process.tasks) < self.slots):
+                    process.poll_until = 0.0
+        self.sentinel_polls = [until for until in self.sentinel_polls if until > self.now]
+        while self.waiting and self.sentinel_polls:
+            self.sentinel_polls.pop()
+            self.held.append(self.waiting.popleft())
+
+    def _asking(self) -> Iterator[Pod]:
+        for pod in self.pods.values():
+            if pod.process is not None and pod.process.poll_until and pod.process.state in _ASKING:
+                yield pod
+
+
+def _removal_order(pod: Pod) -> tuple[object, ...]:
+    """Order pods as a ReplicaSet removes them. Its later keys are node and age, of which nobody should rely on any."""
+    facts, works = pod.facts, pod.process is not None and pod.process.engaged
+    return facts.assigned, _PHASES[facts.phase], facts.ready, facts.deletion_cost or 0, not works
