@@ -83,7 +83,9 @@ async def campaign(said: argparse.Namespace) -> int:
     for part in sorted(parts & OF_THEIR_OWN.keys()) if not said.scenario else ():
         played += await _play_alone(part, said)
     print(f"\n{table.text(played)}\n{len(played)} runs in {time.monotonic() - began:.0f} s")
-    return int(any(not one.run.good for one in played))
+    for words in (unproven := table.unproven(played)):
+        print(f"WRONG: {words}")
+    return int(bool(unproven) or any(not one.run.good for one in played))
 
 
 async def _play_alone(part: str, said: argparse.Namespace) -> list[Played]:

@@ -7,12 +7,29 @@ from tests.faults.campaign import Played
 HEADS = ("scenario", "faults", "runs", "missed", "wrong", "lost", "interrupted", "duplicates", "retried", "max s")
 
 
+#: Runs of a scenario's part from which it must not have been missed more often than not.
+PROVING_RUNS = 8
+
+
 def rows(played: Iterable[Played]) -> list[tuple[str, ...]]:
     """Return a row for each scenario and part. A fault is missed when its call did not come in that run."""
+    return [(*key, *map(str, _numbers(found))) for key, found in _groups(played).items()]
+
+
+def unproven(played: Iterable[Played]) -> list[str]:
+    """Say which parts struck so rarely that they prove nothing, though all of their runs ended well."""
+    return [
+        f"{scenario}, {part}: the fault was missed in {missed} of {len(found)} runs"
+        for (scenario, part), found in _groups(played).items()
+        if len(found) >= PROVING_RUNS and (missed := sum(not one.run.struck for one in found)) > len(found) / 2
+    ]
+
+
+def _groups(played: Iterable[Played]) -> dict[tuple[str, str], list[Played]]:
     groups: dict[tuple[str, str], list[Played]] = {}
     for one in played:
         groups.setdefault((one.job.scenario, one.job.part), []).append(one)
-    return [(*key, *map(str, _numbers(found))) for key, found in groups.items()]
+    return groups
 
 
 def _numbers(found: list[Played]) -> tuple[object, ...]:
