@@ -45,8 +45,18 @@ def _shrink(members: tuple[Member, ...], replicas: int, wanted: int, surplus: in
     # A ReplicaSet removes those that start before those that are drained: while one is needed, the drained ones stay.
     needed = spare > 0 and wanted > started - len(chosen)
     staying = sum(1 for m in members if not m.serving and (needed or not drain.removable(m)))
-    lowest = drain.lowest_replicas(members, replicas, wanted + staying + len(chosen))
+    # The costs are written first: whom they put beside the drained, unready on a node that is missed, may be removed.
+    lowest = drain.lowest_replicas(_marked(members, chosen), replicas, wanted + staying + len(chosen))
     return Moves(min(replicas, lowest), costs, chosen)
+
+
+def _marked(members: tuple[Member, ...], chosen: tuple[Member, ...]) -> list[Member]:
+    """Return the members as they are once those chosen carry our deletion cost."""
+    leaving = {member.pod.uid for member in chosen}
+    return [
+        replace(member, pod=replace(member.pod, deletion_cost=CORDON_COST)) if member.pod.uid in leaving else member
+        for member in members
+    ]
 
 
 def _grow(members: tuple[Member, ...], replicas: int, lacking: int, room: int) -> Moves:

@@ -78,6 +78,16 @@ def test_at_the_limit_a_drained_worker_makes_no_place_while_a_pod_that_was_asked
     assert moves.moves(crew, replicas=3, wanted=3, room=0).replicas == 2
 
 
+def test_who_is_cordoned_just_now_and_unready_does_not_go_in_the_stead_of_a_drained_one() -> None:
+    """The cost is written before the replicas: by then the two are alike, and a ReplicaSet removes either."""
+    lost = (pod("lost", ready=False), worker("lost"))
+    crew = members(*drained("d1"), *lost, busy("w1"))
+    first = moves.moves(crew, replicas=3, wanted=1, room=0)
+
+    assert (names(first.victims), first.replicas) == (["lost"], 3)
+    assert moves.moves(members(*drained("d1"), worker("idle"), busy("w1")), 3, 1, 0).replicas == 2
+
+
 def test_ties_block() -> None:
     lost = (pod("lost", ready=False), busy("lost"))
     never = pod("never", ready=False, running_since=NOW - 90)
