@@ -60,6 +60,7 @@ class Term:
         self.due: float | None = truth.now
         self.decision: Decision | None = None
         self.said: list[Say] = []
+        self._answers = 0
         self._coming: deque[tuple[float, str, str, PodFacts | DeploymentFacts | None]] = deque()
 
     def wake(self) -> None:
@@ -103,8 +104,11 @@ class Term:
         )
 
     def look(self) -> tuple[Observation, ScalingMemory, Decision, bool]:
-        """Decide once and carry it out; the last value says whether anything was written."""
-        seen, before = self.observe(), self.memory
+        """Decide once and carry it out; the last value says whether an answer shows anything new.
+
+        Those to deletions do not: that something is gone is the watch's to tell.
+        """
+        seen, before, answers = self.observe(), self.memory, self._answers
         decision = self.decision = decide(self.spec, seen, before)
         self.memory = decision.memory
         self.due = None if decision.look_again_in is None else self.truth.now + decision.look_again_in
@@ -123,9 +127,7 @@ class Term:
         if revision in decision.memory.proven and self.proven != revision:
             self.proven = revision
             self.wake()
-        # The answer to a deletion shows nothing new: that it is gone is the watch's to tell.
-        shown = [action for action in writes if not isinstance(action, DeletePod | DeleteDeployment)]
-        return seen, before, decision, bool(shown)
+        return seen, before, decision, self._answers > answers
 
     def _take_in(self, kind: str, name: str, facts: PodFacts | DeploymentFacts | None) -> None:
         if isinstance(facts, DeploymentFacts):
@@ -216,12 +218,14 @@ class Term:
             self._conflict(action.name)
             return
         self.deployments[action.name] = self.truth.write(replace(live, replicas=action.replicas))
+        self._answers += 1
 
     def _mark(self, action: SetDeletionCost) -> None:
         pod = self.truth.pods.get(action.pod)
         if pod is not None and pod.facts.uid == action.uid:
             self.truth.set_cost(action.pod, action.cost)
             self.pods[action.pod] = pod.facts
+            self._answers += 1
 
     def _render(self, action: ApplyRevision) -> None:
         truth, name = self.truth, action.name
@@ -231,6 +235,7 @@ class Term:
         uid = f"d{truth.version}" if live is None else live.uid
         created = truth.now if live is None else live.created
         truth.images[name] = self.spec.handler_image
+        self._answers += 1
         self.deployments[name] = truth.write(
             DeploymentFacts(name, uid, "", action.revision, self.generation, action.replicas, created=created)
         )
