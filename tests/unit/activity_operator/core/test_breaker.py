@@ -83,7 +83,7 @@ def test_one_that_fails_beside_who_closed_it_is_looked_at_again_soon() -> None:
     came = pod("w2", revision=revision, created=NOW, running_since=NOW, ready_since=NOW)
     stuck = coming("n1", revision=revision, waiting_reason="ImagePullBackOff")
     opened = replace(OPEN, revision=revision)
-    situation = seen(stuck, came, worker("w2", busy=1))
+    situation = seen(stuck, came, worker("w2"))
     decision = decide(builders.pool(), situation, ScalingMemory(breaker=opened))
 
     assert not decision.memory.breaker.open
