@@ -96,7 +96,9 @@ def _actions(
         if name == revision:
             cut = size.limit == "breaker"
             allowed = breakers.replicas_allowed(breaker, members, planned.replicas, cut=cut)
-            actions.extend(_current(seen, deployment, revision, allowed))
+            # One more for a try, too, only where there is room.
+            most = planned.replicas + max(0, room)
+            actions.extend(_current(seen, deployment, revision, min(allowed, most)))
         elif deployment is not None:
             actions.extend(_former(seen, deployment, planned.replicas))
     return tuple(actions), tuple(victims)

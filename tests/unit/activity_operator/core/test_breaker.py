@@ -7,7 +7,7 @@ import pytest
 from activity_operator.api.conditions import Reason
 from activity_operator.core.breaker import failure, retry_at, watch_starts
 from activity_operator.core.decide import decide
-from activity_operator.core.decision import Breaker, ScalingMemory
+from activity_operator.core.decision import Breaker, ScalingMemory, SetReplicas
 from activity_operator.core.fleet import Member
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import DeploymentFacts, Observation, PodFacts, WorkerFacts
@@ -101,6 +101,23 @@ def test_a_try_that_nobody_needs_any_more_ends_soon() -> None:
 
     assert (due.memory.breaker.open, due.sentinel.polls, due.look_again_in) == (True, 0, 1.0)
     assert (later.memory.breaker.open, later.sentinel.polls) == (False, 2)
+
+
+@pytest.mark.parametrize(("most", "replicas"), [(3, None), (4, 4)])
+def test_a_try_after_a_refusal_keeps_to_max_workers(most: int, replicas: int | None) -> None:
+    spec = builders.pool(maxWorkers=most)
+    revision = revision_of(spec)
+    leaving = pod("w3", revision=revision, deletion_cost=-1000)
+    crew = (pod("w1", revision=revision), pod("w2", revision=revision), leaving)
+    working = [worker(name, busy=1) for name in ("w1", "w2", "w3")]
+    made = DeploymentFacts("pool-x", "d", "5", revision, 1, 3)
+    refused = Breaker(2, NOW - 60, Reason.QUOTA_EXCEEDED, "no quota", refused=True, revision=revision)
+    memory = ScalingMemory(breaker=refused, saturated_since=NOW - 60)
+    decision = decide(spec, seen(*crew, *working, deployments=(made,)), memory)
+    raised = [action.replicas for action in decision.actions if isinstance(action, SetReplicas)]
+
+    assert decision.size.limit == "breaker"
+    assert raised == ([] if replicas is None else [replicas])
 
 
 @pytest.mark.parametrize("ready", [True, False], ids=["ready", "not ready"])
