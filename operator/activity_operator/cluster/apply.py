@@ -144,10 +144,14 @@ class Applier:
         old = work.rejected
         if old is not None and old.fingerprint == _fingerprint(body) and self._clock() < old.at + REJECTED_SECONDS:
             return
-        live = self._store.by_name(DEPLOYMENTS, work.key[0], action.name) or await self._unseen(work, action.name)
+        known = self._store.by_name(DEPLOYMENTS, work.key[0], action.name)
+        live = known or await self._unseen(work, action.name)
         if live is not None and controller_uid(live) != work.pool["metadata"]["uid"]:
             raise NameTakenError(f"Deployment {action.name} belongs to another owner: delete it, or rename the pool")
         before = 0 if live is None else int(live["spec"].get("replicas", 1))
+        # Nobody knew of one that is just found, when it was decided how many there should be.
+        after = action.replicas if known is not None else max(action.replicas, before)
+        body["spec"] = {**body["spec"], "replicas": after}
         if live is not None:
             # What is no lower than what was seen may be lower than what is.
             body["metadata"]["resourceVersion"] = action.resource_version or version_of(live)
@@ -165,7 +169,7 @@ class Applier:
             work.rejected = Rejection(reason, error.message, _fingerprint(body), self._clock())
             return
         work.rejected = None
-        self._scaled(work, action.name, before, action.replicas)
+        self._scaled(work, action.name, before, after)
         if live is not None and version_of(raw) == version_of(live):
             return
         self._written(DEPLOYMENTS, raw, work)

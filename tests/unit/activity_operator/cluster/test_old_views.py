@@ -117,6 +117,18 @@ async def test_a_write_on_an_old_view_lowers_nothing_and_is_a_conflict(action: A
     assert server.store.of_pool(DEPLOYMENTS, KEY)[0]["spec"]["replicas"] == 5, "the next look is at what is"
 
 
+@pytest.mark.parametrize(("wanted", "after"), [(0, 5), (2, 5), (7, 7)])
+async def test_a_deployment_that_nobody_knew_of_keeps_what_a_former_leader_raised_it_to(
+    wanted: int, after: int
+) -> None:
+    server = ApiServer(seen=1, live=5)
+    server.store.remove(DEPLOYMENTS, deployment(1, 1))
+    await server.do(ApplyRevision("p-r1", "r1", wanted, manifest(wanted)))
+
+    assert server.replicas == after
+    assert server.work.scaled == after - 5
+
+
 @pytest.mark.parametrize(
     "action",
     [
