@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -252,11 +252,10 @@ def _agrees(sentinel: RedisServer, sentinels: int) -> bool:
 
 
 def _cluster_port() -> int:
+    """Return a port with the one above it, on which the cluster talks to itself: both are given to nobody else."""
     while True:
-        port = free_port()
-        # The cluster's own talk is on the port above. Bound to see: a connection of somebody's may have the port, too.
-        with socket.socket() as probe, suppress(OSError, OverflowError):
-            probe.bind(("127.0.0.1", port + 1))
+        port, above = free_port(), free_port()
+        if above == port + 1:
             return port
 
 
