@@ -25,12 +25,16 @@ class DeathError(BaseException):
 
 @dataclass
 class Fate:
-    """Which writes are somebody's last, counted from 1 over all processes, and at what moment of them."""
+    """Which writes are somebody's last, counted from 1 over all processes, and at what moment of them.
+
+    `spared` are those that were given up before that moment: a renewal, when the call that it was for has returned.
+    """
 
     moment: Moment = "before"
     last: frozenset[int] = frozenset()
     writes: int = 0
     deaths: int = 0
+    spared: int = 0
 
     def met(self) -> bool:
         """Count a write; whether whoever makes it dies."""
@@ -75,6 +79,9 @@ class MortalGate:
             done = await way(torn if ends and moment == "within" else work)
         except DeathError:
             self._die()
+        except asyncio.CancelledError:
+            self._fate.spared += ends
+            raise
         if ends:
             self._die()
         async with self.wrote:

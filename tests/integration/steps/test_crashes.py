@@ -182,7 +182,7 @@ async def test_the_end_is_the_same_whoever_dies_at_whichever_write(store: TaskSt
         for last in ({number}, {number, number + 1}):
             fate = Fate(moment, frozenset(last))
             assert await played(store, name, fate) == ended, f"death {moment} write {sorted(last)}"
-            assert fate.deaths > 0
+            assert fate.deaths or fate.spared
 
 
 @pytest.mark.parametrize(
