@@ -27,7 +27,16 @@ class Nursery:
         self._turn = asyncio.Lock()
 
     async def fork(self, asked: Mapping[str, Any]) -> int:
-        """Start an operator; return its process id."""
+        """Start an operator; return its process id. Whoever asks and no longer waits for it has none."""
+        forking = asyncio.ensure_future(self._fork(asked))
+        try:
+            return await asyncio.shield(forking)
+        except asyncio.CancelledError:
+            # Its answer must be read all the same, or the next who asks is given this one's process.
+            forking.add_done_callback(_unwanted)
+            raise
+
+    async def _fork(self, asked: Mapping[str, Any]) -> int:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         async with self._turn:
@@ -37,6 +46,12 @@ class Nursery:
         if not line:
             raise RuntimeError("the process that operators are forked from has ended; its words are above")
         return int(line)
+
+
+def _unwanted(forking: "asyncio.Future[int]") -> None:
+    if not forking.cancelled() and forking.exception() is None:
+        with suppress(ProcessLookupError):
+            os.kill(forking.result(), signal.SIGKILL)
 
 
 @asynccontextmanager

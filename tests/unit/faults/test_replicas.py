@@ -1,13 +1,15 @@
 """A process that ends by itself is told from one that a test killed, and both are started again."""
 
 import asyncio
+import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from tests.faults import replicas
-from tests.faults.replicas import Replica
+from tests.faults.replicas import Nursery, Replica
 
 
 class Processes:
@@ -54,3 +56,26 @@ async def test_only_what_nobody_killed_ended_by_itself(monkeypatch: pytest.Monke
 
     await replica.stop()
     assert (replica.alive, replica.ended, processes.begun) == (False, 1, 3)
+
+
+async def test_who_no_longer_waits_for_a_process_leaves_none_for_the_next_who_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A run that ended while its operator was being started gave the next run's operators each other's processes."""
+    killed: list[tuple[int, int]] = []
+    monkeypatch.setattr("os.kill", lambda pid, number: killed.append((pid, number)))
+    answers = asyncio.StreamReader()
+
+    async def drain() -> None:
+        await asyncio.sleep(0)
+
+    nursery = Nursery(cast("Any", SimpleNamespace(stdin=SimpleNamespace(write=len, drain=drain), stdout=answers)))
+    impatient = asyncio.create_task(nursery.fork({}))
+    await asyncio.sleep(0.01)
+    impatient.cancel()
+    await asyncio.gather(impatient, return_exceptions=True)
+    patient = asyncio.create_task(nursery.fork({}))
+    answers.feed_data(b"11\n22\n")
+
+    assert await patient == 22
+    assert killed == [(11, signal.SIGKILL)]
