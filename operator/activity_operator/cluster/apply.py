@@ -1,8 +1,8 @@
 """Carrying out what was decided: one API call an action, none without the Lease, none on what changed meanwhile."""
 
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from activity_operator.api.pod_own import DELETION_COST
@@ -161,7 +161,8 @@ class Applier:
         self._may_write()
         work.replicas.pop(action.name, None)
         try:
-            raw = await self._kube.apply(DEPLOYMENTS, work.key[0], action.name, body)
+            with self._counted(work, action.name):
+                raw = await self._kube.apply(DEPLOYMENTS, work.key[0], action.name, body)
         except ApiError as error:
             reason = _rejection(error)
             if not reason:
@@ -191,14 +192,25 @@ class Applier:
         return True
 
     def _must_wait(self, work: Work, name: str) -> bool:
-        """Whether somebody else writes the Deployment too, so that ours has to wait; if not, ours counts as done."""
+        """Whether somebody else writes the Deployment too, so that ours has to wait."""
         now = self._clock()
         wait = work.contests.wait(name, now)
         if wait > 0:
             work.defer_until = min(now + wait, work.defer_until or now + wait)
-            return True
-        work.contests.wrote(name, now)
-        return False
+        return wait > 0
+
+    @contextmanager
+    def _counted(self, work: Work, name: str) -> Iterator[None]:
+        """Count a write of ours unless it meets a conflict: then what somebody did is as it was, and no edit anew."""
+        counts = True
+        try:
+            yield
+        except ApiError as error:
+            counts = not error.conflict
+            raise
+        finally:
+            if counts:
+                work.contests.wrote(name, self._clock())
 
     async def _unseen(self, work: Work, name: str) -> Raw | None:
         """Ask before the first apply: a leader whose store lags must not lower what another one has raised."""
@@ -231,7 +243,8 @@ class Applier:
             work.last_raise = self._clock()
         work.replicas.pop(action.name, None)
         write = self._lower if lowering else self._raise
-        raw = await write(work.key[0], live, action)
+        with self._counted(work, action.name):
+            raw = await write(work.key[0], live, action)
         work.replicas[action.name] = action.replicas
         work.scaled += action.replicas - before
         self._written(DEPLOYMENTS, raw, work)

@@ -7,6 +7,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from activity_operator.cluster.apply import Applier, NotLeadingError, Work
+from activity_operator.cluster.contest import Edit
 from activity_operator.cluster.freshness import Freshness
 from activity_operator.cluster.kinds import DEPLOYMENTS, Key, Kind, Raw
 from activity_operator.cluster.kube import ApiError, KubeClient
@@ -19,6 +20,7 @@ from activity_operator.core.decision import (
     SetDeletionCost,
     SetReplicas,
 )
+from activity_operator.core.observation import DeploymentFacts
 from activity_worker.contract import LABEL_POOL
 
 KEY: Key = ("ns", "p")
@@ -115,6 +117,20 @@ async def test_a_write_on_an_old_view_lowers_nothing_and_is_a_conflict(action: A
     assert refused.value.conflict
     assert server.replicas == 5
     assert server.store.of_pool(DEPLOYMENTS, KEY)[0]["spec"]["replicas"] == 5, "the next look is at what is"
+
+
+async def test_an_edit_whose_end_meets_conflicts_is_one_edit() -> None:
+    """Three conflicts made a contest of it: nothing was said, and what is declared waited 15 s."""
+    server = ApiServer(seen=1, live=5)
+    edited = DeploymentFacts("p-r1", "d1", "1", "r1", 1, 5, drifted=True)
+    found: list[Edit] = []
+    for _ in range(4):
+        found += server.work.contests.note([edited], {}, 0.0)
+        with pytest.raises(ApiError):
+            await server.do(ApplyRevision("p-r1", "r1", 5, manifest(5), "1"))
+
+    assert len(found) == 1
+    assert server.work.contests.wait("p-r1", 0.0) == 0.0
 
 
 @pytest.mark.parametrize(("wanted", "after"), [(0, 5), (2, 5), (7, 7)])
