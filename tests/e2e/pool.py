@@ -8,6 +8,7 @@ from typing import Any, cast
 from activity_worker.contract import LABEL_POOL
 from tests.e2e.executions import Executions
 from tests.e2e.stage import SHORT, Stage, wait_for
+from tests.readiness import is_ready
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
 #: Seconds for what takes seconds: a machine may be crowded, and patience costs nothing where all is well.
@@ -121,7 +122,7 @@ class Pool:
 
     def _ready(self) -> int:
         pods = self.stage.workers(self.namespace, self.name)
-        return sum(any(c["type"] == "Ready" and c["status"] == "True" for c in _conditions(pod)) for pod in pods)
+        return sum(map(is_ready, pods))
 
 
 def a_pool(stage: Stage, namespace: str, name: str, **spec: Any) -> Pool:
@@ -129,7 +130,3 @@ def a_pool(stage: Stage, namespace: str, name: str, **spec: Any) -> Pool:
     pool = Pool(stage, namespace, name, stage.machine(f"{name}-{namespace}"))
     pool.apply(**spec)
     return pool
-
-
-def _conditions(pod: dict[str, Any]) -> list[dict[str, str]]:
-    return cast("list[dict[str, str]]", pod["status"].get("conditions", []))

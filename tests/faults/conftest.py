@@ -1,6 +1,7 @@
 """The bounded part, played once for all tests: control planes, references, jobs, and the table at the end."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pytest
@@ -11,6 +12,13 @@ from tests.faults.matrix import Job
 from tests.faults.runs import Run
 
 _TOLD: list[str] = []
+
+
+def tell(played: Iterable[Played]) -> dict[str, Played]:
+    """Have the table printed at the session's end, and what the runs tell beside; return them by scenario."""
+    found = {one.job.scenario: one for one in played}
+    _TOLD.append("\n".join((table.text(found.values()), *(said for one in found.values() for said in one.run.way))))
+    return found
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 from activity_worker.contract import lease_id
 from tests.faults.calls import WORKER
 from tests.faults.stage import HOLD_SECONDS, Stage
+from tests.readiness import is_ready
 
 #: Seconds after which a task that a poll brought must be recorded, on a slow machine.
 RECORDED_SECONDS = 3.0
@@ -59,11 +60,9 @@ def _deployment(raw: Mapping[str, Any]) -> Any:
 
 
 def _pod(raw: Mapping[str, Any]) -> str:
-    conditions = (raw["status"].get("conditions")) or ()
-    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
     cost = (raw["metadata"].get("annotations") or {}).get("controller.kubernetes.io/pod-deletion-cost", "")
     leaving = "leaving" if "deletionTimestamp" in raw["metadata"] else ""
-    return " ".join(filter(None, (raw["status"]["phase"], "ready" if ready else "unready", cost, leaving)))
+    return " ".join(filter(None, (raw["status"]["phase"], "ready" if is_ready(raw) else "unready", cost, leaving)))
 
 
 def _status(status: Mapping[str, Any]) -> State:

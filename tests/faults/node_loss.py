@@ -21,6 +21,7 @@ from tests.faults.runs import judged
 from tests.faults.scenarios import leads, pool_of, ready
 from tests.faults.stage import Stage, stage
 from tests.faults.worker import PlayedWorker
+from tests.readiness import is_ready
 
 PART = "node"
 #: What each controller calls itself: the one that evicts goes by its former name.
@@ -51,7 +52,7 @@ class Loss:
         await self.stage.until("the node is missed", self.lost.missed)
 
         async def none_is_ready() -> bool:
-            return not {name for name, raw in (await self.pods()).items() if _is_ready(raw)} & {*self.there}
+            return not {name for name, raw in (await self.pods()).items() if is_ready(raw)} & {*self.there}
 
         await self.stage.until("none of its pods is ready", none_is_ready)
 
@@ -89,10 +90,6 @@ def same(what: str, found: object, wanted: object) -> None:
     """Raise AssertionError, and say what it is about, unless both are equal."""
     if found != wanted:
         raise AssertionError(f"{what}: expected {wanted}, found {found}")
-
-
-def _is_ready(raw: Raw) -> bool:
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in raw["status"].get("conditions") or ())
 
 
 async def _at_work(made: Stage, nodes: Sequence[WatchedNode], tasks: int, pool: Raw) -> Loss:
@@ -201,7 +198,7 @@ async def _rolled_out(loss: Loss) -> None:
 
     async def new_ones_serve() -> bool:
         pods = [raw for raw in (await loss.pods()).values() if raw["spec"]["containers"][0]["image"] == NEW_IMAGE]
-        return any(map(_is_ready, pods)) and len(await loss.pods()) - len(pods) == len(loss.busy)
+        return any(map(is_ready, pods)) and len(await loss.pods()) - len(pods) == len(loss.busy)
 
     await made.until("a new worker serves, and of the old ones only the busy are left", new_ones_serve)
     await asyncio.sleep(WATCHED_SECONDS)

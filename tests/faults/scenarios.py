@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from tests.faults.stage import POOL, Stage
+from tests.readiness import is_ready
 
 Part = Callable[[Stage], Awaitable[None]]
 
@@ -112,8 +113,7 @@ async def _rollout(stage: Stage) -> None:
 
     async def new_one_serves() -> bool:
         pods = [raw for raw in await stage.pods() if raw["spec"]["containers"][0]["image"].endswith(":2")]
-        ready = [raw for raw in pods if any(c["type"] == "Ready" and c["status"] == "True" for c in _conditions(raw))]
-        return bool(ready)
+        return any(map(is_ready, pods))
 
     await stage.until("a new worker is ready", new_one_serves)
     assert stage.kubelet.busy() == busy, "the busy worker was not left alone"
@@ -124,11 +124,6 @@ async def _rollout(stage: Stage) -> None:
         return len(await stage.deployments()) == 1
 
     await stage.until("the old Deployment is gone", old_one_is_gone)
-
-
-def _conditions(raw: dict[str, object]) -> list[dict[str, str]]:
-    status = raw.get("status")
-    return list(status.get("conditions") or ()) if isinstance(status, dict) else []
 
 
 async def _two_workers(stage: Stage) -> None:

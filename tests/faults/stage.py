@@ -129,6 +129,11 @@ class Stage:
         holder = ((lease or {}).get("spec") or {}).get("holderIdentity") or ""
         return str(holder).rpartition("_")[0]
 
+    async def changes_of_leader(self) -> int:
+        """Return how often the Lease has changed hands."""
+        lease = await self.api.call("GET", LEASES.path(self.system, LEASE)) or {}
+        return int(lease["spec"].get("leaseTransitions") or 0)
+
     def trespasses(self) -> list[str]:
         """Say which writes of a replica took effect while it did not hold the Lease, as the API server's log has it."""
         writes = audit.writers(self.ground.folder, (self.namespace, self.system))

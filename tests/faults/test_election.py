@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.faults import table
 from tests.faults.campaign import Played, lanes
-from tests.faults.conftest import _TOLD
+from tests.faults.conftest import tell
 from tests.faults.election_runs import play_elections
 
 pytestmark = pytest.mark.timeout(900)
@@ -29,9 +28,7 @@ LANES = 4
 
 async def _play() -> dict[str, Played]:
     async with lanes(LANES) as where:
-        played = await play_elections(where, BOUNDED)
-    _TOLD.append("\n".join((table.text(played), *(said for one in played for said in one.run.way))))
-    return {one.job.scenario: one for one in played}
+        return tell(await play_elections(where, BOUNDED))
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.faults import table
 from tests.faults.campaign import Played
-from tests.faults.conftest import _TOLD
+from tests.faults.conftest import tell
 from tests.faults.node_loss import play
 
 pytestmark = pytest.mark.timeout(400)
@@ -16,9 +15,7 @@ BOUNDED = ("in time", "too late")
 
 
 async def _play() -> dict[str, Played]:
-    played = await asyncio.gather(*map(play, BOUNDED))
-    _TOLD.append(table.text(played))
-    return {one.job.scenario: one for one in played}
+    return tell(await asyncio.gather(*map(play, BOUNDED)))
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from activity_operator.cluster.kinds import LEASES
 from tests.faults.campaign import Played
 from tests.faults.election import HASTENED
 from tests.faults.ground import REPLICAS, Ground, ground
@@ -20,7 +19,7 @@ from tests.faults.pod_zygote import account_folder
 from tests.faults.replicas import ELECTION, Nursery, Service, nursery
 from tests.faults.runs import judged
 from tests.faults.scenarios import leads, pool_at_zero, ready
-from tests.faults.stage import LEASE, Stage, _add_replica, stage
+from tests.faults.stage import Stage, _add_replica, stage
 from tests.faults.tokens import Account
 from tests.integration.operator.cut import Road, road_to
 
@@ -96,12 +95,12 @@ Act = Callable[[TokenStage], Awaitable[str]]
 
 async def _soon(scene: TokenStage) -> str:
     """The file has the next token a second later: the leader goes on leading."""
-    leader, began = await scene.stage.leader(), await _term(scene)
+    leader, began = await scene.stage.leader(), await scene.stage.changes_of_leader()
     await scene.accounts[leader].revoke()
     told = await _refused_for(scene, leader, SOON_SECONDS)
     await scene.accounts[leader].renew()
     await scene.watched()
-    found = await scene.stage.leader(), await _term(scene)
+    found = await scene.stage.leader(), await scene.stage.changes_of_leader()
     if found != (leader, began):
         raise AssertionError(f"{leader} did not go on leading in term {began}: {found}")
     return told
@@ -151,11 +150,6 @@ async def _refused_for(scene: TokenStage, name: str, seconds: float) -> str:
 
 async def _leads_other_than(scene: TokenStage, name: str) -> bool:
     return await scene.stage.leader() not in {"", name}
-
-
-async def _term(scene: TokenStage) -> int:
-    lease = await scene.stage.api.call("GET", LEASES.path(scene.stage.system, LEASE)) or {}
-    return int(lease["spec"]["leaseTransitions"])
 
 
 @dataclass(frozen=True, slots=True)

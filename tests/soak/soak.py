@@ -11,10 +11,8 @@ from dataclasses import dataclass, field, replace
 
 import aiohttp
 
-from activity_operator.cluster.kinds import LEASES
 from tests.faults.ground import Ground
 from tests.faults.replicas import Nursery
-from tests.faults.stage import LEASE
 from tests.soak import growth
 from tests.soak.draw import DEATHS, Strike, strikes
 from tests.soak.growth import Sample
@@ -177,17 +175,12 @@ class Soak:
         """Return the writes at rest. A new leader writes to every pool once: who leads must not change meanwhile."""
         for _ in range(QUIET_TRIES):
             await asyncio.sleep(SETTLE_SECONDS)
-            before, terms = self._writes(), await self._terms()
+            before, terms = self._writes(), await self.world.changes_of_leader()
             await asyncio.sleep(self.quiet_seconds)
             writes = self._writes() - before
-            if await self._terms() == terms:
+            if await self.world.changes_of_leader() == terms:
                 break
         return writes
-
-    async def _terms(self) -> int:
-        """Return how often the Lease has changed hands."""
-        lease = await self.world.api.call("GET", LEASES.path(self.world.system, LEASE)) or {}
-        return int(lease["spec"].get("leaseTransitions") or 0)
 
     @property
     def quiet_seconds(self) -> float:

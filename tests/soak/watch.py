@@ -2,12 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from activity_worker.contract import LABEL_POOL
 from tests.faults.api import Raw
+from tests.readiness import is_ready
 from tests.soak.pools import POOLS
 from tests.soak.verdict import CONVERGE_SECONDS, Struck
 from tests.soak.world import World
@@ -21,18 +21,13 @@ def truthful(pool: Raw, deployments: Sequence[Raw], pods: Sequence[Raw]) -> bool
     """Whether a pool's status says what is: generation seen, pods as many as wanted, and as many of them ready."""
     status = pool.get("status") or {}
     staying = [raw for raw in pods if "deletionTimestamp" not in raw["metadata"]]
-    ready = sum(_ready(raw) for raw in staying)
+    ready = sum(is_ready(raw) for raw in staying)
     wanted = sum(raw["spec"]["replicas"] for raw in deployments)
     return bool(
         status.get("observedGeneration") == pool["metadata"]["generation"]
         and wanted == len(staying) == status.get("replicas")
         and ready == status.get("readyReplicas")
     )
-
-
-def _ready(raw: Mapping[str, Any]) -> bool:
-    conditions = raw["status"].get("conditions") or ()
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
 @dataclass(slots=True)

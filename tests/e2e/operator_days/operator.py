@@ -13,6 +13,7 @@ from tests.cluster.shell import run
 from tests.e2e.operator_days import node
 from tests.e2e.operator_days.audit import Audit
 from tests.e2e.stage import ROOT, SYSTEM, Stage, wait_for
+from tests.readiness import is_ready
 
 NAME = "activity-operator"
 PODS = ("pods", "-n", SYSTEM, "-l", f"app.kubernetes.io/name={NAME}")
@@ -112,7 +113,7 @@ def _replica(pod: dict[str, Any]) -> Replica:
     return Replica(
         name=pod["metadata"]["name"],
         uid=pod["metadata"]["uid"],
-        ready=any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", [])),
+        ready=is_ready(pod),
         going="deletionTimestamp" in pod["metadata"],
         restarts=sum(container["restartCount"] for container in status.get("containerStatuses", [])),
     )

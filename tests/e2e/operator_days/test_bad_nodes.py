@@ -16,6 +16,7 @@ from tests.cluster.shell import run
 from tests.e2e.operator_days.operator import Operator
 from tests.e2e.pool import Pool, a_pool
 from tests.e2e.stage import SYSTEM, Stage, wait_for
+from tests.readiness import is_ready
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -97,11 +98,7 @@ def _replicas(pool: Pool) -> int:
 
 
 def _ready(pool: Pool) -> int:
-    return sum(any(c["type"] == "Ready" and c["status"] == "True" for c in _conditions(pod)) for pod in _pods(pool))
-
-
-def _conditions(pod: dict[str, Any]) -> list[dict[str, str]]:
-    return list(pod["status"].get("conditions", []))
+    return sum(map(is_ready, _pods(pool)))
 
 
 def _picture(pool: Pool) -> dict[str, Any]:
@@ -133,5 +130,4 @@ def _reports_arrive(stage: Stage) -> bool:
 
 
 def _node_is_ready(stage: Stage) -> bool:
-    node = json.loads(stage.kubectl("get", "nodes", "-o", "json"))["items"][0]
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
+    return is_ready(json.loads(stage.kubectl("get", "nodes", "-o", "json"))["items"][0])
