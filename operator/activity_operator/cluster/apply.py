@@ -38,6 +38,12 @@ class NotLeadingError(Exception):
     """The Lease was lost before a write; what was decided is void."""
 
 
+def must_lead(leader: Leader) -> None:
+    """Raise `NotLeadingError` unless this process leads."""
+    if not leader.leading:
+        raise NotLeadingError("the Lease is not ours")
+
+
 @dataclass(frozen=True, slots=True)
 class Rejection:
     """The API server refused a revision's Deployment: condition reason, message, which manifest it was, and when."""
@@ -105,13 +111,13 @@ class Applier:
             await self._one(work, action)
         except ApiError as error:
             if error.conflict and isinstance(action, ApplyRevision | SetReplicas):
-                await self._look_anew(work.key[0], action.name)
+                await self.look_anew(DEPLOYMENTS, work.key[0], action.name)
             raise
 
-    async def _look_anew(self, namespace: str, name: str) -> None:
-        """Read a Deployment that is not what it was taken for: its event may be lost, and the next sweep far away."""
+    async def look_anew(self, kind: Kind, namespace: str, name: str) -> None:
+        """Read what is not what it was taken for: its event may be lost, and the next sweep far away."""
         with suppress(KubeError):
-            self._store.put(DEPLOYMENTS, await self._kube.get(DEPLOYMENTS, namespace, name))
+            self._store.put(kind, await self._kube.get(kind, namespace, name))
 
     async def _one(self, work: Work, action: Action) -> None:
         namespace = work.key[0]
@@ -129,10 +135,6 @@ class Applier:
                 await self._delete(DEPLOYMENTS, namespace, action.name, action.uid, work, version)
             case DeletePod():
                 await self._delete(PODS, namespace, action.pod, action.uid, work)
-
-    def _may_write(self) -> None:
-        if not self._leader.leading:
-            raise NotLeadingError("the Lease is not ours")
 
     def _written(self, kind: Kind, raw: Raw, work: Work) -> None:
         work.writes += 1
@@ -158,7 +160,7 @@ class Applier:
         deleted = live is None and self._note_deletion(work, action.name)
         if self._must_wait(work, action.name):
             return
-        self._may_write()
+        must_lead(self._leader)
         work.replicas.pop(action.name, None)
         try:
             with self._counted(work, action.name):
@@ -238,7 +240,7 @@ class Applier:
             return
         if self._must_wait(work, action.name):
             return
-        self._may_write()
+        must_lead(self._leader)
         if not lowering:
             work.last_raise = self._clock()
         work.replicas.pop(action.name, None)
@@ -267,7 +269,7 @@ class Applier:
     async def _cost(self, work: Work, action: SetDeletionCost) -> None:
         value = None if action.cost is None else str(action.cost)
         body = {"metadata": {"uid": action.uid, "annotations": {DELETION_COST: value}}}
-        self._may_write()
+        must_lead(self._leader)
         try:
             raw = await self._kube.merge_patch(PODS, work.key[0], action.pod, body)
         except ApiError as error:
@@ -278,14 +280,14 @@ class Applier:
         self._written(PODS, raw, work)
 
     async def _delete(self, kind: Kind, namespace: str, name: str, uid: str, work: Work, version: str = "") -> None:
-        self._may_write()
+        must_lead(self._leader)
         try:
             await self._kube.delete(kind, namespace, name, uid, version)
         except ApiError as error:
             if not error.conflict:
                 raise
             if kind == DEPLOYMENTS:
-                await self._look_anew(namespace, name)
+                await self.look_anew(kind, namespace, name)
             return
         work.writes += 1
 

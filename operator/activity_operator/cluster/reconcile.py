@@ -3,13 +3,12 @@
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from activity_operator.api.spec import PoolSpec, SpecError, parse_spec
 from activity_operator.cluster import backoff, fence, status
-from activity_operator.cluster.apply import REJECTED_SECONDS, Applier, NotLeadingError, Work
+from activity_operator.cluster.apply import REJECTED_SECONDS, Applier, NotLeadingError, Work, must_lead
 from activity_operator.cluster.due import Due
 from activity_operator.cluster.events import EventPoster
 from activity_operator.cluster.freshness import Freshness
@@ -103,7 +102,7 @@ class Reconciler:
         """Reconcile one pool and say when to look again; never raises but for cancellation."""
         began = self._clock()
         result, wait = "ok", None
-        with fence.leave_of(self._may_write):
+        with fence.leave_of(self._must_lead):
             try:
                 wait = await self._reconcile(key)
                 if (state := self._states.get(key)) is not None:
@@ -213,7 +212,7 @@ class Reconciler:
 
     def _order(self, key: Key, spec: PoolSpec, decision: Decision, pool_uid: str) -> None:
         """Only after the writes: a worker is told to drain when its pod already says so, never before."""
-        self._may_write()
+        self._must_lead()
         observer = self._r.observer
         observer.reports.set_directives(*key, decision.directives)
         order = decision.sentinel if observer.leader.reachable else SentinelOrder(0, decision.sentinel.take)
@@ -251,7 +250,7 @@ class Reconciler:
             wait = status.COUNTS_SECONDS - since_last
         if wait is None or wait > 0:
             return wait
-        self._may_write()
+        self._must_lead()
         before = state.status_written, state.status
         state.status_written, state.status = self._clock(), status.digest(wanted)
         try:
@@ -259,22 +258,15 @@ class Reconciler:
         except ApiError as error:
             if error.conflict:
                 state.status_written, state.status = before
-                await self._look_anew(pool)
+                await self._r.applier.look_anew(POOLS, pool["metadata"]["namespace"], pool["metadata"]["name"])
             raise
         self._r.freshness.wrote(POOLS, raw)
         self._r.store.put(POOLS, raw)
         self._r.gauges.status_written()
         return None
 
-    async def _look_anew(self, pool: Raw) -> None:
-        """Read a pool that is not what it was taken for: its event may be lost, and the next sweep far away."""
-        meta = pool["metadata"]
-        with suppress(KubeError):
-            self._r.store.put(POOLS, await self._r.writer.read(meta["namespace"], meta["name"]))
-
-    def _may_write(self) -> None:
-        if not self._r.observer.leader.leading:
-            raise NotLeadingError("the Lease is not ours")
+    def _must_lead(self) -> None:
+        must_lead(self._r.observer.leader)
 
     def _forget(self, key: Key) -> None:
         """The pool is gone: its Deployments go by garbage collection, everything of ours goes here."""

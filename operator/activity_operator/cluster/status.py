@@ -104,7 +104,3 @@ class StatusWriter:
         return await self._kube.apply_status(
             POOLS, meta["namespace"], meta["name"], {"metadata": known, "status": dict(wanted)}
         )
-
-    async def read(self, namespace: str, name: str) -> Raw:
-        """Return a pool as the API server has it; raises `KubeError`."""
-        return await self._kube.get(POOLS, namespace, name)

@@ -62,8 +62,10 @@ class Status:
     @property
     def canceled(self) -> bool:
         """Whether a person ended it, and what was to be taken back then did not fail."""
-        ends = {one.sub_step if not one.error.is_cancel else "canceled" for one in self.failures}
-        return "canceled" in ends and not ends & {"reverse", "reverseCheck"}
+        others = [one for one in self.failures if not one.error.is_cancel]
+        return len(others) < len(self.failures) and not any(
+            one.sub_step in {"reverse", "reverseCheck"} for one in others
+        )
 
 
 @dataclass(frozen=True, slots=True)

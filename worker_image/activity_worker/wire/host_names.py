@@ -4,6 +4,7 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
+#: A name that begins with %2F is a folder with a server's socket.
 _HOST: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:\[\]@/,]+))(?::(?P<port>[0-9]{1,5}))?")
 
 

@@ -22,7 +22,6 @@ CONNECT_SECONDS: Final = 10.0
 SHAPE: Final = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
 
 _SCHEMES = ("postgresql", "postgres", "postgresql+asyncpg")
-#: A name that begins with %2F is a folder with a server's socket.
 _NAME_OF_OPTION = re.compile(r"[a-z_]{1,40}")
 _ENCODE = "percent-encode @ : / # ? and % in a user name or a password"
 

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+from activity_operator.cluster.apply import Applier
 from activity_operator.cluster.due import Due
 from activity_operator.cluster.freshness import Freshness
 from activity_operator.cluster.kinds import POOLS, Key
@@ -70,12 +71,20 @@ class Scene:
             forget=lambda key: self.log.append(("metrics", key)),
             status_written=lambda: None,
         )
+        applier = Applier(
+            cast("Any", self),
+            self.store,
+            Freshness(60, lambda: self.now),
+            cast("Any", self),
+            clock=lambda: self.now,
+            say=lambda *_: None,
+        )
         return Rooms(
             self.store,
             self.queue,
             self.due,
             cast("Any", observer),
-            cast("Any", SimpleNamespace(apply=self.apply)),
+            cast("Any", SimpleNamespace(apply=self.apply, look_anew=applier.look_anew)),
             StatusWriter(cast("Any", self)),
             cast("Any", SimpleNamespace(forget=lambda uid: None, say=lambda *said: self.log.append(said))),
             Freshness(60, lambda: self.now),
