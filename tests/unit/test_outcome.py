@@ -1,0 +1,28 @@
+"""What is said below the table of suites: every failure, with the end of its text."""
+
+from pathlib import Path
+
+from tests import outcome
+
+_REPORT = """<testsuites><testsuite>
+<testcase classname="tests.unit.test_a" name="test_holds"/>
+<testcase classname="tests.unit.test_a" name="test_waits"><skipped message="no such machine"/></testcase>
+<testcase classname="tests.unit.test_a" name="test_fails[1]">
+<failure message="short">{lines}</failure><error message="teardown broke"/>
+</testcase>
+</testsuite></testsuites>"""
+
+
+def test_counts_and_failures_are_read_from_the_report_of_pytest(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    report.write_text(_REPORT.format(lines="\n".join(str(line) for line in range(100))))
+    found = outcome.read(report)
+    assert (found.tests, found.skipped) == (3, 1)
+    failed, broken = found.failures
+    assert failed.name == broken.name == "tests.unit.test_a::test_fails[1]"
+    assert failed.text.splitlines() == [str(line) for line in range(70, 100)]
+    assert broken.text == "teardown broke"
+
+
+def test_a_pytest_that_was_killed_left_no_report_and_that_is_no_error_of_its_own(tmp_path: Path) -> None:
+    assert outcome.read(tmp_path / "report.xml") == outcome.Outcome()
