@@ -4,7 +4,18 @@ from collections.abc import Iterable
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core import breaker as breakers
-from activity_operator.core import futility, limits, manifests, moves, notices, order, rollout, stabilize, waiting
+from activity_operator.core import (
+    futility,
+    limits,
+    manifests,
+    moves,
+    notices,
+    order,
+    rollout,
+    saturation,
+    stabilize,
+    waiting,
+)
 from activity_operator.core.decision import (
     Action,
     ApplyRevision,
@@ -16,7 +27,7 @@ from activity_operator.core.decision import (
     ScalingMemory,
     Size,
 )
-from activity_operator.core.demand import SATURATED_SECONDS, Demand, demand
+from activity_operator.core.demand import Demand, demand
 from activity_operator.core.fleet import IDLE_GRACE_SECONDS, Fleet, Member, fleet, given_up_at, stalled_after
 from activity_operator.core.hindrance import late_at
 from activity_operator.core.observation import DeploymentFacts, Observation
@@ -32,7 +43,7 @@ def decide(spec: PoolSpec, seen: Observation, memory: ScalingMemory) -> Decision
     crew = fleet(spec, seen)
     proven = _proven(seen, crew, memory)
     breaker, failed = breakers.watch_starts(seen, crew, revision, memory.breaker)
-    want = demand(spec, seen, crew, memory.saturated_since, memory.emptied_at)
+    want = demand(spec, seen, crew, memory.saturation, memory.emptied_at)
     stable = stabilize.stabilize(spec, seen, crew, want, memory.recommendations, memory.quiet_since)
     waiting_since = futility.waiting_since(seen, crew, want, memory.waiting_since)
     futile = futility.futility(seen, crew, waiting_since)
@@ -40,9 +51,15 @@ def decide(spec: PoolSpec, seen: Observation, memory: ScalingMemory) -> Decision
     actions, victims = _actions(spec, seen, crew, size, revision, proven, breaker)
     says, said = notices.notices(spec, seen, crew, size, breaker, memory.said)
     deletions = _deletions(spec, seen, crew, failed)
-    since, empty = want.saturated_since, want.waiting.emptied_at
     after = ScalingMemory(
-        stable.recommendations, stable.quiet_since, since, proven, breaker, said, empty, waiting_since
+        stable.recommendations,
+        stable.quiet_since,
+        want.saturation,
+        proven,
+        breaker,
+        said,
+        want.waiting.emptied_at,
+        waiting_since,
     )
     return Decision(
         size=size,
@@ -176,8 +193,8 @@ def _look_again(
         times.append(memory.quiet_since + spec.scaling.scale_down.zero_after_seconds)
     if crew.serving and seen.now - seen.leader_since < window:
         times.append(seen.leader_since + window)
-    if want.saturated_since is not None:
-        times.append(want.saturated_since + SATURATED_SECONDS)
+    if want.saturation is not None:
+        times.append(saturation.look_again_at(want.saturation, crew, seen.now))
     if seen.suspect and crew.members:
         times.append(seen.now + DOUBT_SECONDS)
     times += [_silent_at(spec, seen, member) for member in crew.members]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from activity_operator.core.saturation import Saturation
 from activity_operator.core.waiting import Waiting
 from activity_worker.contract import Directive
 
@@ -112,14 +113,14 @@ class ScalingMemory:
     """What carries over from one decision to the next; all of it can be rebuilt, at the price of waiting a window.
 
     `recommendations` are (Unix seconds, workers), oldest first, within the stabilization window; `quiet_since` is when
-    the pool last became empty of work, `saturated_since` when every slot last became busy, `emptied_at` when surely
+    the pool last became empty of work, `saturation` since when every slot has been busy, `emptied_at` when surely
     nothing waited (0: not known), `waiting_since` when tasks began to wait; `proven` are revisions that ever had a
     worker report.
     """
 
     recommendations: tuple[tuple[float, int], ...] = ()
     quiet_since: float | None = None
-    saturated_since: float | None = None
+    saturation: Saturation | None = None
     proven: frozenset[str] = frozenset()
     breaker: Breaker = field(default_factory=Breaker)
     said: Mapping[str, str] = field(default_factory=dict)

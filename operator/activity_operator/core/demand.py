@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.fleet import Fleet
 from activity_operator.core.observation import Observation
+from activity_operator.core.saturation import Saturation, is_proven, saturation
 from activity_operator.core.waiting import Waiting, waiting
-
-#: Seconds for which every slot must be busy before the pool grows without a count.
-SATURATED_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +17,12 @@ class Demand:
     workers: int
     tasks: int
     reason: str
-    saturated_since: float | None = None
+    saturation: Saturation | None = None
     waiting: Waiting = field(default_factory=Waiting)
 
 
 def demand(
-    spec: PoolSpec, seen: Observation, fleet: Fleet, saturated_since: float | None, emptied_at: float = 0.0
+    spec: PoolSpec, seen: Observation, fleet: Fleet, saturated: Saturation | None, emptied_at: float = 0.0
 ) -> Demand:
     """Return the workers for `inflight + leases held + backlog`, more on saturation where the source cannot count.
 
@@ -41,10 +39,10 @@ def demand(
     per_worker = spec.slots_per_worker * spec.scaling.target_utilization
     workers = math.ceil(round((tasks + _out_of_reach(seen, fleet)) / per_worker, 9))
     reason = _sentence(fleet, held, known)
-    since = None
+    full = None
     if known.tasks is None or not known.exact:
-        since = _saturated(fleet, seen.now, saturated_since)
-        if since is not None and seen.now - since >= SATURATED_SECONDS:
+        full = saturation(fleet, saturated)
+        if full is not None and is_proven(full, fleet, seen.now):
             grown = 2 * len(fleet.working)
             if grown > workers and len(fleet.working) == len(fleet.serving):
                 reason = f"all {len(fleet.working)} workers are busy: doubling"
@@ -55,7 +53,7 @@ def demand(
             workers = max(workers, fleet.inflight // spec.slots_per_worker + 1)
     # Who has yet to report to a new leader keeps its place, and makes none.
     workers = max(workers, min(workers + fleet.unheard, len(fleet.serving)))
-    return Demand(workers + len(fleet.stalled), tasks, reason, since, known)
+    return Demand(workers + len(fleet.stalled), tasks, reason, full, known)
 
 
 def _out_of_reach(seen: Observation, fleet: Fleet) -> int:
@@ -68,16 +66,6 @@ def _out_of_reach(seen: Observation, fleet: Fleet) -> int:
         return 0
     polling = sum(min(m.slots - m.busy, m.said.open_polls) for m in fleet.working if m.idle and m.said is not None)
     return max(0, polling - seen.source.claimed)
-
-
-def _saturated(fleet: Fleet, now: float, since: float | None) -> float | None:
-    """Return since when no working member has had an idle slot, None when one has or nobody works.
-
-    Tasks in flight are not asked for: a pool of one worker has none between two tasks of a backlog.
-    """
-    if not fleet.working or any(member.idle for member in fleet.working):
-        return None
-    return now if since is None else since
 
 
 def _sentence(fleet: Fleet, held: int, known: Waiting) -> str:

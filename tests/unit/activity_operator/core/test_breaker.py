@@ -11,6 +11,7 @@ from activity_operator.core.decision import Breaker, ScalingMemory, SetReplicas
 from activity_operator.core.fleet import Member
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import DeploymentFacts, Observation, PodFacts, WorkerFacts
+from activity_operator.core.saturation import Saturation
 from tests.unit.activity_operator.core import builders
 from tests.unit.activity_operator.core.builders import NOW, POOL, REVISION, coming, crew, pod, seen, worker
 
@@ -112,7 +113,8 @@ def test_a_try_after_a_refusal_keeps_to_max_workers(most: int, replicas: int | N
     working = [worker(name, busy=1) for name in ("w1", "w2", "w3")]
     made = DeploymentFacts("pool-x", "d", "5", revision, 1, 3)
     refused = Breaker(2, NOW - 60, Reason.QUOTA_EXCEEDED, "no quota", refused=True, revision=revision)
-    memory = ScalingMemory(breaker=refused, saturated_since=NOW - 60)
+    full = Saturation(NOW - 60, NOW - 60, frozenset({"w1", "w2"}))
+    memory = ScalingMemory(breaker=refused, saturation=full)
     decision = decide(spec, seen(*crew, *working, deployments=(made,)), memory)
     raised = [action.replicas for action in decision.actions if isinstance(action, SetReplicas)]
 

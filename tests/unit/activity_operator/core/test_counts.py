@@ -7,6 +7,7 @@ import pytest
 from activity_operator.core import counts, waiting
 from activity_operator.core.demand import demand
 from activity_operator.core.observation import Counts, Flow, Observation, PoolFacts, SourceFacts, WorkerFacts
+from activity_operator.core.saturation import Saturation
 from activity_worker.contract import PollFault, PollTrouble
 from tests.unit.activity_operator.core.builders import NOW, busy, coming, crew, pool, seen, worker
 
@@ -153,7 +154,9 @@ def test_an_old_count_asks_for_more_but_is_not_added_to_what_runs(
 def test_saturation_grows_the_pool_whatever_the_count_says() -> None:
     situation = seen(*(busy(f"w{number}") for number in range(3)), source=counted((1, 0)))
 
-    assert demand(SPEC, situation, crew(situation, SPEC), NOW - 5).workers == 6
+    full = Saturation(NOW - 5, NOW - 5, frozenset({"w0", "w1", "w2"}))
+
+    assert demand(SPEC, situation, crew(situation, SPEC), full).workers == 6
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,21 @@ def test_saturation_doubles_up_to_max_once_per_start() -> None:
     assert sorted(set(sizes)) == [1, 2, 4, 8, 10]
 
 
+def test_a_trickle_whose_next_task_goes_to_the_worker_that_has_just_come_is_not_doubled() -> None:
+    world = proven_at_zero(minWorkers=1)
+    world.run(5)
+    sizes = []
+    for _ in range(60):
+        running = [pod for pod in world.pods.values() if pod.uid in world.workers]
+        newest = running[-1]
+        world.busy = {newest.name: 1}
+        sizes.append(world.run(1.0, step=0.25).size.desired)
+        world.busy = {}
+        sizes.append(world.run(0.25, step=0.25).size.desired)
+
+    assert max(sizes) == 2
+
+
 def test_sizes_fall_on_time_though_reports_are_rare() -> None:
     world = proven_at_zero(scaling={"scaleDown": {"stabilizationWindowSeconds": 60, "zeroAfterSeconds": 300}})
     world.source = SourceFacts(held=4)

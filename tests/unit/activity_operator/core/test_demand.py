@@ -5,12 +5,16 @@ import pytest
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.demand import Demand, demand
 from activity_operator.core.observation import Observation, SourceFacts, WorkerFacts
+from activity_operator.core.saturation import Saturation
 from tests.unit.activity_operator.core.builders import NOW, busy, coming, counted, crew, pod, pool, seen, worker
 
 
 def wanted(situation: Observation, spec: PoolSpec | None = None, saturated_since: float | None = None) -> Demand:
+    """Return the demand; all pods there are were the crew of a saturation that may have begun before."""
     spec = spec or pool()
-    return demand(spec, situation, crew(situation, spec), saturated_since)
+    everybody = frozenset(pod.uid for pod in situation.pods)
+    before = None if saturated_since is None else Saturation(saturated_since, saturated_since, everybody)
+    return demand(spec, situation, crew(situation, spec), before)
 
 
 def test_nothing_to_do_wants_nobody() -> None:
@@ -132,30 +136,7 @@ def test_a_cordoned_worker_that_finishes_its_task_does_not_double_the_pool() -> 
 def test_saturation_with_a_count_follows_the_count() -> None:
     answer = wanted(seen(busy("w1"), source=SourceFacts(signals=counted(0))), saturated_since=NOW - 60)
 
-    assert (answer.workers, answer.saturated_since) == (1, None)
-
-
-@pytest.mark.parametrize(
-    ("reports", "saturated"),
-    [
-        ([busy("w1"), busy("w2")], True),
-        ([busy("w1"), worker("w2", idle_seconds=0.1)], True),
-        ([worker("w1", idle_seconds=0.1)], True),
-        ([busy("w1"), worker("w2", idle_seconds=0.5)], False),
-        ([worker("w1")], False),
-        ([], False),
-        ([busy("w1", reported_at=NOW - 90)], False),
-    ],
-    ids=["all busy", "a short gap", "a gap of the only worker", "one idle", "all idle", "nobody", "only a silent one"],
-)
-def test_the_pool_is_saturated_while_nobody_is_idle(reports: list[WorkerFacts], saturated: bool) -> None:
-    answer = wanted(seen(*reports), saturated_since=NOW - 0.3)
-
-    assert answer.saturated_since == (NOW - 0.3 if saturated else None)
-
-
-def test_saturation_counts_from_the_first_sight() -> None:
-    assert wanted(seen(busy())).saturated_since == NOW
+    assert (answer.workers, answer.saturation) == (1, None)
 
 
 @pytest.mark.parametrize(
