@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.servers import debian
 
-#: The variable that names a process's file.
+#: The variable that names a process's file; nothing reads it where the library is not loaded.
 FILE = "FAKETIME_TIMESTAMP_FILE"
 HOUR_SECONDS = 3600
 

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 
 from tests.faults import clock_wall
 from tests.faults.campaign import Lane, Played, spread
-from tests.faults.clock_zygote import AS_SHIPPED
 from tests.faults.election import ELECTIONS, Election
 from tests.faults.election_stage import ElectionStage, election_stage
+from tests.faults.election_zygote import AS_SHIPPED
 from tests.faults.ground import Ground
 from tests.faults.matrix import Job
 from tests.faults.replicas import Nursery, nursery
 from tests.faults.runs import Run, judged
 
 PART = "election"
-_ZYGOTE = "tests.faults.clock_zygote"
+_ZYGOTE = "tests.faults.election_zygote"
 _numbers = itertools.count(1)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from activity_operator.cluster.kinds import LEASES, POOLS
 from activity_worker.contract import lease_id
 from activity_worker.testing import FakeSettings, FakeTask, StepFunctionsFake
-from tests.faults import audit
+from tests.faults import audit, clock_wall
 from tests.faults.api import Raw
 from tests.faults.calls import OPERATOR, WORKER, Call
 from tests.faults.ground import REPLICAS, Ground, kubeconfig
@@ -266,8 +266,9 @@ async def _add_replica(
         "log_format": "text",
         **given,
     }
-    env = {"AWS_ENDPOINT_URL_SFN": aws.url, "AWS_ACCESS_KEY_ID": name}
-    replica = Replica(nursery, name, settings, env, made.folder / f"{name}.log")
+    log = made.folder / f"{name}.log"
+    env = {"AWS_ENDPOINT_URL_SFN": aws.url, "AWS_ACCESS_KEY_ID": name, clock_wall.FILE: str(clock_wall.clock_file(log))}
+    replica = Replica(nursery, name, settings, env, log)
     made.replicas.append(replica)
     replica.start()
     stack.push_async_callback(replica.stop)

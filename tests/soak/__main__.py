@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from activity_worker.contract import lease_id
-from tests.faults import audit
+from tests.faults import audit, clock_wall
 from tests.faults.ground import ground
 from tests.faults.replicas import nursery
 from tests.soak import table
@@ -36,7 +36,7 @@ async def run(said: argparse.Namespace, kept: Path) -> int:
     _log_workers(kept / "workers.log")
     tell(f"soak of {said.minutes:g} minutes, --seed {said.seed}")
     # No call may leave this machine, whatever role or service a made-up pool names.
-    environment = {VARIABLE: said.leak, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
+    environment = {VARIABLE: said.leak, "AWS_ENDPOINT_URL": "http://127.0.0.1:1", **clock_wall.environment()}
     async with ground() as here, nursery(here.folder, "tests.soak.zygote", **environment) as operators:
         began = time.monotonic()
         async with soak(here, operators, said.minutes, said.seed, tell) as run:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tests.faults.clock_zygote import SHORT_SECONDS
+from tests.faults.election_zygote import SHORT_SECONDS
 from tests.faults.plan import Kind
 
 
@@ -47,6 +47,10 @@ class What(StrEnum):
     """No operator reaches the API server for a while, longer than a Lease or not."""
     LOOP_BLOCKED = "loop blocked"
     """The leader's, for less than it may be late with its Lease."""
+    CLOCK_STEPPED = "clock stepped"
+    """A replica's time of day is an hour ahead or behind for a while; what counts seconds goes on as it is."""
+    TOKEN_ROTATED = "token rotated"
+    """The leader's token is refused from a call on, and its watches end; a second later it has another."""
     HOSTILE_REPORTS = "hostile reports"
     """Forged, foreign, impossible and unfinished ones, at the leader's own door."""
     HOSTILE_POOLS = "hostile pools"
@@ -55,6 +59,8 @@ class What(StrEnum):
 
 #: Faults after which an operator is another process.
 DEATHS = frozenset({What.LEADER_KILLED, What.STANDBY_KILLED, What.CRASH_AT_A_CALL})
+#: Faults that strike one call only: a process is killed once, and a token is refused until the next has come.
+ONCE = DEATHS | {What.TOKEN_ROTATED}
 #: Faults that take the holder of a task away: nothing but the state machine's Retry brings it back.
 HOLDERS_KILLED = frozenset({What.WORKER_KILLED, What.POD_REMOVED})
 #: How often each is drawn in comparison: those that end a process less often, so that processes live to be measured.
@@ -64,7 +70,8 @@ WAYS: Mapping[What, tuple[Kind, ...]] = {
     What.CRASH_AT_A_CALL: (Kind.CRASH_BEFORE, Kind.CRASH_AFTER),
     What.CALLS_REFUSED: (Kind.UNAUTHORIZED, Kind.FORBIDDEN, Kind.CONFLICT, Kind.GONE, Kind.THROTTLED, Kind.FAILED),
     What.CALLS_HUNG: (Kind.HANG, Kind.HALF_OPEN),
-    What.ANSWERS_LOST: (Kind.CUT, Kind.LOST_ANSWER),
+    What.ANSWERS_LOST: (Kind.CUT, Kind.LOST_ANSWER, Kind.LATE_ANSWER),
+    What.TOKEN_ROTATED: (Kind.ROTATED,),
     What.EVENTS_LOST: (Kind.EVENT_LOST,),
     What.EVENTS_TWICE: (Kind.EVENT_TWICE,),
     What.EVENTS_LATE: (Kind.EVENT_LATE,),
@@ -84,6 +91,7 @@ LENGTHS: Mapping[What, tuple[float, float]] = {
     What.REPORTS_CUT: (5.0, 20.0),
     What.API_DOWN: (1.0, 8.0),
     What.LOOP_BLOCKED: (SHORT_SECONDS, SHORT_SECONDS),
+    What.CLOCK_STEPPED: (2.0, 10.0),
     What.HOSTILE_REPORTS: (2.0, 8.0),
     What.HOSTILE_POOLS: (2.0, 8.0),
 }
@@ -122,7 +130,7 @@ def strikes(dice: random.Random) -> Iterator[Strike]:
             what,
             gap=dice.uniform(*GAP_SECONDS),
             seconds=dice.uniform(*LENGTHS.get(what, (0.0, 0.0))),
-            times=1 if what in DEATHS else dice.randint(1, MOST_STRUCK),
+            times=1 if what in ONCE else dice.randint(1, MOST_STRUCK),
             luck=dice.random(),
             way=dice.choice(ways) if ways else None,
         )

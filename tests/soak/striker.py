@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from activity_worker.testing import stepfunctions as service
 from tests.faults.calls import OPERATOR, WORKER
+from tests.faults.clock_wall import HOUR_SECONDS, set_clock
 from tests.faults.plan import Kind
 from tests.faults.replicas import Replica
 from tests.soak.ambush import Trap
@@ -43,7 +44,9 @@ class Striker:
         watch_events = dict.fromkeys(
             (What.EVENTS_LOST, What.EVENTS_TWICE, What.EVENTS_LATE, What.EVENTS_TORN), self._break_events
         )
-        calls = dict.fromkeys((What.CALLS_REFUSED, What.CALLS_HUNG, What.ANSWERS_LOST), self._break_calls)
+        calls = dict.fromkeys(
+            (What.CALLS_REFUSED, What.CALLS_HUNG, What.ANSWERS_LOST, What.TOKEN_ROTATED), self._break_calls
+        )
         return {
             What.LEADER_KILLED: self._kill,
             What.STANDBY_KILLED: self._kill,
@@ -62,6 +65,7 @@ class Striker:
             What.REPORTS_CUT: self._cut_reports,
             What.API_DOWN: self._take_api_away,
             What.LOOP_BLOCKED: self._block_loop,
+            What.CLOCK_STEPPED: self._step_clock,
             What.HOSTILE_REPORTS: self._send_hostile_reports,
             What.HOSTILE_POOLS: self._make_hostile_pools,
             **watch_events,
@@ -212,6 +216,16 @@ class Striker:
         os.kill(replica._pid, signal.SIGUSR1)
         await asyncio.sleep(strike.seconds)
         return replica.name
+
+    async def _step_clock(self, strike: Strike) -> str | None:
+        replica = _choose(self._world.replicas, strike.luck)
+        hours = _choose((-1, 1), strike.luck * len(self._world.replicas) % 1.0)
+        set_clock(replica.log, hours * HOUR_SECONDS)
+        try:
+            await asyncio.sleep(strike.seconds)
+        finally:
+            set_clock(replica.log, 0)
+        return f"{replica.name}: {hours:+d} h"
 
     async def _send_hostile_reports(self, strike: Strike) -> str | None:
         replica = await self._replica(strike.what)

@@ -15,7 +15,7 @@ from activity_operator import __main__ as operator
 from activity_operator.policy_file import PolicyFile
 from activity_operator.settings import Settings
 from tests.faults import zygote
-from tests.faults.clock_zygote import _block
+from tests.faults.election_zygote import _block
 
 VARIABLE = "SOAK_LEAK"
 #: What an operator imports when the first pool needs it, a made-up one in the midst of a run: that is no growth.

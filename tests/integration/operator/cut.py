@@ -37,13 +37,18 @@ class Road:
         if self._refusing:
             writer.transport.abort()
             return
+        self._writers.add(writer)
+        self._keep(asyncio.current_task())
         await self._open.wait()
         there, back = await asyncio.open_connection(*self._target)
-        self._writers |= {writer, back}
+        self._writers.add(back)
         for pair in ((reader, back), (there, writer)):
-            task = asyncio.create_task(self._carry(*pair))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._keep(asyncio.create_task(self._carry(*pair)))
+
+    def _keep(self, task: "asyncio.Task[None] | None") -> None:
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         with suppress(OSError):
