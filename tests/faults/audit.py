@@ -136,13 +136,14 @@ def terms(writes: Iterable[Write], system: str, lease: str) -> list[Term]:
 def trespasses(writes: Sequence[Write], system: str, lease: str, replicas: Iterable[str]) -> list[str]:
     """Say which writes of replicas to pools, Deployments, pods and records took effect while another held the Lease.
 
-    Creating a record is nobody's privilege: a former leader's polls bring tasks after its term. A write that was
-    refused took no effect, nor did one that left the object as another write had made it.
+    Creating a record is nobody's privilege: a former leader's polls bring tasks after its term. Nor is taking one back
+    that nobody has touched since. A write that was refused took no effect, nor did one that left the object as another
+    write had made it.
     """
     held, known = terms(writes, system, lease), set(replicas)
     said = [] if held else ["the audit log tells of nobody who ever held the Lease"]
     for one in _first_of_each(writes):
-        if one.user not in known or not _guarded(one, system):
+        if one.user not in known or not _guarded(one, system) or _takes_back(one, writes):
             continue
         own = [term for term in held if term.holder == one.user]
         if not any(term.spans(one.version) if one.version else term.touches(one) for term in own):
@@ -154,6 +155,14 @@ def _guarded(one: Write, system: str) -> bool:
     if one.namespace == system:
         return one.resource == "secrets" and one.name.startswith(_RECORD) and one.verb != "create"
     return one.resource.partition("/")[0] in _OF_POOLS
+
+
+def _takes_back(removal: Write, writes: Sequence[Write]) -> bool:
+    """Whether the last that was written of a record before its removal is that the same replica made it."""
+    if removal.verb != "delete" or removal.resource != "secrets":
+        return False
+    before = [one for one in writes if one.code < 300 and one.name == removal.name and one.answered < removal.answered]
+    return bool(before) and (before[-1].verb, before[-1].user) == ("create", removal.user)
 
 
 def _first_of_each(writes: Iterable[Write]) -> list[Write]:

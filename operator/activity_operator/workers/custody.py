@@ -145,8 +145,14 @@ class Custody:
         self._unrecorded[lease.id] = self.errand(self._record(lease))
 
     def adopt(self, lease: Lease) -> None:
-        """Take over a recorded lease of an earlier leader, or one that a former leader's last poll brought."""
-        if not self.leading or lease.id in self._held or lease.id in self._ended:
+        """Take over a recorded lease of an earlier leader, or one that a former leader's last poll brought.
+
+        One that is over has a record only because a write of it was not answered, or its removal is under way.
+        """
+        if not self.leading or lease.id in self._held:
+            return
+        if lease.id in self._ended:
+            self.errand(self._remove(lease))
             return
         now = self._around.now()
         self._add(Held(lease, now, owner_since=now), beat_now=True)
@@ -299,7 +305,11 @@ class Custody:
                 self.adopt(lease)
 
     async def _record(self, lease: Lease) -> None:
-        """Record until it succeeds. What ended meanwhile is removed again; a non-leader's is the leader's from here."""
+        """Record until it succeeds; a non-leader's is the leader's from here.
+
+        What ended meanwhile is removed again, and after a write that was not answered not recorded at all: a leader may
+        have found that record, had its task done and removed it. If it is still there, a leader's listing finds it.
+        """
         failures = 0
         while True:
             try:
@@ -309,6 +319,9 @@ class Custody:
                 failures += 1
                 log.warning("lease %s cannot be recorded yet: %s", lease.id, error)
                 await asyncio.sleep(capped(failures, RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS))
+                if lease.id not in self._held:
+                    self._unrecorded.pop(lease.id, None)
+                    return
         self._unrecorded.pop(lease.id, None)
         item = self._held.get(lease.id)
         if item is None:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from activity_operator.workers.custody import WAITING_HEARTBEAT_SECONDS
+from activity_operator.workers.custody import LISTING_SECONDS, WAITING_HEARTBEAT_SECONDS
 from activity_operator.workers.handover_state import Terms
 from activity_operator.workers.lingering import LINGER_SECONDS, OUTAGE_SECONDS
 from activity_worker.contract import ERROR_NO_WORKER, lease_id
@@ -119,3 +119,37 @@ async def test_a_listing_that_is_behind_brings_nothing_back(world: World, operat
     operator.custody.adopt(stale)
 
     assert len(operator.custody) == 0
+
+
+async def test_a_leader_that_slept_records_no_task_that_another_one_has_had_done(
+    world: World, operator: Operator
+) -> None:
+    """Frozen right after its write: the next leader found the record, had the task done and removed the record."""
+    world.records.unanswered = True
+    operator.receive("t1")
+    await asyncio.sleep(0.1)
+    assert world.records.kept
+    world.records.down = True
+    operator.custody.end_term()
+    world.records.kept.clear()
+    world.service.over.add("t1")
+    await asyncio.sleep(WAITING_HEARTBEAT_SECONDS + 1)
+    tries = world.records.calls["create"]
+    world.records.unanswered = world.records.down = False
+    await asyncio.sleep(60.0)
+
+    assert not world.records.kept
+    assert world.records.calls["create"] == tries
+    assert await operator.custody.close(20.0) == 0
+
+
+async def test_a_record_whose_write_was_not_answered_goes_when_its_task_is_over(
+    world: World, operator: Operator
+) -> None:
+    world.records.unanswered = True
+    operator.receive("t1")
+    world.service.over.add("t1")
+    await asyncio.sleep(WAITING_HEARTBEAT_SECONDS + LISTING_SECONDS)
+
+    assert not world.records.kept
+    assert operator.reasons == ["LeaseExpired"]

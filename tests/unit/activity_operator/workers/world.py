@@ -26,13 +26,15 @@ POOL = PoolRef("media", "resize", "pool-1")
 class Records:
     """Lease records that outlive operators. `down` refuses calls; `stop_at` is where the next call hangs for ever.
 
+    `unanswered` has new records made, and their writers never told.
+
     So many next claims meet `conflicts` although nobody has changed the record, as behind a webhook.
     """
 
     def __init__(self) -> None:
         self.kept: dict[str, Lease] = {}
         self.calls: Counter[str] = Counter()
-        self.down = False
+        self.down = self.unanswered = False
         self.stop_at = ""
         self.version = 0
         self.conflicts = 0
@@ -55,6 +57,8 @@ class Records:
         await self._moment("before create")
         stored = self.kept.get(lease.id) or self._store(lease)
         await self._moment("after create")
+        if self.unanswered:
+            raise RecordsUnavailableError("no answer")
         return stored
 
     async def claim(self, lease: Lease, owner: Owner) -> Lease:
