@@ -107,6 +107,12 @@ def test_a_loop_that_is_often_late_is_wrong_though_it_does_not_get_worse() -> No
     assert "later than" in judged(late)["lag"].wrong
 
 
+def test_one_late_beat_of_a_short_run_is_what_that_moment_was_like() -> None:
+    late = [Sample(float(at), "a", 1, 1.0, 1.0, 0.8 if at == 60 else 0.0, 0.0, True) for at in range(0, 90, 5)]
+
+    assert not [line for line in lines(late, 0.0, 50.0) if line.wrong]
+
+
 def test_what_a_process_did_not_say_is_left_out() -> None:
     silent = [Sample(float(at), "a", 1, 1.0, 1.0, None, None, True) for at in range(0, 600, 5)]
 
