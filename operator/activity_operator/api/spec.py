@@ -144,6 +144,11 @@ class PoolSpec(ApiModel):
         return ""
 
     @property
+    def arn_field(self) -> str:
+        """Where under `spec` the activity's ARN is declared."""
+        return "activityArn" if self.source is None else "source.stepFunctions.activityArn"
+
+    @property
     def activity(self) -> ActivityArn:
         """The parts of the ARN. Raises MalformedArnError when it is malformed, which `parse_spec` rules out."""
         return parse_activity_arn(self.arn)
@@ -232,9 +237,8 @@ def _check_source(spec: PoolSpec) -> None:
     if spec.source_kind != "stepFunctions":
         _check_counted(spec)
         return
-    field = "activityArn" if spec.source is None else "source.stepFunctions.activityArn"
     for problem in arn_problems(spec.arn):
-        raise SpecError(field, spec.arn, problem)
+        raise SpecError(spec.arn_field, spec.arn, problem)
 
 
 def _check_counted(spec: PoolSpec) -> None:

@@ -66,13 +66,16 @@ class DecisionRecord(ApiModel):
     """One decision that changed the size, with what it was made from."""
 
     at: Time = Field(description="When it was decided.")
-    trigger: Word = Field(default="", description="What made the operator look, such as backlog, report or spec.")
     backlog: Int32 | None = Field(default=None, description="Tasks waiting; absent when unknown.")
     inflight: Int32 = Field(default=0, description="Tasks running in workers.")
     held: Int32 = Field(default=0, description="Tasks that the operator held for workers to come.")
     workers: Int32 = Field(default=0, description="Workers before the decision.")
     desired: Int32 = Field(description="Workers decided on.")
-    limit: Word = Field(default="", description="What bound the result, such as maxWorkers, pin or window; or empty.")
+    limit: Word = Field(
+        default="",
+        description="Which rule decided: demand when none bound it, else min, max, pin, paused, held (the window), "
+        "idle, doubt, refused, breaker, crashing, mute or unprepared.",
+    )
     reason: Text = Field(default="", description="The decision in a sentence.")
     victims: Annotated[tuple[Name, ...], Field(max_length=MAX_VICTIMS), _last(MAX_VICTIMS)] = Field(
         default=(),
@@ -92,7 +95,7 @@ class EventRecord(ApiModel):
     """One event in the life of a worker; equal ones in a row are counted, not repeated."""
 
     at: Time = Field(description="When it happened last.")
-    name: Word = Field(description="Such as worker:running, worker:stopped, OOMKilled, ImagePullBackOff, stalled.")
+    name: Word = Field(description="Such as worker:running, worker:stopped, OOMKilled or Unschedulable.")
     worker: Name = Field(default="", description="The worker's pod.")
     message: Text = Field(default="", description="What happened, in a sentence.")
     count: Int32 = Field(default=1, ge=1, description="How often in a row.")

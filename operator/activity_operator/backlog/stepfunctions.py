@@ -115,7 +115,7 @@ def problem(error: WireError, target: PollTarget, action: str) -> SourceProblemE
     if error.missing or error.code in _WRONG_ARN:
         return SourceProblemError(
             "ActivityNotFound",
-            f"the activity {target.arn} does not exist in {place}: create it, or correct spec.activityArn, "
+            f"the activity {target.arn} does not exist in {place}: create it, or correct activityArn, "
             f"spec.aws.region or spec.aws.endpointUrl ({said})",
         )
     if isinstance(error, EndpointUnreachableError):

@@ -71,7 +71,7 @@ class Observer:
             aws.cloud_watch_endpoint_url or "",
             "" if watcher is None else watcher.server_url,
         )
-        return self.policy().refusal(namespace, spec.arn, aws.role_arn or "", *endpoints)
+        return self.policy().refusal(namespace, spec.arn, aws.role_arn or "", *endpoints, arn_field=spec.arn_field)
 
     def _note_pods(self, key: Key, state: PoolState, pods: Mapping[str, Any], now: float) -> None:
         working = {worker.pod_uid for worker in self.reports.said(*key) if at_work(worker)}

@@ -25,6 +25,7 @@ _NEEDS_A_PERSON = {
     Reason.QUERY_FAILED,
     Reason.POD_TEMPLATE_REJECTED,
     Reason.TENANCY_DENIED,
+    Reason.INVALID_SPEC,
 }
 
 Verdict = tuple[Status, str, str]

@@ -50,14 +50,18 @@ class Policy:
         endpoint_url: str = "",
         cloudwatch_endpoint_url: str = "",
         prometheus_url: str = "",
+        arn_field: str = "activityArn",
     ) -> str:
-        """Return why the pool may not run, as a sentence that names the fix, or "" when it may."""
+        """Return why the pool may not run, as a sentence that names the fix, or "" when it may.
+
+        `arn_field` is where under `spec` the ARN stands.
+        """
         rules = [rule for rule in self.rules if _matches(namespace, rule.namespaces)]
         if not rules:
             return f"the tenancy policy has no rule for namespace {namespace}; ask the administrator for one"
         endpoints = [glob for rule in rules for glob in rule.endpoint_urls]
         asked = (
-            ("activityArn", arn, [glob for rule in rules for glob in rule.activity_arns]),
+            (arn_field, arn, [glob for rule in rules for glob in rule.activity_arns]),
             ("aws.roleArn", role_arn, [glob for rule in rules for glob in rule.role_arns]),
             ("aws.endpointUrl", endpoint_url, endpoints),
             ("aws.cloudWatchEndpointUrl", cloudwatch_endpoint_url, endpoints),
@@ -73,9 +77,10 @@ class Policy:
         urls = (endpoint_url, cloudwatch_endpoint_url, prometheus_url)
         if any(_allows(rule, arn, role_arn, urls) for rule in rules):
             return ""
+        together = " and ".join(f"spec.{field} '{value}'" for field, value, _ in asked if value)
         return (
-            f"no rule of the tenancy policy for namespace {namespace} allows this activityArn, aws.roleArn and "
-            "aws.endpointUrl together; ask the administrator"
+            f"no single rule of the tenancy policy for namespace {namespace} allows {together} together; use what one "
+            "rule allows or ask the administrator"
         )
 
     def host_refusal(self, namespace: str, hosts: Iterable[str]) -> str:

@@ -29,7 +29,7 @@ def a_full_status(generation: int) -> PoolStatus:
         last_scale_time=NOON,
         last_scale_reason="7 tasks wait",
         proven_revision="5d8f",
-        decisions=(DecisionRecord(at=NOON, trigger="backlog", desired=4, limit="maxWorkers", victims=("a", "b")),) * 12,
+        decisions=(DecisionRecord(at=NOON, desired=4, limit="max", victims=("a", "b")),) * 12,
         events=(EventRecord(at=NOON, name="worker:stopped", message="m" * 999, exit=ExitRecord(code=10, error="E")),)
         * 30,
     )

@@ -10,7 +10,7 @@ from activity_operator.api.spec import PoolSpec
 from activity_operator.core.decide import decide
 from activity_operator.core.decision import Say, ScalingMemory
 from activity_operator.core.manifests import revision_of
-from activity_operator.core.observation import Observation, SourceFacts
+from activity_operator.core.observation import Observation, SourceError, SourceFacts
 from activity_operator.core.report import status
 from activity_operator.core.signal import Signal
 from activity_worker.contract import PollFault, PollTrouble, WorkerState
@@ -49,6 +49,17 @@ def test_a_pool_whose_workers_cannot_poll_says_so(trouble: PollTrouble, reason: 
     assert words in said["Ready"]["message"]
     assert said["warnings"] == [reason]
     assert ("Stalled" in said) == (reason in {Reason.ACCESS_DENIED, Reason.ACTIVITY_NOT_FOUND})
+
+
+@pytest.mark.parametrize(
+    ("reason", "stalled"),
+    [(Reason.INVALID_SPEC, True), (Reason.SECRET_NOT_FOUND, True), (Reason.BACKEND_UNREACHABLE, False)],
+)
+def test_what_only_a_person_can_mend_is_stalled(reason: Reason, stalled: bool) -> None:
+    """A task store's URL whose option nobody knows gets by the CRD's rules."""
+    source = SourceFacts(error=SourceError(reason, "spec.source.taskStore.url: sslcert cannot be used", NOW))
+
+    assert ("Stalled" in told(seen(worker("w1"), source=source))) is stalled
 
 
 def test_one_worker_that_can_poll_is_enough() -> None:

@@ -25,7 +25,9 @@ def test_both_endpoints_must_be_allowed_by_the_rule_that_allows_the_arn() -> Non
     )
 
     assert policy.refusal("a", ARN, "", "http://sfn", "http://cw") == ""
-    assert "together" in policy.refusal("a", other, "", "http://sfn", "http://cw")
+    assert "and spec.aws.cloudWatchEndpointUrl 'http://cw' together" in policy.refusal(
+        "a", other, "", "http://sfn", "http://cw"
+    )
 
 
 def test_a_namespace_without_a_rule_may_use_nothing() -> None:
@@ -48,7 +50,16 @@ def test_a_role_of_one_rule_does_not_open_the_arn_of_another() -> None:
 
     assert policy.refusal("a", ARN, ROLE) == ""
     assert policy.refusal("a", other) == ""
-    assert "together" in policy.refusal("a", other, ROLE)
+    assert policy.refusal("a", other, ROLE) == (
+        f"no single rule of the tenancy policy for namespace a allows spec.activityArn '{other}' and spec.aws.roleArn "
+        f"'{ROLE}' together; use what one rule allows or ask the administrator"
+    )
+
+
+def test_a_refused_arn_is_named_where_it_stands() -> None:
+    refused = Policy((Rule(("a",), ("other",)),)).refusal("a", ARN, arn_field="source.stepFunctions.activityArn")
+
+    assert refused.startswith(f"spec.source.stepFunctions.activityArn '{ARN}' is not allowed")
 
 
 def test_a_policy_is_read_from_its_file_form() -> None:
