@@ -22,6 +22,7 @@ IMAGE_PATTERN = r"^[-a-zA-Z0-9._:/@+\[\]]+$"
 HOST = r"([a-zA-Z0-9]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?\.)*[a-zA-Z0-9]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?\.?"
 IPV6 = "[0-9a-fA-F:]+"
 PORT = "([0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+CONTROL = r"[\x00-\x1f\x7f-\x9f]"
 IMAGE_FIX = "has a character that no image reference has; write one such as registry.example.com/resize:1.4.2"
 
 
@@ -66,6 +67,12 @@ def quoted(value: str, before: str, after: str) -> str:
 def quoting(rule: str, text: str) -> Rule:
     """Return a rule whose message says what is wrong with the value, in quotes before it."""
     return Rule(rule, text, quoted("self", "", f" {text}"))
+
+
+def printable(value: str, before: str, after: str) -> str:
+    """Return CEL for the same, without the value where it would be obeyed and not shown: a terminal prints it."""
+    hidden = literal(f"{before.strip()} {after.strip()}".strip())
+    return f"{value}.matches({literal(CONTROL)}) ? {hidden} : {quoted(value, before, after)}"
 
 
 # An ARN's parts are only looked at when it is one at all: `foo` gets one message, not five.
@@ -181,7 +188,11 @@ IMAGE = (
         "handlerImage must be an image reference without spaces, such as registry.example.com/resize:1.4.2",
         quoted("self", "handlerImage ", " has a space; write a reference such as registry.example.com/resize:1.4.2"),
     ),
-    Rule(f"self.matches('\\\\s') || self.matches({literal(IMAGE_PATTERN)})", f"handlerImage {IMAGE_FIX}"),
+    Rule(
+        f"self.matches('\\\\s') || self.matches({literal(IMAGE_PATTERN)})",
+        f"handlerImage {IMAGE_FIX}",
+        printable("self", "handlerImage ", f" {IMAGE_FIX}"),
+    ),
 )
 #: Beside `minimum`, which the API server rounds down to 0 when it compares it with a whole number such as 0.
 TARGET_UTILIZATION = (Rule("self >= 0.01", "targetUtilization must be from 0.01 to 1"),)
@@ -250,5 +261,10 @@ OWN_KEYS = (
     Rule(
         "self.all(key, !key.startsWith('activitypools.dev/'))",
         "keys under activitypools.dev/ are the operator's own; remove them",
+        quoted(
+            "self.filter(key, key.startsWith('activitypools.dev/'))[0]",
+            "keys under activitypools.dev/ are the operator's own; remove ",
+            "",
+        ),
     ),
 )

@@ -1,6 +1,17 @@
 """CEL rules of the sources besides Step Functions, and the sentences a person reads when one fails."""
 
-from activity_operator.api.rules import HOST, HTTP_URL, IPV6, PORT, SUBDOMAIN_PATTERN, Rule, literal, quoting
+from activity_operator.api.rules import (
+    CONTROL,
+    HOST,
+    HTTP_URL,
+    IPV6,
+    PORT,
+    SUBDOMAIN_PATTERN,
+    Rule,
+    literal,
+    printable,
+    quoting,
+)
 
 _HOST = rf"({HOST}|\[{IPV6}\])"
 _HOST_AND_PORT = f"^{_HOST}:{PORT}$"
@@ -10,7 +21,8 @@ _STORE_URL = rf"^postgres(ql)?://([^:@/?#]+@)?{_HOST}(:{PORT})?/[^/?#]+(\?[^#]*)
 
 #: A name becomes part of keys between colons; a child's queue is named PARENT:CHILD.
 _NO_NAME = literal(r"[\s,\x00-\x1f\x7f-\x9f]")
-_CONTROL = literal(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL = literal(CONTROL)
+_NAME_FIX = "has a space, a comma or a control character; write it without"
 
 REDIS = (
     Rule(
@@ -26,12 +38,13 @@ ADDRESS = (
         "must be HOST:PORT, such as redis:6379; a URL with a password belongs into a Secret (urlSecretRef)",
     ),
 )
-REDIS_NAME = (Rule(f"!self.matches({_NO_NAME})", "must have no spaces and no commas, and no control characters"),)
+REDIS_NAME = (Rule(f"!self.matches({_NO_NAME})", _NAME_FIX, printable("self", "", f" {_NAME_FIX}")),)
 REDIS_NEXT_QUEUE = REDIS_NAME
 REDIS_ATTRIBUTES = (
     Rule(
         f"self.all(name, !name.matches({_NO_NAME}))",
-        "names of attributes must have no spaces and no commas, and no control characters",
+        f"a name {_NAME_FIX}",
+        printable(f"self.filter(name, name.matches({_NO_NAME}))[0]", "", f" {_NAME_FIX}"),
     ),
 )
 TASK_STORE = (
