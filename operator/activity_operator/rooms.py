@@ -139,6 +139,7 @@ class AllRooms:
             pod_exists=lambda uid: store.by_uid(PODS, uid) is not None,
             on_change=self._leases_changed,
             say=backbone.say,
+            leads=lambda: backbone.elector.leading,
         )
         records = LeaseSecrets(backbone.kube, backbone.settings.namespace, lambda: backbone.elector.leading)
         self.custody = Custody(records, service, around)

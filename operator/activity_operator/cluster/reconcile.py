@@ -96,6 +96,12 @@ class Reconciler:
 
     def begin_term(self) -> None:
         """Forget everything: what another leader did meanwhile is not in our memory."""
+        self.end_term()
+
+    def end_term(self) -> None:
+        """Tell no pool's numbers any more: from here on they are another leader's to tell."""
+        for key in self._states:
+            self._r.gauges.forget(key)
         self._states.clear()
 
     async def look_after(self, key: Key) -> None:

@@ -67,7 +67,8 @@ class Surroundings:
     """What custody asks of the rest of the operator.
 
     `pool_exists(uid)` and `pod_exists(uid)` answer from a store that has been filled; `now` is Unix seconds;
-    `on_change` is called when held or claimed leases changed in number; `say` publishes an Event on the pool.
+    `on_change` is called when held or claimed leases changed in number; `say` publishes an Event on the pool; `leads`
+    tells right now whether this process holds the Lease: one that was stopped hears later that its term is over.
     """
 
     now: Callable[[], float]
@@ -75,6 +76,7 @@ class Surroundings:
     pod_exists: Callable[[str], bool]
     on_change: Callable[[Key], None] = field(default=lambda _key: None)
     say: Callable[[Key, Say], None] = field(default=lambda _key, _said: None)
+    leads: Callable[[], bool] = field(default=lambda: True)
 
 
 class Custody:
@@ -95,6 +97,7 @@ class Custody:
         self._lister: asyncio.Task[None] | None = None
         self._lingering = Lingering(records.list, self._drop_recorded)
         self._ended: OrderedDict[str, None] = OrderedDict()
+        self._removing: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -152,7 +155,8 @@ class Custody:
         if not self.leading or lease.id in self._held:
             return
         if lease.id in self._ended:
-            self.errand(self._remove(lease))
+            if lease.id not in self._removing:
+                self.errand(self._remove(lease))
             return
         now = self._around.now()
         self._add(Held(lease, now, owner_since=now), beat_now=True)
@@ -222,6 +226,9 @@ class Custody:
 
     def owner_gone(self, lease: Lease) -> None:
         """Give up a lease whose owner is gone: only the service's own time-out can bring the task back."""
+        if (item := self._held.get(lease.id)) is not None and item.over:
+            self.end(lease)
+            return
         self.end(
             lease,
             "LeaseOwnerGone",
@@ -286,7 +293,7 @@ class Custody:
     async def _sweep_while_held(self) -> None:
         while self._held:
             await asyncio.sleep(SWEEP_SECONDS)
-            if self.leading:
+            if self.leading and self._around.leads():
                 self.sweep()
         self._sweeper = None
 
@@ -337,15 +344,17 @@ class Custody:
 
     async def _remove(self, lease: Lease) -> None:
         failures = 0
-        while True:
-            try:
-                await self.records.delete(lease)
-            except RecordsUnavailableError as error:
-                failures += 1
-                log.warning("the record of lease %s cannot be removed yet: %s", lease.id, error)
+        self._removing.add(lease.id)
+        try:
+            while True:
+                try:
+                    return await self.records.delete(lease)
+                except RecordsUnavailableError as error:
+                    failures += 1
+                    log.warning("the record of lease %s cannot be removed yet: %s", lease.id, error)
                 await asyncio.sleep(capped(failures, RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS))
-            else:
-                return
+        finally:
+            self._removing.discard(lease.id)
 
     async def _beat(self, lease: Lease, beat_now: bool) -> None:
         """Send task heartbeats until the lease's owner does, it is over, or the service refuses heartbeats for it."""
@@ -380,7 +389,9 @@ class Custody:
             return
         item = self._held.get(lease.id)
         if item is not None and item.lease.owner is not None:
-            return  # concluded by its owner, who will say so
+            # Concluded by its owner, who will say so unless it leaves first.
+            self._held[lease.id] = replace(item, over=True)
+            return
         held_for = max(self._around.now() - lease.received_at, 0.0)
         self.end(
             lease if item is None else item.lease,
@@ -389,12 +400,27 @@ class Custody:
             "retries it: give its TimeoutSeconds and HeartbeatSeconds room for a worker to start",
         )
 
+    def _may_fail(self, lease: str) -> bool:
+        """Whether a lease is still this process's to fail; one that is not, and is still held, a worker may have."""
+        item = self._held.get(lease)
+        if item is None or not item.closing:
+            return False
+        if not self._around.leads():
+            self._held[lease] = replace(item, closing=False)
+            return False
+        return True
+
     async def _fail(self, lease: Lease, why: Fate) -> None:
-        """Fail a task that no worker will have; give up after a while, then the service's own time-out ends it."""
+        """Fail a task that no worker will have; give up after a while, then the service's own time-out ends it.
+
+        For want of a worker only while this process leads: the next leader may have found one.
+        """
         error, cause = _CAUSES[why]
         deadline, failures = self._around.now() + FAIL_PATIENCE_SECONDS, 0
         told = f"a waiting task was failed with {error}"
         while True:
+            if why is Fate.FAIL_NO_WORKER and not self._may_fail(lease.id):
+                return
             try:
                 name = f"{lease.pool.namespace}/{lease.pool.name}"
                 await self._service.fail(lease.target, lease.token, error, cause.format(pool=name))

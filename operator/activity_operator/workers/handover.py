@@ -112,6 +112,8 @@ class Handover:
         try:
             await self._custody.records.delete(item.lease)
         except RecordsUnavailableError:
+            # Its worker may leave before it has said so again.
+            self._custody.put(replace(self._custody.get(lease_id) or item, over=True))
             return Answer.UNCLEAR
         self._custody.end(replace(item.lease, record_version=""))
         return Answer.YES

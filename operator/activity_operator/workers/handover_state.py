@@ -41,9 +41,10 @@ class Held:
     """One lease with what only this process knows of it; all of it may be lost.
 
     `beats` is False once the service refused a heartbeat without ending the task; `closing` while it is being failed;
-    `shown` once its owner reported it, running or concluded; `owner_since` is when this process learned of the owner;
-    `poolless_since` is when its pool was first seen to be gone. `since` is when this process took it in: patience is
-    counted from there, because when it was received may have been told by another machine's clock.
+    `shown` once its owner reported it, running or concluded; `over` once the service or its owner said that its task
+    is; `owner_since` is when this process learned of the owner; `poolless_since` is when its pool was first seen to be
+    gone. `since` is when this process took it in: patience is counted from there, because when it was received may have
+    been told by another machine's clock.
     """
 
     lease: Lease
@@ -54,6 +55,7 @@ class Held:
     offered_at: float = 0.0
     owner_since: float = 0.0
     shown: bool = False
+    over: bool = False
     poolless_since: float | None = None
 
     @property

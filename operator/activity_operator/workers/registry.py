@@ -89,11 +89,13 @@ class WorkerRegistry:
         return len(self._workers)
 
     def begin_term(self, now: float, expected_workers: int) -> None:
-        """Forget what was said to nobody: this process leads from `now` on, and so many pods run workers."""
-        self._workers.clear()
-        self._pools.clear()
-        self._per_namespace.clear()
-        self._hurried.clear()
+        """Forget what was said to nobody: this process leads from `now` on, and so many pods run workers.
+
+        Of an earlier term of its own nothing is left either: the story stands in the status, and what was ordered then
+        another leader may have taken back.
+        """
+        for known in (self._workers, self._pools, self._per_namespace, self._hurried, self._rings, self._directives):
+            known.clear()
         self._leader_since, self._expected = now, expected_workers
         self._doubt = (float("-inf"), "")
 

@@ -153,3 +153,22 @@ async def test_a_record_whose_write_was_not_answered_goes_when_its_task_is_over(
 
     assert not world.records.kept
     assert operator.reasons == ["LeaseExpired"]
+
+
+async def test_a_record_that_cannot_be_removed_is_not_removed_more_often_with_every_listing(
+    world: World, operator: Operator
+) -> None:
+    """A webhook that is down refuses every DELETE; listings go on."""
+    (lease,) = await operator.hold("t1")
+    await operator.hear(report(claims=(lease,)))
+    world.records.undeletable = True
+    world.service.over.add("t1")
+    world.pods.discard("uid-a")
+    await asyncio.sleep(600.0)
+    before = world.records.calls["delete"]
+    await asyncio.sleep(600.0)
+
+    assert 30 < world.records.calls["delete"] - before <= 120
+    world.records.undeletable = False
+    await asyncio.sleep(30.0)
+    assert not world.records.kept

@@ -56,3 +56,33 @@ async def test_an_owner_that_never_shows_its_lease_blocks_zero_for_a_while_only(
     await asyncio.sleep(UNSHOWN_SECONDS)
     await operator.hear(report(sequence=3))
     assert operator.custody.said(KEY).claimed == 0
+
+
+async def test_an_owner_that_leaves_after_the_service_said_that_its_task_is_over_has_lost_nothing(
+    world: World, operator: Operator
+) -> None:
+    """It concluded its task while nobody led, and its last report found no leader."""
+    (lease,) = await operator.hold("t1")
+    await operator.hear(report(claims=(lease,)))
+    world.service.over.add("t1")
+    await asyncio.sleep(10.0)
+    world.pods.discard("uid-a")
+    await asyncio.sleep(5.0)
+
+    assert operator.reasons == []
+    assert not world.records.kept
+
+
+async def test_an_owner_that_said_at_its_last_that_its_task_is_concluded_has_lost_nothing(
+    world: World, operator: Operator
+) -> None:
+    (lease,) = await operator.hold("t1")
+    await operator.hear(report(claims=(lease,)))
+    world.records.down = True
+    assert (await operator.hear(report(sequence=2, released=(lease,)))).released == ()
+    world.pods.discard("uid-a")
+    world.records.down = False
+    await asyncio.sleep(5.0)
+
+    assert operator.reasons == []
+    assert not world.records.kept

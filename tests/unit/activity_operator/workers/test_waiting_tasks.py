@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from activity_operator.workers.handover_state import Terms
 from activity_worker.contract import ERROR_DELETED, ERROR_NO_WORKER
 from tests.unit.activity_operator.workers.reports import report
@@ -93,3 +95,53 @@ async def test_without_hold_seconds_a_task_waits_as_long_as_the_service_lets_it(
 
     assert not world.service.failed
     assert len(world.service.beats["t1"]) >= 700
+
+
+async def test_a_leader_that_slept_fails_no_task_for_want_of_a_worker(world: World, operator: Operator) -> None:
+    """When it wakes, the next leader may have found one; it hears of its term's end a moment later."""
+    operator.custody.order(KEY, Terms(hold_seconds=30.0))
+    await operator.hold("t1")
+    await asyncio.sleep(20.0)
+    operator.holds_lease = False
+    await asyncio.sleep(20.0)
+    operator.custody.end_term()
+    await asyncio.sleep(20.0)
+
+    assert not world.service.failed
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["its term is over", "not yet told so"])
+async def test_a_task_that_could_not_be_failed_in_a_term_is_not_failed_after_it(
+    world: World, operator: Operator, told: bool
+) -> None:
+    operator.custody.order(KEY, Terms(hold_seconds=30.0))
+    await operator.hold("t1")
+    world.service.unreachable = True
+    await asyncio.sleep(60.0)
+    operator.holds_lease = False
+    if told:
+        operator.custody.end_term()
+    world.service.unreachable = False
+    await asyncio.sleep(30.0)
+    assert not world.service.failed
+
+    operator.holds_lease = True
+    await operator.custody.begin_term()
+    await asyncio.sleep(60.0)
+    assert world.service.failed["t1"][0] == ERROR_NO_WORKER
+
+
+async def test_a_leader_that_renewed_at_the_last_moment_fails_what_nobody_took(
+    world: World, operator: Operator
+) -> None:
+    operator.custody.order(KEY, Terms(hold_seconds=30.0))
+    await operator.hold("t1")
+    world.service.unreachable = True
+    await asyncio.sleep(60.0)
+    operator.holds_lease = False
+    await asyncio.sleep(15.0)
+    world.service.unreachable = False
+    operator.holds_lease = True
+    await asyncio.sleep(15.0)
+
+    assert world.service.failed["t1"][0] == ERROR_NO_WORKER

@@ -26,7 +26,7 @@ POOL = PoolRef("media", "resize", "pool-1")
 class Records:
     """Lease records that outlive operators. `down` refuses calls; `stop_at` is where the next call hangs for ever.
 
-    `unanswered` has new records made, and their writers never told.
+    `unanswered` has new records made, and their writers never told; `undeletable` refuses removals alone.
 
     So many next claims meet `conflicts` although nobody has changed the record, as behind a webhook.
     """
@@ -34,7 +34,7 @@ class Records:
     def __init__(self) -> None:
         self.kept: dict[str, Lease] = {}
         self.calls: Counter[str] = Counter()
-        self.down = self.unanswered = False
+        self.down = self.unanswered = self.undeletable = False
         self.stop_at = ""
         self.version = 0
         self.conflicts = 0
@@ -80,6 +80,8 @@ class Records:
     async def delete(self, lease: Lease) -> None:
         self.calls["delete"] += 1
         await self._moment("before delete")
+        if self.undeletable:
+            raise RecordsUnavailableError("a webhook does not answer")
         self.kept.pop(lease.id, None)
         await self._moment("after delete")
 
@@ -136,6 +138,7 @@ class Operator:
 
     def __init__(self, world: World) -> None:
         self.said: list[tuple[Key, Say]] = []
+        self.holds_lease = True
         self.changes: list[Key] = []
         self.tasks_before = asyncio.all_tasks()
         around = Surroundings(
@@ -144,6 +147,7 @@ class Operator:
             pod_exists=lambda uid: uid in world.pods,
             on_change=self.changes.append,
             say=lambda key, said: self.said.append((key, said)),
+            leads=lambda: self.holds_lease,
         )
         self.custody = Custody(world.records, world.service, around)
         self.handover = Handover(self.custody)
