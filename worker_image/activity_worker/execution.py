@@ -275,7 +275,7 @@ class TaskRun:
         self._around.events.emit(EventName.TASK_HEARTBEAT, self.request)
 
     def _beat_failed(self, _: SourceError) -> None:
-        self._around.tally.task_heartbeat_failures += 1
+        self._around.tally.heartbeat_failed()
 
     def _beat_lost(self, error: LeaseLostError) -> None:
         self._lost = error

@@ -73,11 +73,14 @@ class WorkerMetrics:
         """Count a poll that ended after `seconds`."""
         self._polls.observe(seconds)
 
-    def heartbeat(self, accepted: bool, at: float) -> None:
-        """Count a task heartbeat; `at` is Unix seconds."""
-        self._heartbeats.labels("accepted" if accepted else "refused").inc()
-        if accepted:
-            self._last_heartbeat.set(at)
+    def heartbeat_accepted(self, at: float) -> None:
+        """Count a task heartbeat that the service accepted; `at` is Unix seconds."""
+        self._heartbeats.labels("accepted").inc()
+        self._last_heartbeat.set(at)
+
+    def heartbeat_refused(self) -> None:
+        """Count a task heartbeat that was not accepted, or not answered."""
+        self._heartbeats.labels("refused").inc()
 
     def reported(self, result: str) -> None:
         """Count a report: `answered`, `misdirected` or `failed`."""

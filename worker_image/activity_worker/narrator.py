@@ -40,7 +40,7 @@ class Narrator:
         events.on(EventName.POLLING_ERROR, self._polling_error)
         events.on(EventName.TASK_RECEIVED, self._task_received)
         events.on(EventName.TASK_START, self._task_start)
-        events.on(EventName.TASK_HEARTBEAT, lambda _: metrics.heartbeat(accepted=True, at=time.time()))
+        events.on(EventName.TASK_HEARTBEAT, lambda _: metrics.heartbeat_accepted(time.time()))
         events.on(EventName.TASK_ERRORED, self._task_errored)
         events.on(EventName.TASK_DONE, self._task_done)
 
