@@ -240,6 +240,14 @@ async def test_a_new_term_begins_without_memory() -> None:
     assert [memory.quiet_since for memory in scene.memories] == [None, None]
 
 
+async def test_who_leads_no_more_tells_no_pools_numbers() -> None:
+    scene = Scene()
+    await scene.look_after()
+    scene.reconciler.end_term()
+
+    assert ("metrics", KEY) in scene.log
+
+
 async def test_a_pool_made_anew_under_the_same_name_begins_without_memory() -> None:
     scene = Scene()
     await scene.look_after()

@@ -217,6 +217,16 @@ def test_a_new_leader_has_heard_nobody_and_says_so(registry: WorkerRegistry) -> 
     assert not registry.suspect(206.0)
 
 
+def test_a_term_begins_without_the_orders_and_the_story_of_one_before(registry: WorkerRegistry) -> None:
+    """The status has the story; and what was ordered then another leader may have taken back."""
+    registry.set_directives(*POOL, {"uid-a": Directive.DRAIN})
+    registry.note(POOL, "OOMKilled", "out of memory", at=100.0)
+    registry.begin_term(200.0, expected_workers=1)
+
+    assert registry.events(*POOL) == ()
+    assert registry.record(report(), 201.0).directive is Directive.RUN
+
+
 def test_a_fleet_that_falls_silent_at_once_makes_the_path_the_suspect(registry: WorkerRegistry) -> None:
     for number in range(10):
         registry.record(report(pod_uid=f"uid-{number}"), 100.0)
