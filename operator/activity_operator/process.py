@@ -1,10 +1,9 @@
 """The operator process: what runs on its main loop, what happens when leadership comes and goes, how it ends.
 
-Order of the end: open no polls, await those that are open and decide meanwhile, release the Lease, watch no more.
+Order of the end: lead no more and open no polls, release the Lease, await polls that are open, watch no more.
 """
 
 import asyncio
-import contextlib
 import logging
 import time
 import uuid
@@ -40,8 +39,6 @@ from activity_operator.watchdog import Watchdog
 
 #: How often the main loop proves that it turns, and looks whether the API server answers.
 TICK_SECONDS = 1.0
-#: How often a leader's label that could not be set is tried again.
-LABEL_RETRY_SECONDS = 2.0
 #: How long a task may take to end before it is told again.
 CANCEL_SECONDS = 2.0
 
@@ -144,7 +141,6 @@ class Process:
         self._failure = ""
         self._tasks: list[asyncio.Task[None]] = []
         self._term_began = float("inf")
-        self._unlabelled = asyncio.Event()
         self.watchdog = Watchdog(settings.lease_duration_seconds)
 
     async def build(self) -> None:
@@ -184,7 +180,7 @@ class Process:
             clock=clock,
             done=self._swept,
         )
-        self.label = LeaderLabel(self.kube, settings.namespace, settings.pod_name)
+        self.label = LeaderLabel(self.kube, settings.namespace, settings.pod_name, self.elector)
         self.watcher = Watcher(self._load, self.take, self.sweeper.ask_soon, self.fail)
         self._build_reconciler(identity)
         self._build_health()
@@ -284,7 +280,7 @@ class Process:
         self._spawn("sweep", self.sweeper.run())
         self._spawn("due", self.due.run())
         self._spawn("events", self.events.run())
-        self._spawn("label", self._keep_label())
+        self._spawn("label", self.label.keep())
         self._spawn("tick", self._tick())
         for number in range(self.settings.reconcile_workers):
             self._spawn(f"reconcile-{number}", self.reconciler.run())
@@ -305,7 +301,9 @@ class Process:
         log.info("ending: another process may lead from now on; open polls are awaited")
         self._ending.set()
         await self._cancel([task for task in self._tasks if task.get_name() != "tick"])
-        await self.label.settle(leading=False)
+        # No call before this: until the term has ended here, polls are opened and leases are swept as a leader's.
+        self.elector.resign()
+        await self.label.drop()
         await self.elector.release()
         await self.outside.close_polls(self.settings.stop_seconds)
         await self.outside.stop()
@@ -332,8 +330,9 @@ class Process:
             self.sweeper.ask()
         else:
             self._term_began = float("inf")
+            self.reconciler.end_term()
             self.outside.end_term()
-        self._unlabelled.set()
+        self.label.changed()
 
     def _swept_this_term(self) -> bool:
         """Whether the store is as new as this term: a standby's watch may lag behind what the former leader did."""
@@ -358,14 +357,6 @@ class Process:
         pool = self.store.pool(key)
         if pool is not None:
             self.events.say(pool, said)
-
-    async def _keep_label(self) -> None:
-        while True:
-            self._unlabelled.clear()
-            settled = await self.label.settle(leading=self.elector.leading)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if settled else LABEL_RETRY_SECONDS):
-                    await self._unlabelled.wait()
 
     async def _tick(self) -> None:
         reachable, policy = True, self._policy()

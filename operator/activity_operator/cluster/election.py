@@ -79,6 +79,7 @@ class Elector:
         self._timing = timing or Timing()
         self._holding = False
         self._announced = False
+        self._unreleased = False
         self._renewed = 0.0
         self._lease: Raw | None = None
         self._seen_version = ""
@@ -227,12 +228,18 @@ class Elector:
         except Exception:  # a failing listener must not cost the Lease
             log.exception("the change of leadership was not taken in")
 
-    async def release(self) -> None:
-        """Lead no more and hand the Lease back, so that the next one need not wait; `run` must have ended."""
-        if not self._holding:
-            return
+    def resign(self) -> None:
+        """Lead no more, and say so at once; the Lease is kept until `release`. `run` must have ended."""
+        self._unreleased = self._unreleased or self._holding
         self._holding = False
         self._announce()
+
+    async def release(self) -> None:
+        """Lead no more and hand the Lease back, so that the next one need not wait; `run` must have ended."""
+        self.resign()
+        if not self._unreleased:
+            return
+        self._unreleased = False
         try:
             async with asyncio.timeout(self._timing.call):
                 # Read anew: a renewal that was cut short may have been written.

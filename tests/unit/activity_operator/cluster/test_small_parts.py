@@ -1,6 +1,5 @@
-"""Back-off, rivals, the leader's label: small, but each with a promise."""
+"""Back-off, rivals, what the API server is told: small, but each with a promise."""
 
-from typing import Any, cast
 from unittest.mock import AsyncMock
 
 import pytest
@@ -8,9 +7,7 @@ import pytest
 from activity_operator.cluster import backoff
 from activity_operator.cluster.kinds import PODS, Key
 from activity_operator.cluster.kube import WRITE_TIMEOUT_SECONDS, ApiUnreachableError, KubeClient
-from activity_operator.cluster.leader_label import LeaderLabel
 from activity_operator.cluster.rivals import Rivals
-from activity_worker.contract import LABEL_LEADER
 
 A, B = ("ns", "a"), ("ns", "b")
 
@@ -36,51 +33,6 @@ def test_rivals_are_told_of_each_other_when_they_come_and_go() -> None:
     rivals.forget(B)
     assert changed == [A, A]
     assert rivals.of(A, "arn") == ()
-
-
-class Pods:
-    """The operator's pods, by name, with or without the label."""
-
-    def __init__(self, labelled: set[str]) -> None:
-        self.labelled = labelled
-        self.down = False
-
-    async def list(self, kind: object, namespace: str, selector: str) -> tuple[list[dict[str, Any]], str]:
-        if self.down:
-            raise ApiUnreachableError("down")
-        return [{"metadata": {"name": name}} for name in sorted(self.labelled)], "1"
-
-    async def merge_patch(self, kind: object, namespace: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        if body["metadata"]["labels"][LABEL_LEADER]:
-            self.labelled.add(name)
-        else:
-            self.labelled.discard(name)
-        return {}
-
-
-def label(pods: Pods) -> LeaderLabel:
-    return LeaderLabel(cast("KubeClient", pods), "ops", "me")
-
-
-async def test_the_leader_takes_the_label_from_a_former_one_that_cannot() -> None:
-    pods = Pods({"hung"})
-
-    assert await label(pods).settle(leading=True)
-    assert pods.labelled == {"me"}
-
-
-async def test_a_standby_takes_the_label_only_from_itself() -> None:
-    pods = Pods({"me", "other"})
-
-    assert await label(pods).settle(leading=False)
-    assert pods.labelled == {"other"}
-
-
-async def test_a_label_that_cannot_be_set_is_to_be_tried_again() -> None:
-    pods = Pods(set())
-    pods.down = True
-
-    assert not await label(pods).settle(leading=True)
 
 
 async def test_a_token_review_asks_whether_the_token_is_for_our_audience() -> None:

@@ -1,0 +1,139 @@
+"""How the process takes a term, and how it ends: its term first, then what must be asked for, in a few seconds."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, cast
+from unittest.mock import AsyncMock, MagicMock
+
+import pytest
+
+from activity_operator import process as module
+from activity_operator.cluster.kube import ApiError, ApiUnreachableError, KubeClient
+from activity_operator.core.tenancy import Policy
+from activity_operator.metrics import Metrics
+from activity_operator.process import Outside, Process
+from activity_operator.settings import Settings
+from tests.unit.activity_operator.virtual_time import VirtualLoop, elapsed, settle
+
+#: A LIST that is not answered: three tries, the last of 30 s.
+HANGS_SECONDS = 45.0
+#: What the chart's grace period has beside the open polls.
+SPARE_SECONDS = 30.0
+
+
+class Api:
+    """One Lease, and pods whose LIST may hang; `said` is what happened, and when."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, float]] = []
+        self.lease: dict[str, Any] = {}
+        self.hangs = False
+        self.labelled = True
+        self.close = AsyncMock()
+
+    def note(self, what: str) -> None:
+        """Remember that it happened now."""
+        self.said.append((what, elapsed()))
+
+    def when(self, what: str) -> float:
+        """Return when it happened first."""
+        return next(at for said, at in self.said if said == what)
+
+    async def list(self, *_: object) -> tuple[list[dict[str, Any]], str]:
+        self.note("list")
+        if self.hangs:
+            await asyncio.sleep(HANGS_SECONDS)
+            raise ApiUnreachableError("no answer")
+        return [{"metadata": {"name": "me", "resourceVersion": "1"}}] if self.labelled else [], "1"
+
+    async def merge_patch(self, *_: object) -> dict[str, Any]:
+        self.note("label")
+        self.labelled = not self.labelled
+        return {}
+
+    async def get(self, *_: object) -> dict[str, Any]:
+        if not self.lease:
+            raise ApiError(404, "NotFound", "no lease")
+        return self.lease
+
+    async def create(self, kind: object, namespace: str, body: dict[str, Any]) -> dict[str, Any]:
+        self.lease = {**body, "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "1"}}
+        return self.lease
+
+    async def replace(self, kind: object, namespace: str, name: str, body: dict[str, Any], _: float) -> dict[str, Any]:
+        self.note("release")
+        self.lease = body
+        return body
+
+
+async def built(api: Api) -> Process:
+    """Return a process that has not begun anything."""
+    outside = MagicMock()
+    outside.end_term.side_effect = lambda: api.note("end of term")
+    outside.close_polls = AsyncMock(side_effect=lambda _: api.note("close polls"))
+    outside.stop = AsyncMock()
+    settings = Settings(namespace="ops", pod_name="me", health_host="127.0.0.1", health_port=0)
+    process = Process(settings, AsyncMock(), Metrics("test"), lambda _: cast("Outside", outside), Policy)
+    await process.build()
+    return process
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Api:
+    """Let the process find this API server, and virtual time."""
+    api = Api()
+    monkeypatch.setattr(module, "clock", elapsed)
+    monkeypatch.setattr(KubeClient, "connect", AsyncMock(return_value=api))
+    return api
+
+
+def in_virtual_time(story: Coroutine[Any, Any, None]) -> None:
+    """Run a test in which time passes."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(story)
+
+
+def end(api: Api) -> None:
+    """Have a leader end."""
+
+    async def story() -> None:
+        process = await built(api)
+        await process.elector.step()
+        assert process.elector.leading
+        await process._stop()
+        assert not process.elector.leading
+
+    in_virtual_time(story())
+
+
+def test_who_comes_to_lead_is_labelled_at_once(api: Api) -> None:
+    api.labelled = False
+
+    async def story() -> None:
+        process = await built(api)
+        keeping = asyncio.create_task(process.label.keep())
+        await asyncio.sleep(100)
+        await process.elector.step()
+        await settle()
+        assert api.labelled
+        keeping.cancel()
+        await process._stop()
+
+    in_virtual_time(story())
+
+
+def test_a_leader_that_ends_opens_no_polls_before_it_asks_for_anything(api: Api) -> None:
+    end(api)
+
+    assert [said for said, _ in api.said] == ["end of term", "list", "label", "release", "close polls"]
+    assert api.lease["spec"]["holderIdentity"] == ""
+
+
+def test_an_api_server_that_hangs_at_the_end_keeps_neither_the_term_nor_the_polls(api: Api) -> None:
+    api.hangs = True
+
+    end(api)
+
+    assert api.when("end of term") == 0
+    assert api.when("close polls") < SPARE_SECONDS / 3
+    assert api.when("release") <= api.when("close polls")
