@@ -62,7 +62,12 @@ class ClaimBook:
             self.taken.discard(lease)
         return new
 
+    def withdraw(self) -> None:
+        """Take back every claim: who has stopped must not be given what it cannot run. What was granted stays ours."""
+        self.offers = ()
+        self.claims.clear()
+
     def concluded(self, lease: str) -> None:
-        """Say that the task of `lease` is over here; leases that were never granted are not the operator's."""
+        """Say that the task of `lease` is over here, once or again; those never granted are not the operator's."""
         if lease in self.taken:
             self.released.add(lease)

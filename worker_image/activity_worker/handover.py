@@ -10,10 +10,10 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable
 
-from activity_worker.activity import TaskRequest
+from activity_worker.activity import TaskRequest, TaskResponse
 from activity_worker.claims import CLAIM_PATIENCE_SECONDS, ClaimBook
 from activity_worker.contract import ERROR_WORKER_STOPPED, EventName, Grant, HeldLease, lease_id
-from activity_worker.errors import SourceError
+from activity_worker.errors import LeaseLostError, SourceError
 from activity_worker.pool import PoolManager
 from activity_worker.sources.protocol import Task
 from activity_worker.worker import ActivityWorker, SlotTakenError
@@ -36,6 +36,9 @@ class Handover:
         self._running: set[asyncio.Task[None]] = set()
         self._cordoned = False
         pool.events.on(EventName.POLLING_SUCCESS, self._polled)
+        # Once answered the pool tells of a task no more, though its handler may go on for long.
+        pool.events.on(EventName.TASK_SUCCESS, self._answered)
+        pool.events.on(EventName.TASK_FAILURE, self._answered)
         pool.events.on(EventName.TASK_DONE, self._task_done)
 
     @property
@@ -51,7 +54,7 @@ class Handover:
         """Take what a reply granted: it is ours to heartbeat from here on. Then see to offers and refusals."""
         for grant in grants:
             task = Task(token=grant.task_token, input=grant.input)
-            keeper = asyncio.get_running_loop().create_task(self._keep(task.token))
+            keeper = asyncio.get_running_loop().create_task(self._keep(grant.id, task.token))
             self._waiting[grant.id] = (task, _now(), keeper)
         self._fill()
 
@@ -59,20 +62,38 @@ class Handover:
         """Return the leases that wait for a slot; those that run are the pool's to tell."""
         return tuple(HeldLease(lease, max(now - since, 0.0)) for lease, (_, since, _) in self._waiting.items())
 
-    async def close(self) -> None:
-        """Fail what no slot took, for the state machine's Retry, once the pool has stopped."""
-        for worker in self._reserved:
-            worker.release()
-        for lease, (task, _, keeper) in self._waiting.items():
-            keeper.cancel()
-            with contextlib.suppress(SourceError):
-                await self._pool.source.fail(
-                    task.token, ERROR_WORKER_STOPPED, "the worker stopped before it had a free slot"
-                )
-            self._claims.concluded(lease)
-        self._waiting.clear()
-        if self._running:
-            await asyncio.wait(self._running)
+    async def close(self) -> bool:
+        """Once the pool has stopped: claim nothing more, and fail what no slot took, for the state machine's Retry.
+
+        Tells whether there was any. Again, it sees to what a report that was on its way was still granted.
+        """
+        self._claims.withdraw()
+        while self._reserved:
+            self._reserved.pop().release()
+        failed = False
+        while self._waiting or self._running:
+            if self._waiting:
+                await self._fail(next(iter(self._waiting)))
+                failed = True
+            else:
+                await asyncio.wait(self._running)
+        return failed
+
+    async def _fail(self, lease: str) -> None:
+        """Fail a lease that waits; until that is done it is held, for reports."""
+        task, _, keeper = self._waiting[lease]
+        keeper.cancel()
+        with contextlib.suppress(SourceError):
+            await self._pool.source.fail(
+                task.token, ERROR_WORKER_STOPPED, "the worker stopped before it had a free slot"
+            )
+        self._let_go(lease)
+
+    def _let_go(self, lease: str) -> None:
+        """Say that a lease which waited is over."""
+        self._waiting.pop(lease, None)
+        self._claims.concluded(lease)
+        self._on_change()
 
     def _fill(self) -> None:
         """Give free slots first to what is granted, then to what may be claimed; free those that wait in vain."""
@@ -101,16 +122,24 @@ class Handover:
             # The slot stopped in between. Its successor, or the end, sees to the task.
             self.grant([Grant(lease_id(task.token), task.token, task.input)])
 
-    async def _keep(self, token: str) -> None:
-        """Heartbeat a lease that waits for a slot; the operator stopped when it granted it."""
+    async def _keep(self, lease: str, token: str) -> None:
+        """Heartbeat a lease that waits for a slot, until it is lost; the operator stopped when it granted it."""
         while True:
-            with contextlib.suppress(SourceError):
+            try:
                 await self._pool.source.heartbeat(token)
+            except LeaseLostError as error:
+                log.info("task %s was lost while it waited for a slot: %s", lease, error.code)
+                return self._let_go(lease)
+            except SourceError as error:
+                log.debug("task %s waits for a slot; its heartbeat failed: %s", lease, error.code)
             await asyncio.sleep(self._heartbeat_seconds)
 
     def _polled(self, _: ActivityWorker, task: Task | None) -> None:
         if task is None and self._wants_slots():
             self._fill()
+
+    def _answered(self, request: TaskRequest, _: TaskResponse) -> None:
+        self._claims.concluded(request.lease_id)
 
     def _task_done(self, request: TaskRequest, _: object) -> None:
         self._claims.concluded(request.lease_id)

@@ -1,10 +1,10 @@
 """PURE: what a worker reports and when. Takes `now` (monotonic seconds) and snapshots, returns reports and orders.
 
-What goes at once: the first report, a change to draining, drained, stopping or stopped, an exit output, and claims.
-Everything else waits for the interval that the last reply ordered, and changes coalesce until then. One exception,
-because the operator scales on it: a worker that became saturated (every slot busy) or idle says so within
-`EDGE_SPACING_SECONDS`. That keeps the promise about the report rate by holding only where the ordered interval is at
-most `EDGE_MAX_INTERVAL_SECONDS`, which the operator orders in small fleets alone.
+What goes at once: the first report, a change to draining, drained, stopping or stopped, an exit output, claims, and
+what a stopped worker has released. Everything else waits for the interval that the last reply ordered, and changes
+coalesce until then. One exception, because the operator scales on it: a worker that became saturated (every slot busy)
+or idle says so within `EDGE_SPACING_SECONDS`. That keeps the promise about the report rate by holding only where the
+ordered interval is at most `EDGE_MAX_INTERVAL_SECONDS`, which the operator orders in small fleets alone.
 """
 
 import math
@@ -99,9 +99,11 @@ class ReportState:
         return self._delivered is not None
 
     def is_known(self, seen: Snapshot) -> bool:
-        """Tell whether the leader has answered a report with this state and this exit output."""
+        """Tell whether the leader has answered a report with this state, this exit output and all that is released."""
         last = self._delivered
-        return last is not None and last.state is seen.state and last.exit == seen.exit
+        if last is None or self._unsaid(last):
+            return False
+        return last.state is seen.state and last.exit == seen.exit
 
     def record(self, name: str, at: float, message: str = "") -> None:
         """Remember an event (`at`: Unix seconds) until acknowledged; when full, the oldest is dropped and counted."""
@@ -123,9 +125,14 @@ class ReportState:
             return -math.inf
         if seen.exit != last.exit or (seen.state != last.state and seen.state in _AT_ONCE):
             return -math.inf
+        if seen.state is WorkerState.STOPPED and self._unsaid(last):
+            return -math.inf
         if self.interval_seconds <= EDGE_MAX_INTERVAL_SECONDS and _edge(seen.busy, last):
             return self._sent_at + min(EDGE_SPACING_SECONDS, self.interval_seconds)
         return self._sent_at + self.interval_seconds
+
+    def _unsaid(self, last: Report) -> bool:
+        return bool(self.claims.released - set(last.released))
 
     def compose(self, seen: Snapshot, now: float) -> Report:
         """Return the next report and count it as in flight until `answered`, `failed` or `misdirected` is called."""

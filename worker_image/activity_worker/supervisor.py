@@ -40,7 +40,7 @@ from activity_worker.options import TaskOptions
 from activity_worker.polling import Polling
 from activity_worker.pool import PoolManager
 from activity_worker.report_state import Identity, Orders, ReportState, Snapshot
-from activity_worker.reporter import COALESCE_SECONDS, Reporter
+from activity_worker.reporter import COALESCE_SECONDS, GOODBYE_SECONDS, Reporter
 from activity_worker.settings import ReportSettings, Settings
 from activity_worker.sources.opening import open_source
 from activity_worker.sources.protocol import Source
@@ -96,6 +96,7 @@ class Supervisor:
                 cancel_grace_seconds=TASK_GRACE_SECONDS,
             ),
         )
+        self._pool.tally.on_heartbeat_failure = self.metrics.heartbeat_refused
         self._narrator = Narrator(self._events, self.metrics, record=self._record, on_change=self._changed)
         self._handover = Handover(
             self._pool,
@@ -194,10 +195,17 @@ class Supervisor:
         try:
             yield
             self._ready_to_report.set()
-            await self._reporter.say_goodbye()
+            await self._say_goodbye(self._reporter)
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
+
+    async def _say_goodbye(self, reporter: Reporter) -> None:
+        """Have the end heard. What a report that was on its way was granted is failed first, and that is heard too."""
+        deadline = _now() + GOODBYE_SECONDS
+        await reporter.say_goodbye()
+        if await self._handover.close():
+            await reporter.say_goodbye(deadline - _now())
 
     async def _report_when_ready(self, reporter: Reporter) -> None:
         """A first report is the proof that the handler imports; a worker that ends before it says only that."""

@@ -64,7 +64,7 @@ async def test_a_laptop_runs_a_handler_with_no_cluster_and_reads_what_happens(fa
 
 async def test_task_heartbeats_go_on_while_the_handler_holds_the_interpreter(fake: StepFunctionsFake) -> None:
     arn = fake.create_activity("work")
-    tasks = fake.schedule(arn, '{"seconds": 3}', count=2, heartbeat_seconds=1.0)
+    tasks = fake.schedule(arn, '{"seconds": 6}', count=2, heartbeat_seconds=10.0)
     options = ("--slots", "2", "--task-heartbeat-seconds", "0.25")
     async with worker(*run_of(fake, "holds_the_interpreter", *options)):
         await fake.until(lambda: all(task.ended_at is not None for task in tasks))
@@ -342,3 +342,16 @@ async def _taken_by_the_operator(fake: StepFunctionsFake, arn: str) -> tuple[str
 async def _stops(running: WorkerProcess) -> None:
     running.process.send_signal(signal.SIGTERM)
     assert await running.exit_code() == 0
+
+
+async def test_the_metrics_tell_heartbeats_that_the_service_refused(fake: StepFunctionsFake) -> None:
+    arn = fake.create_activity("work")
+    fake.inject("SendTaskHeartbeat", Fault.SERVER_ERROR, 2)
+    (task,) = fake.schedule(arn, '{"seconds": 3600}', heartbeat_seconds=600)
+    port = free_port()
+    options = ("--task-heartbeat-seconds", "0.2", "--health-port", str(port))
+    async with worker(*run_of(fake, "sleeps", *options)):
+        await fake.until(lambda: task.heartbeats > 0)
+        exposition = (await probe(port, "/metrics"))[1]
+
+    assert metric(exposition, 'activity_worker_heartbeats_total{result="refused"}') >= 1.0

@@ -83,3 +83,13 @@ def test_a_concluded_lease_is_released_until_the_operator_has_heard_it() -> None
 
     book.answered(reply(released=("a",)), asked=())
     assert book.released == set()
+
+
+def test_what_is_granted_after_claims_were_withdrawn_is_ours_all_the_same() -> None:
+    book = ClaimBook(offers=("a", "b"))
+    book.claim(free_slots=1, now=0.0)
+    book.withdraw()
+    assert (book.claims, book.unclaimed) == ({}, False)
+
+    grant = Grant("a", "token", "{}")
+    assert book.answered(reply(granted=(grant,)), asked=("a",)) == (grant,)

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
-from activity_worker.activity import TaskRequest
+from activity_worker.activity import TaskRequest, TaskResponseToolkit
 from activity_worker.claims import ClaimBook
 from activity_worker.contract import ERROR_WORKER_STOPPED, Grant, Reply, lease_id
+from activity_worker.errors import InvalidTokenError, LeaseLostError, SourceError
 from activity_worker.handover import Handover
 from activity_worker.pool import PoolManager
 from activity_worker.sources.protocol import Task
@@ -22,6 +23,9 @@ class Source:
     def __init__(self) -> None:
         self.polls: list[asyncio.Future[Task | None]] = []
         self.said: list[tuple[str, str]] = []
+        self.refusals: dict[str, SourceError] = {}
+        self.fails = asyncio.Event()
+        self.fails.set()
 
     async def lease(self, worker_name: str) -> Task | None:
         self.polls.append(asyncio.get_running_loop().create_future())
@@ -29,11 +33,14 @@ class Source:
 
     async def heartbeat(self, token: str) -> None:
         self.said.append(("heartbeat", token))
+        if token in self.refusals:
+            raise self.refusals[token]
 
     async def succeed(self, token: str, output: str) -> None:
         self.said.append(("succeed", token))
 
     async def fail(self, token: str, error: str, cause: str) -> None:
+        await self.fails.wait()
         self.said.append((error, token))
 
     async def close(self) -> None:
@@ -41,18 +48,29 @@ class Source:
 
 
 class Bench:
-    """One slot, its handler held by the test, and the operator's replies."""
+    """One slot, its handler held by the test, which may have it `answer_first`, and the operator's replies."""
 
     def __init__(self) -> None:
         self.source, self.book = Source(), ClaimBook()
         self.handled: list[str] = []
+        self.answer_first: Literal["success", "failure"] | None = None
         self.go = asyncio.Event()
         self.pool = PoolManager(self.source, self._handle, worker_prefix="pod")
         self.handover = Handover(self.pool, self.book, heartbeat_seconds=10.0, on_change=lambda: None)
 
-    async def _handle(self, request: TaskRequest) -> None:
+    @property
+    def told(self) -> set[str]:
+        """The leases that a report of this moment would account for."""
+        running = self.pool.snapshot(0.0).leases
+        return {lease.id for lease in (*running, *self.handover.held(0.0))} | self.book.released
+
+    async def _handle(self, request: TaskRequest, respond: TaskResponseToolkit) -> None:
         self.handled.append(request.task.token)
+        if self.answer_first is not None:
+            await getattr(respond, self.answer_first)()
         await self.go.wait()
+        if self.answer_first is None:
+            await respond.success()
 
     async def answer(self, asked: tuple[str, ...] = (), **parts: Any) -> None:
         self.handover.grant(self.book.answered(Reply(term=1, next_report_seconds=1.0, **parts), asked))
@@ -71,6 +89,7 @@ async def bench() -> AsyncIterator[Bench]:
     await bench.pool.start()
     yield bench
     bench.go.set()
+    bench.source.fails.set()
     for poll in bench.source.polls:
         if not poll.done():
             poll.set_result(None)
@@ -145,6 +164,60 @@ async def test_a_task_that_was_handed_over_is_released_when_it_is_done(bench: Be
     assert bench.book.released == {lease}
 
 
+@pytest.mark.parametrize("answer", ["success", "failure"])
+async def test_an_answered_task_is_released_while_its_handler_still_cleans_up(
+    bench: Bench, answer: Literal["success", "failure"]
+) -> None:
+    """A report in between would account for it neither as running nor as concluded: lost, as the operator sees it."""
+    lease = lease_id("token-a")
+    bench.answer_first = answer
+    await bench.answer(asked=(lease,), granted=(Grant(lease, "token-a", "{}"),))
+
+    assert bench.pool.snapshot(0.0).busy == 1
+    assert bench.told == {lease}
+
+
+async def test_a_release_that_was_heard_while_the_handler_cleaned_up_is_not_said_again(bench: Bench) -> None:
+    lease = lease_id("token-a")
+    bench.answer_first = "success"
+    await bench.answer(asked=(lease,), granted=(Grant(lease, "token-a", "{}"),))
+    assert bench.book.released == {lease}
+    await bench.answer(released=(lease,))
+    bench.go.set()
+    await settle()
+
+    assert (bench.pool.snapshot(0.0).busy, bench.book.released) == (0, set())
+
+
+async def test_a_lease_that_is_lost_while_it_waits_is_released_and_never_started(bench: Bench) -> None:
+    bench.pool.uncordon()
+    await settle()
+    bench.source.polls[0].set_result(Task("own", "{}"))
+    await settle()
+    bench.source.refusals["token-a"] = LeaseLostError("TaskTimedOut")
+    await bench.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+
+    assert (bench.handover.held(0.0), bench.book.released) == ((), {"a"})
+    assert bench.handover.settled
+    bench.go.set()
+    await settle()
+    assert bench.handled == ["own"]
+
+
+async def test_a_waiting_lease_whose_heartbeat_is_refused_for_another_reason_is_run(bench: Bench) -> None:
+    """Some emulators do not know the token of a task without HeartbeatSeconds."""
+    bench.pool.uncordon()
+    await settle()
+    bench.source.polls[0].set_result(Task("own", "{}"))
+    await settle()
+    bench.source.refusals["token-a"] = InvalidTokenError("InvalidToken")
+    await bench.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    bench.go.set()
+    await settle()
+
+    assert bench.handled == ["own", "token-a"]
+
+
 async def test_a_cordoned_worker_claims_nothing_but_runs_what_it_had_claimed(bench: Bench) -> None:
     await bench.answer(offers=("a",))
     bench.handover.cordon()
@@ -178,3 +251,41 @@ async def test_a_grant_that_no_slot_took_is_failed_for_the_state_machine_to_retr
 
     assert (ERROR_WORKER_STOPPED, "token-a") in bench.source.said
     assert bench.book.released == {"a"}
+
+
+async def test_a_worker_that_has_stopped_takes_back_what_it_claimed(bench: Bench) -> None:
+    await bench.answer(offers=("a",))
+    await bench.pool.stop()
+    await bench.handover.close()
+
+    assert (bench.book.claims, bench.handover.settled) == ({}, True)
+
+
+async def test_a_grant_that_comes_while_others_are_failed_is_failed_too(bench: Bench) -> None:
+    await bench.pool.stop()
+    await bench.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    bench.source.fails.clear()
+    closing = asyncio.create_task(bench.handover.close())
+    await settle()
+    assert bench.told == {"a"}, "until it has been failed it is held"
+    await bench.answer(asked=("b",), granted=(Grant("b", "token-b", "{}"),))
+    bench.source.fails.set()
+    await closing
+
+    assert [said for said in bench.source.said if said[0] != "heartbeat"] == [
+        (ERROR_WORKER_STOPPED, "token-a"),
+        (ERROR_WORKER_STOPPED, "token-b"),
+    ]
+    assert (bench.handover.held(0.0), bench.book.released) == ((), {"a", "b"})
+
+
+async def test_what_was_granted_after_the_end_is_failed_when_it_is_closed_again(bench: Bench) -> None:
+    await bench.answer(offers=("a",))
+    await bench.pool.stop()
+    await bench.handover.close()
+    await bench.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+
+    assert await bench.handover.close()
+    assert not await bench.handover.close()
+    assert (ERROR_WORKER_STOPPED, "token-a") in bench.source.said
+    assert (bench.handled, bench.book.released) == ([], {"a"})

@@ -153,6 +153,19 @@ def test_a_claim_that_was_heard_is_not_urgent_again(state: ReportState) -> None:
     assert state.due_at(free) == 31.0
 
 
+def test_a_stopped_worker_says_at_once_what_it_has_released_and_is_not_known_before(state: ReportState) -> None:
+    stopped = Snapshot(WorkerState.STOPPED, exit=ExitOutput(0))
+    exchange(state, stopped, 0.0, granted=(Grant("a", "token", "{}"),))
+    assert state.is_known(stopped)
+
+    state.claims.concluded("a")
+    assert (state.is_known(stopped), state.due_at(stopped)) == (False, -math.inf)
+
+    report, _ = exchange(state, stopped, 0.1)
+    assert report.released == ("a",)
+    assert (state.is_known(stopped), state.due_at(stopped)) == (True, 30.1)
+
+
 def test_events_are_sent_until_they_are_acknowledged(state: ReportState) -> None:
     state.record("worker:starting", 1.0)
     state.record("worker:running", 2.0)
