@@ -16,6 +16,7 @@ import aiohttp
 from yarl import URL
 
 from activity_worker.wire.errors import EndpointUnreachableError
+from activity_worker.wire.patience import Patience
 
 CONNECT_TIMEOUT_SECONDS = 10.0
 
@@ -43,22 +44,24 @@ class Transport:
     async def post(self, headers: dict[str, str], body: bytes, *, timeout_seconds: float) -> Answer:
         """Send one request and read its answer. Nothing is retried and no redirect is followed.
 
-        Raises EndpointUnreachableError when there is no complete answer within `timeout_seconds`.
+        Raises EndpointUnreachableError when there is no complete answer within `timeout_seconds` and the grace of
+        `Patience`.
         """
         session = self._session or self._open()
         timeout = self._timeouts.get(timeout_seconds) or self._timeout(timeout_seconds)
         try:
-            async with session.post(
-                self._url, data=body, headers=headers, timeout=timeout, allow_redirects=False
-            ) as reply:
-                said = reply.headers
-                return Answer(
-                    status=reply.status,
-                    body=await reply.read(),
-                    date=said.get("Date", ""),
-                    error_type=said.get("x-amzn-ErrorType", ""),
-                    request_id=said.get("x-amzn-RequestId", ""),
-                )
+            with Patience(timeout_seconds):
+                async with session.post(
+                    self._url, data=body, headers=headers, timeout=timeout, allow_redirects=False
+                ) as reply:
+                    said = reply.headers
+                    return Answer(
+                        status=reply.status,
+                        body=await reply.read(),
+                        date=said.get("Date", ""),
+                        error_type=said.get("x-amzn-ErrorType", ""),
+                        request_id=said.get("x-amzn-RequestId", ""),
+                    )
         except TimeoutError as error:
             where = "no connection" if isinstance(error, aiohttp.ConnectionTimeoutError) else "no answer"
             raise EndpointUnreachableError(
@@ -94,7 +97,8 @@ class Transport:
         return self._session
 
     def _timeout(self, seconds: float) -> aiohttp.ClientTimeout:
-        made = aiohttp.ClientTimeout(total=seconds, sock_connect=min(seconds, CONNECT_TIMEOUT_SECONDS))
+        # No `total`, which on waking from a standstill gives up answers that have arrived.
+        made = aiohttp.ClientTimeout(total=None, sock_connect=min(seconds, CONNECT_TIMEOUT_SECONDS))
         self._timeouts[seconds] = made
         return made
 
