@@ -9,12 +9,12 @@ from typing import Any
 
 from activity_worker.contract import Env
 from tests.cluster import probe
+from tests.e2e.handler import GATE
 from tests.e2e.pool import Pool
 from tests.e2e.stage import CREDENTIALS, SYSTEM, Stage, condition_of, wait_for
 
 Status = dict[str, Any]
 
-GATE = "/tmp/go"
 HANDLER = f'''
 """Works until the gate is open, when the input asks for that."""
 import pathlib, time
@@ -138,9 +138,8 @@ class AtWork:
 
     def let_go(self) -> None:
         """Let the tasks end."""
-        for pool in self.pods:
-            for pod in sorted({started.partition(" ")[0] for started in self.pods[pool]}):
-                pool.kubectl("exec", pod, "-c", "worker", "--", "touch", GATE)
+        for pool, started in self.pods.items():
+            pool.let_go({container.partition(" ")[0] for container in started})
 
 
 def at_work(pools: Iterable[Pool]) -> AtWork:
@@ -148,6 +147,8 @@ def at_work(pools: Iterable[Pool]) -> AtWork:
     pools = tuple(pools)
     # Of a task that runs the history says who polled for it, which may have been the operator.
     wait_each("work", dict.fromkeys(pools, lambda status: status.get("busyWorkers") == 1), 480)
+    # A worker reports its task before the kubelet says that its container runs.
+    wait_for("the kubelet tells of every worker's container", lambda: all(map(_started, pools)), 120)
     return AtWork({pool: _started(pool) for pool in pools})
 
 

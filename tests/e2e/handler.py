@@ -1,4 +1,5 @@
-"""The handler of the end-to-end tests: works for `seconds`, unless the input says to `do` something worse.
+"""The handler of the end-to-end tests: works for `seconds`, and when `gated` until the gate is open, unless the input
+says to `do` something worse.
 
 A handler that misbehaves does so in its first attempt only, where the state machine passes the attempt (see
 `misdeeds.py`): the execution's own Retry then brings the task through.
@@ -10,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 from activity_worker.activity import heartbeat
@@ -20,14 +22,18 @@ Work = dict[str, Any]
 #: Nobody is quicker: LocalEmu loses an answer that comes before it has noted that the task was started, and lets the
 #: task time out.
 LEAST_SECONDS = 0.5
+#: A file: once it is there, the gated tasks of its worker end.
+GATE = "/tmp/go"
 
 
 def handle(request: Any) -> Any:
-    """Sleep for `seconds` and give back `n` and the pod's name, or misbehave as `do` says."""
+    """Take `seconds`, and as long as the gate is shut; give back `n` and the pod's name. Or misbehave as `do` says."""
     work: Work = request.input
     time.sleep(LEAST_SECONDS)
     if not work.get("do"):
-        time.sleep(max(work.get("seconds", 0) - LEAST_SECONDS, 0))
+        time.sleep(max((work.get("seconds") or 0) - LEAST_SECONDS, 0))
+        while work.get("gated") and not Path(GATE).exists():
+            time.sleep(0.2)
     elif work.get("attempt", 0) == 0:
         return MISDEEDS[work["do"]](work)
     return {"task": work.get("n"), "pod": socket.gethostname()}

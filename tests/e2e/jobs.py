@@ -117,7 +117,8 @@ class JobPool(Pool):
         """Apply it with short windows; `source` adds to the source."""
         assert self.jobs is not None
         reference = {"name": SECRET, "key": KEY}
-        redis = {"urlSecretRef": reference, "flow": "shop", "queue": self.jobs.queue, "attributes": ["n", "seconds"]}
+        attributes = ["n", "seconds", "gated"]
+        redis = {"urlSecretRef": reference, "flow": "shop", "queue": self.jobs.queue, "attributes": attributes}
         body = {
             "apiVersion": "activitypools.dev/v1alpha1",
             "kind": "ActivityPool",

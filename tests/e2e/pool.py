@@ -1,12 +1,13 @@
 """One pool of a test, as a user sees and changes it."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
 from activity_worker.contract import LABEL_POOL
 from tests.e2e.executions import Executions
+from tests.e2e.handler import GATE
 from tests.e2e.stage import SHORT, Stage, wait_for
 from tests.readiness import is_ready
 
@@ -80,6 +81,11 @@ class Pool:
     def pods_of(self, executions: list[str]) -> set[str]:
         """Return the names of the pods that gave back these executions' output."""
         return {self.executions.output(execution).get("pod", "") for execution in executions}
+
+    def let_go(self, workers: Iterable[str]) -> None:
+        """Let the gated tasks of these workers end, now and from now on."""
+        for worker in sorted(workers):
+            self.kubectl("exec", worker, "-c", "worker", "--", "touch", GATE)
 
     def wait_for(self, what: str, holds: Callable[[], bool], seconds: float = PATIENCE) -> None:
         """Wait until it holds; what does not hold in time fails with what the pool and its pods say."""

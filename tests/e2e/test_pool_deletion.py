@@ -18,7 +18,7 @@ def test_a_deleted_pool_finishes_its_tasks_gives_back_held_ones_and_leaves_nothi
     held = a_pool(stage, namespace, "held", maxWorkers=2, handlerImage=UNPULLABLE)
     held.executions.start(2, seconds=1)
     busy.wait_ready(2)
-    running = busy.executions.start(2, seconds=30)
+    running = busy.executions.start(2, gated=True)
     busy.wait_running(2)
     held.wait_for("a task is held although the image cannot be pulled", lambda: len(leases(held)) == 1)
     held.wait_until("Active", "True", "TasksPresent")
@@ -30,6 +30,7 @@ def test_a_deleted_pool_finishes_its_tasks_gives_back_held_ones_and_leaves_nothi
     assert [attempt.error for attempt in failed] == ["ActivityPool.Deleted"]
     assert f"{namespace}/held was deleted" in failed[0].cause
     assert busy.executions.running() == 2, "the running tasks ended before they could be disturbed"
+    busy.let_go(workers)
     busy.wait_done()
     busy.assert_nothing_lost()
     assert busy.pods_of(running) == workers

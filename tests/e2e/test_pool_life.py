@@ -99,12 +99,11 @@ def test_an_edited_deployment_is_put_back_and_its_busy_workers_finish(stage: Sta
         "deletion": ("delete", "--wait=false"),
     }
     pools = {edit: a_pool(stage, namespace, edit, minWorkers=1, maxWorkers=1, activation=ALONE) for edit in edits}
-    running = {}
-    for edit, pool in pools.items():
+    for pool in pools.values():
         pool.wait_ready(1)
-        running[edit] = pool.executions.start(1, seconds=15)
     for edit, words in edits.items():
         pool = pools[edit]
+        pool.executions.start(1, seconds=15)
         pool.wait_running(1)
         verbs = words[:2] if words[0] == "set" else words[:1]
         pool.kubectl(*verbs, f"deployment/{pool.revisions()[0]}", *words[len(verbs) :])

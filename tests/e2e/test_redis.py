@@ -44,11 +44,12 @@ def test_a_pool_goes_from_zero_to_work_and_back_and_every_job_is_completed_once(
 def test_workers_with_long_jobs_finish_them_while_the_others_leave(stage: Stage, namespace: str) -> None:
     with jobs(stage, "mixed") as queue:
         pool = job_pool(stage, namespace, queue)
-        ready(pool, queue.url, maxWorkers=6)
-        long = queue.add(2, seconds=60)
+        ready(pool, queue.url, maxWorkers=6, source={"lockSeconds": 900})
+        long = queue.add(2, gated=True)
         pool.wait_taken(2)
         queue.add(10, seconds=2)
         pool.wait_for("only workers with long jobs are left", lambda: _left(pool) == (2, 2))
+        pool.let_go(pool.workers())
         pool.wait_completed()
         pool.wait_empty()
 

@@ -16,8 +16,9 @@ def test_a_new_image_takes_over_while_tasks_longer_than_the_rollout_finish(stage
     pool = a_pool(stage, namespace, "long", minWorkers=2, maxWorkers=2, activation=ALONE)
     pool.wait_ready(2)
     old = pool.revisions()[0]
-    long = pool.executions.start(2, seconds=40)
+    long = pool.executions.start(2, gated=True)
     pool.wait_running(2)
+    workers = pool.workers()
 
     pool.change(handlerImage=second)
     pool.wait_until("Reconciling", "True", "RollingOut")
@@ -26,6 +27,7 @@ def test_a_new_image_takes_over_while_tasks_longer_than_the_rollout_finish(stage
     pool.wait_running(3)
     assert not pool.executions.output(long[0]), "the long tasks ended before the new revision worked"
     assert pool.revisions()[0] == old, "an old worker's Deployment was removed with its tasks running"
+    pool.let_go(workers)
     pool.wait_for("the old revision is gone", lambda: old not in pool.revisions())
     pool.wait_until("Reconciling", "")
     last = pool.executions.start(1, seconds=1)
@@ -58,7 +60,8 @@ def test_a_broken_new_image_leaves_the_old_one_serving_until_it_is_mended(stage:
     for reason, pool in pools.items():
         pool.wait_done()
         assert all(of(pod, old[reason]) for pod in pool.pods_of(served[reason])), "the old revision stopped serving"
-        assert len(started_by(pool, not_of=old[reason])) == 1, "more than one canary of a revision that never reported"
+        assert len(started_by(pool, not_of=old[reason])) <= 1, "more than one canary of a revision that never reported"
+        assert pool.revisions()[-1] != old[reason]
         assert pool.message("Ready").startswith(f"pod {pool.revisions()[-1]}-")
         assert pool.events(reason), f"no Event says {reason}"
     empty.wait_until("Ready", "False", "ImagePullFailed")

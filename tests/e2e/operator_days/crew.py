@@ -10,6 +10,7 @@ from typing import Any
 
 from activity_worker.contract import LABEL_POOL, Env
 from tests.cluster import probe
+from tests.e2e.handler import GATE
 from tests.e2e.pool import Pool, a_pool
 from tests.e2e.stage import CREDENTIALS, Stage, wait_for
 
@@ -17,7 +18,6 @@ SIZE = 20
 #: A new leader says for some seconds that it has heard nobody yet (SignalsStale), and holds the size for that reason
 #: (ScalingLimited). Of the pool and its work it has nothing new to say.
 STEADY = {"Ready", "Active"}
-GATE = "/tmp/go"
 HANDLER = f'''
 """Works until the gate is open."""
 import pathlib, time

@@ -13,6 +13,7 @@ from activity_worker.contract import LABEL_POOL
 from tests.cluster import Cluster, processes
 from tests.cluster.kind import NAME
 from tests.cluster.shell import run
+from tests.e2e.operator_days import node
 from tests.e2e.operator_days.operator import Operator
 from tests.e2e.pool import Pool, a_pool
 from tests.e2e.stage import SYSTEM, Stage, wait_for
@@ -20,11 +21,8 @@ from tests.readiness import is_ready
 
 pytestmark = pytest.mark.timeout(600)
 
-#: Seconds of the tasks: longer than Kubernetes takes to miss a node (node-monitor-grace-period, 50 by default), by as
-#: much as the test needs to look around while they run and the node is missed.
-LONG = 80
-#: Seconds until the node must be missed, and until it must be well again.
-MISSED_SECONDS, WELL_SECONDS = 75.0, 60.0
+#: Seconds until the node must be missed (node-monitor-grace-period, 50 by default), and until it must be well again.
+MISSED_SECONDS, WELL_SECONDS = 120.0, 60.0
 AT_ONCE = {"scaleDown": {"stabilizationWindowSeconds": 2, "zeroAfterSeconds": 2}}
 ALONE = {"mode": "None"}
 
@@ -36,10 +34,11 @@ def test_a_node_that_is_not_ready_costs_its_busy_workers_nothing(
     evicted = a_pool(stage, namespace, "evicted", minWorkers=1, maxWorkers=1, scaling=AT_ONCE, activation=ALONE)
     steady.wait_ready(4, 120)
     evicted.wait_ready(1, 120)
-    steady.executions.start(3, seconds=LONG)
-    evicted.executions.start(1, seconds=LONG)
+    steady.executions.start(3, gated=True)
+    evicted.executions.start(1, gated=True)
     wait_for("the operator knows of three busy workers", lambda: steady.status.get("busyWorkers") == 3, 60)
     evicted.wait_running(1, 60)
+    workers = [pod["metadata"]["uid"] for pod in _pods(steady) + _pods(evicted)]
 
     with _hung_kubelet(stage.cluster):
         wait_for("no pod of the node is ready", lambda: not _ready(steady) + _ready(evicted), MISSED_SECONDS)
@@ -56,6 +55,7 @@ def test_a_node_that_is_not_ready_costs_its_busy_workers_nothing(
         assert _reports_arrive(stage), "the report Service leads to nobody, although a replica leads"
         assert (_replicas(steady) <= 4, _replicas(evicted)) == (True, 1)
 
+        node.open_gates(stage.cluster, workers)
         for pool in (steady, evicted):
             wait_for(f"{pool.name}: all tasks end on the node that is not ready", pool.executions.all_succeeded, 120)
             pool.assert_nothing_lost()
