@@ -14,14 +14,13 @@ from activity_operator.settings import Settings
 from tests.faults import audit
 from tests.faults.clock_wall import HOUR_SECONDS
 from tests.faults.election_stage import ElectionStage
+from tests.faults.patience import beating
 from tests.faults.plan import Fault, Kind
-from tests.faults.replicas import Replica
+from tests.faults.replicas import HASTENED, Replica
 from tests.faults.stage import LEASE, POOL
 
 #: What the README asks of a task's HeartbeatSeconds.
 TASK_SECONDS = 30
-#: Seconds of the election: shorter than as shipped, and long enough that a busy machine alone changes no leader.
-HASTENED = {"lease_duration_seconds": 8.0, "lease_renew_deadline_seconds": 6.0, "lease_retry_seconds": 1.0}
 #: As shipped.
 DEFAULTS = {name: float(getattr(Settings(), name)) for name in HASTENED}
 #: Beyond a Lease; and beyond the HeartbeatSeconds of the task that waits.
@@ -29,7 +28,7 @@ OUTAGE_SECONDS = 1.5 * HASTENED["lease_duration_seconds"]
 LONG_OUTAGE_SECONDS, SHORT_TASK_SECONDS = 25.0, 15
 #: For how long a leader is watched whose clock was set: several rounds of everything that repeats.
 WATCHED_SECONDS = 6.0
-#: How soon another process must lead, by the product's own timings, and have written.
+#: How soon another process must lead, by the product's own timings, and have written, on a machine that is not late.
 FAILOVER_SECONDS = 20.0
 #: Workers of the pool whose reports are cut off: more than half of all, and more than chance.
 CUT_WORKERS = 4
@@ -234,8 +233,6 @@ async def _cut_off(scene: ElectionStage) -> str:
 async def _taken_over(scene: ElectionStage, former: Replica, since: str) -> str:
     """Want something of whoever leads; return how long it took from now until another one than `former` did it."""
     stage, killed = scene.stage, time.time()
-    await stage.change_pool(minWorkers=3)
-    await stage.until("the other one leads", lambda: scene.others_than(former.name))
 
     def writes(resource: str) -> list[audit.Write]:
         found = audit.writers(stage.ground.folder, (stage.namespace, stage.system))
@@ -244,13 +241,18 @@ async def _taken_over(scene: ElectionStage, former: Replica, since: str) -> str:
     def written() -> bool:
         return any(one.name.startswith(POOL) for one in writes("deployments") if one.answered > killed)
 
-    await stage.until("it has made the pool larger", written)
+    async with beating() as beat:
+        await stage.change_pool(minWorkers=3)
+        await stage.until("the other one leads", lambda: scene.others_than(former.name))
+        await stage.until("it has made the pool larger", written)
     took = {
         kind: min(one.answered for one in writes(kind) if one.answered > killed) for kind in ("leases", "deployments")
     }
     lease, first = took["leases"] - killed, took["deployments"] - killed
+    late = beat.late_until(killed + first)
     said = f"from {since} to the Lease {lease:.1f} s, to the first write about a pool {first:.1f} s"
-    assert first <= FAILOVER_SECONDS, said
+    said += f" (this machine late by {late:.1f} s of them)"
+    assert first - late <= FAILOVER_SECONDS, said
     await scene.settled()
     return said
 

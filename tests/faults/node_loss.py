@@ -12,11 +12,10 @@ from activity_worker.contract import WorkerState
 from tests.faults import audit
 from tests.faults.api import Raw
 from tests.faults.campaign import Played
-from tests.faults.election import HASTENED
 from tests.faults.ground import ground
 from tests.faults.matrix import Job
 from tests.faults.nodes import MISSED_SECONDS, WatchedNode, tolerating, watched_nodes
-from tests.faults.replicas import nursery
+from tests.faults.replicas import HASTENED, nursery
 from tests.faults.runs import judged
 from tests.faults.scenarios import leads, pool_of, ready
 from tests.faults.stage import Stage, stage

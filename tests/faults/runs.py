@@ -12,9 +12,9 @@ from tests.faults.end_state import Harm, State, end_state, harm
 from tests.faults.ground import Ground
 from tests.faults.leaks import leaks
 from tests.faults.plan import CRASHES, Fault, Kind
-from tests.faults.replicas import Nursery
+from tests.faults.replicas import ELECTION, HASTENED, Nursery
 from tests.faults.scenarios import Scenario
-from tests.faults.stage import TASK_SECONDS, Stage, stage
+from tests.faults.stage import SHARED_TASK_SECONDS, TASK_SECONDS, Stage, stage
 
 #: Seconds for which a state must not change to be the end, longer than a new leader doubts its workers; and seconds to
 #: get to the one that is expected.
@@ -63,12 +63,17 @@ async def play(
 ) -> Run:
     """Play a scenario with faults. Without an expected end, the end is the first state that does not change."""
     number = f"{os.getpid()}-{next(_numbers)}"
-    async with stage(ground, nursery, number, max(replicas, scenario.replicas), **settings) as set_up:
+    count = max(replicas, scenario.replicas)
+    timing = {**(HASTENED if count > 1 else ELECTION), **settings}
+    async with stage(ground, nursery, number, count, **timing) as set_up:
         wrong, began = "", time.monotonic()
         way: list[str] = []
         # A HeartbeatSeconds has room for one leader's death: where two may follow each other, it is twice as long.
-        set_up.task_seconds = TASK_SECONDS * max(sum(fault.kind in CRASHES for fault in faults), 1)
-        set_up.poll_seconds = POLL_SECONDS if any(map(_silences_a_poll, faults)) else 0.0
+        crashes = sum(fault.kind in CRASHES for fault in faults)
+        task_seconds = TASK_SECONDS if count == 1 else SHARED_TASK_SECONDS
+        set_up.task_seconds = task_seconds * max(crashes + scenario.deaths, 1)
+        set_up.more_seconds = task_seconds * max(crashes - 1, 0)
+        set_up.more_seconds += POLL_SECONDS if any(map(_silences_a_poll, faults)) else 0.0
         try:
             await scenario.prelude(set_up)
             set_up.take(faults)
@@ -111,7 +116,7 @@ def complaints(set_up: Stage) -> list[str]:
 
 async def _converge(set_up: Stage, expected: State | None, way: list[str]) -> tuple[State, str]:
     """Wait for the expected state, or for one that stays; return it and what is wrong. `way` gathers what differed."""
-    patience = CONVERGE_SECONDS + set_up.task_seconds - TASK_SECONDS + set_up.poll_seconds
+    patience = CONVERGE_SECONDS + set_up.more_seconds
     end = time.monotonic() + patience
     since, last = time.monotonic(), await end_state(set_up)
     while time.monotonic() < end:

@@ -13,13 +13,14 @@ Part = Callable[[Stage], Awaitable[None]]
 class Scenario:
     """`prelude` ends in a state at rest; `act` changes what is wanted and waits for what must come of it.
 
-    `replicas` is how many the scenario itself needs; a run may have more.
+    `replicas` is how many the scenario itself needs; a run may have more. `deaths` is how many leaders its act ends.
     """
 
     name: str
     prelude: Part
     act: Part
     replicas: int = 1
+    deaths: int = 0
 
 
 async def ready(stage: Stage, workers: int) -> bool:
@@ -205,6 +206,6 @@ SCENARIOS = {
         Scenario("scale-in", _one_of_three_is_busy, _scale_in),
         Scenario("rollout", _two_workers_one_busy, _rollout),
         Scenario("delete", _a_lease_is_held, _delete),
-        Scenario("failover", _a_lease_is_held_by_one_of_two, _failover, replicas=2),
+        Scenario("failover", _a_lease_is_held_by_one_of_two, _failover, replicas=2, deaths=1),
     )
 }

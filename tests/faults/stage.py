@@ -30,6 +30,8 @@ LEASE = "activity-operator"
 #: Seconds that the service holds a poll, and a task's own HeartbeatSeconds: a task that is lost comes back after it. A
 #: dead leader's successor needs six of them on a quiet machine; on a busy one it may lose the Lease again meanwhile.
 HOLD_SECONDS, TASK_SECONDS = 1.0, 20
+#: The latter where there are two replicas, whose Lease is longer.
+SHARED_TASK_SECONDS = 24
 #: In the input of every task, and nowhere else but at the service and in the record of a lease.
 PAYLOAD = "words-of-a-payload"
 ACTIVITY = "arn:aws:states:us-east-1:123456789012:activity:resize"
@@ -55,8 +57,8 @@ class Stage:
         self.handed: dict[str, tuple[str, float]] = {}
         #: The HeartbeatSeconds of tasks that are executed from now on.
         self.task_seconds = TASK_SECONDS
-        #: Seconds more to end in, where a poll is never answered.
-        self.poll_seconds = 0.0
+        #: Seconds more to end in, where two leaders die or a poll is never answered.
+        self.more_seconds = 0.0
         self.gate = asyncio.Event()
         self.executions: dict[str, str] = {}
         self.kubelet = Kubelet(self.api, self.namespace, self.system, folder, self.fake, self.handle)

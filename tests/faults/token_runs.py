@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any
 
 from tests.faults.campaign import Played
-from tests.faults.election import HASTENED
+from tests.faults.election import DEFAULTS
 from tests.faults.ground import REPLICAS, Ground, ground
 from tests.faults.matrix import Job
 from tests.faults.pod_zygote import account_folder
-from tests.faults.replicas import ELECTION, Nursery, Service, nursery
+from tests.faults.replicas import ELECTION, HASTENED, Nursery, Service, nursery
 from tests.faults.runs import judged
 from tests.faults.scenarios import leads, pool_at_zero, ready
 from tests.faults.stage import Stage, _add_replica, stage
@@ -166,7 +166,7 @@ class TokenLoss:
 TOKEN_LOSSES = {
     one.name: one
     for one in (
-        TokenLoss("renewed soon", _soon),
+        TokenLoss("renewed soon", _soon, timing=DEFAULTS),
         TokenLoss("renewed late", _late, "pods", replicas=2, timing=ELECTION),
         TokenLoss("expires", _expires),
     )

@@ -226,7 +226,7 @@ async def test_a_parent_whose_worker_has_to_stop_gives_its_job_back_and_waits_on
 
 
 async def test_our_parent_renews_its_lock_while_it_waits(client: RedisClient) -> None:
-    check = Queue("check", children=(Queue("stock"),), lock_seconds=1, block_seconds=0.2)
+    check = Queue("check", children=(Queue("stock"),), lock_seconds=3, block_seconds=0.2)
     flow = Flow(FlowDefinition("shop", (check,)), client)
     workers = FlowWorkers(flow)
     workers.parents("check", check_seconds=0.05)
@@ -238,8 +238,8 @@ async def test_our_parent_renews_its_lock_while_it_waits(client: RedisClient) ->
         return sum(later > earlier for earlier, later in pairwise(left)) == 6
 
     async with workers:
-        # Once when it was set, five times since, a third of a second apart: a handler's deadline, one second here,
-        # does not hold for parents.
+        # Once when it was set, five times since, a second apart: a handler's deadline, three seconds here, does not
+        # hold for parents.
         await until(renewed, "the lock is prolonged")
         (child,) = (await flow.get(job_id, children=True)).children
         await client.call("HSET", keys.job("check:stock", child.id), "done", "true")

@@ -20,11 +20,9 @@ from tests.integration.operator.plain import PlainBrain, PlainOutside
 
 
 def settings(namespace: str, **more: Any) -> Settings:
-    """Return quick settings for one test."""
+    """Return settings for one test. Its Lease lasts as long as it ships: a busy machine ends no term."""
     quick: dict[str, Any] = {
         "namespace": namespace,
-        "lease_duration_seconds": 3.0,
-        "lease_renew_deadline_seconds": 2.0,
         "lease_retry_seconds": 0.3,
         "health_port": 0,
         "health_host": "127.0.0.1",

@@ -1,5 +1,6 @@
 """The operator's cluster room against a real API server: a namespace a test, the CRD of this tree."""
 
+import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -16,6 +17,7 @@ from tests.integration.operator.cut import Road, road_to
 
 CRDS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 NAMESPACES = Kind("", "v1", "namespaces", "Namespace", namespaced=False)
+SERVED_TRIES = 100
 CRD_FILE = Path(__file__).parents[3] / "crds" / "activitypools.activitypools.dev.yaml"
 
 
@@ -49,12 +51,14 @@ async def _install_crd(client: KubeClient) -> None:
         await client.get(CRDS, "", name)
     except ApiError:
         await client.apply(CRDS, "", name, crd)
-    for _ in range(100):
+    for _ in range(SERVED_TRIES):
         try:
             await client.list(POOLS)
         except ApiError:
+            await asyncio.sleep(0.1)
             continue
         return
+    raise AssertionError(f"{name} is not served after {SERVED_TRIES} looks, 0.1 s apart")
 
 
 @pytest.fixture

@@ -33,20 +33,28 @@ class Road:
         self._refusing = False
         self._open.set()
 
-    async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Lead a connection on, in a task of ours: asyncio takes one of its own that is cancelled for a fault."""
         if self._refusing:
             writer.transport.abort()
             return
         self._writers.add(writer)
-        self._keep(asyncio.current_task())
+        self._keep(asyncio.create_task(self._lead(reader, writer)))
+
+    async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self._open.wait()
-        there, back = await asyncio.open_connection(*self._target)
+        try:
+            there, back = await asyncio.open_connection(*self._target)
+        except OSError:
+            # Nobody asks for this task's outcome.
+            self._writers.discard(writer)
+            writer.transport.abort()
+            return
         self._writers.add(back)
         for pair in ((reader, back), (there, writer)):
             self._keep(asyncio.create_task(self._carry(*pair)))
 
-    def _keep(self, task: "asyncio.Task[None] | None") -> None:
-        assert task is not None
+    def _keep(self, task: "asyncio.Task[None]") -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -3,6 +3,9 @@
 import time
 from typing import Any
 
+import pytest
+
+from activity_operator.cluster import apply
 from activity_operator.cluster.drift import APPLIED
 from activity_operator.cluster.kinds import DEPLOYMENTS, EVENTS, POOLS, Raw
 from activity_operator.cluster.kube import Credentials, KubeClient
@@ -34,8 +37,10 @@ async def status(kube: KubeClient, namespace: str, name: str, field: str, value:
 
 
 async def test_the_first_raise_is_written_at_once_and_later_ones_are_gathered(
-    kube: KubeClient, load: Credentials, namespace: str
+    kube: KubeClient, load: Credentials, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Longer than a busy machine stalls.
+    monkeypatch.setattr(apply, "COALESCE_SECONDS", 3.0)
     async with operator(namespace, load) as running:
         await kube.create(POOLS, namespace, pool("p"))
         await eventually(lambda: settled(running, "p"))
@@ -46,7 +51,7 @@ async def test_the_first_raise_is_written_at_once_and_later_ones_are_gathered(
             await eventually(lambda: not len(running.process.queue))
             if size == 1:
                 await eventually(lambda: stored(running, "p-r1") == 1)
-                assert time.monotonic() - began < 0.5
+                assert time.monotonic() - began < apply.COALESCE_SECONDS
         await eventually(lambda: stored(running, "p-r1") == 8)
         found = await find(kube, namespace, "p-r1")
 
@@ -200,7 +205,7 @@ async def test_counts_alone_are_written_ten_seconds_apart(kube: KubeClient, load
             running.process.queue.add((namespace, "p"))
             await eventually(lambda: not len(running.process.queue))
         assert not await status(kube, namespace, "p", "backlog", 5)
-        await eventually(lambda: status(kube, namespace, "p", "backlog", 5), seconds=12)
+        await eventually(lambda: status(kube, namespace, "p", "backlog", 5), seconds=30)
 
 
 async def test_a_spec_that_cannot_be_used_is_said_and_nothing_is_made(

@@ -108,7 +108,7 @@ async def candidate(namespace: str, load: Credentials, name: str) -> Candidate:
         clock=clock,
         wall=clock,
         on_change=changes.append,
-        timing=Timing(3.0, 2.0, 0.3, 0.8),
+        timing=Timing(8.0, 6.0, 0.3, 0.8),
     )
     return Candidate(elector, kube, changes)
 
@@ -158,7 +158,8 @@ async def test_the_next_operator_takes_over_at_once_when_the_first_ends(
             await eventually(lambda: two.process.sweeper.covered)
             assert not two.process.elector.leading
             one.process.end()
-            await eventually(lambda: two.process.elector.leading, seconds=5)
+            # Sooner than the Lease of the first would run out.
+            await eventually(lambda: two.process.elector.leading, seconds=20)
             await kube.create(POOLS, namespace, pool("p"))
             await eventually(lambda: find(kube, namespace, "p-r1"))
 

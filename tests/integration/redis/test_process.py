@@ -85,8 +85,8 @@ async def test_a_handler_that_holds_the_interpreter_beyond_the_locks_time_is_kil
 async def test_a_lock_is_renewed_while_a_handler_holds_the_interpreter(
     server: RedisServer, client: RedisClient, atomic: bool
 ) -> None:
-    await create(client, seconds=4)
-    named = {**settings(server, atomic=atomic, lock_seconds=1), Env.REDIS_RENEW_LOCK: "true"}
+    await create(client, seconds=10)
+    named = {**settings(server, atomic=atomic, lock_seconds=3), Env.REDIS_RENEW_LOCK: "true"}
     async with worker("run", f"{OURS}:holds_the_interpreter", env=named):
         found = await ended(client)
 

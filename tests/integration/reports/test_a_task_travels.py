@@ -148,7 +148,7 @@ def succeeded(stage: Stage) -> int:
 async def test_tasks_that_waited_for_a_worker_are_each_run_once(stage: Stage) -> None:
     async with stage.operator() as operator:
         operator.look()
-        stage.fake.schedule(stage.arn, '{"n": 1}', count=7, heartbeat_seconds=3.0)
+        stage.fake.schedule(stage.arn, '{"n": 1}', count=7, heartbeat_seconds=10.0)
         await stage.until(lambda: operator.held() == 7)
         async with stage.worker("doubles"):
             await stage.until(lambda: succeeded(stage) == 7)
@@ -164,11 +164,12 @@ async def test_a_task_outlives_the_operator_that_took_it(stage: Stage) -> None:
     async with AsyncExitStack() as stack:
         async with stage.operator() as first:
             first.look()
-            stage.fake.schedule(stage.arn, '{"n": 1}', count=3, heartbeat_seconds=3.0)
+            stage.fake.schedule(stage.arn, '{"n": 1}', count=3, heartbeat_seconds=10.0)
             await stage.until(lambda: first.held() == 3)
         second = await stack.enter_async_context(stage.operator())
         assert second.held() == 3
-        await stage.until(lambda: all(task.heartbeats >= 8 for task in stage.fake.tasks))
+        # Half a second apart: for longer than a task lives without.
+        await stage.until(lambda: all(task.heartbeats >= 24 for task in stage.fake.tasks))
         assert stage.fake.counts.get("timed_out", 0) == 0
         await stack.enter_async_context(stage.worker("doubles"))
         await stage.until(lambda: succeeded(stage) == 3)
