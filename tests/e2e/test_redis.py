@@ -48,7 +48,7 @@ def test_workers_with_long_jobs_finish_them_while_the_others_leave(stage: Stage,
         long = queue.add(2, gated=True)
         pool.wait_taken(2)
         queue.add(10, seconds=2)
-        pool.wait_for("only workers with long jobs are left", lambda: _left(pool) == (2, 2))
+        pool.wait_for("only workers with long jobs are left", lambda: _left(pool) == (2, 2, 10))
         pool.let_go(pool.workers())
         pool.wait_completed()
         pool.wait_empty()
@@ -58,10 +58,11 @@ def test_workers_with_long_jobs_finish_them_while_the_others_leave(stage: Stage,
         assert max(decision["desired"] for decision in pool.status["decisions"]) == 6
 
 
-def _left(pool: JobPool) -> tuple[int, int]:
-    """Return how many pods there are, and how many jobs are under way."""
+def _left(pool: JobPool) -> tuple[int, int, int]:
+    """Return how many pods there are, how many jobs are under way, and how many have been completed."""
     assert pool.jobs is not None
-    return len(pool.workers()), pool.jobs.taken()
+    _, completed = pool.jobs.seen()
+    return len(pool.workers()), pool.jobs.taken(), len(completed)
 
 
 @pytest.mark.parametrize("comes", [deaths.kill_supervisor, deaths.delete_at_once], ids=["killed", "deleted at once"])
