@@ -39,7 +39,7 @@ TRIES = {
 FIELDS = {
     "arn": "spec.activityArn",
     "arn-like": "spec.activityArn",
-    "long-arn": "spec.activityArn",
+    "long-arn": "spec.source.stepFunctions.activityArn",
     "role": "spec.aws.roleArn",
     "url": "spec.aws.endpointUrl",
     "other": "spec.aws.endpointUrl",
