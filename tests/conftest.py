@@ -2,13 +2,14 @@
 
 import gc
 from collections.abc import Generator
+from contextlib import contextmanager
 
 import pytest
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """Collect no garbage while test modules are parsed.
+@contextmanager
+def _no_garbage_collected() -> Generator[None, None, None]:
+    """Keep finalizers out of a parse.
 
     CPython 3.11 counts the depth of a parse per interpreter. A finalizer that runs within it and whose error is shown
     parses too, and the outer parse then ends with "SystemError: AST constructor recursion depth mismatch".
@@ -16,7 +17,21 @@ def pytest_collection() -> Generator[None, object, object]:
     enabled = gc.isenabled()
     gc.disable()
     try:
-        return (yield)
+        yield
     finally:
         if enabled:
             gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Test modules are parsed here."""
+    with _no_garbage_collected():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish() -> Generator[None, object, object]:
+    """Plugins are parsed here: hypothesis' summary imports all of it where no test has, after the last test."""
+    with _no_garbage_collected():
+        return (yield)

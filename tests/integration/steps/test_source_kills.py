@@ -105,7 +105,9 @@ class Workers:
             await asyncio.sleep(rng.uniform(0.1, 0.5))
             victim = rng.choice(self._alive)
             if kill % (1 + HANDLERS_KILLED // WORKERS_KILLED) == 0:
-                victim.process.kill()
+                # It may have ended by itself: of the handler that was killed before this one.
+                with contextlib.suppress(ProcessLookupError):
+                    victim.process.kill()
                 await victim.process.wait()
             else:
                 _kill_a_handler(victim, rng)
