@@ -24,13 +24,14 @@ from activity_operator.settings import Settings
 from activity_operator.workers import certificates
 from activity_operator.workers.authentication import Authenticator
 from activity_operator.workers.certificate_keeper import CertificateKeeper
-from activity_operator.workers.custody import Custody, Surroundings
+from activity_operator.workers.custody import Custody
 from activity_operator.workers.handover import Handover
 from activity_operator.workers.handover_state import Terms
 from activity_operator.workers.leases import PoolRef
 from activity_operator.workers.reception import Reception
 from activity_operator.workers.registry import WorkerRegistry
 from activity_operator.workers.server import ReportServer
+from activity_operator.workers.surroundings import Surroundings
 
 #: What the records of the last polls may take when the polls themselves used up the time-out.
 LAST_RECORDS_SECONDS = 10.0

@@ -7,8 +7,8 @@ not depend on the API server: they go to the task service, and a lease that coul
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Coroutine, Iterator
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from activity_operator.backlog.backoff import capped
@@ -23,10 +23,12 @@ from activity_operator.backlog.protocol import (
     TokenRefusedError,
 )
 from activity_operator.core.decision import Say
-from activity_operator.workers.handover_state import Fate, Held, Terms, fate, is_kept_alive, seen
+from activity_operator.workers.handover_state import CAUSES, Fate, Held, Terms, fate, is_kept_alive, seen
 from activity_operator.workers.leases import Lease, LeaseRecords, PoolRef, RecordsUnavailableError
 from activity_operator.workers.lingering import LINGER_SECONDS, Lingering
-from activity_worker.contract import ERROR_DELETED, ERROR_NO_WORKER, lease_id
+from activity_operator.workers.removals import RETRY_CAP_SECONDS, RETRY_FIRST_SECONDS, Removals
+from activity_operator.workers.surroundings import Surroundings
+from activity_worker.contract import lease_id
 
 T = TypeVar("T")
 
@@ -43,40 +45,12 @@ HANDOVER_SECONDS = 120.0
 #: nobody sends any for up to 19 s: until the Lease runs out (17 s at most) and the next leader has read the records.
 #: Together they stay below the 30 s of HeartbeatSeconds that the README asks for.
 WAITING_HEARTBEAT_SECONDS = 5.0
-#: Waits between tries: of a record's write, of a refused heartbeat, of a failing call.
-RETRY_FIRST_SECONDS = 0.5
-RETRY_CAP_SECONDS = 10.0
 #: Seconds after which a task that cannot be failed (its role is gone) is left to the service's own time-out.
 FAIL_PATIENCE_SECONDS = 900.0
 #: Seconds that removals of records still have when the process ends; what is left is found by the next leader.
 LAST_ERRANDS_SECONDS = 2.0
 #: Ids of leases that are over, kept so that a late listing does not bring one back.
 REMEMBERED_ENDINGS = 4096
-
-_CAUSES = {
-    Fate.FAIL_DELETED: (ERROR_DELETED, "The ActivityPool {pool} was deleted before a worker took this task."),
-    Fate.FAIL_NO_WORKER: (
-        ERROR_NO_WORKER,
-        "No worker of ActivityPool {pool} took this task within activation.holdSeconds.",
-    ),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What custody asks of the rest of the operator.
-
-    `pool_exists(uid)` and `pod_exists(uid)` answer from a store that has been filled; `now` is Unix seconds;
-    `on_change` is called when held or claimed leases changed in number; `say` publishes an Event on the pool; `leads`
-    tells right now whether this process holds the Lease: one that was stopped hears later that its term is over.
-    """
-
-    now: Callable[[], float]
-    pool_exists: Callable[[str], bool]
-    pod_exists: Callable[[str], bool]
-    on_change: Callable[[Key], None] = field(default=lambda _key: None)
-    say: Callable[[Key, Say], None] = field(default=lambda _key, _said: None)
-    leads: Callable[[], bool] = field(default=lambda: True)
 
 
 class Custody:
@@ -97,7 +71,7 @@ class Custody:
         self._lister: asyncio.Task[None] | None = None
         self._lingering = Lingering(records.list, self._drop_recorded)
         self._ended: OrderedDict[str, None] = OrderedDict()
-        self._removing: set[str] = set()
+        self._removals = Removals(records)
 
     def __len__(self) -> int:
         return len(self._held)
@@ -155,8 +129,8 @@ class Custody:
         if not self.leading or lease.id in self._held:
             return
         if lease.id in self._ended:
-            if lease.id not in self._removing:
-                self.errand(self._remove(lease))
+            if not self._removals.under_way(lease.id):
+                self.errand(self._removals.remove(lease))
             return
         now = self._around.now()
         self._add(Held(lease, now, owner_since=now), beat_now=True)
@@ -222,7 +196,7 @@ class Custody:
         if reason:
             self._around.say(lease.pool.key, Say("Warning", reason, message))
         if lease.recorded:
-            self.errand(self._remove(lease))
+            self.errand(self._removals.remove(lease))
 
     def owner_gone(self, lease: Lease) -> None:
         """Give up a lease whose owner is gone: only the service's own time-out can bring the task back."""
@@ -332,7 +306,7 @@ class Custody:
         self._unrecorded.pop(lease.id, None)
         item = self._held.get(lease.id)
         if item is None:
-            await self._remove(stored)
+            await self._removals.remove(stored)
             return
         self._held[lease.id] = replace(item, lease=stored)
         if self.leading:
@@ -341,20 +315,6 @@ class Custody:
         await asyncio.sleep(LINGER_SECONDS)
         if not self.leading:
             self._drop(lease.id)
-
-    async def _remove(self, lease: Lease) -> None:
-        failures = 0
-        self._removing.add(lease.id)
-        try:
-            while True:
-                try:
-                    return await self.records.delete(lease)
-                except RecordsUnavailableError as error:
-                    failures += 1
-                    log.warning("the record of lease %s cannot be removed yet: %s", lease.id, error)
-                await asyncio.sleep(capped(failures, RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS))
-        finally:
-            self._removing.discard(lease.id)
 
     async def _beat(self, lease: Lease, beat_now: bool) -> None:
         """Send task heartbeats until the lease's owner does, it is over, or the service refuses heartbeats for it."""
@@ -415,7 +375,7 @@ class Custody:
 
         For want of a worker only while this process leads: the next leader may have found one.
         """
-        error, cause = _CAUSES[why]
+        error, cause = CAUSES[why]
         deadline, failures = self._around.now() + FAIL_PATIENCE_SECONDS, 0
         told = f"a waiting task was failed with {error}"
         while True:

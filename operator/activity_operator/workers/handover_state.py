@@ -7,7 +7,7 @@ from itertools import islice
 
 from activity_operator.backlog.protocol import Key
 from activity_operator.workers.leases import Lease, Owner
-from activity_worker.contract import Report, WorkerState
+from activity_worker.contract import ERROR_DELETED, ERROR_NO_WORKER, Report, WorkerState
 
 #: Seconds for which an offer is one worker's alone, so that forty workers that start together do not all ask for the
 #: same lease. A worker claims at once; one that did not within this time has no slot free.
@@ -86,6 +86,16 @@ class Fate(Enum):
     FAIL_DELETED = auto()
     FAIL_NO_WORKER = auto()
     OWNER_GONE = auto()
+
+
+#: Error and cause with which a task is failed.
+CAUSES = {
+    Fate.FAIL_DELETED: (ERROR_DELETED, "The ActivityPool {pool} was deleted before a worker took this task."),
+    Fate.FAIL_NO_WORKER: (
+        ERROR_NO_WORKER,
+        "No worker of ActivityPool {pool} took this task within activation.holdSeconds.",
+    ),
+}
 
 
 def verdict(held: Held | None, pool: Key, owner: Owner) -> Verdict:

@@ -16,13 +16,14 @@ from activity_operator.core.decision import SentinelOrder
 from activity_operator.workers.authentication import Identity
 from activity_operator.workers.certificate_keeper import load
 from activity_operator.workers.certificates import Material, Step, carry_out
-from activity_operator.workers.custody import Custody, Surroundings
+from activity_operator.workers.custody import Custody
 from activity_operator.workers.handover import Handover
 from activity_operator.workers.handover_state import Terms
 from activity_operator.workers.leases import PoolRef
 from activity_operator.workers.reception import Reception
 from activity_operator.workers.registry import WorkerRegistry
 from activity_operator.workers.server import ReportServer
+from activity_operator.workers.surroundings import Surroundings
 from activity_worker.contract import Env
 from activity_worker.testing import StepFunctionsFake
 from tests.integration.worker.process import HANDLERS, WorkerProcess, until, worker

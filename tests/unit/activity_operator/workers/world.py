@@ -13,9 +13,10 @@ from activity_operator.backlog.protocol import (
     TokenRefusedError,
 )
 from activity_operator.core.decision import Say
-from activity_operator.workers.custody import Custody, Surroundings
+from activity_operator.workers.custody import Custody
 from activity_operator.workers.handover import Handed, Handover
 from activity_operator.workers.leases import Lease, Owner, PoolRef, RecordConflictError, RecordsUnavailableError
+from activity_operator.workers.surroundings import Surroundings
 from activity_worker.contract import Report, lease_id
 from tests.unit.activity_operator.virtual_time import settle, wall
 
