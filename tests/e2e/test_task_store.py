@@ -7,15 +7,17 @@ import pytest
 
 from tests.cluster.shell import ClusterError
 from tests.e2e import deaths
-from tests.e2e.orders import SECRET, Shop, a_shop
+from tests.e2e.orders import RIGHT, SECRET, Shop, a_shop
 from tests.e2e.stage import Stage
 
 pytestmark = pytest.mark.timeout(1800)
 
-#: How many are killed, in how long at most, and the seconds from one to the next, at least and at most.
-KILLINGS = 15
+#: How many are killed and how many of them at work, each at least; in how long at most; the seconds from one to the
+#: next, at least and at most.
+KILLINGS, AT_WORK = 15, 4
 KILLING_SECONDS = 300.0
 BETWEEN_SECONDS = (0.5, 4.0)
+FEW = 12  # orders under way below which more are given
 DEATHS = (deaths.delete_at_once, deaths.kill_handler, deaths.kill_supervisor, deaths.delete)
 
 
@@ -69,25 +71,25 @@ def test_every_order_ends_right_whoever_is_killed_whenever(stage: Stage, namespa
         shop.let_operator_read()
         store = {"urlSecretRef": {"name": SECRET, "key": "url"}, "leaseSeconds": 5}
         shop.apply(maxWorkers=4, source={"taskStore": store}, pace=0.6, drain={"timeoutSeconds": 10})
-        kinds = [rng.choice(["teapot", "samovar", "samovar", "anvil"]) for _ in range(60)]
-        shop.order(kinds)
+        shop.order([*RIGHT, *_orders(rng, 40)])
         killed = _kill_for_a_while(shop, rng)
         shop.wait_ended()
         shop.wait_empty()
         shop.assert_all_right()
-
-        lost = shop.lost()
-
-    assert killed >= KILLINGS / 2, "hardly anybody was killed"
-    assert lost >= killed / 4, "hardly anybody was killed at work"
-    assert {"teapot", "samovar", "anvil"} <= set(kinds)
+        assert killed >= KILLINGS, "hardly anybody was killed"
+        assert shop.lost() >= AT_WORK, "hardly anybody was killed at work"
 
 
 def _kill_for_a_while(shop: Shop, rng: random.Random) -> int:
-    """Kill a random worker in a random way, again and again, while orders are under way; returns how many died."""
+    """Kill a random worker in a random way, again and again, until enough died at work; returns how many died.
+
+    Whether a kill comes between two calls is a matter of luck, so that there are orders for as long as it takes.
+    """
     shop.wait_for("somebody works", lambda: bool(shop.ready()))
     killed, end = 0, time.monotonic() + KILLING_SECONDS
-    while killed < KILLINGS and time.monotonic() < end and shop.due():
+    while time.monotonic() < end and (killed < KILLINGS or shop.lost() < AT_WORK):
+        if shop.due() < FEW:
+            shop.order(_orders(rng, FEW))
         time.sleep(rng.uniform(*BETWEEN_SECONDS))
         workers = sorted(shop.ready())
         if not workers:
@@ -98,3 +100,7 @@ def _kill_for_a_while(shop: Shop, rng: random.Random) -> int:
         except ClusterError:  # it has gone by itself, or not begun
             continue
     return killed
+
+
+def _orders(rng: random.Random, number: int) -> list[str]:
+    return [rng.choice(["teapot", "samovar", "samovar", "anvil"]) for _ in range(number)]

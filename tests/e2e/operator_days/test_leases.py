@@ -28,12 +28,12 @@ def test_leases_of_a_killed_leader_are_kept_alive_and_handed_over(
     for pool in waiting:
         pool.wait_until("Ready", "False", "WorkersUnschedulable")
 
-    former = operator.leader()
+    former, process = operator.leader(), operator.holder()
     killed = operator.signal([former], "KILL")
     open_gates(underway)
     crew.call()  # they start while nobody leads: what a kubelet does needs no operator
     underway.wait_done()
-    operator.await_takeover(former, killed, "leader killed -9 while it held leases")
+    operator.await_takeover(process, killed, "leader killed -9 while it held leases")
     wait_for("the lease that was concluded without a leader is forgotten", lambda: _none_owned(operator, namespace), 60)
     wait_for("the dead leader's task heartbeats are over", lambda: time.time() > killed + HEARTBEAT_SECONDS + 2, 60)
     assert [_still_waits(pool, former) for pool in waiting] == [True, True]

@@ -58,10 +58,11 @@ def test_a_frozen_leader_that_goes_on_writes_nothing_and_gives_up_what_its_poll_
         visitor = _asleep(stage, namespace, "visitor", HeartbeatSeconds=60)
         restarts = sum(replica.restarts for replica in operator.replicas())
         former = operator.settle()
+        process = operator.holder()
         frozen = operator.signal([former], "STOP")
         try:
             visitor.executions.start(1)  # into the poll that the frozen process holds open
-            operator.await_takeover(former, frozen, "leader frozen")
+            operator.await_takeover(process, frozen, "leader frozen")
             visitor.executions.start(1)
         finally:
             operator.signal([former], "CONT")
@@ -85,7 +86,7 @@ def test_with_the_leader_deleted_by_force_and_the_standby_killed_nothing_changes
         visitor.executions.start(1)
         visitor.wait_done()
         visitor.assert_nothing_lost()
-        operator.note_takeover(killed, "leader deleted by force, standby killed -9", leader)
+        operator.note_takeover(killed, "leader deleted by force, standby killed -9")
         operator.settle()
         after = {replica.name: replica for replica in operator.replicas()}
         assert after[standby.name].restarts == standby.restarts + 1
