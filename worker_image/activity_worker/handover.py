@@ -9,16 +9,27 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from activity_worker.activity import TaskRequest, TaskResponse
 from activity_worker.claims import CLAIM_PATIENCE_SECONDS, ClaimBook
 from activity_worker.contract import ERROR_WORKER_STOPPED, EventName, Grant, HeldLease, lease_id
 from activity_worker.errors import LeaseLostError, SourceError
+from activity_worker.heartbeat import HeartbeatListener, TaskHeartbeat
 from activity_worker.pool import PoolManager
 from activity_worker.sources.protocol import Task
 from activity_worker.worker import ActivityWorker, SlotTakenError
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Granted:
+    """A granted lease until a slot runs it; `since` is the event loop's time at which it was taken."""
+
+    task: Task
+    since: float
+    heartbeat: TaskHeartbeat
 
 
 class Handover:
@@ -32,7 +43,9 @@ class Handover:
         self._heartbeat_seconds = heartbeat_seconds
         self._on_change = on_change
         self._reserved: list[ActivityWorker] = []
-        self._waiting: dict[str, tuple[Task, float, asyncio.Task[None]]] = {}
+        self._waiting: dict[str, _Granted] = {}
+        #: Those whose slot is found and does not know of them yet: a report in between must tell of them, too.
+        self._begun: dict[str, _Granted] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._cordoned = False
         pool.events.on(EventName.POLLING_SUCCESS, self._polled)
@@ -44,7 +57,7 @@ class Handover:
     @property
     def settled(self) -> bool:
         """Whether no lease is on its way: no claim awaits its answer, no grant waits for a slot."""
-        return not self._waiting and not self._reserved and not self._claims.awaited(_now())
+        return not self._waiting and not self._begun and not self._reserved and not self._claims.awaited(_now())
 
     def cordon(self, cordoned: bool = True) -> None:
         """Claim nothing more, or (False) claim again; what was claimed before is still run."""
@@ -54,13 +67,13 @@ class Handover:
         """Take what a reply granted: it is ours to heartbeat from here on. Then see to offers and refusals."""
         for grant in grants:
             task = Task(token=grant.task_token, input=grant.input)
-            keeper = asyncio.get_running_loop().create_task(self._keep(grant.id, task.token))
-            self._waiting[grant.id] = (task, _now(), keeper)
+            self._waiting[grant.id] = _Granted(task, _now(), self._keep_alive(grant.id, task.token))
         self._fill()
 
     def held(self, now: float) -> tuple[HeldLease, ...]:
         """Return the leases that wait for a slot; those that run are the pool's to tell."""
-        return tuple(HeldLease(lease, max(now - since, 0.0)) for lease, (_, since, _) in self._waiting.items())
+        here = {**self._waiting, **self._begun}
+        return tuple(HeldLease(lease, max(now - granted.since, 0.0)) for lease, granted in here.items())
 
     async def close(self) -> bool:
         """Once the pool has stopped: claim nothing more, and fail what no slot took, for the state machine's Retry.
@@ -81,11 +94,11 @@ class Handover:
 
     async def _fail(self, lease: str) -> None:
         """Fail a lease that waits; until that is done it is held, for reports."""
-        task, _, keeper = self._waiting[lease]
-        keeper.cancel()
+        granted = self._waiting[lease]
+        granted.heartbeat.stop()
         with contextlib.suppress(SourceError):
             await self._pool.source.fail(
-                task.token, ERROR_WORKER_STOPPED, "the worker stopped before it had a free slot"
+                granted.task.token, ERROR_WORKER_STOPPED, "the worker stopped before it had a free slot"
             )
         self._let_go(lease)
 
@@ -99,9 +112,9 @@ class Handover:
         """Give free slots first to what is granted, then to what may be claimed; free those that wait in vain."""
         while self._waiting and (worker := self._a_slot()) is not None:
             lease = next(iter(self._waiting))
-            task, _, keeper = self._waiting.pop(lease)
-            keeper.cancel()
-            run = asyncio.get_running_loop().create_task(self._run(worker, task))
+            self._begun[lease] = granted = self._waiting.pop(lease)
+            granted.heartbeat.stop()
+            run = asyncio.get_running_loop().create_task(self._run(worker, lease))
             self._running.add(run)
             run.add_done_callback(self._running.discard)
         while not self._cordoned and self._claims.unclaimed and (worker := self._pool.reserve()) is not None:
@@ -115,24 +128,28 @@ class Handover:
     def _a_slot(self) -> ActivityWorker | None:
         return self._reserved.pop() if self._reserved else self._pool.reserve()
 
-    async def _run(self, worker: ActivityWorker, task: Task) -> None:
+    async def _run(self, worker: ActivityWorker, lease: str) -> None:
+        task = self._begun.pop(lease).task
         try:
             await worker.run_task(task)
         except SlotTakenError:
             # The slot stopped in between. Its successor, or the end, sees to the task.
             self.grant([Grant(lease_id(task.token), task.token, task.input)])
 
-    async def _keep(self, lease: str, token: str) -> None:
-        """Heartbeat a lease that waits for a slot, until it is lost; the operator stopped when it granted it."""
-        while True:
-            try:
-                await self._pool.source.heartbeat(token)
-            except LeaseLostError as error:
-                log.info("task %s was lost while it waited for a slot: %s", lease, error.code)
-                return self._let_go(lease)
-            except SourceError as error:
-                log.debug("task %s waits for a slot; its heartbeat failed: %s", lease, error.code)
-            await asyncio.sleep(self._heartbeat_seconds)
+    def _keep_alive(self, lease: str, token: str) -> TaskHeartbeat:
+        """Heartbeat a lease until a slot runs it or it is lost; the operator stopped when it granted it."""
+
+        def lost(error: LeaseLostError) -> None:
+            log.info("task %s was lost while it waited for a slot: %s", lease, error.code)
+            self._let_go(lease)
+
+        def failed(error: SourceError) -> None:
+            log.debug("task %s waits for a slot; its heartbeat failed: %s", lease, error.code)
+
+        listener = HeartbeatListener(accepted=lambda: None, failed=failed, lost=lost)
+        heartbeat = TaskHeartbeat(self._pool.source, token, self._heartbeat_seconds, listener)
+        heartbeat.start(first_after_seconds=0.0)
+        return heartbeat
 
     def _polled(self, _: ActivityWorker, task: Task | None) -> None:
         if task is None and self._wants_slots():

@@ -24,6 +24,7 @@ class Source:
         self.polls: list[asyncio.Future[Task | None]] = []
         self.said: list[tuple[str, str]] = []
         self.refusals: dict[str, SourceError] = {}
+        self.silent = False
         self.fails = asyncio.Event()
         self.fails.set()
 
@@ -33,6 +34,8 @@ class Source:
 
     async def heartbeat(self, token: str) -> None:
         self.said.append(("heartbeat", token))
+        if self.silent:
+            await asyncio.Event().wait()
         if token in self.refusals:
             raise self.refusals[token]
 
@@ -153,6 +156,31 @@ async def test_a_late_grant_is_held_and_heartbeated_until_the_slot_is_free(bench
     await settle()
     assert bench.handled == ["own", "token-a"]
     assert bench.handover.held(0.0) == ()
+
+
+async def test_a_grant_is_told_of_at_every_moment_until_its_slot_has_it(bench: Bench) -> None:
+    """A report that told of it nowhere would say, to the operator, that it is over."""
+    lease = lease_id("token-a")
+    bench.handover.grant([Grant(lease, "token-a", "{}")])
+    for _ in range(20):
+        assert (bench.told, bench.handover.settled) == ({lease}, not bench.handover.held(0.0))
+        await asyncio.sleep(0)
+    assert bench.handled == ["token-a"]
+    assert bench.handover.held(0.0) == ()
+
+
+async def test_a_service_that_answers_no_heartbeat_of_a_waiting_lease_is_asked_again(bench: Bench) -> None:
+    bench.pool.uncordon()
+    await settle()
+    bench.source.polls[0].set_result(Task("own", "{}"))
+    await settle()
+    bench.source.silent = True
+    await bench.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    await asyncio.sleep(9.0)
+    bench.source.silent = False
+    await asyncio.sleep(2.0)
+
+    assert bench.source.said.count(("heartbeat", "token-a")) == 2
 
 
 async def test_a_task_that_was_handed_over_is_released_when_it_is_done(bench: Bench) -> None:
