@@ -8,7 +8,7 @@ from tests.e2e.operator_days.operator import NAME, Operator, next_version
 from tests.e2e.pool import Pool
 from tests.e2e.stage import CREDENTIALS, SYSTEM, Stage, wait_for
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1800)
 
 #: What today's operator and the next version (next/Dockerfile) add to drain.timeoutSeconds, 1800 by default.
 GRACE, NEXT_GRACE = 1800 + 80, 1800 + 123
@@ -22,9 +22,9 @@ def test_a_rolling_restart_touches_no_worker_and_loses_no_open_poll(
         former = {replica.name for replica in operator.replicas()}
         leader = operator.leader()
         stage.kubectl("rollout", "restart", f"deployment/{NAME}", "-n", SYSTEM)
-        wait_for("the leader is ending", lambda: _is_going(operator, leader), 120)
+        wait_for("the leader is ending", lambda: _is_going(operator, leader), 240)
         visitor.executions.start(2)
-        wait_for("the former replicas are gone", lambda: not former & _names(operator), 150)
+        wait_for("the former replicas are gone", lambda: not former & _names(operator), 300)
         operator.settle()
         visitor.wait_done()
         visitor.assert_nothing_lost()
