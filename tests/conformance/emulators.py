@@ -94,7 +94,9 @@ def _installed(recipe: EmulatorRecipe) -> Path:
     """Return the emulator's environment, made now unless this lock was installed before."""
     lock = _LOCKS / recipe.name / "requirements.lock"
     python = _python(recipe.python)
-    digest = hashlib.sha256(lock.read_bytes() + python.encode()).hexdigest()[:12]
+    mend = lock.with_name("mend.sh")
+    mending = [mend.read_bytes()] if mend.exists() else []
+    digest = hashlib.sha256(b"".join([lock.read_bytes(), python.encode(), *mending])).hexdigest()[:12]
     cache = Path(os.environ.get("ACTIVITYPOOL_CACHE") or Path.home() / ".cache" / "activitypool")
     home = cache / "emulators" / f"{recipe.name}-{digest}"
     if not home.exists():
@@ -112,6 +114,8 @@ def _installed(recipe: EmulatorRecipe) -> Path:
             "--no-deps",
         ]
         subprocess.run([*pip, "--requirement", str(lock)], check=True)
+        if mending:
+            subprocess.run(["sh", str(mend), str(making)], check=True)
         for script in (making / "bin").iterdir():
             if script.is_file() and not script.is_symlink() and script.read_bytes().startswith(b"#!"):
                 script.write_bytes(script.read_bytes().replace(str(making).encode(), str(home).encode()))
