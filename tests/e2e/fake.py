@@ -12,6 +12,7 @@ import boto3
 from botocore.config import Config
 
 from tests.cluster import probe
+from tests.e2e.pool import PATIENCE
 from tests.e2e.stage import Stage, wait_for
 
 PORT = 4566
@@ -59,7 +60,7 @@ def fakes(stage: Stage, namespace: str, *names: str) -> Iterator[list[Fake]]:
         serve(stage, namespace, name, name)
     forwards = []
     try:
-        wait_for("the fakes are ready", lambda: _ready(stage, namespace) >= len(names), 300)
+        wait_for("the fakes are ready", lambda: _ready(stage, namespace) >= len(names), PATIENCE)
         running = []
         for name in names:
             forward, port = _forward(stage, namespace, name)
@@ -98,6 +99,8 @@ def _pod(stage: Stage, namespace: str, name: str) -> dict[str, Any]:
         "image": stage.handler,
         "command": ["python3", "-m", "activity_worker.testing.stepfunctions"],
         "args": ["--host", "0.0.0.0", "--port", str(PORT), "--poll-hold-seconds", str(HOLD_SECONDS)],
+        # As for the workers: without a share of its own it stands still where the node is busy.
+        "resources": {"requests": {"cpu": "100m"}},
         "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }

@@ -10,7 +10,7 @@ from typing import Any
 from activity_worker.contract import Env
 from tests.cluster import probe
 from tests.e2e.handler import GATE
-from tests.e2e.pool import Pool
+from tests.e2e.pool import PATIENCE, Pool
 from tests.e2e.stage import CREDENTIALS, SYSTEM, Stage, condition_of, wait_for
 
 Status = dict[str, Any]
@@ -33,12 +33,16 @@ GATED: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Fault:
-    """A pool, and the row of the fault table that it must show; `says` is a pattern that the message begins with."""
+    """A pool, and the row of the fault table that it must show; `says` is a pattern that the message begins with.
+
+    `warns` is the Warning's, where that may be said before what the conditions come to say; "" is the same one.
+    """
 
     pool: Pool
     reason: str
     says: str
     needs_a_person: bool = False
+    warns: str = ""
 
     def shown_by(self, status: Status) -> bool:
         """Whether the conditions say it."""
@@ -52,7 +56,7 @@ class Fault:
         """Return the messages of the Warnings that say it."""
         about = f"involvedObject.name={self.pool.name},reason={self.reason},type=Warning"
         found = json.loads(self.pool.kubectl("get", "events", "--field-selector", about, "-o", "json"))["items"]
-        return [event["message"] for event in found if re.match(self.says, event["message"])]
+        return [event["message"] for event in found if re.match(self.warns or self.says, event["message"])]
 
 
 def term(stage: Stage) -> str:
@@ -67,7 +71,7 @@ def wait_shown(faults: Iterable[Fault], since: str, seconds: float = 480) -> Non
     """
     faults = tuple(faults)
     wait_each("fault", {fault.pool: fault.shown_by for fault in faults}, seconds)
-    wait_for("every fault is a Warning", lambda: all(fault.warnings() for fault in faults), 60)
+    wait_for("every fault is a Warning", lambda: all(fault.warnings() for fault in faults), PATIENCE)
     repeated = {fault.pool.name: said for fault in faults if len(said := fault.warnings()) > 1}
     assert not repeated or term(faults[0].pool.stage) != since, f"said more than once: {repeated}"
 
@@ -148,7 +152,7 @@ def at_work(pools: Iterable[Pool]) -> AtWork:
     # Of a task that runs the history says who polled for it, which may have been the operator.
     wait_each("work", dict.fromkeys(pools, lambda status: status.get("busyWorkers") == 1), 480)
     # A worker reports its task before the kubelet says that its container runs.
-    wait_for("the kubelet tells of every worker's container", lambda: all(map(_started, pools)), 120)
+    wait_for("the kubelet tells of every worker's container", lambda: all(map(_started, pools)), PATIENCE)
     return AtWork({pool: _started(pool) for pool in pools})
 
 

@@ -47,6 +47,10 @@ class Pool:
         found = self.stage.condition(self.namespace, self.name, kind)
         return found["status"] == status and reason in {"", found["reason"]}
 
+    def peak(self) -> int:
+        """Return the largest size that the decisions want which its status still tells, ten at most."""
+        return max((decision["desired"] for decision in self.status.get("decisions", ())), default=0)
+
     def message(self, kind: str) -> str:
         """Return what a condition says."""
         return self.stage.condition(self.namespace, self.name, kind)["message"]

@@ -10,6 +10,8 @@ from typing import Any, cast
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import ConnectionError as NotConnectedError
+from botocore.exceptions import HTTPClientError
 
 from activity_worker.contract import LABEL_POOL
 from tests.cluster import Cluster, ClusterError, build_image, current, load_image, places, probe, up
@@ -25,6 +27,10 @@ SHORT = {"scaleDown": {"stabilizationWindowSeconds": 5, "zeroAfterSeconds": 10}}
 CREDENTIALS = [{"name": "AWS_ACCESS_KEY_ID", "value": "test"}, {"name": "AWS_SECRET_ACCESS_KEY", "value": "test"}]
 # Pods that request no CPU at all share one five-hundredth of a busy node, and a hundred of them never get to start.
 RESOURCES = {"requests": {"cpu": "20m"}}
+#: Of kubectl, and of an emulator's client: on a machine that stalls, no answer for now.
+UNANSWERED = (ClusterError, NotConnectedError, HTTPClientError)
+#: Seconds for an installation, and for the command that waits so long.
+INSTALL_SECONDS, HELM_SECONDS = 600, 660
 
 
 @dataclass(frozen=True)
@@ -166,10 +172,21 @@ def tear_down() -> None:
 
 
 def wait_for(what: str, holds: Callable[[], bool], seconds: float) -> None:
-    """Ask twice a second until it holds; AssertionError naming `what` when it does not in time."""
+    """Ask twice a second until it holds; AssertionError naming `what` when it does not in time.
+
+    No answer is not the end of it: it is asked again, and the last failure to get one is told if it never holds.
+    """
     end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, f"not within {seconds:.0f} s: {what}"
+    unanswered: Exception | None = None
+    while True:
+        try:
+            if holds():
+                return
+        except UNANSWERED as error:
+            unanswered = error
+        if time.monotonic() >= end:
+            last = "" if unanswered is None else f"; the last failure to ask: {unanswered}"
+            raise AssertionError(f"not within {seconds:.0f} s: {what}{last}") from unanswered
         time.sleep(0.5)
 
 
@@ -187,9 +204,9 @@ def _install(cluster: Cluster, key: str) -> None:
     with step("helm upgrade --install activity-operator"):
         _helm(
             cluster, "upgrade", "--install", "activity-operator", chart, "-n", SYSTEM, "--create-namespace", *given,
-            "--wait", "--timeout=120s",
+            "--wait", f"--timeout={INSTALL_SECONDS}s",
         )  # fmt: skip
 
 
 def _helm(cluster: Cluster, *words: str) -> str:
-    return run([cluster.helm, f"--kubeconfig={cluster.kubeconfig}", *words], timeout_seconds=180)
+    return run([cluster.helm, f"--kubeconfig={cluster.kubeconfig}", *words], timeout_seconds=HELM_SECONDS)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cluster import build_image, load_image, probe
+from tests.e2e.pool import PATIENCE
 from tests.e2e.stage import ROOT, SHORT, Stage, wait_for
 
 pytestmark = pytest.mark.timeout(1800)
@@ -45,7 +46,7 @@ def counter(stage: Stage, namespace: str) -> str:
     service = {"selector": {"app": "counts"}, "ports": [{"port": PORT}]}
     probe.apply(stage.cluster, {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": service})
     ready = ("get", "pod", "counts", "-n", namespace, "-o", "jsonpath={.status.containerStatuses[0].ready}")
-    wait_for("the counter answers", lambda: stage.kubectl(*ready) == "true", 240)
+    wait_for("the counter answers", lambda: stage.kubectl(*ready) == "true", PATIENCE)
     return f"http://counts.{namespace}.svc:{PORT}"
 
 
@@ -85,8 +86,8 @@ def test_a_pool_starts_by_its_counts_and_no_task_passes_the_operator(stage: Stag
         aws=aws,
     )
 
-    wait_for("every execution succeeded", executions.all_succeeded, 240)
-    wait_for("the pool went to zero", lambda: decided(stage, namespace, "counted")[-1]["desired"] == 0, 240)
+    wait_for("every execution succeeded", executions.all_succeeded, PATIENCE)
+    wait_for("the pool went to zero", lambda: decided(stage, namespace, "counted")[-1]["desired"] == 0, PATIENCE)
 
     attempts = executions.attempts()
     assert len(attempts) == 3
@@ -103,6 +104,6 @@ def test_counts_that_nobody_gives_are_said_and_the_fix_with_them(stage: Stage, n
     def ready() -> dict[str, str]:
         return stage.condition(namespace, "blind", "Ready")
 
-    wait_for("the pool says so", lambda: ready()["reason"] == "BackendUnreachable", 240)
+    wait_for("the pool says so", lambda: ready()["reason"] == "BackendUnreachable", PATIENCE)
     assert ready()["status"] == "False"
     assert "check spec.aws.cloudWatchEndpointUrl" in ready()["message"]

@@ -7,8 +7,8 @@ import pytest
 from tests.cluster import probe
 from tests.cluster.shell import ClusterError
 from tests.e2e.faults import Fault, at_work, busy_pool, pod_with, term, wait_shown, wait_well, worker_with
-from tests.e2e.pool import a_pool
-from tests.e2e.stage import Stage
+from tests.e2e.pool import PATIENCE, a_pool
+from tests.e2e.stage import Stage, wait_for
 
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
 
@@ -66,6 +66,8 @@ def test_a_quota_stops_growth_and_no_worker_and_growth_goes_on_when_it_is_raised
     since = term(stage)
     small = busy_pool(stage, namespace, "small", maxWorkers=3)
     workers = at_work([small])
+    # While one works, another is kept free. If that came up only after growth was refused, it would close the breaker.
+    small.wait_ready(2)
     _allow(stage, namespace, pods=1, deployments=1)
     small.change(minWorkers=3)
     none = a_pool(stage, namespace, "none", minWorkers=1, maxWorkers=1)
@@ -79,7 +81,9 @@ def test_a_quota_stops_growth_and_no_worker_and_growth_goes_on_when_it_is_raised
     )
     small.wait_until("ScalingLimited", "True", "StartBreakerOpen")
     assert small.message("ScalingLimited").startswith('growth stopped: pods "small-')
-    assert len(small.events("ScaledUp") + small.events("ScaledDown")) <= 4, "the size went in a circle"
+    sizes = small.events("ScaledUp") + small.events("ScaledDown")
+    # A new leader, whose breaker is closed, tries for itself.
+    assert len(sizes) <= 4 or term(stage) != since, f"the size went in a circle: {sizes}"
     workers.assert_untouched()
     workers.let_go()
 
@@ -116,5 +120,5 @@ def _allow(stage: Stage, namespace: str, *, pods: int, deployments: int) -> None
         stage.cluster,
         {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": hard}},
     )
-    in_force = f"--for=jsonpath={{.status.hard.pods}}={pods}"
-    stage.kubectl("wait", "-n", namespace, "resourcequota", "few", in_force, "--timeout=60s")
+    in_force = ("get", "resourcequota", "few", "-n", namespace, "-o", "jsonpath={.status.hard.pods}")
+    wait_for(f"the quota allows {pods} pods", lambda: stage.kubectl(*in_force) == str(pods), PATIENCE)

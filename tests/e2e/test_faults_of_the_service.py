@@ -71,7 +71,7 @@ def test_workers_finish_what_they_have_while_they_may_not_poll_and_the_pool_says
         ]
         gone = busy_pool(crowded.stage, namespace, "gone", minWorkers=2, maxWorkers=2, scaling=SHORT)
         for pool in (*pools, gone):
-            pool.wait_ready(2, 300)
+            pool.wait_ready(2)
         workers = at_work([*pools, gone])
 
         for operation in ("GetActivityTask", "SendTaskHeartbeat", "SendTaskSuccess"):

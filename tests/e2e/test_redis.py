@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.e2e import deaths
+from tests.e2e.faults import term
 from tests.e2e.jobs import JobPool, job_pool, jobs
 from tests.e2e.pool import PATIENCE, Pool
 from tests.e2e.stage import Stage
@@ -12,7 +13,8 @@ from tests.servers.ports import free_port
 
 pytestmark = pytest.mark.timeout(1800)
 
-LOCK_SECONDS = 15
+#: More than a machine stalls, and more than `zeroAfterSeconds`.
+LOCK_SECONDS = 40
 
 
 def ready(pool: JobPool, url: str, **spec: object) -> None:
@@ -28,6 +30,8 @@ def test_a_pool_goes_from_zero_to_work_and_back_and_every_job_is_completed_once(
         pool = job_pool(stage, namespace, queue)
         ready(pool, queue.url, maxWorkers=4)
         queue.add(12, seconds=1)
+        # Now: the status keeps the last decisions only.
+        pool.wait_for("it grows to its limit", lambda: pool.peak() == 4)
         pool.wait_completed()
         pool.wait_empty()
         queue.add(1, seconds=0)
@@ -36,7 +40,7 @@ def test_a_pool_goes_from_zero_to_work_and_back_and_every_job_is_completed_once(
 
         pool.assert_each_once()
         status = pool.status
-        assert max(decision["desired"] for decision in status["decisions"]) == 4
+        assert pool.peak() <= 4
         assert status["backlog"] == 0
         assert {"1 waiting" in decision["reason"] for decision in status["decisions"]} == {True, False}
 
@@ -48,6 +52,7 @@ def test_workers_with_long_jobs_finish_them_while_the_others_leave(stage: Stage,
         long = queue.add(2, gated=True)
         pool.wait_taken(2)
         queue.add(10, seconds=2)
+        pool.wait_for("it grows to its limit", lambda: pool.peak() == 6)
         pool.wait_for("only workers with long jobs are left", lambda: _left(pool) == (2, 2, 10))
         pool.let_go(pool.workers())
         pool.wait_completed()
@@ -55,7 +60,7 @@ def test_workers_with_long_jobs_finish_them_while_the_others_leave(stage: Stage,
 
         pool.assert_each_once()
         assert len(queue.pods(long)) == 2
-        assert max(decision["desired"] for decision in pool.status["decisions"]) == 6
+        assert pool.peak() <= 6
 
 
 def _left(pool: JobPool) -> tuple[int, int, int]:
@@ -92,6 +97,7 @@ def test_each_fault_on_the_way_to_a_queue_is_said_and_the_pool_runs_when_the_las
     with jobs(stage, "faulty") as queue:
         pool = job_pool(stage, namespace, queue)
         queue.add(1, seconds=0)
+        since = term(stage)
         pool.apply(maxWorkers=1)
         _says(pool, "SecretForbidden", "bind a Role with get on this Secret")
         pool.let_read()
@@ -111,7 +117,8 @@ def test_each_fault_on_the_way_to_a_queue_is_said_and_the_pool_runs_when_the_las
         pool.wait_empty()
         pool.assert_each_once()
         told = [pool.events(reason) for reason in ("SecretForbidden", "AccessDenied", "BackendUnreachable")]
-        assert all(len(messages) == 1 for messages in told)
+        # A new leader says again what is wrong, and what its predecessor had yet to say may be over by then.
+        assert all(len(messages) == 1 for messages in told) or term(stage) != since, told
         assert not any("hunter2" in message or "tr0ub4dor" in message for messages in told for message in messages)
 
 

@@ -2,24 +2,34 @@
 
 import pytest
 
-from tests.e2e.pool import PATIENCE
-from tests.e2e.stage import SHORT, Stage, wait_for
+from tests.e2e.stage import Stage
+from tests.e2e.unhurried import unhurried_pool
 
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
 
 
 def test_a_pool_goes_from_zero_to_work_and_back_and_every_execution_succeeds(stage: Stage, namespace: str) -> None:
-    executions = stage.machine(f"burst-{namespace}")
-    stage.apply_pool(namespace, "burst", executions.activity, maxWorkers=4, scaling=SHORT)
-    wait_for("the pool is ready", lambda: stage.condition(namespace, "burst", "Ready")["status"] == "True", PATIENCE)
+    pool = unhurried_pool(stage, namespace, "burst", maxWorkers=4)
+    pool.wait_until("Ready", "True")
+    assert not pool.workers()
 
-    executions.start(12, seconds=1)
-    wait_for("every execution succeeded", executions.all_succeeded, PATIENCE)
-    wait_for("the pool is at zero", lambda: stage.pool(namespace, "burst")["status"].get("replicas", 0) == 0, PATIENCE)
+    pool.executions.start(12, seconds=1, gated=True)
+    pool.wait_ready(4)
 
-    assert len(executions.attempts()) == 12, "a task was handed out twice"
-    assert not executions.interrupted()
-    status = stage.pool(namespace, "burst")["status"]
-    assert max(decision["desired"] for decision in status["decisions"]) == 4
-    assert status["decisions"][-1]["desired"] == 0
-    assert "worker:running" in {event["name"] for event in status["events"]}
+    def all_done() -> bool:
+        # Who comes late, in the place of another, finds its gate open as well.
+        pool.let_go(pool.workers())
+        return pool.executions.all_succeeded()
+
+    def at_zero() -> bool:
+        status = pool.status
+        wanted = [decision["desired"] for decision in status.get("decisions", ())]
+        return status.get("replicas", 0) == 0 and wanted[-1:] == [0]
+
+    pool.wait_for("every execution succeeded", all_done)
+    pool.wait_for("its status says that it is at zero", at_zero)
+
+    pool.assert_nothing_lost()
+    assert len(pool.executions.attempts()) == 12, "a task was handed out twice"
+    assert pool.peak() <= 4
+    assert "worker:running" in {event["name"] for event in pool.status["events"]}

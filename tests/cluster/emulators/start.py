@@ -15,7 +15,7 @@ from tests.cluster.life import build_image, load_image
 from tests.cluster.progress import step
 from tests.cluster.shell import ClusterError, run, wait_until
 
-START_SECONDS = 120.0
+START_SECONDS = 600.0
 HERE = Path(__file__).parent
 # Emulators route by the service name in the signature's scope, and check nothing else of it.
 UNSIGNED = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/states/aws4_request, SignedHeaders=host, Signature=none"
@@ -33,7 +33,7 @@ class Emulator:
 def ensure_emulator(cluster: Cluster, name: EmulatorName) -> Emulator:
     """Return the emulator, running and answering; a second call finds it so and keeps its state.
 
-    Raises ClusterError when it does not answer within 120 s of its image being loaded.
+    Raises ClusterError when it does not answer within ten minutes of its image being loaded.
     """
     image = build_image(HERE / name / "Dockerfile", HERE / name, f"activitypool/{name}:test")
     load_image(image)
