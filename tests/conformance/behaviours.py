@@ -13,6 +13,8 @@ from tests.conformance.services import REGION, Service, outcome
 Behaviour = Callable[[Service], Awaitable[object]]
 BEHAVIOURS: dict[Behaviour, object] = {}
 _MISSING = f"arn:aws:states:{REGION}:123456789012:activity:nobody-made-this"
+#: Seconds within which a limit of one second is seen to be kept, on a machine that stands still now and then.
+_OVERDUE_SECONDS = 15.0
 
 
 def behaviour(norm: object) -> Callable[[Behaviour], Behaviour]:
@@ -140,10 +142,10 @@ async def a_heartbeat_is_accepted_where_the_state_asks_for_none(service: Service
 
 @behaviour("SUCCEEDED")
 async def heartbeats_keep_a_task_alive_beyond_its_heartbeat_seconds(service: Service) -> object:
-    """Three seconds of work under a limit of two between heartbeats."""
-    task, execution = await service.task(HeartbeatSeconds=2)
-    for _ in range(5):
-        await asyncio.sleep(0.6)  # the passing of the service's time is what is tested
+    """Nine seconds of work under a limit of six between heartbeats."""
+    task, execution = await service.task(HeartbeatSeconds=6)
+    for _ in range(6):
+        await asyncio.sleep(1.5)  # the passing of the service's time is what is tested
         await service.client.send_task_heartbeat(task.task_token)
     await service.client.send_task_success(task.task_token, "{}")
     return (await service.ended(execution))["status"]
@@ -153,7 +155,7 @@ async def heartbeats_keep_a_task_alive_beyond_its_heartbeat_seconds(service: Ser
 async def a_missed_heartbeat_ends_the_task(service: Service) -> object:
     """The execution goes on without it, and a late success is refused."""
     task, execution = await service.task(HeartbeatSeconds=1)
-    said = await service.ended(execution, within_seconds=4)
+    said = await service.ended(execution, within_seconds=_OVERDUE_SECONDS)
     late = await outcome(service.client.send_task_success(task.task_token, "{}"))
     return ("running" if said["status"] == "RUNNING" else "ended"), late
 
@@ -162,7 +164,7 @@ async def a_missed_heartbeat_ends_the_task(service: Service) -> object:
 async def a_task_over_its_timeout_seconds_is_ended(service: Service) -> object:
     """Whatever its heartbeats say."""
     task, execution = await service.task(TimeoutSeconds=1)
-    said = await service.ended(execution, within_seconds=4)
+    said = await service.ended(execution, within_seconds=_OVERDUE_SECONDS)
     late = await outcome(service.client.send_task_success(task.task_token, "{}"))
     return ("running" if said["status"] == "RUNNING" else "ended"), late
 

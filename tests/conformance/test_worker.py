@@ -80,14 +80,14 @@ async def test_a_task_that_failed_once_succeeds_by_the_retry_of_its_state(servic
 
 async def test_a_task_outlives_its_heartbeat_seconds_because_the_worker_heartbeats(service: Service) -> None:
     async def slow(request: TaskRequest) -> str:
-        await asyncio.sleep(3)  # longer than the state's HeartbeatSeconds, which only the service's clock can judge
+        await asyncio.sleep(8)  # longer than the state's HeartbeatSeconds, which only the service's clock can judge
         return "done"
 
     arn = await service.activity()
-    execution = await service.execution(arn, HeartbeatSeconds=2)
+    execution = await service.execution(arn, HeartbeatSeconds=6)
 
-    async with working(service, arn, slow, heartbeat_seconds=0.5):
-        said = await service.ended(execution)
+    async with working(service, arn, slow, heartbeat_seconds=1.0):
+        said = await service.ended(execution, within_seconds=30)
 
     assert said["status"] == "SUCCEEDED"
 

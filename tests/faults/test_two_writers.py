@@ -10,6 +10,7 @@ import pytest
 
 from activity_operator.cluster.contest import EDITS, PACE_SECONDS
 from tests.faults.api import Raw, RefusedError
+from tests.faults.election import DEFAULTS
 from tests.faults.ground import ground
 from tests.faults.patience import until
 from tests.faults.replicas import nursery
@@ -53,8 +54,15 @@ class Rival:
 
 @asynccontextmanager
 async def _stage() -> AsyncIterator[Stage]:
-    """Give a pool of two workers on a control plane of its own."""
-    async with ground() as place, nursery(place.folder) as processes, stage(place, processes, "fight") as made:
+    """Give a pool of two workers on a control plane of its own.
+
+    With the election as shipped: a new term, after a hasty one was missed, would know nothing of the fight.
+    """
+    async with (
+        ground() as place,
+        nursery(place.folder) as processes,
+        stage(place, processes, "fight", 1, **DEFAULTS) as made,
+    ):
         await leads(made)
         await pool_of(made, 2, minWorkers=2)
         made.plan.arm()

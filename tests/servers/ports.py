@@ -1,7 +1,9 @@
 """A free port."""
 
 import itertools
+import os
 import random
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,10 +13,23 @@ from contextlib import suppress
 _PORTS = range(20_000, 32_000)
 
 
+def _ours() -> range:
+    """Return the ports of this process: of several that pytest runs side by side (gw0, gw1, ...) each has its own."""
+    found = re.fullmatch(r"gw(\d+)", os.environ.get("PYTEST_XDIST_WORKER", ""))
+    if found is None:
+        return _PORTS
+    # One that came for another that crashed has a number beyond their count.
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    each = len(_PORTS) // count
+    begin = int(found[1]) % count * each
+    return _PORTS[begin : begin + each]
+
+
 def _in_turn() -> Iterator[int]:
     """Yield the ports one after the other, from anywhere: nobody is told a port that another is about to listen on."""
-    begin = random.randrange(len(_PORTS))
-    return itertools.cycle((*_PORTS[begin:], *_PORTS[:begin]))
+    ours = _ours()
+    begin = random.randrange(len(ours))
+    return itertools.cycle((*ours[begin:], *ours[:begin]))
 
 
 _turn = _in_turn()

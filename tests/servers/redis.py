@@ -214,7 +214,8 @@ def redis_cluster(*, nodes: int = 3, password: str = "") -> Iterator[tuple[Redis
     """Yield the masters of a cluster without replicas, among which the slots are divided."""
     with ExitStack() as stack:
         secret = {"masterauth": password} if password else {}
-        config = {"cluster-enabled": "yes", "cluster-node-timeout": "1000"} | secret
+        # None of them is ever lost: only a machine that stands still could have one taken for dead.
+        config = {"cluster-enabled": "yes", "cluster-node-timeout": "5000"} | secret
         members = []
         for _ in range(nodes):
             port = _cluster_port()

@@ -20,7 +20,7 @@ import pytest
 from activity_operator.workers.authentication import MAX_REVIEWS
 from activity_worker.contract import TOKEN_AUDIENCE
 from tests.faults.ground import die_with_parent
-from tests.faults.patience import until
+from tests.faults.patience import Beat, beating, until
 from tests.hostile.workers.background import Background
 from tests.hostile.workers.flood import Orders
 from tests.hostile.workers.oracle import check, neighbours
@@ -30,6 +30,8 @@ from tests.hostile.workers.world import Honest, Pod, World
 
 #: Seconds within which an honest worker is answered whatever happens; after ten it would give up and connect anew.
 ANSWERED_SECONDS = 8.0
+#: Seconds after which a worker asks again whose token could not be checked (the operator's Retry-After).
+AGAIN_SECONDS = 1.0
 #: Seconds after which the operator has given up everything that does not move (its own limits are 10, and 2 to linger).
 GIVEN_UP_SECONDS = 40.0
 #: MB by which the operator may have grown after any of this.
@@ -48,11 +50,17 @@ def memory_mb(world: World) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
 
 
+def stood_still(beat: Beat, began: float, ended: float) -> float:
+    """Return for how much of this time (Unix seconds) this process had no turn and could see no answer."""
+    return sum(max(min(at, ended) - max(at - late, began), 0.0) for at, late in tuple(beat.late))
+
+
 class Guard:
     """What is compared before and after: sockets, memory, honest workers, and all that nobody may touch."""
 
-    def __init__(self, world: World, background: Background) -> None:
+    def __init__(self, world: World, background: Background, beat: Beat) -> None:
         self.world = world
+        self.beat = beat
         self._background = background
         self._before = background.do(neighbours(world))
         self._sockets, self._memory = sockets(world), memory_mb(world)
@@ -70,7 +78,7 @@ class Guard:
         for one in (self.world.honest, self.world.mate):
             self.answered_again(one)
             assert not one.wrong
-            assert one.slowest < ANSWERED_SECONDS
+            self._answered_in_time(one.slowest)
         grown = memory_mb(self.world) - self._memory
         slowest = max(self.world.honest.slowest, self.world.mate.slowest)
         print(f"memory {grown:+.0f} MB, slowest answer {slowest:.2f} s")
@@ -83,10 +91,23 @@ class Guard:
         self._background.do(until("sockets are given back", given_up, GIVEN_UP_SECONDS))
         self._background.do(check(self.world, self._before))
 
+    def _answered_in_time(self, slowest: float) -> None:
+        """Raise AssertionError when an answer took too long, even if it fell on our own worst moment."""
+        late = max((stood_still(self.beat, at - slowest, at) for at, _ in tuple(self.beat.late)), default=0.0)
+        assert slowest - late < ANSWERED_SECONDS, f"{slowest:.2f} s, at most {late:.2f} s of them ours"
+
 
 @pytest.fixture
-def guard(here: World, background: Background) -> Guard:
-    return Guard(here, background)
+def beat(background: Background) -> Iterator[Beat]:
+    """How late the loop is that honest workers live in: it shares this machine with the floods."""
+    context = beating()
+    yield background.enter(context)
+    background.leave(context)
+
+
+@pytest.fixture
+def guard(here: World, background: Background, beat: Beat) -> Guard:
+    return Guard(here, background, beat)
 
 
 def many(stack: ExitStack, count: int, connect: Callable[[], Any]) -> list[Any]:
@@ -188,16 +209,25 @@ def test_a_flood_of_forged_tokens_keeps_no_worker_from_being_known(
     forged = [f"{head}.{number:08x}{signature[8:]}" for number in range(4000)]
     requests = [request(say(pod, 1), token) for token in forged]
     flooding = asyncio.run_coroutine_threadsafe(flooded(here, 100, 3.0, PODS, requests), background.loop)
-    slowest, count = 0.0, 0
+    times: list[tuple[float, float]] = []
     while not flooding.done():
         # A token that the operator has not seen yet, as a worker's is that has just started.
         token = background.do(here.token(pod.namespace, _pod(pod), [TOKEN_AUDIENCE]))
-        began = time.monotonic()
-        assert tell(here, pod, token).status == 200
-        slowest, count = max(slowest, time.monotonic() - began), count + 1
-    print(flooding.result(), f"{count} newcomers, the slowest answer {slowest:.2f} s")
-    assert slowest < ANSWERED_SECONDS
+        began = time.time()
+        _become_known(here, pod, token)
+        times.append((began, time.time()))
     guard.held()
+    took = [ended - began for began, ended in times]
+    print(flooding.result(), f"{len(took)} newcomers, the slowest was known after {max(took):.2f} s")
+    assert max(ended - began - stood_still(guard.beat, began, ended) for began, ended in times) < ANSWERED_SECONDS, took
+
+
+def _become_known(here: World, pod: Pod, token: str) -> None:
+    """Report as a worker does, which asks again when the API server did not say in time whose token it is."""
+    gives_up = time.monotonic() + GIVEN_UP_SECONDS
+    while (answer := tell(here, pod, token)).status == 503 and time.monotonic() < gives_up:
+        time.sleep(AGAIN_SECONDS)
+    assert answer.status == 200, answer
 
 
 def _pod(pod: Pod) -> dict[str, Any]:

@@ -76,7 +76,7 @@ async def test_a_store_without_tables_has_nothing_to_do_and_is_seen_when_it_gets
             await count.until(1)
 
 
-async def test_a_new_instance_is_heard_of_within_a_tenth_of_a_second_or_so(url: str) -> None:
+async def test_a_new_instance_is_heard_of_at_once(url: str) -> None:
     took = []
     async with opened(url) as store, watched(url) as count:
         await count.until(0)
@@ -87,8 +87,8 @@ async def test_a_new_instance_is_heard_of_within_a_tenth_of_a_second_or_so(url: 
             await count.until(number)
             took.append(time.monotonic() - began)
 
-    # Some 0.03 s on a machine that has nothing else to do.
-    assert median(took) < 0.25, took
+    # Some 0.03 s on a machine that has nothing else to do; a minute, until it is asked again, if it were not announced.
+    assert median(took) < 2.0, took
 
 
 async def test_a_storm_of_announcements_costs_ten_counts_a_second_and_the_last_one_is_heard(url: str) -> None:

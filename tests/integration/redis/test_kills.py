@@ -1,6 +1,7 @@
 """A worker is killed, or cut off, before and after every one of its commands: no job is stuck, none ends twice."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -16,20 +17,18 @@ from tests.integration.redis.queue import create, let_locks_expire, recover, sou
 from tests.servers.redis import RedisServer, redis_server
 
 ENDS = ("succeed", "fail")
+#: For so long a patient worker tries again what nobody answers: a server is killed and started meanwhile.
+PATIENCE_SECONDS = 20.0
+#: So often it asks for a job where there is none.
+POLLS = 50
 
 
 async def work(worker: RedisSource, end: str, name: str, *, patient: bool = False) -> str:
     """Lease a job and conclude it; returns what became of that: done, refused, or nothing."""
-    task: Task | None = None
-    for _ in range(50 if patient else 1):
-        try:
-            task = await worker.lease(name)
-        except SourceError:
-            if not patient:
-                return "refused"
-            await asyncio.sleep(0.02)  # as the runtime does, which sleeps longer
-        if task is not None:
-            break
+    try:
+        task = await _leased(worker, name, patient=patient)
+    except SourceError:
+        return "refused"
     if task is None:
         return "nothing"
     token = task.token
@@ -42,10 +41,27 @@ async def work(worker: RedisSource, end: str, name: str, *, patient: bool = Fals
 
     try:
         # As the runtime does: what was not answered is said again.
-        await conclude(send, lost=lambda: None, for_seconds=5.0 if patient else 0.0, spread=lambda: -0.98)
+        await conclude(send, lost=lambda: None, for_seconds=PATIENCE_SECONDS if patient else 0.0, spread=lambda: -0.98)
     except SourceError:
         return "refused"
     return "done"
+
+
+async def _leased(worker: RedisSource, name: str, *, patient: bool) -> Task | None:
+    """Poll for a job; raises the last `SourceError` when patience is over."""
+    deadline = time.monotonic() + (PATIENCE_SECONDS if patient else 0.0)
+    polls = 0
+    while True:
+        try:
+            task = await worker.lease(name)
+        except SourceError:
+            if time.monotonic() >= deadline:
+                raise
+            await asyncio.sleep(0.02)  # as the runtime does, which sleeps longer
+            continue
+        polls += 1
+        if task is not None or not patient or polls == POLLS:
+            return task
 
 
 @asynccontextmanager

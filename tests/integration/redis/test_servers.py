@@ -103,7 +103,8 @@ async def test_tls_and_its_lack_are_told_apart_from_a_lost_server(server: RedisS
 
 async def test_a_server_that_is_silent_is_given_up_and_found_again() -> None:
     with redis_server() as own:
-        worker = source(f"{own.url}?socket_timeout=0.3", atomic=False)
+        # Time enough on a slow machine: two of the calls are to be answered.
+        worker = source(f"{own.url}?socket_timeout=2", atomic=False)
         assert await worker.lease("w") is None
         own.freeze()
 
@@ -137,14 +138,14 @@ async def _blocked(client: RedisClient) -> None:
 
 
 async def test_one_blocked_poll_holds_up_no_other_call(server: RedisServer) -> None:
-    worker = source(server.url, atomic=False, queue=RedisQueue("shop", "empty", block_seconds=5.0))
+    worker = source(server.url, atomic=False, queue=RedisQueue("shop", "empty", block_seconds=60.0))
     polling = asyncio.create_task(worker.lease("w"))
     other = open_client(server.url)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         await _blocked(other)
 
     with pytest.raises(LeaseLostError):
-        await asyncio.wait_for(worker.heartbeat('["empty","j1","w"]'), 2.0)
+        await asyncio.wait_for(worker.heartbeat('["empty","j1","w"]'), 20.0)
 
     await other.call("RPUSH", "queue:empty:waiting", "j1")
     assert await polling is not None

@@ -24,7 +24,7 @@ from activity_worker.wire.taskstore import INSTANCES
 from tests.integration.steps.world import World, expected, troubles
 
 #: Long beside what a busy machine takes from a claim's commit to a line in a file, so that no live lease ends there.
-LEASE_SECONDS = 5.0
+LEASE_SECONDS = 12.0
 SLOTS = 4
 
 

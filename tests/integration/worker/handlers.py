@@ -127,6 +127,13 @@ def sleeps(request: TaskRequest) -> str:
     return "slept"
 
 
+def waits_at_the_gate(request: TaskRequest) -> str:
+    """Go on when there is the file that the input names."""
+    while not Path(request.input["gate"]).exists():
+        time.sleep(0.02)
+    return "went on"
+
+
 def _say(request: TaskRequest) -> None:
     """Tell the test that the handler is in the middle of it."""
     if "started" in request.input:

@@ -46,6 +46,27 @@ def run_of(fake: StepFunctionsFake, handler: str, *more: str) -> tuple[str, ...]
     return ("run", f"{HANDLERS}:{handler}", "--activity-arn", arn, "--endpoint-url", fake.url, *more)
 
 
+class Gate:
+    """What the tasks of a test wait for, which are handled by `waits_at_the_gate`: a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "gate"
+
+    @property
+    def text(self) -> str:
+        """A task's input."""
+        return json.dumps({"gate": str(self._file)})
+
+    def open(self) -> None:
+        """Let them go on."""
+        self._file.touch()
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    return Gate(tmp_path)
+
+
 async def test_a_laptop_runs_a_handler_with_no_cluster_and_reads_what_happens(fake: StepFunctionsFake) -> None:
     arn = fake.create_activity("work")
     (good,) = fake.schedule(arn, '{"n": 21}')
@@ -110,29 +131,31 @@ async def test_the_hard_deadline_fails_the_task_of_a_handler_that_holds_the_inte
     assert task.error == "ActivityPool.DeadlineExceeded"
 
 
-async def test_sigterm_lets_the_task_finish_and_again_means_nothing_new(
-    fake: StepFunctionsFake, tmp_path: Path
-) -> None:
-    arn = fake.create_activity("work")
-    (task,) = fake.schedule(arn, '{"seconds": 1.5}')
-    async with worker(*run_of(fake, "sleeps")) as running:
+async def test_sigterm_lets_the_task_finish_and_again_means_nothing_new(fake: StepFunctionsFake, gate: Gate) -> None:
+    arn, port = fake.create_activity("work"), free_port()
+    (task,) = fake.schedule(arn, gate.text)
+    async with worker(*run_of(fake, "waits_at_the_gate", "--health-port", str(port))) as running:
         await running.line_with("task started")
-        for _ in range(3):
+        await _is_told_to_stop(running, port)
+        for _ in range(2):
             running.process.send_signal(signal.SIGTERM)
-        (late,) = fake.schedule(arn, '{"seconds": 0}')
+        (late,) = fake.schedule(arn, gate.text)
+        gate.open()
         assert await running.exit_code() == 0
 
     assert (task.state, late.state) == ("succeeded", "scheduled")
 
 
-async def test_an_open_poll_is_awaited_at_the_end_and_what_it_brings_is_run(fake: StepFunctionsFake) -> None:
-    arn = fake.create_activity("work")
-    async with worker(*run_of(fake, "sleeps")) as running:
-        await fake.until(lambda: fake.open_polls(arn) == 1)
-        running.process.send_signal(signal.SIGTERM)
-        await asyncio.sleep(0.3)  # long enough to see a worker that gives its poll up
-        (task,) = fake.schedule(arn, '{"seconds": 0.5}')
-        assert await running.exit_code() == 0
+async def test_an_open_poll_is_awaited_at_the_end_and_what_it_brings_is_run() -> None:
+    """The poll is held for much longer than a slow machine takes to stop a worker and to start a task."""
+    async with StepFunctionsFake(settings=FakeSettings(poll_hold_seconds=20.0)) as fake:
+        arn, port = fake.create_activity("work"), free_port()
+        async with worker(*run_of(fake, "sleeps", "--health-port", str(port))) as running:
+            await fake.until(lambda: fake.open_polls(arn) == 1)
+            await _is_told_to_stop(running, port)
+            await asyncio.sleep(0.3)  # long enough to see a worker that gives its poll up
+            (task,) = fake.schedule(arn, '{"seconds": 0.5}')
+            assert await running.exit_code() == 0
 
     assert task.state == "succeeded"
 
@@ -241,18 +264,20 @@ async def test_a_crash_at_start_is_reported_before_the_process_ends(
 
 
 async def test_a_drained_worker_says_so_is_unready_and_polls_no_more_until_it_is_removed(
-    fake: StepFunctionsFake, operator: FakeOperator, tmp_path: Path
+    fake: StepFunctionsFake, operator: FakeOperator, tmp_path: Path, gate: Gate
 ) -> None:
     arn = fake.create_activity("work")
-    (task,) = fake.schedule(arn, '{"seconds": 1}')
+    (task,) = fake.schedule(arn, gate.text)
     port = free_port()
     async with worker(
-        *run_of(fake, "sleeps", "--health-port", str(port)), env=reporting_env(operator.port, tmp_path)
+        *run_of(fake, "waits_at_the_gate", "--health-port", str(port)), env=reporting_env(operator.port, tmp_path)
     ) as running:
         await operator.report_with(lambda report: report.busy == 1)
         assert await probe(port, "/readyz") == (200, "running\n")
 
         operator.answer = lambda _: Reply(term=1, next_report_seconds=0.1, directive=Directive.DRAIN)
+        await operator.report_with(lambda report: report.state is WorkerState.DRAINING)
+        gate.open()
         await operator.report_with(lambda report: report.state is WorkerState.DRAINED)
         polls = fake.counts["call:GetActivityTask"]
         operator.answer = lambda _: Reply(term=1, next_report_seconds=0.1)
@@ -269,26 +294,29 @@ async def test_a_drained_worker_says_so_is_unready_and_polls_no_more_until_it_is
 
 
 async def test_a_drain_can_be_taken_back_while_a_task_runs(
-    fake: StepFunctionsFake, operator: FakeOperator, tmp_path: Path
+    fake: StepFunctionsFake, operator: FakeOperator, tmp_path: Path, gate: Gate
 ) -> None:
     arn = fake.create_activity("work")
-    fake.schedule(arn, '{"seconds": 1.5}')
-    async with worker(*run_of(fake, "sleeps"), env=reporting_env(operator.port, tmp_path)):
+    fake.schedule(arn, gate.text)
+    async with worker(*run_of(fake, "waits_at_the_gate"), env=reporting_env(operator.port, tmp_path)):
         await operator.report_with(lambda report: report.busy == 1)
         operator.answer = lambda _: Reply(term=1, next_report_seconds=0.1, directive=Directive.DRAIN)
         await operator.report_with(lambda report: report.state is WorkerState.DRAINING)
+        seen = len(operator.reports)
         operator.answer = lambda _: Reply(term=1, next_report_seconds=0.1)
-        (next_task,) = fake.schedule(arn, '{"seconds": 0}')
+        await until(lambda: any(report.state is WorkerState.RUNNING for report in operator.reports[seen:]))
+        gate.open()
+        (next_task,) = fake.schedule(arn, gate.text)
         await fake.until(lambda: next_task.state == "succeeded")
 
     assert operator.reports[-1].state is WorkerState.RUNNING
 
 
 async def test_an_offered_lease_is_claimed_run_reported_and_released(
-    fake: StepFunctionsFake, operator: FakeOperator, tmp_path: Path
+    fake: StepFunctionsFake, operator: FakeOperator, tmp_path: Path, gate: Gate
 ) -> None:
     arn = fake.create_activity("work")
-    (task,) = fake.schedule(arn, '{"seconds": 1}', heartbeat_seconds=60.0)
+    (task,) = fake.schedule(arn, gate.text, heartbeat_seconds=60.0)
     token, text = await _taken_by_the_operator(fake, arn)
     lease = lease_id(token)
 
@@ -298,8 +326,10 @@ async def test_an_offered_lease_is_claimed_run_reported_and_released(
         return Reply(term=1, next_report_seconds=0.1, offers=offers, granted=granted)
 
     operator.answer = answer
-    async with worker(*run_of(fake, "sleeps"), env=reporting_env(operator.port, tmp_path)):
+    async with worker(*run_of(fake, "waits_at_the_gate"), env=reporting_env(operator.port, tmp_path)):
         held = await operator.report_with(lambda report: any(one.id == lease for one in report.leases))
+        await fake.until(lambda: task.heartbeats >= 1)
+        gate.open()
         await fake.until(lambda: task.state == "succeeded")
         polls_while_it_ran = fake.counts["call:GetActivityTask"]
         released = await operator.report_with(lambda report: lease in report.released)
@@ -337,6 +367,13 @@ async def _taken_by_the_operator(fake: StepFunctionsFake, arn: str) -> tuple[str
             await client.close()
     assert task is not None
     return task.task_token, task.input
+
+
+async def _is_told_to_stop(running: WorkerProcess, port: int) -> None:
+    running.process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(30):
+        while await probe(port, "/readyz") != (503, "stopping\n"):  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.02)
 
 
 async def _stops(running: WorkerProcess) -> None:
