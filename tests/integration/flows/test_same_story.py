@@ -203,6 +203,7 @@ async def test_a_failure_leaves_the_same_behind_but_for_the_lock_which_we_take_a
     locks = [key.rpartition(":")[0] for key in left]
     # Theirs outlives a job that was too slow by a second, and may be over before it is looked at.
     assert locks == [f"lock:{queue}"] or (story is too_slow and not locks)
+    assert not [key for key in held_by_us if key.startswith("lock:")]
     assert held_by_us == {key: value for key, value in held_by_them.items() if key not in left}
 
 

@@ -16,6 +16,8 @@ from activity_worker.contract import Env
 
 ROOT = Path(__file__).parents[3]
 HANDLERS = "tests.integration.worker.handlers"
+#: For whatever a process does in a second or two, on a machine that may be crowded.
+PATIENCE_SECONDS = 90.0
 
 
 class WorkerProcess:
@@ -29,7 +31,7 @@ class WorkerProcess:
 
     async def line_with(self, text: str) -> str:
         """Wait for a log line that contains `text`."""
-        async with asyncio.timeout(30), self._grown:
+        async with asyncio.timeout(PATIENCE_SECONDS), self._grown:
             await self._grown.wait_for(lambda: any(text in line for line in self.lines))
         return next(line for line in self.lines if text in line)
 
@@ -40,7 +42,7 @@ class WorkerProcess:
 
     async def exit_code(self) -> int:
         """Wait for the end."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             code = await self.process.wait()
             await self._reading
         return code
@@ -102,7 +104,7 @@ async def probe(port: int, path: str) -> tuple[int, str]:
 
 async def until(happened: Callable[[], bool]) -> None:
     """Wait for something that another process does."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             if happened():
                 return

@@ -25,7 +25,7 @@ from activity_worker.testing import FakeSettings, Fault, StepFunctionsFake
 from tests.servers.ports import free_port
 
 from .fake_operator import FakeOperator
-from .process import HANDLERS, WorkerProcess, metric, probe, reporting_env, until, worker
+from .process import HANDLERS, PATIENCE_SECONDS, WorkerProcess, metric, probe, reporting_env, until, worker
 
 
 @pytest.fixture
@@ -371,7 +371,7 @@ async def _taken_by_the_operator(fake: StepFunctionsFake, arn: str) -> tuple[str
 
 async def _is_told_to_stop(running: WorkerProcess, port: int) -> None:
     running.process.send_signal(signal.SIGTERM)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await probe(port, "/readyz") != (503, "stopping\n"):  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.02)
 
