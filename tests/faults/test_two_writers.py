@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from activity_operator.cluster.contest import EDITS, PACE_SECONDS
+from tests.faults import audit
 from tests.faults.api import Raw, RefusedError
 from tests.faults.election import DEFAULTS
-from tests.faults.ground import ground
+from tests.faults.ground import REPLICAS, ground
 from tests.faults.patience import until
 from tests.faults.replicas import nursery
 from tests.faults.scenarios import leads, pool_of
@@ -71,7 +72,7 @@ async def _stage() -> AsyncIterator[Stage]:
 
 async def _fight(made: Stage, rival: Rival) -> tuple[float, int]:
     """Let them fight; return for how many seconds, and how often the operator wrote the Deployment meanwhile."""
-    began = time.monotonic()
+    began, begun = time.monotonic(), time.time()
     task = asyncio.create_task(rival.run())
     try:
         await until("it is said that somebody contests the Deployment", lambda: _contested(made), 60.0)
@@ -79,7 +80,14 @@ async def _fight(made: Stage, rival: Rival) -> tuple[float, int]:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    return time.monotonic() - began, made.plan.calls.count("PATCH deployments")
+    return time.monotonic() - began, _effective(made, begun)
+
+
+def _effective(made: Stage, since: float) -> int:
+    """Return how many writes of the operator to Deployments took effect; one that came too late wrote nothing."""
+    writes = audit.writers(made.ground.folder, (made.namespace,))
+    ours = [one for one in writes if one.resource == "deployments" and one.user in REPLICAS and one.received >= since]
+    return sum(one.code < 300 for one in ours)
 
 
 async def _contested(made: Stage) -> bool:
