@@ -99,6 +99,19 @@ class Proxy:
         await self._session.close()
         await self._runner.cleanup()
 
+    def refuse_from_now_on(self, authorization: str) -> None:
+        """Refuse a token, end the watches that were opened with it, and have the next one written soon after."""
+        if self.refuses(authorization):
+            return
+        # The API server knows two tokens of each: the next one is the one before.
+        self._refused = {authorization}
+        self.end_streams()
+        asyncio.get_running_loop().call_later(ROTATED_SECONDS, self._rotate)
+
+    def refuses(self, authorization: str) -> bool:
+        """Whether calls with this token are refused."""
+        return authorization in self._refused
+
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         # A call that has left an operator is the server's, also when the operator is killed meanwhile.
         handling = asyncio.create_task(self._answer(request))
@@ -120,8 +133,8 @@ class Proxy:
         )
         fault = (self.plan.call if call.deed or call.watches else self.plan.read)(call.name)
         if fault is not None and fault.kind is Kind.ROTATED:
-            self._refuse_from_now_on(request.headers.get("Authorization", ""))
-        if request.headers.get("Authorization") in self._refused:
+            self.refuse_from_now_on(request.headers.get("Authorization", ""))
+        if self.refuses(request.headers.get("Authorization", "")):
             return _refusal(*REFUSALS[Kind.UNAUTHORIZED])
         if fault is not None and (answer := await self._before(request, fault)) is not None:
             return answer
@@ -149,11 +162,6 @@ class Proxy:
             self._victim().freeze()
             await self.released.wait()
         return None
-
-    def _refuse_from_now_on(self, authorization: str) -> None:
-        self._refused.add(authorization)
-        self.end_streams()
-        asyncio.get_running_loop().call_later(ROTATED_SECONDS, self._rotate)
 
     async def _forward(self, request: web.BaseRequest, body: bytes) -> tuple[int, bytes, dict[str, str]]:
         async with self._session.request(

@@ -1,6 +1,7 @@
 """One run's own world: two namespaces, operators behind their proxies, the task service, a node that is played."""
 
 import asyncio
+import itertools
 import json
 import os
 import time
@@ -247,8 +248,10 @@ async def _add_replica(
 
     config = made.folder / f"{name}.kubeconfig"
 
+    renewed = itertools.cycle((True, False))
+
     def rotate() -> None:
-        kubeconfig(config, kube.url, name, renewed=True)
+        kubeconfig(config, kube.url, name, renewed=next(renewed))
 
     kube = await _proxy(stack, made, name, made.ground.url, made.ground.trust, rotate=rotate)
     aws = await _proxy(stack, made, name, made.fake.url)

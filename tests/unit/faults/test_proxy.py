@@ -1,0 +1,46 @@
+"""A token that is refused from some call on, and the one that comes after it."""
+
+import asyncio
+
+import pytest
+
+from tests.faults import proxy
+from tests.faults.proxy import Proxy
+
+
+class Victim:
+    """An operator with two tokens in turn, the one in its file being the first."""
+
+    def __init__(self) -> None:
+        self.rotations = 0
+
+    def kill(self) -> None:
+        """Not asked for here."""
+
+    def freeze(self) -> None:
+        """Not asked for here."""
+
+    def rotate(self) -> None:
+        self.rotations += 1
+
+    @property
+    def token(self) -> str:
+        """What its file has now."""
+        return f"Bearer {self.rotations % 2}"
+
+
+async def test_every_token_has_a_successor_that_is_good_however_often_that_happens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(proxy, "ROTATED_SECONDS", 0.0)
+    victim = Victim()
+    road = Proxy("http://nowhere", lambda: victim, rotate=victim.rotate)
+    for number in range(1, 4):
+        refused = victim.token
+        # Several calls that were under way with it: it is rotated once.
+        road.refuse_from_now_on(refused)
+        road.refuse_from_now_on(refused)
+        await asyncio.sleep(0.01)
+        assert victim.rotations == number
+        assert road.refuses(refused)
+        assert not road.refuses(victim.token)
