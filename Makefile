@@ -37,7 +37,7 @@ lint: env ## Style, types, layers
 unit: env ## The tests without I/O
 	@$(BIN)/pytest tests/unit
 
-test: env ## Every suite, on a real local cluster, with a table of the time each took (about 40 min)
+test: env ## Every suite, on a real local cluster, with a table of the time each took (about 45 min)
 	@$(BIN)/python -m tests.suites
 
 faults: env ## Every fault at every call and event of the operator, with a table of what it cost (hours; PART=, EVERY=)
