@@ -1,7 +1,7 @@
 """One pool of a test, as a user sees and changes it."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -14,6 +14,9 @@ from tests.readiness import is_ready
 COST = "controller.kubernetes.io/pod-deletion-cost"
 #: Seconds for what takes seconds: a machine may be crowded, and patience costs nothing where all is well.
 PATIENCE = 600.0
+#: Time limits for tasks that last until the test lets them end, however long a busy machine makes that: a machine too
+#: busy for a heartbeat in half a minute is another theme.
+UNHURRIED = {"HeartbeatSeconds": 300, "TimeoutSeconds": 1800}
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,14 @@ class Pool:
         pods = self.stage.workers(self.namespace, self.name)
         return {pod["metadata"]["name"] for pod in pods if COST in pod["metadata"].get("annotations", {})}
 
+    def leaving(self, workers: set[str]) -> set[str]:
+        """Return those of these workers that were told to take no new task; who was may be gone already."""
+        return (workers & self.cordoned()) | (workers - self.workers())
+
+    def worker_of(self, execution: str) -> str:
+        """Return the name of the pod that took an execution's task first: where no operator polls, a worker's."""
+        return self.executions.attempts(execution)[0].worker.rpartition(":")[0]
+
     def deployments(self) -> list[dict[str, Any]]:
         """Return its Deployments, oldest first."""
         words = ("get", "deployments", "-l", f"{LABEL_POOL}={self.name}", "--sort-by=.metadata.creationTimestamp")
@@ -90,6 +101,10 @@ class Pool:
         """Let the gated tasks of these workers end, now and from now on."""
         for worker in sorted(workers):
             self.kubectl("exec", worker, "-c", "worker", "--", "touch", GATE)
+
+    def shut_gate(self, worker: str) -> None:
+        """Let this worker's gated tasks last again; none may be running there."""
+        self.kubectl("exec", worker, "-c", "worker", "--", "rm", GATE)
 
     def wait_for(self, what: str, holds: Callable[[], bool], seconds: float = PATIENCE) -> None:
         """Wait until it holds; what does not hold in time fails with what the pool and its pods say."""
@@ -135,8 +150,8 @@ class Pool:
         return sum(map(is_ready, pods))
 
 
-def a_pool(stage: Stage, namespace: str, name: str, **spec: Any) -> Pool:
-    """Create an activity, a state machine and a pool for them."""
-    pool = Pool(stage, namespace, name, stage.machine(f"{name}-{namespace}"))
+def a_pool(stage: Stage, namespace: str, name: str, *, task: Mapping[str, Any] = {}, **spec: Any) -> Pool:
+    """Create an activity, a state machine, to whose state `task` adds, and a pool for them."""
+    pool = Pool(stage, namespace, name, stage.machine(f"{name}-{namespace}", **task))
     pool.apply(**spec)
     return pool

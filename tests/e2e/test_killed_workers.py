@@ -110,7 +110,7 @@ def _set_to_work(pool: Pool, lengths_seconds: list[int]) -> dict[str, str]:
     pool.wait_ready(len(lengths_seconds))
     tasks = [arn for seconds in lengths_seconds for arn in pool.executions.start(do="linger", seconds=seconds)]
     pool.wait_running(len(tasks))
-    return {task: pool.executions.attempts(task)[0].worker.rpartition(":")[0] for task in tasks}
+    return {task: pool.worker_of(task) for task in tasks}
 
 
 def _wait_told(pool: Pool, expected: Counter[tuple[int | None, str]], since: str) -> None:

@@ -5,10 +5,9 @@ from functools import partial
 import pytest
 
 from tests.e2e.faults import term
-from tests.e2e.pool import Pool, a_pool
+from tests.e2e.pool import UNHURRIED, Pool, a_pool
 from tests.e2e.revised import UNPULLABLE
 from tests.e2e.stage import Stage
-from tests.e2e.unhurried import unhurried_pool, worker_of
 
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
 
@@ -17,7 +16,7 @@ ALONE = {"mode": "None"}  # no sentinel: whatever is taken is taken by a worker
 
 def test_a_paused_pool_finishes_takes_nothing_more_and_resumes(stage: Stage, namespace: str) -> None:
     # One worker: a second, free one would still run what its open poll brings.
-    worked = unhurried_pool(stage, namespace, "worked", minWorkers=1, maxWorkers=1, activation=ALONE)
+    worked = a_pool(stage, namespace, "worked", task=UNHURRIED, minWorkers=1, maxWorkers=1, activation=ALONE)
     holding = a_pool(stage, namespace, "holding", maxWorkers=2, handlerImage=UNPULLABLE)
     holding.executions.start(1, seconds=1)
     holding.wait_until("Ready", "False", "ImagePullFailed")
@@ -31,7 +30,7 @@ def test_a_paused_pool_finishes_takes_nothing_more_and_resumes(stage: Stage, nam
         pool.wait_until("Paused", "True", "Paused")
         assert "workers finish what they hold and leave" in pool.message("Paused")
     waiting = worked.executions.start(2, seconds=1)
-    worked.let_go([worker_of(worked, running)])
+    worked.let_go([worked.worker_of(running)])
     for pool in (worked, holding):
         pool.wait_empty()
     assert worked.executions.output(running)["pod"], "the running task did not finish"
@@ -50,7 +49,7 @@ def test_a_paused_pool_finishes_takes_nothing_more_and_resumes(stage: Stage, nam
 
 def test_kubectl_scale_pins_a_pool_and_a_deleted_pod_is_replaced(stage: Stage, namespace: str) -> None:
     since = term(stage)
-    pool = unhurried_pool(stage, namespace, "pinned", minWorkers=1, maxWorkers=3, activation=ALONE)
+    pool = a_pool(stage, namespace, "pinned", task=UNHURRIED, minWorkers=1, maxWorkers=3, activation=ALONE)
     pool.wait_ready(1)
     pool.kubectl("scale", "apool", "pinned", "--replicas=5")
     pool.wait_until("Pinned", "True", "ReplicasSet")
@@ -68,8 +67,9 @@ def test_kubectl_scale_pins_a_pool_and_a_deleted_pod_is_replaced(stage: Stage, n
     pool.let_go(workers)
     pool.wait_for("the three tasks end", lambda: "" not in pool.pods_of(running))
     assert victim in pool.pods_of(running), "the deleted pod's worker did not finish its task"
+    # In a later term nobody knows what only the former leader had seen.
     pool.wait_for(
-        "the deleted worker's end is told", lambda: "worker:stopped" in told(pool, victim) or later(pool, since)
+        "the deleted worker's end is told", lambda: "worker:stopped" in told(pool, victim) or term(stage) != since
     )
     pool.kubectl("scale", "apool", "pinned", "--replicas=0")
     pool.wait_empty()
@@ -83,7 +83,7 @@ def test_kubectl_scale_pins_a_pool_and_a_deleted_pod_is_replaced(stage: Stage, n
 
 
 def test_two_pools_on_one_activity_are_told_and_share_its_tasks(stage: Stage, namespace: str) -> None:
-    left = unhurried_pool(stage, namespace, "left", minWorkers=1, maxWorkers=1, activation=ALONE)
+    left = a_pool(stage, namespace, "left", task=UNHURRIED, minWorkers=1, maxWorkers=1, activation=ALONE)
     right = Pool(stage, namespace, "right", left.executions)
     right.apply(minWorkers=1, maxWorkers=1, activation=ALONE)
     for pool, other in ((left, right), (right, left)):
@@ -119,7 +119,7 @@ def test_an_edited_deployment_is_put_back_and_its_busy_workers_finish(stage: Sta
     }
     since = term(stage)
     one = {"minWorkers": 1, "maxWorkers": 1, "activation": ALONE}
-    pools = {edit: unhurried_pool(stage, namespace, edit, **one) for edit in edits}
+    pools = {edit: a_pool(stage, namespace, edit, task=UNHURRIED, **one) for edit in edits}
     for pool in pools.values():
         pool.wait_ready(1)
     workers = {pool: pool.workers() for pool in pools.values()}
@@ -143,18 +143,13 @@ def test_an_edited_deployment_is_put_back_and_its_busy_workers_finish(stage: Sta
         pool.assert_nothing_lost()
 
 
-def later(pool: Pool, since: str) -> bool:
-    """Whether another term than `since` has begun: what only the former leader had seen is known to nobody."""
-    return term(pool.stage) != since
-
-
 def reverted(pool: Pool, since: str) -> str | None:
     """Wait for the Event of an edit that is put back; returns its message, None in a later term than `since`.
 
     Who leads since after the edit has not seen the Deployment as it was before.
     """
-    pool.wait_for("Event EditReverted", lambda: bool(pool.events("EditReverted")) or later(pool, since))
-    return None if later(pool, since) else pool.events("EditReverted")[0]
+    pool.wait_for("Event EditReverted", lambda: bool(pool.events("EditReverted")) or term(pool.stage) != since)
+    return pool.events("EditReverted")[0] if term(pool.stage) == since else None
 
 
 def told(pool: Pool, worker: str) -> set[str]:

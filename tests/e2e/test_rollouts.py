@@ -1,5 +1,7 @@
 """Another `handlerImage` while work goes on: good ones take over, broken ones do not."""
 
+from typing import Any
+
 import pytest
 
 from tests.e2e.pool import Pool, a_pool
@@ -42,7 +44,7 @@ def test_a_new_image_takes_over_while_tasks_longer_than_the_rollout_finish(stage
 def test_a_broken_new_image_leaves_the_old_one_serving_until_it_is_mended(stage: Stage, namespace: str) -> None:
     broken = {"ImagePullFailed": UNPULLABLE, "WorkerCrashed": crashing(stage)}
     third = revised(stage, "3")
-    limits = {"minWorkers": 1, "maxWorkers": 2, "activation": ALONE}
+    limits: dict[str, Any] = {"minWorkers": 1, "maxWorkers": 2, "activation": ALONE}
     pools = {reason: a_pool(stage, namespace, reason.lower(), **limits) for reason in broken}
     empty = a_pool(stage, namespace, "empty", maxWorkers=1, handlerImage=UNPULLABLE)
     empty.wait_until("Ready", "True")

@@ -2,9 +2,8 @@
 
 import pytest
 
-from tests.e2e.pool import Pool, a_pool
+from tests.e2e.pool import UNHURRIED, Pool, a_pool
 from tests.e2e.stage import Stage
-from tests.e2e.unhurried import shut_gate, unhurried_pool, worker_of
 
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
 
@@ -12,8 +11,10 @@ ALONE = {"mode": "None"}  # no sentinel: whatever is taken is taken by a worker
 
 
 def test_idle_workers_go_while_busy_ones_finish_and_a_trickle_never_flaps(stage: Stage, namespace: str) -> None:
-    uneven = unhurried_pool(stage, namespace, "uneven", minWorkers=10, maxWorkers=10, activation=ALONE)
-    trickle = unhurried_pool(stage, namespace, "trickle", minWorkers=1, maxWorkers=10, activation=ALONE, scaling={})
+    uneven = a_pool(stage, namespace, "uneven", task=UNHURRIED, minWorkers=10, maxWorkers=10, activation=ALONE)
+    trickle = a_pool(
+        stage, namespace, "trickle", task=UNHURRIED, minWorkers=1, maxWorkers=10, activation=ALONE, scaling={}
+    )
     uneven.wait_ready(10)
     ten = uneven.workers()
     long = uneven.executions.start(3, gated=True)
@@ -24,8 +25,7 @@ def test_idle_workers_go_while_busy_ones_finish_and_a_trickle_never_flaps(stage:
     told: set[str] = set()
 
     def six_told() -> bool:
-        # Who is told to go may be gone before this is asked again.
-        told.update(uneven.cordoned() | (ten - uneven.workers()))
+        told.update(uneven.leaving(ten))
         return len(told) >= 6
 
     uneven.wait_for("six workers are told to go", six_told)
@@ -35,7 +35,7 @@ def test_idle_workers_go_while_busy_ones_finish_and_a_trickle_never_flaps(stage:
         one_more(trickle)
     # Before the long ones end: of a decision made beside three tasks it must be known which three.
     uneven.wait_for("all but the long tasks end", lambda: uneven.executions.statuses().count("SUCCEEDED") == 9)
-    uneven.let_go({worker_of(uneven, task) for task in long})
+    uneven.let_go({uneven.worker_of(task) for task in long})
     uneven.wait_done()
     uneven.wait_for("nobody is left but who is asked for", lambda: len(uneven.workers()) == 1)
 
@@ -57,10 +57,10 @@ def one_more(pool: Pool) -> None:
     """
     (task,) = pool.executions.start(1, gated=True)
     pool.wait_until("Active", "True")
-    worker = worker_of(pool, task)
+    worker = pool.worker_of(task)
     pool.let_go([worker])
     pool.wait_done()
-    shut_gate(pool, worker)
+    pool.shut_gate(worker)
     pool.wait_until("Active", "False")
 
 
@@ -71,7 +71,7 @@ def victims_while(pool: Pool, tasks: int) -> set[str]:
 
 
 def test_lower_limits_are_reached_by_finishing_tasks_and_slots_share_a_worker(stage: Stage, namespace: str) -> None:
-    lowered = unhurried_pool(stage, namespace, "lowered", minWorkers=4, maxWorkers=4, activation=ALONE)
+    lowered = a_pool(stage, namespace, "lowered", task=UNHURRIED, minWorkers=4, maxWorkers=4, activation=ALONE)
     slots = a_pool(stage, namespace, "slots", minWorkers=2, maxWorkers=2, slotsPerWorker=3)
     lowered.wait_ready(4)
     running = lowered.executions.start(4, gated=True)

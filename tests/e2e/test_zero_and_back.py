@@ -2,14 +2,14 @@
 
 import pytest
 
+from tests.e2e.pool import UNHURRIED, a_pool
 from tests.e2e.stage import Stage
-from tests.e2e.unhurried import unhurried_pool
 
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
 
 
 def test_a_pool_goes_from_zero_to_work_and_back_and_every_execution_succeeds(stage: Stage, namespace: str) -> None:
-    pool = unhurried_pool(stage, namespace, "burst", maxWorkers=4)
+    pool = a_pool(stage, namespace, "burst", task=UNHURRIED, maxWorkers=4)
     pool.wait_until("Ready", "True")
     assert not pool.workers()
 

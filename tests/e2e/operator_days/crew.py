@@ -11,7 +11,7 @@ from typing import Any
 from activity_worker.contract import LABEL_POOL, Env
 from tests.cluster import probe
 from tests.e2e.handler import GATE
-from tests.e2e.pool import Pool
+from tests.e2e.pool import UNHURRIED, Pool, a_pool
 from tests.e2e.stage import CREDENTIALS, Stage, wait_for
 
 SIZE = 20
@@ -43,10 +43,8 @@ def gated(stage: Stage, namespace: str, name: str, **spec: Any) -> Pool:
     }
     pod = {"containers": [worker], "volumes": [{"name": "gated", "configMap": {"name": "gated"}}]}
     # Not about time limits: in their first minute twenty new workers share the node with everything else.
-    machine = stage.machine(f"{name}-{namespace}", HeartbeatSeconds=300, TimeoutSeconds=3600)
-    pool = Pool(stage, namespace, name, machine)
-    pool.apply(podTemplate={"spec": pod}, scaling=AT_ONCE, **spec)
-    return pool
+    limits = UNHURRIED | {"TimeoutSeconds": 3600}
+    return a_pool(stage, namespace, name, task=limits, podTemplate={"spec": pod}, scaling=AT_ONCE, **spec)
 
 
 def open_gates(pool: Pool) -> None:

@@ -15,9 +15,8 @@ from tests.cluster.kind import NAME
 from tests.cluster.shell import run
 from tests.e2e.operator_days import node
 from tests.e2e.operator_days.operator import Operator
-from tests.e2e.pool import Pool
+from tests.e2e.pool import UNHURRIED, Pool, a_pool
 from tests.e2e.stage import SYSTEM, Stage, wait_for
-from tests.e2e.unhurried import unhurried_pool, worker_of
 from tests.readiness import is_ready
 
 pytestmark = pytest.mark.timeout(1800)
@@ -34,15 +33,15 @@ def test_a_node_that_is_not_ready_costs_its_busy_workers_nothing(
     stage: Stage, operator: Operator, namespace: str
 ) -> None:
     common = {"scaling": AT_ONCE, "activation": ALONE}
-    steady = unhurried_pool(stage, namespace, "steady", minWorkers=4, maxWorkers=4, **common)
-    evicted = unhurried_pool(stage, namespace, "evicted", minWorkers=1, maxWorkers=1, **common)
+    steady = a_pool(stage, namespace, "steady", task=UNHURRIED, minWorkers=4, maxWorkers=4, **common)
+    evicted = a_pool(stage, namespace, "evicted", task=UNHURRIED, minWorkers=1, maxWorkers=1, **common)
     steady.wait_ready(4)
     evicted.wait_ready(1)
     steady.executions.start(3, gated=True)
     evicted.executions.start(1, gated=True)
     steady.wait_for("the operator knows of three busy workers", lambda: steady.status.get("busyWorkers") == 3)
     evicted.wait_running(1)
-    idle = steady.workers() - {worker_of(steady, task) for task in steady.executions.arns()}
+    idle = steady.workers() - {steady.worker_of(task) for task in steady.executions.arns()}
     workers = [pod["metadata"]["uid"] for pod in _pods(steady) + _pods(evicted)]
 
     with _hung_kubelet(stage.cluster):
@@ -52,7 +51,7 @@ def test_a_node_that_is_not_ready_costs_its_busy_workers_nothing(
         evicted.kubectl("delete", "pod", *evicted.workers(), "--wait=false")
         # activation.mode None allows no minWorkers of 0.
         steady.change(minWorkers=1, maxWorkers=3)
-        wait_for("the idle worker is told to leave", lambda: _leaves(steady, idle), TOLD_SECONDS)
+        wait_for("the idle worker is told to leave", lambda: steady.leaving(idle) == idle, TOLD_SECONDS)
         assert _busy_run_on(steady, evicted), "the tasks ended before the test had seen what it is about"
         assert _untouched(before, _picture(steady), but=idle), "a busy worker was touched"
         assert steady.status["busyWorkers"] == 3, "its workers report, ready or not"
@@ -121,11 +120,6 @@ def _picture(pool: Pool) -> dict[str, Any]:
 def _untouched(before: dict[str, Any], after: dict[str, Any], but: set[str]) -> bool:
     """Whether all pods are what they were, but for the one that has nothing to do."""
     return len(but) == 1 and all(after.get(pod) == was for pod, was in before.items() if pod not in but)
-
-
-def _leaves(pool: Pool, workers: set[str]) -> bool:
-    """Whether all of these were told to leave; those that are going are seen no more."""
-    return workers <= pool.cordoned() | (workers - pool.workers())
 
 
 def _busy_run_on(*pools: Pool) -> bool:

@@ -7,13 +7,14 @@ import pytest
 
 from tests.e2e.operator_days.crew import Crew, gated, open_gates
 from tests.e2e.operator_days.operator import Operator
-from tests.e2e.pool import Pool
+from tests.e2e.pool import Pool, a_pool
 from tests.e2e.stage import CREDENTIALS, Stage, wait_for
 
 pytestmark = pytest.mark.timeout(1800)
 
 #: Of the tasks that wait: more than a takeover and a crowded node's first look at the records take together.
 HEARTBEAT_SECONDS = 60
+LIMITS = {"HeartbeatSeconds": HEARTBEAT_SECONDS}
 
 
 def test_leases_of_a_killed_leader_are_kept_alive_and_handed_over(
@@ -21,7 +22,8 @@ def test_leases_of_a_killed_leader_are_kept_alive_and_handed_over(
 ) -> None:
     label = f"open-{namespace}"
     closed = {"nodeSelector": {label: "yes"}, "containers": [{"name": "worker", "env": CREDENTIALS}]}
-    waiting = [_waiting(stage, namespace, f"waiting-{n}", podTemplate={"spec": closed}, maxWorkers=2) for n in (1, 2)]
+    common: dict[str, Any] = {"task": LIMITS, "podTemplate": {"spec": closed}, "maxWorkers": 2}
+    waiting = [a_pool(stage, namespace, f"waiting-{n}", **common) for n in (1, 2)]
     underway = gated(stage, namespace, "underway", maxWorkers=1)
     for pool in (*waiting, underway):
         pool.executions.start(1)
@@ -51,12 +53,6 @@ def test_leases_of_a_killed_leader_are_kept_alive_and_handed_over(
         stage.kubectl("label", "node", "--all", f"{label}-")
     assert operator.leases(namespace, owned=False) == 0
     operator.settle()
-
-
-def _waiting(stage: Stage, namespace: str, name: str, **spec: Any) -> Pool:
-    pool = Pool(stage, namespace, name, stage.machine(f"{name}-{namespace}", HeartbeatSeconds=HEARTBEAT_SECONDS))
-    pool.apply(**spec)
-    return pool
 
 
 def _none_owned(operator: Operator, namespace: str) -> bool:

@@ -5,7 +5,7 @@ import pytest
 from tests.e2e.operator_days.audit import out_of_term
 from tests.e2e.operator_days.crew import SIZE, Crew, open_gates
 from tests.e2e.operator_days.operator import NAME, Operator, next_version
-from tests.e2e.pool import Pool
+from tests.e2e.pool import Pool, a_pool
 from tests.e2e.stage import CREDENTIALS, SYSTEM, Stage, wait_for
 
 pytestmark = pytest.mark.timeout(1800)
@@ -104,8 +104,7 @@ def test_after_all_of_this_every_task_was_concluded_by_the_worker_that_began_it(
 
 def _asleep(stage: Stage, namespace: str, name: str, *, ready: bool = True, **task: str | int) -> Pool:
     """Apply a pool that has never had work; when it is ready the sentinel polls for it."""
-    pool = Pool(stage, namespace, name, stage.machine(f"{name}-{namespace}", **task))
-    pool.apply(maxWorkers=2)
+    pool = a_pool(stage, namespace, name, task=task, maxWorkers=2)
     if ready:
         pool.wait_until("Ready", "True")
     return pool

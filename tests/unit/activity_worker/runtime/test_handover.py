@@ -75,6 +75,13 @@ class Bench:
         if self.answer_first is None:
             await respond.success()
 
+    async def occupy(self) -> None:
+        """Have the slot run a task that its own poll brings."""
+        self.pool.uncordon()
+        await settle()
+        self.source.polls[0].set_result(Task("own", "{}"))
+        await settle()
+
     async def answer(self, asked: tuple[str, ...] = (), **parts: Any) -> None:
         self.handover.grant(self.book.answered(Reply(term=1, next_report_seconds=1.0, **parts), asked))
         await settle()
@@ -131,10 +138,7 @@ async def test_a_slot_with_an_open_poll_claims_nothing_until_the_poll_ends(bench
 
 
 async def test_a_slot_that_ends_its_task_claims_before_it_polls_again(bench: Bench) -> None:
-    bench.pool.uncordon()
-    await settle()
-    bench.source.polls[0].set_result(Task("own", "{}"))
-    await settle()
+    await bench.occupy()
     await bench.answer(offers=("a",))
     bench.go.set()
     await settle()
@@ -144,10 +148,7 @@ async def test_a_slot_that_ends_its_task_claims_before_it_polls_again(bench: Ben
 
 
 async def test_a_late_grant_is_held_and_heartbeated_until_the_slot_is_free(bench: Bench) -> None:
-    bench.pool.uncordon()
-    await settle()
-    bench.source.polls[0].set_result(Task("own", "{}"))
-    await settle()
+    await bench.occupy()
     await bench.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
     assert [lease.id for lease in bench.handover.held(0.0)] == ["a"]
     assert ("heartbeat", "token-a") in bench.source.said
@@ -170,10 +171,7 @@ async def test_a_grant_is_told_of_at_every_moment_until_its_slot_has_it(bench: B
 
 
 async def test_a_service_that_answers_no_heartbeat_of_a_waiting_lease_is_asked_again(bench: Bench) -> None:
-    bench.pool.uncordon()
-    await settle()
-    bench.source.polls[0].set_result(Task("own", "{}"))
-    await settle()
+    await bench.occupy()
     bench.source.silent = True
     await bench.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
     await asyncio.sleep(9.0)
@@ -218,10 +216,7 @@ async def test_a_release_that_was_heard_while_the_handler_cleaned_up_is_not_said
 
 
 async def test_a_lease_that_is_lost_while_it_waits_is_released_and_never_started(bench: Bench) -> None:
-    bench.pool.uncordon()
-    await settle()
-    bench.source.polls[0].set_result(Task("own", "{}"))
-    await settle()
+    await bench.occupy()
     bench.source.refusals["token-a"] = LeaseLostError("TaskTimedOut")
     await bench.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
 
@@ -234,10 +229,7 @@ async def test_a_lease_that_is_lost_while_it_waits_is_released_and_never_started
 
 async def test_a_waiting_lease_whose_heartbeat_is_refused_for_another_reason_is_run(bench: Bench) -> None:
     """Some emulators do not know the token of a task without HeartbeatSeconds."""
-    bench.pool.uncordon()
-    await settle()
-    bench.source.polls[0].set_result(Task("own", "{}"))
-    await settle()
+    await bench.occupy()
     bench.source.refusals["token-a"] = InvalidTokenError("InvalidToken")
     await bench.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
     bench.go.set()
