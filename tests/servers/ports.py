@@ -8,25 +8,29 @@ import socket
 from collections.abc import Iterator
 from contextlib import suppress
 
-#: Below those that outgoing connections are given: nobody's connection takes it before a server does, or between a
-#: server's end and its next start.
+#: Lower than the ports that the kernel gives to outgoing connections: no connection takes a port before a server does,
+#: or between a server's end and its next start.
 _PORTS = range(20_000, 32_000)
+#: FIRST-END (END is not in), set by `tests.suites` for each of the suites that run side by side.
+_VARIABLE = "ACTIVITYPOOL_TEST_PORTS"
 
 
 def _ours() -> range:
-    """Return the ports of this process: of several that pytest runs side by side (gw0, gw1, ...) each has its own."""
+    """Return the ports of this process: a suite has its own, and so has each pytest-xdist worker (gw0, gw1) of it."""
+    given = os.environ.get(_VARIABLE)
+    ports = range(*map(int, given.split("-"))) if given else _PORTS
     found = re.fullmatch(r"gw(\d+)", os.environ.get("PYTEST_XDIST_WORKER", ""))
     if found is None:
-        return _PORTS
-    # One that came for another that crashed has a number beyond their count.
+        return ports
+    # A worker that replaces a crashed one has a number beyond their count.
     count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    each = len(_PORTS) // count
+    each = len(ports) // count
     begin = int(found[1]) % count * each
-    return _PORTS[begin : begin + each]
+    return ports[begin : begin + each]
 
 
 def _in_turn() -> Iterator[int]:
-    """Yield the ports one after the other, from anywhere: nobody is told a port that another is about to listen on."""
+    """Yield the ports one after the other from a random start, so that a port is not handed out twice in a row."""
     ours = _ours()
     begin = random.randrange(len(ours))
     return itertools.cycle((*ours[begin:], *ours[:begin]))

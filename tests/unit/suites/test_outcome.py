@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests import outcome
+from tests.suites import outcome
 
 _REPORT = """<testsuites><testsuite>
 <testcase classname="tests.unit.test_a" name="test_holds"/>
