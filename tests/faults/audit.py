@@ -16,38 +16,41 @@ from typing import Any
 
 import yaml
 
-#: Larger than any campaign's log: it is emptied before each run, and must not be rotated in between.
-NEVER_ROTATED_MEGABYTES = 100_000
+from tests.servers.control_plane import audit_log
+
 _RECORD = "lease-"
 _OF_POOLS = frozenset({"activitypools", "deployments", "pods"})
-_POLICY = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "omitStages": ["RequestReceived", "ResponseStarted"],
-    "omitManagedFields": True,
-    "rules": [
-        {
-            "level": "RequestResponse",
-            "verbs": ["create", "update", "patch", "delete", "deletecollection"],
-            "resources": [
-                {
-                    "group": "activitypools.dev",
-                    "resources": ["activitypools", "activitypools/status", "activitypools/scale"],
-                },
-                {"group": "apps", "resources": ["deployments", "deployments/status", "deployments/scale"]},
-                {"group": "", "resources": ["pods", "pods/status", "pods/binding"]},
-                {"group": "coordination.k8s.io", "resources": ["leases"]},
-            ],
-        },
-        {
-            # Their answers carry the tokens of tasks.
-            "level": "Metadata",
-            "verbs": ["create", "update", "patch", "delete", "deletecollection"],
-            "resources": [{"group": "", "resources": ["secrets"]}],
-        },
-        {"level": "None"},
-    ],
-}
+#: What is logged: the writes of what the operator writes, with their answers.
+POLICY = yaml.safe_dump(
+    {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived", "ResponseStarted"],
+        "omitManagedFields": True,
+        "rules": [
+            {
+                "level": "RequestResponse",
+                "verbs": ["create", "update", "patch", "delete", "deletecollection"],
+                "resources": [
+                    {
+                        "group": "activitypools.dev",
+                        "resources": ["activitypools", "activitypools/status", "activitypools/scale"],
+                    },
+                    {"group": "apps", "resources": ["deployments", "deployments/status", "deployments/scale"]},
+                    {"group": "", "resources": ["pods", "pods/status", "pods/binding"]},
+                    {"group": "coordination.k8s.io", "resources": ["leases"]},
+                ],
+            },
+            {
+                # Their answers carry the tokens of tasks.
+                "level": "Metadata",
+                "verbs": ["create", "update", "patch", "delete", "deletecollection"],
+                "resources": [{"group": "", "resources": ["secrets"]}],
+            },
+            {"level": "None"},
+        ],
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,33 +95,15 @@ class Term:
         return self.began.received <= write.answered and (self.ended is None or write.received <= self.ended.answered)
 
 
-def arguments(folder: Path) -> list[str]:
-    """Write the policy and an empty log into a folder; return the API server's arguments."""
-    policy = folder / "audit-policy.yaml"
-    policy.write_text(yaml.safe_dump(_POLICY))
-    # A log that exists is appended to, and so can be emptied while the server runs.
-    log_file(folder).touch()
-    return [
-        f"--audit-policy-file={policy}",
-        f"--audit-log-path={log_file(folder)}",
-        f"--audit-log-maxsize={NEVER_ROTATED_MEGABYTES}",
-    ]
-
-
-def log_file(folder: Path) -> Path:
-    """Return where a control plane with this folder logs."""
-    return folder / "audit.jsonl"
-
-
 def begin(folder: Path) -> None:
     """Forget what was logged so far."""
-    os.truncate(log_file(folder), 0)
+    os.truncate(audit_log(folder), 0)
 
 
 def writers(folder: Path, namespaces: Iterable[str]) -> list[Write]:
     """Return all writes in these namespaces since `begin`, refused ones too, in the order of their answers."""
     wanted = set(namespaces)
-    with log_file(folder).open(encoding="utf-8", errors="replace") as log:
+    with audit_log(folder).open(encoding="utf-8", errors="replace") as log:
         found = [_write(json.loads(line)) for line in log if line.endswith("}\n") and "dryRun=All" not in line]
     return sorted((one for one in found if one.namespace in wanted), key=lambda one: one.answered)
 

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.faults.ground import die_with_parent
+from tests.servers.parent import die_with_parent
 
 RESTART_SECONDS = 0.2
 #: Seconds of the election: how long a Lease lasts, when its holder gives up, how often it is written.

@@ -19,7 +19,7 @@ from activity_operator import logs
 from activity_operator.policy_file import PolicyFile
 from activity_operator.process import clock
 from activity_operator.settings import Settings
-from tests.faults.ground import die_with_parent
+from tests.servers.parent import die_with_parent
 
 #: module -> constants, in seconds: what they are here. Settings cover the rest.
 HASTE: dict[str, dict[str, float]] = {

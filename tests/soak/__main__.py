@@ -15,9 +15,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from activity_worker.contract import lease_id
-from tests.faults import audit, clock_wall
+from tests.faults import clock_wall
 from tests.faults.ground import ground
 from tests.faults.replicas import nursery
+from tests.servers.control_plane import audit_log
 from tests.soak import table
 from tests.soak.soak import Soak, soak
 from tests.soak.verdict import Found, judge
@@ -46,7 +47,10 @@ async def run(said: argparse.Namespace, kept: Path) -> int:
             _keep(run, found, kept)
             for name in ("apiserver", "controllers"):
                 shutil.copy(here.folder / f"{name}.log", kept)
-            with audit.log_file(here.folder).open("rb") as written, gzip.open(kept / "audit.jsonl.gz", "wb") as copied:
+            with (
+                audit_log(here.folder).open("rb") as written,
+                gzip.open(kept / "audit.jsonl.gz", "wb") as copied,
+            ):
                 shutil.copyfileobj(written, copied)
         print(f"\n{time.monotonic() - began:.0f} s, seed {said.seed}")
     for words in verdict.wrong:

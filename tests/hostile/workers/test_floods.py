@@ -19,7 +19,6 @@ import pytest
 
 from activity_operator.workers.authentication import MAX_REVIEWS
 from activity_worker.contract import TOKEN_AUDIENCE
-from tests.faults.ground import die_with_parent
 from tests.faults.patience import Beat, beating, until
 from tests.hostile.workers.background import Background
 from tests.hostile.workers.flood import Orders
@@ -27,6 +26,7 @@ from tests.hostile.workers.oracle import check, neighbours
 from tests.hostile.workers.test_tokens import tell
 from tests.hostile.workers.wire import Line, request, say
 from tests.hostile.workers.world import Honest, Pod, World
+from tests.servers.parent import die_with_parent
 
 #: Seconds within which an honest worker is answered whatever happens; after ten it would give up and connect anew.
 ANSWERED_SECONDS = 8.0

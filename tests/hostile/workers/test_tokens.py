@@ -15,11 +15,12 @@ from cryptography.hazmat.primitives import hashes, hmac, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from activity_worker.contract import TOKEN_AUDIENCE
-from tests.faults.ground import ISSUER, TOKENS
+from tests.faults.ground import TOKENS
 from tests.hostile.workers.background import Background
 from tests.hostile.workers.oracle import check, neighbours
 from tests.hostile.workers.wire import REPORT, Answer, request, say
 from tests.hostile.workers.world import NEIGHBOUR, TENANT, Pod, World
+from tests.servers.control_plane import ISSUER
 
 Claims = dict[str, Any]
 

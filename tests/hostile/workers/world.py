@@ -17,9 +17,10 @@ from activity_operator.cluster.kinds import POOLS
 from activity_worker.contract import LABEL_POOL, TOKEN_AUDIENCE, lease_id
 from activity_worker.testing import FakeSettings, StepFunctionsFake
 from tests.faults.api import Raw
-from tests.faults.ground import REPLICAS, Ground, die_with_parent, ground, kubeconfig
+from tests.faults.ground import REPLICAS, Ground, ground, kubeconfig
 from tests.faults.patience import until
 from tests.hostile.workers.wire import Door, say
+from tests.servers.parent import die_with_parent
 from tests.servers.ports import free_port
 
 SYSTEM, TENANT, NEIGHBOUR = "system", "tenant", "neighbour"

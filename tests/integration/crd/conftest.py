@@ -1,4 +1,4 @@
-"""The tests of the CRD run against the API server of the local cluster, in namespaces of their own."""
+"""The tests of the CRD run against an API server of their own, in namespaces of their own."""
 
 import uuid
 from collections.abc import Iterator
@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cluster import current
-from tests.integration.crd.arrange import CRD_NAME, Kubectl
+from tests.cluster import go_builds
+from tests.integration.crd.arrange import Kubectl
+from tests.servers.control_plane import control_plane, kubeconfig
 
 
 @contextmanager
@@ -25,15 +26,13 @@ def fresh_namespace(kubectl: Kubectl) -> Iterator[Kubectl]:
 
 @pytest.fixture(scope="session")
 def cluster_kubectl() -> Iterator[Kubectl]:
-    """Yield kubectl of the running cluster, with this tree's CRD, in a namespace in which nothing is ever stored."""
-    cluster = current()
-    assert cluster is not None, "no cluster runs; make cluster-up"
-    with fresh_namespace(Kubectl(cluster.kubectl, cluster.kubeconfig)) as kubectl:
-        there = kubectl("get", "crd", CRD_NAME).ok
-        kubectl.install_crd()
-        yield kubectl
-        if not there:  # Helm refuses to install over a CRD that it does not own
-            kubectl("delete", "crd", CRD_NAME)
+    """Yield kubectl of an API server with this tree's CRD, in a namespace in which nothing is ever stored."""
+    with control_plane({"token-of-test": "test"}) as plane:
+        config = kubeconfig(plane.folder / "kubeconfig", plane.url, "test", "token-of-test", plane.ca_file)
+        plane.wait_ready()
+        with fresh_namespace(Kubectl(plane, go_builds.ensure(["kubectl"])["kubectl"], config)) as kubectl:
+            kubectl.install_crd()
+            yield kubectl
 
 
 @pytest.fixture

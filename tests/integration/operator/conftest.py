@@ -1,6 +1,5 @@
-"""The operator's cluster room against a real API server: a namespace a test, the CRD of this tree."""
+"""The operator's cluster package against a real API server: a namespace a test, the CRD of this tree."""
 
-import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -8,57 +7,58 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from activity_operator.cluster.kinds import POOLS, Kind
-from activity_operator.cluster.kube import ApiError, Credentials, KubeClient, endpoint, from_kubeconfig
-from tests.cluster import Cluster, current
+from activity_operator.cluster.kinds import Kind
+from activity_operator.cluster.kube import Credentials, KubeClient, endpoint, from_kubeconfig
+from tests.cluster import go_builds
+from tests.integration.crd.arrange import Kubectl
 from tests.integration.operator.cut import Road, road_to
+from tests.servers.control_plane import ControlPlane, control_plane, kubeconfig
 
-CRDS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 NAMESPACES = Kind("", "v1", "namespaces", "Namespace", namespaced=False)
-SERVED_TRIES = 100
-CRD_FILE = Path(__file__).parents[3] / "crds" / "activitypools.activitypools.dev.yaml"
+TOKEN = "token-of-test"
+CONTROLLERS = (
+    "deployment-controller",
+    "replicaset-controller",
+    "garbage-collector-controller",
+    "namespace-controller",
+    "serviceaccount-controller",
+)
+AUDIT_POLICY = """\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+  - level: Metadata
+"""
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Cluster:
-    """The running local cluster."""
-    found = current()
-    assert found is not None, "no cluster runs; make cluster-up"
-    return found
+def plane() -> Iterator[ControlPlane]:
+    """A control plane with the CRD, for all tests of the session."""
+    with control_plane({TOKEN: "test"}, audit_policy=AUDIT_POLICY) as made:
+        made.wait_ready()
+        Kubectl(made, go_builds.ensure(["kubectl"])["kubectl"], _kubeconfig(made)).install_crd()
+        made.start_controllers(CONTROLLERS)
+        yield made
 
 
 @pytest.fixture
-def load(cluster: Cluster) -> Credentials:
-    """Credentials of the cluster's administrator."""
-    return from_kubeconfig(str(cluster.kubeconfig))
+def load(plane: ControlPlane) -> Credentials:
+    """Credentials of a user who may do everything."""
+    return from_kubeconfig(str(_kubeconfig(plane)))
+
+
+def _kubeconfig(plane: ControlPlane) -> Path:
+    return kubeconfig(plane.folder / "kubeconfig", plane.url, "test", TOKEN, plane.ca_file)
 
 
 @pytest.fixture
 async def kube(load: Credentials) -> AsyncIterator[KubeClient]:
-    """A client of the test's own, with the CRD installed."""
+    """A client of the test's own."""
     client = await KubeClient.connect(load)
-    await _install_crd(client)
     yield client
     await client.close()
-
-
-async def _install_crd(client: KubeClient) -> None:
-    crd = yaml.safe_load(CRD_FILE.read_text())
-    name = crd["metadata"]["name"]
-    try:
-        await client.get(CRDS, "", name)
-    except ApiError:
-        await client.apply(CRDS, "", name, crd)
-    for _ in range(SERVED_TRIES):
-        try:
-            await client.list(POOLS)
-        except ApiError:
-            await asyncio.sleep(0.1)
-            continue
-        return
-    raise AssertionError(f"{name} is not served after {SERVED_TRIES} looks, 0.1 s apart")
 
 
 @pytest.fixture
@@ -78,11 +78,9 @@ async def road(load: Credentials) -> AsyncIterator[Road]:
 
 
 @pytest.fixture
-def writes(cluster: Cluster, namespace: str) -> Iterator[Callable[[], list[dict[str, Any]]]]:
+def writes(plane: ControlPlane, namespace: str) -> Iterator[Callable[[], list[dict[str, Any]]]]:
     """Give the operator's writes in the namespace since the last call, from the audit log, without its Lease."""
-    if cluster.audit_log is None:
-        pytest.skip("this cluster writes no audit log")
-    log = cluster.audit_log.open()
+    log = plane.audit_log.open()
     log.seek(0, 2)
 
     def since_last() -> list[dict[str, Any]]:

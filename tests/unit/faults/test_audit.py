@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.faults.audit import log_file, trespasses, writers
+from tests.faults.audit import trespasses, writers
+from tests.servers.control_plane import audit_log
 
 REPLICAS = ("operator-a", "operator-b")
 
@@ -40,7 +41,7 @@ A_THEN_B = (
 
 def said(folder: Path, *events: dict[str, Any]) -> list[str]:
     """Return what is said of these entries after those of the Lease."""
-    log_file(folder).write_text("".join(json.dumps(one) + "\n" for one in (*A_THEN_B, *events)))
+    audit_log(folder).write_text("".join(json.dumps(one) + "\n" for one in (*A_THEN_B, *events)))
     return trespasses(writers(folder, ("pools", "system")), "system", "the-lease", REPLICAS)
 
 

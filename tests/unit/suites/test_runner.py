@@ -83,8 +83,8 @@ def test_an_interrupted_run_lets_its_jobs_tear_down(runner: Runner, tmp_path: Pa
     """The job writes a file when it is interrupted, and starts no other one."""
     job = f"""
 import pathlib, time
-pathlib.Path({str(tmp_path / "began")!r}).touch()
 try:
+    pathlib.Path({str(tmp_path / "began")!r}).touch()
     time.sleep(60)
 except KeyboardInterrupt:
     pathlib.Path({str(tmp_path / "ended")!r}).touch()

@@ -1,0 +1,208 @@
+"""A Kubernetes control plane of a test's own, without a node: etcd, kube-apiserver and controllers on free ports.
+
+It runs beside the local cluster and beside others of its kind, so a test may break it, flood it or kill its clients.
+The controllers are the real ones. There is no kubelet and no scheduler: pods stay Pending unless a test plays a node.
+"""
+
+import http.client
+import json
+import ssl
+import subprocess
+import tempfile
+import time
+import urllib.parse
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from tests.cluster import certificates, go_builds
+from tests.servers.parent import die_with_parent
+from tests.servers.ports import free_port
+
+START_SECONDS = 120.0
+ISSUER = "https://kubernetes.default.svc.cluster.local"
+#: The user of the controllers, beside those that a test names.
+_CONTROLLERS, _THEIR_TOKEN = "controllers", "token-of-controllers"
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """A control plane whose processes were started; its API server may not answer yet.
+
+    `trust` is a client's context that trusts its authority alone. `folder` has all of its files, a log of each process
+    among them.
+    """
+
+    url: str
+    trust: ssl.SSLContext
+    folder: Path
+    _stack: ExitStack = field(repr=False)
+
+    @property
+    def ca_file(self) -> Path:
+        """The certificate of the authority that vouches for the API server."""
+        return self.folder / "ca.crt"
+
+    @property
+    def audit_log(self) -> Path:
+        """One JSON document a line, where an audit policy was given."""
+        return audit_log(self.folder)
+
+    def start_controllers(self, names: Sequence[str], *flags: str) -> None:
+        """Start kube-controller-manager with these controllers alone; `flags` are further ones of its own.
+
+        Start it after the CRD is installed: the garbage collector learns of a new kind only every half minute.
+        """
+        config = kubeconfig(self.folder / "controllers.kubeconfig", self.url, _CONTROLLERS, _THEIR_TOKEN, self.ca_file)
+        argv = [
+            str(_binary("kube-controller-manager")),
+            f"--kubeconfig={config}",
+            f"--controllers={','.join(names)}",
+            *flags,
+            "--bind-address=127.0.0.1",
+            f"--secure-port={free_port()}",
+            f"--cert-dir={self.folder}",
+            "--leader-elect=false",
+            "--profiling=false",
+        ]
+        _start(self._stack, self.folder, "controllers", argv)
+
+    def wait_ready(self) -> None:
+        """Wait until the API server answers /readyz with ok. Raises TimeoutError with the end of its log."""
+        end = time.monotonic() + START_SECONDS
+        while not self._is_ready():
+            if time.monotonic() > end:
+                log = (self.folder / "apiserver.log").read_text(errors="replace")[-2000:]
+                raise TimeoutError(f"the API server was not ready within {START_SECONDS:g} s:\n{log}")
+            time.sleep(0.1)
+
+    def _is_ready(self) -> bool:
+        try:
+            return self.send("GET", "/readyz", seconds=2)[0] == 200
+        except OSError:
+            return False
+
+    def send(self, method: str, path: str, body: object = None, *, seconds: float = 30.0) -> tuple[int, str]:
+        """Call the API server as a user who may do everything; returns the status and the body of its answer.
+
+        `body` is sent as JSON. Raises OSError when no answer comes within `seconds`.
+        """
+        place = urllib.parse.urlsplit(self.url)
+        calling = http.client.HTTPSConnection(place.hostname or "", place.port, timeout=seconds, context=self.trust)
+        headers = {"Authorization": f"Bearer {_THEIR_TOKEN}", "Content-Type": "application/json"}
+        try:
+            calling.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = calling.getresponse()
+            return answer.status, answer.read().decode()
+        except http.client.HTTPException as error:
+            raise ConnectionError(f"{method} {path}: {error!r}") from error
+        finally:
+            calling.close()
+
+
+@contextmanager
+def control_plane(users: Mapping[str, str], *, audit_policy: str = "") -> Iterator[ControlPlane]:
+    """Start etcd and the API server, and yield at once; processes and data are gone at the end.
+
+    `users` are names by bearer token; each of them may do everything. With an `audit_policy` (YAML) the API server
+    writes an audit log, which is never rotated.
+    """
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ap-plane-")))
+        url = f"https://127.0.0.1:{free_port()}"
+        _start(stack, folder, "etcd", _etcd(folder))
+        audit = _audit(folder, audit_policy) if audit_policy else []
+        _start(stack, folder, "apiserver", [*_api_server(folder, url, users), *audit])
+        yield ControlPlane(url, ssl.create_default_context(cafile=str(folder / "ca.crt")), folder, stack)
+
+
+def audit_log(folder: Path) -> Path:
+    """Return where a control plane with this folder logs writes."""
+    return folder / "audit.jsonl"
+
+
+def kubeconfig(path: Path, url: str, user: str, token: str, ca_file: Path | None = None) -> Path:
+    """Write a kubeconfig for a user with a token; a reader at the same time sees the former file or the new one."""
+    cluster = {"server": url} | ({"certificate-authority": str(ca_file)} if ca_file else {})
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "test", "cluster": cluster}],
+        "users": [{"name": user, "user": {"token": token}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
+        "current-context": "test",
+    }
+    draft = path.with_suffix(".draft")
+    draft.touch(mode=0o600)
+    draft.write_text(yaml.safe_dump(document))
+    return draft.replace(path)
+
+
+def _start(stack: ExitStack, folder: Path, name: str, argv: Sequence[str]) -> None:
+    log = stack.enter_context((folder / f"{name}.log").open("wb"))
+    # PLW1509: between fork and exec the function makes one system call, which no other thread's lock holds up.
+    process = subprocess.Popen(argv, stdout=log, stderr=log, preexec_fn=die_with_parent)  # noqa: PLW1509
+    stack.callback(process.wait)
+    stack.callback(process.kill)
+
+
+def _binary(name: str) -> Path:
+    return go_builds.ensure((name,))[name]
+
+
+def _audit(folder: Path, policy: str) -> list[str]:
+    file = folder / "audit-policy.yaml"
+    file.write_text(policy)
+    # A log that exists is appended to, and so can be emptied while the server runs.
+    audit_log(folder).touch()
+    never_rotated_megabytes = 100_000
+    return [
+        f"--audit-policy-file={file}",
+        f"--audit-log-path={audit_log(folder)}",
+        f"--audit-log-maxsize={never_rotated_megabytes}",
+    ]
+
+
+def _etcd(folder: Path) -> list[str]:
+    advertised = "http://127.0.0.1:2380"  # the form is checked, but a cluster of one member dials nobody
+    return [
+        str(_binary("etcd")),
+        "--name=test",
+        f"--data-dir={folder / 'etcd'}",
+        "--unsafe-no-fsync",
+        f"--listen-client-urls=unix://{folder / 'etcd.sock'}",
+        f"--advertise-client-urls={advertised}",
+        f"--listen-peer-urls=unix://{folder / 'peers.sock'}",
+        f"--initial-advertise-peer-urls={advertised}",
+        f"--initial-cluster=test={advertised}",
+        "--log-level=warn",
+    ]
+
+
+def _api_server(folder: Path, url: str, users: Mapping[str, str]) -> list[str]:
+    authority = certificates.authority(folder, "ca")
+    own = certificates.issue(authority, folder, "apiserver", user="kube-apiserver", addresses=["127.0.0.1"])
+    key = certificates.signing_key(folder, "service-accounts")
+    known = {_THEIR_TOKEN: _CONTROLLERS, **users}
+    tokens = folder / "tokens.csv"
+    tokens.write_text("".join(f"{token},{user},{user},system:masters\n" for token, user in known.items()))
+    return [
+        str(_binary("kube-apiserver")),
+        f"--etcd-servers=unix://{folder / 'etcd.sock'}",
+        "--bind-address=127.0.0.1",
+        "--advertise-address=127.0.0.1",
+        f"--secure-port={url.rpartition(':')[2]}",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        "--authorization-mode=RBAC",
+        "--endpoint-reconciler-type=none",
+        f"--token-auth-file={tokens}",
+        f"--tls-cert-file={own.certificate}",
+        f"--tls-private-key-file={own.key}",
+        f"--service-account-issuer={ISSUER}",
+        f"--service-account-key-file={key}",
+        f"--service-account-signing-key-file={key}",
+        "--profiling=false",
+    ]
