@@ -23,7 +23,7 @@ $(UV):
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 
-.PHONY: env lock lint unit test faults soak soak-steps bench demo cluster-up cluster-down images crds
+.PHONY: env lock lint unit test ten faults soak soak-steps bench demo cluster-up cluster-down images crds
 env: .venv/.ready ## Make the development environment (.venv) from the lock
 
 lock: | $(UV) ## Renew the locks from pyproject.toml
@@ -39,6 +39,9 @@ unit: env ## The tests without I/O
 
 test: env ## Every suite, several at a time, with a table of the time each took (about 25 min; SUITES=)
 	@$(BIN)/python -m tests.suites $(SUITES)
+
+ten: env ## The cluster's suites ten times, each beside two busy loops; rows in tests/README.md (hours; RUNS=)
+	@$(BIN)/python -m tests.suites.ten $(if $(RUNS),--runs $(RUNS))
 
 faults: env ## Every fault at every call and event of the operator, with a table of what it cost (hours; PART=, EVERY=)
 	@$(BIN)/python -m tests.faults $(if $(PART),--part "$(PART)") $(if $(EVERY),--every $(EVERY))

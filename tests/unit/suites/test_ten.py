@@ -1,0 +1,77 @@
+"""Runs are counted until one fails; busy loops spin beside them and end with them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.suites import ten
+from tests.suites.ten import END, FAILED, OK, README, Row, added, busy_loops, next_number
+
+HEAD = f"""\
+# Tests
+
+| date | commit | run | result | seconds | failures |
+|---|---|---:|---|---:|---|
+{END}
+
+After it.
+"""
+
+
+def row(number: int, result: str) -> Row:
+    return Row("2026-01-01 10:00", "0123abc", number, result, 1200, "" if result == OK else "test_x")
+
+
+def test_the_count_goes_on_from_the_last_run_and_starts_again_after_a_failure() -> None:
+    first = next_number(HEAD)
+    after_one = added(HEAD, row(1, OK))
+    after_failure = added(after_one, row(2, FAILED))
+
+    assert (first, next_number(after_one), next_number(after_failure)) == (1, 2, 1)
+
+
+def test_a_row_is_added_below_the_others_and_nothing_else_changes() -> None:
+    once = added(added(HEAD, row(1, OK)), row(2, FAILED))
+
+    assert once.splitlines()[4:7] == [
+        "| 2026-01-01 10:00 | 0123abc | 1 | ok | 1200 |  |",
+        "| 2026-01-01 10:00 | 0123abc | 2 | FAILED | 1200 | test_x |",
+        END,
+    ]
+    assert once.endswith("\nAfter it.\n")
+
+
+def test_the_readme_has_the_place_for_the_rows() -> None:
+    text = README.read_text(encoding="utf-8")
+
+    assert next_number(text) >= 1
+    assert added(text, row(1, OK)) != text
+
+
+def test_a_readme_without_the_place_is_an_error_that_names_the_line() -> None:
+    with pytest.raises(ValueError, match="has no line `<!-- the end of the rows"):
+        next_number("# Tests\n")
+
+
+def test_busy_loops_end_with_their_context() -> None:
+    with busy_loops(2) as loops:
+        assert all(Path(f"/proc/{pid}").exists() for pid in loops)
+
+    assert not any(Path(f"/proc/{pid}").exists() for pid in loops)
+
+
+def test_busy_loops_do_not_outlive_a_killed_command() -> None:
+    code = f"""
+import os, signal
+from {ten.__name__} import busy_loops
+with busy_loops(1) as loops:
+    print(loops[0], flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    # The loop holds the pipe's other end: that the output ends says that the loop has ended.
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == -9
+    assert int(done.stdout)
