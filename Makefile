@@ -23,7 +23,7 @@ $(UV):
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 
-.PHONY: env lock lint unit test ten faults soak soak-steps bench demo cluster-up cluster-down images crds
+.PHONY: env prepare bare lock lint unit test ten faults soak soak-steps bench demo cluster-up cluster-down images crds
 env: .venv/.ready ## Make the development environment (.venv) from the lock
 
 lock: | $(UV) ## Renew the locks from pyproject.toml
@@ -37,36 +37,43 @@ lint: env ## Style, types, layers
 unit: env ## The tests without I/O
 	@$(BIN)/pytest tests/unit
 
-test: env ## Every suite, several at a time, with a table of the time each took (about 25 min; SUITES=)
+prepare: env ## Install and build all that the suites and the demo need; what is there is only looked up
+	@$(BIN)/python -m tests.prepare
+
+bare: env ## make prepare and a smoke of each suite in a bare Debian, without this machine's packages (root, Linux)
+	@$(BIN)/python -m tests.prepare.bare
+
+test: prepare ## Every suite, several at a time, with a table of the time each took (about 25 min; SUITES=)
 	@$(BIN)/python -m tests.suites $(SUITES)
 
-ten: env ## The cluster's suites ten times, each beside two busy loops; rows in tests/README.md (hours; RUNS=)
+ten: prepare ## The cluster's suites ten times, each beside two busy loops; rows in tests/README.md (hours; RUNS=)
 	@$(BIN)/python -m tests.suites.ten $(if $(RUNS),--runs $(RUNS))
 
-faults: env ## Every fault at every call and event of the operator, with a table of what it cost (hours; PART=, EVERY=)
+faults: prepare ## Every fault at every call and event of the operator, with a table of what it cost (hours; PART=, EVERY=)
 	@$(BIN)/python -m tests.faults $(if $(PART),--part "$(PART)") $(if $(EVERY),--every $(EVERY))
 
-soak: env ## 30 minutes at load with random faults, and a table (MINUTES=, SEED=; on a quiet machine)
+soak: prepare ## 30 minutes at load with random faults, and a table (MINUTES=, SEED=; on a quiet machine)
 	@$(BIN)/python -m tests.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
-soak-steps: env ## 10,000 instances of durable tasks in each store, runners killed at random, and a table (about 6 min)
+soak-steps: prepare ## 10,000 instances of durable tasks in each store, runners killed at random, and a table (about 6 min)
 	@$(BIN)/python -m tests.endurance steps --instances 10000
 
-demo: env ## From nothing to a pool that goes 0 -> 10 -> 0, and back to nothing (KEEP=1 keeps it)
+demo: prepare ## From nothing to a pool that goes 0 -> 10 -> 0, and back to nothing (KEEP=1 keeps it)
 	@$(BIN)/python -m tests.demo
 
-bench: env ## Every benchmark, with a table of ratios and how each was measured (about 12 min, on a quiet machine)
+bench: prepare ## Every benchmark, with a table of ratios and how each was measured (about 12 min, on a quiet machine)
+	@$(BIN)/python -m tests.prepare bench
 	@$(BIN)/python -m tests.bench
 
 crds: env ## Generate crds/ from the models
 	@$(BIN)/python -m activity_operator.api.schema --write crds/activitypools.activitypools.dev.yaml
 	@cp crds/activitypools.activitypools.dev.yaml charts/activity-operator/files/
 
-images: env ## Build the worker's and the operator's image and load them into the local cluster
-	@$(BIN)/python -m tests.cluster image activity-worker:dev worker_image/Dockerfile .
-	@$(BIN)/python -m tests.cluster image activity-operator:dev operator/Dockerfile .
+images: prepare ## Build the worker's and the operator's image and load them into the local cluster
+	@$(BIN)/python -m tests.prepare --image activity-worker:dev worker_image/Dockerfile .
+	@$(BIN)/python -m tests.prepare --image activity-operator:dev operator/Dockerfile .
 
-cluster-up: env ## Boot a real local Kubernetes cluster (kind with Docker, else embedded on Linux as root)
+cluster-up: prepare ## Boot a real local Kubernetes cluster (kind with Docker, else embedded on Linux as root)
 	@$(BIN)/python -m tests.cluster up
 
 cluster-down: env ## Stop it and leave the machine as it was

@@ -33,7 +33,6 @@ WARM_JOBS = 300
 GOAL = 2.0
 
 HERE = Path(__file__).parent
-LOCK = HERE / "redis_peers.lock"
 DIALECT, ATOMIC = "dialect", "atomic"
 WAYS = {
     DIALECT: "ActivityConsumer with an inline handler on uvloop, conclude: dialect",
@@ -67,7 +66,7 @@ class Done:
 
 def run() -> list[Row]:
     """Let all contenders run in turns, and return the rows."""
-    where, peer = cores(), worker_peers.interpreter(LOCK, "redis-peers")
+    where, peer = cores(), worker_peers.interpreter(worker_peers.REDIS)
     named = worker_peers.versions(peer, *PEERS)
     rates: dict[str, list[Rate]] = {}
     for number in range(1, ROUNDS + 1):

@@ -31,7 +31,6 @@ from tests.cluster.progress import say
 from tests.servers.postgres import new_database, postgres
 
 HERE = Path(__file__).parent
-LOCK = HERE / "steps_peer.lock"
 #: Tasks of a round; more would only take longer.
 TASKS_EACH = 1000
 SLOTS = 4
@@ -47,7 +46,7 @@ PEER_DONE = "SELECT count(*) FROM dbos.workflow_status WHERE status = 'SUCCESS'"
 
 def run() -> list[Row]:
     """Measure and return the rows."""
-    peer = worker_peers.interpreter(LOCK, "steps-peer")
+    peer = worker_peers.interpreter(worker_peers.STEPS)
     named = worker_peers.versions(peer, "dbos")
     ours: tuple[str | Path, ...] = (sys.executable, "-m", "tests.bench.steps_ours")
     theirs: tuple[str | Path, ...] = (peer, "-P", HERE / "steps_peer.py")

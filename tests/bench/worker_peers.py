@@ -1,41 +1,35 @@
-"""The peers' own Python environment, made on demand in the cache from `worker_peers.lock`.
+"""The peers' own Python environments, which `make bench` makes in the cache from their locks.
 
-Ours cannot hold them: aiobotocore pins an older botocore. Renew the lock with
+Ours cannot hold them: aiobotocore pins an older botocore. Renew a lock with
 `uv pip compile --universal --python-version 3.11 --generate-hashes -o worker_peers.lock worker_peers.in`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.cluster import places
-from tests.cluster.progress import step
+from tests.environments import Environment
 
 HERE = Path(__file__).parent
-LOCK = HERE / "worker_peers.lock"
 
 
-def interpreter(lock: Path = LOCK, name: str = "peers") -> Path:
-    """Return the Python of the environment of a lock, which has this Python's version; the first call makes it.
+def environment(name: str) -> Environment:
+    """Return the environment of a lock in this folder, by its name without `.lock`; it has this Python's version."""
+    return Environment(name, HERE / f"{name}.lock", sys.executable, python_version=sys.version)
 
-    Raises CalledProcessError when the packages cannot be installed.
-    """
-    key = hashlib.sha256(lock.read_bytes() + sys.version.encode()).hexdigest()[:12]
-    folder = places.cache() / "bench" / f"{name}-{key}"
-    python = folder / "bin" / "python"
-    ready = folder / ".ready"
-    if not ready.exists():
-        with step(f"environment of the {name}"):
-            shutil.rmtree(folder, ignore_errors=True)
-            subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-            pip = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps")
-            subprocess.run((*pip, "--require-hashes", "--requirement", lock), check=True)
-            ready.touch()
-    return python
+
+WORKERS = environment("worker_peers")
+REDIS = environment("redis_peers")
+STEPS = environment("steps_peer")
+#: All of them.
+EVERYTHING = (WORKERS, REDIS, STEPS)
+
+
+def interpreter(of: Environment = WORKERS) -> Path:
+    """Return the Python of an environment. Raises MissingError when it is not made."""
+    return of.find() / "bin" / "python"
 
 
 def versions(python: Path, *packages: str) -> str:

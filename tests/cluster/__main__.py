@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
-from tests.cluster import build_image, current, down, load_image, up
+from tests.cluster import current, down, up
 from tests.cluster.cluster import read_record
 from tests.cluster.shell import ClusterError
 
@@ -35,24 +34,11 @@ def _kubeconfig(_: argparse.Namespace) -> None:
     print(noted.kubeconfig)
 
 
-def _image(chosen: argparse.Namespace) -> None:
-    image = build_image(chosen.dockerfile, chosen.context, chosen.tag, build_args=dict(chosen.build_arg))
-    if read_record() is not None:
-        load_image(image)
-
-
 def _emulator(chosen: argparse.Namespace) -> None:
     from tests.cluster.emulators import ensure_emulator
 
     emulator = ensure_emulator(up(), chosen.name)
     print(f"in the cluster: {emulator.in_cluster_url}\non this machine: {emulator.host_url}")
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
-    return key, value
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -65,14 +51,6 @@ def _parser() -> argparse.ArgumentParser:
         ("kubeconfig", _kubeconfig, "print the path of the administrator's kubeconfig"),
     ):
         commands.add_parser(name, help=about).set_defaults(action=action)
-    image = commands.add_parser(
-        "image", aliases=["load-image"], help="build a Dockerfile and load it into the cluster if one runs"
-    )
-    image.add_argument("tag", help="such as activitypool/worker:dev; a version other than latest")
-    image.add_argument("dockerfile", type=Path)
-    image.add_argument("context", type=Path)
-    image.add_argument("--build-arg", type=_pair, action="append", default=[], metavar="KEY=VALUE")
-    image.set_defaults(action=_image)
     emulator = commands.add_parser("emulator", help="start a Step Functions emulator in the cluster, and say its URLs")
     emulator.add_argument("name", choices=["localemu", "ministack"])
     emulator.set_defaults(action=_emulator)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests import packages
 from tests.cluster import (
     cgroups,
     control_plane,
-    debian,
     dns,
     go_builds,
     images,
@@ -44,11 +44,12 @@ DAEMONS = (
 def up() -> Cluster:
     """Boot the cluster, repair what a crash left of it, or verify that it is well; returns it Ready.
 
-    Raises ClusterError with the failing daemon's last lines when it does not come up.
+    Installs and builds nothing. Raises MissingError for what `make prepare` brings, and ClusterError with the failing
+    daemon's last lines when the cluster does not come up.
     """
     places.check_socket_paths()
-    debian.install_missing()
-    binaries = go_builds.ensure(go_builds.EMBEDDED)
+    packages.check(packages.CLUSTER)
+    binaries = go_builds.find(go_builds.EMBEDDED)
     cluster = _describe(binaries)
     running = [name for name in DAEMONS if processes.is_running(name)]
     if len(running) == len(DAEMONS) and succeeds(_kubectl(cluster, "get", "--raw", "/readyz")):
@@ -96,7 +97,7 @@ def is_well(cluster: Cluster) -> bool:
 
 def _boot(binaries: Mapping[str, Path], cluster: Cluster) -> None:
     _check_it_is_ours()
-    pause = images.pause_archive()
+    pause = images.find_pause()
     processes.forget_dead(DAEMONS)
     machine.remember()
     cgroups.prepare()

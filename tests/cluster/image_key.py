@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.cluster import places
@@ -19,6 +19,7 @@ LEFT_OUT = frozenset(
         *(".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".import_linter_cache"),
     }
 )
+KEPT = 4  # builds of a family whose archives stay
 PIP_SETTINGS = ("index-url", "extra-index-url", "trusted-host", "timeout", "retries")
 
 
@@ -36,16 +37,30 @@ def full_name(tag: str) -> str:
     return f"docker.io/{tag}" if rest else f"docker.io/library/{tag}"
 
 
-def of(dockerfile: Path, context: Path, arguments: Mapping[str, str]) -> str:
+@dataclass(frozen=True)
+class Recipe:
+    """An image to build: its tag (a version other than latest), Dockerfile, context and build arguments."""
+
+    tag: str
+    dockerfile: Path
+    context: Path
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    """Build arguments. They hold the content key of a parent that is built here: a new parent makes new children."""
+    family: str = ""
+    """The name under which former builds are counted, where the tag itself changes with the content; else the tag."""
+
+
+def of(recipe: Recipe, more: Mapping[str, str] | None = None) -> str:
     """The key of a build: equal keys, equal images.
 
-    Covers the Dockerfile, its arguments, parent images built here, and of the context what it copies:
-    an image is not built anew for a changed file that it never sees.
+    Covers the Dockerfile, its arguments and `more` of them, and of the context what the Dockerfile copies: a file that
+    it never sees does not change the key.
     """
-    text = dockerfile.read_text()
-    digest = hashlib.sha256(json.dumps([text, sorted(arguments.items()), _parents(text, arguments)]).encode())
-    for path in _files(context, copied(text)):
-        digest.update(f"{path.relative_to(context)}\0{path.lstat().st_mode & 0o111}\0".encode())
+    text = recipe.dockerfile.read_text()
+    arguments = {**(more or {}), **recipe.arguments}
+    digest = hashlib.sha256(json.dumps([text, sorted(arguments.items())]).encode())
+    for path in _files(recipe.context, copied(text)):
+        digest.update(f"{path.relative_to(recipe.context)}\0{path.lstat().st_mode & 0o111}\0".encode())
         digest.update(str(path.readlink()).encode() if path.is_symlink() else path.read_bytes())
     return digest.hexdigest()[:20]
 
@@ -55,20 +70,23 @@ def copy_context(context: Path, to: Path) -> None:
     shutil.copytree(context, to, symlinks=True, ignore=lambda _, names: [name for name in names if name in LEFT_OUT])
 
 
-def known(tag: str) -> str | None:
-    """The key that was built last under this tag."""
-    note = _note(tag)
-    return note.read_text() if note.exists() else None
+def known(recipe: Recipe) -> str | None:
+    """The key that was built last for this recipe's family."""
+    keys = _noted(_note(recipe))
+    return keys[-1] if keys else None
 
 
-def note(tag: str, key: str) -> str | None:
-    """Note the key built under the tag; returns the former key when no tag stands for it any more."""
-    former = known(tag)
-    _note(tag).parent.mkdir(parents=True, exist_ok=True)
-    _note(tag).write_text(key)
-    if former is None or former in {other.read_text() for other in _note(tag).parent.iterdir()}:
-        return None
-    return former
+def note(recipe: Recipe, key: str) -> list[str]:
+    """Note the key as the last one built; returns the keys that are kept no longer: all but the last KEPT of a family.
+
+    Several working trees share a cache, so that the build of one must not end that of another.
+    """
+    note = _note(recipe)
+    keys = [*(former for former in _noted(note) if former != key), key]
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text("\n".join(keys[-KEPT:]))
+    kept = {one for other in note.parent.iterdir() for one in _noted(other)}
+    return [former for former in keys[:-KEPT] if former not in kept]
 
 
 def pip_settings() -> str:
@@ -76,23 +94,6 @@ def pip_settings() -> str:
     found = {name: os.environ.get("PIP_" + name.upper().replace("-", "_")) for name in PIP_SETTINGS}
     lines = [f"{name} = {value}\n" for name, value in found.items() if value]
     return "[global]\n" + "".join(lines) if lines else ""
-
-
-def _parents(dockerfile: str, arguments: Mapping[str, str]) -> dict[str, str]:
-    """Keys of the parent images that were built here: a rebuilt parent makes its children new."""
-    parents: dict[str, str] = {}
-    for name in re.findall(r"^\s*FROM\s+(?:--\S+\s+)*(\S+)", dockerfile, re.MULTILINE | re.IGNORECASE):
-        resolved = re.sub(r"\$\{?(\w+)\}?", lambda found: arguments.get(found[1], found[0]), name)
-        if (key := _known_or_none(resolved)) is not None:
-            parents[resolved] = key
-    return parents
-
-
-def _known_or_none(name: str) -> str | None:
-    try:
-        return known(name)
-    except ValueError:
-        return None
 
 
 def copied(dockerfile: str) -> list[str]:
@@ -119,5 +120,9 @@ def _files(context: Path, paths: Iterable[str]) -> Iterator[Path]:
             yield from (Path(folder) / name for name in sorted([*names, *links]) if name not in LEFT_OUT)
 
 
-def _note(tag: str) -> Path:
-    return places.cluster() / "images" / "tags" / full_name(tag).replace("/", "%")
+def _note(recipe: Recipe) -> Path:
+    return places.cluster() / "images" / "tags" / full_name(recipe.family or recipe.tag).replace("/", "%")
+
+
+def _noted(note: Path) -> list[str]:
+    return note.read_text().split() if note.exists() else []

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
-from tests.cluster import go_builds, places
+from tests.cluster import go_builds, image_key, places
 from tests.cluster.cluster import Cluster
 from tests.cluster.control_plane import AUDIT_POLICY
 from tests.cluster.emulator_ports import NODE_PORTS
+from tests.cluster.image_key import Recipe
 from tests.cluster.progress import step
-from tests.cluster.shell import run, succeeds, wait_until
+from tests.cluster.shell import ClusterError, MissingError, run, succeeds, wait_until
 
 NAME = "activitypool"
 READY_SECONDS = 120.0
+KEY_LABEL = "dev.activitypools.key"  # on every image that is built here: its content key
 AUDIT_IN_NODE = "/var/log/activitypool"
 API_SERVER_PATCH = f"""\
 kind: ClusterConfiguration
@@ -36,7 +37,7 @@ KUBELET_PATCH = "kind: KubeletConfiguration\nmaxPods: 250\n"
 
 def up() -> Cluster:
     """Create the kind cluster, or find it well. Raises ClusterError with kind's last lines."""
-    binaries = go_builds.ensure(["kind", "kubectl", "helm"])
+    binaries = go_builds.find(["kind", "kubectl", "helm"])
     kubeconfig, audit = places.kubeconfig(), _audit_folder()
     if NAME not in run([binaries["kind"], "get", "clusters"]).split():
         audit.mkdir(parents=True, exist_ok=True)
@@ -65,7 +66,7 @@ def up() -> Cluster:
 
 def down() -> None:
     """Delete the kind cluster and its state."""
-    kind = go_builds.ensure(["kind"])["kind"]
+    kind = go_builds.find(["kind"])["kind"]
     run([kind, "delete", "cluster", "--name", NAME, "--kubeconfig", places.kubeconfig()])
     shutil.rmtree(places.run(), ignore_errors=True)
     places.kubeconfig().unlink(missing_ok=True)
@@ -76,18 +77,27 @@ def is_well(cluster: Cluster) -> bool:
     return succeeds([cluster.kubectl, f"--kubeconfig={cluster.kubeconfig}", "get", "--raw", "/readyz"])
 
 
-def build(dockerfile: Path, context: Path, tag: str, build_args: Mapping[str, str]) -> str:
-    """Build with the Docker engine, which keeps its own cache; returns the image's id."""
-    arguments = [word for key, value in build_args.items() for word in ("--build-arg", f"{key}={value}")]
-    with step(f"image {tag}"):
-        run(["docker", "build", "--tag", tag, "--file", dockerfile, *arguments, context])
-    return run(["docker", "image", "inspect", "--format", "{{.Id}}", tag]).strip().removeprefix("sha256:")
+def key(recipe: Recipe) -> str:
+    """The content key of an image on the Dockerfile's own base."""
+    return image_key.of(recipe)
+
+
+def find(recipe: Recipe) -> None:
+    """Raise MissingError unless the Docker engine has the image, built from the files as they are now."""
+    wanted = key(recipe)
+    ask = ["docker", "image", "inspect", "--format", f'{{{{index .Config.Labels "{KEY_LABEL}"}}}}', recipe.tag]
+    try:
+        labelled = run(ask).strip()
+    except ClusterError:
+        labelled = ""
+    if labelled != wanted:
+        raise MissingError(f"the image {recipe.tag} is not built from the files as they are now")
 
 
 def load(tag: str) -> None:
     """Copy an image from the engine into the node."""
     with step(f"loading {tag}"):
-        run([go_builds.ensure(["kind"])["kind"], "load", "docker-image", tag, "--name", NAME])
+        run([go_builds.find(["kind"])["kind"], "load", "docker-image", tag, "--name", NAME])
 
 
 def _config(audit: Path) -> dict[str, object]:

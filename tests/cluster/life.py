@@ -1,16 +1,15 @@
-"""The cluster's life: up, down, current; and images for it. Chooses between kind and embedded."""
+"""The cluster's life: up, down, current, and the images for it. Chooses between kind and embedded."""
 
 from __future__ import annotations
 
-import fcntl
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster import debian, embedded, images, kind, places
 from tests.cluster.cluster import Cluster, read_record, write_record
-from tests.cluster.progress import say, step
+from tests.cluster.image_key import Recipe
+from tests.cluster.locks import alone
+from tests.cluster.progress import step
 from tests.cluster.shell import ClusterError
 
 
@@ -31,19 +30,19 @@ def up() -> Cluster:
 
     Raises ClusterError saying what is missing when this machine can have neither kind nor embedded.
     """
-    with _alone():
-        uses_kind = _uses_kind()
-        if not uses_kind and (reason := debian.why_not_embedded()) is not None:
+    with alone(places.cluster() / "cluster.lock"):
+        in_docker = uses_kind()
+        if not in_docker and (reason := debian.why_not_embedded()) is not None:
             raise ClusterError(f"no local cluster: no Docker engine answers `docker info`, and {reason}")
         with step("cluster up"):
-            cluster = kind.up() if uses_kind else embedded.up()
+            cluster = kind.up() if in_docker else embedded.up()
         write_record(cluster)
         return cluster
 
 
 def down() -> None:
     """Stop the cluster and leave the machine as it was. Nothing happens when there is none."""
-    with _alone():
+    with alone(places.cluster() / "cluster.lock"):
         noted = read_record()
         with step("cluster down"):
             if noted is not None and noted.kind == "kind":
@@ -62,17 +61,22 @@ def current() -> Cluster | None:
     return noted if well else None
 
 
-def build_image(dockerfile: Path, context: Path, tag: str, *, build_args: Mapping[str, str] | None = None) -> Image:
-    """Build a Dockerfile under `tag` (a version other than latest); an unchanged build is a look-up.
+def image_key_of(recipe: Recipe) -> str:
+    """The content key of an image: another Dockerfile, argument or copied file makes another key."""
+    return kind.key(recipe) if uses_kind() else images.key(recipe)
 
-    Embedded passes `BASE`, a Debian image with Python 3.13, unless `build_args` has one; with kind the
-    Dockerfile's own default holds. Raises ClusterError with the builder's last lines.
+
+def find_image(recipe: Recipe) -> Image:
+    """Return the image, which `make prepare` builds (tests/prepare); this only looks for it.
+
+    Embedded passes `BASE`, a Debian image with Python 3.13, unless the recipe has one; with kind the Dockerfile's own
+    default holds. Raises MissingError when the image is not built from the files as they are now.
     """
-    with _alone("images.lock"):
-        if _uses_kind():
-            return Image(tag, kind.build(dockerfile, context, tag, build_args or {}), None)
-        archive = images.build(dockerfile, context, tag, build_args or {})
-        return Image(tag, archive.stem, archive)
+    if uses_kind():
+        kind.find(recipe)
+        return Image(recipe.tag, kind.key(recipe), None)
+    archive = images.find(recipe)
+    return Image(recipe.tag, archive.stem, archive)
 
 
 def load_image(image: Image) -> None:
@@ -83,23 +87,11 @@ def load_image(image: Image) -> None:
     if image.archive is None:
         kind.load(image.tag)
     else:
-        with _alone("images.lock"):
+        with alone(places.cluster() / "images.lock"):
             images.load(image.tag, image.archive)
 
 
-def _uses_kind() -> bool:
+def uses_kind() -> bool:
+    """Whether the cluster that is noted is kind's; without one, whether the next one will be."""
     noted = read_record()
     return noted.kind == "kind" if noted is not None else debian.docker_answers()
-
-
-@contextmanager
-def _alone(name: str = "cluster.lock") -> Iterator[None]:
-    """Hold a lock of the cache, so that two commands do not build or boot the same thing at once."""
-    places.cluster().mkdir(parents=True, exist_ok=True)
-    with (places.cluster() / name).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waiting for another command that holds {places.cluster() / name}")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.cluster import Cluster, build_image, load_image
+from tests.cluster import Cluster, catalogue, find_image, load_image
 from tests.cluster.shell import run
 
-IMAGE = "activitypool/probe:test"
-FOLDER = Path(__file__).parent / "probe_image"
+IMAGE = catalogue.probe().tag
 NAME = "web"
 
 
@@ -42,8 +41,8 @@ def end_workers(cluster: Cluster, where: str) -> None:
 
 
 def deploy(cluster: Cluster, to: str, *, replicas: int = 1) -> None:
-    """Build and load the image, apply Deployment and Service, and wait until every pod is Ready."""
-    load_image(build_image(FOLDER / "Dockerfile", FOLDER, IMAGE))
+    """Load the image, apply Deployment and Service, and wait until every pod is Ready."""
+    load_image(find_image(catalogue.probe()))
     apply(cluster, {"apiVersion": "v1", "kind": "List", "items": [_deployment(to, replicas), _service(to)]})
     wait_ready(cluster, to)
 

@@ -15,6 +15,13 @@ class ClusterError(RuntimeError):
     """The local cluster cannot be had as asked; the message says what is missing or which log to read."""
 
 
+class MissingError(ClusterError):
+    """Something that `make prepare` brings is not there; the message says what, and names that command."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}: run `make prepare`")
+
+
 def run(
     argv: Sequence[str | Path],
     *,

@@ -87,7 +87,7 @@ def _kill(*names: str) -> None:
 
 def _built() -> dict[Path, int]:
     """When what takes minutes was made; a look-up, for it is there."""
-    paths = [images.pause_archive(), *go_builds.ensure(go_builds.EMBEDDED).values()]
+    paths = [images.pause_archive(), *go_builds.find(go_builds.EMBEDDED).values()]
     return {path: path.stat().st_mtime_ns for path in paths}
 
 

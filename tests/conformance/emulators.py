@@ -1,11 +1,10 @@
 """Public Step Functions emulators as processes on this machine, from the same locks as the cluster's pods.
 
-Each gets an environment of its own in the cache (their botocore pins differ from ours), installed once, and a free
-port. They are killed by process id: LocalEmu outlives SIGTERM for minutes.
+Each has an environment of its own in the cache (their botocore pins differ from ours), which `make prepare` makes, and
+a free port. They are killed by process id: LocalEmu outlives SIGTERM for minutes.
 """
 
 import contextlib
-import hashlib
 import os
 import shutil
 import subprocess
@@ -18,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.environments import Environment
 from tests.servers.ports import free_port
 
 _LOCKS = Path(__file__).parents[1] / "cluster" / "emulators"
@@ -67,8 +67,11 @@ class NoPythonError(Exception):
 
 @contextlib.contextmanager
 def running(recipe: EmulatorRecipe) -> Iterator[str]:
-    """Run an emulator and yield its URL; kill it at the end. Raises NoPythonError."""
-    home = _installed(recipe)
+    """Run an emulator and yield its URL; kill it at the end.
+
+    Raises NoPythonError, and MissingError when its environment is not made.
+    """
+    home = environment_of(recipe).find()
     port = free_port()
     with tempfile.TemporaryDirectory(prefix=f"{recipe.name}-") as scratch:
         log = Path(scratch) / "log"
@@ -90,39 +93,11 @@ def running(recipe: EmulatorRecipe) -> Iterator[str]:
             process.wait()
 
 
-def _installed(recipe: EmulatorRecipe) -> Path:
-    """Return the emulator's environment, made now unless this lock was installed before."""
+def environment_of(recipe: EmulatorRecipe) -> Environment:
+    """Return the environment that an emulator runs in. Raises NoPythonError when no Python here can be in it."""
     lock = _LOCKS / recipe.name / "requirements.lock"
-    python = _python(recipe.python)
     mend = lock.with_name("mend.sh")
-    mending = [mend.read_bytes()] if mend.exists() else []
-    digest = hashlib.sha256(b"".join([lock.read_bytes(), python.encode(), *mending])).hexdigest()[:12]
-    cache = Path(os.environ.get("ACTIVITYPOOL_CACHE") or Path.home() / ".cache" / "activitypool")
-    home = cache / "emulators" / f"{recipe.name}-{digest}"
-    if not home.exists():
-        # Where its scripts will look for it, but not `home` before it is whole: no other session may take it half made.
-        making = home.with_suffix(f".{os.getpid()}")
-        subprocess.run([python, "-m", "venv", str(making)], check=True)
-        # --no-deps: the lock is complete, and leaves out what Step Functions never loads.
-        pip = [
-            str(making / "bin/python"),
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--no-deps",
-        ]
-        subprocess.run([*pip, "--requirement", str(lock)], check=True)
-        if mending:
-            subprocess.run(["sh", str(mend), str(making)], check=True)
-        for script in (making / "bin").iterdir():
-            if script.is_file() and not script.is_symlink() and script.read_bytes().startswith(b"#!"):
-                script.write_bytes(script.read_bytes().replace(str(making).encode(), str(home).encode()))
-        with contextlib.suppress(OSError):
-            making.rename(home)
-        shutil.rmtree(making, ignore_errors=True)
-    return home
+    return Environment(recipe.name, lock, _python(recipe.python), mend=mend if mend.exists() else None)
 
 
 def _python(oldest: tuple[int, int]) -> str:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from activity_worker.flows import Flow, FlowDefinition, Job, JobState, Queue
+from tests import packages
 from tests.cluster import probe
 from tests.e2e.executions import Executions
 from tests.e2e.pool import Pool
 from tests.e2e.stage import RESOURCES, SHORT, SYSTEM, Stage
-from tests.servers import debian
 from tests.servers.redis import RedisServer, redis_server
 
 PASSWORD = "hunter2"
@@ -96,7 +96,7 @@ def jobs(stage: Stage, queue: str) -> Iterator[Jobs]:
     with redis_server(password=PASSWORD, appendonly=True, config={"bind": f"127.0.0.1 {host}"}) as server:
         with (server.folder / "seen").open("wb") as out:
             monitor = subprocess.Popen(
-                [debian.find("redis-cli", "redis-tools"), "-p", str(server.port), "--no-auth-warning", "monitor"],
+                [packages.find("redis-cli"), "-p", str(server.port), "--no-auth-warning", "monitor"],
                 stdout=out,
                 env={"REDISCLI_AUTH": PASSWORD},
             )

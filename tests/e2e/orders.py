@@ -17,8 +17,7 @@ import yaml
 
 from activity_worker.contract import LABEL_POOL
 from activity_worker.steps.store import Stored, TaskStore
-from tests.cluster import build_image, load_image, probe
-from tests.cluster.image_key import full_name
+from tests.cluster import catalogue, find_image, load_image, probe
 from tests.e2e.executions import Executions
 from tests.e2e.pool import PATIENCE, Pool
 from tests.e2e.stage import RESOURCES, ROOT, SHORT, SYSTEM, Stage, wait_for
@@ -205,15 +204,13 @@ def _example() -> Any:
 @contextmanager
 def a_shop(stage: Stage, namespace: str, name: str) -> Iterator[Shop]:
     """Yield a shop whose databases are on this machine, where pods reach them, and whose image is in the cluster."""
-    worker = build_image(ROOT / "worker_image" / "Dockerfile", ROOT, "activity-worker:dev")
-    image = f"e2e-orders:{str(worker.key)[:12]}"
-    arguments = {"WORKER_IMAGE": full_name("activity-worker:dev"), "WORKER_KEY": str(worker.key)}
-    load_image(build_image(EXAMPLE / "Dockerfile", EXAMPLE, image, build_args=arguments))
+    image = find_image(catalogue.orders())
+    load_image(image)
     password = secrets.token_urlsafe(12)
     with postgres_server(durable=False, logins=LOGINS, also=stage.cluster.host_ip) as server:
         asyncio.run(_users(server, password))
         nothing = Executions(None, "", "")
-        yield Shop(stage, namespace, name, nothing, server=server, image=image, password=password)
+        yield Shop(stage, namespace, name, nothing, server=server, image=image.tag, password=password)
 
 
 async def _users(server: PostgresServer, password: str) -> None:

@@ -14,9 +14,8 @@ from botocore.exceptions import ConnectionError as NotConnectedError
 from botocore.exceptions import HTTPClientError
 
 from activity_worker.contract import LABEL_POOL
-from tests.cluster import Cluster, ClusterError, build_image, current, load_image, places, probe, up
+from tests.cluster import Cluster, ClusterError, catalogue, current, find_image, load_image, places, probe, up
 from tests.cluster.emulators import Emulator, ensure_emulator
-from tests.cluster.image_key import full_name
 from tests.cluster.progress import say, step
 from tests.cluster.shell import run
 from tests.e2e.executions import Executions
@@ -122,17 +121,12 @@ def set_up() -> Stage:
 
 def _set_up() -> Stage:
     cluster = up()
-    worker = build_image(ROOT / "worker_image" / "Dockerfile", ROOT, "activity-worker:dev")
-    operator = build_image(ROOT / "operator" / "Dockerfile", ROOT, "activity-operator:dev")
-    tag = f"e2e-handler:{str(worker.key)[:12]}"
-    arguments = {"WORKER_IMAGE": full_name("activity-worker:dev"), "WORKER_KEY": str(worker.key)}
-    here = Path(__file__).parent
-    handler = build_image(here / "Dockerfile", here, tag, build_args=arguments)
+    operator, handler = find_image(catalogue.operator()), find_image(catalogue.handler())
     for image in (operator, handler):
         load_image(image)
-    _install(cluster, str(operator.key))
+    _install(cluster, operator.key)
     emulator = ensure_emulator(cluster, "localemu")
-    return Stage(cluster, emulator, tag, client(emulator))
+    return Stage(cluster, emulator, handler.tag, client(emulator))
 
 
 def client(emulator: Emulator, **config: Any) -> Any:

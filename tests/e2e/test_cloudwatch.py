@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.cluster import build_image, load_image, probe
+from tests.cluster import catalogue, find_image, load_image, probe
 from tests.e2e.pool import PATIENCE
-from tests.e2e.stage import ROOT, SHORT, Stage, wait_for
+from tests.e2e.stage import SHORT, Stage, wait_for
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -24,12 +24,11 @@ client.put_metric_data(Namespace="AWS/States", MetricData=json.loads(sys.argv[1]
 
 def counter(stage: Stage, namespace: str) -> str:
     """Run a CloudWatch emulator as a pod of the test's own; returns its URL for pods."""
-    image = "activitypool/ministack:test"
-    folder = ROOT / "tests" / "cluster" / "emulators" / "ministack"
-    load_image(build_image(folder / "Dockerfile", folder, image))
+    image = find_image(catalogue.emulator("ministack"))
+    load_image(image)
     container = {
         "name": "emulator",
-        "image": image,
+        "image": image.tag,
         "imagePullPolicy": "IfNotPresent",
         "env": [{"name": "SERVICES", "value": "cloudwatch"}],
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},

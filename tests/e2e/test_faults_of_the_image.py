@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cluster import build_image, load_image, probe
+from tests.cluster import catalogue, find_image, load_image, probe
 from tests.e2e.faults import Fault, at_work, busy_pool, term, wait_each, wait_shown, wait_well, worker_with
 from tests.e2e.pool import PATIENCE, a_pool
 from tests.e2e.stage import Stage
@@ -14,7 +14,7 @@ UNPULLABLE = "unpullable.invalid/handler:1"
 
 def test_workers_that_never_start_are_told_and_the_old_ones_keep_serving(stage: Stage, namespace: str) -> None:
     since = term(stage)
-    load_image(build_image(probe.FOLDER / "Dockerfile", probe.FOLDER, probe.IMAGE))
+    load_image(find_image(catalogue.probe()))
     names = ("unpullable", "foreign", "ends", "no-entrypoint", "silent", "no-handler")
     unpullable, foreign, ends, no_entrypoint, silent, no_handler = pools = [
         # What is not ours does not end when told: no pod shall stay half an hour for it.

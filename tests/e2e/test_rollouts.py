@@ -14,7 +14,7 @@ ALONE = {"mode": "None"}  # no sentinel: whatever is taken is taken by a worker
 
 
 def test_a_new_image_takes_over_while_tasks_longer_than_the_rollout_finish(stage: Stage, namespace: str) -> None:
-    second = revised(stage, "2")
+    second = revised("2")
     pool = a_pool(stage, namespace, "long", minWorkers=2, maxWorkers=2, activation=ALONE)
     pool.wait_ready(2)
     old = pool.revisions()[0]
@@ -42,8 +42,8 @@ def test_a_new_image_takes_over_while_tasks_longer_than_the_rollout_finish(stage
 
 
 def test_a_broken_new_image_leaves_the_old_one_serving_until_it_is_mended(stage: Stage, namespace: str) -> None:
-    broken = {"ImagePullFailed": UNPULLABLE, "WorkerCrashed": crashing(stage)}
-    third = revised(stage, "3")
+    broken = {"ImagePullFailed": UNPULLABLE, "WorkerCrashed": crashing()}
+    third = revised("3")
     limits: dict[str, Any] = {"minWorkers": 1, "maxWorkers": 2, "activation": ALONE}
     pools = {reason: a_pool(stage, namespace, reason.lower(), **limits) for reason in broken}
     empty = a_pool(stage, namespace, "empty", maxWorkers=1, handlerImage=UNPULLABLE)

@@ -6,7 +6,7 @@ somebody sets a machine's clock.
 
 from pathlib import Path
 
-from tests.servers import debian
+from tests import packages
 
 #: The variable that names a process's file; nothing reads it where the library is not loaded.
 FILE = "FAKETIME_TIMESTAMP_FILE"
@@ -14,8 +14,8 @@ HOUR_SECONDS = 3600
 
 
 def environment() -> dict[str, str]:
-    """Return what a process needs so that its clock can be set; installs Debian's libfaketime when it is missing."""
-    library = debian.find("libfaketimeMT.so.1", "libfaketime", "/usr/lib/*/faketime")
+    """Return what a process needs so that its clock can be set. Raises MissingError without libfaketime."""
+    library = packages.find("libfaketimeMT.so.1")
     return {"LD_PRELOAD": str(library), "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_NO_CACHE": "1"}
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster import Cluster, ClusterError, build_image, debian, probe, up
+from tests.cluster import Cluster, ClusterError, debian, probe, up
 
 pytestmark = [
     pytest.mark.timeout(1800),  # the first run on a machine builds Kubernetes
@@ -146,14 +146,3 @@ def test_an_aggregated_api_can_trust_the_front_proxy(cluster: Cluster) -> None:
     )
 
     assert {"requestheader-client-ca-file", "requestheader-allowed-names"} <= set(json.loads(published))
-
-
-def test_an_unchanged_image_is_not_built_again(cluster: Cluster) -> None:
-    """A second build is a look-up: the same key, and the archive untouched."""
-    first = build_image(probe.FOLDER / "Dockerfile", probe.FOLDER, probe.IMAGE)
-    written = first.archive.stat().st_mtime_ns if first.archive else None
-
-    again = build_image(probe.FOLDER / "Dockerfile", probe.FOLDER, probe.IMAGE)
-
-    assert again == first
-    assert (again.archive.stat().st_mtime_ns if again.archive else None) == written

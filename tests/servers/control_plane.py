@@ -150,7 +150,7 @@ def _start(stack: ExitStack, folder: Path, name: str, argv: Sequence[str]) -> No
 
 
 def _binary(name: str) -> Path:
-    return go_builds.ensure((name,))[name]
+    return go_builds.find((name,))[name]
 
 
 def _audit(folder: Path, policy: str) -> list[str]:

@@ -15,11 +15,11 @@ from pathlib import Path
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from tests import packages
 from tests.cluster import certificates
 from tests.servers import debian
 from tests.servers.ports import free_port
 
-_FOLDERS = ("/usr/lib/postgresql/*/bin",)
 START_SECONDS = 60.0
 
 
@@ -179,7 +179,7 @@ async def execute(url: str, *statements: str) -> None:
 
 
 def _program(name: str) -> Path:
-    return debian.find("initdb", "postgresql", *_FOLDERS).with_name(name)
+    return packages.find("initdb").with_name(name)
 
 
 def _run(command: list[str | Path], cwd: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import yaml
 
+from tests import packages
 from tests.servers import debian
 from tests.servers.ports import free_port
 
@@ -35,7 +36,7 @@ class PrometheusServer:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        command: list[str | Path] = [debian.find("prometheus", "prometheus")]
+        command: list[str | Path] = [packages.find("prometheus")]
         command += [f"--config.file={self.folder / 'prometheus.yml'}", f"--storage.tsdb.path={self.folder / 'data'}"]
         command += [f"--web.listen-address=127.0.0.1:{self.port}", "--query.lookback-delta=1m"]
         if (self.folder / "web.yml").exists():

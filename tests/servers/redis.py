@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests import packages
 from tests.cluster import certificates
 from tests.servers import debian
 from tests.servers.ports import free_port
@@ -56,7 +57,7 @@ class RedisServer:
             debian.own(path)
         with (self.folder / "log").open("a") as log:
             self._running = subprocess.Popen(
-                [debian.find("redis-server", "redis-server"), path, *self.arguments],
+                [packages.find("redis-server"), path, *self.arguments],
                 cwd=self.folder,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -94,7 +95,7 @@ class RedisServer:
 
     def say(self, *command: str) -> str:
         """Run a command by redis-cli, as the server's default user; returns what it prints."""
-        asked: list[str | Path] = [debian.find("redis-cli", "redis-tools"), "-p", str(self.port)]
+        asked: list[str | Path] = [packages.find("redis-cli"), "-p", str(self.port)]
         if self.tls_ca is not None:
             asked += ["--tls", "--cacert", self.tls_ca]
         environment = {**os.environ}

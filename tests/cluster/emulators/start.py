@@ -1,4 +1,4 @@
-"""Starting an emulator: build its image, apply its objects, wait until it answers a Step Functions call."""
+"""Starting an emulator: load its image, apply its objects, wait until it answers a Step Functions call."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.cluster import catalogue
 from tests.cluster.cluster import Cluster
 from tests.cluster.emulator_ports import NODE_PORTS, PORT, EmulatorName
 from tests.cluster.emulators import manifest
-from tests.cluster.life import build_image, load_image
+from tests.cluster.life import find_image, load_image
 from tests.cluster.progress import step
 from tests.cluster.shell import ClusterError, run, wait_until
 
 START_SECONDS = 600.0
-HERE = Path(__file__).parent
 # Emulators route by the service name in the signature's scope, and check nothing else of it.
 UNSIGNED = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/states/aws4_request, SignedHeaders=host, Signature=none"
 
@@ -33,9 +33,9 @@ class Emulator:
 def ensure_emulator(cluster: Cluster, name: EmulatorName) -> Emulator:
     """Return the emulator, running and answering; a second call finds it so and keeps its state.
 
-    Raises ClusterError when it does not answer within ten minutes of its image being loaded.
+    Raises MissingError when its image is not built, and ClusterError when it does not answer within ten minutes.
     """
-    image = build_image(HERE / name / "Dockerfile", HERE / name, f"activitypool/{name}:test")
+    image = find_image(catalogue.emulator(name))
     load_image(image)
     kubectl: list[str | Path] = [cluster.kubectl, f"--kubeconfig={cluster.kubeconfig}"]
     with step(f"emulator {name}"):

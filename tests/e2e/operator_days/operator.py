@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from activity_worker.contract import GROUP
-from tests.cluster import build_image, load_image
-from tests.cluster.image_key import full_name
+from tests.cluster import catalogue, find_image, load_image
 from tests.cluster.shell import run
 from tests.e2e.operator_days import node
 from tests.e2e.operator_days.audit import Audit
@@ -114,11 +113,8 @@ class Operator:
 
 
 def next_version() -> str:
-    """Build and load an operator that renders workers otherwise than today's; returns its tag."""
-    here = ROOT / "tests" / "e2e" / "operator_days" / "next"
-    today = build_image(ROOT / "operator" / "Dockerfile", ROOT, f"{NAME}:dev")
-    arguments = {"OPERATOR_IMAGE": full_name(f"{NAME}:dev"), "OPERATOR_KEY": str(today.key)}
-    load_image(build_image(here / "Dockerfile", here, f"{NAME}:next", build_args=arguments))
+    """Load an operator that renders workers otherwise than today's; returns its tag."""
+    load_image(find_image(catalogue.next_operator()))
     return "next"
 
 

@@ -43,7 +43,7 @@ GET_SECRETS = {("", "secrets", "get", "")}
 @pytest.fixture(scope="module")
 def helm() -> Helm:
     """Helm, from the cache."""
-    return Helm(go_builds.ensure(["helm"])["helm"])
+    return Helm(go_builds.find(["helm"])["helm"])
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ def plane() -> Iterator[ControlPlane]:
     """A control plane with the CRD, for all tests of the session."""
     with control_plane({TOKEN: "test"}, audit_policy=AUDIT_POLICY) as made:
         made.wait_ready()
-        Kubectl(made, go_builds.ensure(["kubectl"])["kubectl"], _kubeconfig(made)).install_crd()
+        Kubectl(made, go_builds.find(["kubectl"])["kubectl"], _kubeconfig(made)).install_crd()
         made.start_controllers(CONTROLLERS)
         yield made
 

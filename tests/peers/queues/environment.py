@@ -1,44 +1,30 @@
-"""The package and what it needs, installed once from the lock file into the cache."""
+"""The package and what it needs, which `make prepare` installs from the lock file into the cache."""
 
 import hashlib
-import shutil
-import tempfile
 from pathlib import Path
 
+from tests import packages
 from tests.cluster import places
-from tests.cluster.shell import run
-from tests.servers import debian
+from tests.cluster.shell import MissingError
 
-_HERE = Path(__file__).parent
-_FILES = ("package.json", "package-lock.json")
+HERE = Path(__file__).parent
+#: What says which packages there are.
+FILES = ("package.json", "package-lock.json")
 
 
 def node() -> Path:
-    """Return the path of node, installed first when it is missing."""
-    return debian.find("node", "nodejs")
+    """Return the path of node. Raises MissingError when it is not installed."""
+    return packages.find("node")
+
+
+def home() -> Path:
+    """Where the packages lie, or will lie, keyed by the lock: another lock, another folder."""
+    key = hashlib.sha256(b"".join((HERE / name).read_bytes() for name in FILES)).hexdigest()[:12]
+    return places.cache() / "peers" / f"queues-{key}"
 
 
 def modules() -> Path:
-    """Return the folder of the installed packages, keyed by the lock: another lock, another folder."""
-    key = hashlib.sha256(b"".join((_HERE / name).read_bytes() for name in _FILES)).hexdigest()[:12]
-    top = places.cache() / "peers"
-    ready = top / f"queues-{key}"
-    if not ready.exists():
-        top.mkdir(parents=True, exist_ok=True)
-        building = Path(tempfile.mkdtemp(prefix="building-", dir=top))
-        try:
-            _install(building)
-            # Whoever comes second, of two that install at once, finds it done.
-            if not ready.exists():
-                building.rename(ready)
-        finally:
-            shutil.rmtree(building, ignore_errors=True)
-    return ready / "node_modules"
-
-
-def _install(folder: Path) -> None:
-    node()
-    npm = debian.find("npm", "npm")
-    for name in _FILES:
-        shutil.copy(_HERE / name, folder)
-    run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=folder, timeout_seconds=300)
+    """Return the folder of the installed packages. Raises MissingError when they are not installed."""
+    if not home().exists():
+        raise MissingError("the npm packages of tests/peers/queues are not installed from package-lock.json as it is")
+    return home() / "node_modules"

@@ -1,0 +1,92 @@
+"""The parts of what is prepared, in the order in which one needs the other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from tests import packages
+from tests.bench import worker_peers
+from tests.cluster import catalogue, debian, go_builds, places
+from tests.cluster.image_key import Recipe
+from tests.cluster.life import uses_kind
+from tests.cluster.locks import alone
+from tests.cluster.progress import say
+from tests.cluster.shell import ClusterError
+from tests.conformance.emulators import EMULATORS, NoPythonError, environment_of
+from tests.packages import Program
+from tests.prepare import debian as apt
+from tests.prepare import docker, environments, go, images, queues
+from tests.prepare.retries import retried
+
+CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager")  # tests/faults and tests/hostile run their own
+
+
+def programs() -> tuple[Program, ...]:
+    """The programs of Debian packages that this machine needs: with a Docker engine, none of the embedded cluster's."""
+    return packages.SERVERS if uses_kind() else (*packages.CLUSTER, *packages.SERVERS)
+
+
+def install_packages() -> None:
+    """Debian packages."""
+    apt.install(programs())
+
+
+def build_binaries() -> None:
+    """Kubernetes' own binaries and Helm."""
+    go.build(("kind", "kubectl", "helm", *CONTROL_PLANE) if uses_kind() else go_builds.EMBEDDED)
+
+
+def make_environments() -> None:
+    """The emulators' environments. Without a Python for one, CI fails; elsewhere that emulator's tests are skipped."""
+    for recipe in EMULATORS.values():
+        try:
+            environment = environment_of(recipe)
+        except NoPythonError as reason:
+            if os.environ.get("CI"):
+                raise ClusterError(f"{recipe.name} {reason}: install one, then run `make prepare` again") from reason
+            say(f"LEFT OUT: {recipe.name} {reason}; its tests in tests/conformance are skipped")
+        else:
+            environments.make(environment)
+
+
+def install_peers() -> None:
+    """The npm package that the worker's queues are compared with."""
+    queues.install()
+
+
+def build_images() -> None:
+    """Every image of the catalogue. Raises ClusterError when this machine cannot have a cluster."""
+    in_docker = uses_kind()
+    if not in_docker:
+        if (reason := debian.why_not_embedded()) is not None:
+            raise ClusterError(f"no images and no local cluster: no Docker engine answers `docker info`, and {reason}")
+        with alone(places.cluster() / "images.lock"):
+            images.build_pause()
+            retried("base image", images.build_base)
+    for recipe in catalogue.everything():
+        build_image(recipe)
+
+
+def build_image(recipe: Recipe) -> None:
+    """Build one image unless it is there."""
+    with alone(places.cluster() / "images.lock"):
+        retried(f"image {recipe.tag}", lambda: docker.build(recipe) if uses_kind() else images.build(recipe))
+
+
+def make_peers_of_benchmarks() -> None:
+    """The environments of what the benchmarks compare us with."""
+    for environment in worker_peers.EVERYTHING:
+        environments.make(environment)
+
+
+#: By name; `bench` is prepared only when it is named.
+PARTS: dict[str, Callable[[], None]] = {
+    "packages": install_packages,
+    "binaries": build_binaries,
+    "environments": make_environments,
+    "peers": install_peers,
+    "images": build_images,
+    "bench": make_peers_of_benchmarks,
+}
+USUAL = tuple(name for name in PARTS if name != "bench")

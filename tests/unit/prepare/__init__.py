@@ -1,0 +1,1 @@
+"""Tests of tests/prepare, and of what looks for the things that it brings."""

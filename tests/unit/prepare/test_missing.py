@@ -1,0 +1,111 @@
+"""What is missing is an error that names it, and `make prepare`."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import packages
+from tests.cluster import ClusterError, MissingError, go_builds, image_key, images
+from tests.cluster.image_key import Recipe
+from tests.conformance.emulators import EMULATORS, environment_of
+from tests.environments import Environment
+from tests.packages import Program
+from tests.peers.queues import environment as queues
+from tests.prepare import debian as apt
+
+REMEDY = "run `make prepare`"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, and an empty PATH."""
+    monkeypatch.setenv("ACTIVITYPOOL_CACHE", str(tmp_path))
+    monkeypatch.setenv("PATH", "/nowhere")
+    return tmp_path
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Recipe:
+    """An image of one file."""
+    context = tmp_path / "context"
+    context.mkdir()
+    (context / "Dockerfile").write_text("FROM scratch\nCOPY one /\n")
+    (context / "one").write_text("1")
+    return Recipe("example:1", context / "Dockerfile", context)
+
+
+def test_a_missing_program_names_its_package() -> None:
+    with pytest.raises(MissingError, match=r"redis-server is not installed \(Debian package redis-server\): run `make"):
+        packages.find("redis-server")
+
+
+def test_missing_packages_are_named_once_each() -> None:
+    programs = [Program("one", "both"), Program("two", "both"), Program("three", "another")]
+
+    with pytest.raises(MissingError, match=f"not installed: another, both: {REMEDY}"):
+        packages.check(programs)
+
+
+def test_a_missing_binary_is_named() -> None:
+    with pytest.raises(MissingError, match=f": etcd, kubectl: {REMEDY}"):
+        go_builds.find(["etcd", "kubectl"])
+
+
+def test_a_missing_environment_is_named() -> None:
+    with pytest.raises(MissingError, match=f"environment of ministack is not made.*{REMEDY}"):
+        environment_of(EMULATORS["ministack"]).find()
+
+
+def test_an_environment_that_is_not_whole_is_missing(cache: Path) -> None:
+    lock = cache / "one.lock"
+    lock.write_text("")
+    environment = Environment("one", lock, sys.executable)
+    environment.home.mkdir(parents=True)
+
+    with pytest.raises(MissingError):
+        environment.find()
+    environment.ready.touch()
+    assert environment.find() == environment.home
+
+
+def test_missing_npm_packages_are_named() -> None:
+    with pytest.raises(MissingError, match=f"tests/peers/queues are not installed.*{REMEDY}"):
+        queues.modules()
+
+
+def test_an_image_that_is_not_built_is_named(recipe: Recipe) -> None:
+    with pytest.raises(MissingError, match=f"image example:1 is not built from the files as they are now: {REMEDY}"):
+        images.find(recipe)
+
+
+def test_an_image_whose_files_changed_is_missing(recipe: Recipe) -> None:
+    archive = images.archive_of(recipe)
+    archive.touch()
+    assert images.find(recipe) == archive
+
+    (recipe.context / "one").write_text("2")
+
+    with pytest.raises(MissingError):
+        images.find(recipe)
+
+
+def test_a_file_that_an_image_does_not_copy_changes_nothing(recipe: Recipe) -> None:
+    before = images.key(recipe)
+
+    (recipe.context / "another").write_text("2")
+
+    assert images.key(recipe) == before
+
+
+def test_the_last_builds_of_an_image_are_kept_and_older_ones_named(recipe: Recipe) -> None:
+    """Working trees that share a cache do not end each other's builds."""
+    dropped = [image_key.note(recipe, key) for key in ("a", "b", "c", "d", "a", "e", "f")]
+
+    assert dropped == [[], [], [], [], [], ["b"], ["c"]]
+    assert image_key.known(recipe) == "f"
+
+
+def test_a_machine_without_apt_is_told_what_to_install() -> None:
+    with pytest.raises(ClusterError, match="no apt-get here: install what Debian calls nothing-here"):
+        apt.install([Program("nothing-here", "nothing-here")])
