@@ -34,12 +34,19 @@ def prepare() -> None:
             for controller in wanted:
                 _enable(folder, controller)
     else:
-        for hierarchy in _hierarchies():
-            (hierarchy / NAME).mkdir(exist_ok=True)
-            for setting in ("cpuset.cpus", "cpuset.mems"):  # a new v1 cpuset holds no CPU, so nothing could run in it
-                if (hierarchy / setting).exists():
-                    (hierarchy / NAME / setting).write_text((hierarchy / setting).read_text())
+        make(NAME)
     daemons_group().mkdir(exist_ok=True)
+
+
+def make(name: str) -> list[Path]:
+    """Make a group of this name in every hierarchy; returns them."""
+    groups = [hierarchy / name for hierarchy in _hierarchies()]
+    for group in groups:
+        group.mkdir(exist_ok=True)
+        for setting in ("cpuset.cpus", "cpuset.mems"):  # a new v1 cpuset holds no CPU, so nothing could run in it
+            if not is_v2() and (group / setting).exists():
+                (group / setting).write_text((group.parent / setting).read_text())
+    return groups
 
 
 def daemons_group() -> Path:
@@ -73,10 +80,10 @@ def kill(below: str) -> None:
         time.sleep(0.02)
 
 
-def remove() -> None:
-    """Remove our groups from every hierarchy. They must be empty."""
+def remove(below: str = NAME) -> None:
+    """Remove the group `below` and its descendants from every hierarchy. They must be empty."""
     for hierarchy in _hierarchies():
-        for folder in sorted(_descendants(hierarchy / NAME), reverse=True):
+        for folder in sorted(_descendants(hierarchy / below), reverse=True):
             _remove_one(folder)
 
 

@@ -45,12 +45,8 @@ def modules(*, in_prepare: bool) -> list[Path]:
 
 
 def imports_prepare(file: Path) -> bool:
-    return (
-        re.search(
-            r"^\s*(from|import) tests\.prepare\b|^\s*from tests import .*\bprepare\b", file.read_text(), re.MULTILINE
-        )
-        is not None
-    )
+    pattern = r"^\s*(from|import) tests\.prepare\b|^\s*from tests import .*\bprepare\b"
+    return re.search(pattern, file.read_text(), re.MULTILINE) is not None
 
 
 def test_only_tests_prepare_installs_or_builds() -> None:

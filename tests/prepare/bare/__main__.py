@@ -1,0 +1,48 @@
+"""`python -m tests.prepare.bare`: `make prepare` and a smoke of each suite in a bare Debian with the content of HEAD."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.cluster.locks import alone
+from tests.cluster.progress import say, step
+from tests.cluster.shell import ClusterError
+from tests.prepare.bare import inside
+from tests.prepare.bare.root import bare_root, folder
+
+CHECKOUT = Path(__file__).parents[3]
+THERE = "/root/activitypool"
+
+
+def main() -> int:
+    """Run it; 0 when everything went well, 1 with the reason when not."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        print("bare: needs root on Linux, for it makes mounts and namespaces", file=sys.stderr)
+        return 1
+    if _has_changes():
+        say("uncommitted changes are not part of it: the root gets the content of HEAD")
+    try:
+        with alone(folder() / "lock"), step("bare"), bare_root(CHECKOUT, THERE) as root:
+            with step("make prepare in the bare root"):
+                inside.run(root, ["make", "prepare"], cwd=THERE, network=True)
+            with step("make prepare again, which finds everything"):
+                inside.run(root, ["make", "prepare"], cwd=THERE, network=False)
+            with step("a smoke of each suite in the bare root, without a network"):
+                smokes = [".venv/bin/python", "-m", "tests.prepare.bare.smokes"]
+                inside.run(root, smokes, cwd=THERE, network=False)
+    except (ClusterError, KeyboardInterrupt) as failed:
+        print(f"bare: {failed or 'interrupted'}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _has_changes() -> bool:
+    words = ["git", "-C", str(CHECKOUT), "status", "--porcelain"]
+    return bool(subprocess.run(words, capture_output=True, check=False).stdout)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""A smoke of each suite, run inside the bare root: `python -m tests.prepare.bare.smokes`.
+
+A smoke is chosen for what the suite needs of a machine, not for what it proves of the product. The root has no network
+here, so that a suite that installs something fails.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+PYTEST = ("pytest", "-q", "--no-header", "-p", "no:cacheprovider")
+
+
+@dataclass(frozen=True)
+class Smoke:
+    """Some tests of a suite, by their ids; or, with `command`, another module and its arguments."""
+
+    suite: str
+    tests: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """How a smoke went."""
+
+    suite: str
+    seconds: float
+    code: int
+
+
+UP = Smoke("cluster up", command=("tests.cluster", "up"))
+SMOKES = (
+    Smoke("unit", ("tests/unit/test_readme.py", "tests/unit/prepare")),
+    Smoke(
+        "conformance",
+        (
+            "tests/conformance/test_worker.py::test_every_execution_succeeds_with_what_its_handler_returned",
+            "tests/conformance/test_sources.py::test_a_task_is_leased_once",
+        ),
+    ),
+    Smoke(
+        "processes",
+        ("tests/integration/worker/test_examples.py", "tests/integration/reports/test_report_server.py"),
+    ),
+    Smoke(
+        "steps",
+        (
+            "tests/integration/steps/test_cli.py::test_the_example_fails_at_fulfilment_and_refunds",
+            "tests/integration/steps/test_store.py::test_an_id_is_created_once",
+        ),
+    ),
+    Smoke(
+        "redis",
+        (
+            "tests/integration/redis/test_servers.py::test_a_user_of_few_rights_can_work_over_tls",
+            "tests/integration/flows/test_our_flow_their_workers.py::test_a_job_is_seen_where_it_is",
+        ),
+    ),
+    Smoke(
+        "backlog",
+        (
+            "tests/integration/backlog/test_prometheus.py::test_a_number_is_how_many_tasks_wait",
+            "tests/integration/backlog/test_redis_servers.py::test_a_password",
+            "tests/integration/backlog/test_taskstore.py::test_a_new_instance_is_heard_of_at_once",
+        ),
+    ),
+    # One of those that load libfaketime.
+    Smoke("faults", command=("tests.faults", "--part", "election", "--only", "leader an hour ahead", "--lanes", "1")),
+    Smoke("hostile", ("tests/hostile/workers/test_words.py::test_a_worker_speaks_in_no_other_pods_name",)),
+    UP,
+    Smoke(
+        "cluster",
+        (
+            "tests/integration/test_local_cluster.py::test_a_service_is_reached_by_its_name_from_another_pod",
+            "tests/integration/test_emulators.py::test_a_task_is_taken_heartbeaten_and_concluded",
+        ),
+    ),
+    Smoke("chart", ("tests/integration/chart/test_chart.py::test_lint_finds_nothing_to_warn_of",)),
+    Smoke("crd", ("tests/integration/crd/test_serving.py::test_the_api_server_fills_in_the_models_defaults",)),
+    Smoke("operator", ("tests/integration/operator/test_at_rest.py",)),
+    Smoke(
+        "e2e",
+        (
+            "tests/e2e/test_zero_and_back.py",
+            "tests/e2e/test_redis.py::test_a_pool_goes_from_zero_to_work_and_back_and_every_job_is_completed_once",
+        ),
+    ),
+    Smoke("cluster down", command=("tests.cluster", "down")),
+)
+
+
+def main() -> int:
+    """Run every smoke and print the table; 0 when all went well."""
+    # Nothing is up in a new network namespace, not even its loopback.
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    rows: list[Row] = []
+    for smoke in SMOKES:
+        rows.append(_run(smoke))
+        if smoke == UP and rows[-1].code:
+            break  # the rest needs the cluster
+    print(f"\n{'smoke':<14}{'seconds':>9}  result")
+    for row in rows:
+        print(f"{row.suite:<14}{row.seconds:>9.1f}  {'ok' if row.code == 0 else f'FAILED ({row.code})'}")
+    return int(any(row.code for row in rows))
+
+
+def _run(smoke: Smoke) -> Row:
+    print(f"\n==> {smoke.suite}", flush=True)
+    began = time.monotonic()
+    words = smoke.command or (*PYTEST, *smoke.tests)
+    code = subprocess.run([sys.executable, "-m", *words], check=False).returncode
+    return Row(smoke.suite, time.monotonic() - began, code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
