@@ -121,7 +121,7 @@ def _files(context: Path, paths: Iterable[str]) -> Iterator[Path]:
 
 
 def _note(recipe: Recipe) -> Path:
-    return places.cluster() / "images" / "tags" / full_name(recipe.family or recipe.tag).replace("/", "%")
+    return places.cluster() / "images" / "builds" / full_name(recipe.family or recipe.tag).replace("/", "%")
 
 
 def _noted(note: Path) -> list[str]:

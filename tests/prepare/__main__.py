@@ -12,7 +12,7 @@ from tests.cluster import find_image, load_image, places
 from tests.cluster.cluster import read_record
 from tests.cluster.image_key import Recipe
 from tests.cluster.locks import alone
-from tests.cluster.progress import say, step
+from tests.cluster.progress import say
 from tests.cluster.shell import ClusterError
 from tests.prepare import parts
 
@@ -24,7 +24,7 @@ def main() -> int:
         print(" ".join(packages.missing(parts.programs())))
         return 0
     try:
-        with alone(places.cache() / "prepare.lock"), step("prepare"):
+        with alone(places.cache() / "prepare.lock"):
             if chosen.image:
                 tag, dockerfile, context = chosen.image
                 _image(Recipe(tag, Path(dockerfile), Path(context)))
@@ -33,6 +33,7 @@ def main() -> int:
     except (ClusterError, ValueError) as failed:
         print(f"prepare: {failed}", file=sys.stderr)
         return 1
+    say("everything is prepared")
     return 0
 
 

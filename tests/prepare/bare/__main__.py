@@ -1,4 +1,4 @@
-"""`python -m tests.prepare.bare`: `make prepare` and a smoke of each suite in a bare Debian with the content of HEAD."""
+"""`python -m tests.prepare.bare`: `make prepare` and a smoke of each suite in a bare Debian with HEAD in it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def main() -> int:
     if _has_changes():
         say("uncommitted changes are not part of it: the root gets the content of HEAD")
     try:
-        with alone(folder() / "lock"), step("bare"), bare_root(CHECKOUT, THERE) as root:
+        with alone(folder() / "lock"), bare_root(CHECKOUT, THERE) as root:
             with step("make prepare in the bare root"):
                 inside.run(root, ["make", "prepare"], cwd=THERE, network=True)
             with step("make prepare again, which finds everything"):
@@ -33,6 +33,7 @@ def main() -> int:
             with step("a smoke of each suite in the bare root, without a network"):
                 smokes = [".venv/bin/python", "-m", "tests.prepare.bare.smokes"]
                 inside.run(root, smokes, cwd=THERE, network=False)
+            say("the bare root is deleted with all that is in it")
     except (ClusterError, KeyboardInterrupt) as failed:
         print(f"bare: {failed or 'interrupted'}", file=sys.stderr)
         return 1
