@@ -1,4 +1,4 @@
-"""The one way in which a test waits for a condition: look, pause, look again, and fail with what was seen."""
+"""The one way in which a test waits: `eventually` until a condition is true, `consistently` while it stays true."""
 
 import asyncio
 import inspect
@@ -115,6 +115,40 @@ def eventually_sync(
         wait.count(time.monotonic() - began)
 
 
+async def consistently(
+    what: str,
+    check: Callable[[], Any],
+    *,
+    seconds: float,
+    every_seconds: float = EVERY_SECONDS,
+) -> None:
+    """Look for some seconds, and once more at their end, whether a condition stays true.
+
+    Args:
+        what: the condition, as the failure shows it ("the Deployment has no replicas").
+        check: looks once; may be a coroutine function.
+        seconds: how long the condition must stay true.
+        every_seconds: the pause between two looks.
+
+    Raises:
+        AssertionError: a look gave nothing truthy. It says which look, and what it gave.
+    """
+    clock = asyncio.get_running_loop().time
+    began, looks = clock(), 0
+    while True:
+        last = clock() - began >= seconds
+        value = check()
+        if inspect.isawaitable(value):
+            value = await value
+        looks += 1
+        if not value:
+            lasted = clock() - began
+            raise AssertionError(f"not for {seconds:g} s: {what}; look {looks}, after {lasted:.1f} s, gave {value!r}")
+        if last:
+            return
+        await asyncio.sleep(every_seconds)
+
+
 class _Wait:
     """One wait: what was seen, and how much of its time is used up.
 
@@ -160,5 +194,12 @@ class _Wait:
         if self._error is not None:
             parts.append(f"the last exception of a look was {self._error!r}")
         if self._details is not None:
-            parts.append(f"seen: {self._details()}")
+            parts.append(f"seen: {self._seen(self._details)}")
         return NotInTimeError("; ".join(parts))
+
+    @staticmethod
+    def _seen(details: Callable[[], object]) -> object:
+        try:
+            return details()
+        except Exception as error:  # noqa: BLE001 - the failure is told even if its details cannot be had
+            return f"the details failed with {error!r}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.eventually import LEAST_LOOKS, NotInTimeError, eventually, eventually_sync
+from tests.eventually import LEAST_LOOKS, NotInTimeError, consistently, eventually, eventually_sync
 
 
 async def test_the_first_truthy_value_is_returned() -> None:
@@ -52,6 +52,16 @@ async def test_the_failure_says_what_was_awaited_and_what_was_seen() -> None:
 def test_the_synchronous_failure_says_the_same() -> None:
     with pytest.raises(AssertionError, match=r"not within 0\.1 s: pods exist; \d+ looks in .*; the last look gave 0$"):
         eventually_sync("pods exist", lambda: 0, seconds=0.1, every_seconds=0.01)
+
+
+def test_details_that_fail_do_not_hide_the_failure() -> None:
+    def details() -> object:
+        raise KeyError("items")
+
+    with pytest.raises(
+        NotInTimeError, match=r"^not within 0\.1 s: pods exist; .*; seen: the details failed with KeyError"
+    ):
+        eventually_sync("pods exist", lambda: 0, seconds=0.1, every_seconds=0.01, details=details)
 
 
 async def test_an_exception_that_the_caller_does_not_name_ends_the_wait() -> None:
@@ -104,6 +114,27 @@ def test_a_pause_that_is_long_by_wish_counts_in_full() -> None:
     with pytest.raises(NotInTimeError, match="; 2 looks in "):
         eventually_sync("it never holds", lambda: False, seconds=0.2, every_seconds=0.1)
     assert time.monotonic() - began >= 0.2
+
+
+async def test_a_condition_that_stays_true_is_looked_at_until_the_end() -> None:
+    began, looks = time.monotonic(), 0
+
+    async def look() -> bool:
+        nonlocal looks
+        looks += 1
+        return True
+
+    await consistently("it holds", look, seconds=0.1, every_seconds=0.01)
+
+    assert time.monotonic() - began >= 0.1
+    assert looks >= 2
+
+
+async def test_a_condition_that_does_not_stay_true_fails_with_what_was_seen() -> None:
+    values = iter([1, 1, 0])
+
+    with pytest.raises(AssertionError, match=r"^not for 60 s: a pod exists; look 3, after 0\.\d s, gave 0$"):
+        await consistently("a pod exists", lambda: next(values), seconds=60, every_seconds=0)
 
 
 def _alternating() -> Iterator[bool]:
