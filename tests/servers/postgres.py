@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +18,8 @@ from tests import packages
 from tests.cluster import certificates
 from tests.servers import debian
 from tests.servers.ports import free_port
+from tests.servers.start import wait_until_up
 
-START_SECONDS = 60.0
 
 
 @dataclass
@@ -59,13 +58,11 @@ class PostgresServer:
                 command, cwd=self.folder, stdout=log, stderr=subprocess.STDOUT, **debian.unprivileged()
             )
         asked = [str(_program("pg_isready")), "-h", "127.0.0.1", "-p", str(self.port), "-U", "test", "-t", "1"]
-        end = time.monotonic() + START_SECONDS
-        while time.monotonic() < end:
-            if subprocess.run(asked, capture_output=True, check=False).returncode == 0:
-                return
-            assert self._running.poll() is None, self.log
-            time.sleep(0.05)  # a connection that is refused is no wait
-        raise AssertionError(f"PostgreSQL did not answer in {START_SECONDS:g} s: {self.log}")
+
+        def answers() -> bool:
+            return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+
+        wait_until_up("PostgreSQL", self._running, answers, lambda: self.log)
 
     def stop(self) -> None:
         """End it in order, without waiting for its clients."""

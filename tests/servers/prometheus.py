@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 import tempfile
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -16,8 +15,7 @@ import yaml
 from tests import packages
 from tests.servers import debian
 from tests.servers.ports import free_port
-
-_PATIENCE_SECONDS = 30.0
+from tests.servers.start import wait_until_up
 
 
 @dataclass
@@ -45,11 +43,7 @@ class PrometheusServer:
             self._running = subprocess.Popen(
                 command, cwd=self.folder, stdout=log, stderr=subprocess.STDOUT, **debian.unprivileged()
             )
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while not self._ready():
-            assert self._running.poll() is None, self.log
-            assert time.monotonic() < deadline, f"Prometheus did not answer: {self.log}"
-            time.sleep(0.1)
+        wait_until_up("Prometheus", self._running, self._ready, lambda: self.log)
 
     def stop(self) -> None:
         """End it in order."""

@@ -6,19 +6,17 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests import packages
 from tests.cluster import certificates
+from tests.eventually import eventually_sync
 from tests.servers import debian
 from tests.servers.ports import free_port
-
-#: What a server has to come up, and a group to agree.
-_PATIENCE_SECONDS = 20.0
+from tests.servers.start import wait_until_up
 
 
 @dataclass
@@ -63,11 +61,7 @@ class RedisServer:
                 stderr=subprocess.STDOUT,
                 **debian.unprivileged(),
             )
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while not self._accepts():
-            assert self._running.poll() is None, self.log
-            assert time.monotonic() < deadline, f"redis-server did not answer: {self.log}"
-            time.sleep(0.02)
+        wait_until_up("redis-server", self._running, self._accepts, lambda: self.log)
 
     @property
     def pid(self) -> int:
@@ -193,7 +187,7 @@ def redis_with_sentinels(*, password: str = "", sentinels: int = 3) -> Iterator[
         master = stack.enter_context(redis_server(password=password, appendonly=True, config=secret))
         follow = {"replicaof": f"127.0.0.1 {master.port}", "repl-diskless-sync-delay": "0"}
         replica = stack.enter_context(redis_server(password=password, appendonly=True, config=secret | follow))
-        _until(lambda: "master_link_status:up" in replica.say("INFO", "replication"), "the replica follows")
+        eventually_sync("the replica follows", lambda: "master_link_status:up" in replica.say("INFO", "replication"))
         quorum = sentinels // 2 + 1
         lines = {
             f"sentinel monitor shop 127.0.0.1 {master.port}": str(quorum),
@@ -206,7 +200,7 @@ def redis_with_sentinels(*, password: str = "", sentinels: int = 3) -> Iterator[
             stack.enter_context(redis_server(config=lines, arguments=("--sentinel",))) for _ in range(sentinels)
         ]
         for one in watching:
-            _until(lambda one=one: _agrees(one, sentinels), "the sentinels know each other and the replica")  # type: ignore[misc]
+            eventually_sync("the sentinels know each other and the replica", lambda one=one: _agrees(one, sentinels))  # type: ignore[misc]
         yield Replicated(master, replica, tuple(watching))
 
 
@@ -224,7 +218,7 @@ def redis_cluster(*, nodes: int = 3, password: str = "") -> Iterator[tuple[Redis
             members.append(stack.enter_context(redis_server(password=password, port=port, config=config | bus)))
         members[0].say("--cluster", "create", *(one.address for one in members), "--cluster-yes")
         for one in members:
-            _until(lambda one=one: "cluster_state:ok" in one.say("CLUSTER", "INFO"), "the cluster serves")  # type: ignore[misc]
+            eventually_sync("the cluster serves", lambda one=one: "cluster_state:ok" in one.say("CLUSTER", "INFO"))  # type: ignore[misc]
         yield tuple(members)
 
 
@@ -259,10 +253,3 @@ def _cluster_port() -> int:
         port, above = free_port(), free_port()
         if above == port + 1:
             return port
-
-
-def _until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"not in {_PATIENCE_SECONDS:g} s: {what}"
-        time.sleep(0.05)

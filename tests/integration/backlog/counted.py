@@ -12,8 +12,10 @@ from activity_operator.cluster.kube import ApiError
 from activity_operator.cluster.secret_values import SecretValues
 from activity_operator.core.decision import SentinelOrder
 from activity_operator.core.observation import SourceError
+from activity_operator.core.signal import Signal
 from activity_operator.core.tenancy import Policy
 from activity_operator.counted_signals import CountedSignals
+from tests.eventually import eventually
 from tests.servers.redis import RedisServer
 
 #: What a crowded machine may take over something that takes a moment.
@@ -27,9 +29,9 @@ class Counted:
         self.secrets: dict[str, str] = {}
         self.seen: dict[str, list[int]] = {}
         self.errors: dict[str, list[SourceError]] = {}
-        self._changed = asyncio.Event()
         self._specs: dict[Key, PoolSpec] = {}
         self._orders: dict[Key, SentinelOrder] = {}
+        self._changes: dict[Key, tuple[tuple[Signal, ...], SourceError | None]] = {}
         values = SecretValues(self._get, on_change=self._look)
         self._signals = CountedSignals(values, Policy, on_change=self._look, called=lambda *_: None)
 
@@ -42,12 +44,11 @@ class Counted:
         asyncio.get_running_loop().call_soon(self._reconcile, key)
 
     def _reconcile(self, key: Key) -> None:
-        signals, error = self._signals.said(key)
+        signals, error = self._changes[key] = self._signals.said(key)
         self.seen.setdefault(key[1], []).extend(signal.tasks for signal in signals)
         if error is not None:
             self.errors.setdefault(key[1], []).append(error)
         self._signals.order(key, self._orders[key], self._specs[key])
-        self._changed.set()
 
     def pool(self, queue: str, url: str | None = None, *, secret: str = "shop") -> None:
         """Count a queue, whose pool is named like it, at the URL of a Secret; with `url` the Secret is made first."""
@@ -66,8 +67,8 @@ class Counted:
         self._reconcile(("team", name))
 
     def tasks(self, queue: str) -> int | None:
-        """Return what waits, as last counted."""
-        signals, _ = self._signals.said(("team", queue))
+        """Return the number of waiting tasks at the last change."""
+        signals, _ = self._changes.get(("team", queue), ((), None))
         return signals[0].tasks if signals else None
 
     def age(self, queue: str, now: float) -> float:
@@ -76,18 +77,12 @@ class Counted:
         return now - signals[0].observed_at
 
     def error(self, queue: str) -> SourceError | None:
-        """Return why it cannot be counted now."""
-        return self._signals.said(("team", queue))[1]
+        """Return why the queue could not be counted at the last change."""
+        return self._changes.get(("team", queue), ((), None))[1]
 
-    async def until(self, holds: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-        """Wait until something holds that comes with a change."""
-        try:
-            async with asyncio.timeout(seconds):
-                while not holds():
-                    self._changed.clear()
-                    await self._changed.wait()
-        except TimeoutError:
-            raise AssertionError(f"not in {seconds:g} s: {what}; seen {self.seen}, {self.errors}") from None
+    async def until(self, what: str, holds: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
+        """Wait until something holds; a failure shows all counts and errors."""
+        await eventually(what, holds, seconds=seconds, details=lambda: f"{self.seen}, {self.errors}")
 
     async def counts(self, queue: str, tasks: int, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until so many tasks are counted, and no error is left."""
@@ -95,11 +90,11 @@ class Counted:
         def right() -> bool:
             return self.tasks(queue) == tasks and self.error(queue) is None
 
-        await self.until(right, f"{tasks} in {queue}", seconds)
+        await self.until(f"{tasks} tasks are counted in {queue}", right, seconds)
 
     async def fails(self, queue: str, seconds: float = PATIENCE_SECONDS) -> SourceError:
         """Wait until it cannot be counted, and return why."""
-        await self.until(lambda: self.error(queue) is not None, f"an error of {queue}", seconds)
+        await self.until(f"{queue} has an error", lambda: self.error(queue) is not None, seconds)
         error = self.error(queue)
         assert error is not None
         return error

@@ -1,6 +1,5 @@
 """Task stores with instances in them, and the operator's counter beside them."""
 
-import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterable
@@ -15,6 +14,7 @@ from activity_worker.steps import creating
 from activity_worker.steps.parse import parse
 from activity_worker.steps.store import TaskStore
 from activity_worker.wire.taskstore import DEFINITIONS, INSTANCES
+from tests.eventually import eventually
 
 KEY = ("team", "orders")
 
@@ -48,13 +48,17 @@ async def fill(store: TaskStore, rows: Iterable[dict[str, Any]]) -> None:
 
 
 class Watched:
-    """One pool's count of a store, asked so seldom that only announcements can bring news."""
+    """One pool's count of a store, asked so seldom that only announcements can bring news.
+
+    `tasks` and `reason` are the number of waiting tasks and the error's reason at the last call of `on_change`.
+    """
 
     def __init__(self, url: str, tasks: tuple[str, ...] = (), *, interval: float = 60.0) -> None:
         self.rounds: list[tuple[str, float]] = []
+        self.tasks: int | None = None
+        self.reason = ""
         self.counter = TaskStores()
         self.counter.observed = self._observed
-        self.changed = asyncio.Event()
         self.counting = Counting(self.counter, exact=True, on_change=self._change, now=time.time)
         self.counting.order(KEY, Place(url, interval), item(tasks))
 
@@ -62,34 +66,23 @@ class Watched:
         self.rounds.append((outcome, time.monotonic()))
 
     def _change(self, key: tuple[str, str]) -> None:
-        self.changed.set()
+        signal, error = self.counting.said(KEY)
+        self.tasks = None if signal is None else signal.tasks
+        self.reason = "" if error is None else error.reason
 
-    @property
-    def tasks(self) -> int | None:
-        """What waits, as last told."""
-        signal, _ = self.counting.said(KEY)
-        return None if signal is None else signal.tasks
-
-    @property
-    def reason(self) -> str:
-        """Why it cannot be counted now."""
-        _, error = self.counting.said(KEY)
-        return "" if error is None else error.reason
-
-    async def until(self, tasks: int, seconds: float = 20.0) -> None:
+    async def until(self, tasks: int, seconds: float = 30.0) -> None:
         """Wait until so many are counted and nothing is wrong."""
-        async with asyncio.timeout(seconds):
-            while self.tasks != tasks or self.reason:
-                await self.changed.wait()
-                self.changed.clear()
+        await eventually(
+            f"{tasks} tasks are counted",
+            lambda: self.tasks == tasks and not self.reason,
+            seconds=seconds,
+            every_seconds=0.01,
+            details=lambda: (self.tasks, self.reason),
+        )
 
-    async def until_fails(self, seconds: float = 60.0) -> str:
+    async def until_fails(self) -> str:
         """Wait until it cannot be counted; returns the reason."""
-        async with asyncio.timeout(seconds):
-            while not self.reason:
-                await self.changed.wait()
-                self.changed.clear()
-        return self.reason
+        return await eventually("the count fails", lambda: self.reason)
 
 
 @asynccontextmanager

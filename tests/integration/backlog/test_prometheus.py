@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from activity_operator.backlog.counting import Place
 from activity_operator.backlog.prometheus import AT_ONCE, Prometheus
 from activity_operator.backlog.protocol import SourceProblemError
+from tests.eventually import eventually
 from tests.integration.backlog.counted import Counted
 from tests.servers.ports import free_port
 from tests.servers.prometheus import PrometheusServer, prometheus_server
@@ -30,10 +31,11 @@ def server() -> Iterator[PrometheusServer]:
 @pytest.fixture(autouse=True)
 async def scraped(server: PrometheusServer) -> None:
     """Wait until the server has scraped itself once."""
-    for _ in range(100):
-        if isinstance(await ask(server.url, 'sum(up{job="self"})'), int):
-            return
-        await asyncio.sleep(0.1)
+
+    async def counted() -> bool:
+        return isinstance(await ask(server.url, 'sum(up{job="self"})'), int)
+
+    await eventually("the server has scraped itself", counted)
 
 
 async def ask(url: str, *queries: str, token: str = "") -> Any:
@@ -139,7 +141,7 @@ async def test_a_pool_grows_by_what_is_told_and_never_takes_it_for_exact(
 async def test_the_servers_own_numbers_are_followed(server: PrometheusServer, counted: Counted) -> None:
     counted.order("resize", source(server.url, 'sum(prometheus_http_requests_total{handler="/api/v1/query"})'))
 
-    await counted.until(lambda: len(set(counted.seen.get("resize", []))) >= 3, "three different numbers")
+    await counted.until("three different numbers are counted", lambda: len(set(counted.seen.get("resize", []))) >= 3)
     seen = counted.seen["resize"]
     assert seen == sorted(seen)
 

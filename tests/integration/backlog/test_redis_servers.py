@@ -6,7 +6,7 @@ import time
 import pytest
 
 from activity_operator.counted_signals import REDIS_SECONDS
-from tests.faults.patience import until
+from tests.eventually import eventually
 from tests.integration.backlog.counted import PATIENCE_SECONDS, Counted, push, with_ca
 from tests.servers.redis import RedisServer, cluster_url, redis_cluster, redis_server, redis_with_sentinels
 
@@ -54,11 +54,12 @@ async def test_500_queues_are_one_exchange_a_round_on_one_connection(counted: Co
             counted.pool(f"q{number}")
         await counted.counts("q499", 2)
         began, before = time.monotonic(), _calls(server)
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            after = before
-            while after["calls"] - before["calls"] < 5 * 500:
-                await asyncio.sleep(2.0)
-                after = _calls(server)
+        await eventually(
+            "five rounds are counted",
+            lambda: _calls(server)["calls"] - before["calls"] >= 5 * 500,
+            every_seconds=2.0,  # looking is a call, too
+        )
+        after = _calls(server)
         took = time.monotonic() - began
 
     rounds = (after["calls"] - before["calls"]) / 500
@@ -110,7 +111,12 @@ async def test_a_server_that_freezes_is_told_and_its_last_count_grows_old(counte
         server.thaw()
         await counted.counts("orders", 3)
         # The same number again is no change that it would tell of.
-        await until("a count is young again", lambda: counted.age("orders", time.time()) < 0.5, PATIENCE_SECONDS, 0.02)
+        await eventually(
+            "a count is young again",
+            lambda: counted.age("orders", time.time()) < 0.5,
+            seconds=PATIENCE_SECONDS,
+            every_seconds=0.02,
+        )
 
 
 @pytest.mark.timeout(120)
@@ -121,19 +127,16 @@ async def test_a_failover_by_sentinels_is_followed_and_no_queue_is_seen_empty(co
         counted.pool("orders", group.url)
         await counted.counts("orders", 3)
         group.master.kill()
-        await asyncio.to_thread(_until_master, group.replica)
+        await eventually(
+            "the replica is the master",
+            lambda: "role:master" in group.replica.say("INFO", "replication"),
+            every_seconds=0.1,
+        )
         push(group.replica, "orders", 2)
 
         await counted.counts("orders", 5)
     assert set(counted.seen["orders"]) <= {3, 5}
     assert {error.reason for error in counted.errors.get("orders", [])} <= {"BackendUnreachable"}
-
-
-def _until_master(server: RedisServer) -> None:
-    end = time.monotonic() + PATIENCE_SECONDS
-    while "role:master" not in server.say("INFO", "replication"):
-        assert time.monotonic() < end, "the replica did not become the master"
-        time.sleep(0.1)
 
 
 @pytest.mark.timeout(120)

@@ -13,6 +13,7 @@ from sqlalchemy import text
 from activity_operator.backlog.counting import TELL_SECONDS, Place
 from activity_operator.backlog.taskstore import LEAST_SECONDS, TaskStores, item
 from activity_worker.wire.taskstore_due import CHANNEL, MOST_DUE
+from tests.eventually import eventually
 from tests.integration.backlog.stores import fill, opened, put, watched
 from tests.integration.steps.due import count_due
 from tests.servers.postgres import PostgresServer, execute, new_database, postgres_server, standby_of
@@ -189,6 +190,8 @@ async def test_pools_that_come_and_go_leave_no_connection(server: PostgresServer
         await count.until(0)
     left = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'activity-operator'"
     async with opened(server.url) as store, store.engine.connect() as connection:
-        async with asyncio.timeout(10):
-            while (await connection.execute(text(left))).scalar_one():  # noqa: ASYNC110 - the server tells nobody
-                await asyncio.sleep(0.05)
+
+        async def gone() -> bool:
+            return int((await connection.execute(text(left))).scalar_one()) == 0
+
+        await eventually("the operator's connections are closed", gone)
