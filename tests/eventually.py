@@ -121,6 +121,7 @@ async def consistently(
     *,
     seconds: float,
     every_seconds: float = EVERY_SECONDS,
+    details: Callable[[], object] | None = None,
 ) -> None:
     """Look for some seconds, and once more at their end, whether a condition stays true.
 
@@ -129,6 +130,7 @@ async def consistently(
         check: looks once; may be a coroutine function.
         seconds: how long the condition must stay true.
         every_seconds: the pause between two looks.
+        details: called for the failure, which shows what it returns.
 
     Raises:
         AssertionError: a look gave nothing truthy. It says which look, and what it gave.
@@ -142,8 +144,8 @@ async def consistently(
             value = await value
         looks += 1
         if not value:
-            lasted = clock() - began
-            raise AssertionError(f"not for {seconds:g} s: {what}; look {looks}, after {lasted:.1f} s, gave {value!r}")
+            look = f"look {looks}, after {clock() - began:.1f} s, gave {value!r}"
+            raise AssertionError("; ".join([f"not for {seconds:g} s: {what}", look, *_seen(details)]))
         if last:
             return
         await asyncio.sleep(every_seconds)
@@ -193,13 +195,14 @@ class _Wait:
         parts.append(f"the last look gave {self._last!r}")
         if self._error is not None:
             parts.append(f"the last exception of a look was {self._error!r}")
-        if self._details is not None:
-            parts.append(f"seen: {self._seen(self._details)}")
-        return NotInTimeError("; ".join(parts))
+        return NotInTimeError("; ".join([*parts, *_seen(self._details)]))
 
-    @staticmethod
-    def _seen(details: Callable[[], object]) -> object:
-        try:
-            return details()
-        except Exception as error:  # noqa: BLE001 - the failure is told even if its details cannot be had
-            return f"the details failed with {error!r}"
+
+def _seen(details: Callable[[], object] | None) -> list[str]:
+    """Return the last part of a failure, which is raised even if its details cannot be had."""
+    if details is None:
+        return []
+    try:
+        return [f"seen: {details()}"]
+    except Exception as error:  # noqa: BLE001 - what failed is the wait, not its details
+        return [f"the details failed with {error!r}"]
