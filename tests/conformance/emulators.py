@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from tests.environments import Environment
 from tests.servers.ports import free_port
+from tests.servers.start import wait_until_up
 
 _LOCKS = Path(__file__).parents[1] / "cluster" / "emulators"
 _READY_WITHIN_SECONDS = 90.0
@@ -116,15 +116,18 @@ def _python(oldest: tuple[int, int]) -> str:
 
 
 def _wait_until_ready(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    """Return when the emulator answers HTTP, with whatever status. Raises RuntimeError with its log."""
-    deadline = time.monotonic() + _READY_WITHIN_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
+    """Return when the emulator answers HTTP, with whatever status. Raises AssertionError with its log."""
+
+    def answers() -> bool:
         try:
             urllib.request.urlopen(url, timeout=5).close()
         except urllib.error.HTTPError as answered:
             answered.close()
         except OSError:
-            time.sleep(0.2)
-            continue
-        return
-    raise RuntimeError(f"the emulator did not come up at {url}:\n{log.read_text(errors='replace')[-4000:]}")
+            return False
+        return True
+
+    def tail() -> str:
+        return log.read_text(errors="replace")[-4000:]
+
+    wait_until_up(f"the emulator at {url}", process, answers, tail, seconds=_READY_WITHIN_SECONDS)

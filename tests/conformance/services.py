@@ -4,8 +4,8 @@ import asyncio
 import itertools
 import json
 import os
-import time
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import Any, Self
 
 from botocore.credentials import Credentials
@@ -15,6 +15,7 @@ from activity_worker.wire.credentials import CredentialsKeeper
 from activity_worker.wire.endpoint import Endpoint
 from activity_worker.wire.errors import WireError
 from activity_worker.wire.stepfunctions import ActivityTask, StepFunctionsClient
+from tests.eventually import NotInTimeError, eventually
 
 REGION = "us-east-1"
 _ROLE = "arn:aws:iam::123456789012:role/states"
@@ -74,12 +75,14 @@ class Service:
 
     async def ended(self, execution_arn: str, *, within_seconds: float = 10.0) -> dict[str, Any]:
         """Return what the service says of an execution when it has ended, or when the time is over."""
-        deadline = time.monotonic() + within_seconds
-        while True:
+
+        async def over() -> dict[str, Any] | None:
             said = await self.describe(execution_arn)
-            if said["status"] != "RUNNING" or time.monotonic() > deadline:
-                return said
-            await asyncio.sleep(0.05)  # the service under test has no other way to tell
+            return said if said["status"] != "RUNNING" else None
+
+        with suppress(NotInTimeError):
+            return await eventually("the execution has ended", over, seconds=within_seconds)
+        return await self.describe(execution_arn)
 
 
 async def outcome(call: Awaitable[object]) -> str:

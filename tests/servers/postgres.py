@@ -11,14 +11,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy import column, func, select, table, text
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from tests import packages
 from tests.cluster import certificates
+from tests.eventually import eventually
 from tests.servers import debian
 from tests.servers.ports import free_port
-from tests.servers.start import wait_until_up
+from tests.servers.start import end, start
 
 
 
@@ -53,26 +54,17 @@ class PostgresServer:
         command += ["-p", str(self.port)]
         for name, value in self.settings.items():
             command += ["-c", f"{name}={value}"]
-        with (self.folder / "log").open("a") as log:
-            self._running = subprocess.Popen(
-                command, cwd=self.folder, stdout=log, stderr=subprocess.STDOUT, **debian.unprivileged()
-            )
         asked = [str(_program("pg_isready")), "-h", "127.0.0.1", "-p", str(self.port), "-U", "test", "-t", "1"]
 
         def answers() -> bool:
             return subprocess.run(asked, capture_output=True, check=False).returncode == 0
 
-        wait_until_up("PostgreSQL", self._running, answers, lambda: self.log)
+        self._running = start("PostgreSQL", command, self.folder, answers)
 
     def stop(self) -> None:
         """End it in order, without waiting for its clients."""
         if self._running is not None:
-            self._running.send_signal(signal.SIGINT)
-            try:
-                self._running.wait(20)
-            except subprocess.TimeoutExpired:
-                self._running.kill()
-                self._running.wait()
+            end(self._running, signal.SIGINT)
             self._running = None
 
     def signal_all(self, number: signal.Signals) -> None:
@@ -81,11 +73,6 @@ class PostgresServer:
         children = Path(f"/proc/{self._running.pid}/task/{self._running.pid}/children").read_text().split()
         for pid in (self._running.pid, *map(int, children)):
             os.kill(pid, number)
-
-    @property
-    def log(self) -> str:
-        """The end of what it said."""
-        return (self.folder / "log").read_text()[-800:]
 
 
 @contextmanager
@@ -182,3 +169,18 @@ def _program(name: str) -> Path:
 def _run(command: list[str | Path], cwd: Path) -> None:
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, **debian.unprivileged())
     assert done.returncode == 0, f"{command[0]}: {done.stdout[-800:]}{done.stderr[-800:]}"
+
+
+async def wait_for_listeners(engine: AsyncEngine, count: int) -> None:
+    """Wait until that many connections to the engine's database listen for notifications."""
+    listening = (
+        select(func.count())
+        .select_from(table("pg_stat_activity"))
+        .where(column("datname") == func.current_database(), column("query").startswith("LISTEN"))
+    )
+
+    async def enough() -> bool:
+        async with engine.connect() as connection:
+            return int((await connection.execute(listening)).scalar_one()) >= count
+
+    await eventually(f"{count} connections listen for notifications", enough)

@@ -15,7 +15,7 @@ import yaml
 from tests import packages
 from tests.servers import debian
 from tests.servers.ports import free_port
-from tests.servers.start import wait_until_up
+from tests.servers.start import end, start
 
 
 @dataclass
@@ -39,23 +39,13 @@ class PrometheusServer:
         command += [f"--web.listen-address=127.0.0.1:{self.port}", "--query.lookback-delta=1m"]
         if (self.folder / "web.yml").exists():
             command.append(f"--web.config.file={self.folder / 'web.yml'}")
-        with (self.folder / "log").open("a") as log:
-            self._running = subprocess.Popen(
-                command, cwd=self.folder, stdout=log, stderr=subprocess.STDOUT, **debian.unprivileged()
-            )
-        wait_until_up("Prometheus", self._running, self._ready, lambda: self.log)
+        self._running = start("Prometheus", command, self.folder, self._ready)
 
     def stop(self) -> None:
         """End it in order."""
         if self._running is not None:
-            self._running.terminate()
-            self._running.wait(20)
+            end(self._running)
             self._running = None
-
-    @property
-    def log(self) -> str:
-        """The end of what it said."""
-        return (self.folder / "log").read_text()[-1500:]
 
     def _ready(self) -> bool:
         try:

@@ -16,7 +16,7 @@ from tests.cluster import certificates
 from tests.eventually import eventually_sync
 from tests.servers import debian
 from tests.servers.ports import free_port
-from tests.servers.start import wait_until_up
+from tests.servers.start import end, start
 
 
 @dataclass
@@ -53,15 +53,8 @@ class RedisServer:
             settings = [f"{name} {value}" for name, value in self.config.items()]
             path.write_text("\n".join([*settings, *self.lines]) + "\n")
             debian.own(path)
-        with (self.folder / "log").open("a") as log:
-            self._running = subprocess.Popen(
-                [packages.find("redis-server"), path, *self.arguments],
-                cwd=self.folder,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                **debian.unprivileged(),
-            )
-        wait_until_up("redis-server", self._running, self._accepts, lambda: self.log)
+        argv: list[str | Path] = [packages.find("redis-server"), path, *self.arguments]
+        self._running = start("redis-server", argv, self.folder, self._accepts)
 
     @property
     def pid(self) -> int:
@@ -99,16 +92,10 @@ class RedisServer:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
 
-    @property
-    def log(self) -> str:
-        """The end of what it said."""
-        return (self.folder / "log").read_text()[-1500:]
-
     def _end(self, number: signal.Signals) -> None:
         if self._running is not None:
             self._running.send_signal(signal.SIGCONT)
-            self._running.send_signal(number)
-            self._running.wait(20)
+            end(self._running, number)
             self._running = None
 
     def _accepts(self) -> bool:
