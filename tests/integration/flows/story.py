@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,6 +15,8 @@ _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-
 _APART = 10
 #: A worker calls itself what it likes.
 _LOCKED = re.compile(r"^(SET lock:\S+) \S+ EX")
+#: Seconds until a listener has read what the server has already sent.
+HEARD_SECONDS = 30.0
 _END = "the-end-of-the-story"
 
 
@@ -49,29 +51,19 @@ async def overheard(client: RedisClient, names: Names) -> AsyncIterator[list[str
     The list is filled when the context ends.
     """
     heard: list[str] = []
-    listener = Redis.from_url(client.url.shown)
+    # By default a read fails after 5 s without a command.
+    listener = Redis.from_url(client.url.shown, socket_timeout=None)
     async with listener.monitor() as monitor:
         listening = asyncio.create_task(_listen(monitor, heard))
         try:
             yield heard
             await client.call("ECHO", _END)
-            await asyncio.wait_for(listening, 5)
+            await asyncio.wait_for(listening, HEARD_SECONDS)
         finally:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
     await listener.aclose()
     heard[:] = [names.replace(command) for command in _without_empty_transactions(heard)]
-
-
-async def until(condition: Callable[[], Awaitable[object]], what: str, seconds: float = 20.0) -> None:
-    """Look until the condition holds."""
-    try:
-        async with asyncio.timeout(seconds):
-            # A server tells nobody.
-            while not await condition():  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        raise AssertionError(f"{what}: not within {seconds:g} s") from None
 
 
 async def _listen(monitor: Any, heard: list[str]) -> None:

@@ -14,8 +14,8 @@ from activity_worker.flows import Flow, JobState
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient
 from activity_worker.wire.redis_errors import RedisError
+from tests.eventually import eventually
 from tests.integration.flows.shop import SHOP
-from tests.integration.flows.story import until
 from tests.servers.redis import RedisServer, redis_server
 
 QUEUES = ("--flow", "shop", "--queue", "prepare", "--queue", "check", "--queue", "send", "--child", "check:stock")
@@ -97,7 +97,7 @@ async def test_the_monitor_and_whoever_waits_outlive_their_server(server: RedisS
         server.kill()
         await asyncio.wait_for(_line(process.stderr, "the server cannot be asked"), 20)
         server.start()
-        await until(lambda: answers(flow.client), "the server has loaded its data")
+        await eventually("the server has loaded its data", lambda: answers(flow.client))
         await take(flow.client)
         job = await waiting
         process.send_signal(signal.SIGTERM)

@@ -9,8 +9,8 @@ from activity_worker.activity import TaskRequest
 from activity_worker.flows import Failure, Flow, FlowWorkers, JobState, LockMonitor, MonitorOptions
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient
+from tests.eventually import eventually
 from tests.integration.flows.shop import PREPARED, SHOP
-from tests.integration.flows.story import until
 from tests.integration.flows.worker_process import worker
 from tests.peers.queues.peer import PeerFlow
 
@@ -55,7 +55,7 @@ async def test_a_parent_that_was_killed_is_put_back_and_another_waits_for_the_sa
     await client.call("LMOVE", keys.waiting("prepare"), keys.waiting("check"), "LEFT", "RIGHT")
     flags = ("--redis-renew-lock", "true", "--redis-lock-seconds", "1", "--redis-next-queue", "send")
     async with worker("activity_worker.flows.parent:wait_for_children", redis_url, "shop", "check", *flags) as process:
-        await until(lambda: client.call("LLEN", keys.waiting("check:stock")), "children wait", 30)
+        await eventually("children wait", lambda: client.call("LLEN", keys.waiting("check:stock")), seconds=30)
         process.kill()
         await process.wait()
     children = (await flow.get(job_id)).child_keys()
@@ -69,7 +69,7 @@ async def test_a_parent_that_was_killed_is_put_back_and_another_waits_for_the_sa
             job = await flow.get(job_id)
             return (job.state, job.queue) == (JobState.WAITING, "send")
 
-        await until(arrived, "another parent has done it")
+        await eventually("another parent has done it", arrived)
 
     assert (await flow.get(job_id)).child_keys() == children
     assert (monitor.requeued, monitor.failed) == (1, 0)

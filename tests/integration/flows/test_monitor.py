@@ -9,8 +9,8 @@ import pytest
 from activity_worker.flows import Failure, Flow, JobState, LockMonitor, MonitorOptions
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient
+from tests.eventually import eventually
 from tests.integration.flows.shop import SHOP
-from tests.integration.flows.story import until
 from tests.peers.queues.peer import PeerFlow
 
 QUEUES = [(place.flow, place.name) for place in SHOP.places()]
@@ -188,7 +188,7 @@ async def test_a_parent_of_theirs_goes_on_after_the_lost_child(flow: Flow, peer:
     job_id = await flow.create({"user": 1, "children:check:params": [{"childName": "stock", "item": 1}]})
     await client.call("LMOVE", keys.waiting("prepare"), keys.waiting("check"), "LEFT", "RIGHT")
     waiting = keys.waiting("check:stock")
-    await until(lambda: client.call("LLEN", waiting), "a child waits")
+    await eventually("a child waits", lambda: client.call("LLEN", waiting))
     await client.call("LMOVE", waiting, keys.processing("check:stock"), "LEFT", "RIGHT")
 
     looking = monitor(client)
@@ -198,7 +198,7 @@ async def test_a_parent_of_theirs_goes_on_after_the_lost_child(flow: Flow, peer:
     async def arrived() -> bool:
         return (await flow.get(job_id)).queue == "send"
 
-    await until(arrived, "the parent has gone on")
+    await eventually("the parent has gone on", arrived)
     (child,) = (await flow.get(job_id, children=True)).children
     assert child.failure == Failure("check:stock lock time exceeded", "check:stock")
 

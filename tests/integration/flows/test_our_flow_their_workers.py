@@ -8,8 +8,8 @@ import pytest
 from activity_worker.flows import Failure, Flow, FlowError, JobState
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient
+from tests.eventually import eventually
 from tests.integration.flows.shop import FIELDS, PREPARED
-from tests.integration.flows.story import until
 from tests.peers.queues.peer import PeerFlow
 
 
@@ -95,7 +95,7 @@ async def test_a_job_is_seen_where_it_is(flow: Flow, peer: PeerFlow) -> None:
         seen = await flow.get(job_id)
         return (seen.state, seen.queue) == (JobState.WAITING, "send")
 
-    await until(sent_on, "it waits for the next queue")
+    await eventually("it waits for the next queue", sent_on)
 
 
 async def test_a_failure_of_theirs_is_seen_and_tried_again(flow: Flow, peer: PeerFlow) -> None:

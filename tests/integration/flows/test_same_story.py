@@ -16,8 +16,9 @@ from activity_worker.activity import TaskRequest
 from activity_worker.flows import Flow, FlowWorkers
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient
+from tests.eventually import eventually
 from tests.integration.flows.shop import FIELDS, PEERS_QUEUES, PREPARED, SHOP
-from tests.integration.flows.story import Names, overheard, told, until
+from tests.integration.flows.story import Names, overheard, told
 from tests.peers.queues.peer import peer_flow
 
 Function = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
@@ -154,8 +155,8 @@ async def failed(teller: Teller, client: RedisClient) -> None:
     await teller.work({"prepare": prepare})
     job_id = await teller.create({"user": 1})
     processing = keys.processing("prepare")
-    await until(lambda: client.call("HGET", keys.job("shop", job_id), keys.FAILED), "it has failed")
-    await until(lambda: _nobody(client, processing), "it has left the queue")
+    await eventually("it has failed", lambda: client.call("HGET", keys.job("shop", job_id), keys.FAILED))
+    await eventually("it has left the queue", lambda: _nobody(client, processing))
 
 
 async def too_slow(teller: Teller, client: RedisClient) -> None:
@@ -167,8 +168,8 @@ async def too_slow(teller: Teller, client: RedisClient) -> None:
 
     await teller.work({"prepare": prepare}, lock_seconds=1)
     job_id = await teller.create({"user": 1})
-    await until(lambda: client.call("HGET", keys.job("shop", job_id), keys.FAILED), "it has failed")
-    await until(lambda: _nobody(client, keys.processing("prepare")), "it has left the queue")
+    await eventually("it has failed", lambda: client.call("HGET", keys.job("shop", job_id), keys.FAILED))
+    await eventually("it has left the queue", lambda: _nobody(client, keys.processing("prepare")))
 
 
 async def hopeless(teller: Teller, client: RedisClient) -> None:
@@ -176,8 +177,8 @@ async def hopeless(teller: Teller, client: RedisClient) -> None:
     await teller.work({}, parents=("check",))
     job_id = await teller.create({"user": 1})
     await client.call("LMOVE", keys.waiting("prepare"), keys.waiting("check"), "LEFT", "RIGHT")
-    await until(lambda: client.call("HGET", keys.job("shop", job_id), keys.FAILED), "it has failed")
-    await until(lambda: _nobody(client, keys.processing("check")), "it has left the queue")
+    await eventually("it has failed", lambda: client.call("HGET", keys.job("shop", job_id), keys.FAILED))
+    await eventually("it has left the queue", lambda: _nobody(client, keys.processing("check")))
     # The words are each one's own: theirs are those of the language.
     await client.call("HDEL", keys.job("shop", job_id), keys.FAILED_ERROR)
 
@@ -225,7 +226,7 @@ async def _completed(client: RedisClient, job_id: str, queue: str) -> None:
             and await _nobody(client, keys.processing(queue))
         )
 
-    await until(completed, f"it is completed in {queue}")
+    await eventually(f"it is completed in {queue}", completed)
 
 
 async def _nobody(client: RedisClient, listed: str) -> bool:

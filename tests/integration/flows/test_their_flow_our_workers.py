@@ -9,8 +9,8 @@ from activity_worker.flows import Flow, FlowDefinition, FlowWorkers, JobState, Q
 from activity_worker.lifecycle import WorkerStatus
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient
+from tests.eventually import eventually
 from tests.integration.flows.shop import FIELDS, PREPARED
-from tests.integration.flows.story import until
 from tests.peers.queues.peer import PeerFlow
 
 
@@ -32,7 +32,7 @@ async def finished(peer: PeerFlow, user: int) -> dict[str, Any]:
     async def done() -> bool:
         return (await peer.find("user", user))[0].get("done") is True
 
-    await until(done, "the peer sees its job done")
+    await eventually("the peer sees its job done", done)
     (job,) = await peer.find("user", user, children=True)
     return job
 
@@ -118,7 +118,7 @@ async def test_their_parent_waits_for_children_of_ours(flow: Flow, peer: PeerFlo
     async with workers:
         await peer.parents("check")
         job_id = await peer.create(FIELDS)
-        await until(lambda: _under_way(flow, "check:stock", 2), "both children are under way")
+        await eventually("both children are under way", lambda: _under_way(flow, "check:stock", 2))
         assert (await flow.get(job_id)).queue == "check"
         go_on.set()
         job = await finished(peer, 62)
@@ -140,7 +140,7 @@ async def test_our_parent_waits_for_children_of_theirs(flow: Flow, peer: PeerFlo
     async with workers:
         await peer.children("check", "stock", slow, 2)
         job_id = await peer.create(FIELDS)
-        await until(lambda: _under_way(flow, "check:stock", 2), "both children are under way")
+        await eventually("both children are under way", lambda: _under_way(flow, "check:stock", 2))
         assert (await flow.get(job_id)).queue == "check"
         go_on.set()
         job = await finished(peer, 62)
@@ -158,7 +158,7 @@ async def test_our_parent_goes_on_after_a_child_that_their_monitor_failed(
     async with workers:
         job_id = await peer.create(FIELDS)
         waiting = keys.waiting("check:stock")
-        await until(lambda: client.call("LLEN", waiting), "children wait")
+        await eventually("children wait", lambda: client.call("LLEN", waiting))
         for _ in range(2):
             await client.call("LMOVE", waiting, keys.processing("check:stock"), "LEFT", "RIGHT")
         await peer.monitor("check:stock", ["check:stock"])
@@ -178,7 +178,7 @@ async def test_our_parent_fails_when_a_child_is_gone_instead_of_waiting_for_ever
     workers.parents("check", check_seconds=0.05)
     async with workers:
         job_id = await flow.create(FIELDS)
-        await until(lambda: client.call("LLEN", keys.waiting("check:stock")), "children wait")
+        await eventually("children wait", lambda: client.call("LLEN", keys.waiting("check:stock")))
         first, _ = (await flow.get(job_id, children=True)).children
         await client.call("DEL", keys.job("check:stock", first.id))
         job = await flow.wait(job_id, timeout_seconds=10)
@@ -197,7 +197,7 @@ async def test_a_parent_that_was_put_back_waits_for_the_children_that_it_has(flo
     await client.call("HSET", keys.job("shop", job_id), *keys.pairs({"children:check:jobs": made}))
 
     async with workers:
-        await until(lambda: client.call("HGET", keys.job("shop", job_id), keys.COMPLETED_QUEUE), "it goes on")
+        await eventually("it goes on", lambda: client.call("HGET", keys.job("shop", job_id), keys.COMPLETED_QUEUE))
 
     assert (await flow.get(job_id)).child_keys() == made
     assert await flow.lengths(["check:stock"]) == {"check:stock": (0, 0)}
@@ -211,7 +211,7 @@ async def test_a_parent_whose_worker_has_to_stop_gives_its_job_back_and_waits_on
     job_id = await flow.create({"user": 1, **PREPARED})
     await client.call("LMOVE", keys.waiting("prepare"), keys.waiting("check"), "LEFT", "RIGHT")
     await workers.start()
-    await until(lambda: client.call("LLEN", keys.waiting("check:stock")), "children wait")
+    await eventually("children wait", lambda: client.call("LLEN", keys.waiting("check:stock")))
 
     await workers.stop(timeout_seconds=0.1)
 
@@ -221,7 +221,7 @@ async def test_a_parent_whose_worker_has_to_stop_gives_its_job_back_and_waits_on
     for child in job.children:
         await client.call("HSET", keys.job("check:stock", child.id), "done", "true")
     async with workers:
-        await until(lambda: client.call("HGET", keys.job("shop", job_id), keys.COMPLETED_QUEUE), "it goes on")
+        await eventually("it goes on", lambda: client.call("HGET", keys.job("shop", job_id), keys.COMPLETED_QUEUE))
     assert (await flow.get(job_id)).child_keys() == job.child_keys()
 
 
@@ -240,7 +240,7 @@ async def test_our_parent_renews_its_lock_while_it_waits(client: RedisClient) ->
     async with workers:
         # Once when it was set, four times since, three seconds apart: a handler's deadline, nine seconds here, does not
         # hold for parents.
-        await until(renewed, "the lock is prolonged", seconds=60)
+        await eventually("the lock is prolonged", renewed, seconds=60)
         (child,) = (await flow.get(job_id, children=True)).children
         await client.call("HSET", keys.job("check:stock", child.id), "done", "true")
         job = await flow.wait(job_id, timeout_seconds=20)
@@ -266,7 +266,7 @@ async def test_workers_are_ready_running_and_stopped_and_can_be_started_again(fl
     await peer.create({"user": 2})
     await working.wait()
     stopping = asyncio.create_task(workers.stop())
-    await until(lambda: _is(workers, WorkerStatus.STOPPING), "the workers stop")
+    await eventually("the workers stop", lambda: _is(workers, WorkerStatus.STOPPING))
     go_on.set()
     await stopping
     seen.append(workers.status)

@@ -5,8 +5,8 @@ from typing import Any
 from activity_worker.flows import Flow, JobState
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient
+from tests.eventually import eventually
 from tests.integration.flows.shop import FIELDS, PREPARED
-from tests.integration.flows.story import until
 from tests.integration.flows.worker_process import worker
 from tests.peers.queues.peer import PeerFlow
 
@@ -33,7 +33,7 @@ async def test_parents_and_children_in_worker_processes_serve_their_flow(peer: P
         *("--redis-attributes", "item"),
     )
     async with parents, children:
-        await until(done, "the peer sees its job done", 30)
+        await eventually("the peer sees its job done", done, seconds=30)
 
     (job,) = await peer.find("user", 62, children=True)
     assert job["completed-queue"] == "send"
@@ -50,7 +50,7 @@ async def test_a_parents_process_that_may_wait_no_longer_gives_its_job_back(
         *("--redis-renew-lock", "true", "--drain-timeout-seconds", "1"),
     )
     async with parent:
-        await until(lambda: client.call("LLEN", keys.waiting("check:stock")), "children wait", 30)
+        await eventually("children wait", lambda: client.call("LLEN", keys.waiting("check:stock")), seconds=30)
 
     job = await flow.get(job_id, children=True)
     assert (job.state, job.queue, job.failure, len(job.children)) == (JobState.WAITING, "check", None, 2)

@@ -3,13 +3,13 @@
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable
 
 import pytest
 
 from activity_worker.contract import Env
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient
+from tests.eventually import eventually
 from tests.integration.redis.queue import Whereabouts, create, recover, whereabouts
 from tests.integration.worker.process import HANDLERS, worker
 from tests.servers.redis import RedisServer
@@ -30,15 +30,6 @@ def settings(server: RedisServer, *, atomic: bool = False, lock_seconds: int = 6
     }
 
 
-async def until(look: Callable[[], Awaitable[bool]]) -> None:
-    """Look until it is so."""
-    async with asyncio.timeout(60):
-        while True:
-            if await look():
-                return
-            await asyncio.sleep(0.02)  # what another process does is only seen on the server
-
-
 async def ended(client: RedisClient, job_id: str = "j1") -> Whereabouts:
     """Wait until a job has left the queue, and return where it is."""
 
@@ -46,7 +37,7 @@ async def ended(client: RedisClient, job_id: str = "j1") -> Whereabouts:
         found = await whereabouts(client, job_id)
         return bool(found.sent or found.failed) and not found.processing
 
-    await until(over)
+    await eventually(f"job {job_id} has left the queue", over)
     return await whereabouts(client, job_id)
 
 
@@ -105,13 +96,13 @@ async def test_the_job_of_a_killed_worker_is_run_by_another_when_its_lock_has_ru
         async def leased() -> bool:
             return bool((await whereabouts(client)).lock)
 
-        await until(leased)
+        await eventually("the job is leased", leased)
         os.kill(first.process.pid, signal.SIGKILL)
 
         async def expired() -> bool:
             return not await leased()
 
-        await until(expired)
+        await eventually("the job's lock has expired", expired)
         # The second one has all of its lock's time for a short job; the first must not have ended it.
         await client.call("HSET", keys.job("shop", "j1"), *keys.pairs({"seconds": 0.1}))
         async with worker("run", f"{OURS}:sleeps", env=named):
