@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -72,6 +72,32 @@ class Api:
         """List a collection."""
         found = await self.call("GET", path)
         return list((found or {}).get("items") or ())
+
+    async def make_namespace(self, name: str, labels: Mapping[str, str] | None = None) -> None:
+        """Make a namespace with its default ServiceAccount, which no controller makes here; both may be there."""
+        meta: Raw = {"name": name, "labels": dict(labels or {})}
+        await self.call("POST", "/api/v1/namespaces", {"metadata": meta}, expect=(409,))
+        accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
+        await self.call("POST", accounts, {"metadata": {"name": "default"}}, expect=(409,))
+
+    async def token(
+        self, namespace: str, *, account: str = "default", audiences: Sequence[str] = (), bound: Raw | None = None
+    ) -> str:
+        """Return a new token of a ServiceAccount, good for an hour.
+
+        `audiences` are the API server's own by default. `bound` is the object that the token is bound to, a pod if it
+        does not say its kind, none by default.
+        """
+        spec: Raw = {"expirationSeconds": 3600}
+        if audiences:
+            spec["audiences"] = list(audiences)
+        if bound is not None:
+            meta, kind = bound["metadata"], bound.get("kind", "Pod")
+            spec["boundObjectRef"] = {"apiVersion": "v1", "kind": kind, "name": meta["name"], "uid": meta["uid"]}
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        made = await self.call("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token", body)
+        assert made is not None
+        return str(made["status"]["token"])
 
     async def follow(self, path: str) -> AsyncIterator[tuple[str, Raw]]:
         """Yield what a collection holds, then its events, for ever: (type, object); a deleted one as DELETED."""

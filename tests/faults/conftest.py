@@ -1,7 +1,7 @@
 """The bounded part, played once for all tests: control planes, references, jobs, and the table at the end."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 import pytest
@@ -19,6 +19,15 @@ def tell(played: Iterable[Played]) -> dict[str, Played]:
     found = {one.job.scenario: one for one in played}
     _TOLD.append("\n".join((table.text(found.values()), *(said for one in found.values() for said in one.run.way))))
     return found
+
+
+def side_by_side(play: Callable[[str], Awaitable[Played]], names: Iterable[str]) -> dict[str, Played]:
+    """Play scenarios side by side, each on a control plane of its own; return them by name."""
+
+    async def all_of_them() -> list[Played]:
+        return await asyncio.gather(*map(play, names))
+
+    return tell(asyncio.run(all_of_them()))
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from activity_operator.settings import Settings
+from tests.eventually import eventually
 from tests.faults import audit
+from tests.faults.beat import beating
 from tests.faults.clock_wall import HOUR_SECONDS
 from tests.faults.election_stage import ElectionStage
-from tests.faults.patience import beating
 from tests.faults.plan import Fault, Kind
 from tests.faults.replicas import HASTENED, Replica
 from tests.faults.stage import LEASE, POOL
@@ -81,7 +82,7 @@ async def _hangs_for_the_leader(scene: ElectionStage) -> None:
     """Cut the leader off without a word; the other one takes over, and then what the first had sent arrives."""
     former = await scene.stage.leader()
     scene.roads[former].hang()
-    await scene.stage.until("the other one leads", lambda: scene.others_than(former))
+    await eventually("the other one leads", lambda: scene.others_than(former))
     await scene.settled()
     scene.roads[former].mend()
     await asyncio.sleep(1.0)
@@ -91,7 +92,7 @@ async def _stopped(scene: ElectionStage) -> None:
     """Stop the leader's process for longer than a Lease, and let it go on when the other one leads."""
     former = await scene.stage.leader()
     scene.send(former, signal.SIGSTOP)
-    await scene.stage.until("the other one leads", lambda: scene.others_than(former))
+    await eventually("the other one leads", lambda: scene.others_than(former))
     await scene.settled()
     scene.send(former, signal.SIGCONT)
     # Something to write, for one that still thinks it leads.
@@ -120,10 +121,10 @@ def _clock_of_the_standby(seconds: int, *, born: bool = False) -> Act:
         scene.step_clock(standby.name, seconds)
         if born:
             standby.kill()
-            await scene.stage.until("it runs again", lambda: bool(standby.ends) and standby.alive)
+            await eventually("it runs again", lambda: bool(standby.ends) and standby.alive)
         await asyncio.sleep(1.0)
         scene.stage.replica(former).kill(for_good=True)
-        await scene.stage.until("the standby leads", lambda: scene.others_than(former))
+        await eventually("the standby leads", lambda: scene.others_than(former))
         await scene.settled()
         await asyncio.sleep(WATCHED_SECONDS)
 
@@ -141,7 +142,7 @@ async def _race(scene: ElectionStage) -> None:
     stage.plan.arm()
     for road in scene.roads.values():
         road.mend()
-    await stage.until("both have written", lambda: len(stage.plan.struck) == len(writes))
+    await eventually("both have written", lambda: len(stage.plan.struck) == len(writes))
     answers = await _let_go(scene, len(writes))
     for replica in stage.replicas:
         scene.send(replica.name, signal.SIGCONT)
@@ -153,7 +154,7 @@ async def _late_renewal(scene: ElectionStage) -> None:
     stage, former = scene.stage, await scene.stage.leader()
     stage.take((Fault(Kind.HELD, "PUT leases"),))
     stage.plan.arm()
-    await stage.until("the other one leads", lambda: scene.others_than(former))
+    await eventually("the other one leads", lambda: scene.others_than(former))
     await scene.settled()
     answers = await _let_go(scene, 1)
     scene.send(former, signal.SIGCONT)
@@ -169,7 +170,7 @@ async def _let_go(scene: ElectionStage, count: int) -> list[int]:
     def answers() -> list[int]:
         return [status for proxy in scene.stage.proxies for _, status in proxy.answers]
 
-    await scene.stage.until("what was held is answered", lambda: len(answers()) == count)
+    await eventually("what was held is answered", lambda: len(answers()) == count)
     return answers()
 
 
@@ -189,8 +190,8 @@ async def _blocked(scene: ElectionStage) -> None:
     """Block the leader's loop for good: its watchdog ends it, and the other one leads."""
     former = scene.stage.replica(await scene.stage.leader())
     scene.send(former.name, signal.SIGUSR2)
-    await scene.stage.until("its watchdog has ended it", lambda: bool(former.ends))
-    await scene.stage.until("the other one leads", lambda: scene.others_than(former.name))
+    await eventually("its watchdog has ended it", lambda: bool(former.ends))
+    await eventually("the other one leads", lambda: scene.others_than(former.name))
 
 
 async def _reports_cut(scene: ElectionStage) -> None:
@@ -202,13 +203,13 @@ async def _reports_cut(scene: ElectionStage) -> None:
         return any(one["type"] == "SignalsStale" and one["status"] == word for one in said)
 
     scene.service.drop()
-    await stage.until("the reports are doubted", lambda: doubted("True"))
+    await eventually("the reports are doubted", lambda: doubted("True"))
     await stage.change_pool(minWorkers=1)
     await asyncio.sleep(WATCHED_SECONDS)
     assert await scene.pods() == scene.before, f"of {scene.before}, {await scene.pods()} are left"
     await stage.change_pool(minWorkers=CUT_WORKERS)
     scene.service.mend()
-    await stage.until("they are believed again", lambda: doubted("False"))
+    await eventually("they are believed again", lambda: doubted("False"))
 
 
 async def _failover(scene: ElectionStage) -> str:
@@ -243,8 +244,8 @@ async def _taken_over(scene: ElectionStage, former: Replica, since: str) -> str:
 
     async with beating() as beat:
         await stage.change_pool(minWorkers=3)
-        await stage.until("the other one leads", lambda: scene.others_than(former.name))
-        await stage.until("it has made the pool larger", written)
+        await eventually("the other one leads", lambda: scene.others_than(former.name))
+        await eventually("it has made the pool larger", written)
     took = {
         kind: min(one.answered for one in writes(kind) if one.answered > killed) for kind in ("leases", "deployments")
     }
@@ -265,7 +266,7 @@ async def _just_renewed(scene: ElectionStage) -> None:
     async def renewed() -> bool:
         return bool((await scene.stage.api.call("GET", path) or {})["spec"]["renewTime"] != before)
 
-    await scene.stage.until("the Lease is renewed", renewed)
+    await eventually("the Lease is renewed", renewed)
 
 
 ELECTIONS = {

@@ -12,12 +12,13 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from activity_operator.cluster.kinds import LEASES, POOLS
+from activity_operator.cluster.kinds import LEASES
 from activity_operator.cluster.lease_records import LABEL_NAME
 from activity_worker.contract import LABEL_POOL
+from tests import manifests
+from tests.eventually import eventually
 from tests.faults.clock_wall import set_clock
 from tests.faults.ground import REPLICAS, Ground, kubeconfig
-from tests.faults.patience import until
 from tests.faults.replicas import Nursery, Replica, Service
 from tests.faults.scenarios import leads, ready
 from tests.faults.stage import ACTIVITY, LEASE, POOL, Stage, _add_replica, stage
@@ -67,12 +68,12 @@ class ElectionStage:
         await leads(stage)
         reports = {"timeoutSeconds": 20}
         await stage.create_pool(minWorkers=workers, maxWorkers=workers + 1, reports=reports)
-        await until("all workers are ready", lambda: ready(stage, workers), FURNISH_SECONDS)
+        await eventually("all workers are ready", lambda: ready(stage, workers), seconds=FURNISH_SECONDS)
         stage.execute(1, gated=True)
-        await stage.until("a worker is busy", lambda: len(stage.kubelet.busy()) == 1)
+        await eventually("a worker is busy", lambda: len(stage.kubelet.busy()) == 1)
         # A third one may have been asked for while the task was in the operator's hands: no pod starts after this.
         await self._at_rest()
-        await until("the pool is as large as asked", lambda: ready(stage, workers), FURNISH_SECONDS)
+        await eventually("the pool is as large as asked", lambda: ready(stage, workers), seconds=FURNISH_SECONDS)
         stage.kubelet.may_start.clear()
         await self._wait_at_zero(workers)
         await self._at_rest()
@@ -90,16 +91,15 @@ class ElectionStage:
                 since, last = time.monotonic(), found
             return time.monotonic() - since >= STILL_SECONDS
 
-        await self.stage.until("nothing changes any more", still)
+        await eventually("nothing changes any more", still)
 
     async def _wait_at_zero(self, workers: int) -> None:
         stage, arn = self.stage, _arn(WAITING)
         spec = {"activityArn": arn, "handlerImage": "registry.invalid/handler:1", "maxWorkers": 1,
                 "taskHeartbeat": {"intervalSeconds": 1}, "activation": {"holdSeconds": HOLD_SECONDS}}  # fmt: skip
-        body = {"apiVersion": POOLS.api_version, "kind": POOLS.name, "metadata": {"name": WAITING}, "spec": spec}
         stage.fake.create_activity(WAITING)
-        await stage.api.call("POST", stage.path(), body)
-        await stage.until("the pool at zero is polled for", lambda: stage.fake.open_polls(arn) > 0)
+        await stage.api.call("POST", stage.path(), manifests.pool(WAITING, spec))
+        await eventually("the pool at zero is polled for", lambda: stage.fake.open_polls(arn) > 0)
         state = {"Type": "Task", "Resource": arn, "HeartbeatSeconds": self.task_seconds, "End": True}
         definition = json.dumps({"StartAt": "Work", "States": {"Work": state}})
         executions = stage.fake._executions
@@ -112,7 +112,7 @@ class ElectionStage:
             recorded = {raw["metadata"]["labels"][LABEL_NAME] for raw in await stage.records()}
             return WAITING in recorded and pods == {POOL: workers, WAITING: 1}
 
-        await stage.until("the task is recorded, and a pod is made for it", held)
+        await eventually("the task is recorded, and a pod is made for it", held)
 
     async def pods(self) -> dict[str, str]:
         """Return the names of the pods that are not leaving, by UID."""
@@ -153,21 +153,21 @@ class ElectionStage:
             name = await self.stage.leader()
             return name in self.stage.kubelet.labelled and len(self.stage.kubelet.labelled) == 1 and await self.heard()
 
-        await self.stage.until("one replica leads, and every worker reports to it", led_and_heard)
+        await eventually("one replica leads, and every worker reports to it", led_and_heard)
 
     async def conclude(self, workers: int) -> None:
         """Let everything come to its end: the pool grows, the waiting task finds a worker, the running one finishes."""
         stage = self.stage
         stage.kubelet.may_start.set()
         await stage.change_pool(minWorkers=workers + 1)
-        await stage.until("one more worker is ready", lambda: ready(stage, workers + 1))
+        await eventually("one more worker is ready", lambda: ready(stage, workers + 1))
         stage.gate.set()
-        await stage.until("all executions have ended", lambda: "RUNNING" not in stage.outcomes().values())
+        await eventually("all executions have ended", lambda: "RUNNING" not in stage.outcomes().values())
 
         async def nothing_is_held() -> bool:
             return not await stage.records()
 
-        await stage.until("no lease is recorded any more", nothing_is_held)
+        await eventually("no lease is recorded any more", nothing_is_held)
 
 
 def _arn(name: str) -> str:

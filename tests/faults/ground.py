@@ -13,9 +13,9 @@ import aiohttp
 import yaml
 
 from activity_operator.cluster.kinds import POOLS
+from tests.eventually import eventually
 from tests.faults import audit
 from tests.faults.api import Api
-from tests.faults.patience import until
 from tests.servers import control_plane
 
 CRD_FILE = Path(__file__).parents[2] / "crds" / "activitypools.activitypools.dev.yaml"
@@ -57,7 +57,7 @@ async def ground(*, missed_seconds: float = 0.0) -> AsyncIterator[Ground]:
         )
         stack.push_async_callback(session.close)
         api = Api(session)
-        await until("the API server is ready", api.ready, control_plane.START_SECONDS)
+        await eventually("the API server is ready", api.ready, seconds=control_plane.START_SECONDS)
         await _install_crd(api)
         if missed_seconds:
             seen = (f"--node-monitor-grace-period={missed_seconds:g}s", "--node-monitor-period=500ms")
@@ -78,4 +78,4 @@ async def _install_crd(api: Api) -> None:
     async def served() -> bool:
         return await api.call("GET", POOLS.path(), expect=(404, 429)) is not None
 
-    await until("ActivityPools are served", served, control_plane.START_SECONDS)
+    await eventually("ActivityPools are served", served, seconds=control_plane.START_SECONDS)

@@ -229,13 +229,8 @@ class Kubelet:
         meta = raw["metadata"]
         folder = self._folder / meta["uid"]
         folder.mkdir()
-        account = f"/api/v1/namespaces/{self._namespace}/serviceaccounts/default/token"
-        bound = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
-        spec = {"audiences": [TOKEN_AUDIENCE], "expirationSeconds": 3600, "boundObjectRef": bound}
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-        token = await self._api.call("POST", account, body)
-        assert token is not None
-        (folder / "token").write_text(token["status"]["token"])
+        token = await self._api.token(self._namespace, audiences=[TOKEN_AUDIENCE], bound=raw)
+        (folder / "token").write_text(token)
         maps = f"/api/v1/namespaces/{self._namespace}/configmaps/{CA_CONFIG_MAP}"
         while (found := await self._api.call("GET", maps, expect=(404,))) is None:  # noqa: ASYNC110 - played, not told
             await asyncio.sleep(LOOK_SECONDS)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from activity_worker.contract import WorkerState
+from tests.eventually import eventually
 from tests.faults import audit
 from tests.faults.api import Raw
 from tests.faults.campaign import Played
@@ -48,17 +49,17 @@ class Loss:
     async def miss(self) -> None:
         """Cut the node off and wait until Kubernetes misses it, and none of its pods is Ready any more."""
         self.stage.kubelet.cut_off(self.lost)
-        await self.stage.until("the node is missed", self.lost.missed)
+        await eventually("the node is missed", self.lost.missed)
 
         async def none_is_ready() -> bool:
             return not {name for name, raw in (await self.pods()).items() if is_ready(raw)} & {*self.there}
 
-        await self.stage.until("none of its pods is ready", none_is_ready)
+        await eventually("none of its pods is ready", none_is_ready)
 
     async def come_back(self) -> None:
         """Have the node's kubelet reach the API server again."""
         self.stage.kubelet.rejoin(self.lost)
-        await self.stage.until("the node is well", self.lost.well)
+        await eventually("the node is well", self.lost.well)
 
     async def pods(self) -> dict[str, Raw]:
         """Return the pool's pods that are not leaving, by name."""
@@ -102,7 +103,7 @@ async def _at_work(made: Stage, nodes: Sequence[WatchedNode], tasks: int, pool: 
         busy = made.kubelet.busy()
         return sum(made.ran.values()) == tasks and status.get("busyWorkers") == len(busy)
 
-    await made.until("all tasks run, and the operator knows", all_run)
+    await eventually("all tasks run, and the operator knows", all_run)
 
     def tasks_on(node: WatchedNode) -> int:
         return sum(worker.running for worker in _workers(made, made.kubelet.on(node)))
@@ -115,10 +116,10 @@ async def _in_hand(made: Stage, nodes: Sequence[WatchedNode], tasks: int, pool: 
     """Have tasks wait in the operator's hands for a pod whose node is cut off before it can start."""
     await leads(made)
     await made.create_pool(**pool)
-    await made.until("the pool is polled for", lambda: made.open_polls() > 0)
+    await eventually("the pool is polled for", lambda: made.open_polls() > 0)
     nodes[0].doomed = True
     made.execute(tasks)
-    await made.until("a pod is put on a node that is cut off", lambda: not nodes[0].reachable.is_set())
+    await eventually("a pod is put on a node that is cut off", lambda: not nodes[0].reachable.is_set())
     return Loss(made, nodes[0], [], [raw["metadata"]["name"] for raw in await made.pods()])
 
 
@@ -134,16 +135,16 @@ async def _in_time(loss: Loss) -> None:
 
     # A ReplicaSet removes the unready first, and these are busy: who has nothing to do must be removed instead.
     await made.change_pool(minWorkers=1, maxWorkers=len(loss.busy))
-    await made.until("the free worker has left", lambda: _are(loss, loss.busy))
+    await eventually("the free worker has left", lambda: _are(loss, loss.busy))
     made.execute(2, gated=True)
     await made.change_pool(minWorkers=5, maxWorkers=5)
-    await made.until("five workers are busy", lambda: len(made.kubelet.busy()) == 5)
+    await eventually("five workers are busy", lambda: len(made.kubelet.busy()) == 5)
     same("pods of the node that is missed", made.kubelet.on(loss.lost), loss.there)
     same("whether it is missed still", await loss.lost.missed(), True)
     made.gate.set()
-    await made.until("all executions have ended", lambda: "RUNNING" not in made.outcomes().values())
+    await eventually("all executions have ended", lambda: "RUNNING" not in made.outcomes().values())
     await loss.come_back()
-    await made.until("all workers are ready again", lambda: ready(made, 5))
+    await eventually("all workers are ready again", lambda: ready(made, 5))
     after = await loss.pods()
     same("busy pods that are there still", {*before} & {*after}, {*loss.busy})
     free = {*before} - {*loss.busy}
@@ -166,10 +167,10 @@ async def _too_late(loss: Loss) -> None:
         told = all(worker.state in {WorkerState.DRAINING, WorkerState.DRAINED} for worker in workers)
         return told and not any(worker.asks for worker in workers)
 
-    await made.until("they are told to take nothing more", none_asks_for_more)
+    await eventually("they are told to take nothing more", none_asks_for_more)
     ran = [list(worker.ran) for worker in workers]
     made.execute(3)
-    await made.until("what comes is done", lambda: list(made.outcomes().values()).count("SUCCEEDED") == 3)
+    await eventually("what comes is done", lambda: list(made.outcomes().values()).count("SUCCEEDED") == 3)
     same("tasks of the evicted workers", [worker.ran for worker in workers], ran)
     await _told_to_end(loss)
     same("who deleted which pod", _deleters(made), {name: {EVICTION} for name in loss.there})
@@ -199,19 +200,19 @@ async def _rolled_out(loss: Loss) -> None:
         pods = [raw for raw in (await loss.pods()).values() if raw["spec"]["containers"][0]["image"] == NEW_IMAGE]
         return any(map(is_ready, pods)) and len(await loss.pods()) - len(pods) == len(loss.busy)
 
-    await made.until("a new worker serves, and of the old ones only the busy are left", new_ones_serve)
+    await eventually("a new worker serves, and of the old ones only the busy are left", new_ones_serve)
     await asyncio.sleep(WATCHED_SECONDS)
     same("busy workers that somebody deleted", {*_deleters(made)} & {*loss.busy}, set())
     same("busy workers", made.kubelet.busy(), loss.busy)
     made.gate.set()
-    await made.until("all executions have ended", lambda: "RUNNING" not in made.outcomes().values())
+    await eventually("all executions have ended", lambda: "RUNNING" not in made.outcomes().values())
     await loss.come_back()
 
     async def old_ones_are_gone() -> bool:
         return len(await made.deployments()) == 1 and len(await made.pods()) == WORKERS
 
-    await made.until("the old Deployment is gone", old_ones_are_gone)
-    await made.until("the pool is whole", lambda: ready(made, WORKERS))
+    await eventually("the old Deployment is gone", old_ones_are_gone)
+    await eventually("the pool is whole", lambda: ready(made, WORKERS))
     same("who deleted pods", set().union(*_deleters(made).values()), {REPLICA_SETS})
 
 
@@ -223,8 +224,8 @@ async def _replaced(loss: Loss) -> None:
     async def gone() -> bool:
         return not {*await loss.pods()} & {*loss.there}
 
-    await made.until("its pods are being deleted", gone)
-    await made.until("others are in their place", lambda: ready(made, WORKERS))
+    await eventually("its pods are being deleted", gone)
+    await eventually("others are in their place", lambda: ready(made, WORKERS))
     same("pods of the node that is missed", made.kubelet.on(loss.lost), loss.there)
     same("busy workers", made.kubelet.busy(), loss.busy)
 
@@ -234,16 +235,16 @@ async def _told_to_end(loss: Loss) -> None:
     made = loss.stage
     at_work = {*loss.busy} & {*loss.there}
     await loss.come_back()
-    await made.until("its kubelet has told them to end", lambda: len(made.kubelet.interrupted) == len(at_work))
+    await eventually("its kubelet has told them to end", lambda: len(made.kubelet.interrupted) == len(at_work))
     same("busy workers", made.kubelet.busy(), loss.busy)
     made.gate.set()
-    await made.until("all executions have ended", lambda: "RUNNING" not in made.outcomes().values())
+    await eventually("all executions have ended", lambda: "RUNNING" not in made.outcomes().values())
 
     async def gone() -> bool:
         return len(await made.pods()) == WORKERS
 
-    await made.until("the pods of the node are gone", gone)
-    await made.until("the pool is whole", lambda: ready(made, WORKERS))
+    await eventually("the pods of the node are gone", gone)
+    await eventually("the pool is whole", lambda: ready(made, WORKERS))
     told = [one["message"] for one in ((await made.pool()) or {})["status"].get("events") or ()]
     same("workers said to have gone before they could end", [word for word in told if "its pod went" in word], [])
     # Each was told to end while it worked, as was to be, and ended when it was done.
@@ -253,15 +254,15 @@ async def _told_to_end(loss: Loss) -> None:
 async def _elsewhere(loss: Loss) -> None:
     """The pod is evicted before it ran; another one takes the task, which has waited in the operator's hands."""
     made = loss.stage
-    await made.until("the node is missed", loss.lost.missed)
-    await made.until("all executions have ended", lambda: "RUNNING" not in made.outcomes().values())
+    await eventually("the node is missed", loss.lost.missed)
+    await eventually("all executions have ended", lambda: "RUNNING" not in made.outcomes().values())
     await loss.come_back()
-    await made.until("one worker is left", lambda: ready(made, 1))
+    await eventually("one worker is left", lambda: ready(made, 1))
 
     async def gone() -> bool:
         return len(await made.pods()) == 1
 
-    await made.until("the evicted pod is gone", gone)
+    await eventually("the evicted pod is gone", gone)
     same("who deleted which pod", _deleters(made), {name: {EVICTION} for name in loss.there})
 
 

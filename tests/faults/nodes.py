@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from activity_operator.cluster.kinds import LEASES
+from tests.eventually import eventually
 from tests.faults.api import Api, Raw, RefusedError
 from tests.faults.kubelet import Kubelet, Node
-from tests.faults.patience import until
 
 #: Seconds of silence after which a node is missed (50 as shipped), and between two signs of life (10 as shipped).
 MISSED_SECONDS, RENEW_SECONDS = 6.0, 0.5
@@ -89,11 +89,11 @@ async def watched_nodes(api: Api, kubelet: Kubelet) -> AsyncIterator[list[Watche
         except RefusedError:
             return False
 
-    await until("there is a namespace for the nodes' Leases", served)
+    await eventually("there is a namespace for the nodes' Leases", served)
     alive = [asyncio.create_task(node.run()) for node in nodes]
     try:
         for node in nodes:
-            await until(f"node {node.name} is Ready", node.well)
+            await eventually(f"node {node.name} is Ready", node.well)
         kubelet.nodes = list(nodes)
         yield nodes
     finally:

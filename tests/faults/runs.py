@@ -1,12 +1,12 @@
 """One run: a scenario, what befalls it, and what came of it."""
 
-import asyncio
 import itertools
 import os
 import time
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from tests.eventually import NotInTimeError, eventually
 from tests.faults.calls import WORKER
 from tests.faults.end_state import Harm, State, end_state, harm
 from tests.faults.ground import Ground
@@ -117,21 +117,22 @@ def complaints(set_up: Stage) -> list[str]:
 async def _converge(set_up: Stage, expected: State | None, way: list[str]) -> tuple[State, str]:
     """Wait for the expected state, or for one that stays; return it and what is wrong. `way` gathers what differed."""
     patience = CONVERGE_SECONDS + set_up.more_seconds
-    end = time.monotonic() + patience
     since, last = time.monotonic(), await end_state(set_up)
-    while time.monotonic() < end:
-        if expected is not None and last == expected:
-            return last, ""
-        if expected is None and time.monotonic() - since >= STILL_SECONDS:
-            return last, ""
-        await asyncio.sleep(0.2)
+
+    async def converged() -> bool:
+        nonlocal since, last
         found = await end_state(set_up)
         if found != last:
             since, last = time.monotonic(), found
             way.append(f"{datetime.now(UTC):%H:%M:%S} {difference(expected or {}, found)}")
-    if expected is None:
-        return last, f"it never came to rest in {patience:g} s"
-    return last, difference(expected, last)
+        return time.monotonic() - since >= STILL_SECONDS if expected is None else last == expected
+
+    try:
+        await eventually("the state is the expected one", converged, seconds=patience, every_seconds=0.2)
+    except NotInTimeError:
+        rest = f"it never came to rest in {patience:g} s"
+        return last, rest if expected is None else difference(expected, last)
+    return last, ""
 
 
 def judged(stage: Stage, name: str, wrong: list[str], seconds: float, *, ends: int = 0, measured: str = "") -> Run:

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from tests.eventually import eventually
 from tests.faults.stage import POOL, Stage
 from tests.readiness import is_ready
 
@@ -39,23 +40,23 @@ async def leads(stage: Stage) -> None:
     async def somebody() -> bool:
         return bool(await stage.leader())
 
-    await stage.until("somebody leads", somebody)
+    await eventually("somebody leads", somebody)
 
 
 async def pool_of(stage: Stage, workers: int, **spec: object) -> None:
     """Make a pool and wait until so many workers are ready."""
     await stage.create_pool(**spec)
-    await stage.until(f"{workers} workers are ready", lambda: ready(stage, workers))
+    await eventually(f"{workers} workers are ready", lambda: ready(stage, workers))
 
 
 async def _none_runs(stage: Stage) -> None:
-    await stage.until("all executions have ended", lambda: "RUNNING" not in stage.outcomes().values())
+    await eventually("all executions have ended", lambda: "RUNNING" not in stage.outcomes().values())
 
 
 async def pool_at_zero(stage: Stage) -> None:
     """Make a pool without workers and wait until it is polled for."""
     await stage.create_pool()
-    await stage.until("the pool is polled for", lambda: stage.open_polls() > 0)
+    await eventually("the pool is polled for", lambda: stage.open_polls() > 0)
 
 
 async def _create(stage: Stage) -> None:
@@ -83,7 +84,7 @@ async def _one_busy(stage: Stage) -> None:
     async def known() -> bool:
         return len(stage.kubelet.busy()) == 1 and (await _status(stage)).get("busyWorkers") == 1
 
-    await stage.until("a worker is busy, and the pool's status says so", known)
+    await eventually("a worker is busy, and the pool's status says so", known)
     await stage.kubelet.age(stage.kubelet.busy()[0])
 
 
@@ -91,11 +92,11 @@ async def _scale_in(stage: Stage) -> None:
     """Two of three leave: one is wanted, and one more as the eye beside the busy one. Then the task ends."""
     busy = stage.kubelet.busy()
     await stage.change_pool(minWorkers=1)
-    await stage.until("two workers are left", lambda: ready(stage, 2))
+    await eventually("two workers are left", lambda: ready(stage, 2))
     assert stage.kubelet.busy() == busy, "the busy worker was not left alone"
     stage.gate.set()
     await _none_runs(stage)
-    await stage.until("one worker is left", lambda: ready(stage, 1))
+    await eventually("one worker is left", lambda: ready(stage, 1))
 
 
 async def _two_workers_one_busy(stage: Stage) -> None:
@@ -116,7 +117,7 @@ async def _rollout(stage: Stage) -> None:
         pods = [raw for raw in await stage.pods() if raw["spec"]["containers"][0]["image"].endswith(":2")]
         return any(map(is_ready, pods))
 
-    await stage.until("a new worker is ready", new_one_serves)
+    await eventually("a new worker is ready", new_one_serves)
     assert stage.kubelet.busy() == busy, "the busy worker was not left alone"
     stage.gate.set()
     await _none_runs(stage)
@@ -124,7 +125,7 @@ async def _rollout(stage: Stage) -> None:
     async def old_one_is_gone() -> bool:
         return len(await stage.deployments()) == 1
 
-    await stage.until("the old Deployment is gone", old_one_is_gone)
+    await eventually("the old Deployment is gone", old_one_is_gone)
 
 
 async def _two_workers(stage: Stage) -> None:
@@ -137,7 +138,7 @@ async def _work(stage: Stage) -> None:
     stage.execute(1, gated=True)
     stage.execute(1, fails=True)
     stage.execute(4)
-    await stage.until("task heartbeats came", lambda: any(task.heartbeats >= 2 for task in stage.tasks()))
+    await eventually("task heartbeats came", lambda: any(task.heartbeats >= 2 for task in stage.tasks()))
     stage.gate.set()
     await _none_runs(stage)
 
@@ -151,7 +152,7 @@ async def _a_lease_is_held(stage: Stage) -> None:
     async def held() -> bool:
         return len(await stage.records()) == 1 and len(await stage.pods()) > 0
 
-    await stage.until("a lease is recorded", held)
+    await eventually("a lease is recorded", held)
 
 
 async def _a_claimed_lease_runs(stage: Stage) -> None:
@@ -163,7 +164,7 @@ async def _a_claimed_lease_runs(stage: Stage) -> None:
 async def _grow(stage: Stage) -> None:
     """Workers come beside the one that has a claimed task, and must not be given it again. Then it ends."""
     await stage.change_pool(minWorkers=3)
-    await stage.until("three workers are ready", lambda: ready(stage, 3))
+    await eventually("three workers are ready", lambda: ready(stage, 3))
     stage.gate.set()
     await _none_runs(stage)
 
@@ -175,7 +176,7 @@ async def _delete(stage: Stage) -> None:
     async def nothing_is_left() -> bool:
         return not (await stage.deployments() or await stage.pods() or await stage.records())
 
-    await stage.until("nothing of the pool is left", nothing_is_left)
+    await eventually("nothing of the pool is left", nothing_is_left)
 
 
 async def _failover(stage: Stage) -> None:
@@ -186,7 +187,7 @@ async def _failover(stage: Stage) -> None:
     async def led() -> bool:
         return await stage.leader() not in {"", former}
 
-    await stage.until("another one leads", led)
+    await eventually("another one leads", led)
     stage.kubelet.may_start.set()
     await _none_runs(stage)
 

@@ -6,21 +6,21 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from activity_operator.cluster.kinds import LEASES, POOLS
 from activity_worker.contract import lease_id
 from activity_worker.testing import FakeSettings, FakeTask, StepFunctionsFake
+from tests import manifests
 from tests.faults import audit, clock_wall
 from tests.faults.api import Raw
 from tests.faults.calls import OPERATOR, WORKER, Call
 from tests.faults.ground import REPLICAS, Ground, kubeconfig
 from tests.faults.kubelet import Kubelet
-from tests.faults.patience import until
 from tests.faults.plan import Fault, Plan
 from tests.faults.proxy import Proxy
 from tests.faults.replicas import ELECTION, Nursery, Replica, Service
@@ -39,7 +39,10 @@ ACTIVITY = "arn:aws:states:us-east-1:123456789012:activity:resize"
 
 
 class Stage:
-    """What scenarios play on. Made by `stage`."""
+    """What scenarios play on. Made by `stage`, which calls the hooks `activities`, `reached` and `plan_of`."""
+
+    #: The names of the activities that the task service has from the beginning.
+    activities: Sequence[str] = (POOL,)
 
     def __init__(self, ground: Ground, number: str, folder: Path) -> None:
         self.ground = ground
@@ -52,6 +55,8 @@ class Stage:
         #: Each replica's, to the API server and to the task service; and that of all workers, to the latter.
         self.proxies: list[Proxy] = []
         self.service: Proxy | None = None
+        #: The operator's Service, to which workers report.
+        self.report_service: Service
         self.ran: Counter[str] = Counter()
         self.recorded: set[str] = set()
         #: The tasks that a poll brought to who had opened it, a replica or WORKER, and when.
@@ -63,6 +68,14 @@ class Stage:
         self.gate = asyncio.Event()
         self.executions: dict[str, str] = {}
         self.kubelet = Kubelet(self.api, self.namespace, self.system, folder, self.fake, self.handle)
+
+    def reached(self) -> list[Replica]:
+        """Return the replicas that the workers' reports reach: those that live and have the leader's label."""
+        return [one for one in self.replicas if one.alive and one.name in self.kubelet.labelled]
+
+    def plan_of(self, caller: str) -> Plan:
+        """Return the faults of a caller's proxies; `caller` is a replica's name or WORKER."""
+        return self.plan
 
     def take(self, faults: tuple[Fault, ...]) -> None:
         """Have these faults befall what comes after `plan.arm`."""
@@ -102,8 +115,7 @@ class Stage:
             "scaling": {"scaleDown": down},
             **spec,
         }
-        body = {"apiVersion": POOLS.api_version, "kind": POOLS.name, "metadata": {"name": POOL}, "spec": spec}
-        await self.api.call("POST", self.path(), body)
+        await self.api.call("POST", self.path(), manifests.pool(POOL, spec))
 
     async def change_pool(self, **spec: Any) -> None:
         """Merge into the pool's spec."""
@@ -180,9 +192,8 @@ class Stage:
         definition = json.dumps({"StartAt": "Work", "States": {"Work": state}})
         return self.fake._executions.create_machine(arn, "resize", definition).arn
 
-    async def until(self, what: str, holds: Callable[[], bool | Awaitable[bool]]) -> None:
-        """Wait until something holds; raises TimeoutError that names it."""
-        await until(what, holds)
+
+S = TypeVar("S", bound=Stage)
 
 
 @asynccontextmanager
@@ -190,28 +201,38 @@ async def stage(
     ground: Ground, nursery: Nursery, number: str, replicas: int = 1, **settings: float
 ) -> AsyncIterator[Stage]:
     """Set a stage with running operators, whose settings may be given. Processes and pool go with the context."""
+    async with stage_of(Stage, ground, nursery, number, replicas, **settings) as made:
+        yield made
+        for replica in made.replicas:
+            await replica.stop()
+        await made.api.call("DELETE", made.path(POOL), expect=(404,))
+
+
+@asynccontextmanager
+async def stage_of(
+    kind: type[S], ground: Ground, nursery: Nursery, number: str, replicas: int, **settings: float
+) -> AsyncIterator[S]:
+    """Set a stage of a kind of its own, with running operators. Processes go with the context."""
     folder = ground.folder / number
     folder.mkdir()
     audit.begin(ground.folder)
-    made = Stage(ground, number, folder)
+    made = kind(ground, number, folder)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(made.fake)
-        made.fake.create_activity("resize")
+        for activity in made.activities:
+            made.fake.create_activity(activity)
         await _furnish(made)
         kubelet = made.kubelet
         made.service = kubelet.service = await _proxy(stack, made, WORKER, made.fake.url, caller=WORKER)
         playing = asyncio.create_task(kubelet.run())
         stack.push_async_callback(_ended, playing)
         stack.push_async_callback(kubelet.stop)
-        service = Service(lambda: [one for one in made.replicas if one.alive and one.name in kubelet.labelled])
+        made.report_service = service = Service(made.reached)
         await service.start()
         stack.push_async_callback(service.stop)
         for name in REPLICAS[:replicas]:
             await _add_replica(stack, made, nursery, name, service.port, settings)
         yield made
-        for replica in made.replicas:
-            await replica.stop()
-        await made.api.call("DELETE", made.path(POOL), expect=(404,))
 
 
 async def _ended(task: "asyncio.Task[None]") -> None:
@@ -222,9 +243,7 @@ async def _ended(task: "asyncio.Task[None]") -> None:
 async def _furnish(made: Stage) -> None:
     """Make the namespaces, the accounts that pods run as, and the pods that the replicas are."""
     for name in (made.namespace, made.system):
-        await made.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}}, expect=(409,))
-        account = {"metadata": {"name": "default"}}
-        await made.api.call("POST", f"/api/v1/namespaces/{name}/serviceaccounts", account, expect=(409,))
+        await made.api.make_namespace(name)
     policy = {"rules": [{"namespaces": ["*"], "endpointUrls": ["*"]}]}
     (made.folder / "tenancy.json").write_text(json.dumps(policy))
     os.environ.update(AWS_ACCESS_KEY_ID="worker", AWS_SECRET_ACCESS_KEY="none")  # of the workers that are played here
@@ -233,7 +252,7 @@ async def _furnish(made: Stage) -> None:
 async def _proxy(stack: AsyncExitStack, made: Stage, who: str, upstream: str, *trust: Any, **given: Any) -> Proxy:
     """Put a proxy before a server, for a replica or for the workers."""
     proxy = Proxy(upstream, lambda: made.replica(who), *trust, **given)
-    proxy.plan, proxy.heard = made.plan, partial(made.heard, who)
+    proxy.plan, proxy.heard = made.plan_of(who), partial(made.heard, who)
     await proxy.start()
     stack.push_async_callback(proxy.stop)
     return proxy

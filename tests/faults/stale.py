@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from activity_operator.cluster.sweep import SOON_SECONDS
+from tests.eventually import eventually
 from tests.faults.matrix import Job
-from tests.faults.patience import until
 from tests.faults.plan import Fault, Kind
 from tests.faults.replicas import ELECTION
 from tests.faults.scenarios import Scenario, leads, pool_at_zero, pool_of, ready
@@ -57,14 +57,14 @@ async def _a_pod_vanishes(stage: Stage) -> None:
         names = {raw["metadata"]["name"] for raw in await stage.pods()}
         return gone["name"] not in names and len(names) == 2
 
-    await stage.until("its successor is there", replaced)
+    await eventually("its successor is there", replaced)
 
 
 async def _pod_in_the_gap(stage: Stage) -> None:
     await _behind_the_watch("pods", _a_pod_vanishes)(stage)
     left = {raw["metadata"]["uid"] for raw in await stage.pods()}
     await _a_sweep_later()
-    await until("after a sweep two workers are ready", lambda: ready(stage, 2), TOLD_SECONDS)
+    await eventually("after a sweep two workers are ready", lambda: ready(stage, 2), seconds=TOLD_SECONDS)
     assert {raw["metadata"]["uid"] for raw in await stage.pods()} == left, "a pod was replaced that need not be"
 
 
@@ -74,7 +74,7 @@ async def _the_pool_vanishes(stage: Stage) -> None:
     async def gone() -> bool:
         return not await stage.deployments()
 
-    await stage.until("its Deployment is gone", gone)
+    await eventually("its Deployment is gone", gone)
 
 
 async def _pool_in_the_gap(stage: Stage) -> None:
@@ -92,7 +92,7 @@ async def _another_pool_comes(stage: Stage) -> None:
 
 async def _recreated_in_the_gap(stage: Stage) -> None:
     await _behind_the_watch("activitypools", _another_pool_comes)(stage)
-    await stage.until("its worker is ready", lambda: ready(stage, 1))
+    await eventually("its worker is ready", lambda: ready(stage, 1))
     await _a_sweep_later()
     assert await ready(stage, 1), "the worker of the new pool did not stay"
     pool, (deployment,) = await stage.pool(), await stage.deployments()
@@ -124,12 +124,12 @@ async def _late_raise(stage: Stage) -> None:
     stage.execute(1, gated=True)
     await _arrives_late(stage, former, RAISING, 422)
     stage.gate.set()
-    await stage.until("all executions have ended", lambda: "RUNNING" not in stage.outcomes().values())
+    await eventually("all executions have ended", lambda: "RUNNING" not in stage.outcomes().values())
 
 
 async def _arrives_late(stage: Stage, former: str, fault: Fault, refused: int) -> None:
     """Hold a former leader's write until there are four workers; then let it go, and look whether it is refused."""
-    await stage.until("the write is held", lambda: bool(stage.plan.struck))
+    await eventually("the write is held", lambda: bool(stage.plan.struck))
     # At the same moment, so that the next leader has no reason to shrink.
     await stage.change_pool(minWorkers=4)
 
@@ -137,14 +137,14 @@ async def _arrives_late(stage: Stage, former: str, fault: Fault, refused: int) -
         (deployment,) = await stage.deployments()
         return await stage.leader() != former and deployment["spec"]["replicas"] >= 4
 
-    await stage.until("another leader has made the pool larger", larger)
+    await eventually("another leader has made the pool larger", larger)
     for proxy in stage.proxies:
         proxy.released.set()
 
     def answers() -> list[int]:
         return [status for proxy in stage.proxies for struck, status in proxy.answers if struck == fault]
 
-    await stage.until("the late write was answered", lambda: bool(answers()))
+    await eventually("the late write was answered", lambda: bool(answers()))
     stage.replica(former).kill(for_good=True)
     assert answers() == [refused], f"the late write of a former leader was answered {answers()}"
 
@@ -152,21 +152,21 @@ async def _arrives_late(stage: Stage, former: str, fault: Fault, refused: int) -
         status = ((await stage.pool()) or {}).get("status") or {}
         return bool(status.get("readyReplicas") == 4 == status.get("replicas"))
 
-    await stage.until("four workers are ready", four_serve)
+    await eventually("four workers are ready", four_serve)
 
 
 async def _restart(stage: Stage) -> None:
     """The operator is killed while nothing happens: nothing but time tells the next one that its workers are there."""
     (replica,) = stage.replicas
     replica.kill()
-    await stage.until("it runs again", lambda: bool(replica.ends) and replica.alive)
+    await eventually("it runs again", lambda: bool(replica.ends) and replica.alive)
     await asyncio.sleep(ELECTION["lease_duration_seconds"] + 2.0)
 
     async def fresh() -> bool:
         status = ((await stage.pool()) or {}).get("status") or {}
         return any(c["type"] == "SignalsStale" and c["status"] == "False" for c in status["conditions"])
 
-    await until("the new leader says that it has heard the workers", fresh, HEARD_SECONDS)
+    await eventually("the new leader says that it has heard the workers", fresh, seconds=HEARD_SECONDS)
 
 
 STALE = {

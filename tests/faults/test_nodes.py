@@ -1,11 +1,9 @@
 """A node with busy workers on it is missed by the real controllers; whether it comes back in time or not, none pays."""
 
-import asyncio
-
 import pytest
 
 from tests.faults.campaign import Played
-from tests.faults.conftest import tell
+from tests.faults.conftest import side_by_side
 from tests.faults.node_loss import play
 
 pytestmark = pytest.mark.timeout(400)
@@ -14,14 +12,10 @@ pytestmark = pytest.mark.timeout(400)
 BOUNDED = ("in time", "too late")
 
 
-async def _play() -> dict[str, Played]:
-    return tell(await asyncio.gather(*map(play, BOUNDED)))
-
-
 @pytest.fixture(scope="module")
 def losses() -> dict[str, Played]:
     """All of them, played once, side by side."""
-    return asyncio.run(_play())
+    return side_by_side(play, BOUNDED)
 
 
 @pytest.mark.parametrize("name", BOUNDED)

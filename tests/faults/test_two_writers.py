@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from activity_operator.cluster.contest import EDITS, PACE_SECONDS
+from tests.eventually import eventually
 from tests.faults import audit
 from tests.faults.api import Raw, RefusedError
 from tests.faults.election import DEFAULTS
 from tests.faults.ground import REPLICAS, ground
-from tests.faults.patience import until
 from tests.faults.replicas import nursery
 from tests.faults.scenarios import leads, pool_of
 from tests.faults.stage import POOL, Stage, stage
@@ -75,7 +75,7 @@ async def _fight(made: Stage, rival: Rival) -> tuple[float, int]:
     began, begun = time.monotonic(), time.time()
     task = asyncio.create_task(rival.run())
     try:
-        await until("it is said that somebody contests the Deployment", lambda: _contested(made), 60.0)
+        await eventually("it is said that somebody contests the Deployment", lambda: _contested(made), seconds=60.0)
         await asyncio.sleep(max(0.0, began + FIGHT_SECONDS - time.monotonic()))
     finally:
         task.cancel()
@@ -130,7 +130,9 @@ async def _play(name: str) -> tuple[Rival, float, int, dict[str, Any]]:
         seconds, writes = await _fight(made, rival)
         told = {reason: await _said(made, reason) for reason in ("DeploymentContested", "EditReverted")}
         told["limited"] = [await _limited(made)]
-        await until("what the pool declares is there again", lambda: _as_declared(made, declared), PEACE_SECONDS)
+        await eventually(
+            "what the pool declares is there again", lambda: _as_declared(made, declared), seconds=PEACE_SECONDS
+        )
         assert made.kubelet.troubles == []
         return rival, seconds, writes, told
 

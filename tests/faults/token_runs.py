@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from tests.eventually import eventually
 from tests.faults.campaign import Played
 from tests.faults.election import DEFAULTS
 from tests.faults.ground import REPLICAS, Ground, ground
@@ -48,19 +49,19 @@ class TokenStage:
         await leads(made)
         await pool_at_zero(made)
         made.execute(1, gated=True)
-        await made.until("a worker is busy", lambda: len(made.kubelet.busy()) == 1)
+        await eventually("a worker is busy", lambda: len(made.kubelet.busy()) == 1)
         made.kubelet.may_start.clear()
         made.execute(1)
 
         async def held() -> bool:
             return len(await made.records()) > 0 and len(await made.pods()) > 1
 
-        await made.until("a lease is recorded, and a pod is made for it", held)
+        await eventually("a lease is recorded, and a pod is made for it", held)
 
     async def refuse(self, name: str) -> None:
         """Have a replica's token refused, and then everything that it has open end: it must say again who it is."""
         account = self.accounts[name]
-        await self.stage.until("the API server refuses the token", lambda: account.refused(account.token))
+        await eventually("the API server refuses the token", lambda: account.refused(account.token))
         self.road.refuse()
         self.road.mend()
 
@@ -70,18 +71,18 @@ class TokenStage:
         made.kubelet.may_start.set()
         for workers in (2, 3):
             await made.change_pool(minWorkers=workers)
-            await made.until(f"{workers} workers are ready", partial(ready, made, workers))
+            await eventually(f"{workers} workers are ready", partial(ready, made, workers))
 
     async def conclude(self) -> None:
         """Let everything come to its end."""
         made = self.stage
         made.gate.set()
-        await made.until("all executions have ended", lambda: "RUNNING" not in made.outcomes().values())
+        await eventually("all executions have ended", lambda: "RUNNING" not in made.outcomes().values())
 
         async def nothing_is_held() -> bool:
             return not await made.records()
 
-        await made.until("no lease is recorded any more", nothing_is_held)
+        await eventually("no lease is recorded any more", nothing_is_held)
 
     async def refusals(self) -> int:
         """Return how many calls the API server has refused for who sent them, those of the test among them."""
@@ -111,14 +112,14 @@ async def _late(scene: TokenStage) -> str:
     former = await scene.stage.leader()
     await scene.accounts[former].revoke()
     told = await _refused_for(scene, former, LATE_SECONDS)
-    await scene.stage.until("the other one leads", lambda: _leads_other_than(scene, former))
+    await eventually("the other one leads", lambda: _leads_other_than(scene, former))
     await scene.accounts[former].renew()
     scene.stage.replica(await scene.stage.leader()).kill(for_good=True)
 
     async def leads_again() -> bool:
         return await scene.stage.leader() == former
 
-    await scene.stage.until("who had no token leads again", leads_again)
+    await eventually("who had no token leads again", leads_again)
     await scene.watched()
     return told
 

@@ -46,11 +46,7 @@ class Account:
     async def renew(self, lasts_seconds: float = 0.0) -> None:
         """Put a new token into the file, all at once; it may be over after so long (default: an hour)."""
         bound = await (self._pod() if self.bound_to == "pods" else self._secret())
-        reference = {"kind": bound["kind"], "apiVersion": "v1", "name": bound["metadata"]["name"]}
-        spec = {"boundObjectRef": {**reference, "uid": bound["metadata"]["uid"]}, "expirationSeconds": 3600}
-        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-        made = await self._make(f"serviceaccounts/{self.name}/token", asked)
-        self.token = str(made["status"]["token"])
+        self.token = await self.ground.api.token(self.namespace, account=self.name, bound=bound)
         if lasts_seconds:
             self.token = _ending(self.token, self.ground.folder / "service-accounts.key", lasts_seconds)
         draft = self.folder / "token.draft"

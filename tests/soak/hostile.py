@@ -13,6 +13,7 @@ import aiohttp
 
 from activity_operator.cluster.kinds import POOLS
 from activity_worker.contract import LABEL_POOL, MAX_REPORT_BYTES, TOKEN_AUDIENCE
+from tests import manifests
 from tests.faults.api import Raw, RefusedError
 from tests.hostile.users.drawn import drawn
 from tests.hostile.users.pools import specs
@@ -78,8 +79,7 @@ class Hostile:
         accepted = 0
         try:
             for spec in chosen:
-                body = {"apiVersion": POOLS.api_version, "kind": POOLS.name, "spec": spec}
-                body["metadata"] = {"name": f"made-up-{next(self._serial)}"}
+                body = manifests.pool(f"made-up-{next(self._serial)}", spec)
                 try:
                     accepted += await world.api.call("POST", POOLS.path(HERE), body, expect=(400, 422)) is not None
                 except RefusedError as error:
@@ -93,20 +93,13 @@ class Hostile:
         if self._token:
             return
         api = self._world.api
-        await api.call("POST", "/api/v1/namespaces", {"metadata": {"name": HERE}}, expect=(409,))
-        account = f"/api/v1/namespaces/{HERE}/serviceaccounts"
-        await api.call("POST", account, {"metadata": {"name": "default"}}, expect=(409,))
+        await api.make_namespace(HERE)
         meta = {"name": "stranger", "labels": {LABEL_POOL: "zero"}}
         spec = {"containers": [{"name": "any", "image": "any"}], "automountServiceAccountToken": False}
         made = await api.call("POST", f"/api/v1/namespaces/{HERE}/pods", {"metadata": meta, "spec": spec})
         assert made is not None
         self._pod = made["metadata"]
-        bound = {"apiVersion": "v1", "kind": "Pod", "name": "stranger", "uid": self._pod["uid"]}
-        asked = {"audiences": [TOKEN_AUDIENCE], "expirationSeconds": 3600, "boundObjectRef": bound}
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": asked}
-        token = await api.call("POST", f"{account}/default/token", body)
-        assert token is not None
-        self._token = token["status"]["token"]
+        self._token = await api.token(HERE, audiences=[TOKEN_AUDIENCE], bound=made)
 
     async def _send(self, url: str, seconds: float, dice: random.Random, answers: "Counter[int]") -> None:
         loop = asyncio.get_running_loop()

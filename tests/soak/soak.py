@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import aiohttp
 
+from tests.eventually import NotInTimeError, eventually
 from tests.faults.ground import Ground
 from tests.faults.replicas import Nursery
 from tests.soak import growth
@@ -150,16 +151,14 @@ class Soak:
     async def _until(self, what: str, holds: Callable[[], bool], seconds: float) -> None:
         """Wait; what does not come within so many seconds is a trouble of the run."""
         try:
-            async with asyncio.timeout(seconds):
-                while not holds():  # noqa: ASYNC110 - many things change it
-                    await asyncio.sleep(0.2)
-        except TimeoutError:
-            self.troubles.append(f"not within {seconds:g} s: {what}{self._excerpt()}")
+            await eventually(what, holds, seconds=seconds, every_seconds=0.2, details=self._excerpt)
+        except NotInTimeError as error:
+            self.troubles.append(str(error))
 
     def _excerpt(self) -> str:
         running = [number for number in self.world.runs if self.world.status(number) == "RUNNING"]
         told = [f"{number} of {self.world.runs[number].pool.name}" for number in running[:5]]
-        return f" ({', '.join(told)})" if told else ""
+        return ", ".join(told)
 
     def _polled(self) -> bool:
         return all(self.world.fake.open_polls(pool.arn) for pool in POOLS)

@@ -4,9 +4,11 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from activity_worker.testing import stepfunctions as service
+from tests.eventually import NotInTimeError, eventually
 from tests.faults.calls import OPERATOR, WORKER
 from tests.faults.clock_wall import HOUR_SECONDS, set_clock
 from tests.faults.plan import Kind
@@ -245,10 +247,8 @@ def to_api_server(name: str) -> bool:
 
 async def _sprung(trap: Trap) -> None:
     """Wait until a trap has struck as often as it may, or lurked as long."""
-    for _ in range(int(LURK_SECONDS / 0.1)):
-        if not trap.left:
-            return
-        await asyncio.sleep(0.1)
+    with suppress(NotInTimeError):
+        await eventually("the trap has struck", lambda: not trap.left, seconds=LURK_SECONDS, every_seconds=0.1)
 
 
 def _choose(among: Sequence[T], luck: float) -> T:

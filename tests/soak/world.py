@@ -5,20 +5,17 @@ import json
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from activity_operator.cluster.kinds import POOLS as POOL_KIND
 from activity_worker.contract import lease_id
-from tests.faults import audit
-from tests.faults import stage as faults_stage
-from tests.faults.api import Raw
-from tests.faults.calls import WORKER, Call
-from tests.faults.ground import REPLICAS, Ground
-from tests.faults.replicas import Nursery, Replica, Service
-from tests.faults.stage import Stage
+from tests import manifests
+from tests.faults.calls import Call
+from tests.faults.ground import Ground
+from tests.faults.replicas import Nursery, Replica
+from tests.faults.stage import Stage, stage_of
 from tests.soak.account import Attempt, Begun, Evidence
 from tests.soak.ambush import Ambush
 from tests.soak.node import MortalKubelet
@@ -60,6 +57,8 @@ class Seen:
 class World(Stage):
     """A stage with the pools of `pools`. Executions are started with `begin` and found by number."""
 
+    activities = tuple(pool.name for pool in POOLS)
+
     def __init__(self, ground: Ground, number: str, folder: Path) -> None:
         super().__init__(ground, number, folder)
         self.fake.settings.poll_hold_seconds = HOLD_SECONDS
@@ -69,9 +68,16 @@ class World(Stage):
         self.seen = Seen()
         self.runs: dict[str, Execution] = {}
         self.reports_cut = False
-        self.report_service: Service
         #: The fault that strikes now, "" between faults: it is to blame for what is swallowed.
         self.fault = ""
+
+    def reached(self) -> list[Replica]:
+        """Return the replicas that workers' reports reach, none while reports are cut."""
+        return [] if self.reports_cut else super().reached()
+
+    def plan_of(self, caller: str) -> Ambush:
+        """Return the ambush of a caller, which both of a replica's proxies share."""
+        return self.ambushes.setdefault(caller, Ambush(time.monotonic))
 
     def heard(self, caller: str, call: Call, status: int, said: bytes, passed: bool) -> None:
         """Take note of the tasks that were handed to a replica or swallowed, and of recorded leases."""
@@ -141,8 +147,7 @@ class World(Stage):
     async def create_pools(self) -> None:
         """Make all pools."""
         for pool in POOLS:
-            body: Raw = {"apiVersion": POOL_KIND.api_version, "kind": POOL_KIND.name, "spec": whole(pool)}
-            await self.api.call("POST", self.path(), body | {"metadata": {"name": pool.name}})
+            await self.api.call("POST", self.path(), manifests.pool(pool.name, whole(pool)))
 
     async def change(self, pool: str, spec: dict[str, Any]) -> None:
         """Merge into a pool's spec."""
@@ -160,37 +165,8 @@ class World(Stage):
 @asynccontextmanager
 async def world(ground: Ground, nursery: Nursery, number: str) -> AsyncIterator[World]:
     """Set it up with two operators and all pools; processes go with the context."""
-    folder = ground.folder / number
-    folder.mkdir()
-    audit.begin(ground.folder)
-    made = World(ground, number, folder)
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(made.fake)
-        for pool in POOLS:
-            made.fake.create_activity(pool.name)
-        await faults_stage._furnish(made)
-        made.service = made.node.service = await faults_stage._proxy(stack, made, WORKER, made.fake.url, caller=WORKER)
-        made.service.plan = made.ambushes[WORKER] = Ambush(time.monotonic)
-        playing = asyncio.create_task(made.node.run())
-        stack.push_async_callback(faults_stage._ended, playing)
-        stack.push_async_callback(made.node.stop)
-        service = Service(lambda: reachable(made))
-        await service.start()
-        stack.push_async_callback(service.stop)
-        made.report_service = service
-        for name in REPLICAS[:2]:
-            await faults_stage._add_replica(stack, made, nursery, name, service.port, SETTINGS)
-            made.ambushes[name] = Ambush(time.monotonic)
-            for proxy in made.proxies[-2:]:
-                proxy.plan = made.ambushes[name]
+    async with stage_of(World, ground, nursery, number, 2, **SETTINGS) as made:
         await made.create_pools()
         yield made
         for replica in made.replicas:
             await replica.stop()
-
-
-def reachable(made: World) -> list[Replica]:
-    """Return the replicas that workers' reports reach."""
-    if made.reports_cut:
-        return []
-    return [one for one in made.replicas if one.alive and one.name in made.node.labelled]

@@ -13,11 +13,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from activity_operator.cluster.deep_json import Decoder
 from activity_operator.cluster.kinds import DEPLOYMENTS, EVENTS, POOLS
+from tests.eventually import eventually
 from tests.faults.api import CALL_SECONDS, Raw
 from tests.faults.ground import TOKENS, Ground, ground, kubeconfig
-from tests.faults.patience import until
 from tests.faults.replicas import nursery
 from tests.faults.stage import Stage, stage
+from tests.manifests import pool
 
 #: Calls to the API server in flight at once.
 SIDE_BY_SIDE = 16
@@ -64,10 +65,7 @@ class Stand:
     async def namespace(self, name: str, level: str = "restricted") -> str:
         """Make a namespace whose Pod Security level is enforced, with its default account; return its name."""
         self.namespaces.add(name)
-        labels = {"pod-security.kubernetes.io/enforce": level}
-        await self.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
-        account = {"metadata": {"name": "default"}}
-        await self.api.call("POST", f"/api/v1/namespaces/{name}/serviceaccounts", account)
+        await self.api.make_namespace(name, {"pod-security.kubernetes.io/enforce": level})
         return name
 
     async def send(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Answer:
@@ -124,7 +122,7 @@ class Stand:
     async def settled(self, namespace: str, names: Iterable[str], seconds: float = SETTLED_SECONDS) -> dict[str, Raw]:
         """Wait until the status of each pool speaks of its generation and says something; return the pools.
 
-        Raises TimeoutError that names those of which nothing was said.
+        Raises NotInTimeError that names the pools without such a status.
         """
         wanted, silent, found = set(names), set[str](), dict[str, Raw]()
 
@@ -135,12 +133,11 @@ class Stand:
             silent.update(name for name in wanted if not spoken_of(found[name]))
             return not silent
 
-        try:
-            await until("statuses", said, seconds, every=0.3)
-        except TimeoutError:
-            told = json.dumps({name: found[name]["spec"] for name in sorted(silent)[:3]})[:3000]
-            words = f"nothing was said of {sorted(silent)} within {seconds:g} s: {told}"
-            raise TimeoutError(f"{words}\n{self.troubles()}") from None
+        def without() -> str:
+            specs = json.dumps({name: found[name]["spec"] for name in sorted(silent)[:3]})[:3000]
+            return f"no status of {sorted(silent)}: {specs}\n{self.troubles()}"
+
+        await eventually("every pool has a status", said, seconds=seconds, every_seconds=0.3, details=without)
         return {name: found[name] for name in wanted}
 
     async def writes_within(self, seconds: float) -> Counter[str]:
@@ -182,7 +179,7 @@ class Stand:
         file.write_text(json.dumps({"rules": list(rules)}))
 
     async def honest_work(self, tasks: int = 2) -> None:
-        """Have the honest pool do some tasks; raises TimeoutError when it does not."""
+        """Have the honest pool do some tasks; raises NotInTimeError when it does not."""
         before = len(self.stage.executions)
         self.stage.execute(tasks)
 
@@ -190,12 +187,7 @@ class Stand:
             outcomes = self.stage.outcomes()
             return all(outcomes[f"e{number}"] == "SUCCEEDED" for number in range(before + 1, before + tasks + 1))
 
-        await until("the honest pool does its tasks", done, SETTLED_SECONDS)
-
-
-def pool(name: str, spec: Any) -> Raw:
-    """Return a pool as it is sent."""
-    return {"apiVersion": POOLS.api_version, "kind": POOLS.name, "metadata": {"name": name}, "spec": spec}
+        await eventually("the honest pool does its tasks", done, seconds=SETTLED_SECONDS)
 
 
 def spoken_of(raw: Raw) -> bool:

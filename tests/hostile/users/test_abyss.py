@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from activity_operator.cluster.kinds import DEPLOYMENTS, POOLS
-from tests.faults.patience import until
+from tests.eventually import eventually
 from tests.hostile.users.findings import activity
 from tests.hostile.users.pools import ARN
-from tests.hostile.users.stand import SETTLED_SECONDS, Stand, condition, pool, spoken_of
+from tests.hostile.users.stand import SETTLED_SECONDS, Stand, condition, spoken_of
+from tests.manifests import pool
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -77,7 +78,7 @@ async def test_a_name_that_is_taken_is_said_and_what_has_it_is_left_alone(here: 
     async def gone() -> bool:
         return not await here.deployments(namespace)
 
-    await until("the Deployment goes with its pool", gone, SETTLED_SECONDS)
+    await eventually("the Deployment goes with its pool", gone, seconds=SETTLED_SECONDS)
     labels = {"app": "theirs"}
     container = {"name": "c", "image": "i"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
@@ -94,5 +95,5 @@ async def test_a_name_that_is_taken_is_said_and_what_has_it_is_left_alone(here: 
         again = await here.pool(namespace, "p")
         return spoken_of(again) and condition(again)["reason"] != "ReconcileFailed"
 
-    await until("the pool has its Deployment", mended, SETTLED_SECONDS)
+    await eventually("the pool has its Deployment", mended, seconds=SETTLED_SECONDS)
     await here.send("DELETE", POOLS.path(namespace))

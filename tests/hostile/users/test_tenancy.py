@@ -6,7 +6,7 @@ import pytest
 
 from activity_operator.cluster.kinds import POOLS
 from activity_worker.contract import LABEL_POOL
-from tests.faults.patience import until
+from tests.eventually import eventually
 from tests.hostile.users.batch import admit
 from tests.hostile.users.findings import activity
 from tests.hostile.users.pools import ARN, IMAGE
@@ -72,7 +72,7 @@ async def test_a_policy_is_enforced_and_enforced_anew_when_it_changes(here: Stan
     async def judged() -> bool:
         return set(await refused(here, namespace)) == set(FIELDS)
 
-    await until("the strict policy is in force", judged, seconds=SETTLED_SECONDS, every=0.5)
+    await eventually("the strict policy is in force", judged, seconds=SETTLED_SECONDS, every_seconds=0.5)
     said = await refused(here, namespace)
     assert [
         name for name, field in FIELDS.items() if field not in said[name] or "by the tenancy policy" not in said[name]
@@ -83,13 +83,13 @@ async def test_a_policy_is_enforced_and_enforced_anew_when_it_changes(here: Stan
     async def allowed() -> bool:
         return not await refused(here, namespace)
 
-    await until("the lax policy is in force", allowed, seconds=SETTLED_SECONDS, every=0.5)
+    await eventually("the lax policy is in force", allowed, seconds=SETTLED_SECONDS, every_seconds=0.5)
     here.policy(EVERYBODY_ELSE)
 
     async def nobody() -> bool:
         return set(await refused(here, namespace)) == set(TRIES)
 
-    await until("no rule is for them any more", nobody, seconds=SETTLED_SECONDS, every=0.5)
+    await eventually("no rule is for them any more", nobody, seconds=SETTLED_SECONDS, every_seconds=0.5)
     assert all("no rule for namespace team-a" in words for words in (await refused(here, namespace)).values())
     for raw in await here.deployments(namespace):
         assert (await admit(here, raw)).accepted
@@ -109,13 +109,13 @@ async def test_a_broken_policy_leaves_the_last_good_one_in_force_and_without_rul
     async def judged() -> bool:
         return set(await refused(here, namespace)) == {"role", "url"}
 
-    await until("the default policy is in force", judged, seconds=SETTLED_SECONDS, every=0.5)
+    await eventually("the default policy is in force", judged, seconds=SETTLED_SECONDS, every_seconds=0.5)
     file.write_text('{"rules": [{"namespaces": ["*"], "roleArns": "*"}]}')
-    await until(
+    await eventually(
         "the operator says so",
         lambda: "the last good one stays in force" in here.log(),
         seconds=SETTLED_SECONDS,
-        every=0.5,
+        every_seconds=0.5,
     )
     assert await judged()
     deployments = await here.deployments(namespace)

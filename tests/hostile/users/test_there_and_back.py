@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from activity_operator.cluster.kinds import POOLS
 from activity_worker.contract import LABEL_POOL
+from tests.eventually import eventually
 from tests.faults.api import Raw
-from tests.faults.patience import until
 from tests.hostile.users.drawn import DEFAULT_EXAMPLES, EXAMPLES, SEED, drawn
 from tests.hostile.users.pools import ARN, IMAGE, Spec, specs
 from tests.hostile.users.stand import SETTLED_SECONDS, Stand, condition, spoken_of
@@ -105,12 +105,12 @@ async def test_there_and_back_is_where_it_began(here: Stand) -> None:
         after = await of_pools(here, namespace)
         return after == before
 
-    try:
-        await until("everything is as it was", back, SETTLED_SECONDS, every=0.5)
-    except TimeoutError:
+    def changed() -> str:
         odd = [name for name in before if after.get(name) != before[name]]
         words = [f"{pairs[name]}: {_brief(before[name])}, now {_brief(after.get(name, {}))}" for name in odd]
-        pytest.fail(f"seed {SEED}\n" + "\n".join(words)[:6000])
+        return f"seed {SEED}\n" + "\n".join(words)[:6000]
+
+    await eventually("everything is as it was", back, seconds=SETTLED_SECONDS, every_seconds=0.5, details=changed)
     pools = await here.pools(namespace)
     # What was said of the other spec is taken back, too.
     assert [
@@ -128,4 +128,4 @@ async def _until_replicas_are_as_said(here: Stand, namespace: str) -> None:
         found = await of_pools(here, namespace)
         return {name: sum(one[0] for one in each.values()) for name, each in found.items()} == wanted
 
-    await until("Deployments have the replicas that are wanted", quiet, SETTLED_SECONDS, every=0.5)
+    await eventually("Deployments have the replicas that are wanted", quiet, seconds=SETTLED_SECONDS, every_seconds=0.5)

@@ -19,12 +19,13 @@ import pytest
 
 from activity_operator.workers.authentication import MAX_REVIEWS
 from activity_worker.contract import TOKEN_AUDIENCE
-from tests.faults.patience import Beat, beating, until
+from tests.eventually import eventually, eventually_sync
+from tests.faults.beat import Beat, beating
 from tests.hostile.workers.background import Background
 from tests.hostile.workers.flood import Orders
 from tests.hostile.workers.oracle import check, neighbours
 from tests.hostile.workers.test_tokens import tell
-from tests.hostile.workers.wire import Line, request, say
+from tests.hostile.workers.wire import Answer, Line, request, say
 from tests.hostile.workers.world import Honest, Pod, World
 from tests.servers.parent import die_with_parent
 
@@ -71,7 +72,7 @@ class Guard:
     def answered_again(self, one: Honest) -> None:
         """Wait until a report that was sent from now on is answered."""
         heard = one.answered
-        self._background.do(until("honest workers are answered", lambda: one.answered >= heard + 2, 30.0))
+        self._background.do(eventually("honest workers are answered", lambda: one.answered >= heard + 2, seconds=30.0))
 
     def held(self) -> None:
         """Raise AssertionError when something is not as it was; sockets have their time to be given up."""
@@ -88,7 +89,7 @@ class Guard:
             # Besides, the operator may keep as many connections to the API server as it checks tokens at once.
             return sockets(self.world) <= self._sockets + MAX_REVIEWS
 
-        self._background.do(until("sockets are given back", given_up, GIVEN_UP_SECONDS))
+        self._background.do(eventually("sockets are given back", given_up, seconds=GIVEN_UP_SECONDS))
         self._background.do(check(self.world, self._before))
 
     def _answered_in_time(self, slowest: float) -> None:
@@ -212,7 +213,7 @@ def test_a_flood_of_forged_tokens_keeps_no_worker_from_being_known(
     times: list[tuple[float, float]] = []
     while not flooding.done():
         # A token that the operator has not seen yet, as a worker's is that has just started.
-        token = background.do(here.token(pod.namespace, _pod(pod), [TOKEN_AUDIENCE]))
+        token = background.do(here.api.token(pod.namespace, audiences=[TOKEN_AUDIENCE], bound=_pod(pod)))
         began = time.time()
         _become_known(here, pod, token)
         times.append((began, time.time()))
@@ -224,10 +225,13 @@ def test_a_flood_of_forged_tokens_keeps_no_worker_from_being_known(
 
 def _become_known(here: World, pod: Pod, token: str) -> None:
     """Report as a worker does, which asks again when the API server did not say in time whose token it is."""
-    gives_up = time.monotonic() + GIVEN_UP_SECONDS
-    while (answer := tell(here, pod, token)).status == 503 and time.monotonic() < gives_up:
-        time.sleep(AGAIN_SECONDS)
-    assert answer.status == 200, answer
+
+    def answer() -> Answer | None:
+        given = tell(here, pod, token)
+        return None if given.status == 503 else given
+
+    given = eventually_sync("the report is answered", answer, seconds=GIVEN_UP_SECONDS, every_seconds=AGAIN_SECONDS)
+    assert given.status == 200, given
 
 
 def _pod(pod: Pod) -> dict[str, Any]:

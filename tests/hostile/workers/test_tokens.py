@@ -190,10 +190,10 @@ def test_a_token_elsewhere_than_in_its_header_is_none(here: World) -> None:
 
 
 def test_an_account_without_a_pod_is_no_worker(here: World, background: Background) -> None:
-    unbound = background.do(here.token(TENANT, None, [TOKEN_AUDIENCE]))
+    unbound = background.do(here.api.token(TENANT, audiences=[TOKEN_AUDIENCE]))
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "any"}}
     made = background.do(here.api.call("POST", f"/api/v1/namespaces/{TENANT}/secrets", secret))
-    bound = background.do(here.token(TENANT, (made or {}) | {"kind": "Secret"}, [TOKEN_AUDIENCE]))
+    bound = background.do(here.api.token(TENANT, audiences=[TOKEN_AUDIENCE], bound=(made or {}) | {"kind": "Secret"}))
     for token in (unbound, bound):
         answer = tell(here, here.attacker, token)
         assert (answer.status, answer.error) == (401, "the token is not bound to a pod")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activity_operator.cluster.kinds import POOLS
-from tests.faults.patience import until
+from tests.eventually import eventually
 from tests.hostile.workers.background import Background
 from tests.hostile.workers.lies import TEXTS
 from tests.hostile.workers.oracle import check, neighbours
@@ -41,7 +41,7 @@ def wait_for(here: World, background: Background, mark: str) -> dict[str, Any]:
         found[:] = [pool.get("status") or {}]
         return any(event["message"] == mark for event in found[0].get("events") or ())
 
-    background.do(until(f"the status says {mark!r}", stands, 30.0))
+    background.do(eventually(f"the status says {mark!r}", stands, seconds=30.0))
     return found[0]
 
 

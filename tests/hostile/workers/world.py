@@ -16,9 +16,10 @@ import aiohttp
 from activity_operator.cluster.kinds import POOLS
 from activity_worker.contract import LABEL_POOL, TOKEN_AUDIENCE, lease_id
 from activity_worker.testing import FakeSettings, StepFunctionsFake
+from tests import manifests
+from tests.eventually import eventually
 from tests.faults.api import Raw
 from tests.faults.ground import REPLICAS, Ground, ground, kubeconfig
-from tests.faults.patience import until
 from tests.hostile.workers.wire import Door, say
 from tests.servers.parent import die_with_parent
 from tests.servers.ports import free_port
@@ -119,18 +120,6 @@ class World:
         assert found is not None
         return found
 
-    async def token(self, namespace: str, bound: Raw | None, audiences: list[str], account: str = "default") -> str:
-        """Have the API server make a token, bound to an object or to none."""
-        spec: Raw = {"audiences": audiences, "expirationSeconds": 3600}
-        if bound is not None:
-            meta = bound["metadata"]
-            kind = bound.get("kind", "Pod")
-            spec["boundObjectRef"] = {"apiVersion": "v1", "kind": kind, "name": meta["name"], "uid": meta["uid"]}
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-        made = await self.api.call("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token", body)
-        assert made is not None
-        return str(made["status"]["token"])
-
     async def make_pod(self, namespace: str, name: str, pool: str = "", owner: Raw | None = None) -> Pod:
         """Make a pod by hand, labelled as a worker of `pool`, owned by what is given, with a token of its own."""
         meta: Raw = {"name": name, "labels": {LABEL_POOL: pool} if pool else {}}
@@ -146,7 +135,7 @@ class World:
     async def know(self, raw: Raw, pool: str) -> Pod:
         """Return a pod with a token for the operator, bound to it."""
         meta = raw["metadata"]
-        token = await self.token(meta["namespace"], raw, [TOKEN_AUDIENCE])
+        token = await self.api.token(meta["namespace"], audiences=[TOKEN_AUDIENCE], bound=raw)
         return Pod(meta["namespace"], meta["name"], meta["uid"], pool, token)
 
     async def metrics(self) -> str:
@@ -178,7 +167,7 @@ async def world() -> AsyncIterator[World]:
         made.mate, made.honest = Honest(made.door, mate, busy=True), Honest(made.door, neighbour[0], busy=False)
         for one in (made.mate, made.honest):
             stack.push_async_callback(_ended, asyncio.create_task(one.run()))
-        await until("honest workers are answered", lambda: bool(made.mate.answered and made.honest.answered))
+        await eventually("honest workers are answered", lambda: bool(made.mate.answered and made.honest.answered))
         made.mate.wrong.clear()
         made.honest.wrong.clear()
         await _hold_a_lease(made)
@@ -192,9 +181,7 @@ async def _ended(task: "asyncio.Task[None]") -> None:
 
 async def _furnish(made: World) -> None:
     for namespace in (SYSTEM, TENANT, NEIGHBOUR):
-        await made.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
-        accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
-        await made.api.call("POST", accounts, {"metadata": {"name": "default"}})
+        await made.api.make_namespace(namespace)
     for namespace, name, low in ((TENANT, TENANT, MIN_WORKERS), (NEIGHBOUR, NEIGHBOUR, 1), (NEIGHBOUR, SPARE, 0)):
         made.fake.create_activity(f"{namespace}-{name}")
         spec = {
@@ -203,8 +190,7 @@ async def _furnish(made: World) -> None:
             "minWorkers": low,
             "maxWorkers": MAX_WORKERS if low else 1,
         }
-        body = {"apiVersion": POOLS.api_version, "kind": POOLS.name, "metadata": {"name": name}, "spec": spec}
-        await made.api.call("POST", POOLS.path(namespace), body)
+        await made.api.call("POST", POOLS.path(namespace), manifests.pool(name, spec))
 
 
 async def _start_operator(stack: AsyncExitStack, made: World) -> None:
@@ -251,7 +237,7 @@ async def _start_operator(stack: AsyncExitStack, made: World) -> None:
         found[:] = [raw] if raw else []
         return bool(found)
 
-    await until("the operator has a certificate", trusted)
+    await eventually("the operator has a certificate", trusted)
     made.authority = found[0]["data"]["ca.crt"]
     trust = ssl.create_default_context(cadata=made.authority)
     made.door = Door(port, NAME, trust)
@@ -271,7 +257,7 @@ async def _workers(made: World, namespace: str, count: int) -> list[Pod]:
         found[:] = [raw for raw in await made.pods(namespace) if raw["metadata"]["labels"][LABEL_POOL] == namespace]
         return len(found) >= count
 
-    await until(f"pods of {namespace} are made", came)
+    await eventually(f"pods of {namespace} are made", came)
     for raw in found:
         await _run(made, raw)
     return [await made.know(raw, namespace) for raw in found]
@@ -304,5 +290,5 @@ async def _hold_a_lease(made: World) -> None:
         made.held_lease = leases[0] if leases else ""
         return bool(leases)
 
-    await until("a task is held", held)
+    await eventually("a task is held", held)
     assert made.held_lease == lease_id(made.fake.tasks[-1].token)

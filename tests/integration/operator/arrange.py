@@ -1,14 +1,14 @@
 """Words for the tests: a pool, a running operator, waiting for something to become so."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
 
 from activity_operator.backlog.stepfunctions import StepFunctions
-from activity_operator.cluster.kinds import DEPLOYMENTS, POOLS, Raw
+from activity_operator.cluster.kinds import DEPLOYMENTS, Raw
 from activity_operator.cluster.kube import ApiError, Credentials, KubeClient
 from activity_operator.core.tenancy import Policy
 from activity_operator.handlers import Watcher
@@ -16,6 +16,7 @@ from activity_operator.metrics import Metrics
 from activity_operator.process import Backbone, Outside, Process
 from activity_operator.rooms import AllRooms
 from activity_operator.settings import Settings
+from tests import manifests
 from tests.integration.operator.plain import PlainBrain, PlainOutside
 
 
@@ -83,19 +84,7 @@ def pool(name: str, **spec: Any) -> Raw:
     """Return a pool's manifest."""
     arn = f"arn:aws:states:us-east-1:123456789012:activity:{name}"
     full = {"activityArn": arn, "handlerImage": "registry.invalid/handler:1", "maxWorkers": 10, **spec}
-    return {"apiVersion": POOLS.api_version, "kind": POOLS.name, "metadata": {"name": name}, "spec": full}
-
-
-async def eventually(check: Callable[[], Awaitable[Any] | Any], seconds: float = 20.0) -> Any:
-    """Return the first true answer of `check`; fail after `seconds`."""
-    async with asyncio.timeout(seconds):
-        while True:
-            answer = check()
-            if isinstance(answer, Awaitable):
-                answer = await answer
-            if answer:
-                return answer
-            await asyncio.sleep(0.02)
+    return manifests.pool(name, full)
 
 
 async def find(kube: KubeClient, namespace: str, name: str) -> Raw | None:

@@ -13,20 +13,13 @@ from activity_operator.workers.authentication import Identity, RefusedError, Rev
 from activity_operator.workers.certificate_keeper import load
 from activity_operator.workers.certificates import Material, Step, carry_out
 from activity_operator.workers.server import Limits, ReportServer
-from activity_worker.contract import REPORT_PATH, Reply, Report, WorkerState
+from activity_worker.contract import REPORT_PATH, Reply, Report
+from activity_worker.testing import StepFunctionsFake
+from tests.integration.reports.stage import Stage
+from tests.unit.activity_operator.workers.reports import report
 
 NAME = "activity-operator-reports.activitypool-system.svc"
-REPORT = Report(
-    namespace="media",
-    pool="resize",
-    pod_name="resize-a",
-    pod_uid="uid-a",
-    incarnation="first",
-    sequence=1,
-    state=WorkerState.RUNNING,
-    slots=1,
-    busy=0,
-)
+REPORT = report(slots=1)
 
 
 class Office:
@@ -109,3 +102,14 @@ async def client(trust: ssl.SSLContext) -> AsyncIterator[aiohttp.ClientSession]:
 def url(server: ReportServer, path: str = REPORT_PATH) -> str:
     """Return where the server listens; its certificate is for NAME, which clients give as server_hostname."""
     return f"https://127.0.0.1:{server.port}{path}"
+
+
+@pytest.fixture
+async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
+    """The task service and the records, for operators and workers one after the other."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    fake = StepFunctionsFake()
+    fake.settings.poll_hold_seconds = 2.0
+    async with fake:
+        yield Stage(fake, tmp_path)

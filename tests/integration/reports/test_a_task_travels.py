@@ -1,159 +1,19 @@
 """From a poll of the operator into a real worker process and to its end, over TLS and Step Functions' protocol."""
 
-import asyncio
-import ssl
-import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
+from contextlib import AsyncExitStack
 
-import pytest
-
-from activity_operator.backlog.protocol import LeasedTask, PollTarget
-from activity_operator.backlog.sentinel import Sentinels
-from activity_operator.backlog.stepfunctions import StepFunctions
-from activity_operator.core.decision import SentinelOrder
-from activity_operator.workers.authentication import Identity
-from activity_operator.workers.certificate_keeper import load
-from activity_operator.workers.certificates import Material, Step, carry_out
-from activity_operator.workers.custody import Custody
-from activity_operator.workers.handover import Handover
-from activity_operator.workers.handover_state import Terms
-from activity_operator.workers.leases import PoolRef
-from activity_operator.workers.reception import Reception
-from activity_operator.workers.registry import WorkerRegistry
-from activity_operator.workers.server import ReportServer
-from activity_operator.workers.surroundings import Surroundings
-from activity_worker.contract import Env
-from activity_worker.testing import StepFunctionsFake
-from tests.integration.worker.process import HANDLERS, WorkerProcess, until, worker
-from tests.servers.ports import free_port
-from tests.unit.activity_operator.workers.world import Records
-
-KEY = ("shop", "resize")
-POOL = PoolRef(*KEY, "pool-1")
-
-
-class OnePod:
-    """Knows the token of one pod."""
-
-    async def identify(self, authorization: str) -> Identity:
-        assert authorization == "Bearer secret-token"
-        return Identity("uid-1", "resize-abc", "shop")
-
-
-class Operator:
-    """The operator's rooms for reports and leases, without a cluster; polls until a worker has reported."""
-
-    def __init__(self, fake: StepFunctionsFake, arn: str, records: Records, term: int) -> None:
-        self.target = PollTarget(arn, endpoint_url=fake.url)
-        self.service = StepFunctions(f"operator-{term}")
-        self.registry = WorkerRegistry(lambda *_: self.look())
-        around = Surroundings(
-            now=time.time, pool_exists=lambda _uid: True, pod_exists=lambda _uid: True, on_change=lambda _key: None
-        )
-        self.custody = Custody(records, self.service, around)
-        self.custody.order(KEY, Terms(heartbeat_seconds=0.5))
-        self.sentinels = Sentinels(
-            self.service, holdings=self.custody.said, on_task=self.take, on_change=lambda _key: None, now=time.time
-        )
-        reception = Reception(self.registry, Handover(self.custody), term=lambda: term, now=time.time)
-        self.server = ReportServer(OnePod(), reception, leading=lambda: self.custody.leading, member=lambda _uid: KEY)
-
-    def take(self, key: tuple[str, str], pool_uid: str, target: PollTarget, task: LeasedTask) -> None:
-        self.custody.receive(POOL, target, task)
-
-    def look(self) -> None:
-        polls = SentinelOrder() if self.registry.said(*KEY) else SentinelOrder(polls=10, take=40)
-        self.sentinels.order(KEY, polls, self.target, POOL.uid)
-
-    def held(self) -> int:
-        return self.custody.said(KEY).held
-
-    async def start(self, port: int, context: ssl.SSLContext) -> None:
-        await self.custody.begin_term()
-        await self.server.start("127.0.0.1", port, context)
-
-    async def stop(self) -> None:
-        self.custody.end_term()
-        await self.server.stop()
-        await self.sentinels.stop(5.0)
-        await self.custody.close(5.0)
-        await self.service.close()
-
-
-class Stage:
-    """The fake service, the records, and operators one after the other on one address."""
-
-    def __init__(self, fake: StepFunctionsFake, folder: Path) -> None:
-        self.fake = fake
-        self.arn = fake.create_activity("resize")
-        self.records = Records()
-        self.port = free_port()
-        self.terms = 0
-        self.folder = folder
-        material = carry_out((Step.FOUND, Step.ISSUE), Material(), ["localhost"], time.time())
-        assert material.serving is not None
-        (folder / "ca.crt").write_text(material.bundle)
-        (folder / "token").write_text("secret-token")
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        load(self.context, material.serving, folder)
-
-    @asynccontextmanager
-    async def operator(self) -> AsyncIterator[Operator]:
-        self.terms += 1
-        operator = Operator(self.fake, self.arn, self.records, self.terms)
-        await operator.start(self.port, self.context)
-        try:
-            yield operator
-        finally:
-            await operator.stop()
-
-    @asynccontextmanager
-    async def worker(self, handler: str) -> AsyncIterator[WorkerProcess]:
-        env = {
-            Env.REPORT_URL: f"https://localhost:{self.port}",
-            Env.REPORT_TOKEN_FILE: str(self.folder / "token"),
-            Env.REPORT_CA_FILE: str(self.folder / "ca.crt"),
-            Env.POD_NAMESPACE: "shop",
-            Env.POD_NAME: "resize-abc",
-            Env.POD_UID: "uid-1",
-            Env.POOL: "resize",
-            Env.ACTIVITY_ARN: self.arn,
-            Env.ENDPOINT_URL: self.fake.url,
-            Env.SLOTS: "2",
-        }
-        arguments = ("run", f"{HANDLERS}:{handler}")
-        async with worker(*arguments, env={key.value: text for key, text in env.items()}) as running:
-            yield running
-
-    async def until(self, happened: Callable[[], bool]) -> None:
-        async with asyncio.timeout(30.0):
-            await until(happened)
-
-
-@pytest.fixture
-async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    fake = StepFunctionsFake()
-    fake.settings.poll_hold_seconds = 2.0
-    async with fake:
-        yield Stage(fake, tmp_path)
-
-
-def succeeded(stage: Stage) -> int:
-    return stage.fake.counts.get("succeeded", 0)
+from tests.eventually import eventually
+from tests.integration.reports.stage import Stage, succeeded
 
 
 async def test_tasks_that_waited_for_a_worker_are_each_run_once(stage: Stage) -> None:
     async with stage.operator() as operator:
         operator.look()
         stage.fake.schedule(stage.arn, '{"n": 1}', count=7, heartbeat_seconds=10.0)
-        await stage.until(lambda: operator.held() == 7)
+        await eventually("the operator holds seven tasks", lambda: operator.held() == 7)
         async with stage.worker("doubles"):
-            await stage.until(lambda: succeeded(stage) == 7)
-            await stage.until(lambda: not stage.records.kept)
+            await eventually("seven executions have succeeded", lambda: succeeded(stage) == 7)
+            await eventually("no lease is recorded any more", lambda: not stage.records.kept)
 
     assert {task.conclusions for task in stage.fake.tasks} == {1}
     assert all(task.worker_name.startswith("activitypool-operator/") for task in stage.fake.tasks)
@@ -166,14 +26,16 @@ async def test_a_task_outlives_the_operator_that_took_it(stage: Stage) -> None:
         async with stage.operator() as first:
             first.look()
             stage.fake.schedule(stage.arn, '{"n": 1}', count=3, heartbeat_seconds=10.0)
-            await stage.until(lambda: first.held() == 3)
+            await eventually("the first operator holds three tasks", lambda: first.held() == 3)
         second = await stack.enter_async_context(stage.operator())
         assert second.held() == 3
         # Half a second apart: for longer than a task lives without.
-        await stage.until(lambda: all(task.heartbeats >= 24 for task in stage.fake.tasks))
+        await eventually(
+            "every task has 24 heartbeats", lambda: all(task.heartbeats >= 24 for task in stage.fake.tasks)
+        )
         assert stage.fake.counts.get("timed_out", 0) == 0
         await stack.enter_async_context(stage.worker("doubles"))
-        await stage.until(lambda: succeeded(stage) == 3)
-        await stage.until(lambda: not stage.records.kept)
+        await eventually("three executions have succeeded", lambda: succeeded(stage) == 3)
+        await eventually("no lease is recorded any more", lambda: not stage.records.kept)
 
     assert {task.conclusions for task in stage.fake.tasks} == {1}

@@ -16,6 +16,7 @@ import pytest
 
 from activity_operator.workers.server import ReportServer
 from activity_worker.contract import Reply
+from tests.eventually import eventually
 from tests.integration.reports.conftest import NAME, REPORT, Office, url
 
 Start = Callable[..., Awaitable[ReportServer]]
@@ -72,9 +73,7 @@ async def quiet(caplog: pytest.LogCaptureFixture) -> AsyncIterator[list[dict[str
 
 async def until_gone(server: ReportServer) -> None:
     """Wait until the server has noticed that nobody is connected any more."""
-    async with asyncio.timeout(20.0):
-        while server._door is not None and server._door.sources.total():  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.01)
+    await eventually("no connection is left", lambda: server._door is None or not server._door.sources.total())
 
 
 async def answers(server: ReportServer, trust: ssl.SSLContext) -> bool:

@@ -30,10 +30,9 @@ from activity_operator.rooms import PoolSignals
 from activity_worker.contract import WorkerState
 from activity_worker.testing import StepFunctionsFake
 from tests.conformance.emulators import EMULATORS, NoPythonError, running
-from tests.integration.reports.test_a_task_travels import KEY, Operator, Stage, stage, succeeded
+from tests.eventually import eventually
+from tests.integration.reports.stage import KEY, Operator, Stage, succeeded
 from tests.unit.activity_operator.workers.world import Records
-
-__all__ = ["stage"]
 
 REGION = "us-east-1"
 
@@ -205,14 +204,17 @@ async def test_a_pool_at_zero_starts_by_its_counts_does_the_work_and_goes_back(
     async with counting(stage, cloudwatch_url) as operator:
         operator.look()
         assert operator.desired == 0
-        await stage.until(lambda: operator.desired == 1)
+        await eventually("the operator wants one worker", lambda: operator.desired == 1)
         assert operator.decided[-1].size.reason.endswith("at least 3 waiting would need 2 workers; maxWorkers is 1")
         operator.pod_starts()
         async with stage.worker("doubles"):
-            await stage.until(lambda: succeeded(stage) == 3)
+            await eventually("three executions have succeeded", lambda: succeeded(stage) == 3)
             # CloudWatch never tells that they were started; the worker's own empty polls do.
-            await stage.until(lambda: operator.desired == 0)
-            await stage.until(lambda: operator.registry.said(*KEY)[0].state is WorkerState.DRAINED)
+            await eventually("the operator wants no worker", lambda: operator.desired == 0)
+            await eventually(
+                "the worker reports that it is drained",
+                lambda: operator.registry.said(*KEY)[0].state is WorkerState.DRAINED,
+            )
 
     assert {task.conclusions for task in stage.fake.tasks} == {1}
     assert {task.worker_name.startswith("activitypool-operator/") for task in stage.fake.tasks} == {False}

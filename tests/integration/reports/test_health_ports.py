@@ -15,6 +15,7 @@ from activity_worker import health as of_worker
 from activity_worker.contract import WorkerState
 from activity_worker.metrics import WorkerMetrics
 from activity_worker.wire.plain_server import PlainLimits
+from tests.eventually import eventually
 from tests.integration.worker.process import probe
 
 Server = of_operator.HealthServer | of_worker.HealthServer
@@ -89,12 +90,6 @@ async def rest(line: Line) -> bytes:
 
 def door(server: Any) -> Any:
     return server._server._door
-
-
-async def until(met: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20.0):
-        while not met():  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("path", ASKED)
@@ -174,7 +169,7 @@ async def test_a_head_that_trickles_in_is_cut_off(start: Start) -> None:
 async def test_connections_that_stay_silent_keep_no_probe_out(start: Start) -> None:
     server = await start(connections=8, head_seconds=60.0)
     silent = [await connect(server.port) for _ in range(50)]
-    await until(lambda: len(door(server).present) == 8)
+    await eventually("eight connections are present", lambda: len(door(server).present) == 8)
     for _ in range(3):
         assert (await probe(server.port, "/livez"))[0] == 200
         assert len(door(server).present) <= 8
@@ -189,9 +184,9 @@ async def test_who_comes_often_pushes_out_itself_and_not_a_probe_on_its_way(star
     server = await start(connections=8, head_seconds=60.0)
     slow = await connect(server.port, "127.0.0.1")
     slow[1].write(b"GET /livez HTTP/1.1\r\n")
-    await until(lambda: len(door(server).present) == 1)
+    await eventually("one connection is present", lambda: len(door(server).present) == 1)
     strangers = [await connect(server.port) for _ in range(50)]
-    await until(lambda: door(server).sources[STRANGER] == 7)
+    await eventually("seven connections come from the stranger", lambda: door(server).sources[STRANGER] == 7)
     slow[1].write(b"Host: x\r\n\r\n")
 
     assert (await rest(slow)).startswith(b"HTTP/1.1 200 ")
@@ -204,7 +199,7 @@ async def test_connections_that_are_gone_are_not_counted(start: Start) -> None:
     for _ in range(10):
         assert (await probe(server.port, "/livez"))[0] == 200
 
-    await until(lambda: not door(server).present and not door(server).sources)
+    await eventually("no connection is left", lambda: not door(server).present and not door(server).sources)
 
 
 async def test_an_answer_that_nobody_reads_is_given_up() -> None:
@@ -218,7 +213,7 @@ async def test_an_answer_that_nobody_reads_is_given_up() -> None:
         loop = asyncio.get_running_loop()
         await loop.sock_connect(line, ("127.0.0.1", server.port))
         await loop.sock_sendall(line, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-        await until(lambda: any(one.asked for one in door(server).present))
-        await until(lambda: not door(server).present)
-        await until(lambda: not door(server)._connections)
+        await eventually("a connection has sent a request", lambda: any(one.asked for one in door(server).present))
+        await eventually("no connection is present", lambda: not door(server).present)
+        await eventually("no connection is left", lambda: not door(server)._connections)
     await server.stop()

@@ -14,6 +14,7 @@ from activity_operator.workers.allowance import Allowances
 from activity_operator.workers.registry import RegistryFullError
 from activity_operator.workers.server import ReportServer
 from activity_worker.contract import MAX_REPORT_BYTES, Reply
+from tests.eventually import eventually
 from tests.integration.reports.conftest import NAME, REPORT, Office, url
 
 Start = Callable[..., Awaitable[ReportServer]]
@@ -283,9 +284,7 @@ async def test_one_source_and_all_together_have_so_many_connections_and_no_more(
 
     kept[0][1].close()
     await kept[0][1].wait_closed()
-    async with asyncio.timeout(5.0):
-        while server._door is None or server._door.sources.total() > 1:  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.01)
+    await eventually("one connection is left", lambda: server._door is not None and server._door.sources.total() <= 1)
     reader, writer = await connect(server, trust)
     writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
     assert (await closed(reader)).startswith(b"HTTP/1.1 404 ")

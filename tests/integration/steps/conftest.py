@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from activity_worker.steps.store import TaskStore
+from tests.clock import Clock
 from tests.servers.postgres import new_database, postgres
 
 
@@ -14,6 +15,12 @@ def server() -> Iterator[str]:
     """The URL of a PostgreSQL server."""
     with postgres(durable=False) as url:
         yield url
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that starts at 1000 s."""
+    return Clock(1000.0)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -105,7 +105,10 @@ def _work(asked: Run, rng: random.Random) -> Mapping[str, float]:
         if len(kills) >= asked.kills:
             watching.join()
             break
-        if (ready := wait(list(alive), 1.0)) and not _over_within(asked, rng.uniform(0.05, asked.longest_life_seconds)):
+        if ready := wait(list(alive), 1.0):
+            watching.join(rng.uniform(0.05, asked.longest_life_seconds))
+            if asked.over.exists():
+                break
             victim = alive.pop(cast("Connection", rng.choice(ready)))
             victim.kill()
             victim.join()
@@ -114,13 +117,6 @@ def _work(asked: Run, rng: random.Random) -> Mapping[str, float]:
         process.join(60)
         assert process.exitcode == 0, f"{process.name} ended with {process.exitcode}"
     return kills
-
-
-def _over_within(asked: Run, seconds: float) -> bool:
-    until = time.monotonic() + seconds
-    while not asked.over.exists() and time.monotonic() < until:
-        time.sleep(0.02)
-    return asked.over.exists()
 
 
 def _watch(asked: Run) -> None:
@@ -152,7 +148,7 @@ def _runner(asked: Run, name: str, ready: Connection) -> None:
         runner = tasks.runner(store, options)
         working = asyncio.create_task(runner.run())
         ready.send("ready")
-        while not asked.over.exists():  # noqa: ASYNC110 - what tells of it is another process
+        while not asked.over.exists():  # noqa: ASYNC110 - another process makes the file
             await asyncio.sleep(0.1)
         runner.stop()
         await working

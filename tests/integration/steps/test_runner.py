@@ -19,21 +19,7 @@ from activity_worker.steps.runner import Runner, RunnerOptions
 from activity_worker.steps.store import Stored, TaskStore, Turn
 from activity_worker.steps.task import Task, step
 from activity_worker.steps.turns import CannotRetryError
-
-
-class Clock:
-    """Time that a test moves."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+from tests.clock import Clock
 
 
 async def start(store: TaskStore, clock: Callable[[], float], *tasks: Task, **modules: Any) -> tuple[Tasks, Runner]:

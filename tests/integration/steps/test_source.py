@@ -25,25 +25,11 @@ from activity_worker.steps.announce import announcements
 from activity_worker.steps.bell import Bell
 from activity_worker.steps.claim import Claim
 from activity_worker.steps.offer import offer_of
+from tests.clock import Clock
 from tests.servers.ports import free_port
-from tests.servers.postgres import new_database
+from tests.servers.postgres import new_database, wait_for_listeners
 
 LEASE = 30.0
-
-
-class Clock:
-    """Time that a test moves."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture
@@ -252,7 +238,7 @@ async def test_a_poll_hears_of_a_new_instance_at_once(
     source.introduce(offer_of(tasks.methods))
     polling = asyncio.create_task(source.lease("pod:a"))
     store = await TaskStore.open(url)
-    await asyncio.sleep(0.5)
+    await wait_for_listeners(store.engine, 1)
     began = time.monotonic()
     await tasks.new(store, "t")
     assert await polling is not None

@@ -15,6 +15,7 @@ from sqlalchemy import func, select, text
 from activity_worker.contract import EXIT_OK, Env
 from activity_worker.steps import TaskStore
 from activity_worker.wire.taskstore import HISTORY, INSTANCES
+from tests.eventually import eventually
 from tests.integration.steps.kills import fences
 from tests.integration.steps.world import World, expected, troubles
 from tests.integration.worker.process import ROOT, WorkerProcess, worker
@@ -118,20 +119,25 @@ class Workers:
                 _kill_a_handler(victim, rng)
             deaths += 1
             await self._replaced()
-        async with asyncio.timeout(max(200, 2 * INSTANCES_RUN)):
-            while await _left(store):
-                await self._replaced()
-                await asyncio.sleep(0.2)
+
+        async def all_complete() -> bool:
+            await self._replaced()
+            return not await _left(store)
+
+        seconds = max(200, 2 * INSTANCES_RUN)
+        await eventually("all instances are complete", all_complete, seconds=seconds, every_seconds=0.2)
         return deaths
 
     async def _goes_on(self, store: TaskStore) -> bool:
         """Wait until some revisions more are written, or all is complete; whether anything is left."""
         enough = await _revisions(store) + LIVED
-        async with asyncio.timeout(100):
-            while (left := await _left(store)) and await _revisions(store) < enough:
-                await self._replaced()
-                await asyncio.sleep(0.05)
-        return left > 0
+
+        async def gone_on() -> bool:
+            await self._replaced()
+            return not await _left(store) or await _revisions(store) >= enough
+
+        await eventually(f"{LIVED} more revisions are written", gone_on, seconds=100)
+        return await _left(store) > 0
 
     async def _replaced(self) -> None:
         """Start ended ones again, as a container is: one whose handler was killed before it was ready ends too."""

@@ -29,11 +29,12 @@ from activity_worker.contract import (
 from activity_worker.sources.taskstore import HOLD_SECONDS
 from activity_worker.steps import Tasks, TaskStore
 from activity_worker.steps.store import Revision, Stored
+from tests.eventually import eventually
 from tests.integration.steps import pool_tasks
 from tests.integration.worker.fake_operator import FakeOperator
-from tests.integration.worker.process import WorkerProcess, metric, probe, reporting_env, until, worker
+from tests.integration.worker.process import WorkerProcess, metric, probe, reporting_env, stopping, worker
 from tests.servers.ports import free_port
-from tests.servers.postgres import new_database
+from tests.servers.postgres import new_database, wait_for_listeners
 
 HANDLER = "tests.integration.steps.pool_tasks"
 
@@ -63,28 +64,19 @@ class Shop:
 
     async def called(self, name: str, calls: int = 1) -> dict[str, Any]:
         """Wait for so many calls to have begun; return the last of them."""
-        await until(lambda: len(self._calls(name)) >= calls)
+        await eventually(f"{name} was called {calls} times", lambda: len(self._calls(name)) >= calls)
         return self._calls(name)[calls - 1]
 
     async def ended(self, name: str) -> Stored:
         """Wait until an instance is complete; nobody may have run it beside somebody else."""
-        async with asyncio.timeout(60):
-            while not (stored := await self.store.get(name)).instance.complete:  # noqa: ASYNC110 - in other processes
-                await asyncio.sleep(0.05)
+
+        async def complete() -> Stored | None:
+            stored = await self.store.get(name)
+            return stored if stored.instance.complete else None
+
+        stored = await eventually(f"instance {name} is complete", complete)
         assert not [line for line in self.lines(name) if "overlap" in line]
         return stored
-
-    async def heard_by(self, workers: int) -> None:
-        """Wait until so many workers listen for announcements."""
-        listening = (
-            select(func.count())
-            .select_from(table("pg_stat_activity"))
-            .where(column("datname") == func.current_database(), column("query").startswith("LISTEN"))
-        )
-        async with asyncio.timeout(30), self.store.engine.connect() as connection:
-            while (await connection.execute(listening)).scalar_one() < workers:
-                await asyncio.sleep(0.05)
-                await connection.rollback()
 
     async def runners(self, name: str) -> list[str]:
         """Who ran an instance, one after the other: the names of the workers."""
@@ -156,10 +148,9 @@ async def test_a_worker_that_is_to_stop_ends_between_two_calls_and_another_goes_
         await shop.called(name, step + 1)
         async with shop.worker("--name", "second") as second:
             await second.line_with("worker ready")
-            await shop.heard_by(2)
+            await wait_for_listeners(shop.store.engine, 2)
             first.process.send_signal(signal.SIGTERM)
-            while await probe(port, "/readyz") != (503, "stopping\n"):  # noqa: ASYNC110 - another process
-                await asyncio.sleep(0.02)
+            await stopping(port)
             shop.open_gate()
             assert await first.exit_code() == EXIT_OK
             assert (await shop.ended(name)).instance.success
@@ -215,7 +206,10 @@ async def test_a_drain_that_is_taken_back_leaves_a_worker_that_works(
         await operator.report_with(lambda report: report.state is WorkerState.DRAINING)
         orders.directive = Directive.RUN
         seen = len(operator.reports)
-        await until(lambda: any(one.state is WorkerState.RUNNING for one in operator.reports[seen:]))
+        await eventually(
+            "the worker reports that it runs",
+            lambda: any(one.state is WorkerState.RUNNING for one in operator.reports[seen:]),
+        )
         shop.open_gate()
         assert (await shop.ended(name)).instance.success
         other = await shop.new("walk")
@@ -244,7 +238,7 @@ async def test_a_stay_beyond_the_deadline_is_killed_and_gone_on_with(shop: Shop)
     async with shop.worker("--task-deadline-seconds", "3", lease=600) as running:
         pid = (await shop.called(name))["pid"]
         await running.line_with("task failed as ActivityPool.DeadlineExceeded")
-        await until(lambda: not _runs(pid))
+        await eventually(f"process {pid} has ended", lambda: not _runs(pid))
         shop.open_gate()
         assert (await shop.ended(name)).instance.success
 
@@ -278,7 +272,7 @@ async def test_a_killed_worker_takes_its_handler_along_and_another_goes_on_after
     async with shop.worker(lease=3) as first:
         pid = (await shop.called(name))["pid"]
         first.process.kill()
-        await until(lambda: not _runs(pid))
+        await eventually(f"process {pid} has ended", lambda: not _runs(pid))
     shop.open_gate()
     async with shop.worker(lease=3):
         assert (await shop.ended(name)).instance.success
@@ -296,9 +290,12 @@ async def test_a_worker_that_stood_still_gives_up_what_another_took_meanwhile(sh
             assert (await shop.called(name, 2))["pid"] != pid
             first.process.send_signal(signal.SIGCONT)
             # What it was doing, a plain function in a thread, ends with its process.
-            await until(lambda: not _runs(pid))
+            await eventually(f"process {pid} has ended", lambda: not _runs(pid))
             shop.open_gate()
-            await until(lambda: "effect" in shop.lines(name)[-1] and shop.lines(name)[-1]["step"] == 2)
+            await eventually(
+                "the second step has had its effect",
+                lambda: "effect" in shop.lines(name)[-1] and shop.lines(name)[-1]["step"] == 2,
+            )
         # It works on.
         other = await shop.new("walk")
         assert (await shop.ended(other)).instance.success

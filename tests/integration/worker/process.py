@@ -6,13 +6,14 @@ import json
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
 from activity_worker.contract import Env
+from tests.eventually import eventually
 
 ROOT = Path(__file__).parents[3]
 HANDLERS = "tests.integration.worker.handlers"
@@ -102,13 +103,13 @@ async def probe(port: int, path: str) -> tuple[int, str]:
         return response.status, await response.text()
 
 
-async def until(happened: Callable[[], bool]) -> None:
-    """Wait for something that another process does."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while True:
-            if happened():
-                return
-            await asyncio.sleep(0.02)
+async def stopping(port: int) -> None:
+    """Wait until the health server says that the worker stops."""
+
+    async def says_so() -> bool:
+        return await probe(port, "/readyz") == (503, "stopping\n")
+
+    await eventually("/readyz says that the worker stops", says_so)
 
 
 def metric(text: str, name: str) -> float:

@@ -25,8 +25,10 @@ from activity_worker.errors import (
 from activity_worker.events import EventEmitter
 from activity_worker.memory import MemoryKills
 from activity_worker.sources.protocol import Task
+from tests.eventually import eventually
+from tests.faults.beat import beating
 
-from .process import HANDLERS, ROOT, until
+from .process import HANDLERS, ROOT
 
 
 @dataclass(frozen=True)
@@ -100,13 +102,13 @@ async def start(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Start]:
 
 async def written(file: Path) -> str:
     """Wait until a handler has written `file`; return what."""
-    await until(lambda: file.exists() and file.stat().st_size > 0)
+    await eventually(f"{file.name} is written", lambda: file.exists() and file.stat().st_size > 0)
     return text_of(file)
 
 
 async def gone(pid: int) -> None:
     """Wait until no process has this id (a zombie of somebody else's counts as gone)."""
-    await until(lambda: not runs(pid))
+    await eventually(f"process {pid} has ended", lambda: not runs(pid))
 
 
 def runs(pid: int) -> bool:
@@ -251,7 +253,9 @@ async def test_a_kill_for_want_of_memory_is_told_from_one_from_outside(start: St
     with pytest.raises(HandlerExitedError, match="out of memory; raise its limit"):
         await Run(runner).task
 
-    await until(lambda: [ending.out_of_memory for ending in endings] == [False, True])
+    await eventually(
+        "the second process ran out of memory", lambda: [ending.out_of_memory for ending in endings] == [False, True]
+    )
 
 
 async def test_an_exit_by_exception_is_a_failure_like_any_other(start: Start) -> None:
@@ -352,14 +356,12 @@ async def test_a_flood_of_calls_is_answered_in_turn(start: Start) -> None:
 async def test_the_supervisors_loop_turns_while_a_handler_holds_the_interpreter(start: Start, tmp_path: Path) -> None:
     run = Run(await start("holds_the_interpreter"), seconds=5, started=str(tmp_path / "started"))
     await written(tmp_path / "started")
-    loop, late, last = asyncio.get_running_loop(), 0.0, asyncio.get_running_loop().time()
-    while not run.task.done():
-        await asyncio.sleep(0.01)
-        late, last = max(late, loop.time() - last), loop.time()
-    await run.task
+    async with beating() as beat:
+        await run.task
 
     assert run.output == 0
-    assert late < 4
+    assert len(beat.late) >= 10
+    assert max(late for _, late in beat.late) < 4
 
 
 @pytest.mark.parametrize(

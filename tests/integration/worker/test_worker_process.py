@@ -1,6 +1,5 @@
 """`activity-worker run` as a process, against the Step Functions fake and an operator for tests."""
 
-import asyncio
 import json
 import os
 import signal
@@ -22,10 +21,11 @@ from activity_worker.contract import (
     lease_id,
 )
 from activity_worker.testing import FakeSettings, Fault, StepFunctionsFake
+from tests.eventually import consistently, eventually
 from tests.servers.ports import free_port
 
 from .fake_operator import FakeOperator
-from .process import HANDLERS, PATIENCE_SECONDS, WorkerProcess, metric, probe, reporting_env, until, worker
+from .process import HANDLERS, WorkerProcess, metric, probe, reporting_env, stopping, worker
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ async def test_a_spent_task_ends_its_handler_and_the_slot_goes_on(fake: StepFunc
     (spent,) = fake.schedule(arn, text, timeout_seconds=0.5)
     async with worker(*run_of(fake, "watches_the_signal", "--task-heartbeat-seconds", "0.2")) as running:
         await running.line_with("task lost")
-        await until((tmp_path / "file").exists)
+        await eventually("the handler has made its file", (tmp_path / "file").exists)
         (again,) = fake.schedule(arn, text, timeout_seconds=0.5)
         await fake.until(lambda: again.started_at is not None)
 
@@ -153,7 +153,7 @@ async def test_an_open_poll_is_awaited_at_the_end_and_what_it_brings_is_run() ->
         async with worker(*run_of(fake, "sleeps", "--health-port", str(port))) as running:
             await fake.until(lambda: fake.open_polls(arn) == 1)
             await _is_told_to_stop(running, port)
-            await asyncio.sleep(0.3)  # long enough to see a worker that gives its poll up
+            await consistently("its poll stays open", lambda: fake.open_polls(arn) == 1, seconds=0.3)
             (task,) = fake.schedule(arn, '{"seconds": 0.5}')
             assert await running.exit_code() == 0
 
@@ -180,10 +180,12 @@ async def test_handlers_die_with_a_supervisor_that_is_killed(
     arn = fake.create_activity("work")
     fake.schedule(arn, json.dumps({"started": str(tmp_path / "started")}))
     async with worker(*run_of(fake, handler)) as running:
-        await until((tmp_path / "started").exists)
+        await eventually("the handler has started", (tmp_path / "started").exists)
         children = running.children()
         os.kill(running.process.pid, signal.SIGKILL)
-        await until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
+        await eventually(
+            "the worker's children have ended", lambda: not any(Path(f"/proc/{child}").exists() for child in children)
+        )
 
     assert children
 
@@ -304,7 +306,10 @@ async def test_a_drain_can_be_taken_back_while_a_task_runs(
         await operator.report_with(lambda report: report.state is WorkerState.DRAINING)
         seen = len(operator.reports)
         operator.answer = lambda _: Reply(term=1, next_report_seconds=0.1)
-        await until(lambda: any(report.state is WorkerState.RUNNING for report in operator.reports[seen:]))
+        await eventually(
+            "the worker reports that it runs",
+            lambda: any(report.state is WorkerState.RUNNING for report in operator.reports[seen:]),
+        )
         gate.open()
         (next_task,) = fake.schedule(arn, gate.text)
         await fake.until(lambda: next_task.state == "succeeded")
@@ -371,9 +376,7 @@ async def _taken_by_the_operator(fake: StepFunctionsFake, arn: str) -> tuple[str
 
 async def _is_told_to_stop(running: WorkerProcess, port: int) -> None:
     running.process.send_signal(signal.SIGTERM)
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while await probe(port, "/readyz") != (503, "stopping\n"):  # noqa: ASYNC110 - another process
-            await asyncio.sleep(0.02)
+    await stopping(port)
 
 
 async def _stops(running: WorkerProcess) -> None:

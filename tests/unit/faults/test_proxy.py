@@ -1,9 +1,10 @@
 """A token that is refused from some call on, and the one that comes after it."""
 
-import asyncio
+from functools import partial
 
 import pytest
 
+from tests.eventually import consistently, eventually
 from tests.faults import proxy
 from tests.faults.proxy import Proxy
 
@@ -28,6 +29,10 @@ class Victim:
         """What its file has now."""
         return f"Bearer {self.rotations % 2}"
 
+    def is_rotated(self, times: int) -> bool:
+        """Whether there were that many rotations."""
+        return self.rotations == times
+
 
 async def test_every_token_has_a_successor_that_is_good_however_often_that_happens(
     monkeypatch: pytest.MonkeyPatch,
@@ -40,7 +45,8 @@ async def test_every_token_has_a_successor_that_is_good_however_often_that_happe
         # Several calls that were under way with it: it is rotated once.
         road.refuse_from_now_on(refused)
         road.refuse_from_now_on(refused)
-        await asyncio.sleep(0.01)
-        assert victim.rotations == number
+        rotated = partial(victim.is_rotated, number)
+        await eventually(f"the token is rotated {number} times", rotated)
+        await consistently("two calls with it rotate it once", rotated, seconds=0.01, every_seconds=0.001)
         assert road.refuses(refused)
         assert not road.refuses(victim.token)

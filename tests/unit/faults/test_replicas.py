@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.eventually import eventually
 from tests.faults import replicas
 from tests.faults.replicas import Nursery, Replica
 
@@ -32,9 +33,9 @@ class Processes:
 
 
 async def _begun(processes: Processes, count: int, replica: Replica) -> None:
-    async with asyncio.timeout(10.0):
-        while processes.begun < count or not replica.alive:  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.001)
+    await eventually(
+        f"{count} processes have begun", lambda: processes.begun >= count and replica.alive, every_seconds=0.001
+    )
 
 
 async def test_only_what_nobody_killed_ended_by_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -66,12 +67,15 @@ async def test_who_no_longer_waits_for_a_process_leaves_none_for_the_next_who_as
     monkeypatch.setattr("os.kill", lambda pid, number: killed.append((pid, number)))
     answers = asyncio.StreamReader()
 
+    asked = asyncio.Event()
+
     async def drain() -> None:
-        await asyncio.sleep(0)
+        asked.set()
 
     nursery = Nursery(cast("Any", SimpleNamespace(stdin=SimpleNamespace(write=len, drain=drain), stdout=answers)))
     impatient = asyncio.create_task(nursery.fork({}))
-    await asyncio.sleep(0.01)
+    await asked.wait()
+    await asyncio.sleep(0)
     impatient.cancel()
     await asyncio.gather(impatient, return_exceptions=True)
     patient = asyncio.create_task(nursery.fork({}))

@@ -1,17 +1,9 @@
 """Faults that wait for what suits them."""
 
+from tests.clock import Clock
 from tests.faults.plan import Fault, Kind
 from tests.soak.ambush import Ambush
 from tests.soak.striker import EVERY, to_api_server
-
-
-class Clock:
-    """A clock that stands still until it is moved."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_a_trap_strikes_as_often_as_it_may_and_only_what_suits_it() -> None:

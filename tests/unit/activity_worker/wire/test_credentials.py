@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError, CredentialRetrievalError, EndpointC
 
 from activity_worker.wire.credentials import CredentialsKeeper, chain
 from activity_worker.wire.errors import CredentialsMissingError, EndpointUnreachableError, WireError
+from tests.clock import Clock
 
 
 class Temporary:
@@ -30,16 +31,6 @@ class Temporary:
             self.renewals += 1
             self.seconds = 3600
         return Credentials(f"AK{self.renewals}", "secret", "token").get_frozen_credentials()
-
-
-class Clock:
-    """A monotonic clock that a test moves."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 async def test_many_callers_share_one_look_up_in_a_thread() -> None:

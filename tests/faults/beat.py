@@ -1,29 +1,13 @@
-"""Waiting for what other processes do."""
+"""How late this machine is: a beat beside what is measured."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-PATIENCE_SECONDS = 60.0
 #: Seconds between two beats.
 BEAT_SECONDS = 0.1
-
-
-async def until(
-    what: str, holds: Callable[[], bool | Awaitable[bool]], seconds: float = PATIENCE_SECONDS, every: float = 0.1
-) -> None:
-    """Wait until something holds; raises TimeoutError that names it."""
-    try:
-        async with asyncio.timeout(seconds):
-            while True:
-                found = holds()
-                if found if isinstance(found, bool) else await found:
-                    return
-                await asyncio.sleep(every)
-    except TimeoutError:
-        raise TimeoutError(f"not within {seconds:g} s: {what}") from None
 
 
 @dataclass
