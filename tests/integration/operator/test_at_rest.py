@@ -7,7 +7,8 @@ from typing import Any
 
 from activity_operator.cluster.kinds import POOLS
 from activity_operator.cluster.kube import Credentials, KubeClient
-from tests.integration.operator.arrange import eventually, operator, pool, replicas
+from tests.eventually import consistently, eventually
+from tests.integration.operator.arrange import operator, pool, replicas
 
 
 async def test_pools_at_rest_cost_no_write(
@@ -18,17 +19,23 @@ async def test_pools_at_rest_cost_no_write(
         await kube.create(POOLS, namespace, pool(f"p{number}"))
     async with operator(namespace, load, sweep_seconds=1.0) as running:
         for number in range(5):
-            await eventually(partial(replicas_are, kube, namespace, f"p{number}-r1", 0))
-            await eventually(partial(has_status, kube, namespace, f"p{number}"))
+            await eventually(
+                f"Deployment p{number}-r1 has no replicas", partial(replicas_are, kube, namespace, f"p{number}-r1", 0)
+            )
+            await eventually(f"pool p{number} has a status", partial(has_status, kube, namespace, f"p{number}"))
         await running.process.sweeper.sweep()
-        await eventually(lambda: not len(running.process.queue))
+        await eventually("the queue is empty", lambda: not len(running.process.queue))
         assert writes()
-        await eventually(partial(is_quiet, writes))
+        await eventually("no write came for a while", partial(is_quiet, writes))
         looks = len(running.brain.seen)
-        await asyncio.sleep(12)  # longer than counts are held back
-        rest = [f"{entry['verb']} {entry['requestURI']}" for entry in writes()]
+        rest: list[str] = []
 
-        assert rest == []
+        def is_at_rest() -> bool:
+            rest.extend(f"{entry['verb']} {entry['requestURI']}" for entry in writes())
+            return not rest
+
+        # For longer than counts are held back.
+        await consistently("nothing is written", is_at_rest, seconds=12, every_seconds=1, details=lambda: rest)
         assert len(running.brain.seen) > looks, "the sweeps must have looked at the pools meanwhile"
 
 

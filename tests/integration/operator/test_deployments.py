@@ -9,7 +9,8 @@ from activity_operator.cluster import apply
 from activity_operator.cluster.drift import APPLIED
 from activity_operator.cluster.kinds import DEPLOYMENTS, EVENTS, POOLS, Raw
 from activity_operator.cluster.kube import Credentials, KubeClient
-from tests.integration.operator.arrange import eventually, find, operator, pool, replicas
+from tests.eventually import eventually
+from tests.integration.operator.arrange import find, operator, pool, replicas
 
 
 async def events(kube: KubeClient, namespace: str, reason: str) -> list[Raw]:
@@ -21,9 +22,9 @@ async def events(kube: KubeClient, namespace: str, reason: str) -> list[Raw]:
 async def test_a_pool_gets_its_deployment_and_a_status(kube: KubeClient, load: Credentials, namespace: str) -> None:
     async with operator(namespace, load) as running:
         made = await kube.create(POOLS, namespace, pool("p"))
-        deployment = await eventually(lambda: find(kube, namespace, "p-r1"))
+        deployment = await eventually("Deployment p-r1 exists", lambda: find(kube, namespace, "p-r1"))
         assert deployment["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
-        await eventually(lambda: status(kube, namespace, "p", "observedGeneration", 1))
+        await eventually("the status is of generation 1", lambda: status(kube, namespace, "p", "observedGeneration", 1))
         assert await running.get("/readyz") == (200, "ok\n")
         code, text = await running.get("/metrics")
         assert code == 200
@@ -43,16 +44,16 @@ async def test_the_first_raise_is_written_at_once_and_later_ones_are_gathered(
     monkeypatch.setattr(apply, "COALESCE_SECONDS", 3.0)
     async with operator(namespace, load) as running:
         await kube.create(POOLS, namespace, pool("p"))
-        await eventually(lambda: settled(running, "p"))
+        await eventually("pool p is settled", lambda: settled(running, "p"))
         began = time.monotonic()
         for size in range(1, 9):
             running.brain.sizes["p"] = size
             running.process.queue.add((namespace, "p"))
-            await eventually(lambda: not len(running.process.queue))
+            await eventually("the queue is empty", lambda: not len(running.process.queue))
             if size == 1:
-                await eventually(lambda: stored(running, "p-r1") == 1)
+                await eventually("the operator knows 1 replica", lambda: stored(running, "p-r1") == 1)
                 assert time.monotonic() - began < apply.COALESCE_SECONDS
-        await eventually(lambda: stored(running, "p-r1") == 8)
+        await eventually("the operator knows 8 replicas", lambda: stored(running, "p-r1") == 8)
         found = await find(kube, namespace, "p-r1")
 
         assert found is not None
@@ -76,7 +77,7 @@ async def test_an_edit_of_the_deployment_is_put_back_and_said(
 ) -> None:
     async with operator(namespace, load) as running:
         await kube.create(POOLS, namespace, pool("p"))
-        await eventually(lambda: settled(running, "p"))
+        await eventually("pool p is settled", lambda: settled(running, "p"))
         container = {"name": "worker", "image": "registry.invalid/evil:1"}
         edit = {"spec": {"template": {"spec": {"containers": [container]}}}}
         await kube.merge_patch(DEPLOYMENTS, namespace, "p-r1", edit)
@@ -89,8 +90,8 @@ async def test_an_edit_of_the_deployment_is_put_back_and_said(
                 and found["spec"]["template"]["spec"]["containers"][0]["env"][0] == {"name": "A", "value": "1"}
             )
 
-        await eventually(restored)
-        said = await eventually(lambda: events(kube, namespace, "EditReverted"))
+        await eventually("the edit is reverted", restored)
+        said = await eventually("an EditReverted event exists", lambda: events(kube, namespace, "EditReverted"))
         assert len(said) == 1
         assert "image" in said[0]["note"]
 
@@ -100,12 +101,12 @@ async def test_a_deployment_that_another_operator_version_rendered_is_left_alone
 ) -> None:
     async with operator(namespace, load) as running:
         await kube.create(POOLS, namespace, pool("p"))
-        await eventually(lambda: settled(running, "p"))
+        await eventually("pool p is settled", lambda: settled(running, "p"))
     async with operator(namespace, load) as running:
         running.brain.template = {"env": [{"name": "NEW_IN_THIS_VERSION", "value": "1"}]}
-        await eventually(lambda: settled(running, "p"))
+        await eventually("pool p is settled", lambda: settled(running, "p"))
         await running.process.sweeper.sweep()
-        await eventually(lambda: len(running.brain.seen) >= 2)
+        await eventually("the pool is reconciled twice", lambda: len(running.brain.seen) >= 2)
         found = await find(kube, namespace, "p-r1")
 
         assert found is not None
@@ -118,12 +119,12 @@ async def test_quantities_that_the_api_server_rewrites_are_no_edit(
 ) -> None:
     async with operator(namespace, load) as running:
         await kube.create(POOLS, namespace, pool("p"))
-        await eventually(lambda: settled(running, "p"))
+        await eventually("pool p is settled", lambda: settled(running, "p"))
         found = await find(kube, namespace, "p-r1")
         assert found is not None
         assert found["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1"
         await running.process.sweeper.sweep()
-        await eventually(lambda: len(running.brain.seen) >= 3)
+        await eventually("the pool is reconciled three times", lambda: len(running.brain.seen) >= 3)
 
         assert not running.brain.seen[-1].deployments[0].drifted
 
@@ -140,7 +141,7 @@ async def test_a_manifest_that_the_api_server_refuses_reaches_the_status(
             conditions = found["status"].get("conditions") or [{}]
             return bool(conditions[0].get("reason") == "PodTemplateRejected" and "Whenever" in conditions[0]["message"])
 
-        await eventually(refused)
+        await eventually("the API server's refusal is seen", refused)
         assert await find(kube, namespace, "p-r1") is None
 
 
@@ -148,7 +149,10 @@ async def test_an_unknown_field_is_refused_not_dropped(kube: KubeClient, load: C
     async with operator(namespace, load) as running:
         running.brain.template = {"imagePolicy": "Never"}
         await kube.create(POOLS, namespace, pool("p"))
-        await eventually(lambda: any("imagePolicy" in seen.rejected for seen in running.brain.seen))
+        await eventually(
+            "the rejected field imagePolicy is seen",
+            lambda: any("imagePolicy" in seen.rejected for seen in running.brain.seen),
+        )
 
 
 async def test_a_deployment_of_somebody_else_is_not_taken_over(
@@ -164,7 +168,7 @@ async def test_a_deployment_of_somebody_else_is_not_taken_over(
     await kube.create(DEPLOYMENTS, namespace, {"metadata": {"name": "p-r1"}, "spec": spec})
     async with operator(namespace, load) as running:
         await kube.create(POOLS, namespace, pool("p"))
-        await eventually(lambda: len(running.brain.seen) >= 2)
+        await eventually("the pool is reconciled twice", lambda: len(running.brain.seen) >= 2)
         found = await find(kube, namespace, "p-r1")
 
         assert found is not None
@@ -174,9 +178,12 @@ async def test_a_deployment_of_somebody_else_is_not_taken_over(
 async def test_of_a_deleted_pool_nothing_is_kept(kube: KubeClient, load: Credentials, namespace: str) -> None:
     async with operator(namespace, load) as running:
         made = await kube.create(POOLS, namespace, pool("p"))
-        await eventually(lambda: settled(running, "p"))
+        await eventually("pool p is settled", lambda: settled(running, "p"))
         await kube.delete(POOLS, namespace, "p", made["metadata"]["uid"])
-        await eventually(lambda: ((namespace, "p"), True) in running.outside.signals.withdrawn)
+        await eventually(
+            "the deleted pool's signals are withdrawn",
+            lambda: ((namespace, "p"), True) in running.outside.signals.withdrawn,
+        )
         _, text = await running.get("/metrics")
 
         assert f'activitypool="p",namespace="{namespace}"' not in text
@@ -193,19 +200,21 @@ async def test_two_pools_on_one_activity_see_each_other(kube: KubeClient, load: 
             return {(seen.pool.name, seen.rivals) for seen in running.brain.seen}
 
         expected = {("a", (f"{namespace}/b",)), ("b", (f"{namespace}/a",))}
-        await eventually(lambda: expected <= rivals())
+        await eventually("every rival of the pool is known", lambda: expected <= rivals())
 
 
 async def test_counts_alone_are_written_ten_seconds_apart(kube: KubeClient, load: Credentials, namespace: str) -> None:
     async with operator(namespace, load) as running:
         await kube.create(POOLS, namespace, pool("p"))
-        await eventually(lambda: status(kube, namespace, "p", "observedGeneration", 1))
+        await eventually("the status is of generation 1", lambda: status(kube, namespace, "p", "observedGeneration", 1))
         for count in range(1, 6):
             running.brain.backlog = count
             running.process.queue.add((namespace, "p"))
-            await eventually(lambda: not len(running.process.queue))
+            await eventually("the queue is empty", lambda: not len(running.process.queue))
         assert not await status(kube, namespace, "p", "backlog", 5)
-        await eventually(lambda: status(kube, namespace, "p", "backlog", 5), seconds=30)
+        await eventually(
+            "the status has a backlog of 5", lambda: status(kube, namespace, "p", "backlog", 5), seconds=30
+        )
 
 
 async def test_a_spec_that_cannot_be_used_is_said_and_nothing_is_made(
@@ -220,7 +229,9 @@ async def test_a_spec_that_cannot_be_used_is_said_and_nothing_is_made(
             types = {c["type"]: (c["status"], c["message"]) for c in found["status"].get("conditions", ())}
             return types.get("Stalled", ("", ""))[0] == "True" and "podTemplate" in types["Ready"][1]
 
-        await eventually(said)
+        await eventually("the rejection is in the status", said)
         assert not running.brain.seen
-        assert await eventually(lambda: events(kube, namespace, "PodTemplateRejected"))
+        assert await eventually(
+            "a PodTemplateRejected event exists", lambda: events(kube, namespace, "PodTemplateRejected")
+        )
         assert await replicas(kube, namespace, "p-r1") is None

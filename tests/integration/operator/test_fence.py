@@ -12,6 +12,7 @@ from activity_operator.cluster import fence
 from activity_operator.cluster.apply import NotLeadingError
 from activity_operator.cluster.kinds import PODS
 from activity_operator.cluster.kube import KubeClient
+from tests.eventually import eventually
 
 
 class Slow:
@@ -27,8 +28,7 @@ class Slow:
         return web.json_response({"metadata": {}})
 
     async def hears(self, count: int) -> None:
-        while len(self.asked) < count:  # noqa: ASYNC110 - it comes by a socket
-            await asyncio.sleep(0.01)
+        await eventually(f"{count} requests have come", lambda: len(self.asked) >= count)
 
 
 @asynccontextmanager

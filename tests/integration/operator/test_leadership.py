@@ -14,7 +14,8 @@ from activity_operator.cluster.store import Store
 from activity_operator.core.decision import ApplyRevision, SetReplicas
 from activity_operator.core.observation import PoolFacts
 from activity_operator.process import clock
-from tests.integration.operator.arrange import Running, eventually, find, operator, pool, replicas
+from tests.eventually import consistently, eventually
+from tests.integration.operator.arrange import Running, find, operator, pool, replicas
 from tests.integration.operator.cut import Road
 from tests.integration.operator.plain import PlainBrain
 
@@ -121,7 +122,7 @@ async def test_two_electors_never_lead_together(
     one = await candidate(namespace, road.over(load), "one")
     two = await candidate(namespace, load, "two")
     first = asyncio.create_task(one.elector.run())
-    await eventually(lambda: one.elector.leading)
+    await eventually("the first elector leads", lambda: one.elector.leading)
     second = asyncio.create_task(two.elector.run())
     together = 0
 
@@ -133,10 +134,10 @@ async def test_two_electors_never_lead_together(
 
     watching = asyncio.create_task(watch())
     getattr(road, fault)()
-    await eventually(lambda: two.elector.leading)
+    await eventually("the second elector leads", lambda: two.elector.leading)
     assert not one.elector.leading
     road.mend()
-    await asyncio.sleep(2)
+    await consistently("the second elector leads alone", lambda: two.elector.leading and not together, seconds=2)
     lease = await kube.get(LEASES, namespace, "lease")
     for task in (first, second, watching):
         task.cancel()
@@ -153,24 +154,24 @@ async def test_the_next_operator_takes_over_at_once_when_the_first_ends(
     kube: KubeClient, load: Credentials, namespace: str
 ) -> None:
     async with operator(namespace, load, lease_duration_seconds=30.0, lease_renew_deadline_seconds=20.0) as one:
-        await eventually(lambda: one.process.elector.leading)
+        await eventually("the first operator leads", lambda: one.process.elector.leading)
         async with operator(namespace, load) as two:
-            await eventually(lambda: two.process.sweeper.covered)
+            await eventually("the second operator has listed everything", lambda: two.process.sweeper.covered)
             assert not two.process.elector.leading
             one.process.end()
             # Sooner than the Lease of the first would run out.
-            await eventually(lambda: two.process.elector.leading, seconds=20)
+            await eventually("the second operator leads", lambda: two.process.elector.leading, seconds=20)
             await kube.create(POOLS, namespace, pool("p"))
-            await eventually(lambda: find(kube, namespace, "p-r1"))
+            await eventually("Deployment p-r1 exists", lambda: find(kube, namespace, "p-r1"))
 
 
 async def test_a_standby_decides_nothing_and_is_ready(kube: KubeClient, load: Credentials, namespace: str) -> None:
     async with operator(namespace, load) as one:
-        await eventually(lambda: one.process.elector.leading)
+        await eventually("the first operator leads", lambda: one.process.elector.leading)
         async with operator(namespace, load) as two:
             await kube.create(POOLS, namespace, pool("p"))
-            await eventually(lambda: two.process.store.pool((namespace, "p")))
-            await eventually(lambda: one.brain.seen)
+            await eventually("the second operator knows the pool", lambda: two.process.store.pool((namespace, "p")))
+            await eventually("the first operator reconciles the pool", lambda: one.brain.seen)
             assert (await two.get("/readyz"))[0] == 200
             assert (await two.get("/livez"))[0] == 200
             assert two.brain.seen == []
@@ -184,12 +185,14 @@ async def test_a_process_that_ends_lets_another_lead_while_its_polls_are_still_o
         leader, other = (first, second) if await _leads_first(first, second) else (second, first)
         leader.outside.no_poll_open.clear()
         leader.process.end()
-        await eventually(lambda: other.process.elector.leading)
+        await eventually("the other operator leads", lambda: other.process.elector.leading)
 
         assert leader.outside.terms == [True, False]
         leader.outside.no_poll_open.set()
 
 
 async def _leads_first(first: Running, second: Running) -> bool:
-    await eventually(lambda: first.process.elector.leading or second.process.elector.leading)
+    await eventually(
+        "one of two operators leads", lambda: first.process.elector.leading or second.process.elector.leading
+    )
     return first.process.elector.leading

@@ -1,11 +1,10 @@
 """The API server is away: nobody decides, nobody gives up, and nothing has to be restarted when it is back."""
 
-import asyncio
-
 from activity_operator.cluster.kinds import POOLS
 from activity_operator.cluster.kube import Credentials, KubeClient
 from activity_operator.core.decision import SentinelOrder
-from tests.integration.operator.arrange import eventually, find, operator, pool, replicas
+from tests.eventually import consistently, eventually
+from tests.integration.operator.arrange import find, operator, pool, replicas
 from tests.integration.operator.cut import Road
 
 
@@ -14,20 +13,23 @@ async def test_an_operator_outlives_an_outage_and_goes_on(
 ) -> None:
     async with operator(namespace, road.over(load)) as running:
         await kube.create(POOLS, namespace, pool("p"))
-        await eventually(lambda: find(kube, namespace, "p-r1"))
+        await eventually("Deployment p-r1 exists", lambda: find(kube, namespace, "p-r1"))
         road.refuse()
         # Its deadline passes first.
-        await eventually(lambda: running.outside.terms == [True, False], seconds=30)
+        await eventually("the operator has lost its lead", lambda: running.outside.terms == [True, False], seconds=30)
         running.brain.sizes["p"] = 2
-        await asyncio.sleep(1)
-        assert await replicas(kube, namespace, "p-r1") == 0
+
+        async def none() -> bool:
+            return await replicas(kube, namespace, "p-r1") == 0
+
+        await consistently("Deployment p-r1 has no replicas", none, seconds=1)
         assert (await running.get("/livez"))[0] == 200, "an outage is no fault of the operator's"
         road.mend()
 
         async def two() -> bool:
             return await replicas(kube, namespace, "p-r1") == 2
 
-        await eventually(two)
+        await eventually("Deployment p-r1 has two replicas", two)
         assert running.process._failure == ""
         assert running.outside.terms == [True, False, True]
 
@@ -38,11 +40,13 @@ async def test_an_operator_that_starts_during_an_outage_waits_for_its_end(
     road.refuse()
     async with operator(namespace, road.over(load)) as running:
         await kube.create(POOLS, namespace, pool("p"))
-        await asyncio.sleep(2)
-        assert (await running.get("/readyz"))[0] == 503
-        assert (await running.get("/livez"))[0] == 200
+
+        async def waits() -> bool:
+            return [(await running.get(path))[0] for path in ("/readyz", "/livez")] == [503, 200]
+
+        await consistently("the operator is alive and not ready", waits, seconds=2)
         road.mend()
-        await eventually(lambda: find(kube, namespace, "p-r1"))
+        await eventually("Deployment p-r1 exists", lambda: find(kube, namespace, "p-r1"))
         assert (await running.get("/readyz"))[0] == 200
 
 
@@ -55,9 +59,13 @@ async def test_while_the_api_server_is_away_no_polls_are_ordered(
     ) as running:
         running.brain.sentinel = SentinelOrder(2, 1)
         await kube.create(POOLS, namespace, pool("p"))
-        await eventually(lambda: running.outside.signals.orders.get((namespace, "p")) == SentinelOrder(2, 1))
+        await eventually(
+            "two polls are ordered", lambda: running.outside.signals.orders.get((namespace, "p")) == SentinelOrder(2, 1)
+        )
         road.refuse()
-        await eventually(lambda: running.outside.signals.orders[namespace, "p"].polls == 0)
+        await eventually("no poll is ordered", lambda: running.outside.signals.orders[namespace, "p"].polls == 0)
         assert running.process.elector.leading
         road.mend()
-        await eventually(lambda: running.outside.signals.orders[namespace, "p"].polls == 2)
+        await eventually(
+            "two polls are ordered again", lambda: running.outside.signals.orders[namespace, "p"].polls == 2
+        )

@@ -14,7 +14,8 @@ from activity_operator.cluster.kinds import CONFIG_MAPS, POOLS, Raw
 from activity_operator.cluster.kube import ApiError, Credentials, KubeClient
 from activity_operator.rooms import AllRooms, report_names
 from activity_worker.contract import REPORT_PATH
-from tests.integration.operator.arrange import Running, eventually, operator, pool
+from tests.eventually import eventually
+from tests.integration.operator.arrange import Running, operator, pool
 
 PORTS: dict[str, Any] = {"report_port": 0, "report_host": "127.0.0.1"}
 
@@ -52,16 +53,18 @@ async def test_workers_find_the_leader_over_tls_and_nobody_gets_in_without_a_tok
 ) -> None:
     async with operator(namespace, load, rooms=StepFunctions, **PORTS) as first:
         await kube.create(POOLS, namespace, pool("p"))
-        trusted = await eventually(lambda: bundle(kube, namespace))
+        trusted = await eventually("the bundle of certificates exists", lambda: bundle(kube, namespace))
         name = report_names(first.process.settings)[0]
         if leads:
             assert (await ask(first, trusted, name))[0] == 401
             return
         async with operator(namespace, load, rooms=StepFunctions, **PORTS) as second:
-            await eventually(lambda: second.process.sweeper.covered)
+            await eventually("the second operator has listed everything", lambda: second.process.sweeper.covered)
             rooms = second.process.outside
             assert isinstance(rooms, AllRooms)
-            await eventually(lambda: rooms.keeper.bundle and rooms.server._listener)
+            await eventually(
+                "the report server listens with a certificate", lambda: rooms.keeper.bundle and rooms.server._listener
+            )
             assert (await ask(second, trusted, name))[0] == 421
 
 
@@ -74,7 +77,7 @@ async def test_a_new_leader_writes_no_bundle_that_stands_there(
     written = []
     for _ in range(2):
         async with operator(namespace, load, rooms=StepFunctions, **PORTS) as running:
-            await eventually(partial(all_looked_at, running, 3))
+            await eventually("three pools are looked at", partial(all_looked_at, running, 3))
         written.append([entry["verb"] for entry in writes() if entry["objectRef"]["resource"] == "configmaps"])
 
     assert written == [["patch"], []]
@@ -84,6 +87,6 @@ async def test_a_process_that_cannot_listen_for_reports_ends_and_says_why(load: 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         async with operator(namespace, load, rooms=StepFunctions, report_host="127.0.0.1", report_port=port) as running:
-            await eventually(lambda: running.process._failure)
+            await eventually("the process has failed", lambda: running.process._failure)
 
             assert running.process._failure.startswith(f"listening for reports on port {port} failed: ")

@@ -1,10 +1,9 @@
 """What becomes of a watch that is cut: its losses are found by the sweep, and a dead one fails /livez."""
 
-import asyncio
-
 from activity_operator.cluster.kinds import DEPLOYMENTS, POOLS
 from activity_operator.cluster.kube import Credentials, KubeClient
-from tests.integration.operator.arrange import eventually, find, operator, pool
+from tests.eventually import consistently, eventually
+from tests.integration.operator.arrange import find, operator, pool
 from tests.integration.operator.cut import Road
 
 
@@ -13,8 +12,8 @@ async def test_a_cut_watch_fails_livez(kube: KubeClient, load: Credentials, name
     watch = road.over(load)
     async with operator(namespace, load, watch_over=watch, sweep_seconds=2.0, watch_grace_seconds=2.0) as running:
         await kube.create(POOLS, namespace, pool("p"))
-        await eventually(lambda: find(kube, namespace, "p-r1"))
-        await eventually(lambda: alive(running))
+        await eventually("Deployment p-r1 exists", lambda: find(kube, namespace, "p-r1"))
+        await eventually("the health port says alive", lambda: alive(running))
         road.hang()
         running.brain.sizes["p"] = 0
         await kube.merge_patch(POOLS, namespace, "p", {"spec": {"maxWorkers": 5}})
@@ -23,10 +22,10 @@ async def test_a_cut_watch_fails_livez(kube: KubeClient, load: Credentials, name
             code, text = await running.get("/livez")
             return text if code == 503 else ""
 
-        assert "has not told" in await eventually(dead)
+        assert "has not told" in await eventually("the health port says dead", dead)
         assert (await running.get("/readyz"))[0] == 200
         road.mend()
-        await eventually(lambda: alive(running))
+        await eventually("the health port says alive", lambda: alive(running))
 
 
 async def alive(running: object) -> bool:
@@ -38,12 +37,14 @@ async def test_a_quiet_watch_is_not_taken_for_a_dead_one(kube: KubeClient, load:
     # So long a grace that a slow machine, too, hears in time what the cluster says of the Deployment and its pod.
     async with operator(namespace, load, sweep_seconds=0.5, watch_grace_seconds=4.0) as running:
         await kube.create(POOLS, namespace, pool("p"))
-        await eventually(lambda: find(kube, namespace, "p-r1"))
+        await eventually("Deployment p-r1 exists", lambda: find(kube, namespace, "p-r1"))
         # Until kopf has started, it owes what the sweep has found.
-        await eventually(lambda: running.process.freshness.next_check is None)
-        for _ in range(20):
-            await asyncio.sleep(0.3)
-            assert await running.get("/livez") == (200, "ok\n")
+        await eventually("no watch is to be checked", lambda: running.process.freshness.next_check is None)
+
+        async def well() -> bool:
+            return await running.get("/livez") == (200, "ok\n")
+
+        await consistently("the health port says alive", well, seconds=6, every_seconds=0.3)
 
 
 async def test_what_is_deleted_while_the_watch_is_away_is_found_by_the_sweep(
@@ -51,15 +52,20 @@ async def test_what_is_deleted_while_the_watch_is_away_is_found_by_the_sweep(
 ) -> None:
     async with operator(namespace, load, watch_over=road.over(load), sweep_seconds=600.0) as running:
         await kube.create(POOLS, namespace, pool("p"))
-        made = await eventually(lambda: find(kube, namespace, "p-r1"))
-        await eventually(lambda: running.process.store.by_name(DEPLOYMENTS, namespace, "p-r1"))
+        made = await eventually("Deployment p-r1 exists", lambda: find(kube, namespace, "p-r1"))
+        await eventually(
+            "the operator knows Deployment p-r1", lambda: running.process.store.by_name(DEPLOYMENTS, namespace, "p-r1")
+        )
         road.hang()
         await kube.delete(DEPLOYMENTS, namespace, "p-r1", made["metadata"]["uid"])
-        await asyncio.sleep(0.5)
-        assert running.process.store.by_name(DEPLOYMENTS, namespace, "p-r1") is not None
+        await consistently(
+            "the operator still knows Deployment p-r1",
+            lambda: running.process.store.by_name(DEPLOYMENTS, namespace, "p-r1"),
+            seconds=0.5,
+        )
         running.process.sweeper.ask()
 
-        again = await eventually(lambda: find(kube, namespace, "p-r1"))
+        again = await eventually("Deployment p-r1 exists", lambda: find(kube, namespace, "p-r1"))
         assert again["metadata"]["uid"] != made["metadata"]["uid"]
         road.mend()
 
@@ -69,20 +75,24 @@ async def test_a_watch_that_comes_back_tells_what_it_missed(
 ) -> None:
     async with operator(namespace, load, watch_over=road.over(load), sweep_seconds=600.0) as running:
         await kube.create(POOLS, namespace, pool("p"))
-        await eventually(lambda: find(kube, namespace, "p-r1"))
+        await eventually("Deployment p-r1 exists", lambda: find(kube, namespace, "p-r1"))
         road.refuse()
         await kube.create(POOLS, namespace, pool("q"))
-        await asyncio.sleep(0.3)
+
+        async def missing() -> bool:
+            return await find(kube, namespace, "q-r1") is None
+
+        await consistently("Deployment q-r1 is not there", missing, seconds=0.3)
         road.mend()
-        await eventually(lambda: find(kube, namespace, "q-r1"))
+        await eventually("Deployment q-r1 exists", lambda: find(kube, namespace, "q-r1"))
         assert await running.get("/livez") == (200, "ok\n")
 
 
 async def test_a_watch_that_ends_for_good_ends_the_process(kube: KubeClient, load: Credentials, namespace: str) -> None:
     async with operator(namespace, load) as running:
-        await eventually(lambda: running.process.sweeper.covered)
+        await eventually("the operator has listed everything", lambda: running.process.sweeper.covered)
         stop = running.process.watcher._stop_kopf
-        loop = await eventually(lambda: running.process.watcher._loop)
+        loop = await eventually("the watcher has a loop", lambda: running.process.watcher._loop)
         loop.call_soon_threadsafe(stop.set)
-        await eventually(lambda: running.process._failure)
+        await eventually("the process has failed", lambda: running.process._failure)
         assert "kopf" in running.process._failure
