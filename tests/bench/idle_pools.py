@@ -15,8 +15,9 @@ from activity_operator.core.manifests import revision_of
 from activity_operator.core.order import RESTING_POLLS
 from activity_worker.contract import LABEL_POOL
 from tests.bench.api_server import ApiServer
-from tests.bench.operator_stand import POOLS_NAMESPACE, until
+from tests.bench.operator_stand import POOLS_NAMESPACE
 from tests.bench.tls_fake import TlsFake
+from tests.eventually import eventually
 
 #: The most workers of each pool.
 MAX_WORKERS = 40
@@ -75,7 +76,7 @@ async def settled(api: ApiServer, fake: TlsFake, pools: Sequence[BenchPool], sec
         activities = (await fake.state())["activities"]
         return names <= resting and all(activities[pool.activity]["open_polls"] >= RESTING_POLLS for pool in pools)
 
-    await until(at_rest, f"{len(pools)} pools at rest with their polls open", seconds, 1.0)
+    await eventually(f"{len(pools)} pools at rest with their polls open", at_rest, seconds=seconds, every_seconds=1.0)
 
 
 async def remove(api: ApiServer, pool: BenchPool) -> None:
@@ -85,7 +86,7 @@ async def remove(api: ApiServer, pool: BenchPool) -> None:
     async def gone() -> bool:
         return not (await api.get(f"{PODS.path(POOLS_NAMESPACE)}?limit=1") or {})["items"]
 
-    await until(gone, f"the pods of {pool.name} are gone", 60.0, 0.2)
+    await eventually(f"the pods of {pool.name} are gone", gone, seconds=60.0, every_seconds=0.2)
 
 
 def _at_zero(pool: dict[str, Any]) -> bool:

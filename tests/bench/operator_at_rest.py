@@ -10,11 +10,12 @@ from activity_operator.cluster.kinds import LEASES
 from tests.bench import request_counts
 from tests.bench.idle_pools import make_pools, settled
 from tests.bench.operator_process import OperatorProcess, Usage, operating
-from tests.bench.operator_stand import LEASE_NAME, SYSTEM, USER, Stand, stand, until
+from tests.bench.operator_stand import LEASE_NAME, SYSTEM, USER, Stand, stand
 from tests.bench.request_counts import AuditTail, Counts
 from tests.bench.table import Row, at_most, number
 from tests.bench.tls_fake import tls_fake
 from tests.cluster.progress import step
+from tests.eventually import eventually
 
 POOLS = 500
 #: As the service holds polls.
@@ -63,7 +64,9 @@ async def _run() -> list[Row]:
         async with operating(at, fake, ACTIVITYPOOL_SWEEP_SECONDS=f"{WINDOW_SECONDS:g}") as operator:
             with step("settling"):
                 await settled(at.api, fake, pools, SETTLE_SECONDS)
-                await until(lambda: quiet(at), "a cluster without writes", SETTLE_SECONDS, 0.0)
+                await eventually(
+                    "a cluster without writes", lambda: quiet(at), seconds=SETTLE_SECONDS, every_seconds=0.0
+                )
             with step(f"measuring for {WINDOW_SECONDS:g} s"):
                 window = await measure(at, operator)
     return _rows(window, logged=at.cluster.audit_log is not None)

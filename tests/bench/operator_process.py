@@ -14,8 +14,9 @@ from pathlib import Path
 
 import aiohttp
 
-from tests.bench.operator_stand import POOLS_NAMESPACE, SYSTEM, Stand, until
+from tests.bench.operator_stand import POOLS_NAMESPACE, SYSTEM, Stand
 from tests.bench.tls_fake import TlsFake
+from tests.eventually import eventually
 from tests.servers.ports import free_port
 
 #: The soft limit of open files that a process finds on most nodes.
@@ -83,7 +84,7 @@ async def operating(stand: Stand, fake: TlsFake, **settings: str) -> AsyncIterat
         )  # fmt: skip
     running = OperatorProcess(process, fake, f"http://127.0.0.1:{port}")
     try:
-        await until(running.leads, "the operator leads", READY_SECONDS, 0.2)
+        await eventually("the operator leads", running.leads, seconds=READY_SECONDS, every_seconds=0.2)
         yield running
     except BaseException:
         print(_last_lines(log), file=sys.stderr, flush=True)

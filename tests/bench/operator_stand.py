@@ -10,7 +10,7 @@ import asyncio
 import json
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from activity_operator.cluster.observe import seconds
 from tests.bench.api_server import ApiServer, RefusedError
 from tests.cluster import Cluster, up
 from tests.cluster.progress import step
+from tests.eventually import eventually
 
 #: The operator's own namespace, and that of the pools.
 SYSTEM, POOLS_NAMESPACE = "activitypool-bench", "activitypool-bench-pools"
@@ -101,15 +102,6 @@ def _is_held(spec: dict[str, Any], now: float) -> bool:
     return bool(spec.get("holderIdentity")) and seconds(spec.get("renewTime")) + lasts > now
 
 
-async def until(holds: Callable[[], Awaitable[bool]], what: str, seconds: float, every: float = 0.5) -> None:
-    """Wait until something holds; raises TimeoutError that names it."""
-    end = time.monotonic() + seconds
-    while not await holds():
-        if time.monotonic() > end:
-            raise TimeoutError(f"{what}: not within {seconds:g} s")
-        await asyncio.sleep(every)
-
-
 async def _bring_crd(api: ApiServer) -> bool:
     """Install the CRD of this tree if there is none; whether it was brought."""
     if await api.get(CRDS.path("", f"{POOLS.plural}.{POOLS.group}")) is not None:
@@ -122,7 +114,7 @@ async def _bring_crd(api: ApiServer) -> bool:
         except RefusedError:  # 429 while the storage is being made
             return False
 
-    await until(served, "the ActivityPool resource is served", 30)
+    await eventually("the ActivityPool resource is served", served, seconds=30)
     return True
 
 
@@ -168,4 +160,4 @@ async def _clear(api: ApiServer) -> None:
         paths = [NAMESPACES.path("", name) for name in (POOLS_NAMESPACE, SYSTEM)]
         return not any([await api.get(path) for path in paths])
 
-    await until(gone, "the benchmark's namespaces are gone", GONE_SECONDS)
+    await eventually("the benchmark's namespaces are gone", gone, seconds=GONE_SECONDS)

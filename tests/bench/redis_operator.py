@@ -20,10 +20,11 @@ from tests.bench.api_server import ApiServer
 from tests.bench.idle_pools import NOWHERE, Sizes, percentile, watching
 from tests.bench.operator_at_rest import Window, measure, quiet
 from tests.bench.operator_process import operating
-from tests.bench.operator_stand import POOLS_NAMESPACE, USER, stand, until
+from tests.bench.operator_stand import POOLS_NAMESPACE, USER, stand
 from tests.bench.table import Row, at_most
 from tests.bench.tls_fake import tls_fake
 from tests.cluster.progress import step
+from tests.eventually import eventually
 from tests.servers.redis import redis_server
 
 POOLS_AT_REST = 500
@@ -70,12 +71,16 @@ async def _run() -> list[Row]:
                 alone = await _make_pools(at.api, [f"one-{number}" for number in range(ARRIVALS)])
                 bursting = await _make_pools(at.api, [f"burst-{number}" for number in range(BURSTS)])
             async with operating(at, fake) as operator, watching(at.api) as sizes:
-                await until(lambda: _settled(at.api), "all pools at rest", SETTLE_SECONDS, 5.0)
+                await eventually(
+                    "all pools at rest", lambda: _settled(at.api), seconds=SETTLE_SECONDS, every_seconds=5.0
+                )
                 with step(f"{ARRIVALS} arrivals"):
                     one = [await _arrival(at.api, client, sizes, name, 1) for name in alone]
                 with step(f"{BURSTS} bursts of {BURST_JOBS}"):
                     burst = [await _arrival(at.api, client, sizes, name, BURST_JOBS) for name in bursting]
-                await until(lambda: quiet(at), "a cluster without writes", SETTLE_SECONDS, 0.0)
+                await eventually(
+                    "a cluster without writes", lambda: quiet(at), seconds=SETTLE_SECONDS, every_seconds=0.0
+                )
                 with step(f"measuring for {WINDOW_SECONDS:g} s"):
                     before = await _counted(client)
                     window = await measure(at, operator, WINDOW_SECONDS)
@@ -139,7 +144,7 @@ async def _arrival(api: ApiServer, client: RedisClient, sizes: Sizes, name: str,
         )
         return not any([(await api.get(path) or {})["items"] for path in paths])
 
-    await until(gone, f"what {name} made is gone", 60.0, 0.2)
+    await eventually(f"what {name} made is gone", gone, seconds=60.0, every_seconds=0.2)
     await asyncio.sleep(PAUSE_SECONDS * (1 + random.random()))
     return took
 

@@ -28,6 +28,7 @@ from tests.bench import worker_peers
 from tests.bench.steps_ours import STEPS, TASKS
 from tests.bench.table import Row, at_most, number
 from tests.cluster.progress import say
+from tests.eventually import eventually, eventually_sync
 from tests.servers.postgres import new_database, postgres
 
 HERE = Path(__file__).parent
@@ -116,12 +117,13 @@ def _rate(command: Sequence[str | Path], url: str, runners: int, done: Callable[
 
 
 def _until(done: Callable[[], int], count: int) -> tuple[float, int]:
-    until = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < until:
-        if (now := done()) >= count:
-            return time.monotonic(), now
-        time.sleep(0.02)
-    raise TimeoutError(f"{done()} of {count} tasks were complete after {PATIENCE_SECONDS:g} s")
+    def enough() -> int | None:
+        return now if (now := done()) >= count else None
+
+    now = eventually_sync(
+        f"{count} tasks are complete", enough, seconds=PATIENCE_SECONDS, every_seconds=0.02, details=done
+    )
+    return time.monotonic(), now
 
 
 def _sqlite_done(url: str) -> int:
@@ -152,6 +154,12 @@ def _counter(url: str, statement: str) -> Iterator[Callable[[], int]]:
             runner.run(engine.dispose())
 
 
+async def _began(store: TaskStore, name: str) -> float | None:
+    """Return when a complete instance began, in Unix seconds; None while it is not complete."""
+    instance = (await store.get(name)).instance
+    return float(instance.data["began"]) if instance.complete else None
+
+
 async def _starts(url: str) -> list[float]:
     """Return how long each of some instances waited, created one by one for a runner in a process of its own."""
     store = await TaskStore.open(url)
@@ -166,10 +174,9 @@ async def _starts(url: str) -> list[float]:
         for number_ in range(STARTS + 5):
             before = time.time()
             name = await TASKS.new(store, "prompt")
-            while not (there := (await store.get(name)).instance).complete:  # noqa: ASYNC110 - in another process
-                await asyncio.sleep(0.01)
+            began = await eventually("the instance is complete", partial(_began, store, name), every_seconds=0.01)
             if number_ >= 5:  # the first ones wait for the runner's imports
-                late.append(there.data["began"] - before)
+                late.append(began - before)
     finally:
         runner.kill()
         await runner.wait()

@@ -19,7 +19,7 @@ from tests.bench.table import Row
 from tests.bench.worker_lateness import Lateness, of_tasks
 from tests.bench.worker_processes import ARN, Cores, Server, cores, running
 from tests.cluster.progress import say
-from tests.cluster.shell import wait_until
+from tests.eventually import eventually_sync
 
 TASKS = 1000
 HANDLERS = 4
@@ -93,7 +93,7 @@ def _watch(name: str, program: Sequence[str | Path], sizes: Sequence[str], where
         with running(
             (*program, fake.url, ARN, *sizes), where.contender, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ):
-            wait_until(lambda: fake.counts().get("started", 0) == TASKS, f"{TASKS} tasks leased", timeout_seconds=90.0)
+            eventually_sync(f"{TASKS} tasks leased", lambda: fake.counts().get("started", 0) == TASKS, seconds=90.0)
             say(f"  {name}: {TASKS:,} tasks leased, watching their heartbeats for {WINDOW_SECONDS:g} s")
             time.sleep(WINDOW_SECONDS)
             process.send_signal(signal.SIGTERM)

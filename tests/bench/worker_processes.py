@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from tests.cluster.shell import wait_until
+from tests.eventually import eventually_sync
 
 REPOSITORY = Path(__file__).parents[2]
 ARN = "arn:aws:states:us-east-1:123456789012:activity:bench"
@@ -153,7 +153,7 @@ def measure(contender: subprocess.Popen[str], fake: Counts, *, warm_tasks: int, 
             raise RuntimeError(f"{contender.args!r} ended with exit code {contender.returncode}")
         return fake.counts().get("succeeded", 0) >= warm_tasks
 
-    wait_until(warm, f"{warm_tasks} tasks concluded", timeout_seconds=60.0)
+    eventually_sync(f"{warm_tasks} tasks concluded", warm, seconds=60.0)
     before = _reading(contender, fake)
     time.sleep(seconds)
     after = _reading(contender, fake)

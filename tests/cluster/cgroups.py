@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from tests.cluster.shell import ClusterError
+from tests.cluster.shell import ClusterError, wait_until
 
 ROOT = Path("/sys/fs/cgroup")
 NAME = "activitypool"
@@ -71,13 +71,18 @@ def kill(below: str) -> None:
 
     Raises ClusterError when some survive 10 s of SIGKILL.
     """
-    deadline = time.monotonic() + KILL_SECONDS
-    while left := processes(below):
+
+    def gone() -> bool:
+        left = processes(below)
         for pid in left:
             _kill_one(pid)
-        if time.monotonic() > deadline:
-            raise ClusterError(f"processes {sorted(left)} of cgroup /{below} survive SIGKILL")
-        time.sleep(0.02)
+        return not left
+
+    def survivors() -> list[int]:
+        return sorted(processes(below))
+
+    what = f"no process of cgroup /{below} survives SIGKILL"
+    wait_until(gone, what, timeout_seconds=KILL_SECONDS, every_seconds=0.02, details=survivors)
 
 
 def remove(below: str = NAME) -> None:
@@ -121,11 +126,11 @@ def _kill_one(pid: int) -> None:
 
 
 def _remove_one(folder: Path) -> None:
-    deadline = time.monotonic() + KILL_SECONDS
-    while folder.exists():
-        try:
-            folder.rmdir()
-        except OSError as busy:  # the kernel lets go of a killed process a moment after it is gone
-            if time.monotonic() > deadline:
-                raise ClusterError(f"cgroup {folder} cannot be removed: {busy}") from busy
-            time.sleep(0.02)
+    def removed() -> bool:
+        if folder.exists():
+            # The kernel lets go of a killed process a moment after it is gone.
+            with suppress(OSError):
+                folder.rmdir()
+        return not folder.exists()
+
+    wait_until(removed, f"cgroup {folder} is removed", timeout_seconds=KILL_SECONDS, every_seconds=0.02)

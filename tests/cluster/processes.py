@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.cluster import cgroups, places
 from tests.cluster.shell import ClusterError, run, wait_until
+from tests.eventually import NotInTimeError, eventually_sync
 
 STOP_SECONDS = 8.0
 ENTER = 'echo $$ > "$0/cgroup.procs"; echo $$ > "$1.new"; mv "$1.new" "$1"; log=$2; shift 2; exec "$@" >>"$log" 2>&1'
@@ -81,11 +81,15 @@ def stop(name: str, *, grace_seconds: float = STOP_SECONDS) -> None:
     pid = _pid(name)
     if pid is not None:
         os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + grace_seconds
-        while _pid(name) is not None:
-            if time.monotonic() > deadline:
-                os.kill(pid, signal.SIGKILL)
-            time.sleep(0.02)
+
+        def ended() -> bool:
+            return _pid(name) is None
+
+        try:
+            eventually_sync(f"{name} has ended", ended, seconds=grace_seconds, every_seconds=0.02)
+        except NotInTimeError:
+            os.kill(pid, signal.SIGKILL)
+            wait_until(ended, f"{name} has ended after SIGKILL", timeout_seconds=STOP_SECONDS, every_seconds=0.02)
     _pidfile(name).unlink(missing_ok=True)
 
 

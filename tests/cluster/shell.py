@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+from tests.eventually import NotInTimeError, eventually_sync
 
 TAIL_LINES = 30
 
@@ -68,10 +69,16 @@ def succeeds(argv: Sequence[str | Path], *, stdin: str | None = None, timeout_se
     return True
 
 
-def wait_until(holds: Callable[[], bool], what: str, *, timeout_seconds: float, every_seconds: float = 0.1) -> None:
-    """Ask until `holds()`; raises ClusterError naming `what` after `timeout_seconds`."""
-    deadline = time.monotonic() + timeout_seconds
-    while not holds():
-        if time.monotonic() > deadline:
-            raise ClusterError(f"{what}: not so after {timeout_seconds:.0f} s")
-        time.sleep(every_seconds)
+def wait_until(
+    holds: Callable[[], bool],
+    what: str,
+    *,
+    timeout_seconds: float,
+    every_seconds: float = 0.1,
+    details: Callable[[], object] | None = None,
+) -> None:
+    """Call `eventually_sync`; raises ClusterError, which the command line shows without a traceback."""
+    try:
+        eventually_sync(what, holds, seconds=timeout_seconds, every_seconds=every_seconds, details=details)
+    except NotInTimeError as error:
+        raise ClusterError(str(error)) from None

@@ -31,7 +31,7 @@ from tests.cluster import (
     up,
 )
 from tests.cluster.picture import Picture
-from tests.cluster.shell import wait_until
+from tests.eventually import eventually_sync
 
 pytestmark = [
     pytest.mark.timeout(1800),  # the first run on a machine builds Kubernetes
@@ -82,7 +82,7 @@ def _kill(*names: str) -> None:
     for name in names:
         os.kill(processes.pid_of(name), signal.SIGKILL)
     for name in names:
-        wait_until(partial(processes.died, name), f"{name} is dead", timeout_seconds=5)
+        eventually_sync(f"{name} is dead", partial(processes.died, name), seconds=5)
 
 
 def _built() -> dict[Path, int]:

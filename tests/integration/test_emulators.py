@@ -12,7 +12,7 @@ from botocore.config import Config
 
 from tests.cluster import Cluster, debian, probe, up
 from tests.cluster.emulators import Emulator, EmulatorName, ensure_emulator
-from tests.cluster.shell import wait_until
+from tests.eventually import eventually_sync
 
 pytestmark = [
     pytest.mark.timeout(1800),  # the first run on a machine builds Kubernetes
@@ -68,10 +68,10 @@ def _start(states: Any, name: str, **task: Any) -> tuple[str, str]:
 
 
 def _ends(states: Any, execution: str, *ends: str) -> None:
-    wait_until(
-        lambda: states.describe_execution(executionArn=execution)["status"] in ends,
+    eventually_sync(
         f"{execution} ends as {' or '.join(ends)}",
-        timeout_seconds=30,
+        lambda: states.describe_execution(executionArn=execution)["status"] in ends,
+        seconds=30,
     )
 
 
