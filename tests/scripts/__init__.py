@@ -1,0 +1,1 @@
+"""Checks of the tests' own source that `make lint` runs."""
