@@ -22,7 +22,6 @@ from tests.servers.ports import free_port
 from tests.servers.start import end, start
 
 
-
 @dataclass
 class PostgresServer:
     """A server on 127.0.0.1 and on `also`. It may be stopped and started again on the same port and folder."""
