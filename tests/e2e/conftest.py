@@ -26,5 +26,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def namespace(stage: Stage) -> Iterator[str]:
     """A restricted namespace of the test's own."""
     with probe.namespace(stage.cluster, f"e2e-{uuid.uuid4().hex[:6]}") as name:
+        stage.timeline(name)
         yield name
+        stage.forget(name)
         probe.end_workers(stage.cluster, name)

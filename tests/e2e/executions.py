@@ -1,10 +1,21 @@
 """Executions of a test's state machine, and the oracle: what the task service itself says became of each task."""
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, cast
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar, cast
 
+from botocore.exceptions import ConnectionError as NotConnectedError
+from botocore.exceptions import HTTPClientError
+
+from tests.eventually import eventually_sync
+
+T = TypeVar("T")
+
+#: Of an emulator on a machine that stalls: no answer for now.
+UNANSWERED = (NotConnectedError, HTTPClientError)
 ENDINGS = {"ActivitySucceeded": "succeeded", "ActivityFailed": "failed", "ActivityTimedOut": "timed out"}
 
 
@@ -12,13 +23,20 @@ ENDINGS = {"ActivitySucceeded": "succeeded", "ActivityFailed": "failed", "Activi
 class Attempt:
     """One handing-out of a task: to whom ("" when nobody took it), and how it ended ("" while it runs).
 
-    `error` is the error name of a failure or a time-out, `cause` what goes with it.
+    `error` is the error name of a failure or a time-out, `cause` what goes with it. `began` is when it was handed out,
+    `ended` when it ended, in Unix seconds by the service's clock; infinite while it was not, or did not.
     """
 
     worker: str
     ending: str
     error: str = ""
     cause: str = ""
+    began: float = math.inf
+    ended: float = math.inf
+
+    def runs_at(self, at: float) -> bool:
+        """Whether somebody had it at a time, in Unix seconds."""
+        return self.began <= at < self.ended
 
     @property
     def interrupted(self) -> bool:
@@ -34,9 +52,11 @@ class Executions:
     states: Any
     activity: str
     machine: str
+    before_start: Callable[[], None] = lambda: None
 
     def start(self, count: int = 1, **work: Any) -> list[str]:
         """Start some with this input and their number `n`; returns their ARNs."""
+        self.before_start()
         first = len(self.arns())
         return [
             self.states.start_execution(stateMachineArn=self.machine, input=json.dumps({"n": n, **work}))[
@@ -67,9 +87,14 @@ class Executions:
         described = self.states.describe_execution(executionArn=execution)
         return cast("dict[str, Any]", json.loads(described.get("output") or "{}"))
 
-    def running(self) -> int:
-        """Count the tasks that are with a worker, or leased for one, now."""
-        return sum(1 for attempt in self.attempts() if attempt.worker and not attempt.ending)
+    def eventually(self, what: str, holds: Callable[[list[Attempt]], T], seconds: float) -> T:
+        """Wait until the histories of all executions show something, which they then show for ever; returns it."""
+        look = partial(_ask, self, holds)
+        return eventually_sync(what, look, seconds=seconds, every_seconds=0.5, tolerate=UNANSWERED)
+
+    def running_at(self, at: float) -> int:
+        """Count the tasks that were with a worker, or leased for one, at a time in Unix seconds."""
+        return sum(attempt.runs_at(at) for attempt in self.attempts())
 
     def interrupted(self) -> list[Attempt]:
         """Return the attempts that a worker began and did not conclude."""
@@ -84,15 +109,27 @@ class Executions:
         return (event for page in pages for event in page["events"])
 
 
+def most_at_once(attempts: Iterable[Attempt]) -> int:
+    """Return how many of these attempts ran at the same time, at most."""
+    handed_out = [attempt for attempt in attempts if attempt.began < math.inf]
+    return max((sum(other.runs_at(one.began) for other in handed_out) for one in handed_out), default=0)
+
+
+def _ask(executions: Executions, holds: Callable[[list[Attempt]], T]) -> T:
+    return holds(executions.attempts())
+
+
 def _attempts(history: Iterator[dict[str, Any]]) -> list[Attempt]:
     found: list[Attempt] = []
     for event in history:
-        kind = event["type"]
+        kind, at = event["type"], event["timestamp"].timestamp()
         if kind == "ActivityScheduled":
             found.append(Attempt("", ""))
         elif kind == "ActivityStarted":
-            found[-1] = Attempt(event["activityStartedEventDetails"].get("workerName", "?"), "")
+            worker = event["activityStartedEventDetails"].get("workerName", "?")
+            found[-1] = Attempt(worker, "", began=at)
         elif kind in ENDINGS:
             details = event.get(kind[0].lower() + kind[1:] + "EventDetails", {})
-            found[-1] = Attempt(found[-1].worker, ENDINGS[kind], details.get("error", ""), details.get("cause", ""))
+            error, cause = details.get("error", ""), details.get("cause", "")
+            found[-1] = replace(found[-1], ending=ENDINGS[kind], error=error, cause=cause, ended=at)
     return found

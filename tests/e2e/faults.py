@@ -1,19 +1,15 @@
 """What a pool in trouble has to say, and what may not happen to the workers it has."""
 
-import json
 import re
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from activity_worker.contract import Env
-from tests.cluster import probe
 from tests.e2e.handler import GATE
-from tests.e2e.pool import PATIENCE, Pool
-from tests.e2e.stage import CREDENTIALS, SYSTEM, Stage, condition_of, wait_for
-
-Status = dict[str, Any]
+from tests.e2e.pool import Pool
+from tests.e2e.stage import CREDENTIALS, SYSTEM, Stage
+from tests.e2e.view import PoolView
 
 HANDLER = f'''
 """Works until the gate is open, when the input asks for that."""
@@ -44,76 +40,59 @@ class Fault:
     needs_a_person: bool = False
     warns: str = ""
 
-    def shown_by(self, status: Status) -> bool:
+    def shown_by(self, view: PoolView) -> bool:
         """Whether the conditions say it."""
-        ready, stalled = condition_of(status, "Ready"), condition_of(status, "Stalled")
+        ready, stalled = view.condition("Ready"), view.condition("Stalled")
         if (ready["status"], ready["reason"]) != ("False", self.reason) or not re.match(self.says, ready["message"]):
             return False
         said = (stalled["status"], stalled["reason"], stalled["message"])
         return said == (("True", ready["reason"], ready["message"]) if self.needs_a_person else ("", "", ""))
 
-    def warnings(self) -> list[str]:
+    def warnings(self, view: PoolView) -> list[str]:
         """Return the messages of the Warnings that say it."""
-        about = f"involvedObject.name={self.pool.name},reason={self.reason},type=Warning"
-        found = json.loads(self.pool.kubectl("get", "events", "--field-selector", about, "-o", "json"))["items"]
-        return [event["message"] for event in found if re.match(self.warns or self.says, event["message"])]
+        pattern = self.warns or self.says
+        return [message for message in view.events(self.reason, "Warning") if re.match(pattern, message)]
 
 
-def term(stage: Stage) -> str:
-    """Return which term of leadership it is: a new leader says again what is wrong."""
-    return stage.kubectl("get", "lease", "activity-operator", "-n", SYSTEM, "-o=jsonpath={.spec.leaseTransitions}")
+def term(stage: Stage) -> int:
+    """Return the number of the current term of leadership: a new leader repeats what is wrong."""
+    lease = stage.kubectl("get", "lease", "activity-operator", "-n", SYSTEM, "-o=jsonpath={.spec.leaseTransitions}")
+    return int(lease)
 
 
-def wait_shown(faults: Iterable[Fault], since: str, seconds: float = 480) -> None:
-    """Wait until every pool has shown its fault once, and has said it once, as a Warning.
+def wait_shown(faults: Iterable[Fault], since: int, seconds: float = 480) -> None:
+    """Wait until every pool has shown its fault, and has reported it in exactly one Warning.
 
     `since` is the term in which the faults began.
     """
     faults = tuple(faults)
-    wait_each("fault", {fault.pool: fault.shown_by for fault in faults}, seconds)
-    wait_for("every fault is a Warning", lambda: all(fault.warnings() for fault in faults), PATIENCE)
-    repeated = {fault.pool.name: said for fault in faults if len(said := fault.warnings()) > 1}
-    assert not repeated or term(faults[0].pool.stage) != since, f"said more than once: {repeated}"
+    for fault in faults:
+        shown = fault.pool.eventually(f"shows {fault.reason}", fault.shown_by, seconds=seconds)
+        print(f"{fault.pool.name} showed {fault.reason} at {shown.moment.at:.1f}")
+        fault.pool.eventually(f"a Warning {fault.reason}", fault.warnings)
+    repeated = {fault.pool.name: said for fault in faults if len(said := fault.warnings(fault.pool.now)) > 1}
+    assert not repeated or term(faults[0].pool.stage) != since, f"reported more than once: {repeated}"
 
 
 def wait_well(pools: Iterable[Pool], seconds: float = 480) -> None:
-    """Wait until every pool was Ready once."""
-    wait_each("recovery", dict.fromkeys(pools, is_well), seconds)
+    """Wait until every pool was Ready at some time from now on."""
+    for pool in pools:
+        pool.eventually("is Ready again", is_well, since=pool.timeline.mark(), seconds=seconds)
 
 
-def is_well(status: Status) -> bool:
-    """Whether the pool is Ready and wants nobody's help."""
-    return condition_of(status, "Ready")["status"] == "True" and not condition_of(status, "Stalled")["status"]
+def is_well(view: PoolView) -> bool:
+    """Whether the pool is Ready and needs nobody's help."""
+    return view.condition("Ready")["status"] == "True" and not view.condition("Stalled")["status"]
 
 
-def wait_each(what: str, wanted: dict[Pool, Callable[[Status], bool]], seconds: float) -> None:
-    """Wait until each pool's status was once as wanted; print how soon it was."""
-    began, missing = time.monotonic(), dict(wanted)
-    unlike: dict[str, Any] = {}
-
-    def seen() -> bool:
-        unlike.clear()
-        for namespace in {pool.namespace for pool in missing}:
-            some = next(iter(pool for pool in missing if pool.namespace == namespace))
-            found = json.loads(some.kubectl("get", "apool", "-o", "json"))["items"]
-            statuses = {pool["metadata"]["name"]: pool.get("status", {}) for pool in found}
-            for pool in [pool for pool in missing if pool.namespace == namespace]:
-                if missing[pool](statuses[pool.name]):
-                    del missing[pool]
-                    print(f"{what} of {pool.name}: after {time.monotonic() - began:.1f} s")
-                else:
-                    unlike[pool.name] = statuses[pool.name].get("conditions")
-        return not missing
-
-    try:
-        wait_for(what, seen, seconds)
-    except AssertionError as late:
-        raise AssertionError(f"{late}: {json.dumps(unlike, indent=1)}") from late
+def wait_each(what: str, wanted: dict[Pool, Callable[[PoolView], bool]], seconds: float) -> None:
+    """Wait until each pool was as wanted at some time after the test's last act on it."""
+    for pool, holds in wanted.items():
+        pool.eventually(what, holds, seconds=seconds)
 
 
 def busy_pool(stage: Stage, namespace: str, name: str, **spec: Any) -> Pool:
     """Apply a pool of one worker, unless the spec says otherwise, and give it a task that lasts until it is let go."""
-    # A machine too busy for a heartbeat in half a minute is another theme.
     executions = stage.machine(f"{name}-{namespace}", HeartbeatSeconds=300)
     return make_busy(Pool(stage, namespace, name, executions), **spec)
 
@@ -122,7 +101,7 @@ def make_busy(pool: Pool, **spec: Any) -> Pool:
     """Apply the pool as `busy_pool` does; returns it."""
     metadata = {"name": "gate", "namespace": pool.namespace}
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"gated.py": HANDLER}}
-    probe.apply(pool.stage.cluster, body)
+    pool.stage.apply(body)
     pool.apply(**{"minWorkers": 1, "maxWorkers": 1, "podTemplate": worker_with(), **spec})
     pool.executions.start(1, gated=True)
     return pool
@@ -130,37 +109,44 @@ def make_busy(pool: Pool, **spec: Any) -> Pool:
 
 @dataclass(frozen=True)
 class AtWork:
-    """Workers that have a task, by pool: their pods' names and when they started."""
+    """Workers that have a task, by pool: their pods' names and when their containers started; `marks`: since when."""
 
-    pods: dict[Pool, set[str]]
+    containers: dict[Pool, set[str]]
+    marks: dict[Pool, int]
 
     def assert_untouched(self) -> None:
-        """The very same containers are still there, and their tasks run."""
-        for pool, before in self.pods.items():
-            assert before <= _started(pool), f"the workers of {pool.name} were touched"
-            assert pool.executions.running() == 1, f"the task of {pool.name} does not run"
+        """The same containers ran at every moment since, and every task still runs."""
+        for pool, before in self.containers.items():
+            for view in pool.since(self.marks[pool]):
+                assert before <= _started(view), f"the workers of {pool.name} were touched: {pool.timeline.story()}"
+            running = [attempt for attempt in pool.tasks.attempts() if attempt.worker and not attempt.ending]
+            assert len(running) == 1, f"the task of {pool.name} does not run"
 
     def let_go(self) -> None:
         """Let the tasks end."""
-        for pool, started in self.pods.items():
+        for pool, started in self.containers.items():
             pool.let_go({container.partition(" ")[0] for container in started})
 
 
 def at_work(pools: Iterable[Pool]) -> AtWork:
-    """Wait until each pool has its workers and its task runs."""
+    """Wait until each pool has one busy worker and the kubelet has reported the containers of its workers."""
     pools = tuple(pools)
-    # Of a task that runs the history says who polled for it, which may have been the operator.
-    wait_each("work", dict.fromkeys(pools, lambda status: status.get("busyWorkers") == 1), 480)
-    # A worker reports its task before the kubelet says that its container runs.
-    wait_for("the kubelet tells of every worker's container", lambda: all(map(_started, pools)), PATIENCE)
-    return AtWork({pool: _started(pool) for pool in pools})
+    for pool in pools:
+        pool.eventually("a worker is busy and its container runs", _works)
+    seen = {pool: pool.now for pool in pools}
+    marks = {pool: view.moment.number for pool, view in seen.items()}
+    return AtWork({pool: _started(view) for pool, view in seen.items()}, marks)
 
 
-def _started(pool: Pool) -> set[str]:
-    """Return pod and start of each container that runs for the pool, those that are going left out."""
+def _works(view: PoolView) -> bool:
+    return view.status.get("busyWorkers") == 1 and bool(_started(view))
+
+
+def _started(view: PoolView) -> set[str]:
+    """Return pod and start of each container that runs for the pool, those of pods that are being deleted left out."""
     return {
         f"{pod['metadata']['name']} {container['state']['running']['startedAt']}"
-        for pod in pool.stage.workers(pool.namespace, pool.name)
+        for pod in view.pods
         for container in pod["status"].get("containerStatuses", ())
         if "running" in container["state"]
     }

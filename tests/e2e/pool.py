@@ -1,153 +1,185 @@
-"""One pool of a test, as a user sees and changes it."""
+"""One pool of a test, as a user changes it, and what became of it since."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
-from activity_worker.contract import LABEL_POOL
-from tests.e2e.executions import Executions
+from tests.e2e.executions import Attempt, Executions, most_at_once
 from tests.e2e.handler import GATE
-from tests.e2e.stage import SHORT, Stage, wait_for
-from tests.readiness import is_ready
+from tests.e2e.stage import SHORT, Stage
+from tests.e2e.timeline import PATIENCE, Moment, Timeline
+from tests.e2e.view import PoolView
 
-COST = "controller.kubernetes.io/pod-deletion-cost"
-#: Seconds for what takes seconds: a machine may be crowded, and patience costs nothing where all is well.
-PATIENCE = 600.0
-#: Time limits for tasks that last until the test lets them end, however long a busy machine makes that: a machine too
-#: busy for a heartbeat in half a minute is another theme.
+T = TypeVar("T")
+
+#: Time limits of tasks that last until the test lets them end: a machine may be too busy for a heartbeat in half a
+#: minute, which is not what these tests are about.
 UNHURRIED = {"HeartbeatSeconds": 300, "TimeoutSeconds": 1800}
+READING = {"get", "describe", "logs", "exec"}
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Pool:
-    """A pool, and the executions whose tasks it works on."""
+    """A pool, and the executions whose tasks it works on.
+
+    `mark` is where in the timeline the test acted on the pool last: by default a test asks about the time since then.
+    """
 
     stage: Stage
     namespace: str
     name: str
-    executions: Executions
+    tasks: Executions
+    mark: int = 0
+    generation: int = 0
+
+    @property
+    def timeline(self) -> Timeline:
+        """Everything that happened in the pool's namespace."""
+        return self.stage.timeline(self.namespace)
+
+    @property
+    def executions(self) -> Executions:
+        """Its executions; a start of one moves the mark."""
+        return replace(self.tasks, before_start=self.act)
+
+    def act(self) -> None:
+        """Move the mark to now: the test is about to do something to the pool."""
+        self.mark = self.timeline.mark()
 
     def apply(self, **spec: Any) -> None:
         """Apply it with short windows, unless the spec says otherwise."""
-        self.stage.apply_pool(self.namespace, self.name, self.executions.activity, **{"scaling": SHORT, **spec})
+        self.act()
+        made = self.stage.apply_pool(self.namespace, self.name, self.tasks.activity, **{"scaling": SHORT, **spec})
+        self.generation = made["metadata"]["generation"]
 
     def change(self, **spec: Any) -> None:
         """Change fields of the spec; None removes one."""
-        self.kubectl("patch", "apool", self.name, "--type=merge", "-p", json.dumps({"spec": spec}))
+        words = ("patch", "apool", self.name, "--type=merge", "-p", json.dumps({"spec": spec}), "-o", "json")
+        self.generation = json.loads(self.kubectl(*words))["metadata"]["generation"]
 
     def kubectl(self, *words: str) -> str:
         """Run kubectl in the pool's namespace."""
+        if words[0] not in READING:
+            self.act()
         return self.stage.kubectl("-n", self.namespace, *words)
 
+    # What the timeline has of it.
+
+    def view(self, moment: Moment) -> PoolView:
+        """Return the pool at a moment."""
+        return PoolView(moment, self.name)
+
     @property
-    def status(self) -> dict[str, Any]:
-        """Its status now."""
-        return cast("dict[str, Any]", self.stage.pool(self.namespace, self.name).get("status", {}))
+    def now(self) -> PoolView:
+        """The pool as the API server has it now."""
+        mark = self.timeline.catch_up()
+        return self.view(self.timeline.since(mark)[0])
 
-    def says(self, kind: str, status: str, reason: str = "") -> bool:
-        """Whether a condition has this status, and this reason if one is given."""
-        found = self.stage.condition(self.namespace, self.name, kind)
-        return found["status"] == status and reason in {"", found["reason"]}
+    def since(self, mark: int | None = None) -> list[PoolView]:
+        """Return the pool at every moment since a mark (default: the test's last act), up to now."""
+        self.timeline.catch_up()
+        return [self.view(moment) for moment in self.timeline.since(self.mark if mark is None else mark)]
 
-    def peak(self) -> int:
-        """Return the largest size that the decisions want which its status still tells, ten at most."""
-        return max((decision["desired"] for decision in self.status.get("decisions", ())), default=0)
+    def eventually(
+        self, what: str, holds: Callable[[PoolView], T], *, since: int | None = None, seconds: float = PATIENCE
+    ) -> PoolView:
+        """Return the pool at the first moment since a mark (default: the test's last act) of which `holds` is true."""
+        begin = self.mark if since is None else since
+        try:
+            moment, _ = self.timeline.eventually(
+                f"{self.name}: {what}", lambda moment: holds(self.view(moment)), since=begin, seconds=seconds
+            )
+        except AssertionError as late:
+            raise AssertionError(f"{late}\n{self.story()}") from late
+        return self.view(moment)
 
-    def message(self, kind: str) -> str:
-        """Return what a condition says."""
-        return self.stage.condition(self.namespace, self.name, kind)["message"]
+    def story(self) -> str:
+        """Return what the pool and its tasks say now, for a person."""
+        told: list[str] = []
+        with suppress(Exception):  # a failure is not to be hidden by another one
+            told.append(json.dumps(self.now.status, indent=1))
+        with suppress(Exception):
+            told.append("\n".join(map(str, self.tasks.attempts())))
+        return "\n".join(told)
 
-    def events(self, reason: str) -> list[str]:
-        """Return the messages of its Kubernetes Events with this reason."""
-        return [message for found, message in self.stage.events(self.namespace, self.name) if found == reason]
+    def wait_until(self, kind: str, status: str, reason: str = "", seconds: float = PATIENCE) -> str:
+        """Wait for a condition that was written with the last change of the spec in mind; returns its message."""
+
+        def says(view: PoolView) -> bool:
+            current = view.status.get("observedGeneration", -1) >= self.generation
+            return current and view.says(kind, status, reason)
+
+        seen = self.eventually(f"says {kind} {status} {reason}", says, seconds=seconds)
+        return seen.condition(kind)["message"]
 
     def wait_event(self, reason: str, seconds: float = PATIENCE) -> str:
         """Wait for a Kubernetes Event with this reason; returns the message of the first."""
-        self.wait_for(f"Event {reason}", lambda: bool(self.events(reason)), seconds)
-        return self.events(reason)[0]
+        seen = self.eventually(f"Event {reason}", lambda view: bool(view.events(reason)), seconds=seconds)
+        return seen.events(reason)[0]
 
-    def workers(self) -> set[str]:
-        """Return the names of its pods that are not being deleted."""
-        return {pod["metadata"]["name"] for pod in self.stage.workers(self.namespace, self.name)}
+    def wait_ready(self, workers: int, seconds: float = PATIENCE) -> PoolView:
+        """Wait until it had so many workers, all Ready, and no pod more."""
+        return self.eventually(
+            f"has {workers} workers", lambda view: len(view.ready) == len(view.workers) == workers, seconds=seconds
+        )
 
-    def cordoned(self) -> set[str]:
-        """Return the names of the pods that were told to take no new task."""
-        pods = self.stage.workers(self.namespace, self.name)
-        return {pod["metadata"]["name"] for pod in pods if COST in pod["metadata"].get("annotations", {})}
+    def wait_revisions(self, number: int, seconds: float = PATIENCE) -> PoolView:
+        """Wait until it had so many Deployments."""
+        return self.eventually(f"has {number} revisions", lambda view: len(view.revisions) == number, seconds=seconds)
 
-    def leaving(self, workers: set[str]) -> set[str]:
-        """Return those of these workers that were told to take no new task; who was may be gone already."""
-        return (workers & self.cordoned()) | (workers - self.workers())
+    def wait_empty(self, seconds: float = PATIENCE) -> PoolView:
+        """Wait until it had no pod."""
+        return self.eventually("is at zero", lambda view: not view.workers, seconds=seconds)
+
+    def peak(self, since: int = 0) -> int:
+        """Return the largest size that any decision since a mark (default: the begin) asked for."""
+        return max((one["desired"] for view in self.since(since) for one in view.decisions), default=0)
+
+    # What the task service has of it.
+
+    def wait_tasks(self, what: str, holds: Callable[[list[Attempt]], T], seconds: float = PATIENCE) -> T:
+        """Wait until the histories of its executions show something; returns it."""
+        try:
+            return self.tasks.eventually(f"{self.name}: {what}", holds, seconds)
+        except AssertionError as late:
+            raise AssertionError(f"{late}\n{self.timeline.story(self.mark)}\n{self.story()}") from late
+
+    def wait_running(self, tasks: int, seconds: float = PATIENCE) -> None:
+        """Wait until so many tasks were with a worker, or leased for one, at the same time."""
+        self.wait_tasks(f"{tasks} tasks run", lambda attempts: most_at_once(attempts) >= tasks, seconds)
+
+    def wait_done(self, seconds: float = PATIENCE) -> None:
+        """Wait until every execution succeeded."""
+        self.wait_tasks("every execution succeeded", lambda _: self.tasks.all_succeeded(), seconds)
 
     def worker_of(self, execution: str) -> str:
         """Return the name of the pod that took an execution's task first: where no operator polls, a worker's."""
-        return self.executions.attempts(execution)[0].worker.rpartition(":")[0]
-
-    def deployments(self) -> list[dict[str, Any]]:
-        """Return its Deployments, oldest first."""
-        words = ("get", "deployments", "-l", f"{LABEL_POOL}={self.name}", "--sort-by=.metadata.creationTimestamp")
-        return cast("list[dict[str, Any]]", json.loads(self.kubectl(*words, "-o", "json"))["items"])
-
-    def revisions(self) -> list[str]:
-        """Return the names of its Deployments, oldest first; a pod's name begins with its Deployment's."""
-        return [deployment["metadata"]["name"] for deployment in self.deployments()]
+        return self.tasks.attempts(execution)[0].worker.rpartition(":")[0]
 
     def pods_of(self, executions: list[str]) -> set[str]:
         """Return the names of the pods that gave back these executions' output."""
-        return {self.executions.output(execution).get("pod", "") for execution in executions}
+        return {self.tasks.output(execution).get("pod", "") for execution in executions}
+
+    def assert_nothing_lost(self) -> None:
+        """The oracle of a day without kills: every task was handed out once, and concluded by whom it went to."""
+        assert self.tasks.all_succeeded()
+        attempts = self.tasks.attempts()
+        assert not [attempt for attempt in attempts if attempt.interrupted]
+        assert [attempt.ending for attempt in attempts] == ["succeeded"] * len(self.tasks.arns())
+
+    # Gates of its workers.
 
     def let_go(self, workers: Iterable[str]) -> None:
         """Let the gated tasks of these workers end, now and from now on."""
+        self.act()
         for worker in sorted(workers):
             self.kubectl("exec", worker, "-c", "worker", "--", "touch", GATE)
 
     def shut_gate(self, worker: str) -> None:
         """Let this worker's gated tasks last again; none may be running there."""
         self.kubectl("exec", worker, "-c", "worker", "--", "rm", GATE)
-
-    def wait_for(self, what: str, holds: Callable[[], bool], seconds: float = PATIENCE) -> None:
-        """Wait until it holds; what does not hold in time fails with what the pool and its pods say."""
-        try:
-            wait_for(f"{self.name}: {what}", holds, seconds)
-        except AssertionError as late:
-            words = ("get", "pods,deployments,events", "--sort-by=.metadata.creationTimestamp")
-            told = f"{json.dumps(self.status, indent=1)}\n{self.kubectl(*words)}"
-            raise AssertionError(f"{late}\n{told}\n{self.executions.attempts()}") from late
-
-    def wait_until(self, kind: str, status: str, reason: str = "", seconds: float = PATIENCE) -> None:
-        """Wait for a condition."""
-        self.wait_for(f"says {kind} {status} {reason}", lambda: self.says(kind, status, reason), seconds)
-
-    def wait_ready(self, workers: int, seconds: float = PATIENCE) -> None:
-        """Wait until so many workers are Ready, and no pod more is there."""
-        self.wait_for(f"has {workers} workers", lambda: self._ready() == len(self.workers()) == workers, seconds)
-
-    def wait_revisions(self, number: int, seconds: float = PATIENCE) -> None:
-        """Wait until it has so many Deployments."""
-        self.wait_for(f"has {number} revisions", lambda: len(self.revisions()) == number, seconds)
-
-    def wait_empty(self, seconds: float = PATIENCE) -> None:
-        """Wait until it has no pod."""
-        self.wait_for("is at zero", lambda: not self.workers(), seconds)
-
-    def wait_running(self, tasks: int, seconds: float = PATIENCE) -> None:
-        """Wait until so many tasks are with a worker."""
-        self.wait_for(f"{tasks} tasks run", lambda: self.executions.running() >= tasks, seconds)
-
-    def wait_done(self, seconds: float = PATIENCE) -> None:
-        """Wait until every execution succeeded."""
-        self.wait_for("every execution succeeded", self.executions.all_succeeded, seconds)
-
-    def assert_nothing_lost(self) -> None:
-        """The oracle of a day without kills: every task was handed out once, and concluded by whom it went to."""
-        assert self.executions.all_succeeded()
-        assert not self.executions.interrupted()
-        assert [attempt.ending for attempt in self.executions.attempts()] == ["succeeded"] * len(self.executions.arns())
-
-    def _ready(self) -> int:
-        pods = self.stage.workers(self.namespace, self.name)
-        return sum(map(is_ready, pods))
 
 
 def a_pool(stage: Stage, namespace: str, name: str, *, task: Mapping[str, Any] = {}, **spec: Any) -> Pool:

@@ -2,23 +2,20 @@
 
 import fcntl
 import json
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import ConnectionError as NotConnectedError
-from botocore.exceptions import HTTPClientError
 
-from activity_worker.contract import LABEL_POOL
 from tests.cluster import Cluster, ClusterError, catalogue, current, find_image, load_image, places, probe, up
 from tests.cluster.emulators import Emulator, ensure_emulator
 from tests.cluster.progress import say, step
 from tests.cluster.shell import run
 from tests.e2e.executions import Executions
+from tests.e2e.timeline import OF_OPERATOR, OF_POOLS, Timeline
+from tests.eventually import eventually_sync
 
 ROOT = Path(__file__).parents[2]
 SYSTEM = "activitypool-system"
@@ -26,8 +23,6 @@ SHORT = {"scaleDown": {"stabilizationWindowSeconds": 5, "zeroAfterSeconds": 10}}
 CREDENTIALS = [{"name": "AWS_ACCESS_KEY_ID", "value": "test"}, {"name": "AWS_SECRET_ACCESS_KEY", "value": "test"}]
 # Pods that request no CPU at all share one five-hundredth of a busy node, and a hundred of them never get to start.
 RESOURCES = {"requests": {"cpu": "20m"}}
-#: Of kubectl, and of an emulator's client: on a machine that stalls, no answer for now.
-UNANSWERED = (ClusterError, NotConnectedError, HTTPClientError)
 #: Seconds for an installation, and for the command that waits so long.
 INSTALL_SECONDS, HELM_SECONDS = 600, 660
 
@@ -40,19 +35,27 @@ class Stage:
     emulator: Emulator
     handler: str
     states: Any
+    timelines: dict[str, Timeline] = field(default_factory=dict, compare=False)
+
+    def timeline(self, namespace: str) -> Timeline:
+        """Return everything that happened in a namespace since this was first asked for."""
+        if namespace not in self.timelines:
+            kinds = OF_OPERATOR if namespace == SYSTEM else OF_POOLS
+            self.timelines[namespace] = Timeline(self.cluster.kubeconfig, namespace, kinds)
+            self.timelines[namespace].start()
+        return self.timelines[namespace]
+
+    def forget(self, namespace: str) -> None:
+        """End the timeline of a namespace, if there is one."""
+        if namespace in self.timelines:
+            self.timelines.pop(namespace).stop()
 
     def kubectl(self, *words: str, stdin: str | None = None) -> str:
         """Run kubectl as the administrator; returns its output."""
         return probe.kubectl(self.cluster, *words, stdin=stdin)
 
-    def pool(self, namespace: str, name: str) -> dict[str, Any]:
-        """Return the pool as the API server has it."""
-        return cast(
-            "dict[str, Any]", json.loads(self.kubectl("get", "activitypool", name, "-n", namespace, "-o", "json"))
-        )
-
-    def apply_pool(self, namespace: str, name: str, arn: str, **spec: Any) -> None:
-        """Apply a pool on the emulator, with the windows that the test gives."""
+    def apply_pool(self, namespace: str, name: str, arn: str, **spec: Any) -> dict[str, Any]:
+        """Apply a pool on the emulator, with the windows that the test gives; returns it as it is stored."""
         container = {"name": "worker", "env": CREDENTIALS, "resources": RESOURCES}
         body = {
             "apiVersion": "activitypools.dev/v1alpha1",
@@ -66,22 +69,12 @@ class Stage:
                 **spec,
             },
         }
-        probe.apply(self.cluster, body)
+        return self.apply(body)
 
-    def condition(self, namespace: str, name: str, kind: str) -> dict[str, str]:
-        """Return a condition of a pool; each field is "" while the pool has none of this type."""
-        return condition_of(self.pool(namespace, name).get("status", {}), kind)
-
-    def workers(self, namespace: str, name: str) -> list[dict[str, Any]]:
-        """Return the pods of a pool, those that are going left out."""
-        found = json.loads(self.kubectl("get", "pods", "-n", namespace, "-l", f"{LABEL_POOL}={name}", "-o", "json"))
-        return [pod for pod in found["items"] if "deletionTimestamp" not in pod["metadata"]]
-
-    def events(self, namespace: str, name: str) -> list[tuple[str, str]]:
-        """Return reason and message of every Kubernetes Event about a pool, oldest first."""
-        about = f"involvedObject.kind=ActivityPool,involvedObject.name={name}"
-        words = ("get", "events", "-n", namespace, "--field-selector", about, "--sort-by=.lastTimestamp", "-o", "json")
-        return [(event["reason"], event["message"]) for event in json.loads(self.kubectl(*words))["items"]]
+    def apply(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Apply an object; returns it as it is stored."""
+        stored = self.kubectl("apply", "--filename", "-", "-o", "json", stdin=json.dumps(document))
+        return cast("dict[str, Any]", json.loads(stored))
 
     def machine(self, name: str, **task: Any) -> Executions:
         """Create an activity and a state machine of one task of it that retries; `task` adds to the state."""
@@ -96,12 +89,6 @@ class Stage:
             definition=json.dumps({"StartAt": "Work", "States": {"Work": state}}),
         )
         return Executions(self.states, activity, made["stateMachineArn"])
-
-
-def condition_of(status: dict[str, Any], kind: str) -> dict[str, str]:
-    """Return a condition of a pool's status; each field is "" while there is none of this type."""
-    none = {"type": kind, "status": "", "reason": "", "message": ""}
-    return next((found for found in status.get("conditions", ()) if found["type"] == kind), none)
 
 
 def set_up() -> Stage:
@@ -165,25 +152,6 @@ def tear_down() -> None:
     probe.kubectl(cluster, "delete", "namespace", SYSTEM, "--wait=false")
 
 
-def wait_for(what: str, holds: Callable[[], bool], seconds: float) -> None:
-    """Ask twice a second until it holds; AssertionError naming `what` when it does not in time.
-
-    No answer is not the end of it: it is asked again, and the last failure to get one is told if it never holds.
-    """
-    end = time.monotonic() + seconds
-    unanswered: Exception | None = None
-    while True:
-        try:
-            if holds():
-                return
-        except UNANSWERED as error:
-            unanswered = error
-        if time.monotonic() >= end:
-            last = "" if unanswered is None else f"; the last failure to ask: {unanswered}"
-            raise AssertionError(f"not within {seconds:.0f} s: {what}{last}") from unanswered
-        time.sleep(0.5)
-
-
 def _install(cluster: Cluster, key: str) -> None:
     values = {
         "image": {"repository": "activity-operator", "tag": "dev", "pullPolicy": "IfNotPresent"},
@@ -195,6 +163,15 @@ def _install(cluster: Cluster, key: str) -> None:
     }
     given = [f"--set-json={name}={json.dumps(value)}" for name, value in values.items()]
     chart = str(ROOT / "charts" / "activity-operator")
+    # A run before this one may have left its namespace while that was still being deleted.
+    phase = ("get", "namespace", SYSTEM, "--ignore-not-found", "-o", "jsonpath={.status.phase}")
+    eventually_sync(
+        f"no namespace {SYSTEM} is being deleted",
+        lambda: probe.kubectl(cluster, *phase) != "Terminating",
+        seconds=INSTALL_SECONDS,
+        every_seconds=0.5,
+        tolerate=(ClusterError,),
+    )
     with step("helm upgrade --install activity-operator"):
         _helm(
             cluster, "upgrade", "--install", "activity-operator", chart, "-n", SYSTEM, "--create-namespace", *given,

@@ -10,7 +10,7 @@ from tests.e2e.stage import SHORT, Stage
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
 
 
-def test_a_pool_at_zero_says_why_the_service_cannot_be_used_and_works_when_it_can(stage: Stage, namespace: str) -> None:
+def test_a_pool_at_zero_says_why_the_service_is_unusable_then_recovers(stage: Stage, namespace: str) -> None:
     since = term(stage)
     missing = Pool(stage, namespace, "missing", stage.machine(f"missing-{namespace}"))
     stage.states.delete_activity(activityArn=missing.executions.activity)
@@ -60,9 +60,7 @@ def test_a_pool_at_zero_says_why_the_service_cannot_be_used_and_works_when_it_ca
             pool.assert_nothing_lost()
 
 
-def test_workers_finish_what_they_have_while_they_may_not_poll_and_the_pool_says_that(
-    stage: Stage, namespace: str
-) -> None:
+def test_workers_that_may_not_poll_finish_their_tasks_and_the_pool_says_so(stage: Stage, namespace: str) -> None:
     since = term(stage)
     with fakes(stage, namespace, "strict", "slow", "crowded", "broken") as (strict, slow, crowded, broken):
         denied, throttled, full, down = pools = [

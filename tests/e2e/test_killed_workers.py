@@ -1,4 +1,4 @@
-"""Workers and their processes killed: it costs the attempt at hand at most, and the end is told."""
+"""Workers and their processes are killed: that costs the current attempt at most, and the end is reported."""
 
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -11,12 +11,13 @@ from tests.e2e.faults import term
 from tests.e2e.misdeeds import TELLING_ATTEMPTS
 from tests.e2e.pool import Pool
 from tests.e2e.stage import Stage
+from tests.e2e.view import PoolView
 
 pytestmark = pytest.mark.timeout(1800)
 
 #: Seconds for a task that its worker finishes, and for one that only death can end.
 LONG, ENDLESS = 45, 800
-#: Seconds without a heartbeat after which a worker is missed: more than a machine stalls.
+#: Seconds without a heartbeat after which a task times out: longer than a machine stalls.
 HEARTBEAT_SECONDS = 45
 
 WELL = (0, "")
@@ -27,8 +28,8 @@ GONE = (None, "its pod went before it could end: deleted with too little grace, 
 class Death:
     """A way to die.
 
-    `error` and a part of its `cause` are what it costs the attempt at hand, "" nothing. `told` are exit code and
-    message of the worker's `worker:stopped`, None when it lives. `restarts` are the pod's, None when it goes.
+    `error` and a part of its `cause` are what it costs the current attempt, "" nothing. `told` are exit code and
+    message of the worker's `worker:stopped`, None when the worker lives. `restarts` are the pod's, None when the pod goes.
     """
 
     comes: Callable[[Pool, str], None]
@@ -38,7 +39,7 @@ class Death:
     restarts: int | None = None
 
 
-#: Those that leave the task to its worker come first: it has to last until they have come.
+#: Deaths that leave the task to its worker come first: the task has to last until then.
 DEATHS = (
     Death(deaths.delete, "", told=WELL),
     Death(deaths.evict, "", told=WELL),
@@ -48,7 +49,7 @@ DEATHS = (
 )
 
 
-def test_a_death_costs_one_attempt_at_most_and_is_told_with_code_and_error(stage: Stage, namespace: str) -> None:
+def test_a_death_costs_at_most_one_attempt_and_is_reported(stage: Stage, namespace: str) -> None:
     since = term(stage)
     crew = _pool(stage, namespace, "crew", workers=len(DEATHS) + 1)
     at_work = _set_to_work(crew, [ENDLESS if death.error else LONG for death in DEATHS] + [LONG])
@@ -65,19 +66,19 @@ def test_a_death_costs_one_attempt_at_most_and_is_told_with_code_and_error(stage
         assert [attempt.error for attempt in failed] == [error for error in [death.error] if error], death
         assert all(death.cause in attempt.cause for attempt in failed), failed
     restarts = {at_work[task]: death.restarts for task, death in zip(victims, DEATHS, strict=True)}
-    crew.wait_for(f"the victims' restarts are {restarts}", lambda: _restarts(crew, restarts) == restarts)
-    assert _ends(crew) <= expected, "more ends are told than there were"
+    crew.eventually(f"the victims' restarts are {restarts}", lambda view: _restarts(view, restarts) == restarts)
+    assert _ends(crew.now) <= expected, "more ends are reported than there were"
     assert len(crew.executions.attempts(neighbour)) == 1, "a neighbour suffered"
 
 
-def test_a_worker_that_is_out_of_time_fails_its_task_by_name_and_ends_well(stage: Stage, namespace: str) -> None:
+def test_a_worker_past_its_drain_timeout_fails_its_task_by_name(stage: Stage, namespace: str) -> None:
     since = term(stage)
     hurried = _pool(stage, namespace, "hurried", workers=1, drain={"timeoutSeconds": 2})
     ((task, worker),) = _set_to_work(hurried, [ENDLESS]).items()
     deaths.delete(hurried, worker)
     _wait_told(hurried, Counter([WELL]), since)
     hurried.wait_done()
-    assert _ends(hurried) <= Counter([WELL])
+    assert _ends(hurried.now) <= Counter([WELL])
     first, second = hurried.executions.attempts(task)
     assert (first.error, first.cause) == (
         "ActivityPool.WorkerStopped",
@@ -86,10 +87,10 @@ def test_a_worker_that_is_out_of_time_fails_its_task_by_name_and_ends_well(stage
     assert second.ending == "succeeded"
 
 
-def test_a_node_that_is_drained_while_polls_are_open_loses_no_task(stage: Stage, namespace: str) -> None:
+def test_an_eviction_during_open_polls_loses_no_task(stage: Stage, namespace: str) -> None:
     pool = _pool(stage, namespace, "polling", workers=2)
     pool.wait_ready(2)
-    for pod in pool.workers():
+    for pod in pool.now.workers:
         deaths.evict(pool, pod)
     pool.executions.start(6, do="", seconds=1)
     pool.wait_done()
@@ -97,7 +98,7 @@ def test_a_node_that_is_drained_while_polls_are_open_loses_no_task(stage: Stage,
 
 
 def _pool(stage: Stage, namespace: str, name: str, workers: int, **spec: object) -> Pool:
-    """Apply a pool of so many workers, who alone ask for tasks."""
+    """Apply a pool with this number of workers; only they poll."""
     machine = stage.machine(f"{name}-{namespace}", Parameters=TELLING_ATTEMPTS, HeartbeatSeconds=HEARTBEAT_SECONDS)
     pool = Pool(stage, namespace, name, machine)
     sizes = {"minWorkers": workers, "maxWorkers": workers, "activation": {"mode": "None"}}
@@ -106,37 +107,37 @@ def _pool(stage: Stage, namespace: str, name: str, workers: int, **spec: object)
 
 
 def _set_to_work(pool: Pool, lengths_seconds: list[int]) -> dict[str, str]:
-    """Once a worker for each is ready, start a task of each length; returns the worker's pod by execution."""
+    """Start a task of each length when a worker for each is ready; returns the worker's pod by execution."""
     pool.wait_ready(len(lengths_seconds))
     tasks = [arn for seconds in lengths_seconds for arn in pool.executions.start(do="linger", seconds=seconds)]
-    pool.wait_running(len(tasks))
+    pool.wait_tasks("every task was handed out", lambda attempts: sum(bool(a.worker) for a in attempts) >= len(tasks))
     return {task: pool.worker_of(task) for task in tasks}
 
 
-def _wait_told(pool: Pool, expected: Counter[tuple[int | None, str]], since: str) -> None:
-    """Wait until each end is told, and no other.
+def _wait_told(pool: Pool, expected: Counter[tuple[int | None, str]], since: int) -> None:
+    """Wait until exactly the expected ends are reported.
 
-    Less is told when it is no longer the term `since`: what only the former leader saw is gone with it.
+    Fewer are reported after the term `since`: what only the former leader has seen is lost with it.
     """
 
-    def told() -> bool:
-        ends = _ends(pool)
+    def told(view: PoolView) -> bool:
+        ends = _ends(view)
         return ends == expected or (ends <= expected and term(pool.stage) != since)
 
-    pool.wait_for("each end is told, and no other", told)
+    pool.eventually("exactly the expected ends are reported", told, since=0)
 
 
-def _ends(pool: Pool) -> Counter[tuple[int | None, str]]:
-    """Return how often the pool's events tell of each way in which a worker stopped."""
-    ends = [event for event in pool.status.get("events", []) if event["name"] == "worker:stopped"]
+def _ends(view: PoolView) -> Counter[tuple[int | None, str]]:
+    """Return how often the lifecycle events report each way in which a worker stopped."""
+    ends = [event for event in view.lifecycle if event["name"] == "worker:stopped"]
     return Counter({(end.get("exit", {}).get("code"), end["message"]): end["count"] for end in ends})
 
 
-def _restarts(pool: Pool, pods: Collection[str]) -> dict[str, int | None]:
-    """Return how often each of these pods' containers was restarted, None of a pod that is gone."""
+def _restarts(view: PoolView, pods: Collection[str]) -> dict[str, int | None]:
+    """Return how often each of these pods' containers was restarted, None for a pod that is gone."""
     found = {
         pod["metadata"]["name"]: container["restartCount"]
-        for pod in pool.stage.workers(pool.namespace, pool.name)
+        for pod in view.pods
         for container in pod["status"].get("containerStatuses") or []  # a successor may have none yet
     }
     return {pod: found.get(pod) for pod in pods}

@@ -1,6 +1,4 @@
-"""What people do to a pool in its days: pause it, pin it, delete its pods, edit its Deployment, give it a rival."""
-
-from functools import partial
+"""What people do to a pool: pause it, pin it, delete its pods, edit its Deployment, share its activity."""
 
 import pytest
 
@@ -8,6 +6,7 @@ from tests.e2e.faults import term
 from tests.e2e.pool import UNHURRIED, Pool, a_pool
 from tests.e2e.revised import UNPULLABLE
 from tests.e2e.stage import Stage
+from tests.e2e.view import PoolView
 
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
 
@@ -15,7 +14,7 @@ ALONE = {"mode": "None"}  # no sentinel: whatever is taken is taken by a worker
 
 
 def test_a_paused_pool_finishes_takes_nothing_more_and_resumes(stage: Stage, namespace: str) -> None:
-    # One worker: a second, free one would still run what its open poll brings.
+    # One worker only: the open poll of a second, free one would still bring a task.
     worked = a_pool(stage, namespace, "worked", task=UNHURRIED, minWorkers=1, maxWorkers=1, activation=ALONE)
     holding = a_pool(stage, namespace, "holding", maxWorkers=2, handlerImage=UNPULLABLE)
     holding.executions.start(1, seconds=1)
@@ -27,17 +26,17 @@ def test_a_paused_pool_finishes_takes_nothing_more_and_resumes(stage: Stage, nam
     for pool in (worked, holding):
         pool.change(paused=True, handlerImage=stage.handler)
     for pool in (worked, holding):
-        pool.wait_until("Paused", "True", "Paused")
-        assert "workers finish what they hold and leave" in pool.message("Paused")
+        assert "workers finish what they hold and leave" in pool.wait_until("Paused", "True", "Paused")
     waiting = worked.executions.start(2, seconds=1)
     worked.let_go([worked.worker_of(running)])
     for pool in (worked, holding):
         pool.wait_empty()
     assert worked.executions.output(running)["pod"], "the running task did not finish"
     assert [attempt.worker for execution in waiting for attempt in worked.executions.attempts(execution)] == ["", ""]
-    assert worked.says("Ready", "True", "Paused")
-    assert holding.says("Active", "True", "TasksPresent")
-    assert holding.executions.running() == 1, "the lease that was held when the pause came is kept"
+    assert worked.now.says("Ready", "True", "Paused")
+    assert holding.now.says("Active", "True", "TasksPresent")
+    (held,) = holding.executions.attempts()
+    assert (held.worker != "", held.ending) == (True, ""), "the lease that was held when the pause came is not kept"
 
     for pool in (worked, holding):
         pool.change(paused=None)
@@ -52,24 +51,23 @@ def test_kubectl_scale_pins_a_pool_and_a_deleted_pod_is_replaced(stage: Stage, n
     pool = a_pool(stage, namespace, "pinned", task=UNHURRIED, minWorkers=1, maxWorkers=3, activation=ALONE)
     pool.wait_ready(1)
     pool.kubectl("scale", "apool", "pinned", "--replicas=5")
-    pool.wait_until("Pinned", "True", "ReplicasSet")
-    assert pool.message("Pinned") == "spec.replicas is 5"
-    pool.wait_until("ScalingLimited", "True", "AtMaxWorkers")
-    assert pool.message("ScalingLimited") == "spec.replicas pins 5; maxWorkers is 3"
+    assert pool.wait_until("Pinned", "True", "ReplicasSet") == "spec.replicas is 5"
+    assert pool.wait_until("ScalingLimited", "True", "AtMaxWorkers") == "spec.replicas pins 5; maxWorkers is 3"
     pool.wait_ready(3)
 
     running = pool.executions.start(3, gated=True)
     pool.wait_running(3)
-    workers = pool.workers()
+    workers = pool.now.workers
     victim = min(workers)
     pool.kubectl("delete", "pod", victim, "--wait=false")
-    pool.wait_for("the deleted pod is replaced", lambda: victim not in pool.workers() and len(pool.workers()) == 3)
+    pool.eventually("the deleted pod is replaced", lambda view: victim not in view.workers and len(view.workers) == 3)
     pool.let_go(workers)
-    pool.wait_for("the three tasks end", lambda: "" not in pool.pods_of(running))
+    pool.wait_done()
     assert victim in pool.pods_of(running), "the deleted pod's worker did not finish its task"
-    # In a later term nobody knows what only the former leader had seen.
-    pool.wait_for(
-        "the deleted worker's end is told", lambda: "worker:stopped" in told(pool, victim) or term(stage) != since
+    # A later leader does not know what only the former one has seen.
+    pool.eventually(
+        "the end of the deleted worker is reported",
+        lambda view: "worker:stopped" in events_of(view, victim) or term(stage) != since,
     )
     pool.kubectl("scale", "apool", "pinned", "--replicas=0")
     pool.wait_empty()
@@ -82,9 +80,9 @@ def test_kubectl_scale_pins_a_pool_and_a_deleted_pod_is_replaced(stage: Stage, n
     assert victim not in pool.pods_of(waiting)
 
 
-def test_two_pools_on_one_activity_are_told_and_share_its_tasks(stage: Stage, namespace: str) -> None:
+def test_two_pools_on_one_activity_report_that_and_share_its_tasks(stage: Stage, namespace: str) -> None:
     left = a_pool(stage, namespace, "left", task=UNHURRIED, minWorkers=1, maxWorkers=1, activation=ALONE)
-    right = Pool(stage, namespace, "right", left.executions)
+    right = Pool(stage, namespace, "right", left.tasks)
     right.apply(minWorkers=1, maxWorkers=1, activation=ALONE)
     for pool, other in ((left, right), (right, left)):
         pool.wait_ready(1)
@@ -92,17 +90,17 @@ def test_two_pools_on_one_activity_are_told_and_share_its_tasks(stage: Stage, na
     both = left.executions.start(2, gated=True)
     left.wait_running(2)
     for pool in (left, right):
-        pool.let_go(pool.workers())
+        pool.let_go(pool.now.workers)
     left.wait_done()
     assert len({pod.split("-")[0] for pod in left.pods_of(both)}) == 2, "one of the two pools had nothing to do"
 
-    stage.kubectl("delete", "apool", "left", "-n", namespace, "--wait=false")
+    left.kubectl("delete", "apool", "left", "--wait=false")
     right.executions.start(2, seconds=1)
     right.wait_done()
     right.assert_nothing_lost()
 
 
-def test_an_edited_deployment_is_put_back_and_its_busy_workers_finish(stage: Stage, namespace: str) -> None:
+def test_an_edited_deployment_is_reverted_and_busy_workers_finish(stage: Stage, namespace: str) -> None:
     edits = {
         "image": ("set", "image", "worker=registry.invalid/other:1"),
         "env": ("set", "env", "ACTIVITY_SLOTS=9"),
@@ -122,20 +120,20 @@ def test_an_edited_deployment_is_put_back_and_its_busy_workers_finish(stage: Sta
     pools = {edit: a_pool(stage, namespace, edit, task=UNHURRIED, **one) for edit in edits}
     for pool in pools.values():
         pool.wait_ready(1)
-    workers = {pool: pool.workers() for pool in pools.values()}
+    workers = {pool: pool.now.workers for pool in pools.values()}
     for edit, words in edits.items():
         pool = pools[edit]
         pool.executions.start(1, gated=True)
         pool.wait_running(1)
         verbs = words[:2] if words[0] == "set" else words[:1]
-        pool.kubectl(*verbs, f"deployment/{pool.revisions()[0]}", *words[len(verbs) :])
+        pool.kubectl(*verbs, f"deployment/{pool.now.revisions[0]}", *words[len(verbs) :])
 
     for edit, pool in pools.items():
-        message = reverted(pool, since)
-        assert message is None or said[edit] in message
+        seen = wait_reverted(pool, since)
+        assert all(said[edit] in message for message in seen.events("EditReverted")[:1])
+        pool.eventually("the edit is reverted", lambda view: as_declared(view, stage.handler), since=seen.moment.number)
     for pool in pools.values():
         pool.let_go(workers[pool])
-        pool.wait_for("the edit is put back", partial(as_declared, pool))
         pool.wait_done()
         pool.executions.start(1, seconds=1)
         pool.wait_ready(1)
@@ -143,25 +141,27 @@ def test_an_edited_deployment_is_put_back_and_its_busy_workers_finish(stage: Sta
         pool.assert_nothing_lost()
 
 
-def reverted(pool: Pool, since: str) -> str | None:
-    """Wait for the Event of an edit that is put back; returns its message, None in a later term than `since`.
+def wait_reverted(pool: Pool, since: int) -> PoolView:
+    """Wait for the Event of a reverted edit; returns the pool at that moment.
 
-    Who leads since after the edit has not seen the Deployment as it was before.
+    When the leader changed after the term `since` there may be no Event: a leader that begins after the edit has not
+    seen the Deployment as it was before.
     """
-    pool.wait_for("Event EditReverted", lambda: bool(pool.events("EditReverted")) or term(pool.stage) != since)
-    return pool.events("EditReverted")[0] if term(pool.stage) == since else None
+    return pool.eventually(
+        "Event EditReverted", lambda view: bool(view.events("EditReverted")) or term(pool.stage) != since
+    )
 
 
-def told(pool: Pool, worker: str) -> set[str]:
-    """Return the names of the lifecycle events that the pool's status tells of a worker."""
-    return {event["name"] for event in pool.status["events"] if event.get("worker") == worker}
+def events_of(view: PoolView, worker: str) -> set[str]:
+    """Return the names of the lifecycle events that the status has of a worker."""
+    return {event["name"] for event in view.lifecycle if event.get("worker") == worker}
 
 
-def as_declared(pool: Pool) -> bool:
-    """Whether the pool has one Deployment, which is as the pool declares it."""
-    found = pool.deployments()
+def as_declared(view: PoolView, image: str) -> bool:
+    """Whether the pool has one Deployment, and that is as the pool declares it."""
+    found = view.deployments
     if len(found) != 1 or "deletionTimestamp" in found[0]["metadata"]:
         return False
     worker = found[0]["spec"]["template"]["spec"]["containers"][0]
     slots = [entry["value"] for entry in worker["env"] if entry["name"] == "ACTIVITY_SLOTS"]
-    return (found[0]["spec"]["replicas"], worker["image"], slots) == (1, pool.stage.handler, ["1"])
+    return (found[0]["spec"]["replicas"], worker["image"], slots) == (1, image, ["1"])

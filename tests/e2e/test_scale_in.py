@@ -1,59 +1,64 @@
-"""Fewer workers, and no task the poorer: whoever is idle goes, whoever is busy finishes."""
+"""Scale-in: idle workers leave, busy workers finish."""
 
 import pytest
 
+from tests.e2e.executions import Attempt
 from tests.e2e.pool import UNHURRIED, Pool, a_pool
 from tests.e2e.stage import Stage
+from tests.e2e.view import PoolView
 
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
 
 ALONE = {"mode": "None"}  # no sentinel: whatever is taken is taken by a worker
 
 
-def test_idle_workers_go_while_busy_ones_finish_and_a_trickle_never_flaps(stage: Stage, namespace: str) -> None:
+def test_idle_workers_leave_busy_ones_finish_and_a_trickle_never_flaps(stage: Stage, namespace: str) -> None:
     uneven = a_pool(stage, namespace, "uneven", task=UNHURRIED, minWorkers=10, maxWorkers=10, activation=ALONE)
     trickle = a_pool(
         stage, namespace, "trickle", task=UNHURRIED, minWorkers=1, maxWorkers=10, activation=ALONE, scaling={}
     )
-    uneven.wait_ready(10)
-    ten = uneven.workers()
+    ten = uneven.wait_ready(10).workers
     long = uneven.executions.start(3, gated=True)
     uneven.executions.start(7, seconds=2)
-    uneven.wait_for("the short tasks end", lambda: uneven.executions.statuses().count("SUCCEEDED") == 7)
+    uneven.wait_tasks("the short tasks end", lambda attempts: ended(attempts) == 7)
     uneven.change(minWorkers=1)
 
-    told: set[str] = set()
-
-    def six_told() -> bool:
-        told.update(uneven.leaving(ten))
-        return len(told) >= 6
-
-    uneven.wait_for("six workers are told to go", six_told)
-    assert uneven.executions.running() == 3, "a long task does not run any more"
-    uneven.executions.start(2, seconds=1)  # one that is told to go still runs what its open poll brings
+    left = uneven.eventually("six workers were chosen to leave", lambda view: len(chosen(uneven, ten, view)) >= 6)
+    uneven.executions.start(2, seconds=1)  # a cordoned worker still runs what its open poll brings
     for _ in range(8):
         one_more(trickle)
-    # Before the long ones end: of a decision made beside three tasks it must be known which three.
-    uneven.wait_for("all but the long tasks end", lambda: uneven.executions.statuses().count("SUCCEEDED") == 9)
+    # Before the long tasks end: only then are the decisions made beside three tasks about these three.
+    uneven.wait_tasks("all but the long tasks end", lambda attempts: ended(attempts) == 9)
     uneven.let_go({uneven.worker_of(task) for task in long})
     uneven.wait_done()
-    uneven.wait_for("nobody is left but who is asked for", lambda: len(uneven.workers()) == 1)
+    uneven.eventually("only the least number of workers is left", lambda view: len(view.workers) == 1)
 
     for pool in (uneven, trickle):
         pool.assert_nothing_lost()
-    assert len(uneven.pods_of(long)) == 3
-    told |= victims_while(uneven, tasks=3)
-    assert len(told) >= 6
-    assert not told & uneven.pods_of(long), "a busy worker was told to go before an idle one"
-    sizes = [decision["desired"] for decision in trickle.status["decisions"]]
-    assert max(sizes) <= 2, f"one task at a time needs one worker and one free: {sizes}"
+    assert uneven.executions.running_at(left.moment.at) >= 3, "a long task did not run while six workers were chosen"
+    busy = uneven.pods_of(long)
+    assert len(busy) == 3
+    assert not victims_beside(uneven, tasks=3) & busy, "a busy worker was chosen before an idle one"
+    sizes = {one["at"]: one["desired"] for view in trickle.since(0) for one in view.decisions}
+    assert max(sizes.values()) <= 2, f"one task at a time needs one worker and one free: {sizes}"
     assert len(sizes) <= 3, f"a trickle made the pool flap: {sizes}"
 
 
-def one_more(pool: Pool) -> None:
-    """Give it one task, for as long as the operator needs to see it, and return when the operator has seen its end.
+def ended(attempts: list[Attempt]) -> int:
+    """Count the attempts that succeeded."""
+    return sum(attempt.ending == "succeeded" for attempt in attempts)
 
-    Else the operator might see it beside the next: a trickle of two at a time.
+
+def chosen(pool: Pool, workers: set[str], until: PoolView) -> set[str]:
+    """Return the workers that were chosen to leave since the test's last act, up to a moment."""
+    past = (pool.view(moment) for moment in pool.timeline.since(pool.mark) if moment.number <= until.moment.number)
+    return {worker for view in past for worker in view.leaving(workers)}
+
+
+def one_more(pool: Pool) -> None:
+    """Give the pool one task, which ends once the operator has seen it, and wait until the operator has seen its end.
+
+    Otherwise the operator might see two tasks at a time.
     """
     (task,) = pool.executions.start(1, gated=True)
     pool.wait_until("Active", "True")
@@ -64,36 +69,40 @@ def one_more(pool: Pool) -> None:
     pool.wait_until("Active", "False")
 
 
-def victims_while(pool: Pool, tasks: int) -> set[str]:
-    """Return the workers that were chosen to go while so many tasks ran, as far as the status still tells."""
-    decisions = [decision for decision in pool.status["decisions"] if decision["inflight"] == tasks]
+def victims_beside(pool: Pool, tasks: int) -> set[str]:
+    """Return the workers that were chosen to leave by any decision made while so many tasks ran."""
+    decisions = [one for view in pool.since(0) for one in view.decisions if one["inflight"] == tasks]
     return {victim for decision in decisions for victim in decision.get("victims", ())}
 
 
-def test_lower_limits_are_reached_by_finishing_tasks_and_slots_share_a_worker(stage: Stage, namespace: str) -> None:
+def test_lower_limits_are_reached_by_finishing_tasks(stage: Stage, namespace: str) -> None:
     lowered = a_pool(stage, namespace, "lowered", task=UNHURRIED, minWorkers=4, maxWorkers=4, activation=ALONE)
-    slots = a_pool(stage, namespace, "slots", minWorkers=2, maxWorkers=2, slotsPerWorker=3)
     lowered.wait_ready(4)
     running = lowered.executions.start(4, gated=True)
     lowered.wait_running(4)
-    busy = lowered.workers()
 
     lowered.change(minWorkers=1, maxWorkers=2)
-    lowered.wait_for("two busy workers are told to finish", lambda: len(lowered.cordoned()) == 2)
-    assert lowered.executions.running() == 4
-    lowered.wait_until("ScalingLimited", "True", "AtMaxWorkers")
-    assert "maxWorkers is 2" in lowered.message("ScalingLimited")
-    lowered.let_go(busy)
+    two = lowered.eventually("two busy workers are cordoned", lambda view: len(view.cordoned) == 2)
+    limit = lowered.wait_until("ScalingLimited", "True", "AtMaxWorkers")
+    assert "maxWorkers is 2" in limit
+    lowered.let_go(two.workers)
+    lowered.eventually("at most two workers are left", lambda view: len(view.workers) <= 2)
+    lowered.executions.start(2, seconds=1)
+    lowered.wait_done()
+
+    lowered.assert_nothing_lost()
+    assert lowered.executions.running_at(two.moment.at) == 4
+    assert len(lowered.pods_of(running)) == 4
+
+
+def test_slots_share_a_worker(stage: Stage, namespace: str) -> None:
+    slots = a_pool(stage, namespace, "slots", minWorkers=2, maxWorkers=2, slotsPerWorker=3)
     slots.wait_ready(2)
     together = slots.executions.start(6, seconds=8)
-    lowered.wait_ready(2)
-    lowered.executions.start(2, seconds=1)
     slots.change(minWorkers=0)
+    slots.wait_done()
     slots.wait_empty()
 
-    for pool in (lowered, slots):
-        pool.wait_done()
-        pool.assert_nothing_lost()
-    assert len(lowered.pods_of(running)) == 4
+    slots.assert_nothing_lost()
     assert len(slots.pods_of(together)) == 2, "six tasks fill the slots of two workers"
-    assert max(decision["workers"] for decision in slots.status["decisions"]) <= 2
+    assert max(len(view.workers) for view in slots.since(0)) == 2
