@@ -4,7 +4,7 @@ import contextlib
 import json
 
 from tests.cluster.shell import ClusterError
-from tests.e2e.pool import Pool
+from tests.e2e.pool import BasePool
 
 #: Run in a worker's container: kill the processes whose command line has the first word and not the second. One at
 #: least has to be there.
@@ -23,28 +23,28 @@ sys.exit(killed == 0)
 _SUPERVISOR, _HANDLER = "bin/activity-worker", "activity_worker.child_main"
 
 
-def kill_handler(pool: Pool, pod: str) -> None:
+def kill_handler(pool: BasePool, pod: str) -> None:
     """SIGKILL for the process that runs the handler."""
     _kill(pool, pod, _HANDLER, "-c")
 
 
-def kill_supervisor(pool: Pool, pod: str) -> None:
+def kill_supervisor(pool: BasePool, pod: str) -> None:
     """SIGKILL for the process that polls, heartbeats and reports. (The first process cannot be killed from within.)"""
     with contextlib.suppress(ClusterError):  # the container ends with it, and mostly this command with the container
         _kill(pool, pod, _SUPERVISOR, "dumb-init")
 
 
-def delete(pool: Pool, pod: str) -> None:
+def delete(pool: BasePool, pod: str) -> None:
     """Delete the pod, with the grace that it asks for."""
     pool.kubectl("delete", "pod", pod, "--wait=false")
 
 
-def delete_at_once(pool: Pool, pod: str) -> None:
+def delete_at_once(pool: BasePool, pod: str) -> None:
     """Delete the pod with no grace at all."""
     pool.kubectl("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
 
 
-def evict(pool: Pool, pod: str) -> None:
+def evict(pool: BasePool, pod: str) -> None:
     """Evict the pod as `kubectl drain` does, through the API that asks disruption budgets."""
     path = f"/api/v1/namespaces/{pool.namespace}/pods/{pod}/eviction"
     name = {"name": pod, "namespace": pool.namespace}
@@ -52,5 +52,5 @@ def evict(pool: Pool, pod: str) -> None:
     pool.stage.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(body))
 
 
-def _kill(pool: Pool, pod: str, wanted: str, other: str) -> None:
+def _kill(pool: BasePool, pod: str, wanted: str, other: str) -> None:
     pool.kubectl("exec", pod, "-c", "worker", "--", "python", "-c", _KILL, wanted, other)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from tests.e2e.executions import Attempt, Executions, most_at_once
@@ -11,6 +11,7 @@ from tests.e2e.handler import GATE
 from tests.e2e.stage import SHORT, Stage
 from tests.e2e.timeline import PATIENCE, Moment, Timeline
 from tests.e2e.view import PoolView
+from tests.eventually import eventually_sync
 
 T = TypeVar("T")
 
@@ -21,8 +22,8 @@ READING = {"get", "describe", "logs", "exec"}
 
 
 @dataclass(eq=False)
-class Pool:
-    """A pool, and the executions whose tasks it works on.
+class BasePool:
+    """A pool, wherever its tasks come from.
 
     `mark` is where in the timeline the test acted on the pool last: by default a test asks about the time since then.
     """
@@ -30,29 +31,22 @@ class Pool:
     stage: Stage
     namespace: str
     name: str
-    tasks: Executions
-    mark: int = 0
-    generation: int = 0
+    mark: int = field(default=0, init=False)
+    generation: int = field(default=0, init=False)
 
     @property
     def timeline(self) -> Timeline:
         """Everything that happened in the pool's namespace."""
         return self.stage.timeline(self.namespace)
 
-    @property
-    def executions(self) -> Executions:
-        """Its executions; a start of one moves the mark."""
-        return replace(self.tasks, before_start=self.act)
-
     def act(self) -> None:
         """Move the mark to now: the test is about to do something to the pool."""
         self.mark = self.timeline.mark()
 
-    def apply(self, **spec: Any) -> None:
-        """Apply it with short windows, unless the spec says otherwise."""
+    def apply_manifest(self, manifest: dict[str, Any]) -> None:
+        """Apply the pool's whole manifest."""
         self.act()
-        made = self.stage.apply_pool(self.namespace, self.name, self.tasks.activity, **{"scaling": SHORT, **spec})
-        self.generation = made["metadata"]["generation"]
+        self.generation = self.stage.apply(manifest)["metadata"]["generation"]
 
     def change(self, **spec: Any) -> None:
         """Change fields of the spec; None removes one."""
@@ -101,8 +95,12 @@ class Pool:
         with suppress(Exception):  # a failure is not to be hidden by another one
             told.append(json.dumps(self.now.status, indent=1))
         with suppress(Exception):
-            told.append("\n".join(map(str, self.tasks.attempts())))
+            told.append(self.task_story())
         return "\n".join(told)
+
+    def task_story(self) -> str:
+        """Return what the source of the tasks says of them now, for a person."""
+        return ""
 
     def wait_until(self, kind: str, status: str, reason: str = "", seconds: float = PATIENCE) -> str:
         """Wait for a condition that was written with the last change of the spec in mind; returns its message."""
@@ -133,11 +131,63 @@ class Pool:
         """Wait until it had no pod."""
         return self.eventually("is at zero", lambda view: not view.workers, seconds=seconds)
 
+    def wait_zero(self, *, since: int | None = None, seconds: float = PATIENCE) -> PoolView:
+        """Wait until its status counted no pod, and its last decision asked for none."""
+
+        def says_zero(view: PoolView) -> bool:
+            return view.status.get("replicas", 0) == 0 and [one["desired"] for one in view.decisions[-1:]] == [0]
+
+        return self.eventually("its status says that it is at zero", says_zero, since=since, seconds=seconds)
+
     def peak(self, since: int = 0) -> int:
         """Return the largest size that any decision since a mark (default: the begin) asked for."""
         return max((one["desired"] for view in self.since(since) for one in view.decisions), default=0)
 
-    # What the task service has of it.
+    # What the source of its tasks has of it.
+
+    def wait_source(self, what: str, look: Callable[[], T | None], seconds: float = PATIENCE) -> T:
+        """Wait until the source of the tasks shows something, which it then shows for ever; returns it."""
+        return eventually_sync(
+            f"{self.name}: {what}",
+            look,
+            seconds=seconds,
+            every_seconds=0.5,
+            details=lambda: f"{self.timeline.story(self.mark)}\n{self.story()}",
+        )
+
+    # Gates of its workers.
+
+    def let_go(self, workers: Iterable[str]) -> None:
+        """Let the gated tasks of these workers end, now and from now on."""
+        self.act()
+        for worker in sorted(workers):
+            self.kubectl("exec", worker, "-c", "worker", "--", "touch", GATE)
+
+    def shut_gate(self, worker: str) -> None:
+        """Let this worker's gated tasks last again; none may be running there."""
+        self.kubectl("exec", worker, "-c", "worker", "--", "rm", GATE)
+
+
+@dataclass(eq=False)
+class Pool(BasePool):
+    """A pool, and the executions whose tasks it works on."""
+
+    tasks: Executions
+
+    @property
+    def executions(self) -> Executions:
+        """Its executions; a start of one moves the mark."""
+        return replace(self.tasks, before_start=self.act)
+
+    def apply(self, **spec: Any) -> None:
+        """Apply it with short windows, unless the spec says otherwise."""
+        self.act()
+        made = self.stage.apply_pool(self.namespace, self.name, self.tasks.activity, **{"scaling": SHORT, **spec})
+        self.generation = made["metadata"]["generation"]
+
+    def task_story(self) -> str:
+        """Return every attempt, a line each."""
+        return "\n".join(map(str, self.tasks.attempts()))
 
     def wait_tasks(self, what: str, holds: Callable[[list[Attempt]], T], seconds: float = PATIENCE) -> T:
         """Wait until the histories of its executions show something; returns it."""
@@ -168,18 +218,6 @@ class Pool:
         attempts = self.tasks.attempts()
         assert not [attempt for attempt in attempts if attempt.interrupted]
         assert [attempt.ending for attempt in attempts] == ["succeeded"] * len(self.tasks.arns())
-
-    # Gates of its workers.
-
-    def let_go(self, workers: Iterable[str]) -> None:
-        """Let the gated tasks of these workers end, now and from now on."""
-        self.act()
-        for worker in sorted(workers):
-            self.kubectl("exec", worker, "-c", "worker", "--", "touch", GATE)
-
-    def shut_gate(self, worker: str) -> None:
-        """Let this worker's gated tasks last again; none may be running there."""
-        self.kubectl("exec", worker, "-c", "worker", "--", "rm", GATE)
 
 
 def a_pool(stage: Stage, namespace: str, name: str, *, task: Mapping[str, Any] = {}, **spec: Any) -> Pool:

@@ -4,7 +4,6 @@ import pytest
 
 from tests.e2e.pool import UNHURRIED, a_pool
 from tests.e2e.stage import Stage
-from tests.e2e.view import PoolView
 
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
 
@@ -18,15 +17,10 @@ def test_a_pool_goes_from_zero_to_work_and_back_and_loses_nothing(stage: Stage, 
     busy = pool.wait_ready(4)
     pool.let_go(busy.workers)
     pool.wait_done()
-    pool.eventually("its status says that it is at zero", says_zero)
+    pool.wait_zero()
 
     pool.assert_nothing_lost()
     assert len(pool.executions.attempts()) == 12, "a task was handed out twice"
     assert pool.peak() == 4
     assert max(len(view.workers) for view in pool.since(0)) == 4
     assert "worker:running" in {event["name"] for event in pool.now.lifecycle}
-
-
-def says_zero(view: PoolView) -> bool:
-    """Whether the status counts no pod and the last decision asked for none."""
-    return view.status.get("replicas", 0) == 0 and [one["desired"] for one in view.decisions[-1:]] == [0]
