@@ -1,33 +1,53 @@
-"""Jobs of a Redis queue and a pool for them: a server on an address that pods reach, and what it saw of every job."""
+"""Jobs of a Redis queue and a pool for them: a server on an address that pods reach, and its log of every command."""
 
 import asyncio
 import json
+import shlex
 import subprocess
+import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from pathlib import Path
+from typing import Any
 
 from activity_worker.flows import Flow, FlowDefinition, Job, JobState, Queue
+from activity_worker.wire.redis_keys import COMPLETED_QUEUE, lock
+from tests.e2e.secret_pool import SecretPool
+from tests.e2e.stage import RESOURCES, SHORT, Stage
+from tests.e2e.timeline import PATIENCE
+from tests.eventually import eventually_sync
 from tests import packages
-from tests.cluster import probe
-from tests.e2e.executions import Executions
-from tests.e2e.pool import Pool
-from tests.e2e.stage import RESOURCES, SHORT, SYSTEM, Stage
 from tests.servers.redis import RedisServer, redis_server
 
+FLOW = "shop"
 PASSWORD = "hunter2"
-SECRET, KEY = "shop-redis", "url"
+SECRET = "shop-redis"
+LOCKED, COMPLETED = "locked", "completed"
+
+
+@dataclass(frozen=True)
+class JobEvent:
+    """A worker locked a job, or saved its result: `kind` is LOCKED or COMPLETED.
+
+    `at` is when, in Unix seconds by the clock of this machine; `pod` is the worker's when it locked the job, else "".
+    """
+
+    at: float
+    kind: str
+    job: str
+    pod: str = ""
 
 
 @dataclass
 class Jobs:
-    """The jobs of one queue. `server` is on this machine, `host` is where pods find it."""
+    """The jobs of one queue. `server` is on this machine, `host` is the address at which pods reach it."""
 
     server: RedisServer
     host: str
     queue: str
+    log: Path
     ids: list[str] = field(default_factory=list)
 
     @property
@@ -40,7 +60,7 @@ class Jobs:
         return f"redis://:{password}@{self.host}:{port or self.server.port}/0"
 
     def add(self, count: int = 1, **work: Any) -> list[str]:
-        """Make jobs with these fields, which `handler.py` knows, and their number `n`; returns their ids."""
+        """Create jobs with these fields, which `handler.py` knows, and their number `n`; returns their ids."""
         new = asyncio.run(self._add([{"n": len(self.ids) + n, **work} for n in range(count)]))
         self.ids += new
         return new
@@ -49,33 +69,39 @@ class Jobs:
         """Return every job as it is now."""
         return asyncio.run(self._all())
 
-    def all_completed(self) -> bool:
-        """Whether there are jobs, and each has been completed."""
-        return {job.state for job in self.all()} == {JobState.COMPLETED}
+    def are_completed(self, ids: Collection[str] = ()) -> bool:
+        """Whether these jobs (default: all) have been completed."""
+        return all(job.state == JobState.COMPLETED for job in self.all() if job.id in (ids or self.ids))
 
-    def pods(self, ids: Sequence[str]) -> set[str]:
-        """Return the names of the pods that completed these jobs."""
-        return {str(job.fields["pod"]) for job in self.all() if job.id in set(ids) and "pod" in job.fields}
+    def history(self) -> list[JobEvent]:
+        """Return every lock and every completion of a job that the server has seen, in order."""
+        mark = uuid.uuid4().hex
+        self.server.say("ECHO", mark)
+        eventually_sync("the log has all that the server has seen", lambda: mark in self.log.read_text())
+        lines = self.log.read_text().partition(mark)[0].splitlines()
+        return [event for line in lines if (event := _event(line, self.queue)) is not None]
 
-    def taken(self) -> int:
-        """Count the jobs that are under way now."""
-        return int(self.server.say("LLEN", f"queue:{self.queue}:processing"))
+    def counts(self, kind: str) -> Counter[str]:
+        """Return how often each job was locked, or completed."""
+        return Counter(event.job for event in self.history() if event.kind == kind)
 
-    def seen(self) -> tuple[Counter[str], Counter[str]]:
-        """Return how often each job was locked by a worker, and how often completed, as the server saw it."""
-        locked: Counter[str] = Counter()
-        completed: Counter[str] = Counter()
-        for line in (self.server.folder / "seen").read_text().splitlines():
-            words = line.partition("] ")[2].replace('"', "").split()
-            if words[:1] == ["SET"] and words[1].startswith(f"lock:{self.queue}:"):
-                locked[words[1].rpartition(":")[2]] += 1
-            elif words[:1] == ["HSET"] and "completed-queue" in words:
-                completed[words[1].rpartition(":")[2]] += 1
-        return locked, completed
+    def pods_of(self, ids: Collection[str]) -> set[str]:
+        """Return the names of the pods that locked these jobs."""
+        return {event.pod for event in self.history() if event.kind == LOCKED and event.job in ids}
 
-    def attempts(self) -> list[tuple[Any, ...]]:
-        """Return what became of every job, for a person."""
-        return [(job.id, job.state, job.fields) for job in self.all()]
+    def under_way(self, at: float) -> set[str]:
+        """Return the jobs that were locked and not yet completed at a time, in Unix seconds."""
+        kinds = {event.job: event.kind for event in self.history() if event.at <= at}
+        return {job for job, kind in kinds.items() if kind == LOCKED}
+
+    def most_at_once(self) -> int:
+        """Return how many jobs were under way at the same time, at most."""
+        running: set[str] = set()
+        most = 0
+        for event in self.history():
+            (running.add if event.kind == LOCKED else running.discard)(event.job)
+            most = max(most, len(running))
+        return most
 
     async def _add(self, works: list[dict[str, Any]]) -> list[str]:
         async with self._flow() as flow:
@@ -86,96 +112,93 @@ class Jobs:
             return [await flow.get(job_id) for job_id in self.ids]
 
     def _flow(self) -> Flow:
-        return Flow.open(FlowDefinition("shop", (Queue(self.queue),)), self.server.url)
+        return Flow.open(FlowDefinition(FLOW, (Queue(self.queue),)), self.server.url)
+
+
+def _event(line: str, queue: str) -> JobEvent | None:
+    """Read a line of MONITOR: time, database and client, and the words of the command in quotes."""
+    head, _, command = line.partition("] ")
+    if not command.startswith(('"SET" ', '"HSET" ')):
+        return None
+    verb, key, *values = shlex.split(command)
+    at, job = float(head.split()[0]), key.rpartition(":")[2]
+    if verb == "SET" and key == lock(queue, job):
+        # The lock's value begins with the worker's name, which begins with its pod's.
+        return JobEvent(at, LOCKED, job, values[0].partition(":")[0])
+    return JobEvent(at, COMPLETED, job) if verb == "HSET" and COMPLETED_QUEUE in values else None
 
 
 @contextmanager
 def jobs(stage: Stage, queue: str) -> Iterator[Jobs]:
-    """Start a server that pods reach and yield an empty queue on it; every command that it gets is noted."""
+    """Start a server that pods reach and yield an empty queue on it; every command that the server gets is logged."""
     host = stage.cluster.host_ip
     with redis_server(password=PASSWORD, appendonly=True, config={"bind": f"127.0.0.1 {host}"}) as server:
-        with (server.folder / "seen").open("wb") as out:
+        log = server.folder / "commands"
+        with log.open("wb") as out:
             monitor = subprocess.Popen(
                 [packages.find("redis-cli"), "-p", str(server.port), "--no-auth-warning", "monitor"],
                 stdout=out,
                 env={"REDISCLI_AUTH": PASSWORD},
             )
         try:
-            yield Jobs(server, host, queue)
+            eventually_sync("the server logs its commands", lambda: log.read_text().startswith("OK"))
+            yield Jobs(server, host, queue, log)
         finally:
             monitor.kill()
             monitor.wait()
 
 
-@dataclass(frozen=True)
-class JobPool(Pool):
-    """A pool on a queue whose URL is in a Secret."""
+@dataclass(eq=False)
+class JobPool(SecretPool):
+    """A pool on a queue."""
 
-    jobs: Jobs | None = None
+    jobs: Jobs = field(kw_only=True)
 
     def apply(self, **spec: Any) -> None:
         """Apply it with short windows; `source` adds to the source."""
-        assert self.jobs is not None
-        reference = {"name": SECRET, "key": KEY}
         attributes = ["n", "seconds", "gated"]
-        redis = {"urlSecretRef": reference, "flow": "shop", "queue": self.jobs.queue, "attributes": attributes}
-        body = {
-            "apiVersion": "activitypools.dev/v1alpha1",
-            "kind": "ActivityPool",
-            "metadata": {"name": self.name, "namespace": self.namespace},
-            "spec": {
-                "source": {"redis": {**redis, **spec.pop("source", {})}},
-                "handlerImage": self.stage.handler,
-                "podTemplate": {"spec": {"containers": [{"name": "worker", "resources": RESOURCES}]}},
-                "scaling": SHORT,
-                **spec,
-            },
-        }
-        probe.apply(self.stage.cluster, body)
+        redis = {"urlSecretRef": self.reference(), "flow": FLOW, "queue": self.jobs.queue, "attributes": attributes}
+        self.apply_manifest(
+            {
+                "apiVersion": "activitypools.dev/v1alpha1",
+                "kind": "ActivityPool",
+                "metadata": {"name": self.name, "namespace": self.namespace},
+                "spec": {
+                    "source": {"redis": {**redis, **spec.pop("source", {})}},
+                    "handlerImage": self.stage.handler,
+                    "podTemplate": {"spec": {"containers": [{"name": "worker", "resources": RESOURCES}]}},
+                    "scaling": SHORT,
+                    **spec,
+                },
+            }
+        )
 
-    def keep_url(self, url: str) -> None:
-        """Put a URL into the pool's Secret."""
-        body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET, "namespace": self.namespace}}
-        probe.apply(self.stage.cluster, {**body, "stringData": {KEY: url}})
+    def add(self, count: int = 1, **work: Any) -> list[str]:
+        """Create jobs as `Jobs.add` does; moves the mark."""
+        self.act()
+        return self.jobs.add(count, **work)
 
-    def let_read(self) -> None:
-        """Let the operator read that one Secret, as its condition proposes."""
-        metadata = {"name": "read-shop-redis", "namespace": self.namespace}
-        group = "rbac.authorization.k8s.io"
-        rule = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [SECRET], "verbs": ["get"]}
-        subject = {"kind": "ServiceAccount", "name": "activity-operator", "namespace": SYSTEM}
-        role = {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": metadata, "rules": [rule]}
-        binding = {
-            "apiVersion": f"{group}/v1",
-            "kind": "RoleBinding",
-            "metadata": metadata,
-            "roleRef": {"apiGroup": group, "kind": "Role", "name": metadata["name"]},
-            "subjects": [subject],
-        }
-        for each in (role, binding):
-            probe.apply(self.stage.cluster, each)
+    def task_story(self) -> str:
+        """Return every job and every event of a job, a line each."""
+        found = [(job.id, job.state, job.fields) for job in self.jobs.all()]
+        return "\n".join(map(str, [*found, *self.jobs.history()]))
 
-    def wait_completed(self, seconds: float = 600.0) -> None:
-        """Wait until every job has been completed."""
-        assert self.jobs is not None
-        self.wait_for("every job is completed", self.jobs.all_completed, seconds)
+    def wait_completed(self, ids: Collection[str] = (), seconds: float = PATIENCE) -> None:
+        """Wait until these jobs (default: all) have been completed; moves the mark to where they have been."""
+        self.wait_source("the jobs are completed", lambda: self.jobs.are_completed(ids), seconds)
+        self.mark = self.timeline.catch_up()
 
-    def wait_taken(self, tasks: int) -> None:
-        """Wait until so many jobs are under way."""
-        queue = self.jobs
-        assert queue is not None
-        self.wait_for(f"{tasks} jobs are under way", lambda: queue.taken() >= tasks)
+    def wait_running(self, count: int, seconds: float = PATIENCE) -> None:
+        """Wait until so many jobs were under way at the same time."""
+        self.wait_source(f"{count} jobs are under way", lambda: self.jobs.most_at_once() >= count, seconds)
 
     def assert_each_once(self) -> None:
-        """The oracle of a day without kills: every job was locked once, and completed once by whom it went to."""
-        assert self.jobs is not None
-        locked, completed = self.jobs.seen()
+        """Assert what holds without kills: each job was locked once, and completed once with its own result."""
         once = Counter(dict.fromkeys(self.jobs.ids, 1))
-        assert (locked, completed) == (once, once)
+        assert (self.jobs.counts(LOCKED), self.jobs.counts(COMPLETED)) == (once, once)
         assert all(json.dumps(job.fields["n"]) == json.dumps(job.fields["task"]) for job in self.jobs.all())
 
 
 def job_pool(stage: Stage, namespace: str, queue: Jobs) -> JobPool:
-    """Return a pool for a queue, named like it; nothing is applied yet."""
-    # What a failed wait shows of executions is shown of jobs.
-    return JobPool(stage, namespace, queue.queue, cast("Executions", queue), queue)
+    """Return a pool for a queue, with the queue's name; nothing is applied yet."""
+    return JobPool(stage, namespace, queue.queue, secret=SECRET, jobs=queue)

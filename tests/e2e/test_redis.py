@@ -1,129 +1,128 @@
-"""A pool on a Redis queue, end to end: from zero to work and back, workers that leave or die, faults on the way."""
+"""A pool on a Redis queue: from zero to work and back, long jobs, dead workers, faults on the way to the server."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tests.e2e import deaths
 from tests.e2e.faults import term
-from tests.e2e.jobs import JobPool, job_pool, jobs
-from tests.e2e.pool import PATIENCE, Pool
+from tests.e2e.jobs import COMPLETED, LOCKED, JobPool, job_pool, jobs
+from tests.e2e.pool import BasePool
 from tests.e2e.stage import Stage
+from tests.e2e.view import PoolView
 from tests.servers.ports import free_port
 
 pytestmark = pytest.mark.timeout(1800)
 
-#: More than a machine stalls, and more than `zeroAfterSeconds`.
+#: Longer than a machine stalls, and longer than `zeroAfterSeconds`.
 LOCK_SECONDS = 40
+WRONG_PASSWORD = "tr0ub4dor"
 
 
-def ready(pool: JobPool, url: str, **spec: object) -> None:
-    """Apply a pool that may read its Secret, and wait until it says that it is at zero."""
-    pool.keep_url(url)
-    pool.let_read()
+def ready(pool: JobPool, **spec: Any) -> None:
+    """Apply a pool whose Secret is right and may be read, and wait until it says that it is at zero."""
+    pool.put_url(pool.jobs.url)
+    pool.let_operator_read()
     pool.apply(**spec)
     pool.wait_until("Ready", "True", "ScaledToZero")
 
 
-def test_a_pool_goes_from_zero_to_work_and_back_and_every_job_is_completed_once(stage: Stage, namespace: str) -> None:
+def test_pool_goes_from_zero_to_work_and_back_with_each_job_once(stage: Stage, namespace: str) -> None:
     with jobs(stage, "burst") as queue:
         pool = job_pool(stage, namespace, queue)
-        ready(pool, queue.url, maxWorkers=4)
-        queue.add(12, seconds=1)
-        # Now: the status keeps the last decisions only.
-        pool.wait_for("it grows to its limit", lambda: pool.peak() == 4)
+        ready(pool, maxWorkers=4)
+        pool.add(12, seconds=1)
         pool.wait_completed()
-        pool.wait_empty()
-        queue.add(1, seconds=0)
+        pool.wait_zero()
+        burst = pool.since(0)
+        pool.add(1, seconds=0)
+        one = pool.eventually("wants a worker for one job", lambda view: view.decisions[-1]["desired"] == 1)
         pool.wait_completed()
-        pool.wait_empty()
+        zero = pool.wait_zero()
 
         pool.assert_each_once()
-        status = pool.status
-        assert pool.peak() <= 4
-        assert status["backlog"] == 0
-        assert {"1 waiting" in decision["reason"] for decision in status["decisions"]} == {True, False}
+        assert max(decision["desired"] for view in burst for decision in view.decisions) == 4
+        assert max(len(view.workers) for view in burst) <= 4
+        assert ", 1 waiting" in one.decisions[-1]["reason"]
+        assert zero.status["backlog"] == 0
 
 
-def test_workers_with_long_jobs_finish_them_while_the_others_leave(stage: Stage, namespace: str) -> None:
+def test_long_jobs_end_while_other_workers_leave(stage: Stage, namespace: str) -> None:
     with jobs(stage, "mixed") as queue:
         pool = job_pool(stage, namespace, queue)
-        ready(pool, queue.url, maxWorkers=6, source={"lockSeconds": 900})
-        long = queue.add(2, gated=True)
-        pool.wait_taken(2)
-        queue.add(10, seconds=2)
-        pool.wait_for("it grows to its limit", lambda: pool.peak() == 6)
-        pool.wait_for("only workers with long jobs are left", lambda: _left(pool) == (2, 2, 10))
-        pool.let_go(pool.workers())
+        ready(pool, maxWorkers=6, source={"lockSeconds": 900})
+        long = pool.add(2, gated=True)
+        pool.wait_running(2)
+        short = pool.add(10, seconds=2)
+        pool.wait_completed(short)
+        left = pool.eventually("has two workers left", lambda view: len(view.workers) == 2)
+        pool.let_go(left.workers)
         pool.wait_completed()
         pool.wait_empty()
 
         pool.assert_each_once()
-        assert len(queue.pods(long)) == 2
-        assert pool.peak() <= 6
-
-
-def _left(pool: JobPool) -> tuple[int, int, int]:
-    """Return how many pods there are, how many jobs are under way, and how many have been completed."""
-    assert pool.jobs is not None
-    _, completed = pool.jobs.seen()
-    return len(pool.workers()), pool.jobs.taken(), len(completed)
+        assert left.workers == queue.pods_of(long)
+        assert queue.under_way(left.moment.at) == set(long)
+        assert pool.peak() == 6
 
 
 @pytest.mark.parametrize("comes", [deaths.kill_supervisor, deaths.delete_at_once], ids=["killed", "deleted at once"])
-def test_a_job_of_a_dead_worker_is_completed_by_another_and_the_pool_stays_for_it(
-    stage: Stage, namespace: str, comes: Callable[[Pool, str], None]
+def test_pool_keeps_a_worker_for_the_job_of_a_dead_one(
+    stage: Stage, namespace: str, comes: Callable[[BasePool, str], None]
 ) -> None:
-    """The pool would be at zero before the dead worker's lock runs out, were it not for the job under way."""
+    """Without the job under way, the pool would be at zero before the dead worker's lock runs out."""
     with jobs(stage, "deadly") as queue:
         pool = job_pool(stage, namespace, queue)
         source = {"lockSeconds": LOCK_SECONDS, "renewLock": True, "conclude": "Atomic"}
-        ready(pool, queue.url, maxWorkers=2, source=source, taskHeartbeat={"intervalSeconds": 5})
-        # Twice as long as the lock: it is renewed, or another worker would take the job.
-        (job,) = queue.add(1, seconds=2 * LOCK_SECONDS)
-        pool.wait_taken(1)
-        (victim,) = pool.workers()
+        ready(pool, maxWorkers=2, source=source, taskHeartbeat={"intervalSeconds": 5})
+        # Longer than a lock: a job whose lock is not renewed cannot be completed.
+        (job,) = pool.add(1, seconds=LOCK_SECONDS + 10)
+        pool.wait_running(1)
+        (victim,) = queue.pods_of([job])
+        pool.act()
+        death = pool.mark
         comes(pool, victim)
         pool.wait_completed()
         pool.wait_empty()
 
-        locked, completed = queue.seen()
-        assert (locked[job], completed[job]) == (2, 1)
+        assert (queue.counts(LOCKED)[job], queue.counts(COMPLETED)[job]) == (2, 1)
+        second = [event.at for event in queue.history() if event.kind == LOCKED][1]
+        assert all(wanted(view) >= 1 for view in pool.since(death) if view.moment.at < second)
 
 
-def test_each_fault_on_the_way_to_a_queue_is_said_and_the_pool_runs_when_the_last_is_corrected(
-    stage: Stage, namespace: str
-) -> None:
+def wanted(view: PoolView) -> int:
+    """Return how many workers the pool's Deployments ask for."""
+    return sum(deployment["spec"]["replicas"] for deployment in view.deployments)
+
+
+def test_each_fault_is_reported_and_the_pool_works_after_the_last_fix(stage: Stage, namespace: str) -> None:
     with jobs(stage, "faulty") as queue:
         pool = job_pool(stage, namespace, queue)
-        queue.add(1, seconds=0)
+        pool.add(1, seconds=0)
         since = term(stage)
         pool.apply(maxWorkers=1)
-        _says(pool, "SecretForbidden", "bind a Role with get on this Secret")
-        pool.let_read()
-        _says(pool, "SecretNotFound", "Secret shop-redis in namespace")
-        pool.keep_url("shop-redis:6379")
-        _says(pool, "SecretUnusable", "in Secret shop-redis, key url")
-        pool.keep_url(queue.url_of("tr0ub4dor"))
-        _says(pool, "AccessDenied", "correct user, password or ACL")
-        pool.keep_url(queue.url.replace("redis:", "rediss:"))
-        _says(pool, "TlsFailed", "does it speak TLS on this port?")
-        pool.keep_url(queue.url_of("hunter2", free_port()))
-        _says(pool, "BackendUnreachable", "nothing listens there")
-        assert not pool.workers()
+        assert "bind a Role with get on this Secret" in pool.wait_until("Ready", "False", "SecretForbidden")
+        pool.let_operator_read()
+        assert "Secret shop-redis in namespace" in pool.wait_until("Ready", "False", "SecretNotFound")
+        pool.put_url("shop-redis:6379")
+        assert "in Secret shop-redis, key url" in pool.wait_until("Ready", "False", "SecretUnusable")
+        pool.put_url(queue.url_of(WRONG_PASSWORD))
+        assert "correct user, password or ACL" in pool.wait_until("Ready", "False", "AccessDenied")
+        pool.put_url(queue.url.replace("redis:", "rediss:"))
+        assert "does it speak TLS on this port?" in pool.wait_until("Ready", "False", "TlsFailed")
+        pool.put_url(queue.url_of("hunter2", free_port()))
+        assert "nothing listens there" in pool.wait_until("Ready", "False", "BackendUnreachable")
+        assert not any(view.workers for view in pool.since(0))
 
-        pool.keep_url(queue.url)
+        pool.put_url(queue.url)
         pool.wait_completed()
         pool.wait_empty()
         pool.assert_each_once()
-        told = [pool.events(reason) for reason in ("SecretForbidden", "AccessDenied", "BackendUnreachable")]
-        # A new leader says again what is wrong, and what its predecessor had yet to say may be over by then.
-        assert all(len(messages) == 1 for messages in told) or term(stage) != since, told
-        assert not any("hunter2" in message or "tr0ub4dor" in message for messages in told for message in messages)
-
-
-def _says(pool: JobPool, reason: str, words: str) -> None:
-    pool.wait_until("Ready", "False", reason, PATIENCE)
-    message = pool.message("Ready")
-    assert words in message
-    assert "hunter2" not in message
+        end = pool.now
+        events = [end.events(reason) for reason in ("SecretForbidden", "AccessDenied", "BackendUnreachable")]
+        # A new leader repeats what is wrong, and what its predecessor had not yet reported may be over by then.
+        assert all(len(messages) == 1 for messages in events) or term(stage) != since, events
+        public = str([[view.status for view in pool.since(0)], end.moment.of_kind("Event")])
+        assert "hunter2" not in public
+        assert WRONG_PASSWORD not in public
