@@ -1,4 +1,4 @@
-"""The shop of the example: its database beside the cluster, a pool of runners, and a journal of what it did."""
+"""The shop of the example: its database beside the cluster, a pool of runners, and a journal of what the orders did."""
 
 import asyncio
 import importlib
@@ -15,21 +15,20 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]
 import yaml
 
-from activity_worker.contract import LABEL_POOL
-from activity_worker.steps.store import Stored, TaskStore
-from tests.cluster import catalogue, find_image, load_image, probe
-from tests.e2e.executions import Executions
-from tests.e2e.pool import PATIENCE, Pool
-from tests.e2e.stage import RESOURCES, ROOT, SHORT, SYSTEM, Stage, wait_for
+from activity_worker.steps.store import Revision, Stored, TaskStore
+from tests.cluster import catalogue, find_image, load_image
+from tests.e2e.secret_pool import SecretPool
+from tests.e2e.stage import RESOURCES, ROOT, SHORT, Stage
+from tests.e2e.timeline import PATIENCE
 from tests.servers.postgres import PostgresServer, execute, postgres_server
 
 EXAMPLE = ROOT / "examples" / "orders"
 SECRET = "orders-store"
-#: Every pod asks for its password; the test itself, on this machine, is let in.
+#: Every pod has to give its password; the test itself, on this machine, has not.
 LOGINS = "host all all 0.0.0.0/0 scram-sha-256"
 
-#: What an order is of, and what it must have done in the world, each once and nothing else: delivered, refunded because
-#: it was on no shelf, refused before anything was paid, delivered to a carrier who cannot find it.
+#: item -> what an order of it must have done, each once and nothing else. A teapot is delivered; a samovar is refunded,
+#: because it is out of stock; an anvil is refused before anything is paid.
 RIGHT: dict[str, Counter[str]] = {
     "teapot": Counter(["mail: received", "captured", "packed", "mail: shipped", "mail: delivered"]),
     "samovar": Counter(["mail: received", "captured", "mail: canceled", "refunded"]),
@@ -37,9 +36,9 @@ RIGHT: dict[str, Counter[str]] = {
 }
 
 
-@dataclass(frozen=True)
-class Shop(Pool):
-    """The pool of the example's runners, the orders given to it, and the journal that they write into."""
+@dataclass(eq=False)
+class Shop(SecretPool):
+    """The pool of the example's runners, the orders given to it (number -> item), and the journal of their effects."""
 
     server: PostgresServer = field(kw_only=True)
     image: str = field(kw_only=True)
@@ -52,31 +51,11 @@ class Shop(Pool):
             "shop", password=self.password, database=database, host=host or self.stage.cluster.host_ip
         )
 
-    def put_secret(self, url: str) -> None:
-        """Make or change the Secret that the pool names."""
-        probe.apply(
-            self.stage.cluster,
-            {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "metadata": {"name": SECRET, "namespace": self.namespace},
-                "stringData": {"url": url},
-            },
-        )
-
-    def let_operator_read(self) -> None:
-        """Bind a Role with get on this one Secret to the operator, as a namespace's owner may."""
-        rule = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [SECRET], "verbs": ["get"]}
-        self._bind({"kind": "Role", "rules": [rule]})
-        subject = {"kind": "ServiceAccount", "name": "activity-operator", "namespace": SYSTEM}
-        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "operator-reads-store"}
-        self._bind({"kind": "RoleBinding", "roleRef": reference, "subjects": [subject]})
-
     def apply(self, **spec: Any) -> None:
         """Apply the example's own manifest with this image, short windows, and what the spec says."""
         manifest = yaml.safe_load((EXAMPLE / "pool.yaml").read_text())
         pace = spec.pop("pace", 0.2)
-        # The world is not in the store's database: what it says cannot be lost or kept with the store's.
+        # The journal is in a database of its own, so that nothing undoes the store's writes and the effects together.
         environment = {"ORDERS_JOURNAL": self.url("journal"), "ORDERS_PACE": str(pace)}
         container = {
             "name": "worker",
@@ -90,59 +69,48 @@ class Shop(Pool):
             "podTemplate": {"spec": {"containers": [container]}},
             **spec,
         }
-        probe.apply(self.stage.cluster, manifest)
+        self.apply_manifest(manifest)
 
     def order(self, items: list[str]) -> None:
-        """Give it orders of these."""
+        """Place an order of each of these items; moves the mark."""
+        self.act()
         asyncio.run(self._order(items))
 
     def instances(self) -> list[Stored]:
         """Return every instance of the store."""
-        return asyncio.run(self._instances())
+        return [stored for stored, _ in asyncio.run(self._stored())]
 
-    def due(self) -> int:
-        """Return how many instances are not complete."""
-        return sum(1 for stored in self.instances() if not stored.instance.complete)
+    def incomplete(self) -> list[Stored]:
+        """Return the instances that are not complete."""
+        return [stored for stored in self.instances() if not stored.instance.complete]
 
-    def ready(self) -> set[str]:
-        """Return the names of its pods that are Ready."""
-        words = ("get", "pods", "-l", f"{LABEL_POOL}={self.name}", "-o", "json")
-        pods = json.loads(self.kubectl(*words))["items"]
-        wanted = {"type": "Ready", "status": "True"}
-        return {
-            pod["metadata"]["name"]
-            for pod in pods
-            if any(wanted.items() <= condition.items() for condition in pod["status"].get("conditions", ()))
-            and "deletionTimestamp" not in pod["metadata"]
-        }
-
-    def lost(self) -> int:
-        """Return how many calls were lost with their worker, as the history of the instances tells."""
-        return asyncio.run(self._lost())
+    def lost_calls(self) -> int:
+        """Return how many calls were lost with their worker, by the histories of the instances."""
+        # The worker that ends a call notes its own name; a call that another worker finds running was lost.
+        return sum(
+            bool(before.status.get("running")) and after.runner != before.runner
+            for _, history in asyncio.run(self._stored(histories=True))
+            for before, after in pairwise(history)
+        )
 
     def journal(self) -> dict[int, Counter[str]]:
-        """Return what each order did in the world, and how often."""
+        """Return what each order did, and how often."""
         done: dict[int, Counter[str]] = {number: Counter() for number in self.orders}
         for line in asyncio.run(self._lines()):
             done[line["order"]][line["did"]] += 1
         return done
 
-    def wait_for(self, what: str, holds: Any, seconds: float = PATIENCE) -> None:
-        """Wait until it holds; what does not hold in time fails with what the pool, its pods and the store say."""
-        try:
-            wait_for(f"{self.name}: {what}", holds, seconds)
-        except AssertionError as late:
-            words = ("get", "pods,deployments,events", "--sort-by=.metadata.creationTimestamp")
-            left = [stored.instance.status for stored in self.instances() if not stored.instance.complete]
-            told = f"{json.dumps(self.status, indent=1)}\n{self.kubectl(*words)}\n{left}"
-            raise AssertionError(f"{late}\n{told}") from late
+    def task_story(self) -> str:
+        """Return the status of every instance that is not complete, a line each."""
+        return "\n".join(str(stored.instance.status) for stored in self.incomplete())
 
     def wait_ended(self, seconds: float = PATIENCE) -> None:
-        """Wait until every order has come to its end."""
-        self.wait_for("every order has ended", lambda: self.due() == 0, seconds)
+        """Wait until every order has ended; moves the mark to where they have."""
+        self.wait_source("every order has ended", lambda: not self.incomplete(), seconds)
+        self.mark = self.timeline.catch_up()
 
     def assert_all_right(self) -> None:
-        """The oracle: each order did in the world what it had to, each thing once, and the store says so, too."""
+        """Assert that each order did what it had to, each thing once, and that the store agrees."""
         journal = self.journal()
         wrong = {number: journal[number] for number, item in self.orders.items() if journal[number] != RIGHT[item]}
         assert not wrong, {number: (self.orders[number], dict(done)) for number, done in wrong.items()}
@@ -151,10 +119,6 @@ class Shop(Pool):
             assert stored.instance.complete
             assert not stored.instance.status.running
             assert stored.instance.success, (item, stored.instance.status)
-
-    def _bind(self, what: dict[str, Any]) -> None:
-        named = {"name": "operator-reads-store", "namespace": self.namespace}
-        probe.apply(self.stage.cluster, {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": named, **what})
 
     async def _order(self, items: list[str]) -> None:
         store = await TaskStore.open(self.url("orders", host="127.0.0.1"))
@@ -166,25 +130,14 @@ class Shop(Pool):
             await tasks.new(store, "order", {"number": number, "item": item})
         await store.close()
 
-    async def _instances(self) -> list[Stored]:
+    async def _stored(self, *, histories: bool = False) -> list[tuple[Stored, list[Revision]]]:
+        """Return every instance, with its history if that is asked for."""
         store = await TaskStore.open(self.url("orders", host="127.0.0.1"), migrate=False)
         try:
-            return list(await store.listed(limit=10_000))
+            found = await store.listed(limit=10_000)
+            return [(one, list(await store.history(one.instance.id)) if histories else []) for one in found]
         finally:
             await store.close()
-
-    async def _lost(self) -> int:
-        store = await TaskStore.open(self.url("orders", host="127.0.0.1"), migrate=False)
-        try:
-            histories = [await store.history(one.instance.id) for one in await store.listed(limit=10_000)]
-        finally:
-            await store.close()
-        # Who ends a call notes it under its own name; a call that another one finds running was lost.
-        return sum(
-            bool(before.status.get("running")) and after.runner != before.runner
-            for history in histories
-            for before, after in pairwise(history)
-        )
 
     async def _lines(self) -> list[dict[str, Any]]:
         connection = await asyncpg.connect(self.url("journal", host="127.0.0.1"))
@@ -195,7 +148,7 @@ class Shop(Pool):
 
 
 def _example() -> Any:
-    """Return the example's module, which finds its neighbours beside it."""
+    """Return the example's module, which imports modules of its own folder."""
     if str(EXAMPLE) not in sys.path:
         sys.path.insert(0, str(EXAMPLE))
     return importlib.import_module("orders")
@@ -208,12 +161,11 @@ def a_shop(stage: Stage, namespace: str, name: str) -> Iterator[Shop]:
     load_image(image)
     password = secrets.token_urlsafe(12)
     with postgres_server(durable=False, logins=LOGINS, also=stage.cluster.host_ip) as server:
-        asyncio.run(_users(server, password))
-        nothing = Executions(None, "", "")
-        yield Shop(stage, namespace, name, nothing, server=server, image=image.tag, password=password)
+        asyncio.run(_create_databases(server, password))
+        yield Shop(stage, namespace, name, secret=SECRET, server=server, image=image.tag, password=password)
 
 
-async def _users(server: PostgresServer, password: str) -> None:
+async def _create_databases(server: PostgresServer, password: str) -> None:
     await execute(server.url, f"CREATE USER shop PASSWORD '{password}'")
     for database in ("orders", "journal"):
         await execute(server.url, f"CREATE DATABASE {database} OWNER shop")
