@@ -1,9 +1,9 @@
-"""The Step Functions fake as a pod of a test's own: for faults that no emulator can make."""
+"""The Step Functions fake as a pod in a test's namespace: for faults that no emulator can make."""
 
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,12 +11,12 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from tests.cluster import probe
-from tests.e2e.pool import PATIENCE
-from tests.e2e.stage import Stage, wait_for
+from tests.e2e.stage import Stage
+from tests.e2e.timeline import Moment
+from tests.readiness import is_ready
 
 PORT = 4566
-#: Empty polls are short, so that what changes is noticed by the next one soon.
+#: Empty polls are short, so that the next poll sees a change soon.
 HOLD_SECONDS = 5
 
 
@@ -29,7 +29,7 @@ class Fake:
     name: str
 
     def inject(self, kind: str, operation: str) -> None:
-        """Let a fault strike every call of an operation until healed; kinds as in `activity_worker.testing`."""
+        """Let a fault hit every call of an operation until `heal`; kinds as in `activity_worker.testing`."""
         self._post("faults", {"operation": operation, "kind": kind, "times": None})
 
     def set(self, **settings: Any) -> None:
@@ -54,13 +54,13 @@ def url(namespace: str, name: str) -> str:
 
 @contextmanager
 def fakes(stage: Stage, namespace: str, *names: str) -> Iterator[list[Fake]]:
-    """Start fakes in the test's namespace and yield them when they answer."""
+    """Start fakes in the test's namespace and yield them once they answer."""
     for name in names:
-        probe.apply(stage.cluster, _pod(stage, namespace, name))
+        stage.apply(_pod(stage, namespace, name))
         serve(stage, namespace, name, name)
     forwards = []
     try:
-        wait_for("the fakes are ready", lambda: _ready(stage, namespace) >= len(names), PATIENCE)
+        stage.timeline(namespace).eventually("the fakes are Ready", lambda moment: _are_ready(moment, names))
         running = []
         for name in names:
             forward, port = _forward(stage, namespace, name)
@@ -77,20 +77,18 @@ def fakes(stage: Stage, namespace: str, *names: str) -> Iterator[list[Fake]]:
 
 
 def serve(stage: Stage, namespace: str, name: str, pod: str) -> None:
-    """Make a Service of this name before a fake's pod."""
+    """Create a Service of this name for a fake's pod."""
     service = {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": name, "namespace": namespace},
         "spec": {"selector": {"fake": pod}, "ports": [{"port": PORT}]},
     }
-    probe.apply(stage.cluster, service)
+    stage.apply(service)
 
 
-def _ready(stage: Stage, namespace: str) -> int:
-    words = ("get", "pods", "-n", namespace, "-l", "fake", "-o")
-    said = stage.kubectl(*words, 'jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}')
-    return said.split().count("True")
+def _are_ready(moment: Moment, names: Sequence[str]) -> bool:
+    return all(is_ready(moment.get("Pod", name)) for name in names)
 
 
 def _pod(stage: Stage, namespace: str, name: str) -> dict[str, Any]:
@@ -99,7 +97,7 @@ def _pod(stage: Stage, namespace: str, name: str) -> dict[str, Any]:
         "image": stage.handler,
         "command": ["python3", "-m", "activity_worker.testing.stepfunctions"],
         "args": ["--host", "0.0.0.0", "--port", str(PORT), "--poll-hold-seconds", str(HOLD_SECONDS)],
-        # As for the workers: without a share of its own it stands still where the node is busy.
+        # As for the workers: a pod that requests no CPU gets almost none on a busy node.
         "resources": {"requests": {"cpu": "100m"}},
         "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
@@ -117,7 +115,7 @@ def _pod(stage: Stage, namespace: str, name: str) -> dict[str, Any]:
 
 
 def _forward(stage: Stage, namespace: str, name: str) -> tuple["subprocess.Popen[str]", int]:
-    """Forward a local port: a Service's address is reached from here on some clusters only."""
+    """Forward a local port: from this machine, a Service's address can be reached on some clusters only."""
     words = ["port-forward", "--address=127.0.0.1", "-n", namespace, f"pod/{name}", f":{PORT}"]
     argv = [str(stage.cluster.kubectl), f"--kubeconfig={stage.cluster.kubeconfig}", *words]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)

@@ -1,19 +1,21 @@
-"""A pool that reads counts: no task's input passes the operator, and what it cannot read it says."""
+"""A pool that reads CloudWatch counts: no task's input passes the operator, and counts it cannot read are reported."""
 
 import json
 import time
-from typing import Any
 
 import pytest
 
-from tests.cluster import catalogue, find_image, load_image, probe
-from tests.e2e.pool import PATIENCE
-from tests.e2e.stage import SHORT, Stage, wait_for
+from tests.cluster import catalogue, find_image, load_image
+from tests.e2e.pool import Pool, a_pool
+from tests.e2e.stage import Stage
+from tests.readiness import is_ready
 
 pytestmark = pytest.mark.timeout(1800)
 
 PORT = 4566
-#: Runs in the emulator's pod: it publishes no counts of its own, so what AWS would have counted is put there.
+#: The pod from which counts are read.
+COUNTS = "counts"
+#: Runs in that pod: its emulator publishes no counts of its own, so the test puts there what AWS would have counted.
 PUT = """
 import botocore.session, json, sys
 client = botocore.session.get_session().create_client(
@@ -23,7 +25,7 @@ client.put_metric_data(Namespace="AWS/States", MetricData=json.loads(sys.argv[1]
 
 
 def counter(stage: Stage, namespace: str) -> str:
-    """Run a CloudWatch emulator as a pod of the test's own; returns its URL for pods."""
+    """Run a CloudWatch emulator as a pod in the test's namespace; returns its URL for pods."""
     image = find_image(catalogue.emulator("ministack"))
     load_image(image)
     container = {
@@ -40,17 +42,16 @@ def counter(stage: Stage, namespace: str) -> str:
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
     }
-    meta = {"name": "counts", "namespace": namespace, "labels": {"app": "counts"}}
-    probe.apply(stage.cluster, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
-    service = {"selector": {"app": "counts"}, "ports": [{"port": PORT}]}
-    probe.apply(stage.cluster, {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": service})
-    ready = ("get", "pod", "counts", "-n", namespace, "-o", "jsonpath={.status.containerStatuses[0].ready}")
-    wait_for("the counter answers", lambda: stage.kubectl(*ready) == "true", PATIENCE)
-    return f"http://counts.{namespace}.svc:{PORT}"
+    meta = {"name": COUNTS, "namespace": namespace, "labels": {"app": COUNTS}}
+    stage.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    service = {"selector": {"app": COUNTS}, "ports": [{"port": PORT}]}
+    stage.apply({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": service})
+    stage.timeline(namespace).eventually("the emulator answers", lambda moment: is_ready(moment.get("Pod", COUNTS)))
+    return f"http://{COUNTS}.{namespace}.svc:{PORT}"
 
 
-def scheduled(stage: Stage, namespace: str, arn: str, count: int) -> None:
-    """Count so many tasks of the activity as scheduled, three minutes ago."""
+def put_scheduled(stage: Stage, namespace: str, arn: str, count: int) -> None:
+    """Put the count of tasks that were scheduled for an activity three minutes ago."""
     data = [
         {
             "MetricName": "ActivitiesScheduled",
@@ -60,49 +61,29 @@ def scheduled(stage: Stage, namespace: str, arn: str, count: int) -> None:
         }
     ]
     python = ("/opt/emulator/bin/python", "-c", PUT, json.dumps(data))
-    stage.kubectl("exec", "-n", namespace, "counts", "--", *python)
+    stage.kubectl("exec", "-n", namespace, COUNTS, "--", *python)
 
 
-def decided(stage: Stage, namespace: str, name: str) -> list[dict[str, Any]]:
-    """Return the pool's last decisions, oldest first."""
-    found: list[dict[str, Any]] = stage.pool(namespace, name).get("status", {}).get("decisions", [{"desired": None}])
-    return found
-
-
-def test_a_pool_starts_by_its_counts_and_no_task_passes_the_operator(stage: Stage, namespace: str) -> None:
+def test_pool_starts_by_its_counts_and_no_task_passes_the_operator(stage: Stage, namespace: str) -> None:
     url = counter(stage, namespace)
-    executions = stage.machine(f"counted-{namespace}")
-    executions.start(3, seconds=1)
-    scheduled(stage, namespace, executions.activity, 3)
+    pool = Pool(stage, namespace, "counted", stage.machine(f"counted-{namespace}"))
+    pool.executions.start(3, seconds=1)
+    put_scheduled(stage, namespace, pool.tasks.activity, 3)
     aws = {"endpointUrl": stage.emulator.in_cluster_url, "cloudWatchEndpointUrl": url}
-    stage.apply_pool(
-        namespace,
-        "counted",
-        executions.activity,
-        maxWorkers=4,
-        scaling=SHORT,
-        activation={"mode": "CloudWatch"},
-        aws=aws,
-    )
+    pool.apply(maxWorkers=4, activation={"mode": "CloudWatch"}, aws=aws)
+    grown = pool.eventually("has decided", lambda view: view.decisions)
+    pool.wait_done()
+    pool.wait_zero(since=pool.now.moment.number)
 
-    wait_for("every execution succeeded", executions.all_succeeded, PATIENCE)
-    wait_for("the pool went to zero", lambda: decided(stage, namespace, "counted")[-1]["desired"] == 0, PATIENCE)
-
-    attempts = executions.attempts()
+    attempts = pool.tasks.attempts()
     assert len(attempts) == 3
     assert not [attempt for attempt in attempts if attempt.worker.startswith("activitypool-operator")]
-    first = decided(stage, namespace, "counted")[0]
+    first = grown.decisions[0]
     assert (first["desired"], first["backlog"], first["held"]) == (3, 3, 0)
 
 
-def test_counts_that_nobody_gives_are_said_and_the_fix_with_them(stage: Stage, namespace: str) -> None:
-    executions = stage.machine(f"blind-{namespace}")
-    aws = {"endpointUrl": stage.emulator.in_cluster_url, "cloudWatchEndpointUrl": f"http://nobody.{namespace}.svc:1"}
-    stage.apply_pool(namespace, "blind", executions.activity, maxWorkers=1, activation={"mode": "CloudWatch"}, aws=aws)
-
-    def ready() -> dict[str, str]:
-        return stage.condition(namespace, "blind", "Ready")
-
-    wait_for("the pool says so", lambda: ready()["reason"] == "BackendUnreachable", PATIENCE)
-    assert ready()["status"] == "False"
-    assert "check spec.aws.cloudWatchEndpointUrl" in ready()["message"]
+def test_missing_counts_are_reported_with_the_fix(stage: Stage, namespace: str) -> None:
+    aws = {"endpointUrl": stage.emulator.in_cluster_url, "cloudWatchEndpointUrl": f"http://absent.{namespace}.svc:1"}
+    pool = a_pool(stage, namespace, "blind", maxWorkers=1, activation={"mode": "CloudWatch"}, aws=aws)
+    message = pool.wait_until("Ready", "False", "BackendUnreachable")
+    assert "check spec.aws.cloudWatchEndpointUrl" in message
