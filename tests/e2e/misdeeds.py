@@ -1,8 +1,9 @@
-"""State machines that tell the handler which attempt this is, so that it misbehaves in the first one only."""
+"""The input of tasks whose handler misbehaves in the first attempt only."""
 
 from typing import Any
 
-#: `Parameters` of a task: input fields that `handler.py` knows, and the attempt, from the context object (0 the first).
+#: `Parameters` of a task's state: the input fields that `handler.py` knows, and the number of the attempt, from 0, out
+#: of the context object.
 TELLING_ATTEMPTS: dict[str, Any] = {
     "n.$": "$.n",
     "do.$": "$.do",

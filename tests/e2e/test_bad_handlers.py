@@ -1,4 +1,4 @@
-"""Handlers at their worst: each costs its own attempt, and neither a worker nor a neighbour's task nor a heartbeat."""
+"""Handlers that misbehave: each costs its own attempt, but no worker, no other task and no heartbeat."""
 
 import json
 
@@ -8,6 +8,7 @@ from tests.e2e.executions import Attempt
 from tests.e2e.misdeeds import TELLING_ATTEMPTS
 from tests.e2e.pool import Pool
 from tests.e2e.stage import CREDENTIALS, RESOURCES, Stage
+from tests.e2e.view import PoolView
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -24,7 +25,7 @@ FAILURES = {
 LIMITED = {"name": "worker", "env": CREDENTIALS, "resources": {**RESOURCES, "limits": {"memory": "160Mi"}}}
 
 
-def test_what_a_handler_does_costs_its_own_attempt_and_no_worker(stage: Stage, namespace: str) -> None:
+def test_misbehaving_handler_costs_its_attempt_and_no_worker(stage: Stage, namespace: str) -> None:
     unruly = _pool(stage, namespace, "unruly", maxWorkers=2, slotsPerWorker=2, taskDeadlineSeconds=15)
     hungry = _pool(stage, namespace, "hungry", maxWorkers=2, podTemplate={"spec": {"containers": [LIMITED]}})
     bad = {do: unruly.executions.start(do=do, seconds=0)[0] for do in FAILURES}
@@ -36,37 +37,39 @@ def test_what_a_handler_does_costs_its_own_attempt_and_no_worker(stage: Stage, n
     for do, (error, cause) in FAILURES.items():
         _assert_retried(unruly.executions.attempts(bad[do]), {error: cause})
     for hog in hogs:
-        # Where the kernel takes the whole container nobody is left to say it: then the service misses the heartbeats.
+        # When the kernel kills the whole container, no process is left to report it: the service misses heartbeats.
         out_of_memory = {"ActivityPool.HandlerExited": "out of memory", "States.Timeout": ""}
         _assert_retried(hungry.executions.attempts(hog), out_of_memory)
-    assert [len(pool.executions.attempts(arn)) for pool, arn in good] == [1] * len(good), "a neighbour suffered"
+    assert [len(pool.executions.attempts(arn)) for pool, arn in good] == [1] * len(good), "a good task was disturbed"
 
-    hungry.wait_for("its events tell of the want of memory", lambda: "OOMKilled" in _told(hungry))
+    hungry.eventually("its events report the lack of memory", lambda view: "OOMKilled" in _names(view))
     for pool in (unruly, hungry):
-        pool.wait_empty()
-    unruly.wait_for("its events tell of the last stop", lambda: "worker:stopped" in _told(unruly))
-    # One that was taken away before it listened is ended by the signal itself, with 143.
-    assert {event["exit"]["code"] for event in unruly.status["events"] if "exit" in event} <= {0, 143}, "a worker died"
-    assert "worker:error" not in _told(unruly)
+        pool.wait_zero(since=pool.now.moment.number)
+    unruly.eventually("its events report a stop", lambda view: "worker:stopped" in _names(view))
+    history = unruly.since(0)
+    # A pod that is deleted before its process handles SIGTERM is ended by the signal itself, with 143.
+    exits = {event["exit"]["code"] for view in history for event in view.lifecycle if "exit" in event}
+    assert exits <= {0, 143}, "a worker died"
+    assert not any("worker:error" in _names(view) for view in history)
 
 
-def test_heartbeats_flow_while_a_handler_holds_the_interpreter_and_no_flood_gets_further_than_the_log(
-    stage: Stage, namespace: str
-) -> None:
+def test_heartbeats_continue_and_a_flood_stays_in_the_log(stage: Stage, namespace: str) -> None:
     steady = _pool(stage, namespace, "steady", maxWorkers=2, slotsPerWorker=2)
     steady.executions.start(2, do="hold", seconds=40)
     steady.executions.start(2, do="flood", seconds=0)
     steady.wait_done()
 
     steady.assert_nothing_lost()
-    assert not any(name.startswith("task") for name in _told(steady))
-    assert len(steady.status["events"]) < 8
-    assert len(stage.events(namespace, "steady")) < 8
-    assert len(json.dumps(steady.status)) < 16_384
+    for view in steady.since(0):
+        assert not any(name.startswith("task") for name in _names(view))
+        assert len(view.lifecycle) < 8
+        assert len(json.dumps(view.status)) < 16_384
+    about = [event["involvedObject"] for event in steady.now.moment.of_kind("Event")]
+    assert sum(item["kind"] == "ActivityPool" for item in about) < 8
 
 
 def _pool(stage: Stage, namespace: str, name: str, **spec: object) -> Pool:
-    """Apply a pool whose tasks are missed after 30 s without a heartbeat."""
+    """Apply a pool whose tasks time out after 30 s without a heartbeat."""
     machine = stage.machine(f"{name}-{namespace}", Parameters=TELLING_ATTEMPTS, HeartbeatSeconds=30)
     pool = Pool(stage, namespace, name, machine)
     pool.apply(**spec)
@@ -74,11 +77,11 @@ def _pool(stage: Stage, namespace: str, name: str, **spec: object) -> Pool:
 
 
 def _assert_retried(attempts: list[Attempt], failures: dict[str, str]) -> None:
-    """The first attempt failed in one of these ways (error name, and a part of its cause), the second succeeded."""
+    """Assert that the first attempt failed with one of these errors (name -> part of the cause), the second did not."""
     first, second = attempts
     assert failures[first.error] in first.cause, first
     assert second.ending == "succeeded"
 
 
-def _told(pool: Pool) -> set[str]:
-    return {event["name"] for event in pool.status["events"]}
+def _names(view: PoolView) -> set[str]:
+    return {event["name"] for event in view.lifecycle}
