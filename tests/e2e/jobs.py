@@ -14,11 +14,11 @@ from typing import Any
 
 from activity_worker.flows import Flow, FlowDefinition, Job, JobState, Queue
 from activity_worker.wire.redis_keys import COMPLETED_QUEUE, lock
+from tests import packages
 from tests.e2e.secret_pool import SecretPool
 from tests.e2e.stage import RESOURCES, SHORT, Stage
 from tests.e2e.timeline import PATIENCE
 from tests.eventually import eventually_sync
-from tests import packages
 from tests.servers.redis import RedisServer, redis_server
 
 FLOW = "shop"

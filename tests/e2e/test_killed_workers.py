@@ -29,7 +29,8 @@ class Death:
     """A way to die.
 
     `error` and a part of its `cause` are what it costs the current attempt, "" nothing. `told` are exit code and
-    message of the worker's `worker:stopped`, None when the worker lives. `restarts` are the pod's, None when the pod goes.
+    message of the worker's `worker:stopped`, None when the worker lives. `restarts` are the pod's, None when the pod
+    goes.
     """
 
     comes: Callable[[Pool, str], None]

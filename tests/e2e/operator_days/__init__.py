@@ -1,1 +1,1 @@
-"""The operator's bad days: these disturb the one operator that all tests share, so they run alone."""
+"""What befalls the one operator that all tests share: these tests run alone."""

@@ -1,4 +1,4 @@
-"""What the operator's replicas wrote, by the API server's own audit log, and who of them held the Lease meanwhile."""
+"""What each replica of the operator wrote, by the API server's audit log, and which one held the Lease then."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -26,14 +26,14 @@ class Write:
 
 
 class Audit:
-    """The log from now on. `file` None: this cluster keeps none, and every question is answered with nothing."""
+    """The audit log from now on. `file` None: this cluster keeps no log, and there are no writes to read."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
         self._begin = file.stat().st_size if file is not None else 0
 
     def writes(self, since: float = 0.0) -> list[Write]:
-        """Return the operator's writes since then, in the order in which they were done."""
+        """Return the operator's writes since a time in Unix seconds, in the order in which they were done."""
         return sorted((write for write in self._all() if write.at >= since), key=lambda write: write.at)
 
     def _all(self) -> Iterator[Write]:
@@ -51,8 +51,8 @@ class Audit:
 def out_of_term(writes: Iterable[Write]) -> list[Write]:
     """Return the writes about pools by a replica that did not hold the Lease then.
 
-    What is in the operator's own namespace is its own business: recording a task that a poll brought is exempt, and a
-    replica minds its own label.
+    Writes in the operator's own namespace are exempt: every replica records the tasks that its polls bring, and labels
+    its own pod.
     """
     found, holder = [], ""
     for write in writes:

@@ -1,4 +1,4 @@
-"""One operator, one crew of busy workers for all bad days; what was measured is told at the end."""
+"""One operator and one crew of busy workers for all tests; what was measured is printed at the end."""
 
 import os
 import uuid
@@ -9,35 +9,44 @@ import pytest
 from tests.cluster import probe
 from tests.e2e.operator_days.audit import Audit
 from tests.e2e.operator_days.crew import Crew
-from tests.e2e.operator_days.operator import NAME, Operator
-from tests.e2e.stage import Stage
+from tests.e2e.operator_days.operator import Operator
+from tests.e2e.operator_days.view import NAME
+from tests.e2e.stage import SYSTEM, Stage
 
-#: Of no use beside others: where several processes test at once, these are left to a run of their own.
+#: These tests need the operator for themselves: a run with several processes leaves them out.
 collect_ignore_glob = ["test_*.py"] if os.environ.get("PYTEST_XDIST_WORKER") else []
 measured: list[str] = []
 
 
 @pytest.fixture(scope="session")
-def operator(stage: Stage) -> Iterator[Operator]:
-    """The installed operator; put back as the other tests know it when it is to stay."""
+def installed(stage: Stage) -> Iterator[Operator]:
+    """The installed operator; with KEEP=1 its release is rolled back at the end to what it was."""
     found = Operator(stage, Audit(stage.cluster.audit_log), measured)
-    found.settle()
     before = found.release()
     yield found
     if os.environ.get("KEEP") and found.release() != before:
         found.helm("rollback", NAME, before)
+    stage.forget(SYSTEM)
+
+
+@pytest.fixture
+def operator(installed: Operator) -> Operator:
+    """The installed operator, with two ready replicas and a leader."""
+    installed.settle()
+    return installed
 
 
 @pytest.fixture(scope="session")
-def crew(stage: Stage, operator: Operator) -> Iterator[Crew]:
+def crew(stage: Stage, installed: Operator) -> Iterator[Crew]:
     """Twenty workers, called when a test first asks for them, busy through all that follows."""
     with probe.namespace(stage.cluster, f"e2e-crew-{uuid.uuid4().hex[:6]}") as name:
         yield Crew(stage, name)
-        # A test that failed leaves their tasks as they are, and a worker that stops would await them.
+        stage.forget(name)
+        # After a failed test their tasks still run, and a worker that stops would wait for its task.
         stage.kubectl("delete", "pods", "--all", "-n", name, "--force", "--grace-period=0", "--wait=false")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Tell how long the pools had no leader."""
+    """Print how long the pools had no leader."""
     for line in measured:
         terminalreporter.write_line(f"operator days: {line}")

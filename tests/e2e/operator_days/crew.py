@@ -1,22 +1,21 @@
 """Twenty busy workers of one pool, whose tasks last until the test lets them end."""
 
-import json
-import subprocess
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from activity_worker.contract import LABEL_POOL, Env
-from tests.cluster import probe
+from activity_worker.contract import Env
 from tests.e2e.handler import GATE
+from tests.e2e.operator_days import node
 from tests.e2e.pool import UNHURRIED, Pool, a_pool
-from tests.e2e.stage import CREDENTIALS, Stage, wait_for
+from tests.e2e.stage import CREDENTIALS, Stage
+from tests.e2e.view import PoolView
+from tests.e2e.watches import Raw
 
 SIZE = 20
-#: A new leader says for some seconds that it has heard nobody yet (SignalsStale), and holds the size for that reason
-#: (ScalingLimited). Of the pool and its work it has nothing new to say.
+#: The conditions that a change of leader may not touch. A new leader sets two others, SignalsStale and ScalingLimited,
+#: for some seconds, until the workers have reported to it.
 STEADY = {"Ready", "Active"}
 HANDLER = f'''
 """Works until the gate is open."""
@@ -33,8 +32,7 @@ AT_ONCE = {"scaleDown": {"stabilizationWindowSeconds": 2, "zeroAfterSeconds": 2}
 def gated(stage: Stage, namespace: str, name: str, **spec: Any) -> Pool:
     """Apply a pool in whose workers every task lasts until `open_gates`."""
     metadata = {"name": "gated", "namespace": namespace}
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"gated.py": HANDLER}}
-    probe.apply(stage.cluster, body)
+    stage.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"gated.py": HANDLER}})
     env = [{"name": Env.HANDLER, "value": "gated:handle"}, {"name": "PYTHONPATH", "value": "/gated"}]
     worker = {
         "name": "worker",
@@ -48,18 +46,18 @@ def gated(stage: Stage, namespace: str, name: str, **spec: Any) -> Pool:
 
 
 def open_gates(pool: Pool) -> None:
-    """Let the tasks of all workers end, now and from now on."""
-    with ThreadPoolExecutor(4) as hands:
-        list(hands.map(lambda pod: pool.kubectl("exec", pod, "--", "touch", GATE), pool.workers()))
+    """Let the tasks of the pool's present workers end, now and from now on. No operator and no kubelet is needed."""
+    node.open_gates(pool.stage.cluster, [pod["metadata"]["uid"] for pod in pool.now.pods])
 
 
 @dataclass
 class Crew:
-    """The twenty. The windows are short: an operator that took silence for idleness would soon send them home."""
+    """The twenty workers. The windows are short: an operator that took silence for idleness would soon remove them."""
 
     stage: Stage
     namespace: str
     pool: Pool | None = None
+    gathered: bool = False
 
     def call(self) -> Pool:
         """Apply the pool with its twenty workers and start a task for each; once."""
@@ -69,66 +67,61 @@ class Crew:
         return self.pool
 
     def gather(self) -> Pool:
-        """Wait until all are busy; from then on nothing but their tasks keeps them."""
+        """Wait until all workers are busy, then set minWorkers to 0, so that only their tasks keep them; once."""
         pool = self.call()
-        if self.stage.pool(self.namespace, "crew")["spec"].get("minWorkers"):
-            wait_for(f"{SIZE} workers are busy", self.busy, 480)
+        if not self.gathered:
+            pool.eventually(f"{SIZE} workers are busy", lambda view: view.status.get("busyWorkers") == SIZE)
             pool.change(minWorkers=0)
-            wait_for("the operator knows", lambda: pool.status["observedGeneration"] == 2, 120)
+            pool.eventually("the operator has seen minWorkers 0", lambda view: _generation(view) == pool.generation)
+            self.gathered = True
         return pool
-
-    def busy(self) -> bool:
-        """Whether the status counts as many busy workers as there are."""
-        return self.pool is not None and self.pool.status.get("busyWorkers") == SIZE
 
     @contextmanager
     def untouched(self) -> Iterator[None]:
-        """Whatever happens inside, the crew goes on with its tasks, and its pool's status says what it said before."""
-        self.gather()
-        before, says = self.picture(), self.says()
-        with self.story() as told:
-            yield
-            wait_for("the crew's pool says what it said before", lambda: self.says() == says, 240)
-        after = self.picture()
-        changed = {name: (before[name], after[name]) for name in before if before[name] != after[name]}
-        assert not changed, changed
-        assert set(told) == {f"{SIZE} busy of {SIZE}"}, told
+        """Assert that the crew is the same at every moment of the block, and that its pool says the same at the end.
 
-    @contextmanager
-    def story(self) -> Iterator[list[str]]:
-        """Give what the status told of the crew's number, each time it was written."""
-        cluster = self.stage.cluster
-        say = r'jsonpath={.status.busyWorkers} busy of {.status.desiredReplicas}{"\n"}'
-        words = [f"--kubeconfig={cluster.kubeconfig}", "-n", self.namespace, "get", "apool", "crew", "-w", "-o", say]
-        told: list[str] = []
-        with subprocess.Popen([cluster.kubectl, *words], stdout=subprocess.PIPE, text=True) as watch:
-            try:
-                yield told
-            finally:
-                watch.terminate()
-                told.extend(watch.communicate()[0].splitlines())
-
-    def picture(self) -> dict[str, Any]:
-        """Return what nobody may touch: pods and Deployments, and what the conditions say since when."""
-        pool = self.call()
-        pods = json.loads(pool.kubectl("get", "pods", "-l", f"{LABEL_POOL}=crew", "-o", "json"))["items"]
-        return {
-            "pods": {pod["metadata"]["uid"]: _touchable(pod) for pod in pods},
-            "deployments": {d["metadata"]["uid"]: d["metadata"]["generation"] for d in pool.deployments()},
-            "decisions": pool.status["decisions"],
-            "since": {c["type"]: c["lastTransitionTime"] for c in pool.status["conditions"] if c["type"] in STEADY},
-        }
-
-    def says(self) -> dict[str, Any]:
-        """Return what the status says now."""
-        status = self.call().status
-        return {"busy": status["busyWorkers"]} | {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
+        Meanwhile the pool may say that a new leader has not heard the workers yet.
+        """
+        pool = self.gather()
+        before = pool.eventually("its reports are fresh", _is_known, since=pool.timeline.catch_up())
+        yield
+        now = pool.timeline.catch_up()
+        pool.eventually("says what it said before", lambda view: _says(view) == _says(before), since=now)
+        picture, mark = _picture(before), before.moment.number
+        for view in pool.since(mark):
+            changed = {name: (was, now) for name, was in picture.items() if (now := _picture(view)[name]) != was}
+            assert not changed, f"{changed}\n{pool.timeline.story(mark)}"
 
 
-def _touchable(pod: dict[str, Any]) -> dict[str, Any]:
+def _generation(view: PoolView) -> int:
+    return int(view.status.get("observedGeneration", -1))
+
+
+def _is_known(view: PoolView) -> bool:
+    """Whether the leader has heard the workers."""
+    return view.says("SignalsStale", "False")
+
+
+def _says(view: PoolView) -> dict[str, Any]:
+    """Return the status of every condition, and the reason for it."""
+    return {one["type"]: (one["status"], one["reason"]) for one in view.status["conditions"]}
+
+
+def _picture(view: PoolView) -> dict[str, Any]:
+    """Return what stays as it is: workers, Deployments, the numbers and decisions of the status, steady conditions."""
+    status = view.status
     return {
-        "name": pod["metadata"]["name"],
+        "workers": {pod["metadata"]["uid"]: _touchable(pod) for pod in view.pods},
+        "deployments": {one["metadata"]["uid"]: one["metadata"]["generation"] for one in view.deployments},
+        "busy": status.get("busyWorkers"),
+        "desired": status.get("desiredReplicas"),
+        "decisions": view.decisions,
+        "since": {kind: view.condition(kind).get("lastTransitionTime") for kind in STEADY},
+    }
+
+
+def _touchable(pod: Raw) -> dict[str, Any]:
+    return {
         "annotations": pod["metadata"].get("annotations", {}),
-        "deleted": pod["metadata"].get("deletionTimestamp"),
         "restarts": [container["restartCount"] for container in pod["status"].get("containerStatuses", [])],
     }

@@ -1,11 +1,14 @@
-"""What needs no kubelet: signals from the node to processes in pods, and files that are put there.
+"""What needs no working kubelet: signals from the node to processes in pods, and files that are put into pods.
 
-From inside, SIGKILL and SIGSTOP spare a container's first process.
+From inside a container, SIGKILL and SIGSTOP spare its first process.
 """
 
-from collections.abc import Iterable
+import os
+import signal as signals
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
-from tests.cluster import Cluster
+from tests.cluster import Cluster, processes
 from tests.cluster.kind import NAME
 from tests.cluster.shell import run
 from tests.e2e.handler import GATE
@@ -28,6 +31,24 @@ def signal(cluster: Cluster, uids: Iterable[str], program: str, name: str) -> in
 def open_gates(cluster: Cluster, uids: Iterable[str]) -> None:
     """Let the gated tasks of these pods' workers end, as `Pool.let_go` does."""
     assert _each(cluster, uids, "activity-worker", f"touch $process/root{GATE}"), "no process of a worker was found"
+
+
+@contextmanager
+def hung_kubelet(cluster: Cluster) -> Iterator[None]:
+    """Stop the kubelet, and only the kubelet: containers run on."""
+    _signal_kubelet(cluster, signals.SIGSTOP)
+    try:
+        yield
+    finally:
+        _signal_kubelet(cluster, signals.SIGCONT)
+
+
+def _signal_kubelet(cluster: Cluster, number: signals.Signals) -> None:
+    if cluster.kind == "kind":
+        script = f"kill -s {number.name.removeprefix('SIG')} $(pidof kubelet)"
+        run(["docker", "exec", f"{NAME}-control-plane", "sh", "-c", script], timeout_seconds=30)
+    else:
+        os.kill(processes.pid_of("kubelet"), number)
 
 
 def _each(cluster: Cluster, uids: Iterable[str], program: str, do: str) -> int:

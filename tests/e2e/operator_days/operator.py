@@ -1,99 +1,92 @@
-"""The installed operator: its replicas, who leads, and what may befall them."""
+"""The installed operator: what a test does to it, and what became of it since."""
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
 
-from activity_worker.contract import GROUP
 from tests.cluster import catalogue, find_image, load_image
 from tests.cluster.shell import run
 from tests.e2e.operator_days import node
 from tests.e2e.operator_days.audit import Audit
-from tests.e2e.stage import ROOT, SYSTEM, Stage, wait_for
-from tests.readiness import is_ready
+from tests.e2e.operator_days.view import NAME, OperatorView
+from tests.e2e.stage import ROOT, SYSTEM, Stage
+from tests.e2e.timeline import Timeline
 
-NAME = "activity-operator"
-PODS = ("pods", "-n", SYSTEM, "-l", f"app.kubernetes.io/name={NAME}")
-TAKEOVER_SECONDS = 120.0  # 15 s of Lease and a few for the first look; a crowded machine takes longer
-
-
-@dataclass(frozen=True)
-class Replica:
-    """One pod of the operator as the API server has it now."""
-
-    name: str
-    uid: str
-    ready: bool
-    going: bool
-    restarts: int
+PODS = ("pods", "-l", f"app.kubernetes.io/name={NAME}")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Operator:
-    """`audit` began before the first bad day; `measured` gathers sentences for the end of the run."""
+    """The operator that all pools share.
+
+    `audit` began before the first test; `measured` gathers sentences for the end of the run. `mark` is where in the
+    timeline the test acted on the operator last: by default a test asks about the time since then.
+    """
 
     stage: Stage
     audit: Audit
     measured: list[str]
+    mark: int = 0
 
-    def replicas(self) -> list[Replica]:
-        """Return every replica, those that are ending among them."""
-        return [_replica(pod) for pod in json.loads(self.stage.kubectl("get", *PODS, "-o", "json"))["items"]]
+    @property
+    def timeline(self) -> Timeline:
+        """Everything that happened in the operator's namespace, and to the nodes."""
+        return self.stage.timeline(SYSTEM)
 
-    def leader(self) -> str:
-        """Return the name of the pod that holds the Lease, "" while nobody does."""
-        return self.holder().rpartition("_")[0]
+    def act(self) -> None:
+        """Move the mark to now: the test is about to do something to the operator."""
+        self.mark = self.timeline.catch_up()
 
-    def holder(self) -> str:
-        """Return the process that holds the Lease: a pod's name and what is new with every process of it."""
-        return str(self._lease().get("holderIdentity") or "")
+    @property
+    def now(self) -> OperatorView:
+        """The operator as the API server has it now."""
+        mark = self.timeline.catch_up()
+        return OperatorView(self.timeline.since(mark)[0])
 
-    def well(self) -> bool:
-        """Whether two replicas are ready, none is ending, and one of them leads."""
-        replicas = self.replicas()
-        fine = len(replicas) == 2 and all(replica.ready and not replica.going for replica in replicas)
-        return fine and self.leader() in {replica.name for replica in replicas}
+    def since(self, mark: int) -> list[OperatorView]:
+        """Return the operator at every moment since a mark, up to now."""
+        self.timeline.catch_up()
+        return [OperatorView(moment) for moment in self.timeline.since(mark)]
 
-    def settle(self) -> str:
-        """Wait until all is well; returns the leader."""
-        wait_for("the operator has two ready replicas and a leader", self.well, 300)
-        return self.leader()
+    def eventually(
+        self, what: str, holds: Callable[[OperatorView], object], *, since: int | None = None
+    ) -> OperatorView:
+        """Return the operator at the first moment since a mark (default: the last act) of which `holds` is true."""
+        begin = self.mark if since is None else since
+        moment, _ = self.timeline.eventually(what, lambda moment: holds(OperatorView(moment)), since=begin)
+        return OperatorView(moment)
 
-    def signal(self, names: Iterable[str], name: str) -> float:
-        """Send a signal to the replicas' processes; returns when, in Unix seconds."""
-        chosen = [replica.uid for replica in self.replicas() if replica.name in set(names)]
+    def settle(self) -> OperatorView:
+        """Wait until two replicas are ready and one of them leads, now or later."""
+        self.act()
+        return self.eventually("the operator has two ready replicas and a leader", lambda view: view.settled)
+
+    def await_takeover(self, former: str, since: float, how: str) -> OperatorView:
+        """Wait until another process than `former` holds the Lease, and note how many seconds after `since`.
+
+        Another process may be one of the same pod: a container that was killed is back within seconds, and competes.
+        """
+        taken = self.eventually(f"another process than {former} leads", lambda view: view.holder not in {"", former})
+        self.measured.append(f"{how}: led again after {taken.acquired_at - since:.1f} s")
+        return taken
+
+    def signal(self, replica: str, name: str) -> float:
+        """Send a signal (KILL, STOP, CONT) to a replica's process; returns when, in Unix seconds."""
+        self.act()
+        uid = self.now.replicas[replica].uid
         at = time.time()
-        assert node.signal(self.stage.cluster, chosen, NAME, name) == len(chosen)
+        assert node.signal(self.stage.cluster, [uid], NAME, name) == 1, f"{replica} runs no process {NAME}"
         return at
 
-    def await_takeover(self, former: str, since: float, how: str) -> None:
-        """Wait until another process than the holder `former` leads, and note how long that took.
+    def kubectl(self, *words: str) -> str:
+        """Change something in the operator's namespace with kubectl; returns its output."""
+        self.act()
+        return self.stage.kubectl("-n", SYSTEM, *words)
 
-        That may be one of the same pod: a container that was killed is back within seconds, and competes.
-        """
-        taken = f"another process than {former} leads"
-        try:
-            wait_for(taken, lambda: self.holder() not in {"", former}, TAKEOVER_SECONDS)
-        except AssertionError as late:
-            raise AssertionError(f"{late}: {self._lease()} {self.replicas()}") from late
-        self.note_takeover(since, how)
-
-    def note_takeover(self, since: float, how: str) -> None:
-        """Note when the process that leads took the Lease."""
-        taken = datetime.fromisoformat(self._lease()["acquireTime"]).timestamp()
-        self.measured.append(f"{how}: led again after {taken - since:.1f} s")
-
-    def leases(self, namespace: str, *, owned: bool) -> int:
-        """Count the records of leases of a namespace's pools that have, or have not, an owner."""
-        select = f"{GROUP}/record=lease,{GROUP}/pool-namespace={namespace}"
-        found = json.loads(self.stage.kubectl("get", "secrets", "-n", SYSTEM, "-l", select, "-o", "json"))["items"]
-        return sum(("owner" in record["data"]) == owned for record in found)
-
-    def upgrade(self, **values: Any) -> None:
+    def upgrade(self, **values: object) -> None:
         """Upgrade the release to these chart values, keeping the others, and wait until it has rolled out."""
+        self.act()
         given = [f"--set-json={name}={json.dumps(value)}" for name, value in values.items()]
         self.helm("upgrade", NAME, str(ROOT / "charts" / NAME), "--reuse-values", *given, "--wait", "--timeout=400s")
 
@@ -106,24 +99,8 @@ class Operator:
         cluster = self.stage.cluster
         return run([cluster.helm, f"--kubeconfig={cluster.kubeconfig}", *words, "-n", SYSTEM], timeout_seconds=420)
 
-    def _lease(self) -> dict[str, Any]:
-        """Return what the Lease says."""
-        lease = json.loads(self.stage.kubectl("get", "lease", NAME, "-n", SYSTEM, "-o", "json"))
-        return dict(lease["spec"])
-
 
 def next_version() -> str:
     """Load an operator that renders workers otherwise than today's; returns its tag."""
     load_image(find_image(catalogue.next_operator()))
     return "next"
-
-
-def _replica(pod: dict[str, Any]) -> Replica:
-    status = pod["status"]
-    return Replica(
-        name=pod["metadata"]["name"],
-        uid=pod["metadata"]["uid"],
-        ready=is_ready(pod),
-        going="deletionTimestamp" in pod["metadata"],
-        restarts=sum(container["restartCount"] for container in status.get("containerStatuses", [])),
-    )

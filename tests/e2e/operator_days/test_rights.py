@@ -1,6 +1,6 @@
 """Rows of the fault table (docs/faults.md) about rights: the operator's to check tokens, a tenant's to its ARN.
 
-Both change what all pools share, so they belong to the days on which the operator is one test's alone.
+Both change what all pools share, so these tests need the operator for themselves.
 """
 
 import json
@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.faults import Fault, at_work, busy_pool, make_busy, term, wait_shown, wait_well
-from tests.e2e.operator_days.operator import NAME, PODS, Operator
+from tests.e2e.operator_days.operator import PODS, Operator
+from tests.e2e.operator_days.view import NAME
 from tests.e2e.pool import Pool, a_pool
 from tests.e2e.stage import SHORT, Stage
 
@@ -22,9 +23,7 @@ NAMES = ("tenant", "other")
 RULES = f"clusterrole/{NAME}"
 
 
-def test_workers_go_on_while_their_reports_cannot_be_authenticated(
-    stage: Stage, operator: Operator, namespace: str
-) -> None:
+def test_workers_go_on_while_reports_cannot_be_authenticated(stage: Stage, operator: Operator, namespace: str) -> None:
     since = term(stage)
     old = busy_pool(stage, namespace, "old")
     workers = at_work([old])
@@ -40,12 +39,12 @@ def test_workers_go_on_while_their_reports_cannot_be_authenticated(
     for pool in (old, new):
         pool.wait_done()
         pool.assert_nothing_lost()
-        assert len(pool.workers()) == 1
+        assert len({worker for view in pool.since(0) for worker in view.workers}) == 1, "a worker was replaced"
 
 
 @contextmanager
 def _without_token_reviews(stage: Stage) -> Iterator[None]:
-    """Take the operator's right to TokenReviews away for a while."""
+    """Take the operator's right to TokenReviews away inside the block."""
     rules = json.loads(stage.kubectl("get", RULES, "-o", "json"))["rules"]
     assert any("tokenreviews" in rule["resources"] for rule in rules)
     _set_rules(stage, [rule for rule in rules if "tokenreviews" not in rule["resources"]])
@@ -59,12 +58,12 @@ def _set_rules(stage: Stage, rules: list[dict[str, Any]]) -> None:
     stage.kubectl("patch", RULES, "--type=merge", "-p", json.dumps({"rules": rules}))
 
 
-def test_a_namespace_works_on_an_arn_only_while_the_policy_allows_it(
+def test_namespace_works_on_an_arn_only_while_the_policy_allows_it(
     stage: Stage, operator: Operator, namespace: str
 ) -> None:
     since = term(stage)
     refused = f"spec.activityArn 'arn:.*' is not allowed in namespace {namespace} by the tenancy policy; use an allowed"
-    replicas = {replica.uid for replica in operator.replicas()}
+    begin = operator.now
     before = json.loads(operator.helm("get", "values", NAME, "--output", "json"))["tenancy"]
     machines = (stage.machine(f"{uuid.uuid4().hex}-{name}", HeartbeatSeconds=300) for name in NAMES)
     tenant, other = (Pool(stage, namespace, name, machine) for name, machine in zip(NAMES, machines, strict=True))
@@ -72,11 +71,12 @@ def test_a_namespace_works_on_an_arn_only_while_the_policy_allows_it(
         _allow_only(operator, namespace, "tenant")
         make_busy(tenant, scaling=SHORT)
         other.apply(maxWorkers=1)
+        other.executions.start()
         workers = at_work([tenant])
         wait_shown([Fault(other, "TenancyDenied", refused, needs_a_person=True)], since)
-        other.executions.start()
-        assert not other.workers()
+        assert not [view.workers for view in other.since(0) if view.workers]
 
+        tenant.act()
         _allow_only(operator, namespace, "other")
         wait_shown([Fault(tenant, "TenancyDenied", refused, needs_a_person=True)], since)
         wait_well([other])
@@ -92,11 +92,12 @@ def test_a_namespace_works_on_an_arn_only_while_the_policy_allows_it(
     for pool in (tenant, other):
         pool.wait_done()
         pool.assert_nothing_lost()
-    assert {replica.uid for replica in operator.replicas()} == replicas, "a new policy took a restart"
+    uids = {replica.uid for view in operator.since(begin.moment.number) for replica in view.replicas.values()}
+    assert uids == {replica.uid for replica in begin.replicas.values()}, "a new policy took a restart"
 
 
 def _allow_only(operator: Operator, namespace: str, name: str) -> None:
-    """Set a policy by which the namespace may work on one of the two activities; other tests' go on as they are."""
+    """Set a policy by which the namespace may work on one of the two activities; other namespaces keep their rights."""
     mine = {"namespaces": [namespace], "activityArns": [f"*:activity:*-{name}"], "endpointUrls": ["*"]}
     others = {"namespaces": ["*"], "activityArns": ["*:activity:*-e2e-*"], "endpointUrls": ["*"]}
     operator.upgrade(tenancy={"rules": [mine, others]})
@@ -104,5 +105,5 @@ def _allow_only(operator: Operator, namespace: str, name: str) -> None:
 
 
 def _hurry(operator: Operator) -> None:
-    """Have the kubelet look at the replicas' volumes now; by itself it does so about once a minute."""
-    operator.stage.kubectl("annotate", *PODS, "--overwrite", f"looked-at={uuid.uuid4().hex}")
+    """Make the kubelet update the replicas' volumes now; without a change of the pod it takes about a minute."""
+    operator.kubectl("annotate", *PODS, "--overwrite", f"looked-at={uuid.uuid4().hex}")
