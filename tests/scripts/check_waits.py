@@ -24,6 +24,8 @@ class Pattern:
 
     find: Callable[[Function], Iterator[ast.AST]]
     problem: str
+    folder: str = ""
+    """Below this folder only; "" is everywhere."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,13 @@ def _sleeps_in_tests(function: Function) -> Iterator[ast.AST]:
         yield from (node for node in _own_nodes(function) if _sleeps(node))
 
 
+def _repeated_looks(function: Function) -> Iterator[ast.AST]:
+    """Yield calls of eventually_sync(), which looks now and then and misses a state that passes between two looks."""
+    for node in _own_nodes(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "eventually_sync":
+            yield node
+
+
 PATTERNS: Mapping[str, Pattern] = {
     "polling loop": Pattern(
         _polling_loops, "a polling loop of its own: use eventually() or eventually_sync() of tests/eventually.py"
@@ -65,11 +74,17 @@ PATTERNS: Mapping[str, Pattern] = {
         _sleeps_in_tests,
         "a sleep: wait with eventually() for what should happen, or with consistently() for what should stay",
     ),
+    "repeated look": Pattern(
+        _repeated_looks,
+        "a look at a state that may pass: wait with the timeline's eventually(), which sees every change",
+        folder="e2e/",
+    ),
 }
 
 PLAYED = "a part that the test plays: it runs until it is cancelled or told to stop"
 PACE = "the pauses set the pace of a load or of faults; the loop waits for nothing"
 ELAPSED = "the passing of real time is what is tested"
+FINAL = "what it looks for is final once it is true"
 
 #: (path below tests/, function) of each wait that has a reason to be of its own.
 ALLOWED: Mapping[tuple[str, str], str] = {
@@ -77,8 +92,15 @@ ALLOWED: Mapping[tuple[str, str], str] = {
     ("bench/worker_peer_heartbeats.py", "beat"): PLAYED,
     ("demo/play.py", "Run._look"): PLAYED,
     ("demo/play.py", "Run._until"): "it ends early as soon as waiting is pointless, with the reason for its audience",
+    ("e2e/executions.py", "Executions.eventually"): FINAL,
     ("e2e/handler.py", "handle"): "a handler in a pod, which has nothing of tests/",
-    ("e2e/stage.py", "wait_for"): "the end-to-end suite has a wait of its own",
+    ("e2e/jobs.py", "Jobs.history"): FINAL,
+    ("e2e/jobs.py", "jobs"): FINAL,
+    ("e2e/operator_days/test_leases.py", "test_leases_of_a_killed_leader_are_kept_alive_and_handed_over"): ELAPSED,
+    ("e2e/pool.py", "BasePool.wait_source"): FINAL,
+    ("e2e/stage.py", "_install"): FINAL,
+    ("e2e/test_faults_of_the_cluster.py", "_allow"): FINAL,
+    ("e2e/timeline.py", "Timeline.catch_up"): "the timeline itself catches up with the API server",
     ("e2e/test_task_store.py", "_kill_for_a_while"): PACE,
     ("faults/api.py", "Api.call"): "it repeats a call whose connection broke; None is an answer, too",
     ("faults/api.py", "Api.follow"): PLAYED,
@@ -99,8 +121,11 @@ ALLOWED: Mapping[tuple[str, str], str] = {
     ("integration/steps/test_source_kills.py", "Workers.work_and_die"): PACE,
     ("integration/worker/handlers.py", "waits_at_the_gate"): "a handler that works until its gate opens",
     ("integration/worker/test_health.py", "test_a_loop_that_was_stuck_says_so_once_it_turns_again"): ELAPSED,
+    ("prepare/retries.py", "retried"): "it repeats a download whose connection broke, after growing pauses",
     ("soak/hostile.py", "Hostile._send"): PACE,
     ("soak/soak.py", "Soak._quiet_writes"): "it measures for a fixed time, again if the leader changed meanwhile",
+    ("suites/runner.py", "Runner._await_ends"): "the runner of the suites, which has nothing to fail",
+    ("suites/runner.py", "Runner._run"): "the runner of the suites, which has nothing to fail",
 }
 
 
@@ -150,6 +175,8 @@ def find(root: Path, patterns: Mapping[str, Pattern] = PATTERNS) -> list[Finding
             continue
         for function, node in functions(ast.parse(path.read_text(encoding="utf-8"))):
             for pattern in patterns.values():
+                if not name.startswith(pattern.folder):
+                    continue
                 places = [place for place in pattern.find(node) if isinstance(place, ast.stmt | ast.expr)]
                 found += [Finding(name, place.lineno, function, pattern.problem) for place in places]
     return found

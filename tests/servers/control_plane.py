@@ -9,7 +9,6 @@ import json
 import ssl
 import subprocess
 import tempfile
-import time
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,6 +18,7 @@ from pathlib import Path
 import yaml
 
 from tests.cluster import certificates, go_builds
+from tests.eventually import eventually_sync
 from tests.servers.parent import die_with_parent
 from tests.servers.ports import free_port
 
@@ -71,13 +71,11 @@ class ControlPlane:
         _start(self._stack, self.folder, "controllers", argv)
 
     def wait_ready(self) -> None:
-        """Wait until the API server answers /readyz with ok. Raises TimeoutError with the end of its log."""
-        end = time.monotonic() + START_SECONDS
-        while not self._is_ready():
-            if time.monotonic() > end:
-                log = (self.folder / "apiserver.log").read_text(errors="replace")[-2000:]
-                raise TimeoutError(f"the API server was not ready within {START_SECONDS:g} s:\n{log}")
-            time.sleep(0.1)
+        """Wait until the API server answers /readyz with ok. The failure has the end of its log."""
+        eventually_sync("the API server is ready", self._is_ready, seconds=START_SECONDS, details=self._log)
+
+    def _log(self) -> str:
+        return (self.folder / "apiserver.log").read_text(errors="replace")[-2000:]
 
     def _is_ready(self) -> bool:
         try:

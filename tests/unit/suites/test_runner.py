@@ -3,12 +3,12 @@
 import os
 import signal
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.eventually import eventually_sync
 from tests.suites import table
 from tests.suites.jobs import Job, Result
 from tests.suites.outcome import Failure, Outcome
@@ -91,8 +91,7 @@ except KeyboardInterrupt:
 """
 
     def interrupt() -> None:
-        while not (tmp_path / "began").exists():
-            time.sleep(0.01)
+        eventually_sync("the job began", (tmp_path / "began").exists)
         os.kill(os.getpid(), signal.SIGTERM)
 
     interrupting = threading.Thread(target=interrupt)
