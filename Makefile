@@ -19,7 +19,7 @@ $(UV):
 .venv/.ready: pyproject.toml .ci/dev.lock | $(UV)
 	@echo "==> development environment (.venv, from .ci/dev.lock)"
 	@$(UV) venv --quiet --clear --python $(PYTHON) .venv
-	@$(UV) pip sync --quiet --python $(BIN)/python .ci/dev.lock
+	@$(UV) pip sync --quiet --compile-bytecode --python $(BIN)/python .ci/dev.lock
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 
