@@ -4,6 +4,7 @@ It runs beside the local cluster and beside others of its kind, so a test may br
 The controllers are the real ones. There is no kubelet and no scheduler: pods stay Pending unless a test plays a node.
 """
 
+import functools
 import http.client
 import json
 import ssl
@@ -45,6 +46,11 @@ class ControlPlane:
     def ca_file(self) -> Path:
         """The certificate of the authority that vouches for the API server."""
         return self.folder / "ca.crt"
+
+    @property
+    def kubectl(self) -> Path:
+        """A kubectl of the API server's version."""
+        return _binary("kubectl")
 
     @property
     def audit_log(self) -> Path:
@@ -147,6 +153,7 @@ def _start(stack: ExitStack, folder: Path, name: str, argv: Sequence[str]) -> No
     stack.callback(process.kill)
 
 
+@functools.cache
 def _binary(name: str) -> Path:
     return go_builds.find((name,))[name]
 

@@ -52,13 +52,19 @@ class Kubectl:
     """kubectl of one control plane, in one namespace."""
 
     plane: ControlPlane
-    program: Path
     kubeconfig: Path
     namespace: str = "default"
 
     def __call__(self, *arguments: str, stdin: str | None = None) -> Answer:
         """Run kubectl and return what it said, also when it failed."""
-        command = [str(self.program), "--kubeconfig", str(self.kubeconfig), "--namespace", self.namespace, *arguments]
+        command = [
+            str(self.plane.kubectl),
+            "--kubeconfig",
+            str(self.kubeconfig),
+            "--namespace",
+            self.namespace,
+            *arguments,
+        ]
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
         return Answer(done.returncode == 0, done.stdout, done.stderr)
 

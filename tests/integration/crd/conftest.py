@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cluster import go_builds
 from tests.integration.crd.arrange import Kubectl
 from tests.servers.control_plane import control_plane, kubeconfig
 
@@ -30,7 +29,7 @@ def cluster_kubectl() -> Iterator[Kubectl]:
     with control_plane({"token-of-test": "test"}) as plane:
         config = kubeconfig(plane.folder / "kubeconfig", plane.url, "test", "token-of-test", plane.ca_file)
         plane.wait_ready()
-        with fresh_namespace(Kubectl(plane, go_builds.find(["kubectl"])["kubectl"], config)) as kubectl:
+        with fresh_namespace(Kubectl(plane, config)) as kubectl:
             kubectl.install_crd()
             yield kubectl
 

@@ -10,7 +10,6 @@ import pytest
 
 from activity_operator.cluster.kinds import Kind
 from activity_operator.cluster.kube import Credentials, KubeClient, endpoint, from_kubeconfig
-from tests.cluster import go_builds
 from tests.integration.crd.arrange import Kubectl
 from tests.integration.operator.cut import Road, road_to
 from tests.servers.control_plane import ControlPlane, control_plane, kubeconfig
@@ -38,7 +37,7 @@ def plane() -> Iterator[ControlPlane]:
     """A control plane with the CRD, for all tests of the session."""
     with control_plane({TOKEN: "test"}, audit_policy=AUDIT_POLICY) as made:
         made.wait_ready()
-        Kubectl(made, go_builds.find(["kubectl"])["kubectl"], _kubeconfig(made)).install_crd()
+        Kubectl(made, _kubeconfig(made)).install_crd()
         made.start_controllers(CONTROLLERS)
         yield made
 
