@@ -8,6 +8,8 @@ from tests.cluster.emulator_ports import NODE_PORTS, PORT, EmulatorName
 
 NAMESPACE = "aws-emulator"
 MEMORY_LIMIT = "2Gi"
+#: Seconds for which LocalEmu holds an empty poll in the cluster (AWS: 60); localemu/mend.sh reads it.
+POLL_SECONDS = 20
 RUN_AS = 65532
 
 
@@ -43,6 +45,7 @@ def _pod(image: str) -> dict[str, Any]:
         "name": "emulator",
         "image": image,
         "imagePullPolicy": "IfNotPresent",
+        "env": [{"name": "ACTIVITY_POLL_SECONDS", "value": str(POLL_SECONDS)}],
         "ports": [{"containerPort": PORT, "name": "aws"}],
         "readinessProbe": {"tcpSocket": {"port": "aws"}, "periodSeconds": 1},
         "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": MEMORY_LIMIT}},
