@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import random
 import signal
@@ -10,24 +9,21 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select
 
-from activity_worker.contract import EXIT_OK, Env
+from activity_worker.contract import Env
 from activity_worker.steps import TaskStore
 from activity_worker.wire.taskstore import HISTORY, INSTANCES
 from tests.eventually import eventually
 from tests.integration.steps.kills import fences
 from tests.integration.steps.world import World, expected, troubles
-from tests.integration.worker.process import ROOT, WorkerProcess, worker
+from tests.integration.worker.process import WorkerProcess, worker
 from tests.servers.postgres import new_database
 
 INSTANCES_RUN = int(os.environ.get("ACTIVITYPOOL_KILL_INSTANCES", "60"))
 HANDLERS_KILLED, WORKERS_KILLED = 12, 2
 #: Revisions between two deaths: on a machine where processes start slowly, all would die before they work.
 LIVED = 4
-ORDERS = ROOT / "examples" / "orders"
-DELIVERED = ["mail: received", "captured", "packed", "mail: shipped", "mail: delivered"]
-REFUNDED = ["mail: received", "captured", "mail: canceled", "refunded"]
 
 
 @pytest.mark.timeout(max(600, 2 * INSTANCES_RUN))
@@ -58,32 +54,6 @@ async def test_killed_handlers_and_workers_leave_nothing_stuck_and_nothing_done_
     await store.close()
     assert wrong == []
     assert lost > 0
-
-
-@pytest.mark.timeout(600)
-async def test_orders_are_delivered_or_refunded_whoever_dies(server: str) -> None:
-    """The example, as pods of a pool run it."""
-    url = await new_database(server)
-    store, rng = await TaskStore.open(url), random.Random(7)
-    async with contextlib.AsyncExitStack() as stack:
-        env = {"ORDERS_PACE": "0.05", "PYTHONPATH": f"{ROOT}:{ORDERS}"}
-        items = {number: ("samovar" if number % 3 == 0 else "teapot") for number in range(12)}
-        for number, item in items.items():
-            new = ("new", "orders:tasks", "order", json.dumps({"number": number, "item": item}), "--id", f"o{number}")
-            async with worker("steps", *new, env={Env.STORE_URL: url, **env}) as made:
-                assert await made.exit_code() == EXIT_OK
-        # After all orders are made, which takes so long that most would be delivered meanwhile, and nobody dies.
-        workers = await Workers(stack, "orders:tasks", url, **env).start()
-        assert await workers.work_and_die(store, rng) > 0
-
-    async with store.engine.connect() as connection:
-        told = (await connection.execute(text("SELECT line FROM orders_journal ORDER BY at"))).scalars().all()
-    assert len({line["key"] for line in told}) == len(told)
-    for number, item in items.items():
-        did = [line["did"] for line in told if line["order"] == number]
-        assert did == (REFUNDED if item == "samovar" else DELIVERED)
-        assert (await store.get(f"o{number}")).instance.success
-    await store.close()
 
 
 class Workers:
