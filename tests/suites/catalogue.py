@@ -25,10 +25,10 @@ SUITES = (
     Suite("unit", ("tests/unit",)),
     # Control planes of its own, a run on each: most of the time Leases run out and windows pass.
     Suite("faults", ("tests/faults",)),
-    Suite("steps", ("tests/integration/steps", "-n", "2")),
+    Suite("steps", ("tests/integration/steps", "-n", "2", "--dist", "worksteal")),
     # Each test has servers of its own, and waits for them more than it works.
-    Suite("redis", ("tests/integration/redis", "tests/integration/flows", "-n", "4")),
-    Suite("backlog", ("tests/integration/backlog", "-n", "4")),
+    Suite("redis", ("tests/integration/redis", "tests/integration/flows", "-n", "4", "--dist", "worksteal")),
+    Suite("backlog", ("tests/integration/backlog", "-n", "4", "--dist", "worksteal")),
     Suite("processes", ("tests/integration/worker", "tests/integration/reports")),
     Suite("hostile", ("tests/hostile",)),
     Suite("operator", ("tests/integration/operator",)),
@@ -36,7 +36,7 @@ SUITES = (
     Suite("crd", ("tests/integration/crd",)),
     Suite("chart", ("tests/integration/chart",)),
     Suite("cluster", ("tests/integration/test_local_cluster.py", "tests/integration/test_emulators.py"), cluster=True),
-    Suite("e2e", ("tests/e2e", "-n", "4"), cluster=True, keeps=True),
+    Suite("e2e", ("tests/e2e", "-n", "4", "--dist", "worksteal"), cluster=True, keeps=True),
     # After e2e, and alone: its tests kill and replace the operator that e2e has installed.
     Suite("operator-days", ("tests/e2e/operator_days",), cluster=True),
     Suite("crash", ("tests/cluster",), cluster=True),
