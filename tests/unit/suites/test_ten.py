@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.suites import ten
+from tests.suites.jobs import Job, Result
+from tests.suites.outcome import Failure, Outcome
 from tests.suites.ten import END, FAILED, OK, README, Row, added, busy_loops, next_number
 
 HEAD = f"""\
@@ -53,6 +55,26 @@ def test_the_readme_has_the_place_for_the_rows() -> None:
 def test_a_readme_without_the_place_is_an_error_that_names_the_line() -> None:
     with pytest.raises(ValueError, match="has no line `<!-- the end of the rows"):
         next_number("# Tests\n")
+
+
+def test_runs_end_at_the_first_failure_and_each_has_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text(HEAD, encoding="utf-8")
+    ok = Result(Job("e2e", ()), 0, 1.0, 1.0)
+    failed = Result(Job("e2e", ()), 1, 1.0, 1.0, Outcome(1, 0, (Failure("tests.e2e::test_x[a|b]", ""),)))
+    ends = iter([[ok], [ok, failed], [ok]])
+    monkeypatch.setattr(ten, "README", readme)
+    monkeypatch.setattr(ten, "run_suites", lambda *given, **more: (next(ends), False))
+
+    codes = [ten.main(["--runs", "5"]), ten.main(["--runs", "1"])]
+
+    rows = [line.split("|")[3:] for line in readme.read_text(encoding="utf-8").splitlines()[4:7]]
+    assert codes == [1, 0]
+    assert [(number.strip(), result.strip(), last.strip()) for number, result, _, last, _ in rows] == [
+        ("1", "ok", ""),
+        ("2", "FAILED", "test_x[a/b]"),
+        ("1", "ok", ""),
+    ]
 
 
 def test_busy_loops_end_with_their_context() -> None:
