@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,8 @@ def main() -> int:
     if sys.platform != "linux" or os.geteuid() != 0:
         print("bare: needs root on Linux, for it makes mounts and namespaces", file=sys.stderr)
         return 1
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)  # the root is deleted however it ends
     if _has_changes():
         say("uncommitted changes are not part of it: the root gets the content of HEAD")
     try:
