@@ -37,9 +37,12 @@ def main() -> int:
                 smokes = [".venv/bin/python", "-m", "tests.prepare.bare.smokes"]
                 inside.run(root, smokes, cwd=THERE, network=False)
             say("the bare root is deleted with all that is in it")
-    except (ClusterError, KeyboardInterrupt) as failed:
-        print(f"bare: {failed or 'interrupted'}", file=sys.stderr)
+    except ClusterError as failed:
+        print(f"bare: {failed}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("bare: interrupted; the root is deleted", file=sys.stderr)
+        return 130
     return 0
 
 
