@@ -6,16 +6,23 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from tests.cluster.locks import alone
-from tests.cluster.progress import say, step
+from tests.cluster.progress import say
 from tests.cluster.shell import ClusterError
 from tests.prepare.bare import inside
 from tests.prepare.bare.root import bare_root, folder
 
 CHECKOUT = Path(__file__).parents[3]
 THERE = "/root/activitypool"
+#: What is done in the root: a title, a command, and whether it has a network.
+STAGES = (
+    ("make prepare in the bare root", ("make", "prepare"), True),
+    ("make prepare again, without a network: it finds everything", ("make", "prepare"), False),
+    ("a smoke of each suite, without a network", (".venv/bin/python", "-m", "tests.prepare.bare.smokes"), False),
+)
 
 
 def main() -> int:
@@ -29,13 +36,11 @@ def main() -> int:
         say("uncommitted changes are not part of it: the root gets the content of HEAD")
     try:
         with alone(folder() / "lock"), bare_root(CHECKOUT, THERE) as root:
-            with step("make prepare in the bare root"):
-                inside.run(root, ["make", "prepare"], cwd=THERE, network=True)
-            with step("make prepare again, which finds everything"):
-                inside.run(root, ["make", "prepare"], cwd=THERE, network=False)
-            with step("a smoke of each suite in the bare root, without a network"):
-                smokes = [".venv/bin/python", "-m", "tests.prepare.bare.smokes"]
-                inside.run(root, smokes, cwd=THERE, network=False)
+            for title, command, network in STAGES:
+                began = time.monotonic()
+                say(f"==> {title}")
+                inside.run(root, command, cwd=THERE, network=network)
+                say(f"==> {title}: {time.monotonic() - began:.0f} s")
             say("the bare root is deleted with all that is in it")
     except ClusterError as failed:
         print(f"bare: {failed}", file=sys.stderr)

@@ -27,6 +27,7 @@ DOWNLOADS = (
 def environment() -> dict[str, str]:
     """The whole environment inside: a clean one, and how this machine downloads."""
     settings = {name: value for name, value in os.environ.items() if name.startswith(DOWNLOADS)}
+    settings.pop("PIP_FIND_LINKS", None)  # may name a folder of this machine
     return settings | {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": str(Path.home()),
