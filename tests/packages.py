@@ -29,6 +29,7 @@ CLUSTER = (
     Program("runc", "runc"),
     Program("bridge", "containernetworking-plugins", ("/usr/lib/cni",)),
     Program("buildah", "buildah"),
+    Program("netavark", "netavark", ("/usr/lib/podman",)),  # from Debian 13 on buildah does nothing without it
     Program("debootstrap", "debootstrap"),
     Program("debian-archive-keyring.gpg", "debian-archive-keyring", ("/usr/share/keyrings",)),
     Program("iptables", "iptables"),
