@@ -17,6 +17,11 @@ ROOT = Path("/sys/fs/cgroup")
 NAME = "activitypool"
 DAEMONS = f"{NAME}/daemons"
 KILL_SECONDS = 10.0
+#: The cluster's share of the processors, in shares of one process outside. All its pods together would have one share
+#: otherwise, and stand still beside a dozen test processes.
+SHARES = 20
+#: The kernel's share of one process: in cpu.shares (cgroup v1), in cpu.weight (v2).
+ONE_SHARE = {"cpu.shares": 1024, "cpu.weight": 100}
 
 
 def is_v2() -> bool:
@@ -33,8 +38,13 @@ def prepare() -> None:
         for folder in (ROOT, ours):
             for controller in wanted:
                 _enable(folder, controller)
+        groups = [ours]
     else:
-        make(NAME)
+        groups = make(NAME)
+    for group in groups:
+        for setting, one in ONE_SHARE.items():
+            if (group / setting).exists():
+                (group / setting).write_text(str(one * SHARES))
     daemons_group().mkdir(exist_ok=True)
 
 
