@@ -7,9 +7,10 @@ there when it begins and ends, by the machine's own clock: who worked on what at
 import json
 import os
 import random
+import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,10 @@ def troubles(rng: random.Random) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class World:
-    """The outside world, in a folder."""
+    """The outside world, in a folder. `called` is set when a method was called in this process."""
 
     folder: Path
+    called: threading.Event = field(default_factory=threading.Event, compare=False)
 
     def tasks(self) -> Tasks:
         """Return the task in its two kinds: errors count, and errors of the third step are ignored."""
@@ -96,6 +98,7 @@ class World:
         return {"worked": {str(current().step_num): True}} if found else None
 
     def _write(self, line: dict[str, Any]) -> None:
+        self.called.set()
         here = {"revision": current().revision, "runner": current().runner, "at": time.monotonic()}
         file = os.open(self.folder / current().instance_id, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
