@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.cluster import network, places
@@ -10,7 +10,7 @@ from tests.cluster.processes import Daemon
 
 PORT = 10053
 COREFILE = """\
-.:{port} {{
+{zones} {{
   bind {host}
   errors
   health 127.0.0.1:18080
@@ -28,7 +28,16 @@ COREFILE = """\
   }}
 }}
 """
-NO_UPSTREAM = "template ANY ANY {\n    rcode NXDOMAIN\n  }"
+CLUSTER_ZONES = ("cluster.local", "in-addr.arpa", "ip6.arpa")
+# In a block of its own: in one block CoreDNS asks template before kubernetes, whatever their order here.
+NO_UPSTREAM = """\
+.:{port} {{
+  bind {host}
+  template ANY ANY {{
+    rcode NXDOMAIN
+  }}
+}}
+"""
 # A Service without a selector: its one endpoint is the daemon on the bridge's address.
 MANIFEST = f"""\
 apiVersion: v1
@@ -71,11 +80,20 @@ subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: "system:core
 
 def coredns(binaries: Mapping[str, Path]) -> Daemon:
     """CoreDNS on the bridge's address; names outside the cluster go to the machine's resolvers."""
+    path = places.run() / "Corefile"
     # On the machine, not in a pod: it can then use a resolver that listens on loopback only.
-    servers = network.nameservers()
-    upstream = f"forward . {' '.join(servers)}" if servers else NO_UPSTREAM
-    corefile = places.run() / "Corefile"
-    corefile.write_text(
-        COREFILE.format(port=PORT, host=network.HOST, kubeconfig=places.pki() / "coredns.kubeconfig", upstream=upstream)
+    path.write_text(corefile(network.nameservers()))
+    return Daemon("coredns", (str(binaries["coredns"]), "-conf", str(path)))
+
+
+def corefile(resolvers: Sequence[str]) -> str:
+    """CoreDNS's configuration. Without resolvers no name outside the cluster exists."""
+    where = {"port": PORT, "host": network.HOST}
+    zones = ["."] if resolvers else CLUSTER_ZONES
+    block = COREFILE.format(
+        zones=" ".join(f"{zone}:{PORT}" for zone in zones),
+        kubeconfig=places.pki() / "coredns.kubeconfig",
+        upstream=f"forward . {' '.join(resolvers)}" if resolvers else "",
+        **where,
     )
-    return Daemon("coredns", (str(binaries["coredns"]), "-conf", str(corefile)))
+    return block if resolvers else block + NO_UPSTREAM.format(**where)
