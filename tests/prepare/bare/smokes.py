@@ -79,9 +79,7 @@ SMOKES = (
             "tests/integration/test_emulators.py::test_a_task_is_taken_heartbeaten_and_concluded",
         ),
     ),
-    Smoke("chart", ("tests/integration/chart/test_chart.py::test_lint_finds_nothing_to_warn_of",)),
-    Smoke("crd", ("tests/integration/crd/test_serving.py::test_the_api_server_fills_in_the_models_defaults",)),
-    Smoke("operator", ("tests/integration/operator/test_at_rest.py",)),
+    # First among those that bring the CRD: Helm takes over none that it did not make.
     Smoke(
         "e2e",
         (
@@ -89,6 +87,9 @@ SMOKES = (
             "tests/e2e/test_redis.py::test_a_pool_goes_from_zero_to_work_and_back_and_every_job_is_completed_once",
         ),
     ),
+    Smoke("chart", ("tests/integration/chart/test_chart.py::test_lint_finds_nothing_to_warn_of",)),
+    Smoke("crd", ("tests/integration/crd/test_serving.py::test_the_api_server_fills_in_the_models_defaults",)),
+    Smoke("operator", ("tests/integration/operator/test_at_rest.py",)),
     Smoke("cluster down", command=("tests.cluster", "down")),
 )
 
