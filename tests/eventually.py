@@ -8,8 +8,9 @@ from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
-#: Seconds that a condition has by default. The failure must come before pytest-timeout ends the test after 120 s.
-SECONDS = 60.0
+#: Seconds that a condition has by default: enough for a process to start on a crowded machine, and so few that the
+#: failure comes before pytest-timeout ends the test after 120 s.
+SECONDS = 90.0
 #: Seconds between two looks by default.
 EVERY_SECONDS = 0.05
 #: The least number of looks before a wait gives up, unless the pauses between them alone take longer.
