@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -88,7 +89,8 @@ def stop(name: str, *, grace_seconds: float = STOP_SECONDS) -> None:
         try:
             eventually_sync(f"{name} has ended", ended, seconds=grace_seconds, every_seconds=0.02)
         except NotInTimeError:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
             wait_until(ended, f"{name} has ended after SIGKILL", timeout_seconds=STOP_SECONDS, every_seconds=0.02)
     _pidfile(name).unlink(missing_ok=True)
 
