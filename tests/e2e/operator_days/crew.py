@@ -87,10 +87,9 @@ class Crew:
         yield
         now = pool.timeline.catch_up()
         pool.eventually("says what it said before", lambda view: _says(view) == _says(before), since=now)
-        picture, mark = _picture(before), before.moment.number
-        for view in pool.since(mark):
-            changed = {name: (was, now) for name, was in picture.items() if (now := _picture(view)[name]) != was}
-            assert not changed, f"{changed}\n{pool.timeline.story(mark)}"
+        for view in pool.since(before.moment.number):
+            changed = _difference(_picture(before), _picture(view))
+            assert not changed, f"{changed}\n{pool.timeline.story(before.moment.number)}"
 
 
 def _generation(view: PoolView) -> int:
@@ -118,6 +117,11 @@ def _picture(view: PoolView) -> dict[str, Any]:
         "decisions": view.decisions,
         "since": {kind: view.condition(kind).get("lastTransitionTime") for kind in STEADY},
     }
+
+
+def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Return what each key was and is, of those that changed."""
+    return {key: (was, after[key]) for key, was in before.items() if after[key] != was}
 
 
 def _touchable(pod: Raw) -> dict[str, Any]:

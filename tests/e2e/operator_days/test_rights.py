@@ -71,10 +71,10 @@ def test_namespace_works_on_an_arn_only_while_the_policy_allows_it(
         _allow_only(operator, namespace, "tenant")
         make_busy(tenant, scaling=SHORT)
         other.apply(maxWorkers=1)
+        wait_shown([Fault(other, "TenancyDenied", refused, needs_a_person=True)], since)
         other.executions.start()
         workers = at_work([tenant])
-        wait_shown([Fault(other, "TenancyDenied", refused, needs_a_person=True)], since)
-        assert not [view.workers for view in other.since(0) if view.workers]
+        assert not [view.workers for view in other.since() if view.workers], "a pool works on a refused activity"
 
         tenant.act()
         _allow_only(operator, namespace, "other")
