@@ -149,7 +149,7 @@ def _runner(asked: Run, name: str, ready: Connection) -> None:
         runner = tasks.runner(store, options)
         working = asyncio.create_task(runner.run())
         told = False
-        while not asked.over.exists():  # noqa: ASYNC110 - another process makes the file
+        while not asked.over.exists():
             # On a busy machine a runner may not have called anything yet; its death would prove nothing.
             if world.called.is_set() and not told:
                 ready.send("ready")
