@@ -55,7 +55,7 @@ def test_misbehaving_handler_costs_its_attempt_and_no_worker(stage: Stage, names
 
 def test_heartbeats_continue_and_a_flood_stays_in_the_log(stage: Stage, namespace: str) -> None:
     steady = _pool(stage, namespace, "steady", maxWorkers=2, slotsPerWorker=2)
-    steady.executions.start(2, do="hold", seconds=40)
+    steady.executions.start(2, do="hold", seconds=35)
     steady.executions.start(2, do="flood", seconds=0)
     steady.wait_done()
 

@@ -16,9 +16,9 @@ from tests.e2e.view import PoolView
 pytestmark = pytest.mark.timeout(1800)
 
 #: Seconds for a task that its worker finishes, and for one that only death can end.
-LONG, ENDLESS = 45, 800
+LONG, ENDLESS = 30, 800
 #: Seconds without a heartbeat after which a task times out: longer than a machine stalls.
-HEARTBEAT_SECONDS = 45
+HEARTBEAT_SECONDS = 30
 
 WELL = (0, "")
 GONE = (None, "its pod went before it could end: deleted with too little grace, or with its node")

@@ -16,7 +16,7 @@ from tests.servers.ports import free_port
 pytestmark = pytest.mark.timeout(1800)
 
 #: Longer than a machine stalls, and longer than `zeroAfterSeconds`.
-LOCK_SECONDS = 40
+LOCK_SECONDS = 25
 WRONG_PASSWORD = "tr0ub4dor"
 
 
@@ -77,7 +77,7 @@ def test_pool_keeps_a_worker_for_the_job_of_a_dead_one(
         source = {"lockSeconds": LOCK_SECONDS, "renewLock": True, "conclude": "Atomic"}
         ready(pool, maxWorkers=2, source=source, taskHeartbeat={"intervalSeconds": 5})
         # Longer than a lock: a job whose lock is not renewed cannot be completed.
-        (job,) = pool.add(1, seconds=LOCK_SECONDS + 10)
+        (job,) = pool.add(1, seconds=LOCK_SECONDS + 5)
         pool.wait_running(1)
         (victim,) = queue.pods_of([job])
         pool.act()

@@ -15,7 +15,7 @@ from tests.e2e.stage import CREDENTIALS, Stage
 pytestmark = pytest.mark.timeout(1800)
 
 #: Of the waiting tasks: more than a takeover and the next leader's first listing take together on a crowded machine.
-HEARTBEAT_SECONDS = 60
+HEARTBEAT_SECONDS = 45
 LIMITS = {"HeartbeatSeconds": HEARTBEAT_SECONDS}
 
 
