@@ -41,7 +41,7 @@ class BasePool:
 
     def act(self) -> None:
         """Move the mark to now: the test is about to do something to the pool."""
-        self.mark = self.timeline.mark()
+        self.mark = self.timeline.catch_up()
 
     def apply_manifest(self, manifest: dict[str, Any]) -> None:
         """Apply the pool's whole manifest."""
@@ -201,8 +201,9 @@ class Pool(BasePool):
         self.wait_tasks(f"{tasks} tasks run", lambda attempts: most_at_once(attempts) >= tasks, seconds)
 
     def wait_done(self, seconds: float = PATIENCE) -> None:
-        """Wait until every execution succeeded."""
+        """Wait until every execution succeeded, and move the mark: what is asked next is asked of the time since then."""
         self.wait_tasks("every execution succeeded", lambda _: self.tasks.all_succeeded(), seconds)
+        self.act()
 
     def worker_of(self, execution: str) -> str:
         """Return the name of the pod that took an execution's task first: where no operator polls, a worker's."""
