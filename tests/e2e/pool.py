@@ -201,7 +201,7 @@ class Pool(BasePool):
         self.wait_tasks(f"{tasks} tasks run", lambda attempts: most_at_once(attempts) >= tasks, seconds)
 
     def wait_done(self, seconds: float = PATIENCE) -> None:
-        """Wait until every execution succeeded, and move the mark: what is asked next is asked of the time since then."""
+        """Wait until every execution succeeded, and move the mark to the time after that."""
         self.wait_tasks("every execution succeeded", lambda _: self.tasks.all_succeeded(), seconds)
         self.act()
 
