@@ -23,7 +23,7 @@ $(UV):
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 
-.PHONY: env prepare bare lock lint unit test ten faults soak soak-steps bench demo cluster-up cluster-down images crds
+.PHONY: env prepare bare lock lint unit test ten coverage faults soak soak-steps bench demo cluster-up cluster-down images crds
 env: .venv/.ready ## Make the development environment (.venv) from the lock
 
 lock: | $(UV) ## Renew the locks from pyproject.toml
@@ -49,6 +49,9 @@ test: prepare ## Every suite, several at a time, with a table of the time each t
 
 ten: prepare ## The cluster's suites ten times, each beside two busy loops; rows in tests/README.md (hours; RUNS=)
 	@$(BIN)/python -m tests.suites.ten $(if $(RUNS),--runs $(RUNS))
+
+coverage: prepare ## What the suites run of both packages, a table per package and the gaps (about 30 min; needs the cluster)
+	@$(BIN)/python -m tests.coverage_report
 
 faults: prepare ## Every fault at every call and event of the operator, with a table of what it cost (hours; PART=, EVERY=)
 	@$(BIN)/python -m tests.faults $(if $(PART),--part "$(PART)") $(if $(EVERY),--every $(EVERY))

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests import measuring
 from tests.servers.parent import die_with_parent
 
 RESTART_SECONDS = 0.2
@@ -67,6 +68,7 @@ async def nursery(
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "AWS_SECRET_ACCESS_KEY": "none",
+        **measuring.environment(),
         **more,
     }
     process = await asyncio.create_subprocess_exec(

@@ -19,6 +19,7 @@ from activity_operator import logs
 from activity_operator.policy_file import PolicyFile
 from activity_operator.process import clock
 from activity_operator.settings import Settings
+from tests import measuring
 from tests.servers.parent import die_with_parent
 
 #: module -> constants, in seconds: what they are here. Settings cover the rest.
@@ -57,6 +58,7 @@ def main() -> None:
 
 def _operate(asked: dict[str, Any]) -> None:
     die_with_parent()
+    measuring.save_regularly()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     out = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for number in (1, 2):

@@ -16,7 +16,7 @@ import aiohttp
 from activity_operator.cluster.kinds import POOLS
 from activity_worker.contract import LABEL_POOL, TOKEN_AUDIENCE, lease_id
 from activity_worker.testing import FakeSettings, StepFunctionsFake
-from tests import manifests
+from tests import manifests, measuring
 from tests.eventually import eventually
 from tests.faults.api import Raw
 from tests.faults.ground import REPLICAS, Ground, ground, kubeconfig
@@ -222,6 +222,7 @@ async def _start_operator(stack: AsyncExitStack, made: World) -> None:
         "ACTIVITYPOOL_LEASE_RENEW_DEADLINE_SECONDS": "50",
         "ACTIVITYPOOL_STOP_SECONDS": "1",
         "ACTIVITYPOOL_LOG_FORMAT": "text",
+        **measuring.environment(),
     }
     out = stack.enter_context(made.log.open("wb"))
     made.process = await asyncio.create_subprocess_exec(

@@ -25,7 +25,7 @@ QUEUES = ("--flow", "shop", "--queue", "prepare", "--queue", "check", "--queue",
 async def command(*arguments: str, url: str = "") -> AsyncIterator[asyncio.subprocess.Process]:
     """Start `activity-worker flows ...` and kill what is left of it."""
     asked = [sys.executable, "-m", "activity_worker", "flows", *arguments, *QUEUES]
-    environment = {key: value for key, value in os.environ.items() if key.startswith("PYTHON")}
+    environment = {key: value for key, value in os.environ.items() if key.startswith(("COVERAGE_", "PYTHON"))}
     environment |= {"ACTIVITY_REDIS_URL": url} if url else {}
     process = await asyncio.create_subprocess_exec(
         *asked, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=environment

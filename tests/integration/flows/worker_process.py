@@ -8,6 +8,8 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from tests import measuring
+
 _ROOT = Path(__file__).parents[3]
 
 
@@ -20,7 +22,7 @@ async def worker(
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "activity_worker", "run", handler, *flags),
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(paths), **queue_of},
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(paths), **queue_of, **measuring.environment()},
         cwd=_ROOT,
     )
     try:
