@@ -47,7 +47,7 @@ def watch_starts(seen: Observation, fleet: Fleet, revision: str, breaker: Breake
     mine = fleet.of(revision)
     if breaker.revision != revision:
         breaker = Breaker()
-    if breaker.open and any(_came_since(m, breaker.opened_at) for m in mine):
+    if breaker.open and any(_came_since(m, breaker) for m in mine):
         return Breaker(), None
     failing = next((m for m in mine if failure(m) is not None), None)
     refusal = _refusal(seen.deployments, revision)
@@ -169,12 +169,17 @@ def failure(member: Member) -> tuple[str, str] | None:
     return None
 
 
-def _came_since(member: Member, opened_at: float) -> bool:
-    """Whether this worker started and reported after the breaker opened. A pod's times are whole seconds."""
-    if member.said is None or member.said.reported_at <= opened_at:
+def _came_since(member: Member, breaker: Breaker) -> bool:
+    """Whether this worker started and reported after the breaker opened. A pod's times are whole seconds.
+
+    Where pods were refused, only one that was created later says that they no longer are.
+    """
+    if member.said is None or member.said.reported_at <= breaker.opened_at:
         return False
     pod = member.pod
-    return max(pod.created, pod.running_since, pod.ready_since) >= math.floor(opened_at)
+    if breaker.refused:
+        return pod.created > breaker.opened_at
+    return max(pod.created, pod.running_since, pod.ready_since) >= math.floor(breaker.opened_at)
 
 
 def _awaited(deployments: tuple[DeploymentFacts, ...], revision: str) -> int:

@@ -7,7 +7,7 @@ import pytest
 from activity_operator.api.conditions import Reason
 from activity_operator.core.breaker import failure, retry_at, watch_starts
 from activity_operator.core.decide import decide
-from activity_operator.core.decision import Breaker, ScalingMemory, SetReplicas
+from activity_operator.core.decision import Breaker, Say, ScalingMemory, SetReplicas
 from activity_operator.core.fleet import Member
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import DeploymentFacts, Observation, PodFacts, WorkerFacts
@@ -247,3 +247,30 @@ def test_messages_are_bounded() -> None:
     breaker, _ = watched(seen(coming(waiting_reason="ErrImagePull", waiting_message="x" * 9_000)))
 
     assert len(breaker.message) == 1024
+
+
+def test_a_refusal_that_lasts_while_the_breaker_waits_is_no_further_failure() -> None:
+    waiting = Breaker(3, NOW - 1, Reason.QUOTA_EXCEEDED, "exceeded quota", refused=True, revision=REVISION)
+    still = seen(worker("w1"), deployments=(deployment(2, failure="exceeded quota"),))
+
+    breaker, _ = watched(still, waiting)
+
+    assert (breaker.trips, breaker.opened_at, breaker.trying) == (3, NOW - 1, False)
+    later, _ = watched(replace(still, now=retry_at(waiting) or 0.0), waiting)
+    assert later.trying
+
+
+def test_a_worker_that_was_created_before_the_refusal_does_not_end_it() -> None:
+    refused = Breaker(2, NOW - 3, Reason.QUOTA_EXCEEDED, "exceeded quota", refused=True, revision=REVISION)
+    up = pod("w1", created=NOW - 10, running_since=NOW - 1, ready_since=NOW)
+    new = pod("w2", created=NOW - 1, running_since=NOW, ready_since=NOW)
+
+    assert watched(seen(up, worker("w1")), refused)[0].open
+    assert not watched(seen(new, worker("w2")), refused)[0].open
+
+
+def test_a_pool_that_is_being_deleted_gets_no_write() -> None:
+    situation = seen(worker("w1"), pool=replace(POOL, deleting=True), deployments=(deployment(1),))
+    decision = decide(builders.pool(minWorkers=5, paused=True), situation, ScalingMemory())
+
+    assert [action for action in decision.actions if not isinstance(action, Say)] == []
