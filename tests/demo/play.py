@@ -13,11 +13,10 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.demo import plan
-from tests.demo.happenings import TOGETHER_SECONDS
-from tests.demo.scene import RUNNING, News, Scene, Started, Statuses
+from tests.demo.scene import RUNNING, Scene
 from tests.demo.screen import Screen
 from tests.demo.verdict import Outcome, impatience, over
-from tests.demo.watching import Watching
+from tests.demo.watching import watch
 from tests.e2e.executions import Executions
 
 #: Seconds between two pictures, and between two looks at the list of executions: the service tells no news by itself.
@@ -37,19 +36,15 @@ class Run:
     async def play(self, kubeconfig: Path, namespace: str) -> Outcome:
         """Wait for the pool, start the executions, wait until all is over or hopeless; returns what was measured."""
         given_up = ""
-        async with _beside(Watching(kubeconfig, namespace, self.tell).run(), self._draw()):
-            given_up = await self._until(lambda scene: scene.pool.ready == "True")
+        async with _beside(watch(kubeconfig, namespace, self.scene), self._draw()):
+            given_up = await self._until(lambda scene: scene.ready.get("status") == "True")
             before = len(self.scene.pods)
             if not given_up:
                 await self._start()
                 async with _beside(self._look()):
                     given_up = await self._until(over)
-            await asyncio.sleep(TOGETHER_SECONDS)  # until the last things that happened are told
+            self._screen.show(self.scene, time.monotonic())
         return await asyncio.to_thread(self._measure, before, given_up)
-
-    def tell(self, news: News) -> None:
-        """Take one piece of news."""
-        self.scene = self.scene.after(news, time.monotonic())
 
     async def _until(self, holds: Callable[[Scene], bool]) -> str:
         """Wait until it holds; returns "", or why it is pointless to wait any longer."""
@@ -65,24 +60,23 @@ class Run:
             await asyncio.sleep(PICTURE_SECONDS)
 
     async def _start(self) -> None:
-        self.tell(Started(0))
+        self.scene.start(0, time.monotonic())
         for number, seconds in enumerate(plan.durations(), start=1):
             work = json.dumps({"n": number, "seconds": seconds})
             start, machine = self._executions.states.start_execution, self._executions.machine
             await asyncio.to_thread(start, stateMachineArn=machine, input=work)
-            self.tell(Started(number))
+            self.scene.start(number, time.monotonic())
 
     async def _look(self) -> None:
         """Ask how the executions are until all have ended."""
         while not self.scene.all_ended:
-            self.tell(await asyncio.to_thread(self._statuses))
+            try:
+                found = await asyncio.to_thread(self._executions.statuses)
+            except (BotoCoreError, ClientError) as error:
+                self.scene.miss(f"the emulator does not answer: {error}", time.monotonic())
+            else:
+                self.scene.count({RUNNING: 0, **Counter(found)}, time.monotonic())
             await asyncio.sleep(LOOK_SECONDS)
-
-    def _statuses(self) -> Statuses:
-        try:
-            return Statuses({RUNNING: 0, **Counter(self._executions.statuses())})
-        except (BotoCoreError, ClientError) as error:
-            return Statuses({}, problem=f"the emulator does not answer: {error}")
 
     def _measure(self, before: int, given_up: str) -> Outcome:
         scene = self.scene

@@ -1,109 +1,104 @@
-"""What is known of the run at one moment, and how each piece of news changes it. Pure: time comes with the news."""
+"""What is known of the run, put together from what the API server and the task service say. Times are of one clock."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+from activity_operator.api.conditions import ConditionType
 from tests.demo import plan
-from tests.demo.facts import Pod, Pool, TaskLine
-from tests.demo.happenings import Happening, remember
 
+Raw = Mapping[str, Any]
 SUCCEEDED, RUNNING = "SUCCEEDED", "RUNNING"
-
-
-class State(StrEnum):
-    """What a worker is doing."""
-
-    STARTING = "starting"
-    BUSY = "busy"
-    IDLE = "idle"
-    DRAINING = "draining"
-    LEAVING = "leaving"
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+STATES = ("starting", "busy", "idle", "draining", "leaving")
 
 
 @dataclass(frozen=True, slots=True)
-class Pods:
-    """All pods there are."""
+class Said:
+    """A sentence: a Kubernetes Event about the pool, or something that the demo saw itself."""
 
-    pods: tuple[Pod, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PodNews:
-    """One pod, new or changed; or gone."""
-
-    pod: Pod
-    gone: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class LogNews:
-    """A line about a task in the log of a pod."""
-
-    uid: str
-    line: TaskLine
-
-
-@dataclass(frozen=True, slots=True)
-class Replicas:
-    """The replicas that the pool's Deployments ask for, by name; all of them, or one that changed."""
-
-    by_name: Mapping[str, int]
-    all_of_them: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorSays:
-    """A Kubernetes Event about the pool."""
-
+    at: float
     text: str
-    warning: bool = False
+    bad: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
-    """So many executions have been started. The first is told with 0, just before its call."""
-
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Statuses:
-    """How many executions have which status, as the service lists them; or why it does not answer."""
-
-    by_status: Mapping[str, int]
-    problem: str = ""
-
-
-News = Pods | PodNews | LogNews | Replicas | OperatorSays | Started | Statuses | Pool
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Scene:
-    """One moment. Times are seconds of one clock; None while the thing has not happened."""
+    """Everything, as it is now; None while a thing has not happened."""
 
-    pool: Pool = field(default_factory=Pool)
-    pool_since: float = 0.0
-    pods: Mapping[str, Pod] = field(default_factory=dict)
-    leases: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    replicas_by_name: Mapping[str, int] = field(default_factory=dict)
+    ready: Mapping[str, str] = field(default_factory=dict)
+    ready_since: float = 0.0
+    busy: int = 0
+    pods: Sequence[Raw] = ()
+    replicas: int = 0
+    sizes: list[tuple[float, int]] = field(default_factory=list)
+    most_ready: int = 0
     started: int = 0
     began: float | None = None
     first_replica: float | None = None
-    most_ready: int = 0
     statuses: Mapping[str, int] = field(default_factory=dict)
     problem: str = ""
     problem_since: float | None = None
     ended_at: float | None = None
-    said: str = ""
-    said_at: float = 0.0
-    story: tuple[Happening, ...] = ()
-    sizes: tuple[tuple[float, int], ...] = ()
+    story: list[Said] = field(default_factory=list)
+    _events: dict[str, int] = field(default_factory=dict)
 
-    @property
-    def replicas(self) -> int:
-        """Workers that the Deployments ask for."""
-        return sum(self.replicas_by_name.values())
+    def saw_pool(self, raw: Raw, at: float) -> None:
+        """Take in the pool: its condition Ready, and how many workers are busy."""
+        status = raw.get("status", {})
+        found = _condition(status, ConditionType.READY)
+        if found.get("status") != self.ready.get("status"):
+            self.ready_since = at
+        self.ready, self.busy = found, status.get("busyWorkers", 0)
+
+    def saw_pods(self, raws: Sequence[Raw]) -> None:
+        """Take in all its pods."""
+        self.pods = raws
+        self.most_ready = max(self.most_ready, sum(1 for pod in raws if _is_ready(pod) and not _leaves(pod)))
+
+    def saw_deployments(self, raws: Sequence[Raw], at: float) -> None:
+        """Take in all its Deployments."""
+        replicas = sum(int(raw["spec"].get("replicas") or 0) for raw in raws)
+        if replicas != self.replicas or not self.sizes:
+            self.sizes.append((at, replicas))
+        self.replicas = replicas
+        if replicas and self.first_replica is None and self.began is not None:
+            self.first_replica = at
+            self.tell(at, f"the first replica is written, {at - self.began:.2f} s after the first execution")
+
+    def saw_events(self, raws: Sequence[Raw], at: float) -> None:
+        """Take in all Events; those about pods are other controllers'. One that is repeated is counted up."""
+        for raw in raws:
+            name, count = raw["metadata"]["name"], (raw.get("series") or {}).get("count", 1)
+            if raw.get("regarding", {}).get("kind") == "ActivityPool" and self._events.get(name) != count:
+                self._events[name] = count
+                self.tell(at, raw.get("note", ""), bad=raw.get("type") == "Warning")
+
+    def start(self, count: int, at: float) -> None:
+        """Note how many executions have been started; the first call of this, with 0, is just before the first."""
+        self.started = count
+        self.began = at if self.began is None else self.began
+
+    def count(self, statuses: Mapping[str, int], at: float) -> None:
+        """Take in how many executions have which status."""
+        before = self.failed
+        self.statuses, self.problem, self.problem_since = statuses, "", None
+        if self.failed > before:
+            self.tell(at, f"{self.failed} executions did not succeed", bad=True)
+        if self.all_ended and self.ended_at is None:
+            self.ended_at = at
+            self.tell(at, f"the last execution has ended: {self.succeeded} succeeded")
+
+    def miss(self, problem: str, at: float) -> None:
+        """Note that the service did not answer."""
+        if not self.problem:
+            self.problem_since = at
+            self.tell(at, problem, bad=True)
+        self.problem = problem
+
+    def tell(self, at: float, text: str, *, bad: bool = False) -> None:
+        """Add a sentence to the story."""
+        self.story.append(Said(at, text, bad))
 
     @property
     def succeeded(self) -> int:
@@ -116,16 +111,6 @@ class Scene:
         return sum(count for status, count in self.statuses.items() if status not in {SUCCEEDED, RUNNING})
 
     @property
-    def running(self) -> int:
-        """Executions whose task is in a handler."""
-        return min(sum(map(len, self.leases.values())), self.started - self.succeeded - self.failed)
-
-    @property
-    def queued(self) -> int:
-        """Executions whose task waits, or is held for a worker to come."""
-        return self.started - self.succeeded - self.failed - self.running
-
-    @property
     def all_ended(self) -> bool:
         """Whether every execution has ended."""
         return self.succeeded + self.failed == plan.EXECUTIONS
@@ -135,110 +120,33 @@ class Scene:
         """Whether no worker is wanted and none is there."""
         return not self.replicas and not self.pods
 
-    def state(self, pod: Pod) -> State:
-        """Return what a worker is doing."""
-        if pod.leaving:
-            return State.LEAVING
-        if pod.cordoned:
-            return State.DRAINING
-        if self.leases.get(pod.uid):
-            return State.BUSY
-        return State.IDLE if pod.ready else State.STARTING
-
-    def count(self, state: State) -> int:
-        """Count the workers in a state."""
-        return sum(1 for pod in self.pods.values() if self.state(pod) is state)
-
-    def after(self, news: News, at: float) -> "Scene":
-        """Return the scene with one piece of news, told at `at`."""
-        match news:
-            case Pods(pods):
-                gone = [pod for uid, pod in self.pods.items() if uid not in {new.uid for new in pods}]
-                changes = [PodNews(pod) for pod in pods] + [PodNews(pod, gone=True) for pod in gone]
-                scene = self
-                for change in changes:
-                    scene = scene.after(change, at)
-                return scene
-            case PodNews(pod, gone):
-                return self._with_pod(pod, gone, at)
-            case LogNews(uid, line):
-                return self._with_line(uid, line)
-            case Replicas(by_name, all_of_them):
-                return self._with_replicas(by_name if all_of_them else {**self.replicas_by_name, **by_name}, at)
-            case OperatorSays(text, warning):
-                return replace(self._told(Happening(at, text, bad=warning)), said=text, said_at=at)
-            case Started(count):
-                return replace(self, started=count, began=at if self.began is None else self.began)
-            case Statuses():
-                return self._with_statuses(news, at)
-            case Pool():
-                return replace(self, pool=news, pool_since=at if news.ready != self.pool.ready else self.pool_since)
-
-    def _told(self, *happenings: Happening) -> "Scene":
-        story = self.story
-        for happening in happenings:
-            story = remember(story, happening)
-        return replace(self, story=story)
-
-    def _with_pod(self, pod: Pod, gone: bool, at: float) -> "Scene":
-        old = self.pods.get(pod.uid)
-        if gone and old is None:
-            return self
-        pods = {uid: other for uid, other in self.pods.items() if uid != pod.uid}
-        leases = self.leases
-        if gone or (old is not None and pod.restarts != old.restarts):
-            leases = {uid: held for uid, held in leases.items() if uid != pod.uid}
-        if not gone:
-            pods = {**self.pods, pod.uid: pod}
-        ready = sum(1 for other in pods.values() if other.ready and not other.leaving)
-        scene = replace(self, pods=pods, leases=leases, most_ready=max(self.most_ready, ready))
-        return scene._told(*_pod_story(old, pod, gone, at))
-
-    def _with_line(self, uid: str, line: TaskLine) -> "Scene":
-        if uid not in self.pods:
-            return self
-        held = self.leases.get(uid, frozenset())
-        held = held - {line.lease} if line.ended else held | {line.lease}
-        return replace(self, leases={**self.leases, uid: held})
-
-    def _with_replicas(self, by_name: Mapping[str, int], at: float) -> "Scene":
-        scene = replace(self, replicas_by_name=dict(by_name))
-        if scene.replicas != self.replicas or not self.sizes:
-            scene = replace(scene, sizes=(*self.sizes, (at, scene.replicas)))
-        if scene.replicas and self.first_replica is None and self.began is not None:
-            first = Happening(at, f"the first replica is written, {at - self.began:.2f} s after the first execution")
-            scene = replace(scene._told(first), first_replica=at)
-        return scene
-
-    def _with_statuses(self, news: Statuses, at: float) -> "Scene":
-        if news.problem:
-            since = at if self.problem_since is None else self.problem_since
-            scene = replace(self, problem=news.problem, problem_since=since)
-            return scene if self.problem else scene._told(Happening(at, news.problem, bad=True))
-        scene = replace(self, statuses=dict(news.by_status), problem="", problem_since=None)
-        if scene.failed > self.failed:
-            scene = scene._told(Happening(at, f"{scene.failed} executions did not succeed", bad=True))
-        if scene.all_ended and self.ended_at is None:
-            last = Happening(at, f"the last execution has ended: {scene.succeeded} succeeded")
-            scene = replace(scene._told(last), ended_at=at)
-        return scene
+    @property
+    def workers(self) -> dict[str, int]:
+        """How many workers are in each of `STATES`. Which of them are busy only the operator knows, so it says."""
+        serving = [pod for pod in self.pods if not _leaves(pod) and not _is_cordoned(pod)]
+        ready = sum(1 for pod in serving if _is_ready(pod))
+        leaving = sum(1 for pod in self.pods if _leaves(pod))
+        busy = min(self.busy, ready)
+        return dict(
+            zip(
+                STATES,
+                (len(serving) - ready, busy, ready - busy, len(self.pods) - len(serving) - leaving, leaving),
+                strict=True,
+            )
+        )
 
 
-def _pod_story(old: Pod | None, new: Pod, gone: bool, at: float) -> Iterator[Happening]:
-    who = (new.short,)
-    if gone:
-        yield Happening(at, "has left", "have left", who)
-        return
-    if old is None:
-        yield Happening(at, "starts", "start", who)
-    before = old or Pod(new.uid, new.name)
-    if new.ready and not before.ready and not before.cordoned:
-        yield Happening(at, "is ready", "are ready", who)
-    if new.cordoned and not before.cordoned:
-        yield Happening(at, "drains: it asks for no more tasks", "drain: they ask for no more tasks", who)
-    if before.cordoned and not new.cordoned:
-        yield Happening(at, "is called back", "are called back", who)
-    if new.leaving and not before.leaving and not new.cordoned:
-        yield Happening(at, "is told to stop", "are told to stop", who)
-    if new.trouble and (new.trouble, new.restarts) != (before.trouble, before.restarts):
-        yield Happening(at, f"is in trouble: {new.trouble}", f"are in trouble: {new.trouble}", who, bad=True)
+def _is_ready(pod: Raw) -> bool:
+    return _condition(pod.get("status", {}), "Ready").get("status") == "True"
+
+
+def _is_cordoned(pod: Raw) -> bool:
+    return DELETION_COST in (pod["metadata"].get("annotations") or {})
+
+
+def _leaves(pod: Raw) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def _condition(status: Raw, kind: str) -> Mapping[str, str]:
+    return next((condition for condition in status.get("conditions") or () if condition["type"] == kind), {})

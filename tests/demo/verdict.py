@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tests.demo import plan, telling
+from tests.demo import plan, screen
 from tests.demo.scene import Scene
 
 #: Seconds after which it gives up: the pool not Ready at first, or not Ready in a row later.
@@ -38,20 +38,20 @@ class Outcome:
 
 def impatience(scene: Scene, now: float, opened: float) -> str:
     """Return why it is pointless to wait any longer at `now`, "" while it is not; `opened`: when the pool was made."""
-    said, silent_for = scene.pool, 0.0 if scene.problem_since is None else now - scene.problem_since
+    said, silent_for = scene.ready, 0.0 if scene.problem_since is None else now - scene.problem_since
     if silent_for > SILENCE_SECONDS:
         return f"for {silent_for:.0f} s, {scene.problem}"
     if scene.statuses and sum(scene.statuses.values()) < plan.EXECUTIONS <= scene.started:
         gone = scene.started - sum(scene.statuses.values())
         return f"the emulator no longer knows {gone} of {scene.started} executions (has it been restarted?)"
     if scene.began is None:
-        return f"no pool after {READY_SECONDS:.0f} s: {telling.pool(scene)}" if now - opened > READY_SECONDS else ""
-    if said.ready == "False" and now - scene.pool_since > NOT_READY_SECONDS:
-        return f"the pool has not been Ready for {NOT_READY_SECONDS:.0f} s: {said.reason}: {said.message}"
+        return f"no pool after {READY_SECONDS:.0f} s: {screen.pool(scene)}" if now - opened > READY_SECONDS else ""
+    if said.get("status") == "False" and now - scene.ready_since > NOT_READY_SECONDS:
+        return f"the pool has not been Ready for {NOT_READY_SECONDS:.0f} s: {screen.pool(scene)}"
     if scene.ended_at is None and now - scene.began > EXECUTIONS_SECONDS:
-        return f"not all executions have ended after {EXECUTIONS_SECONDS:.0f} s: {telling.executions(scene)}"
+        return f"not all executions have ended after {EXECUTIONS_SECONDS:.0f} s: {screen.executions(scene)}"
     if scene.ended_at is not None and now - scene.ended_at > ZERO_SECONDS:
-        return f"{telling.workers(scene)} left, {ZERO_SECONDS:.0f} s after the last execution"
+        return f"{screen.workers(scene)} left, {ZERO_SECONDS:.0f} s after the last execution"
     return ""
 
 

@@ -1,1 +1,1 @@
-"""Tests of the local cluster's pure parts."""
+"""Tests of what the demo says of itself: its verdict, and what it shows."""

@@ -1,14 +1,15 @@
 """When the demo has succeeded, when it gives up, and what it says last."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from tests.demo import plan, verdict
-from tests.demo.facts import Pool
-from tests.demo.scene import PodNews, Scene, Started, Statuses
+from tests.demo.scene import DELETION_COST, Raw, Scene
+from tests.demo.screen import panel
 from tests.demo.verdict import Outcome, failures, impatience, last_line, over
-from tests.unit.demo.stories import begun, pod, there_and_back, told
 
 GOOD = Outcome(
     executions=40,
@@ -28,23 +29,8 @@ def test_the_last_line_has_the_measured_values() -> None:
     )
 
 
-def test_the_last_line_of_a_failure_has_them_too() -> None:
-    bad = replace(GOOD, succeeded=38, most_workers=7, workers_left=2, first_replica_seconds=None, interrupted=3)
-
-    assert last_line(bad) == (
-        "demo: 38/40 executions succeeded, workers 0 -> 7 -> 2, first replica after - s, 3 tasks interrupted"
-    )
-
-
 def test_unknown_is_not_zero() -> None:
     assert last_line(replace(GOOD, interrupted=None)).endswith("first replica after 0.28 s, ? tasks interrupted")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "written"), [(0.284, "0.28"), (0.994, "0.99"), (0.996, "1.0"), (1.26, "1.3"), (12.04, "12.0")]
-)
-def test_seconds_have_one_decimal_and_two_below_one(seconds: float, written: str) -> None:
-    assert f"after {written} s" in last_line(replace(GOOD, first_replica_seconds=seconds))
 
 
 def test_a_run_that_keeps_every_promise_has_no_failures() -> None:
@@ -73,54 +59,103 @@ def test_each_broken_promise_is_a_failure(broken: dict[str, int | str | None], s
     assert failures(replace(GOOD, **broken)) == [sentence]  # type: ignore[arg-type]
 
 
+def deployment(replicas: int) -> Raw:
+    return {"spec": {"replicas": replicas}}
+
+
+def pod(*, ready: bool = True, leaving: bool = False, cordoned: bool = False) -> Raw:
+    meta: dict[str, object] = {"annotations": {DELETION_COST: "-1000"}} if cordoned else {}
+    ended = {"deletionTimestamp": "now"} if leaving else {}
+    return {
+        "metadata": meta | ended,
+        "status": {"conditions": [{"type": "Ready", "status": "True" if ready else "False"}]},
+    }
+
+
+def pool(ready: str, message: str = "") -> Raw:
+    condition = {"type": "Ready", "status": ready, "reason": "Because", "message": message}
+    return {"status": {"conditions": [condition], "busyWorkers": 1}}
+
+
+def begun() -> Scene:
+    """A pool that is Ready at zero, and all executions started at 100."""
+    scene = Scene()
+    scene.saw_pool(pool("True"), 95.0)
+    scene.saw_deployments([deployment(0)], 95.0)
+    scene.start(0, 100.0)
+    scene.start(plan.EXECUTIONS, 100.0)
+    return scene
+
+
+def ended() -> Scene:
+    """All executions ended at 150, the pool at zero again."""
+    scene = begun()
+    scene.saw_deployments([deployment(1)], 100.5)
+    scene.saw_deployments([deployment(plan.MAX_WORKERS)], 101.0)
+    scene.saw_pods([pod()] * plan.MAX_WORKERS)
+    scene.count({"SUCCEEDED": plan.EXECUTIONS}, 150.0)
+    scene.saw_pods([])
+    scene.saw_deployments([deployment(0)], 198.0)
+    return scene
+
+
 def test_it_is_over_when_all_have_ended_and_the_pool_is_at_zero() -> None:
-    assert over(there_and_back())
+    assert over(ended())
     assert not over(begun())
-    assert not over(told([(150, Statuses({"SUCCEEDED": 40})), (150, PodNews(pod("a")))], begun()))
+    late = ended()
+    late.saw_pods([pod(leaving=True)])
+    assert not over(late)
 
 
-def test_a_healthy_run_is_waited_for() -> None:
-    assert impatience(Scene(), 50.0, opened=0.0) == ""
-    assert impatience(begun(100.0), 300.0, opened=90.0) == ""
-    assert impatience(there_and_back(), 250.0, opened=90.0) == ""
+def test_the_first_replica_and_the_most_workers_are_measured() -> None:
+    scene = ended()
+
+    assert (scene.began, scene.first_replica, scene.most_ready) == (100.0, 100.5, plan.MAX_WORKERS)
+    scene = begun()
+    scene.saw_pods([pod(), pod(ready=False), pod(leaving=True)])
+    assert scene.most_ready == 1, "those that start or leave are no workers that are ready at once"
 
 
-def test_a_pool_that_is_never_looked_at_is_given_up() -> None:
-    assert "the operator has not looked" in impatience(Scene(), verdict.READY_SECONDS + 1, opened=0.0)
+@pytest.mark.parametrize(
+    ("what", "at", "words"),
+    [
+        (lambda scene: None, 341.0, "40 open"),
+        (lambda scene: scene.saw_pool(pool("False", "no such image"), 110.0), 171.0, "no such image"),
+        (lambda scene: scene.miss("refused", 110.0), 131.0, "refused"),
+        (lambda scene: scene.count({"RUNNING": 0}, 110.0), 111.0, "no longer knows 40 of 40 executions"),
+    ],
+    ids=["executions that do not end", "a pool that is not ready", "a silent emulator", "one that forgot"],
+)
+def test_what_does_not_come_is_given_up_and_not_before_its_time(
+    what: Callable[[Scene], None], at: float, words: str
+) -> None:
+    scene = begun()
+    assert impatience(scene, 109.0, opened=90.0) == ""
+    what(scene)
+
+    assert words in impatience(scene, at, opened=90.0)
 
 
-def test_a_pool_that_stays_unready_is_given_up_with_the_operators_reason() -> None:
-    bad = told([(110, Pool("False", "ImagePullFailed", "no such image"))], begun(100.0))
-    again = told([(140, Pool("False", "ImagePullFailed", "no such image, still"))], bad)
-
-    assert impatience(again, 110 + verdict.NOT_READY_SECONDS, opened=90.0) == ""
-    assert "ImagePullFailed: no such image, still" in impatience(again, 111 + verdict.NOT_READY_SECONDS, opened=90.0)
-
-
-def test_a_silent_emulator_is_given_up() -> None:
-    silent = told([(110, Statuses({}, "refused"))], begun(100.0))
-
-    assert impatience(silent, 115.0, opened=90.0) == ""
-    assert "refused" in impatience(silent, 111 + verdict.SILENCE_SECONDS, opened=90.0)
+def test_workers_that_do_not_leave_and_a_pool_that_nobody_looks_at_are_given_up() -> None:
+    late = ended()
+    assert impatience(late, 150.0 + verdict.ZERO_SECONDS, opened=90.0) == ""
+    assert "left" in impatience(late, 151.0 + verdict.ZERO_SECONDS, opened=90.0)
+    assert "has not looked" in impatience(Scene(), verdict.READY_SECONDS + 1, opened=0.0)
 
 
-def test_an_emulator_that_forgot_executions_is_given_up_at_once() -> None:
-    forgot = told([(110, Statuses({"RUNNING": 0}))], begun(100.0))
+def test_the_panel_shows_each_worker_and_keeps_its_height() -> None:
+    busy = begun()
+    busy.saw_deployments([deployment(5)], 101.0)
+    busy.saw_pods([pod(), pod(), pod(ready=False), pod(cordoned=True)])
+    drawn = [_drawn(begun()), _drawn(busy)]
 
-    assert "no longer knows 40 of 40 executions" in impatience(forgot, 110.0, opened=90.0)
-
-
-def test_executions_that_are_not_all_started_are_not_missing() -> None:
-    starting = told([(100, Started(0)), (100.1, Started(10)), (100.2, Statuses({"RUNNING": 9}))])
-
-    assert impatience(starting, 100.3, opened=90.0) == ""
-
-
-def test_executions_that_do_not_end_are_given_up() -> None:
-    assert "40 queued" in impatience(begun(100.0), 101 + verdict.EXECUTIONS_SECONDS, opened=90.0)
+    assert "◌ ● ○ ◍" in drawn[1]
+    assert "1 starting, 1 busy, 1 idle, 1 draining; 5 of 0..10 replicas" in drawn[1]
+    assert drawn[0].count("\n") == drawn[1].count("\n")
 
 
-def test_workers_that_do_not_leave_are_given_up() -> None:
-    ended = told([(120, PodNews(pod("a"))), (150, Statuses({"SUCCEEDED": plan.EXECUTIONS}))], begun(100.0))
-
-    assert "1 starting left" in impatience(ended, 151 + verdict.ZERO_SECONDS, opened=90.0)
+def _drawn(scene: Scene) -> str:
+    console = Console(width=100, force_terminal=False)
+    with console.capture() as capture:
+        console.print(panel(scene, 110.0))
+    return capture.get()
