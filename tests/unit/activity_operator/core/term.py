@@ -4,6 +4,7 @@ A new leader starts with nothing but a LIST of the objects and the pool's status
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 
 from activity_operator.api.spec import PoolSpec
@@ -57,6 +58,8 @@ class Term:
         self.lag = 0.0
         self.blind = False
         self.source = SourceFacts()
+        #: Returns what is known of the source, where a test has its own.
+        self.counted: Callable[[], SourceFacts] | None = None
         self.due: float | None = truth.now
         self.decision: Decision | None = None
         self.said: list[Say] = []
@@ -151,7 +154,9 @@ class Term:
     def _count(self) -> None:
         truth, before = self.truth, self.source
         running = sum(len(pod.process.tasks) for pod in truth.pods.values() if pod.process is not None)
-        if truth.long_polls:
+        if self.counted is not None:
+            self.source = self.counted()
+        elif truth.long_polls:
             self.source = SourceFacts(open_polls=len(truth.sentinel_polls), held=len(truth.held), observed_at=truth.now)
         elif self.blind:
             error = before.error or SourceError("BackendUnreachable", "no answer", truth.now)
@@ -175,6 +180,7 @@ class Term:
             len(process.tasks), open_polls=int(bool(process.poll_until)),
             idle_seconds=self.truth.now - process.idle_since if free and process.idle_since else 0.0,
             exit=ExitOutput(1, "no such handler") if process.unusable else None,
+            poll_trouble=self.truth.trouble,
         )  # fmt: skip
         receipt = self.registry.record(report, self.truth.now)
         process.report_at = self.truth.now + receipt.next_report_seconds
@@ -263,4 +269,5 @@ def _newer(facts: PodFacts | DeploymentFacts, known: PodFacts | DeploymentFacts 
 
 
 def _told(source: SourceFacts) -> tuple[object, ...]:
-    return source.held, source.error is None, tuple((signal.tasks, signal.exact) for signal in source.signals)
+    signals = tuple((signal.tasks, signal.exact) for signal in source.signals)
+    return source.held, source.error is None, signals, source.counts and source.counts.flows

@@ -5,8 +5,7 @@ from dataclasses import replace
 from activity_operator.core.decide import decide
 from activity_operator.core.observation import Counts, Flow, SourceError, SourceFacts
 from activity_operator.core.report import status
-from activity_worker.contract import WorkerState
-from tests.unit.activity_operator.core.world import START, World, pool_spec
+from tests.unit.activity_operator.core.world import FOREVER_SECONDS, START, World, pool_spec
 
 SHORT = {"scaleDown": {"stabilizationWindowSeconds": 10, "zeroAfterSeconds": 30}}
 DENIED = SourceError("AccessDenied", "allow cloudwatch:GetMetricData on *", START)
@@ -19,7 +18,7 @@ def world(**changes: object) -> World:
 def read(world: World, *flows: tuple[float, int, int]) -> None:
     """CloudWatch is read now and tells of these (seconds from START, scheduled, started)."""
     told = tuple(Flow(int(START + at) // 60 * 60, 60, came, went) for at, came, went in flows)
-    world.source = SourceFacts(counts=Counts(told, world.now))
+    world.know(SourceFacts(counts=Counts(told, world.now)))
 
 
 def run(world: World, seconds: float, *flows: tuple[float, int, int]) -> None:
@@ -48,9 +47,9 @@ def test_the_pool_grows_to_a_counted_backlog_while_all_work_and_not_beyond_it() 
     pool = world(maxWorkers=40)
     read(pool, (-60, 5, 0))
     pool.settle()
+    pool.run(10.0)
+    pool.occupy(*list(pool.pods)[:3])
     pool.run(2.0)
-    pool.busy = dict.fromkeys(list(pool.pods)[:3], 1)
-    pool.run(0.5)
 
     assert len(pool.pods) == 5
 
@@ -61,8 +60,8 @@ def test_counts_that_arrive_late_do_not_bring_back_a_pool_that_has_done_the_work
     run(pool, 270, late)
 
     assert not pool.pods
-    assert pool.made == 3
-    assert pool.killed_busy == []
+    assert pool.truth.made == 3
+    assert pool.truth.taken == []
 
 
 def test_new_work_after_the_last_look_of_a_worker_starts_the_pool_again() -> None:
@@ -80,12 +79,13 @@ def test_new_work_after_the_last_look_of_a_worker_starts_the_pool_again() -> Non
 def test_the_pool_does_not_go_to_zero_while_nobody_would_notice_work_there() -> None:
     pool = world()
     run(pool, 30, (-60, 3, 0))
-    pool.source = replace(pool.source, error=DENIED)
+    pool.know(replace(pool.term.source, error=DENIED))
 
     pool.run(900.0)
 
     assert len(pool.serving()) == 1
-    conditions = {c["type"]: c for c in status(pool.spec, pool.observe(), pool.look(), None, ())["conditions"]}
+    seen, _, decision, _ = pool.term.look()
+    conditions = {c["type"]: c for c in status(pool.spec, seen, decision, None, ())["conditions"]}
     assert conditions["SignalsStale"]["reason"] == "BacklogUnknown"
     assert conditions["Ready"]["reason"] == "AccessDenied"
     read(pool)
@@ -96,8 +96,7 @@ def test_the_pool_does_not_go_to_zero_while_nobody_would_notice_work_there() -> 
 def test_pods_on_their_way_are_kept_when_the_counts_go_missing() -> None:
     pool = world()
     read(pool, (-60, 3, 0))
-    pool.settle()
-    pool.silent = set(pool.pods)
+    pool.truth.import_seconds = FOREVER_SECONDS
     pool.run(400.0)
 
     assert len(pool.pods) == 3
@@ -106,11 +105,11 @@ def test_pods_on_their_way_are_kept_when_the_counts_go_missing() -> None:
 def test_a_new_leader_takes_the_empty_moment_from_the_status_and_starts_nobody_for_old_work() -> None:
     pool = world()
     read(pool, (-60, 3, 0))
-    seen = pool.observe()
+    seen = pool.term.observe()
     emptied = replace(seen, pool=replace(seen.pool, emptied_at=START + 120))
 
-    assert decide(pool.spec, seen, pool.memory).size.desired == 3
-    assert decide(pool.spec, emptied, pool.memory).size.desired == 0
+    assert decide(pool.spec, seen, pool.term.memory).size.desired == 3
+    assert decide(pool.spec, emptied, pool.term.memory).size.desired == 0
 
 
 def test_the_answer_is_looked_at_again_when_the_counts_in_hand_grow_old() -> None:
@@ -123,10 +122,9 @@ def test_the_answer_is_looked_at_again_when_the_counts_in_hand_grow_old() -> Non
 def test_a_stalled_worker_still_blocks_zero() -> None:
     pool = world()
     run(pool, 30, (-60, 1, 0))
-    name = next(iter(pool.pods))
-    pool.silent = {name}
-    assert pool.workers[pool.pods[name].uid].state is WorkerState.RUNNING
+    (worker,) = pool.serving()
+    worker.cut = True
 
     run(pool, 600)
 
-    assert len(pool.pods) >= 1
+    assert worker.facts.name in pool.pods

@@ -27,14 +27,14 @@ def test_a_burst_at_zero_gets_its_size_at_once_is_done_and_leaves_nobody() -> No
     assert load.sizes[0] == 15
 
     load.run_until_idle(600, 0)
-    assert (load.done, len(load.world.pods), load.world.killed_busy) == (15, 0, [])
+    assert (load.left, load.world.pods, load.world.truth.taken) == (0, {}, [])
 
 
 def test_a_trickle_is_worked_off_by_few() -> None:
     load = counted()
     load.run(900, lambda at: int(at % 10 == 0))
 
-    assert load.arrived - load.done <= 2
+    assert load.left <= 2
     assert max(load.sizes) <= 2
 
 
@@ -44,7 +44,7 @@ def test_a_backlog_that_swings_within_the_window_moves_the_pool_once(period: int
     load.run(A_WHILE, lambda at: 12 if at % period == 0 else 0)
 
     assert load.reversals() == 0
-    assert load.world.killed_busy == []
+    assert load.world.truth.taken == []
 
 
 @pytest.mark.parametrize("period", [90, 240])
@@ -53,7 +53,7 @@ def test_a_slower_swing_is_followed_at_most_once_a_window_each_way(period: int) 
     load.run(A_WHILE, lambda at: 12 if at % period == 0 else 0)
 
     assert load.reversals() <= 2 * A_WHILE / max(period, WINDOW_SECONDS)
-    assert load.world.killed_busy == []
+    assert load.world.truth.taken == []
 
 
 def test_a_source_that_lies_wildly_costs_no_task_and_turns_the_size_rarely() -> None:
@@ -62,9 +62,9 @@ def test_a_source_that_lies_wildly_costs_no_task_and_turns_the_size_rarely() -> 
     load.lies = lambda count, _: dice.choice((0, count, 100_000))
     load.run(A_WHILE, lambda at: int(at % 20 == 0))
 
-    assert load.world.killed_busy == []
+    assert load.world.truth.taken == []
     assert load.reversals() <= 2 * A_WHILE / WINDOW_SECONDS
-    assert load.arrived - load.done <= 3
+    assert load.left <= 3
 
 
 def test_a_source_that_goes_silent_at_full_size_holds_a_worker_until_it_speaks() -> None:
@@ -77,7 +77,7 @@ def test_a_source_that_goes_silent_at_full_size_holds_a_worker_until_it_speaks()
 
     load.lies = lambda count, _: count
     load.run(600)
-    assert (load.arrived - load.done, len(load.world.pods)) == (0, 0)
+    assert (load.left, len(load.world.pods)) == (0, 0)
 
 
 @settings(max_examples=25, deadline=None)
@@ -96,7 +96,7 @@ def test_whatever_comes_is_done_by_workers_that_nobody_interrupts(
     load.run(201, lambda at: planned.get(int(at), 0) if at == int(at) else 0)
     load.run_until_idle(200 * seconds + 900, least)
 
-    assert load.done == load.arrived
-    assert load.world.killed_busy == []
+    assert load.left == 0
+    assert load.world.truth.taken == []
     assert max(load.sizes) <= 20
     assert len(load.world.serving()) == least

@@ -221,7 +221,7 @@ def test_a_count_that_grows_and_is_a_lie_is_followed_for_a_minute_and_no_further
 
     reached = load.sizes[75]
     assert max(load.sizes) == reached < 20
-    assert [said.reason for said in load.world.events if said.kind == "Warning"] == ["WorkersIdle"]
+    assert load.world.warnings == ["WorkersIdle"]
     load.lies = lambda count, _: count
     load.run_until_idle(600, 0)
     assert load.world.pods == {}
@@ -233,14 +233,10 @@ def test_workers_that_end_in_their_first_task_are_not_multiplied() -> None:
     load.run(8)
     for _ in range(240):
         # Each ends as it takes its task, and the task waits again: the count never falls.
-        for name in load.world.pods:
-            facts = load.world.pods[name]
-            load.world.silent.add(name)
-            down = {"running_since": 0.0, "ready": False, "waiting_reason": "CrashLoopBackOff", "last_exit_code": 1}
-            if facts.uid in load.world.workers:
-                load.world.pods[name] = replace(facts, **down)  # type: ignore[arg-type]
+        for name in load.world.busy():
+            load.world.truth.crash(name, 1, "Error")
         load.lies = lambda _count, _now: 8
         load.run(1)
 
     assert max(load.sizes) <= 8
-    assert "WorkersCrashing" in [said.reason for said in load.world.events]
+    assert "WorkersCrashing" in load.world.warnings

@@ -50,5 +50,5 @@ def test_a_swinging_backlog_turns_the_size_around_twice_a_window_at_most(
 
     assert load.reversals() <= 2 * STORY / window
     assert turns(load.replicas) <= 4 * STORY / window, "the writes of replicas turn more often than the size"
-    assert load.world.killed_busy == []
+    assert load.world.truth.taken == []
     assert max(load.sizes) <= most

@@ -5,12 +5,13 @@ taken from a worker that might have had a task.
 """
 
 import math
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from activity_operator.core.observation import DeploymentFacts, PodFacts
-from activity_worker.contract import Directive, WorkerState
+from activity_worker.contract import Directive, PollTrouble, WorkerState
 
 #: Seconds that an open poll of Step Functions takes; those of the other sources are over at once.
 POLL_SECONDS = 60.0
@@ -82,6 +83,10 @@ class Truth:
     unusable: set[str] = field(default_factory=set)
     no_room: bool = False
     no_quota: bool = False
+    #: How many pods may exist; None for any number.
+    most_pods: int | None = None
+    #: Why workers cannot poll; the operator cannot then, either.
+    trouble: PollTrouble | None = None
     #: By how much the nodes' clocks are ahead.
     skew: float = 0.0
     deployments: dict[str, DeploymentFacts] = field(default_factory=dict)
@@ -149,6 +154,10 @@ class Truth:
             pod.process.state = WorkerState.STOPPING
         self._leave(pod)
 
+    def evict(self, name: str) -> None:
+        """Begin the end of a pod on a node that is missed: its worker does not hear of it."""
+        self._put(self.pods[name], deleting=True)
+
     def crash(self, name: str, code: int, reason: str) -> None:
         """End a pod's container, with what it has; its tasks wait again."""
         pod = self.pods[name]
@@ -197,14 +206,21 @@ class Truth:
             return
         mine = self.of(deployment.revision)
         lacking = deployment.replicas - len(mine)
-        failure = "exceeded quota: pods" if lacking > 0 and self.no_quota else ""
-        for _ in range(0 if failure else lacking):
+        allowed = min(lacking, self._allowed())
+        failure = "exceeded quota: pods" if allowed < lacking else ""
+        for _ in range(allowed):
             self._make(deployment)
         mine.sort(key=_removal_order)
         for pod in mine[: max(0, -lacking)]:
             self.delete(pod.facts.name, "ReplicaSet")
         if failure != deployment.failure:
             self.write(replace(deployment, failure=failure, failure_reason="FailedCreate" if failure else ""))
+
+    def _allowed(self) -> int:
+        """Return how many more pods may be created."""
+        if self.no_quota:
+            return 0
+        return sys.maxsize if self.most_pods is None else max(0, self.most_pods - len(self.pods))
 
     def _make(self, deployment: DeploymentFacts) -> None:
         self.made += 1
@@ -294,6 +310,8 @@ class Truth:
 
     def _poll(self) -> None:
         """Give what waits to whoever has a poll open."""
+        if self.trouble is not None:
+            return
         for pod in self._asking():
             process = pod.process
             assert process is not None
