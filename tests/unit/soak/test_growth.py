@@ -5,7 +5,6 @@ import random
 import pytest
 
 from tests.soak.growth import LEAST_SECONDS, LIMITS, WARM_UP_SECONDS, Line, Sample, lines
-from tests.soak.slope import percentile, slope
 
 MINUTES = 12
 
@@ -86,15 +85,6 @@ def test_a_process_that_leads_for_moments_only_has_not_warmed_up() -> None:
     assert judged(life) == {}
 
 
-def test_connections_that_come_and_go_by_the_dozen_are_no_leak_when_they_happen_to_end_high() -> None:
-    """Bursts on a busy machine: the last of five minutes had more of them."""
-    tides = [30.0 + (at % 9) * 6.0 + (14.0 if at > 60 else 0.0) for at in range(110)]
-    life = [Sample(at * 5.0, "a", 1, 1.0, files, 0.0, 0.0, True) for at, files in enumerate(tides)]
-
-    assert judged(life)["files"].a_minute > 1.0
-    assert not judged(life)["files"].wrong
-
-
 def test_a_standby_that_leaks_is_found_before_it_leads() -> None:
     life = [Sample(at * 5.0, "a", 1, 80_000 + 100.0 * at, 30.0, 0.0, 0.0, at > 100) for at in range(110)]
 
@@ -105,28 +95,3 @@ def test_a_loop_that_is_often_late_is_wrong_though_it_does_not_get_worse() -> No
     late = [Sample(float(at), "a", 1, 1.0, 1.0, 0.8, 0.0, True) for at in range(0, 600, 5)]
 
     assert "later than" in judged(late)["lag"].wrong
-
-
-def test_one_late_beat_of_a_short_run_is_what_that_moment_was_like() -> None:
-    late = [Sample(float(at), "a", 1, 1.0, 1.0, 0.8 if at == 60 else 0.0, 0.0, True) for at in range(0, 90, 5)]
-
-    assert not [line for line in lines(late, 0.0, 50.0) if line.wrong]
-
-
-def test_what_a_process_did_not_say_is_left_out() -> None:
-    silent = [Sample(float(at), "a", 1, 1.0, 1.0, None, None, True) for at in range(0, 600, 5)]
-
-    assert not [line for line in judged(silent).values() if line.wrong]
-
-
-def test_a_slope_is_not_moved_by_outliers() -> None:
-    points = [(float(x), 2.0 * x) for x in range(20)]
-    points[3] = (3.0, 500.0)
-
-    assert slope(points) == pytest.approx(2.0)
-    assert slope([]) == slope([(1.0, 5.0)]) == 0.0
-
-
-def test_a_percentile_is_a_value_that_so_many_do_not_exceed() -> None:
-    assert percentile([3.0, 1.0, 2.0, 4.0], 0.5) == 3.0
-    assert percentile([], 0.5) == 0.0

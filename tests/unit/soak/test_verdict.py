@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.soak import table
 from tests.soak.account import Attempt, Begun, Death, Evidence
 from tests.soak.draw import Strike, What
 from tests.soak.growth import Line
@@ -90,21 +89,3 @@ def test_an_operator_that_ended_by_itself_has_no_excuse() -> None:
     ends = {"operator-a": [10.2, 300.0], "operator-b": [10.3]}
 
     assert operators_deaths(GOOD.struck, ends, 7.0) == [Death("operator-a", 10.2, What.LEADER_KILLED)]
-
-
-def test_a_short_run_need_not_say_whether_anything_grows() -> None:
-    assert not judge(replace(GOOD, growth=[], must_judge_growth=False)).wrong
-
-
-def test_the_table_has_a_row_for_each_kind_of_fault_and_one_for_all() -> None:
-    lines = table.text(judge(GOOD).rows).splitlines()
-
-    assert [line.split("  ")[0] for line in lines] == ["fault", "leader killed", "worker killed", "all"]
-    assert lines[-1].split()[1:3] == ["2", "14"]
-    assert lines[-1].split()[-1] == "9.0"
-
-
-def test_a_line_that_grew_is_marked() -> None:
-    text = table.growth([FLAT, replace(FLAT, wrong="rss grew")])
-
-    assert [line.split()[-1] for line in text.splitlines()[1:]] == ["flat", "WRONG"]
