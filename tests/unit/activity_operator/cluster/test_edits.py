@@ -6,12 +6,20 @@ from typing import Any, cast
 
 import pytest
 
-from activity_operator.cluster.apply import Applier, Work
+from activity_operator.cluster.apply import REJECTED_SECONDS, Applier, Work
 from activity_operator.cluster.freshness import Freshness
 from activity_operator.cluster.kinds import DEPLOYMENTS, Key, Kind, Raw
 from activity_operator.cluster.kube import ApiError, ApiUnreachableError
 from activity_operator.cluster.store import Store
-from activity_operator.core.decision import ApplyRevision, DeleteDeployment, Say, SetReplicas
+from activity_operator.core.decision import (
+    Action,
+    ApplyRevision,
+    DeleteDeployment,
+    DeletePod,
+    Say,
+    SetDeletionCost,
+    SetReplicas,
+)
 from activity_worker.contract import LABEL_POOL
 
 KEY: Key = ("ns", "p")
@@ -36,6 +44,8 @@ class Cluster:
         self.live: Raw | None = None
         self.said: list[Say] = []
         self.unreachable = False
+        self.refusal: ApiError | None = None
+        self.asked = 0
         self.now = 0.0
         self._version = 0
         self.store = Store(lambda _: None)
@@ -55,6 +65,9 @@ class Cluster:
         return self.live
 
     async def apply(self, _: Kind, __: str, ___: str, body: Raw) -> Raw:
+        self.asked += 1
+        if self.refusal is not None:
+            raise self.refusal
         return self.edit(lambda _: body)
 
     async def json_patch(self, _: Kind, __: str, ___: str, operations: list[Raw]) -> Raw:
@@ -63,7 +76,13 @@ class Cluster:
         replicas = operations[-1]["value"]
         return self.edit(lambda live: {**live, "spec": {**live["spec"], "replicas": replicas}})
 
+    async def merge_patch(self, *_: Any) -> Raw:
+        assert self.refusal is not None
+        raise self.refusal
+
     async def delete(self, *_: Any) -> None:
+        if self.refusal is not None:
+            raise self.refusal
         self.live = None
 
     def edit(self, change: Callable[[Raw], Raw]) -> Raw:
@@ -137,3 +156,54 @@ async def test_a_write_whose_answer_is_lost_is_no_longer_known() -> None:
     cluster.unreachable, cluster.now = False, 20.0
     await cluster.applier.apply(cluster.work, (SetReplicas("p-r1", 3, None),))
     assert cluster.work.replicas == {"p-r1": 3}
+
+
+@pytest.mark.parametrize(
+    ("refusal", "reason"),
+    [
+        (ApiError(422, "Invalid", "spec.template is wrong"), "PodTemplateRejected"),
+        (ApiError(400, "BadRequest", "unknown field"), "PodTemplateRejected"),
+        (ApiError(500, "InternalError", "failed to create typed patch object"), "PodTemplateRejected"),
+        (ApiError(403, "Forbidden", "exceeded quota: few"), "QuotaExceeded"),
+    ],
+    ids=str,
+)
+async def test_a_template_that_is_rejected_is_told_and_not_sent_again_at_once(refusal: ApiError, reason: str) -> None:
+    cluster = Cluster()
+    cluster.refusal = refusal
+    await cluster.declare()
+    await cluster.declare()
+
+    assert cluster.work.rejected is not None
+    assert (cluster.work.rejected.reason, cluster.asked) == (reason, 1)
+
+    cluster.refusal, cluster.now = None, cluster.now + REJECTED_SECONDS
+    await cluster.declare()
+    assert (cluster.work.rejected, cluster.asked) == (None, 2)
+
+
+async def test_a_server_that_fails_by_itself_is_no_rejection() -> None:
+    cluster = Cluster()
+    cluster.refusal = ApiError(500, "InternalError", "etcd has no leader")
+
+    with pytest.raises(ApiError):
+        await cluster.declare()
+    assert cluster.work.rejected is None
+
+
+@pytest.mark.parametrize(
+    ("action", "status"),
+    [
+        (SetDeletionCost("w1", "u1", -1000), 404),
+        (SetDeletionCost("w1", "u1", -1000), 409),
+        (DeletePod("w1", "u1"), 409),
+    ],
+    ids=["cost of one that is gone", "cost of another", "removal of another"],
+)
+async def test_a_pod_that_is_another_by_now_is_left_alone(action: Action, status: int) -> None:
+    cluster = Cluster()
+    cluster.refusal = ApiError(status, "Gone", "not that pod")
+
+    await cluster.applier.apply(cluster.work, (action,))
+
+    assert cluster.work.writes == 0

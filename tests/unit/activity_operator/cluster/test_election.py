@@ -336,3 +336,46 @@ async def test_an_answer_that_makes_no_sense_does_not_end_the_loop() -> None:
     await scene.pass_time(4)
 
     assert one.leading
+
+
+async def test_a_holder_that_finds_another_in_the_lease_stops_leading_at_once() -> None:
+    """Somebody edits the Lease, or a backup is restored: no deadline has passed by then."""
+    scene = Scene()
+    one, _ = scene.join("one")
+    await scene.pass_time(4)
+    assert one.leading
+    lease = scene.server.lease
+    assert lease is not None
+    scene.server.store({**lease, "spec": {**lease["spec"], "holderIdentity": "two"}})
+
+    await scene.pass_time(4)
+
+    assert not one.leading
+    assert scene.changes == [("one", True), ("one", False)]
+
+
+async def test_a_release_leaves_the_lease_of_another_alone() -> None:
+    scene = Scene()
+    one, _ = scene.join("one")
+    await scene.pass_time(4)
+    lease = scene.server.lease
+    assert lease is not None
+    scene.server.store({**lease, "spec": {**lease["spec"], "holderIdentity": "two"}})
+    writes = scene.server.writes
+
+    await one.release()
+
+    assert not one.leading
+    assert scene.server.writes == writes
+
+
+async def test_a_release_that_fails_or_hangs_ends_the_term_all_the_same() -> None:
+    for trouble in (refuse, hang):
+        scene = Scene()
+        one, client = scene.join("one")
+        await scene.pass_time(4)
+        client.fault = trouble
+
+        await one.release()
+
+        assert not one.leading

@@ -141,3 +141,25 @@ def test_a_worker_that_was_started_with_an_older_url_is_told_from_a_url_that_is_
     assert said["reason"] == Reason.ACCESS_DENIED
     assert words in said["message"]
     assert "Secret orders, key url" in said["message"]
+
+
+def test_another_pool_of_the_same_activity_is_one_warning() -> None:
+    shared = seen(busy("w1"), rivals=("team/other",))
+    said = told(shared)
+
+    assert "ActivityShared" in said["warnings"]
+    assert "ActivityShared" not in told(shared, memory=said["memory"])["warnings"]
+
+
+def test_reports_that_a_young_leader_misses_are_no_fault_yet() -> None:
+    missing = seen(busy("w1"), suspect="no report for 20 s")
+
+    assert "ReportsMissing" not in told(replace(missing, leader_since=NOW - 5))["warnings"]
+    assert "ReportsMissing" in told(replace(missing, leader_since=NOW - 600))["warnings"]
+
+
+def test_a_pool_before_its_first_deployment_and_a_paused_one_are_not_out_of_order() -> None:
+    first, paused = told(seen())["Ready"], told(seen(), pool(paused=True))["Ready"]
+
+    assert (first["status"], first["reason"]) == ("Unknown", Reason.PENDING)
+    assert (paused["status"], paused["reason"]) == ("True", Reason.PAUSED)

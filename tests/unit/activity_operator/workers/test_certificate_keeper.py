@@ -227,8 +227,9 @@ async def test_a_secret_that_somebody_deleted_is_written_again_as_it_was(api: Ap
     assert api.objects[SECRET_NAME]["data"] == before["data"]
 
 
-async def test_an_unreadable_secret_is_made_anew(api: Api, tmp_path: Path) -> None:
-    api._keep(SECRET_NAME, {"metadata": {"name": SECRET_NAME}, "data": {"ca.crt": "eA==", "ca.key": "eA=="}})
+@pytest.mark.parametrize("data", [{"ca.crt": "eA==", "ca.key": "eA=="}, {"ca.crt": "x"}, {"rotation": "eA=="}], ids=str)
+async def test_an_unreadable_secret_is_made_anew(api: Api, tmp_path: Path, data: dict[str, str]) -> None:
+    api._keep(SECRET_NAME, {"metadata": {"name": SECRET_NAME}, "data": data})
     replica = Replica(api, tmp_path)
     await replica.keeper.ensure()
 

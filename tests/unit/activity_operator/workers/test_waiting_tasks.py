@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from activity_operator.backlog.protocol import TaskOverError
 from activity_operator.workers.handover_state import Terms
 from activity_worker.contract import ERROR_DELETED, ERROR_NO_WORKER
 from tests.unit.activity_operator.workers.reports import report
@@ -145,3 +146,41 @@ async def test_a_leader_that_renewed_at_the_last_moment_fails_what_nobody_took(
     await asyncio.sleep(15.0)
 
     assert world.service.failed["t1"][0] == ERROR_NO_WORKER
+
+
+async def test_a_task_that_two_polls_bring_is_one_lease(world: World, operator: Operator) -> None:
+    """The service may answer a poll that was cut off again."""
+    operator.receive("t1")
+    operator.receive("t1")
+    await asyncio.sleep(1.0)
+
+    assert world.records.calls["create"] == 1
+    assert operator.custody.said(KEY).held == 1
+
+
+async def test_a_task_that_ends_while_it_is_recorded_leaves_no_record(world: World, operator: Operator) -> None:
+    lease = operator.receive("t1")
+    await asyncio.sleep(0.005)
+    held = operator.custody.get(lease)
+    assert held is not None
+    operator.custody.end(held.lease)
+    await asyncio.sleep(1.0)
+
+    assert world.records.calls["create"] == 1
+    assert not world.records.kept
+
+
+async def test_a_waiting_task_that_is_over_already_is_said_and_forgotten(
+    world: World, operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def over(*_: object) -> None:
+        raise TaskOverError("TaskTimedOut")
+
+    monkeypatch.setattr(world.service, "fail", over)
+    await operator.hold("t1")
+    world.pools.clear()
+    await asyncio.sleep(6.0)
+
+    assert not world.service.failed
+    assert (operator.reasons, operator.custody.said(KEY).held) == (["LeaseFailed"], 0)
+    assert not world.records.kept
