@@ -20,6 +20,8 @@ FOLDER = ROOT / "build" / "coverage"
 PACKAGES = {"activity_operator": ROOT / "operator", "activity_worker": ROOT / "worker_image"}
 #: Whose uncovered lines are listed: where a fault costs a task, or a worker that has one.
 LISTED = ("activity_operator.core", "activity_operator.cluster", "activity_operator.workers")
+#: Measured, a test takes about three times as long.
+PATIENCE = ("--timeout=600",)
 SUITES = {
     "unit": ("tests/unit",),
     "conformance": ("tests/conformance",),
@@ -65,7 +67,7 @@ def main() -> int:
         return 2
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
-    failed = [name for name in sys.argv[1:] or SUITES if _coverage("run", "-m", "pytest", *SUITES[name])]
+    failed = [name for name in sys.argv[1:] or SUITES if _coverage("run", "-m", "pytest", *PATIENCE, *SUITES[name])]
     _coverage("combine", "--quiet")
     report = FOLDER / "coverage.json"
     _coverage("json", "--quiet", "-o", str(report))

@@ -343,7 +343,6 @@ async def test_a_holder_that_finds_another_in_the_lease_stops_leading_at_once() 
     scene = Scene()
     one, _ = scene.join("one")
     await scene.pass_time(4)
-    assert one.leading
     lease = scene.server.lease
     assert lease is not None
     scene.server.store({**lease, "spec": {**lease["spec"], "holderIdentity": "two"}})
