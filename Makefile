@@ -50,7 +50,7 @@ test: prepare ## Every suite, several at a time, with a table of the time each t
 ten: prepare ## The cluster's suites ten times, each beside two busy loops; rows in tests/README.md (hours; RUNS=)
 	@$(BIN)/python -m tests.suites.ten $(if $(RUNS),--runs $(RUNS))
 
-coverage: prepare ## What the suites run of both packages, a table per package and the gaps (about 30 min; needs the cluster)
+coverage: prepare ## What the suites run of both packages, a table per package and the gaps (on a quiet machine)
 	@$(BIN)/python -m tests.coverage_report
 
 faults: prepare ## Every fault at every call and event of the operator, with a table of what it cost (hours; PART=, EVERY=)
