@@ -88,9 +88,14 @@ class Stand:
         return await self.send("POST", POOLS.path(namespace), pool(name, spec))
 
     async def replace(self, namespace: str, name: str, spec: Any) -> Answer:
-        """Put another spec into a pool's place."""
-        found = await self.pool(namespace, name)
-        return await self.send("PUT", POOLS.path(namespace, name), {**found, "spec": spec})
+        """Put another spec into a pool's place, again if the operator has written the pool since it was read."""
+
+        async def put() -> Answer | None:
+            found = await self.pool(namespace, name)
+            answer = await self.send("PUT", POOLS.path(namespace, name), {**found, "spec": spec})
+            return None if answer.status == 409 else answer
+
+        return await eventually(f"pool {name} is replaced or refused", put)
 
     async def create_all(self, namespace: str, specs: Sequence[Any], prefix: str = "p") -> dict[str, Answer]:
         """Send many pools side by side; return the answers by name."""
