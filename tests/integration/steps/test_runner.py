@@ -208,7 +208,7 @@ async def test_a_runner_whose_lease_was_taken_over_gives_its_call_up(store: Task
     app = Tasks([task], clock=clock)
     await app.sync(store)
     # Its clock stands still: what it renews is over when the other comes.
-    slow = Tasks([task], clock=Clock()).runner(store, RunnerOptions("r1", lease_seconds=0.3))
+    slow = Tasks([task], clock=Clock(clock.now)).runner(store, RunnerOptions("r1", lease_seconds=0.3))
     name = await app.new(store, "t")
     running = asyncio.create_task(slow.run_one())
     await begun.wait()
