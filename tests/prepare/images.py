@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -104,6 +105,10 @@ def _build_layers(scratch: Path, name: str, dockerfile: str) -> None:
 def _build(dockerfile: Path, scratch: Path, name: str, arguments: Mapping[str, str]) -> None:
     options: list[str | Path] = ["--isolation", "chroot", "--layers", "--pull-never", "--format", "docker"]
     options += ["--volume", f"{MACHINE_CERTIFICATES}:{MACHINE_CERTIFICATES}:ro"]
+    # A newer buildah asks for more open files and processes than some machines let root have.
+    for name, limit in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC)):
+        soft, hard = resource.getrlimit(limit)
+        options += ["--ulimit", f"{name}={soft}:{hard}"]
     if settings := image_key.pip_settings():
         (scratch / "pip.conf").write_text(settings)
         options += ["--volume", f"{scratch / 'pip.conf'}:/etc/pip.conf:ro"]
