@@ -83,8 +83,8 @@ SMOKES = (
     Smoke(
         "e2e",
         (
-            "tests/e2e/test_redis.py::test_a_pool_goes_from_zero_to_work_and_back_and_every_job_is_completed_once",
-            "tests/e2e/test_task_store.py::test_a_wrong_password_is_said_and_a_corrected_secret_is_read_without_a_change_of_the_pool",
+            "tests/e2e/test_redis.py::test_pool_goes_from_zero_to_work_and_back_with_each_job_once",
+            "tests/e2e/test_task_store.py::test_wrong_password_is_reported_and_the_new_secret_is_read",
         ),
     ),
     Smoke("chart", ("tests/integration/chart/test_chart.py::test_lint_finds_nothing_to_warn_of",)),
