@@ -15,25 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.suites import catalogue
+
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "build" / "coverage"
 PACKAGES = {"activity_operator": ROOT / "operator", "activity_worker": ROOT / "worker_image"}
-#: Whose uncovered lines are listed: where a fault costs a task, or a worker that has one.
+#: Packages whose uncovered lines are listed: there a fault costs a task, or a worker that has one.
 LISTED = ("activity_operator.core", "activity_operator.cluster", "activity_operator.workers")
 #: Measured, a test takes about three times as long.
 PATIENCE = ("--timeout=600",)
-SUITES = {
-    "unit": ("tests/unit",),
-    "conformance": ("tests/conformance",),
-    "processes": ("tests/integration/worker", "tests/integration/reports"),
-    "steps": ("tests/integration/steps", "-n", "2"),
-    "redis": ("tests/integration/redis", "tests/integration/flows", "-n", "2"),
-    "backlog": ("tests/integration/backlog", "-n", "2"),
-    "faults": ("tests/faults",),
-    "hostile": ("tests/hostile",),
-    # On the local cluster; the operator runs in the process of the test.
-    "operator": ("tests/integration/operator",),
-}
+#: Suites in which no code of either package runs in a process of this machine.
+LEFT_OUT = ("chart", "crd")
+SUITES = {suite.name: suite.arguments for suite in catalogue.SUITES if not suite.cluster and suite.name not in LEFT_OUT}
 
 
 @dataclass
