@@ -46,10 +46,14 @@ class Watchdog:
         self._leading = leading
         self._missed = 0
 
+    def is_stuck(self) -> bool:
+        """Count one wake-up of the watchdog; whether a leader's loop has missed its limit of them."""
+        self._missed += 1
+        return self._leading and self._missed >= self._limit
+
     def _run(self) -> None:
         while not self._stopped.wait(self._interval):
-            self._missed += 1
-            if self._leading and self._missed >= self._limit:
+            if self.is_stuck():
                 log.critical("the main loop has not turned for %g s: ending", self._limit * self._interval)
                 self._end(EXIT_STUCK)
                 return

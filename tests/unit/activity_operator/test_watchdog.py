@@ -1,46 +1,46 @@
-"""The watchdog: it ends a leader whose loop is stuck, and nobody else."""
+"""The watchdog ends a leader whose loop is stuck, and no other process."""
 
 import threading
 
 from activity_operator.watchdog import EXIT_STUCK, Watchdog
 
-
-def watchdog(ended: list[int], done: threading.Event) -> Watchdog:
-    def end(code: int) -> None:
-        ended.append(code)
-        done.set()
-
-    return Watchdog(0.05, interval_seconds=0.01, end=end)
+#: Wake-ups of the watchdog after which a loop counts as stuck.
+LIMIT = 5
 
 
 def test_a_leader_whose_loop_is_stuck_is_ended() -> None:
     ended: list[int] = []
     done = threading.Event()
-    dog = watchdog(ended, done)
+
+    def end(code: int) -> None:
+        ended.append(code)
+        done.set()
+
+    dog = Watchdog(0.05, interval_seconds=0.01, end=end)
     dog.tick(leading=True)
     dog.start()
 
-    assert done.wait(5)
+    assert done.wait(30)
     assert ended == [EXIT_STUCK]
 
 
-def test_a_standby_is_never_ended() -> None:
-    ended: list[int] = []
-    done = threading.Event()
-    dog = watchdog(ended, done)
+def test_a_leader_is_stuck_after_the_limit_and_no_earlier() -> None:
+    dog = Watchdog(LIMIT, interval_seconds=1)
+    dog.tick(leading=True)
+
+    assert [dog.is_stuck() for _ in range(LIMIT)] == [False] * (LIMIT - 1) + [True]
+
+
+def test_a_standby_is_never_stuck() -> None:
+    dog = Watchdog(LIMIT, interval_seconds=1)
     dog.tick(leading=False)
-    dog.start()
 
-    assert not done.wait(0.2)
-    dog.stop()
+    assert not any(dog.is_stuck() for _ in range(LIMIT * 10))
 
 
-def test_a_loop_that_turns_is_left_alone() -> None:
-    ended: list[int] = []
-    done = threading.Event()
-    dog = watchdog(ended, done)
-    dog.start()
-    for _ in range(20):
+def test_a_loop_that_turns_is_never_stuck() -> None:
+    dog = Watchdog(LIMIT, interval_seconds=1)
+
+    for _ in range(LIMIT * 10):
         dog.tick(leading=True)
-        assert not done.wait(0.01)
-    dog.stop()
+        assert not any(dog.is_stuck() for _ in range(LIMIT - 1))
