@@ -106,9 +106,9 @@ def _build(dockerfile: Path, scratch: Path, name: str, arguments: Mapping[str, s
     options: list[str | Path] = ["--isolation", "chroot", "--layers", "--pull-never", "--format", "docker"]
     options += ["--volume", f"{MACHINE_CERTIFICATES}:{MACHINE_CERTIFICATES}:ro"]
     # A newer buildah asks for more open files and processes than some machines let root have.
-    for resource_name, limit in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC)):
+    for kind, limit in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC)):
         soft, hard = resource.getrlimit(limit)
-        options += ["--ulimit", f"{resource_name}={soft}:{hard}"]
+        options += ["--ulimit", f"{kind}={soft}:{hard}"]
     if settings := image_key.pip_settings():
         (scratch / "pip.conf").write_text(settings)
         options += ["--volume", f"{scratch / 'pip.conf'}:/etc/pip.conf:ro"]
