@@ -41,7 +41,7 @@ def main() -> int:
                 say(f"==> {title}")
                 inside.run(root, command, cwd=THERE, network=network)
                 say(f"==> {title}: {time.monotonic() - began:.0f} s")
-            say("the bare root is deleted with all that is in it")
+        say("the bare root is deleted")
     except ClusterError as failed:
         print(f"bare: {failed}", file=sys.stderr)
         return 1
