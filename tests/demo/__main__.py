@@ -1,4 +1,7 @@
-"""`python -m tests.demo`: from nothing to a pool that goes 0 -> 10 -> 0, and back to nothing. `KEEP=1` keeps it all."""
+"""`python -m tests.demo`: from nothing to a pool that goes 0 -> 10 -> 0, and back to nothing. `KEEP=1` keeps it all.
+
+`--record PATH` writes the panel of a run that kept every promise as an animated SVG.
+"""
 
 import argparse
 import asyncio
@@ -7,6 +10,7 @@ import os
 import signal
 import sys
 import uuid
+from pathlib import Path
 
 from tests.cluster import ClusterError, current, probe
 from tests.cluster.progress import say, step
@@ -14,6 +18,7 @@ from tests.cluster.shell import wait_until
 from tests.demo import plan, screen
 from tests.demo.leaving import Found, clean_up, dump, look_around, ways
 from tests.demo.play import Run
+from tests.demo.recording import Recorder
 from tests.demo.verdict import Outcome, failures, last_line
 from tests.e2e.executions import Executions
 from tests.e2e.stage import SYSTEM, Stage, client, set_up
@@ -26,8 +31,9 @@ INTERRUPTED = 130
 class Demo:
     """One run of the demo, and what it has made so far."""
 
-    def __init__(self, handler_image: str) -> None:
+    def __init__(self, handler_image: str, record: Path | None) -> None:
         self._handler_image = handler_image
+        self._record = record
         self._namespace = f"demo-{uuid.uuid4().hex[:6]}"
         self._executions: Executions | None = None
 
@@ -64,8 +70,12 @@ class Demo:
         stage.apply_pool(self._namespace, plan.POOL, self._executions.activity, **plan.spec(), **image)
         say(f"applied ActivityPool {plan.POOL} in namespace {self._namespace}")
         with screen.opened() as shown:
-            run = Run(self._executions, shown)
-            return asyncio.run(run.play(stage.cluster.kubeconfig, self._namespace))
+            recorder = Recorder(shown)
+            run = Run(self._executions, recorder)
+            outcome = asyncio.run(run.play(stage.cluster.kubeconfig, self._namespace))
+        if self._record is not None and not failures(outcome):
+            recorder.write(self._record)
+        return outcome
 
     def _explain(self, wrong: list[str]) -> None:
         cluster = current()
@@ -115,9 +125,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.demo", description=__doc__)
     text = "another image with the worker runtime; its handler is given a number of seconds"
     parser.add_argument("--handler-image", default="", help=text)
+    text = "write the panel of this run as an animated SVG to this file, if the run keeps every promise"
+    parser.add_argument("--record", type=Path, metavar="PATH", help=text)
     chosen = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    return Demo(chosen.handler_image).run()
+    return Demo(chosen.handler_image, chosen.record).run()
 
 
 if __name__ == "__main__":
