@@ -1,6 +1,6 @@
 """Records the demo's panel as an animated SVG: a film of frames, moved through a window of one frame by CSS.
 
-Rows that are equal in several frames are written once, so that a run of two minutes stays below 150 KB.
+A text that stands in several frames is written once, so that a run of two minutes stays below 150 KB.
 """
 
 from collections.abc import Iterator, Sequence
@@ -8,6 +8,7 @@ from html import escape
 from io import StringIO
 from pathlib import Path
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
@@ -18,11 +19,13 @@ from tests.demo.screen import Screen, panel
 
 COLUMNS = 100
 #: Seconds of the run from one frame to the next, seconds for which a frame is shown, and the last one in addition.
-FRAME_SECONDS, SHOWN_SECONDS, LAST_SECONDS = 2.0, 0.5, 4.0
-#: Pixels of a character, and of the margin around the panel.
-WIDTH, HEIGHT, MARGIN = 8, 18, 10
+FRAME_SECONDS, SHOWN_SECONDS, LAST_SECONDS = 3.0, 0.5, 4.0
+#: Pixels of a character, from a line's text to the next line, and of the margin around the panel.
+WIDTH, HEIGHT, BELOW, MARGIN = 8, 18, 4, 10
+FONT = "13px Menlo,Consolas,'DejaVu Sans Mono',monospace"
 
-Row = Sequence[Segment]
+#: A place for a text in a frame: column, line, and the SVG text without its place.
+Piece = tuple[int, int, str]
 
 
 class Recorder:
@@ -31,7 +34,7 @@ class Recorder:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._console = Console(width=COLUMNS, file=StringIO(), force_terminal=True, color_system="truecolor")
-        self._frames: list[list[str]] = []
+        self._frames: list[list[Piece]] = []
         self._kept_at = float("-inf")
         self._last: tuple[Scene, float] | None = None
 
@@ -50,21 +53,19 @@ class Recorder:
         path.write_text(film(self._frames), encoding="utf-8")
 
     def _keep(self, scene: Scene, now: float) -> None:
-        self._frames.append([_row(row) for row in self._console.render_lines(panel(scene, now), pad=True)])
+        self._frames.append(list(_pieces(self._console.render_lines(panel(scene, now)))))
         self._kept_at = now
 
 
-def film(frames: Sequence[Sequence[str]]) -> str:
-    """Return the SVG of frames, each a list of the contents of SVG texts."""
-    rows = max(map(len, frames))
-    width, height = COLUMNS * WIDTH + 2 * MARGIN, rows * HEIGHT + 2 * MARGIN
-    names = {row: f"r{number}" for number, row in enumerate(dict.fromkeys(row for frame in frames for row in frame))}
-    texts = (
-        f'<text id="{name}" textLength="{COLUMNS * WIDTH}" lengthAdjust="spacingAndGlyphs">{row}</text>'
-        for row, name in names.items()
-    )
-    pictures = (
-        f'<g transform="translate({MARGIN},{number * height + MARGIN})">{"".join(_used(frame, names))}</g>'
+def film(frames: Sequence[Sequence[Piece]]) -> str:
+    """Return the SVG of frames. A text that stands in several places or frames is written once."""
+    lines = 1 + max(line for frame in frames for _, line, _ in frame)
+    width, height = COLUMNS * WIDTH + 2 * MARGIN, lines * HEIGHT + 2 * MARGIN
+    texts = dict.fromkeys(text for frame in frames for _, _, text in frame)
+    names = {text: f"t{number}" for number, text in enumerate(texts)}
+    defined = "".join(text.replace("<text", f'<text id="{name}"', 1) for text, name in names.items())
+    pictures = "".join(
+        f'<g transform="translate({MARGIN},{number * height + MARGIN})">{"".join(_placed(frame, names))}</g>'
         for number, frame in enumerate(frames)
     )
     seconds = len(frames) * SHOWN_SECONDS + LAST_SECONDS
@@ -72,38 +73,40 @@ def film(frames: Sequence[Sequence[str]]) -> str:
         f"{100 * number * SHOWN_SECONDS / seconds:.3f}%{{transform:translateY({-number * height}px)}}"
         for number in range(len(frames))
     )
-    theme = SVG_EXPORT_THEME
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
         "<title>make demo: a pool of workers goes from zero to ten and back</title>"
         "<style>"
-        f"text{{font:14px Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:{theme.foreground_color.hex};"
-        "white-space:pre}"
+        f"text{{font:{FONT};fill:{SVG_EXPORT_THEME.foreground_color.hex};white-space:pre}}"
         f"@keyframes film{{{moves}100%{{transform:translateY({-(len(frames) - 1) * height}px)}}}}"
         f"#film{{animation:film {seconds:g}s step-end infinite}}"
         "</style>"
-        f'<rect width="100%" height="100%" rx="8" fill="{theme.background_color.hex}"/>'
-        f'<defs>{"".join(texts)}</defs><g id="film">{"".join(pictures)}</g></svg>\n'
-    )  # fmt: skip
+        f'<rect width="100%" height="100%" rx="8" fill="{SVG_EXPORT_THEME.background_color.hex}"/>'
+        f'<defs>{defined}</defs><g id="film">{pictures}</g></svg>\n'
+    )
 
 
-def _used(frame: Sequence[str], names: dict[str, str]) -> Iterator[str]:
-    for line, row in enumerate(frame, start=1):
-        yield f'<use href="#{names[row]}" y="{line * HEIGHT - 4}"/>'
+def _placed(frame: Sequence[Piece], names: dict[str, str]) -> Iterator[str]:
+    for column, line, text in frame:
+        yield f'<use href="#{names[text]}" x="{column * WIDTH}" y="{(line + 1) * HEIGHT - BELOW}"/>'
 
 
-def _row(segments: Row) -> str:
-    """Return a row as the content of an SVG text; neighbours of one style are one span."""
-    parts = (_span(segment.text, segment.style) for segment in Segment.simplify(segments))
-    return "".join(parts)
+def _pieces(rows: Sequence[Sequence[Segment]]) -> Iterator[Piece]:
+    """Yield what stands in the rows of a frame, one piece for each style; blanks are left out."""
+    for line, row in enumerate(rows):
+        column = 0
+        for segment in Segment.simplify(row):
+            text = segment.text.strip()
+            if text:
+                yield column + cell_len(segment.text) - cell_len(segment.text.lstrip()), line, _svg(text, segment.style)
+            column += segment.cell_length
 
 
-def _span(text: str, style: Style | None) -> str:
-    if style is None or not text.strip():
-        return escape(text)
-    look = []
-    if style.color is not None and not style.color.is_default:
-        look.append(f'fill="{style.color.get_truecolor(SVG_EXPORT_THEME).hex}"')
-    if style.bold:
-        look.append('font-weight="bold"')
-    return f"<tspan {' '.join(look)}>{escape(text)}</tspan>" if look else escape(text)
+def _svg(text: str, style: Style | None) -> str:
+    """Return a text with the colour and weight of its style, as wide as its characters in a terminal."""
+    look = f' textLength="{cell_len(text) * WIDTH}"'
+    if style is not None and style.color is not None and not style.color.is_default:
+        look += f' style="fill:{style.color.get_truecolor(SVG_EXPORT_THEME).hex}"'
+    if style is not None and style.bold:
+        look += ' font-weight="bold"'
+    return f"<text{look}>{escape(text)}</text>"
