@@ -1,7 +1,7 @@
 """The outside world of the orders: a journal of what was done, in a file or, for workers on many machines, in a table.
 
 ORDERS_JOURNAL is a path or a PostgreSQL URL. Without it the journal is in the task store's database if that is
-PostgreSQL, and beside this file otherwise. With ORDERS_PACE everything takes so many seconds.
+PostgreSQL, and beside this file otherwise. With ORDERS_PACE each effect takes that number of seconds.
 """
 
 import asyncio

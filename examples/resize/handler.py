@@ -1,13 +1,15 @@
-"""Resize an image: the everyday form of a handler. What it returns is the task's output; what it raises fails the task.
+"""Resize an image: the everyday form of a handler. Its return value is the task's output; its exception fails the task.
 
-Input:  {"source": "/data/cat.ppm", "target": "/data/cat-small.ppm", "width": 320}
-Output: {"target": "/data/cat-small.ppm", "width": 320, "height": 240}
+Input:  {"image": "UDYKNCAyCjI1NQ...", "width": 2}
+Output: {"image": "UDYgMiAxIDI1NQ...", "width": 2, "height": 1}
 
-The format is binary PPM, so that the example needs nothing but Python. A real one would use an imaging library.
+The image is a binary PPM file in base64, so the example needs only Python. The image is a part of the task, so the
+example needs no storage: Step Functions takes up to 262,144 bytes of input and of output. A handler for larger images
+takes the names of objects in a bucket instead, and an imaging library.
 """
 
 import re
-from pathlib import Path
+from base64 import b64decode, b64encode
 from typing import Any
 
 from activity_worker.activity import TaskRequest
@@ -17,22 +19,21 @@ BYTES_PER_PIXEL = 3
 
 
 class NotAnImageError(ValueError):
-    """The source is not a binary PPM image. The state machine can catch this by name."""
+    """The input is not a binary PPM image. The state machine can catch this error by its name."""
 
 
 def handle(request: TaskRequest) -> dict[str, Any]:
-    """Write `source`, scaled to `width` pixels, to `target`."""
-    job = request.input
-    target, pixels, height = resize(Path(job["source"]).read_bytes(), int(job["width"]))
-    Path(job["target"]).write_bytes(target + pixels)
-    return {"target": job["target"], "width": job["width"], "height": height}
+    """Return the image scaled to `width` pixels."""
+    width = int(request.input["width"])
+    image, height = resize(b64decode(request.input["image"]), width)
+    return {"image": b64encode(image).decode(), "width": width, "height": height}
 
 
-def resize(image: bytes, width: int) -> tuple[bytes, bytes, int]:
-    """Return header, pixels and height of `image` scaled to `width`, each pixel taken from its nearest neighbour."""
+def resize(image: bytes, width: int) -> tuple[bytes, int]:
+    """Return `image` scaled to `width`, and its height. Each pixel is a copy of its nearest neighbour."""
     header = HEADER.match(image)
     if header is None:
-        raise NotAnImageError("the source does not start like a binary PPM image (P6, 255 colours)")
+        raise NotAnImageError("the input does not start like a binary PPM image (P6, 255 colours)")
     old_width, old_height = int(header[1]), int(header[2])
     height = max(1, old_height * width // old_width)
     columns = [x * old_width // width * BYTES_PER_PIXEL for x in range(width)]
@@ -41,4 +42,4 @@ def resize(image: bytes, width: int) -> tuple[bytes, bytes, int]:
         row = header.end() + y * old_height // height * old_width * BYTES_PER_PIXEL
         for column in columns:
             pixels += image[row + column : row + column + BYTES_PER_PIXEL]
-    return b"P6 %d %d 255\n" % (width, height), bytes(pixels), height
+    return b"P6 %d %d 255\n" % (width, height) + bytes(pixels), height

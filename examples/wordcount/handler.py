@@ -1,7 +1,7 @@
-"""Count the words of a text: the form of a handler that answers by itself, says how far it is, and stops when told.
+"""Count the words of a text file: a handler that answers by itself and reports its progress. It stops when cancelled.
 
-Input:  {"path": "/data/book.txt"}
-Output: {"lines": 1200, "words": 10450}
+Input:  {"path": "LICENSE"}, a file that the worker can read
+Output: {"lines": 201, "words": 1581}
 """
 
 from pathlib import Path
@@ -24,6 +24,6 @@ def handle(request: TaskRequest, respond: BlockingToolkit) -> None:
             lines += 1
             words += len(line.split())
             if lines % LINES_A_HEARTBEAT == 0:
-                # Raises when the service has given up on the task: nobody waits for the rest.
+                # Raises when the service has given up on the task, so that the handler stops here.
                 respond.heartbeat({"lines": lines})
     respond.success({"lines": lines, "words": words})

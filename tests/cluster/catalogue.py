@@ -22,6 +22,7 @@ def everything() -> list[Recipe]:
         handler(),
         *(handler_version(version) for version in HANDLER_VERSIONS),
         orders(),
+        resize(),
         next_operator(),
         *(emulator(name) for name in get_args(EmulatorName)),
         probe(),
@@ -54,6 +55,11 @@ def handler_version(version: str) -> Recipe:
 def orders() -> Recipe:
     """The example of durable tasks; its tag changes with the worker's image."""
     return _on_worker("e2e-orders", ROOT / "examples" / "orders")
+
+
+def resize() -> Recipe:
+    """The example of an activity's handler; its tag changes with the worker's image."""
+    return _on_worker("e2e-resize", ROOT / "examples" / "resize")
 
 
 def next_operator() -> Recipe:

@@ -1,6 +1,7 @@
 """The handlers in `examples/` do what their first lines say."""
 
 import importlib.util
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,25 +25,18 @@ def handler_of(example: str) -> Callable[..., Any]:
     return handler
 
 
-async def test_resize_scales_an_image(tmp_path: Path) -> None:
-    source, target = tmp_path / "cat.ppm", tmp_path / "small.ppm"
-    source.write_bytes(b"P6 4 2 255\n" + bytes(range(24)))
+async def test_resize_scales_an_image() -> None:
+    image = b"P6 4 2 255\n" + bytes(range(24))
 
-    output = await ActivityEnvironment().run(
-        handler_of("resize"), {"source": str(source), "target": str(target), "width": 2}
-    )
+    output = await ActivityEnvironment().run(handler_of("resize"), {"image": b64encode(image).decode(), "width": 2})
 
-    assert output == {"target": str(target), "width": 2, "height": 1}
-    assert target.read_bytes() == b"P6 2 1 255\n" + bytes([0, 1, 2, 6, 7, 8])
+    small = b64encode(b"P6 2 1 255\n" + bytes([0, 1, 2, 6, 7, 8])).decode()
+    assert output == {"image": small, "width": 2, "height": 1}
 
 
-async def test_resize_fails_by_name_on_what_is_no_image(tmp_path: Path) -> None:
-    (tmp_path / "cat.ppm").write_bytes(b"meow")
-
+async def test_resize_fails_by_name_on_what_is_no_image() -> None:
     with pytest.raises(ValueError, match="binary PPM") as caught:
-        await ActivityEnvironment().run(
-            handler_of("resize"), {"source": str(tmp_path / "cat.ppm"), "target": "", "width": 2}
-        )
+        await ActivityEnvironment().run(handler_of("resize"), {"image": b64encode(b"meow").decode(), "width": 2})
 
     assert type(caught.value).__name__ == "NotAnImageError"
 
