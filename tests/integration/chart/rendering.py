@@ -13,6 +13,9 @@ ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "activity-operator"
 NAMESPACE = "activitypool-system"
 
+#: The one value that has no default.
+IMAGE = {"repository": "registry.example.com/activity-operator"}
+
 Objects = dict[tuple[str, str], dict[str, Any]]
 
 
@@ -23,10 +26,13 @@ class Helm:
         self._binary = binary
 
     def run(self, command: str, *arguments: str, values: dict[str, Any] | None = None) -> str:
-        """Run a command on the chart with these values; raises AssertionError with what Helm said when it fails."""
+        """Run a command on the chart with these values, and an image unless they have one.
+
+        Raises AssertionError with Helm's own words when the command fails.
+        """
         done = subprocess.run(
             [self._binary, *command.split(), *arguments, CHART, "--values", "-"],
-            input=json.dumps(values or {}),
+            input=json.dumps({"image": IMAGE, **(values or {})}),
             capture_output=True,
             text=True,
             timeout=60,

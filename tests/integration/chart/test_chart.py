@@ -17,6 +17,7 @@ from activity_worker.contract import LABEL_LEADER
 from tests.cluster import go_builds
 from tests.integration.chart.rendering import (
     CHART,
+    IMAGE,
     NAMESPACE,
     ROOT,
     Helm,
@@ -48,7 +49,7 @@ def helm() -> Helm:
 
 @pytest.fixture(scope="module")
 def objects(helm: Helm) -> Objects:
-    """What the chart renders with no values given."""
+    """What the chart renders with no value but the image given."""
     return helm.objects()
 
 
@@ -229,6 +230,23 @@ def test_the_operator_reads_the_rules_as_they_were_written(helm: Helm, settings:
 
     written = Rule(("team-*",), ("arn:*:a-*",), ("arn:r",), ("http://e:1",), ("redis:6379",))
     assert parse_policy(_policy(objects, settings)).rules == (written, Rule())
+
+
+@pytest.mark.parametrize("image", [{}, {"repository": ""}, {"repository": None}, {"tag": "1.0.0"}])
+def test_a_missing_image_is_refused_with_how_to_make_one(helm: Helm, image: dict[str, str | None]) -> None:
+    with pytest.raises(AssertionError, match=r"image\.repository is empty") as refused:
+        helm.objects({"image": image})
+
+    assert "docker build -f operator/Dockerfile" in str(refused.value)
+    assert "--set image.repository=REGISTRY/activity-operator" in str(refused.value)
+
+
+def test_the_image_has_the_charts_version_unless_a_tag_is_given(helm: Helm, objects: Objects) -> None:
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+    tagged = helm.objects({"image": {**IMAGE, "tag": "dev"}})
+
+    images = [container(each)["image"] for each in (objects, tagged)]
+    assert images == [f"{IMAGE['repository']}:{version}", f"{IMAGE['repository']}:dev"]
 
 
 @pytest.mark.parametrize(
