@@ -20,7 +20,7 @@ from tests.faults.plan import Fault, Kind
 from tests.faults.replicas import HASTENED, Replica
 from tests.faults.stage import LEASE, POOL
 
-#: What the README asks of a task's HeartbeatSeconds.
+#: What docs/limits.md asks of a task's HeartbeatSeconds.
 TASK_SECONDS = 30
 #: As shipped.
 DEFAULTS = {name: float(getattr(Settings(), name)) for name in HASTENED}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-#: Seconds after which the service gives a task up that nobody heartbeats: what the README asks for at least.
+#: Seconds without a task heartbeat after which the service gives a task up: the least that docs/limits.md asks for.
 TASK_SECONDS = 30
 #: Quick to shrink and to go to zero, so that a run starts from zero many times.
 DOWN = {"stabilizationWindowSeconds": 3, "zeroAfterSeconds": 4}

@@ -34,7 +34,7 @@ class Row:
 
 UP = Smoke("cluster up", command=("tests.cluster", "up"))
 SMOKES = (
-    Smoke("unit", ("tests/unit/test_readme.py", "tests/unit/prepare")),
+    Smoke("unit", ("tests/unit/test_docs.py", "tests/unit/prepare")),
     Smoke(
         "conformance",
         (

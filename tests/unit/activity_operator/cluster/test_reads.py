@@ -11,7 +11,7 @@ from activity_operator.cluster.kube import READ_TIMEOUTS_SECONDS, ApiUnreachable
 from activity_operator.workers.custody import WAITING_HEARTBEAT_SECONDS
 
 #: Until a Lease of 15 s that was just renewed is another's (decision of the election's defaults), and the least
-#: HeartbeatSeconds that the README asks for.
+#: HeartbeatSeconds that docs/limits.md asks for.
 FAILOVER_SECONDS, TASK_SECONDS = 17.0, 30.0
 
 
