@@ -1,6 +1,6 @@
 """Records the demo's panel as an animated SVG: a film of frames, moved through a window of one frame by CSS.
 
-A text that stands in several frames is written once, so that a run of two minutes stays below 150 KB.
+A text that stands in several frames is written once, so that a run of 90 s stays below 150 KB.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from tests.demo.screen import Screen, panel
 
 COLUMNS = 100
 #: Seconds of the run from one frame to the next, seconds for which a frame is shown, and the last one in addition.
-FRAME_SECONDS, SHOWN_SECONDS, LAST_SECONDS = 3.0, 0.5, 4.0
+FRAME_SECONDS, SHOWN_SECONDS, LAST_SECONDS = 2.0, 0.5, 4.0
 #: Pixels of a character, from a line's text to the next line, and of the margin around the panel.
 WIDTH, HEIGHT, BELOW, MARGIN = 8, 18, 4, 10
 FONT = "13px Menlo,Consolas,'DejaVu Sans Mono',monospace"

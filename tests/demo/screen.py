@@ -102,13 +102,14 @@ def pool(scene: Scene) -> str:
 
 def panel(scene: Scene, now: float) -> RenderableType:
     """Draw the scene as it is at `now`."""
-    rows = Table.grid(padding=(0, 2))
+    rows = Table.grid(padding=(0, 2), expand=True)
     rows.add_column(style="bright_black", no_wrap=True)
     rows.add_column(ratio=1)
     done = scene.succeeded + scene.failed
     bar = ProgressBar(total=plan.EXECUTIONS, completed=done, width=BAR_WIDTH)
     marks = Text.from_markup("".join(f"{MARKS[state]} [/]" * number for state, number in scene.workers.items()))
-    rows.add_row("executions", Group(bar, Text(executions(scene))))
+    rows.add_row("executions", bar)
+    rows.add_row("", Text(executions(scene)))
     rows.add_row("workers", Group(marks, Text(workers(scene))))
     rows.add_row("replicas", Text(curve(scene, now), style="cyan"))
     rows.add_row("pool", Text(pool(scene), style="" if scene.ready.get("status") == "True" else "yellow"))

@@ -159,3 +159,15 @@ def _drawn(scene: Scene) -> str:
     with console.capture() as capture:
         console.print(panel(scene, 110.0))
     return capture.get()
+
+
+def test_the_panel_has_the_counts_of_executions_and_workers() -> None:
+    scene = Scene()
+    scene.start(40, 0.0)
+    scene.count({"SUCCEEDED": 12, "RUNNING": 28}, 1.0)
+    console = Console(width=100, force_terminal=True)
+    with console.capture() as shown:
+        console.print(panel(scene, 2.0))
+
+    assert "28 open, 12 succeeded" in shown.get()
+    assert "0 of 0..10 replicas" in shown.get()
