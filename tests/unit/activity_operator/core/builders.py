@@ -1,4 +1,4 @@
-"""Short ways to state a situation: a pool's spec, its pods, what its workers said, and the moment."""
+"""Short builders of a situation: a pool's spec, its pods, its workers' reports, and the time."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +9,7 @@ from activity_operator.core.observation import Observation, PodFacts, PoolFacts,
 from activity_operator.core.signal import Signal
 from activity_worker.contract import WorkerState
 
-#: The moment of every situation that names no other, long after the leader took over.
+#: The default time of an observation, long after the leader's term began.
 NOW = 10_000.0
 REVISION = "r1"
 POOL = PoolFacts("team", "pool", "pool-uid", 1)
@@ -41,8 +41,8 @@ def pod(name: str = "w1", **more: Any) -> PodFacts:
     return PodFacts(**{**facts, **more})
 
 
-def coming(name: str = "n1", **more: Any) -> PodFacts:
-    """Return a pod that has yet to start: Pending, nothing runs in it."""
+def pending(name: str = "n1", **more: Any) -> PodFacts:
+    """Return a pod that has not started: Pending, without a running container."""
     facts = {"phase": "Pending", "ready": False, "ready_since": 0.0, "running_since": 0.0, "created": NOW - 5}
     return pod(name, **{**facts, **more})
 
@@ -69,12 +69,12 @@ def busy(pod_uid: str = "w1", **more: Any) -> WorkerFacts:
 
 
 def counted(tasks: int | None, *, exact: bool = True, age: float = 0.0, now: float = NOW) -> tuple[Signal, ...]:
-    """Return what a source that can count says of the tasks that wait; with None it says nothing."""
+    """Return the signals of a source that counts `tasks` waiting tasks; none if `tasks` is None."""
     return () if tasks is None else (Signal(tasks, exact, now - age),)
 
 
-def seen(*facts: PodFacts | WorkerFacts, now: float = NOW, **more: Any) -> Observation:
-    """Return what is seen: these pods and reports. A report whose pod is not given gets a ready one."""
+def observed(*facts: PodFacts | WorkerFacts, now: float = NOW, **more: Any) -> Observation:
+    """Return an observation of these pods and reports. A report whose pod is not given gets a ready pod."""
     reports = tuple(fact for fact in facts if isinstance(fact, WorkerFacts))
     pods = tuple(fact for fact in facts if isinstance(fact, PodFacts))
     named = {one.uid for one in pods}
@@ -82,14 +82,14 @@ def seen(*facts: PodFacts | WorkerFacts, now: float = NOW, **more: Any) -> Obser
     return Observation(**{"now": now, "pool": POOL, "pods": pods, "workers": reports, **more})
 
 
-def crew(situation: Observation, spec: PoolSpec | None = None) -> Fleet:
-    """Return the fleet of a situation."""
+def fleet_of(situation: Observation, spec: PoolSpec | None = None) -> Fleet:
+    """Return the fleet of an observation."""
     return fleet(spec or pool(), situation)
 
 
 def members(*facts: PodFacts | WorkerFacts, **more: Any) -> tuple[Member, ...]:
-    """Return the members of a situation."""
-    return crew(seen(*facts, **more)).members
+    """Return the members of the fleet that these facts make."""
+    return fleet_of(observed(*facts, **more)).members
 
 
 def names(chosen: Iterable[Member]) -> list[str]:

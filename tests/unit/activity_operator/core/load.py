@@ -1,4 +1,4 @@
-"""A queue and its work in virtual time: tasks arrive, the source is counted, truly or not."""
+"""A queue in virtual time: tasks arrive, and the source reports a true or a false count of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -10,22 +10,22 @@ from activity_operator.core.signal import Signal
 from tests.unit.activity_operator.core.world import STEP_SECONDS, World, pool_spec
 
 SILENT = SourceError("BackendUnreachable", "no answer", 0.0)
-#: Seconds of a period of CloudWatch's counts, and how late they are told.
+#: Seconds of a period of CloudWatch's counts, and the delay until CloudWatch shows them.
 PERIOD_SECONDS, LATE_SECONDS = 60, 120
 
 _REDIS = {"redis": {"address": "redis:6379", "flow": "f", "queue": "q"}}
 _PROMETHEUS = {"serverUrl": "http://prometheus:9090", "query": "vector(0)"}
-#: How a pool learns of its tasks, and what its spec says for that.
+#: The ways in which a pool learns of its tasks, with the part of the spec that selects each.
 KINDS: dict[str, dict[str, object]] = {
-    # The source counts what waits.
+    # The source counts waiting tasks.
     "counted": {"activityArn": None, "source": _REDIS},
-    # The source counts what waits and what runs, as a task store does.
+    # The source counts waiting and running tasks, as a task store does.
     "with running": {"activityArn": None, "source": _REDIS},
-    # Nobody counts: the sentinel at zero, busy slots above it.
+    # No source counts: the sentinel polls at zero, and busy slots drive growth above zero.
     "sentinel": {},
-    # The same, and what CloudWatch counted minutes ago.
+    # As `sentinel`, plus CloudWatch's counts, which are minutes old.
     "cloudwatch": {"activation": {"mode": "CloudWatch"}},
-    # The same, and a number that Prometheus tells.
+    # As `sentinel`, plus the result of a Prometheus query.
     "prometheus": {"scaling": {"prometheus": _PROMETHEUS}},
 }
 
@@ -41,9 +41,10 @@ def spec_of(kind: str, window: int = 60, zero_after: int = 300, **changes: objec
 
 @dataclass
 class Load:
-    """Work for a world's pool. `seconds` is what a task takes; `lies` may change what is told of the waiting tasks.
+    """Work for a world's pool. `seconds` is the duration of a task.
 
-    `lies` gets the true count and the time, and returns what is told, None for an error.
+    `lies` falsifies the count of waiting tasks: it gets the true count and the time, and returns the count that the
+    source reports, or None for an error.
     """
 
     world: World
@@ -56,20 +57,20 @@ class Load:
     _started: int = 0
 
     def __post_init__(self) -> None:
-        self.world.term.counted = self._told
+        self.world.term.counted = self._source_facts
 
     @property
     def left(self) -> int:
-        """How many tasks have yet to be done."""
+        """Return the number of tasks that are not done."""
         return self.world.truth.arrived - self.world.truth.done
 
     def arrive(self, tasks: int) -> None:
-        """Let tasks arrive."""
+        """Let `tasks` tasks arrive."""
         self.world.truth.arrive(tasks, self.seconds)
         self._note(scheduled=tasks)
 
     def run(self, seconds: float, arrivals: Callable[[float], int] = lambda _: 0) -> None:
-        """Let time pass; `arrivals(seconds since the beginning)` come at each step."""
+        """Let time pass; `arrivals` gets the seconds since the start and returns how many tasks arrive at that step."""
         world, truth = self.world, self.world.truth
         began, end = world.now, world.now + seconds
         while world.now < end:
@@ -82,13 +83,13 @@ class Load:
             self.replicas.append(world.replicas)
 
     def run_until_idle(self, seconds: float, workers: int) -> None:
-        """Let time pass until everything is done and no more than these workers are left, but not for longer."""
+        """Let time pass until all tasks are done and at most `workers` workers are left, up to `seconds`."""
         end = self.world.now + seconds
         while self.world.now < end and (self.left or len(self.world.pods) > workers):
             self.run(10 * STEP_SECONDS)
 
     def reversals(self) -> int:
-        """Return how often the size turned from growing to shrinking or back."""
+        """Return how often the size changed from growing to shrinking or back."""
         return turns(self.sizes)
 
     def _note(self, scheduled: int = 0, started: int = 0) -> None:
@@ -96,30 +97,30 @@ class Load:
         flow = self._flows.get(start, Flow(start, PERIOD_SECONDS))
         self._flows[start] = replace(flow, scheduled=flow.scheduled + scheduled, started=flow.started + started)
 
-    def _told(self) -> SourceFacts:
+    def _source_facts(self) -> SourceFacts:
         truth, now = self.world.truth, self.world.now
         running = sum(len(pod.process.tasks) for pod in truth.pods.values() if pod.process is not None)
-        told, before = self.lies(len(truth.waiting), now), self.world.term.source
+        reported, before = self.lies(len(truth.waiting), now), self.world.term.source
         source = replace(before, held=len(truth.held), open_polls=len(truth.sentinel_polls), observed_at=now)
-        source = replace(source, error=SILENT if told is None else None)
-        if told is not None and self.kind == "cloudwatch":
-            # What the last minutes brought is not told yet, so a lie is one about the minutes before.
+        source = replace(source, error=SILENT if reported is None else None)
+        if reported is not None and self.kind == "cloudwatch":
+            # CloudWatch does not show the last minutes yet, so a false count concerns the minutes before them.
             flows = [flow for start, flow in sorted(self._flows.items()) if start + LATE_SECONDS <= now]
-            lie = Flow(int(now) - LATE_SECONDS, PERIOD_SECONDS, scheduled=max(0, told - len(truth.waiting)))
+            lie = Flow(int(now) - LATE_SECONDS, PERIOD_SECONDS, scheduled=max(0, reported - len(truth.waiting)))
             source = replace(source, counts=Counts((*flows, lie), now))
-        elif told is not None and self.kind != "sentinel":
+        elif reported is not None and self.kind != "sentinel":
             also = running if self.kind == "with running" else 0
             exact = self.kind != "prometheus"
-            source = replace(source, signals=(Signal(told + also, exact, now, with_running=bool(also)),))
+            source = replace(source, signals=(Signal(reported + also, exact, now, with_running=bool(also)),))
         return source
 
 
 def load_of(kind: str, **changes: object) -> Load:
-    """Return work for a new pool of this kind; `window`, `zero_after` and what else differs may be given."""
+    """Return work for a new pool of this kind; keyword arguments go to `spec_of`."""
     return Load(World(spec_of(kind, **changes)), kind)  # type: ignore[arg-type]
 
 
 def turns(sizes: list[int]) -> int:
-    """Return how often a row of sizes turned from growing to shrinking or back."""
+    """Return how often a series of sizes changed from growing to shrinking or back."""
     moves = [after - before for before, after in pairwise(sizes) if after != before]
     return sum(1 for one, other in pairwise(moves) if (one > 0) != (other > 0))

@@ -1,8 +1,8 @@
-"""Stories of one pool: what befalls it, who leads it, and what must hold at every moment, by the truth.
+"""Simulated histories of one pool: faults, leader changes and edits, and the invariants that hold throughout.
 
-What is asserted is README's "Promised, and not": no worker is interrupted in its work; ignorance never shrinks a pool;
-maxWorkers always holds; growth that was stopped goes on; and in the end the pool is what its spec says, whichever way
-it came there. What the operator believes of itself counts for nothing but in `_shrinks_on_knowledge`.
+The invariants are those of README's "Promised, and not": no worker is interrupted in its work; missing information
+never shrinks a pool; maxWorkers always holds; growth that was stopped resumes; and the pool finally reaches its spec.
+They are checked against the true state of the cluster; only `_shrinks_on_knowledge` uses the operator's own view.
 """
 
 import math
@@ -23,11 +23,11 @@ from tests.unit.activity_operator.core.truth import Truth
 from tests.unit.activity_operator.core.world import pool_spec
 
 STEP_SECONDS = 1.0
-#: Looks at one moment after which it is no longer settling.
+#: Most looks at one moment until the decisions must have settled.
 LOOKS = 40
-#: Seconds within which a pool that nothing befalls any more is what it should be.
-CALM_SECONDS = 1500
-#: A large minute, and a day.
+#: Seconds within which a pool reaches its spec once all faults have ended.
+RECOVERY_SECONDS = 1500
+#: A minute and a half, and a day.
 LATER_SECONDS = (90.0, 86_400.0)
 
 SOURCES: dict[str, dict[str, object]] = {
@@ -49,7 +49,7 @@ def spec_of(source: str) -> PoolSpec:
 
 @dataclass
 class Story:
-    """One pool from its beginning, on nodes whose clocks are `skew` seconds ahead. `reached` counts what came about."""
+    """One pool from its creation, on nodes whose clocks are `skew` seconds ahead. `reached` counts situations."""
 
     source: str = "redis"
     slots: int = 1
@@ -63,21 +63,23 @@ class Story:
         self.generation = 1
         self.proven = ""
         deadline = self.spec.stalled.deadline_seconds
-        self.truth = Truth(self._told, 10_000.0, self.source == "stepFunctions", deadline, self.slots, skew=self.skew)
+        self.truth = Truth(
+            self._on_change, 10_000.0, self.source == "stepFunctions", deadline, self.slots, skew=self.skew
+        )
         self.lag = 0.0
         self.blind = False
         self.term: Term | None = None
         self.lead()
 
-    # What may befall it.
+    # Events that a story is made of.
 
     def lead(self) -> None:
-        """Let another process lead from now on, which knows nothing."""
+        """Let a new leader, without any knowledge, take over now."""
         self.term = Term(self.truth, self.spec, self.generation, self.proven)
         self.term.lag, self.term.blind = self.lag, self.blind
 
     def change_leader(self, gap: int) -> None:
-        """Let nobody lead for some seconds, then another one."""
+        """Leave the pool without a leader for `gap` seconds, then start a new one."""
         if any(pod.process is not None and pod.process.tasks for pod in self.truth.pods.values()):
             self.reached["leader changed while workers were busy"] += 1
         if len(self.truth.deployments) > 1:
@@ -95,11 +97,11 @@ class Story:
             self._until(self.truth.now + STEP_SECONDS)
 
     def arrive(self, tasks: int, seconds: float) -> None:
-        """Let tasks come."""
+        """Let `tasks` tasks arrive, each of `seconds`."""
         self.truth.arrive(tasks, seconds)
 
     def edit(self, **changes: Any) -> None:
-        """Edit the pool, as a user does; None takes a field away."""
+        """Edit the pool's spec as a user does; None removes a field."""
         whole = {**self.spec.model_dump(by_alias=True, exclude_none=True), **changes}
         self.spec = PoolSpec.model_validate({name: value for name, value in whole.items() if value is not None})
         self.generation += 1
@@ -113,23 +115,23 @@ class Story:
             self.truth.crash(name, code, reason)
 
     def cut(self, which: int | None, *, cut: bool = True) -> None:
-        """Cut one worker's reports, or everybody's, or let them pass again."""
-        for name in self._those(which):
+        """Drop the reports of one worker, or of all workers for None; cut=False lets them pass again."""
+        for name in self._selected(which):
             self.truth.pods[name].cut = cut
 
     def lose_node(self, which: int | None, *, lost: bool = True) -> None:
-        """Let the node of one pod, or all, be missed or come back. Not while a watch lags.
+        """Make the node of one pod, or of all pods, unreachable or reachable again; ignored while the watch lags.
 
-        A ReplicaSet prefers pods that have just become unready, which such a watch has yet to show; that a Deployment's
-        own status changed with them helps only until the next write of ours is answered.
+        A ReplicaSet removes pods first that have just become unready, and a lagging watch does not show them yet. The
+        Deployment's own status changes with them, which helps only until the answer to the operator's next write.
         """
         if lost and self.lag:
             return
-        for name in self._those(which):
+        for name in self._selected(which):
             self.truth.lose_node(name, lost)
 
     def evict(self, which: int) -> None:
-        """Let somebody else delete a pod."""
+        """Let another client delete a pod."""
         name = self._pick(which)
         if name is not None and not self.truth.pods[name].facts.deleting:
             self.truth.delete(name, "somebody")
@@ -140,58 +142,58 @@ class Story:
         if self.term is not None:
             self.term.lag = seconds
 
-    def unread(self, blind: bool) -> None:
+    def fail_counts(self, blind: bool) -> None:
         """Let the source's counts fail, or succeed again."""
         self.blind = blind
         if self.term is not None:
             self.term.blind = blind
 
-    def strike(self, what: str, value: Any) -> None:
-        """Change what befalls new starts."""
+    def set_start_fault(self, what: str, value: Any) -> None:
+        """Set a condition that new pods meet: an attribute of `Truth`."""
         setattr(self.truth, what, value)
 
     def image(self, kind: str, image: str, broken: bool) -> None:
-        """Let an image be `unpullable` or `unusable`, or no longer."""
+        """Add an image to the `unpullable` or `unusable` ones, or remove it."""
         images: set[str] = getattr(self.truth, kind)
         (images.add if broken else images.discard)(image)
 
-    # What must hold.
+    # Invariants.
 
-    def calm(self) -> None:
-        """End all trouble; what was asked for must come true, and stay."""
+    def end_faults(self) -> None:
+        """End all faults; the pool must then reach its spec and stay there."""
         truth = self.truth
         truth.unpullable.clear()
         truth.unusable.clear()
         truth.no_room = truth.no_quota = False
         truth.import_seconds = 1.0
         self.lag_by(0.0)
-        self.unread(False)
+        self.fail_counts(False)
         self.cut(None, cut=False)
         self.lose_node(None, lost=False)
         self.edit(paused=False, replicas=None)
-        end = truth.now + CALM_SECONDS + truth.ahead()
-        while not self.is_calm():
-            assert truth.now < end, f"not calm by {end}: {self.said()}"
+        end = truth.now + RECOVERY_SECONDS + truth.ahead()
+        while not self.is_at_rest():
+            assert truth.now < end, f"the pool has not reached its spec by {end}: {self.describe()}"
             self.wait(5)
         self.wait(30)
-        assert self.is_calm(), f"did not stay calm: {self.said()}"
+        assert self.is_at_rest(), f"the pool did not stay at its spec: {self.describe()}"
 
-    def is_calm(self) -> bool:
-        """Whether all work is done and the pool is as small as it may be, of one revision, and free to grow."""
+    def is_at_rest(self) -> bool:
+        """Whether all work is done and the pool is at its minimum, of one revision, and free to grow."""
         truth, term = self.truth, self.term
         if term is None or term.decision is None:
             return False
         decision = term.decision
-        mine = [pod for pod in truth.pods.values() if pod.active]
+        active = [pod for pod in truth.pods.values() if pod.active]
         idle = not (truth.waiting or truth.held) and truth.done == truth.arrived
-        at_rest = decision.size.desired == self.spec.min_workers == len(mine) == len(truth.pods)
+        at_minimum = decision.size.desired == self.spec.min_workers == len(active) == len(truth.pods)
         fresh = {revision_of(self.spec)} >= {found.revision for found in truth.deployments.values()}
-        serve = all(pod.process is not None and pod.process.state is WorkerState.RUNNING for pod in mine)
+        serve = all(pod.process is not None and pod.process.state is WorkerState.RUNNING for pod in active)
         free = not decision.memory.breaker.open and decision.size.limit in {"demand", "min"}
-        return idle and at_rest and fresh and serve and free
+        return idle and at_minimum and fresh and serve and free
 
-    def said(self) -> str:
-        """Return how things are, for who reads a failure."""
+    def describe(self) -> str:
+        """Return the state of the story, for the message of a failed assertion."""
         truth = self.truth
         size = None if self.term is None or self.term.decision is None else self.term.decision
         pods = "\n  ".join(str(pod) for pod in truth.pods.values())
@@ -202,13 +204,13 @@ class Story:
         )
 
     def _until(self, at: float) -> None:
-        """Let time pass to the next whole step; whoever leads looks when it said it would."""
+        """Let time pass to the next whole step; a leader looks when its decision asks for it."""
         term = self.term
         while term is not None and term.due is not None and term.due < at:
             self.truth.now = max(self.truth.now, term.due)
             self._look(term)
         self.truth.step(at - self.truth.now)
-        self._held_in_truth()
+        self._no_worker_interrupted()
         if term is None:
             return
         term.listen()
@@ -216,93 +218,103 @@ class Story:
             self._look(term)
 
     def _look(self, term: Term) -> None:
-        """Look until nothing is written any more."""
+        """Look until a look writes nothing."""
         for _ in range(LOOKS):
             before = self._replicas()
-            seen, _, decision, written = term.look()
+            observation, _, decision, written = term.look()
             self._within_limits(before)
-            self._shrinks_on_knowledge(seen, decision)
-            self._note(seen, decision)
+            self._shrinks_on_knowledge(observation, decision)
+            self._note(observation, decision)
             self.proven = term.proven
-            self._held_in_truth()
+            self._no_worker_interrupted()
             if not written and not (term.due is not None and term.due <= self.truth.now):
                 break
         else:
-            raise AssertionError(f"the decisions do not settle: {self.said()}")
+            raise AssertionError(f"the decisions do not settle: {self.describe()}")
         if not [action for action in decision.actions if not isinstance(action, Say)]:
-            self._only_news_or_the_said_time_change_it(seen, decision)
+            self._decision_holds_until_its_time(observation, decision)
 
-    def _held_in_truth(self) -> None:
-        """No worker is interrupted in its work: who goes is drained, never started, or was long silent and unready."""
-        assert not self.truth.taken, f"taken from a worker that works: {self.truth.taken}\n{self.said()}"
+    def _no_worker_interrupted(self) -> None:
+        """No worker is interrupted: a removed one was drained, never started, or long silent and unready."""
+        assert not self.truth.taken, f"taken from a worker that works: {self.truth.taken}\n{self.describe()}"
 
     def _within_limits(self, before: int) -> None:
-        """maxWorkers always holds: no write raises the replicas above it, but by a rollout's surge of a quarter."""
+        """maxWorkers always holds: a write exceeds it only by a rollout's surge of a quarter."""
         surge = max(1, math.ceil(self.spec.max_workers / 4)) if len(self.truth.deployments) > 1 else 0
         after = self._replicas()
-        assert after <= max(before, self.spec.max_workers + surge), f"{before} -> {after}\n{self.said()}"
+        assert after <= max(before, self.spec.max_workers + surge), f"{before} -> {after}\n{self.describe()}"
 
-    def _shrinks_on_knowledge(self, seen: Observation, decision: Decision) -> None:
-        """Ignorance never shrinks a pool: while reports are doubted, or a term is young, nobody is sent away."""
-        crew = fleet(self.spec, seen)
+    def _shrinks_on_knowledge(self, observation: Observation, decision: Decision) -> None:
+        """No worker is removed while the report path is degraded or the leader's term is young."""
+        fleet_seen = fleet(self.spec, observation)
         window = self.spec.scaling.scale_down.stabilization_window_seconds
-        asked = self.spec.paused or self.spec.replicas is not None or crew.present > self.spec.max_workers
-        rollout = any(member.pod.revision != revision_of(self.spec) for member in crew.members)
-        if asked or rollout or not (seen.suspect or seen.now - seen.leader_since < window):
+        asked = self.spec.paused or self.spec.replicas is not None or fleet_seen.present > self.spec.max_workers
+        rollout = any(member.pod.revision != revision_of(self.spec) for member in fleet_seen.members)
+        if asked or rollout or not (observation.suspect or observation.now - observation.leader_since < window):
             return
-        assert not decision.victims, f"{decision.victims} leave in a young or doubted term\n{self.said()}"
-        assert decision.size.desired >= min(crew.present, self.spec.max_workers), f"{decision.size}\n{self.said()}"
+        assert not decision.victims, (
+            f"{decision.victims} leave in a young term or with a degraded report path\n{self.describe()}"
+        )
+        assert decision.size.desired >= min(fleet_seen.present, self.spec.max_workers), (
+            f"{decision.size}\n{self.describe()}"
+        )
 
-    def _only_news_or_the_said_time_change_it(self, seen: Observation, decision: Decision) -> None:
-        """What was decided holds until the time at which it said it would look again, unless something is told."""
+    def _decision_holds_until_its_time(self, observation: Observation, decision: Decision) -> None:
+        """Without new facts a decision stays the same until `look_again_in` has passed."""
         wait = decision.look_again_in
         if wait is not None and wait <= CLOSED_SECONDS:
-            # A breaker that has just been closed, or is about to be, answers otherwise at the next look in any case.
+            # A breaker that has just closed, or is about to close, gives another answer at the next look in any case.
             return
         times = LATER_SECONDS if wait is None else (wait / 2, wait * 0.999)
         for seconds in times:
-            now = seen.now + seconds
-            signals = tuple(replace(signal, observed_at=now) for signal in seen.source.signals)
-            source = seen.source if seen.source.error is not None else replace(seen.source, signals=signals)
-            later = decide(self.spec, replace(seen, now=now, source=source), decision.memory)
+            now = observation.now + seconds
+            signals = tuple(replace(signal, observed_at=now) for signal in observation.source.signals)
+            source = (
+                observation.source
+                if observation.source.error is not None
+                else replace(observation.source, signals=signals)
+            )
+            later = decide(self.spec, replace(observation, now=now, source=source), decision.memory)
             assert _answer(later) == _answer(decision), (
-                f"another answer {seconds} s later, though it would look again in {wait}:\n"
-                f"{later.size} {_answer(later)}\ninstead of\n{decision.size} {_answer(decision)}\n{self.said()}"
+                f"another answer {seconds} s later, although look_again_in is {wait}:\n"
+                f"{later.size} {_answer(later)}\ninstead of\n{decision.size} {_answer(decision)}\n{self.describe()}"
             )
 
     def _replicas(self) -> int:
         return sum(deployment.replicas for deployment in self.truth.deployments.values())
 
-    def _note(self, seen: Observation, decision: Decision) -> None:
-        """Count what came about, so that a search that never gets there is noticed."""
-        crew, reached = fleet(self.spec, seen), self.reached
+    def _note(self, observation: Observation, decision: Decision) -> None:
+        """Count the situations that came about, which shows whether the search reaches them."""
+        fleet_seen, reached = fleet(self.spec, observation), self.reached
         for action in decision.actions:
-            name = type(action).__name__ if not isinstance(action, Say) else f"said {action.reason}"
+            name = type(action).__name__ if not isinstance(action, Say) else f"event {action.reason}"
             reached[name] += 1
             if name == "SetDeletionCost" and getattr(action, "cost", 0) is None:
-                reached["called back"] += 1
+                reached["uncordoned"] += 1
         reached[f"limit {decision.size.limit}"] += 1
         reached["breaker open"] += decision.memory.breaker.open
-        reached["stalled"] += bool(crew.stalled)
-        reached["unheard"] += bool(crew.unheard)
-        reached["doubted long into a term"] += bool(seen.suspect) and seen.now - seen.leader_since > 10
-        reached["drained and waiting to go"] += any(member.drained for member in crew.members)
+        reached["stalled"] += bool(fleet_seen.stalled)
+        reached["unheard"] += bool(fleet_seen.unheard)
+        reached["report path degraded long into a term"] += (
+            bool(observation.suspect) and observation.now - observation.leader_since > 10
+        )
+        reached["drained and waiting to go"] += any(member.drained for member in fleet_seen.members)
         states = {(pod.process.state, bool(pod.process.tasks)) for pod in self.truth.pods.values() if pod.process}
         for state, busy in states:
             reached[f"{state.value}{' and busy' if busy else ''}"] += 1
-        both = {deployment.revision for deployment in seen.deployments if deployment.replicas}
+        both = {deployment.revision for deployment in observation.deployments if deployment.replicas}
         reached["two revisions"] += len(both) > 1
 
-    def _told(self, kind: str, name: str, facts: PodFacts | DeploymentFacts | None) -> None:
+    def _on_change(self, kind: str, name: str, facts: PodFacts | DeploymentFacts | None) -> None:
         term = getattr(self, "term", None)
         if term is not None:
-            term.told(kind, name, facts)
+            term.on_change(kind, name, facts)
 
     def _pick(self, which: int) -> str | None:
         names = list(self.truth.pods)
         return names[which % len(names)] if names else None
 
-    def _those(self, which: int | None) -> list[str]:
+    def _selected(self, which: int | None) -> list[str]:
         if which is None:
             return list(self.truth.pods)
         name = self._pick(which)

@@ -1,6 +1,6 @@
-"""One leader's term over a true cluster: what it has been told, what it decides, what becomes of its writes.
+"""One leader's term over a `Truth`: the changes it has received, its decisions, and the results of its writes.
 
-A new leader starts with nothing but a LIST of the objects and the pool's status. Its watch may lag.
+A new leader starts with a LIST of the objects and the pool's status, and nothing else. Its watch may lag.
 """
 
 from collections import deque
@@ -35,17 +35,17 @@ from activity_operator.workers.registry import WorkerRegistry
 from activity_worker.contract import ExitOutput, Report, WorkerState
 from tests.unit.activity_operator.core.truth import Pod, Process, Truth
 
-#: Seconds until another look after a write that was refused.
+#: Seconds from a refused write until the next look.
 AGAIN_SECONDS = 0.5
 KEY = ("team", "resize")
 
 
 class ConflictError(Exception):
-    """The object is not what it was seen as."""
+    """The object has changed since it was observed."""
 
 
 class Term:
-    """A leader from `truth.now` on. `proven` is what the pool's status says."""
+    """A leader from `truth.now` on. `proven` is the proven revision in the pool's status."""
 
     def __init__(self, truth: Truth, spec: PoolSpec, generation: int, proven: str) -> None:
         self.truth, self.spec, self.generation, self.proven = truth, spec, generation, proven
@@ -58,30 +58,30 @@ class Term:
         self.lag = 0.0
         self.blind = False
         self.source = SourceFacts()
-        #: Returns what is known of the source, where a test has its own.
+        #: Returns the facts about the source, if a test sets its own.
         self.counted: Callable[[], SourceFacts] | None = None
         self.due: float | None = truth.now
         self.decision: Decision | None = None
-        self.said: list[Say] = []
+        self.events: list[Say] = []
         self._answers = 0
-        self._coming: deque[tuple[float, str, str, PodFacts | DeploymentFacts | None]] = deque()
+        self._arriving: deque[tuple[float, str, str, PodFacts | DeploymentFacts | None]] = deque()
 
     def wake(self) -> None:
         """Look at once."""
         self.due = self.truth.now
 
-    def told(self, kind: str, name: str, facts: PodFacts | DeploymentFacts | None) -> None:
-        """Hear of a change by the watch, some time later."""
-        if self.lag or self._coming:
-            last = self._coming[-1][0] if self._coming else 0.0
-            self._coming.append((max(last, self.truth.now + self.lag), kind, name, facts))
+    def on_change(self, kind: str, name: str, facts: PodFacts | DeploymentFacts | None) -> None:
+        """Receive a change from the watch, `lag` seconds later."""
+        if self.lag or self._arriving:
+            last = self._arriving[-1][0] if self._arriving else 0.0
+            self._arriving.append((max(last, self.truth.now + self.lag), kind, name, facts))
         else:
             self._take_in(kind, name, facts)
 
     def listen(self) -> None:
-        """Take in what has come: the watch's events, the source's count, the workers' reports."""
-        while self._coming and self._coming[0][0] <= self.truth.now:
-            _, kind, name, facts = self._coming.popleft()
+        """Process the watch's events, the source's count and the workers' reports that have arrived."""
+        while self._arriving and self._arriving[0][0] <= self.truth.now:
+            _, kind, name, facts = self._arriving.popleft()
             self._take_in(kind, name, facts)
         self._count()
         for pod in list(self.truth.pods.values()):
@@ -93,7 +93,7 @@ class Term:
                 self._hear(pod, pod.process)
 
     def observe(self) -> Observation:
-        """Return what is seen now."""
+        """Return the observation of this moment."""
         now = self.truth.now
         return Observation(
             now=now,
@@ -107,30 +107,30 @@ class Term:
         )
 
     def look(self) -> tuple[Observation, ScalingMemory, Decision, bool]:
-        """Decide once and carry it out; the last value says whether an answer shows anything new.
+        """Decide once and carry it out; the last value tells whether an answer to a write changed the leader's view.
 
-        Those to deletions do not: that something is gone is the watch's to tell.
+        Answers to deletions do not count: the watch reports that an object is gone.
         """
-        seen, before, answers = self.observe(), self.memory, self._answers
-        decision = self.decision = decide(self.spec, seen, before)
+        observation, before, answers = self.observe(), self.memory, self._answers
+        decision = self.decision = decide(self.spec, observation, before)
         self.memory = decision.memory
         self.due = None if decision.look_again_in is None else self.truth.now + decision.look_again_in
         writes = [action for action in decision.actions if not isinstance(action, Say)]
-        self.said += [action for action in decision.actions if isinstance(action, Say)]
+        self.events += [action for action in decision.actions if isinstance(action, Say)]
         try:
             for action in writes:
                 self._apply(action)
         except ConflictError:
-            # By then the watch has shown why it was refused.
+            # By then the watch has shown the change that caused the refusal.
             self.due = self.truth.now + max(AGAIN_SECONDS, self.lag)
-            return seen, before, decision, False
+            return observation, before, decision, False
         self.registry.set_directives(*KEY, decision.directives)
         self._poll(decision.sentinel)
         revision = revision_of(self.spec)
         if revision in decision.memory.proven and self.proven != revision:
             self.proven = revision
             self.wake()
-        return seen, before, decision, self._answers > answers
+        return observation, before, decision, self._answers > answers
 
     def _take_in(self, kind: str, name: str, facts: PodFacts | DeploymentFacts | None) -> None:
         if isinstance(facts, DeploymentFacts):
@@ -165,11 +165,11 @@ class Term:
             also = running if self.spec.source_kind == "taskStore" else 0
             signal = Signal(len(truth.waiting) + also, True, truth.now, with_running=bool(also))
             self.source = SourceFacts(signals=(signal,), observed_at=truth.now)
-        if _told(before) != _told(self.source):
+        if _comparable(before) != _comparable(self.source):
             self.wake()
 
     def _hear(self, pod: Pod, process: Process) -> None:
-        """Take in a report and answer it; what is held goes to a worker that has room."""
+        """Receive a report and answer it; a worker with a free slot gets a held task."""
         process.sequence += 1
         free = self.truth.slots - len(process.tasks)
         while self.truth.held and free > 0 and process.state in {WorkerState.STARTING, WorkerState.RUNNING}:
@@ -215,11 +215,11 @@ class Term:
                 pass
 
     def _scale(self, action: SetReplicas) -> None:
-        """Lower what is just as it was seen, raise what has as many replicas as were seen."""
-        live, seen = self.truth.deployments.get(action.name), self.deployments[action.name]
+        """Lower a Deployment only if it is unchanged since it was observed; raise it only if its replicas are."""
+        live, observed = self.truth.deployments.get(action.name), self.deployments[action.name]
         raising = action.resource_version is None
         if live is None or (
-            live.replicas != seen.replicas if raising else live.resource_version != seen.resource_version
+            live.replicas != observed.replicas if raising else live.resource_version != observed.resource_version
         ):
             self._conflict(action.name)
             return
@@ -255,7 +255,7 @@ class Term:
             self.truth.reconcile(deployment)
 
     def _conflict(self, name: str) -> None:
-        """Read the Deployment anew and give up for now."""
+        """Read the Deployment again and refuse the write."""
         live = self.truth.deployments.get(name)
         if live is None:
             self.deployments.pop(name, None)
@@ -268,6 +268,6 @@ def _newer(facts: PodFacts | DeploymentFacts, known: PodFacts | DeploymentFacts 
     return known is None or int(facts.resource_version) > int(known.resource_version)
 
 
-def _told(source: SourceFacts) -> tuple[object, ...]:
+def _comparable(source: SourceFacts) -> tuple[object, ...]:
     signals = tuple((signal.tasks, signal.exact) for signal in source.signals)
     return source.held, source.error is None, signals, source.counts and source.counts.flows

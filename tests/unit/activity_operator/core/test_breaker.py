@@ -1,4 +1,4 @@
-"""The start breaker: what trips it, when it tries again, what closes it."""
+"""The start breaker: what opens it, when it retries, what closes it."""
 
 from dataclasses import replace
 
@@ -13,14 +13,14 @@ from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import DeploymentFacts, Observation, PodFacts, WorkerFacts
 from activity_operator.core.saturation import Saturation
 from tests.unit.activity_operator.core import builders
-from tests.unit.activity_operator.core.builders import NOW, POOL, REVISION, coming, crew, pod, seen, worker
+from tests.unit.activity_operator.core.builders import NOW, POOL, REVISION, fleet_of, observed, pending, pod, worker
 
-UNPULLABLE = coming("n1", waiting_reason="ImagePullBackOff", waiting_message="not found")
+UNPULLABLE = pending("n1", waiting_reason="ImagePullBackOff", waiting_message="not found")
 OPEN = Breaker(3, NOW - 1, Reason.IMAGE_PULL_FAILED, "pod n1: ImagePullBackOff", revision=REVISION)
 
 
 def watched(situation: Observation, breaker: Breaker | None = None) -> tuple[Breaker, Member | None]:
-    return watch_starts(situation, crew(situation), REVISION, breaker or Breaker())
+    return watch_starts(situation, fleet_of(situation), REVISION, breaker or Breaker())
 
 
 def deployment(replicas: int = 1, failure: str = "", revision: str = REVISION) -> DeploymentFacts:
@@ -31,12 +31,12 @@ def deployment(replicas: int = 1, failure: str = "", revision: str = REVISION) -
     ("facts", "reason"),
     [
         (UNPULLABLE, Reason.IMAGE_PULL_FAILED),
-        (coming(waiting_reason="CreateContainerConfigError"), Reason.WORKERS_NOT_READY),
-        (coming(waiting_reason="RunContainerError"), Reason.NO_RUNTIME),
-        (coming(last_exit_code=127, last_exit_reason="StartError"), Reason.NO_RUNTIME),
-        (coming(waiting_reason="CrashLoopBackOff", last_exit_code=1, last_exit_reason="Error"), Reason.WORKER_CRASHED),
-        (coming(last_exit_code=137, last_exit_reason="OOMKilled"), Reason.WORKER_CRASHED),
-        (coming(last_exit_code=143, last_exit_reason="Error"), Reason.NO_RUNTIME),
+        (pending(waiting_reason="CreateContainerConfigError"), Reason.WORKERS_NOT_READY),
+        (pending(waiting_reason="RunContainerError"), Reason.NO_RUNTIME),
+        (pending(last_exit_code=127, last_exit_reason="StartError"), Reason.NO_RUNTIME),
+        (pending(waiting_reason="CrashLoopBackOff", last_exit_code=1, last_exit_reason="Error"), Reason.WORKER_CRASHED),
+        (pending(last_exit_code=137, last_exit_reason="OOMKilled"), Reason.WORKER_CRASHED),
+        (pending(last_exit_code=143, last_exit_reason="Error"), Reason.NO_RUNTIME),
         (pod(ready=False, running_since=NOW - 60), Reason.NO_RUNTIME),
     ],
     ids=[
@@ -50,8 +50,8 @@ def deployment(replicas: int = 1, failure: str = "", revision: str = REVISION) -
         "silent",
     ],
 )
-def test_a_failed_start_is_named(facts: PodFacts, reason: Reason) -> None:
-    breaker, _ = watched(seen(facts))
+def test_failed_start_opens_breaker_with_its_reason(facts: PodFacts, reason: Reason) -> None:
+    breaker, _ = watched(observed(facts))
 
     assert (breaker.open, breaker.reason) == (True, reason)
     assert facts.name in breaker.message
@@ -60,31 +60,34 @@ def test_a_failed_start_is_named(facts: PodFacts, reason: Reason) -> None:
 @pytest.mark.parametrize(
     "facts",
     [
-        coming(),
-        coming(waiting_reason="ContainerCreating"),
-        coming(unschedulable="0/3 nodes are available"),
+        pending(),
+        pending(waiting_reason="ContainerCreating"),
+        pending(unschedulable="0/3 nodes are available"),
         pod(ready=False, running_since=NOW - 59),
         pod(),
     ],
-    ids=["pending", "creating", "unschedulable", "silent for 59 s", "ready and not yet heard"],
+    ids=["pending", "creating", "unschedulable", "silent for 59 s", "ready, no report yet"],
 )
-def test_a_pod_that_may_still_come_trips_nothing(facts: PodFacts) -> None:
-    assert watched(seen(facts)) == (Breaker(), None)
+def test_pending_pod_does_not_open_breaker(facts: PodFacts) -> None:
+    assert watched(observed(facts)) == (Breaker(), None)
 
 
-def test_a_worker_that_crashes_after_it_reported_is_no_failed_start() -> None:
-    situation = seen(coming("w1", last_exit_code=1, last_exit_reason="Error"), worker("w1"))
+def test_crash_after_first_report_is_not_a_failed_start() -> None:
+    situation = observed(pending("w1", last_exit_code=1, last_exit_reason="Error"), worker("w1"))
 
-    assert failure(crew(situation).members[0]) is None
+    assert failure(fleet_of(situation).members[0]) is None
 
 
-def test_one_that_fails_beside_who_closed_it_is_looked_at_again_soon() -> None:
-    """Nothing else need happen: a pod whose image cannot be pulled may say nothing new for five minutes."""
+def test_pod_that_still_fails_when_breaker_closes_is_checked_again_soon() -> None:
+    """A pod whose image cannot be pulled may cause no event for five minutes, so the decision sets a time.
+
+    The next look is due within a second.
+    """
     revision = revision_of(builders.pool())
     came = pod("w2", revision=revision, created=NOW, running_since=NOW, ready_since=NOW)
-    stuck = coming("n1", revision=revision, waiting_reason="ImagePullBackOff")
+    stuck = pending("n1", revision=revision, waiting_reason="ImagePullBackOff")
     opened = replace(OPEN, revision=revision)
-    situation = seen(stuck, came, worker("w2"))
+    situation = observed(stuck, came, worker("w2"))
     decision = decide(builders.pool(), situation, ScalingMemory(breaker=opened))
 
     assert not decision.memory.breaker.open
@@ -92,11 +95,11 @@ def test_one_that_fails_beside_who_closed_it_is_looked_at_again_soon() -> None:
     assert decision.look_again_in <= 1.0
 
 
-def test_a_try_that_nobody_needs_any_more_ends_soon() -> None:
-    """While it is open the operator does not poll: nothing would tell of the next task, nor bring another look."""
+def test_retry_without_demand_closes_breaker_at_the_next_look() -> None:
+    """While the breaker is open the operator does not poll, so no task and no event would cause another look."""
     revision = revision_of(builders.pool())
     refused = Breaker(3, NOW - 60, Reason.QUOTA_EXCEEDED, "no quota", refused=True, revision=revision)
-    empty = seen(pool=replace(POOL, proven_revision=revision))
+    empty = observed(pool=replace(POOL, proven_revision=revision))
     due = decide(builders.pool(), empty, ScalingMemory(breaker=refused))
     later = decide(builders.pool(), empty, due.memory)
 
@@ -105,17 +108,17 @@ def test_a_try_that_nobody_needs_any_more_ends_soon() -> None:
 
 
 @pytest.mark.parametrize(("most", "replicas"), [(3, None), (4, 4)])
-def test_a_try_after_a_refusal_keeps_to_max_workers(most: int, replicas: int | None) -> None:
+def test_retry_after_quota_refusal_stays_within_max_workers(most: int, replicas: int | None) -> None:
     spec = builders.pool(maxWorkers=most)
     revision = revision_of(spec)
     leaving = pod("w3", revision=revision, deletion_cost=-1000)
-    crew = (pod("w1", revision=revision), pod("w2", revision=revision), leaving)
+    pods = (pod("w1", revision=revision), pod("w2", revision=revision), leaving)
     working = [worker(name, busy=1) for name in ("w1", "w2", "w3")]
     made = DeploymentFacts("pool-x", "d", "5", revision, 1, 3)
     refused = Breaker(2, NOW - 60, Reason.QUOTA_EXCEEDED, "no quota", refused=True, revision=revision)
     full = Saturation(NOW - 60, NOW - 60, frozenset({"w1", "w2"}))
     memory = ScalingMemory(breaker=refused, saturation=full)
-    decision = decide(spec, seen(*crew, *working, deployments=(made,)), memory)
+    decision = decide(spec, observed(*pods, *working, deployments=(made,)), memory)
     raised = [action.replicas for action in decision.actions if isinstance(action, SetReplicas)]
 
     assert decision.size.limit == "breaker"
@@ -124,61 +127,62 @@ def test_a_try_after_a_refusal_keeps_to_max_workers(most: int, replicas: int | N
 
 @pytest.mark.parametrize("ready", [True, False], ids=["ready", "not ready"])
 @pytest.mark.parametrize(("code", "reason"), [(137, "Error"), (137, "OOMKilled"), (1, "Error"), (0, "Completed")])
-def test_a_worker_that_was_restarted_in_place_is_none_to_a_leader_that_has_yet_to_hear_it(
-    ready: bool, code: int, reason: str
-) -> None:
-    """Half an hour of faults: each new leader deleted the pods of busy workers whose containers had ended some day."""
+def test_in_place_restart_is_not_a_failed_start_for_new_leader(ready: bool, code: int, reason: str) -> None:
+    """A new leader must not delete the pod of a busy worker because its container was restarted some time ago."""
     restarted = pod(ready=ready, restarts=1, last_exit_code=code, last_exit_reason=reason)
 
     for age in (0.5, 3_600.0):
-        situation = seen(restarted, leader_since=NOW - age, pool=replace(POOL, proven_revision=REVISION))
+        situation = observed(restarted, leader_since=NOW - age, pool=replace(POOL, proven_revision=REVISION))
         assert watched(situation) == (Breaker(), None)
 
 
-def test_one_that_crashed_before_it_reported_is_replaced_only_when_it_does_not_run() -> None:
-    """The container that runs now may report yet, and if the operator was silent for a moment it has a task."""
+def test_crashed_start_is_replaced_only_while_its_container_is_down() -> None:
+    """A running container may still report; it has a task if only the operator was unreachable for a moment."""
     again = pod(ready=False, running_since=NOW - 3, created=NOW - 20, last_exit_code=137, last_exit_reason="OOMKilled")
     waits = replace(again, running_since=0.0, waiting_reason="CrashLoopBackOff")
 
-    assert [failed and failed.pod.name for _, failed in (watched(seen(again)), watched(seen(waits)))] == [None, "w1"]
+    assert [failed and failed.pod.name for _, failed in (watched(observed(again)), watched(observed(waits)))] == [
+        None,
+        "w1",
+    ]
 
 
 @pytest.mark.parametrize(
     ("message", "reason"),
     [("exceeded quota: pods=10", Reason.QUOTA_EXCEEDED), ("denied by a webhook", Reason.POD_TEMPLATE_REJECTED)],
 )
-def test_pods_that_may_not_be_created_trip_it_with_nothing_to_replace(message: str, reason: Reason) -> None:
-    breaker, failed = watched(seen(deployments=(deployment(failure=message),)))
+def test_refused_pod_creation_opens_breaker_without_pod_to_replace(message: str, reason: Reason) -> None:
+    breaker, failed = watched(observed(deployments=(deployment(failure=message),)))
 
     assert (breaker.reason, breaker.message, failed) == (reason, message, None)
 
 
 def test_failures_of_another_revision_do_not_count() -> None:
-    old = coming(waiting_reason="ImagePullBackOff", revision="r0")
+    old = pending(waiting_reason="ImagePullBackOff", revision="r0")
 
-    assert watched(seen(old, deployments=(deployment(failure="quota", revision="r0"),))) == (Breaker(), None)
+    assert watched(observed(old, deployments=(deployment(failure="quota", revision="r0"),))) == (Breaker(), None)
 
 
 def test_retries_come_after_0_5_10_20_40_and_80_seconds() -> None:
-    """A start that fails always is tried at these seconds, looked at every second."""
+    """A start that always fails is retried at these seconds, with one look a second."""
     breaker, tries = Breaker(), []
     for second in range(320):
-        breaker, failed = watched(seen(UNPULLABLE, now=NOW + second), breaker)
+        breaker, failed = watched(observed(UNPULLABLE, now=NOW + second), breaker)
         if failed is not None:
             tries.append(second)
 
     assert tries == [0, 5, 15, 35, 75, 155, 235, 315]
 
 
-def test_a_closed_breaker_has_no_retry() -> None:
+def test_closed_breaker_has_no_retry() -> None:
     assert retry_at(Breaker()) is None
     assert retry_at(Breaker(2, NOW)) == NOW + 5
     assert retry_at(Breaker(99, NOW)) == NOW + 80
 
 
-def test_between_retries_it_stays_open_and_tells_the_latest_cause() -> None:
-    crashed = coming("n2", last_exit_code=1, last_exit_reason="Error")
-    breaker, failed = watched(seen(crashed), OPEN)
+def test_open_breaker_reports_latest_cause_between_retries() -> None:
+    crashed = pending("n2", last_exit_code=1, last_exit_reason="Error")
+    breaker, failed = watched(observed(crashed), OPEN)
 
     assert (breaker.trips, breaker.opened_at, failed) == (3, OPEN.opened_at, None)
     assert breaker.reason == Reason.WORKER_CRASHED
@@ -188,70 +192,70 @@ def newcomer(**more: float) -> tuple[PodFacts, WorkerFacts]:
     return pod("w1", created=NOW - 1, running_since=NOW, ready_since=NOW), worker("w1", **more)
 
 
-def test_it_closes_on_a_report() -> None:
-    assert watched(seen(*newcomer(), UNPULLABLE), OPEN) == (Breaker(), None)
+def test_report_of_new_pod_closes_breaker() -> None:
+    assert watched(observed(*newcomer(), UNPULLABLE), OPEN) == (Breaker(), None)
 
 
-def test_a_report_from_before_it_opened_does_not_close_it() -> None:
-    breaker, _ = watched(seen(*newcomer(reported_at=OPEN.opened_at), UNPULLABLE), OPEN)
+def test_report_from_before_opening_does_not_close_breaker() -> None:
+    breaker, _ = watched(observed(*newcomer(reported_at=OPEN.opened_at), UNPULLABLE), OPEN)
 
     assert breaker.open
 
 
-def test_reports_of_workers_that_were_there_before_do_not_close_it() -> None:
-    breaker, failed = watched(seen(worker("old"), UNPULLABLE), OPEN)
+def test_reports_of_older_workers_do_not_close_breaker() -> None:
+    breaker, failed = watched(observed(worker("old"), UNPULLABLE), OPEN)
 
     assert (breaker.trips, failed) == (3, None)
 
 
-def test_a_pod_that_was_slow_to_start_closes_it_too() -> None:
+def test_report_of_slowly_started_pod_closes_breaker() -> None:
     slow = pod("w1", created=NOW - 40, running_since=NOW - 30, ready_since=NOW)
 
-    assert watched(seen(slow, worker("w1"), UNPULLABLE), OPEN)[0] == Breaker()
+    assert watched(observed(slow, worker("w1"), UNPULLABLE), OPEN)[0] == Breaker()
 
 
-def test_it_stays_open_while_the_next_try_is_starting() -> None:
-    assert watched(seen(coming("n2")), OPEN) == (OPEN, None)
+def test_breaker_stays_open_while_a_retry_starts() -> None:
+    assert watched(observed(pending("n2")), OPEN) == (OPEN, None)
 
 
-def test_it_stays_open_between_the_deleted_pod_and_its_successor() -> None:
-    gone = coming("n1", deleting=True)
+def test_breaker_stays_open_until_successor_of_deleted_pod_appears() -> None:
+    gone = pending("n1", deleting=True)
 
-    assert watched(seen(gone, deployments=(deployment(replicas=1),)), OPEN) == (OPEN, None)
-
-
-def test_it_closes_when_nobody_starts_any_more() -> None:
-    assert watched(seen(deployments=(deployment(replicas=0),)), OPEN) == (Breaker(), None)
+    assert watched(observed(gone, deployments=(deployment(replicas=1),)), OPEN) == (OPEN, None)
 
 
-def test_a_silent_worker_is_told_after_a_minute_and_replaced_after_three() -> None:
-    """A handler that loads a model may take two minutes to be imported: killed before, it would never start."""
+def test_breaker_closes_when_no_pod_is_left_to_start() -> None:
+    assert watched(observed(deployments=(deployment(replicas=0),)), OPEN) == (Breaker(), None)
+
+
+def test_silent_start_is_reported_after_1_and_replaced_after_3_minutes() -> None:
+    """A handler that loads a model may take two minutes to import; replaced earlier, it would never start."""
     slow = pod(ready=False, ready_since=0.0, running_since=NOW)
-    breaker, told, replaced = Breaker(), None, None
+    breaker, reported, replaced = Breaker(), None, None
     for second in range(300):
-        breaker, failed = watched(seen(slow, now=NOW + second), breaker)
-        told = second if told is None and breaker.open else told
+        breaker, failed = watched(observed(slow, now=NOW + second), breaker)
+        reported = second if reported is None and breaker.open else reported
         replaced = second if replaced is None and failed is not None else replaced
 
-    assert (told, replaced) == (60, 180)
+    assert (reported, replaced) == (60, 180)
 
 
-def test_a_slow_worker_that_reports_at_last_closes_it() -> None:
+def test_first_report_after_no_runtime_closes_breaker() -> None:
     opened = Breaker(1, NOW + 60, Reason.NO_RUNTIME, "", revision=REVISION)
     slow = pod(ready=True, ready_since=NOW + 110, running_since=NOW)
 
-    assert watched(seen(slow, worker(reported_at=NOW + 109.5), now=NOW + 110), opened) == (Breaker(), None)
+    assert watched(observed(slow, worker(reported_at=NOW + 109.5), now=NOW + 110), opened) == (Breaker(), None)
 
 
 def test_messages_are_bounded() -> None:
-    breaker, _ = watched(seen(coming(waiting_reason="ErrImagePull", waiting_message="x" * 9_000)))
+    breaker, _ = watched(observed(pending(waiting_reason="ErrImagePull", waiting_message="x" * 9_000)))
 
     assert len(breaker.message) == 1024
 
 
-def test_a_refusal_that_lasts_while_the_breaker_waits_is_no_further_failure() -> None:
+def test_lasting_refusal_between_retries_is_not_another_failure() -> None:
     waiting = Breaker(3, NOW - 1, Reason.QUOTA_EXCEEDED, "exceeded quota", refused=True, revision=REVISION)
-    still = seen(worker("w1"), deployments=(deployment(2, failure="exceeded quota"),))
+    still = observed(worker("w1"), deployments=(deployment(2, failure="exceeded quota"),))
 
     breaker, _ = watched(still, waiting)
 
@@ -260,17 +264,17 @@ def test_a_refusal_that_lasts_while_the_breaker_waits_is_no_further_failure() ->
     assert later.trying
 
 
-def test_a_worker_that_was_created_before_the_refusal_does_not_end_it() -> None:
+def test_worker_created_before_the_refusal_does_not_close_breaker() -> None:
     refused = Breaker(2, NOW - 3, Reason.QUOTA_EXCEEDED, "exceeded quota", refused=True, revision=REVISION)
     up = pod("w1", created=NOW - 10, running_since=NOW - 1, ready_since=NOW)
     new = pod("w2", created=NOW - 1, running_since=NOW, ready_since=NOW)
 
-    assert watched(seen(up, worker("w1")), refused)[0].open
-    assert not watched(seen(new, worker("w2")), refused)[0].open
+    assert watched(observed(up, worker("w1")), refused)[0].open
+    assert not watched(observed(new, worker("w2")), refused)[0].open
 
 
-def test_a_pool_that_is_being_deleted_gets_no_write() -> None:
-    situation = seen(worker("w1"), pool=replace(POOL, deleting=True), deployments=(deployment(1),))
+def test_deleting_pool_gets_no_write() -> None:
+    situation = observed(worker("w1"), pool=replace(POOL, deleting=True), deployments=(deployment(1),))
     decision = decide(builders.pool(minWorkers=5, paused=True), situation, ScalingMemory())
 
     assert [action for action in decision.actions if not isinstance(action, Say)] == []

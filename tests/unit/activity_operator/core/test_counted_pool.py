@@ -1,4 +1,4 @@
-"""Pools that read counts instead of polling: from zero to work and back, with counts that are late or missing."""
+"""Pools that read CloudWatch counts instead of polling: from zero to work and back, with late or missing counts."""
 
 from dataclasses import replace
 
@@ -16,13 +16,13 @@ def world(**changes: object) -> World:
 
 
 def read(world: World, *flows: tuple[float, int, int]) -> None:
-    """CloudWatch is read now and tells of these (seconds from START, scheduled, started)."""
-    told = tuple(Flow(int(START + at) // 60 * 60, 60, came, went) for at, came, went in flows)
-    world.know(SourceFacts(counts=Counts(told, world.now)))
+    """Let the operator read CloudWatch now, with these flows: (seconds from START, scheduled, started)."""
+    periods = tuple(Flow(int(START + at) // 60 * 60, 60, came, went) for at, came, went in flows)
+    world.know(SourceFacts(counts=Counts(periods, world.now)))
 
 
 def run(world: World, seconds: float, *flows: tuple[float, int, int]) -> None:
-    """Let time pass while CloudWatch, read every minute, goes on telling the same."""
+    """Let time pass while CloudWatch, which is read every minute, keeps returning the same flows."""
     for _ in range(int(seconds) // 30):
         read(world, *flows)
         world.run(30.0)
@@ -43,7 +43,7 @@ def test_counted_work_starts_an_empty_pool_and_no_poll_is_ever_opened() -> None:
     assert decision.size.reason == "0 running, 0 held, at least 3 waiting"
 
 
-def test_the_pool_grows_to_a_counted_backlog_while_all_work_and_not_beyond_it() -> None:
+def test_pool_grows_to_counted_backlog_and_not_beyond() -> None:
     pool = world(maxWorkers=40)
     read(pool, (-60, 5, 0))
     pool.settle()
@@ -54,7 +54,7 @@ def test_the_pool_grows_to_a_counted_backlog_while_all_work_and_not_beyond_it() 
     assert len(pool.pods) == 5
 
 
-def test_counts_that_arrive_late_do_not_bring_back_a_pool_that_has_done_the_work() -> None:
+def test_late_counts_do_not_restart_a_pool_that_has_done_the_work() -> None:
     pool = world()
     late = (-60, 3, 0)
     run(pool, 270, late)
@@ -64,7 +64,7 @@ def test_counts_that_arrive_late_do_not_bring_back_a_pool_that_has_done_the_work
     assert pool.truth.taken == []
 
 
-def test_new_work_after_the_last_look_of_a_worker_starts_the_pool_again() -> None:
+def test_task_after_last_empty_poll_starts_the_pool_again() -> None:
     pool = world()
     run(pool, 270, (-60, 3, 0))
     gone = pool.now - START
@@ -76,7 +76,7 @@ def test_new_work_after_the_last_look_of_a_worker_starts_the_pool_again() -> Non
     assert len(pool.pods) == 1
 
 
-def test_the_pool_does_not_go_to_zero_while_nobody_would_notice_work_there() -> None:
+def test_pool_keeps_one_worker_while_backlog_is_unreadable() -> None:
     pool = world()
     run(pool, 30, (-60, 3, 0))
     pool.know(replace(pool.term.source, error=DENIED))
@@ -84,8 +84,8 @@ def test_the_pool_does_not_go_to_zero_while_nobody_would_notice_work_there() -> 
     pool.run(900.0)
 
     assert len(pool.serving()) == 1
-    seen, _, decision, _ = pool.term.look()
-    conditions = {c["type"]: c for c in status(pool.spec, seen, decision, None, ())["conditions"]}
+    observation, _, decision, _ = pool.term.look()
+    conditions = {c["type"]: c for c in status(pool.spec, observation, decision, None, ())["conditions"]}
     assert conditions["SignalsStale"]["reason"] == "BacklogUnknown"
     assert conditions["Ready"]["reason"] == "AccessDenied"
     read(pool)
@@ -93,7 +93,7 @@ def test_the_pool_does_not_go_to_zero_while_nobody_would_notice_work_there() -> 
     assert not pool.pods
 
 
-def test_pods_on_their_way_are_kept_when_the_counts_go_missing() -> None:
+def test_starting_pods_are_kept_when_counts_go_missing() -> None:
     pool = world()
     read(pool, (-60, 3, 0))
     pool.truth.import_seconds = FOREVER_SECONDS
@@ -102,24 +102,24 @@ def test_pods_on_their_way_are_kept_when_the_counts_go_missing() -> None:
     assert len(pool.pods) == 3
 
 
-def test_a_new_leader_takes_the_empty_moment_from_the_status_and_starts_nobody_for_old_work() -> None:
+def test_new_leader_ignores_counts_older_than_emptied_at_in_status() -> None:
     pool = world()
     read(pool, (-60, 3, 0))
-    seen = pool.term.observe()
-    emptied = replace(seen, pool=replace(seen.pool, emptied_at=START + 120))
+    observation = pool.term.observe()
+    emptied = replace(observation, pool=replace(observation.pool, emptied_at=START + 120))
 
-    assert decide(pool.spec, seen, pool.term.memory).size.desired == 3
+    assert decide(pool.spec, observation, pool.term.memory).size.desired == 3
     assert decide(pool.spec, emptied, pool.term.memory).size.desired == 0
 
 
-def test_the_answer_is_looked_at_again_when_the_counts_in_hand_grow_old() -> None:
+def test_pool_looks_again_when_its_counts_grow_stale() -> None:
     pool = world()
     read(pool)
 
     assert pool.settle().look_again_in == 300.0
 
 
-def test_a_stalled_worker_still_blocks_zero() -> None:
+def test_stalled_worker_still_blocks_zero() -> None:
     pool = world()
     run(pool, 30, (-60, 1, 0))
     (worker,) = pool.serving()

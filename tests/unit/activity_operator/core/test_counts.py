@@ -1,4 +1,4 @@
-"""What counts of scheduled and started tasks say about a backlog, and when they say nothing."""
+"""The backlog that counts of scheduled and started tasks imply, and when they imply none."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from activity_operator.core.demand import demand
 from activity_operator.core.observation import Counts, Flow, Observation, PoolFacts, SourceFacts, WorkerFacts
 from activity_operator.core.saturation import Saturation
 from activity_worker.contract import PollFault, PollTrouble
-from tests.unit.activity_operator.core.builders import NOW, busy, coming, crew, pool, seen, worker
+from tests.unit.activity_operator.core.builders import NOW, busy, fleet_of, observed, pending, pool, worker
 
 SPEC = pool(activation={"mode": "CloudWatch"})
 LONG_AGO = 0.0
 
 
 def minutes(*pairs: tuple[int, int], end: float = NOW) -> tuple[Flow, ...]:
-    """Return (scheduled, started) of the minutes before `end`, the last pair the last minute."""
+    """Return flows of (scheduled, started) for the minutes before `end`; the last pair is the last minute."""
     first = int(end) - 60 * len(pairs)
     return tuple(Flow(first + 60 * number, 60, *pair) for number, pair in enumerate(pairs))
 
@@ -25,8 +25,8 @@ def counted(*pairs: tuple[int, int], age: float = 5.0) -> SourceFacts:
     return SourceFacts(counts=Counts(minutes(*pairs), NOW - age))
 
 
-def known(situation: Observation, emptied_at: float = LONG_AGO) -> waiting.Waiting:
-    return waiting.waiting(SPEC, situation, crew(situation, SPEC), emptied_at)
+def backlog_of(situation: Observation, emptied_at: float = LONG_AGO) -> waiting.Waiting:
+    return waiting.waiting(SPEC, situation, fleet_of(situation, SPEC), emptied_at)
 
 
 @pytest.mark.parametrize(
@@ -46,29 +46,29 @@ def known(situation: Observation, emptied_at: float = LONG_AGO) -> waiting.Waiti
         "adding up",
         "all started",
         "started later",
-        "an older backlog was started first",
+        "older backlog started first",
         "never less than nothing",
     ],
 )
-def test_what_came_and_was_not_started_waits(pairs: list[tuple[int, int]], tasks: int) -> None:
+def test_backlog_is_scheduled_minus_started(pairs: list[tuple[int, int]], tasks: int) -> None:
     assert counts.backlog(minutes(*pairs), LONG_AGO) == tasks
 
 
 @pytest.mark.parametrize(
     ("emptied_at", "tasks"),
     [(NOW - 240, 3), (NOW - 1, 3), (NOW, 1), (NOW + 59, 1), (NOW + 60, 0)],
-    ids=["before all", "within the slack", "a slack behind the first", "within the slack again", "behind all"],
+    ids=["before all", "first in slack", "first out of slack", "second in slack", "after all"],
 )
-def test_what_came_before_an_empty_moment_is_void_but_clocks_may_differ(emptied_at: float, tasks: int) -> None:
+def test_tasks_from_before_emptied_at_do_not_count_except_clock_slack(emptied_at: float, tasks: int) -> None:
     assert counts.backlog(minutes((2, 0), (1, 0)), emptied_at) == tasks
 
 
-def test_at_zero_the_counts_are_the_backlog_and_at_least_that() -> None:
-    assert known(seen(source=counted((4, 0)))) == waiting.Waiting(4, exact=False)
+def test_without_workers_the_counts_are_a_lower_bound_of_the_backlog() -> None:
+    assert backlog_of(observed(source=counted((4, 0)))) == waiting.Waiting(4, exact=False)
 
 
-def test_a_worker_whose_own_poll_finds_nothing_knows_better_than_counts_minutes_old() -> None:
-    answer = known(seen(worker("w1", reported_at=NOW - 3), busy("w2"), source=counted((4, 0))))
+def test_empty_poll_of_a_worker_outweighs_older_counts() -> None:
+    answer = backlog_of(observed(worker("w1", reported_at=NOW - 3), busy("w2"), source=counted((4, 0))))
 
     assert (answer.tasks, answer.emptied_at) == (0, NOW - 3)
 
@@ -83,30 +83,30 @@ def test_a_worker_whose_own_poll_finds_nothing_knows_better_than_counts_minutes_
     ],
     ids=["busy", "just freed", "its polls are refused", "stalled"],
 )
-def test_nobody_else_proves_that_nothing_waits(report: WorkerFacts) -> None:
-    answer = known(seen(report, source=counted((4, 0))), emptied_at=77.0)
+def test_only_an_idle_polling_worker_proves_an_empty_backlog(report: WorkerFacts) -> None:
+    answer = backlog_of(observed(report, source=counted((4, 0))), emptied_at=77.0)
 
     assert (answer.tasks, answer.emptied_at) == (4, 77.0)
 
 
-def test_the_last_empty_moment_is_the_latest_of_memory_status_and_workers() -> None:
+def test_emptied_at_is_the_latest_of_memory_status_and_reports() -> None:
     facts = PoolFacts("team", "pool", "uid", 1, emptied_at=500.0)
 
-    assert known(seen(source=counted(), pool=facts), emptied_at=400.0).emptied_at == 500.0
-    assert known(seen(source=counted(), pool=facts), emptied_at=600.0).emptied_at == 600.0
-    assert known(seen(worker(reported_at=NOW - 1), source=counted(), pool=facts)).emptied_at == NOW - 1
+    assert backlog_of(observed(source=counted(), pool=facts), emptied_at=400.0).emptied_at == 500.0
+    assert backlog_of(observed(source=counted(), pool=facts), emptied_at=600.0).emptied_at == 600.0
+    assert backlog_of(observed(worker(reported_at=NOW - 1), source=counted(), pool=facts)).emptied_at == NOW - 1
 
 
 @pytest.mark.parametrize(("age", "fresh"), [(0.0, True), (299.9, True), (300.0, False), (4000.0, False)])
-def test_counts_are_believed_for_five_minutes(age: float, fresh: bool) -> None:
-    situation = seen(source=counted((4, 0), age=age))
+def test_counts_are_valid_for_five_minutes(age: float, fresh: bool) -> None:
+    situation = observed(source=counted((4, 0), age=age))
 
-    assert (known(situation).tasks, bool(known(situation).unknown)) == ((4, False) if fresh else (None, True))
+    assert (backlog_of(situation).tasks, bool(backlog_of(situation).unknown)) == ((4, False) if fresh else (None, True))
     assert waiting.stale_at(SPEC, situation) == NOW - age + 300
 
 
 def test_counts_that_were_never_read_are_unknown_not_zero() -> None:
-    assert known(seen()).unknown == "the backlog has not been read yet"
+    assert backlog_of(observed()).unknown == "the backlog has not been read yet"
 
 
 @pytest.mark.parametrize(
@@ -121,14 +121,12 @@ def test_counts_that_were_never_read_are_unknown_not_zero() -> None:
     ],
     ids=["sentinel", "none", "paused", "pinned", "refused", "deleting"],
 )
-def test_nothing_is_read_where_nothing_depends_on_it_or_it_is_forbidden(
-    changes: dict[str, Any], facts: dict[str, Any]
-) -> None:
+def test_backlog_is_not_read_when_unused_or_forbidden(changes: dict[str, Any], facts: dict[str, Any]) -> None:
     spec = pool(**{"activation": {"mode": "CloudWatch"}, **changes})
 
-    assert waiting.wanted(SPEC, seen())
-    assert not waiting.wanted(spec, seen(**facts))
-    answer = waiting.waiting(spec, seen(source=counted((4, 0)), **facts), crew(seen()), LONG_AGO)
+    assert waiting.wanted(SPEC, observed())
+    assert not waiting.wanted(spec, observed(**facts))
+    answer = waiting.waiting(spec, observed(source=counted((4, 0)), **facts), fleet_of(observed()), LONG_AGO)
     assert (answer.tasks, answer.unknown) == (None, "")
 
 
@@ -141,22 +139,22 @@ def test_nothing_is_read_where_nothing_depends_on_it_or_it_is_forbidden(
         ([busy("w1"), busy("w2")], 0, 3),
         ([busy("w1"), worker("w2")], 4, 2),
     ],
-    ids=["nobody", "some of them run by now", "more run than were seen", "the eye stays", "a free slot sees nothing"],
+    ids=["no worker", "some run by now", "more run than counted", "spare slot stays", "free slot finds nothing"],
 )
-def test_an_old_count_asks_for_more_but_is_not_added_to_what_runs(
+def test_old_count_raises_demand_without_adding_running_tasks_twice(
     reports: list[WorkerFacts], waiting: int, workers: int
 ) -> None:
-    situation = seen(*reports, source=counted((waiting, 0)))
+    situation = observed(*reports, source=counted((waiting, 0)))
 
-    assert demand(SPEC, situation, crew(situation, SPEC), None).workers == workers
+    assert demand(SPEC, situation, fleet_of(situation, SPEC), None).workers == workers
 
 
-def test_saturation_grows_the_pool_whatever_the_count_says() -> None:
-    situation = seen(*(busy(f"w{number}") for number in range(3)), source=counted((1, 0)))
+def test_saturation_grows_the_pool_even_with_a_low_count() -> None:
+    situation = observed(*(busy(f"w{number}") for number in range(3)), source=counted((1, 0)))
 
     full = Saturation(NOW - 5, NOW - 5, frozenset({"w0", "w1", "w2"}))
 
-    assert demand(SPEC, situation, crew(situation, SPEC), full).workers == 6
+    assert demand(SPEC, situation, fleet_of(situation, SPEC), full).workers == 6
 
 
 @pytest.mark.parametrize(
@@ -167,7 +165,7 @@ def test_saturation_grows_the_pool_whatever_the_count_says() -> None:
     ],
     ids=["fresh", "old"],
 )
-def test_the_reason_says_how_much_is_known(source: SourceFacts, sentence: str) -> None:
-    situation = seen(coming(), source=source)
+def test_reason_names_the_counted_backlog_or_its_age(source: SourceFacts, sentence: str) -> None:
+    situation = observed(pending(), source=source)
 
-    assert demand(SPEC, situation, crew(situation, SPEC), None).reason == sentence
+    assert demand(SPEC, situation, fleet_of(situation, SPEC), None).reason == sentence

@@ -1,4 +1,4 @@
-"""Whole stories of one pool, told in virtual time."""
+"""One pool from start to end in virtual time."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def of_revision(world: World, revision: str) -> list[str]:
     return [name for name, pod in world.pods.items() if pod.facts.revision == revision]
 
 
-def test_a_pool_at_zero_has_its_deployment_and_rests() -> None:
+def test_pool_at_zero_has_a_deployment_and_no_further_actions() -> None:
     world = proven_at_zero()
 
     decision = world.settle()
@@ -41,7 +41,7 @@ def test_a_pool_at_zero_has_its_deployment_and_rests() -> None:
     assert decision.sentinel == SentinelOrder(2, 10)
 
 
-def test_polls_fan_out_with_the_tasks_that_come_so_that_one_task_leaves_few_open() -> None:
+def test_sentinel_polls_grow_with_held_tasks() -> None:
     world = proven_at_zero()
     polls = []
     for held in (0, 1, 2, 4, 8, 9, 10):
@@ -51,7 +51,7 @@ def test_polls_fan_out_with_the_tasks_that_come_so_that_one_task_leaves_few_open
     assert polls == [2, 2, 4, 6, 2, 1, 0]
 
 
-def test_an_unproven_pool_holds_exactly_one_lease() -> None:
+def test_pool_with_unproven_revision_takes_exactly_one_lease() -> None:
     world = World(pool_spec())
 
     assert world.settle().sentinel == SentinelOrder(1, 1)
@@ -63,14 +63,14 @@ def test_an_unproven_pool_holds_exactly_one_lease() -> None:
     assert decision.sentinel.polls == 0
 
 
-def test_a_burst_on_a_proven_pool_gets_its_size_at_once() -> None:
+def test_burst_on_proven_pool_gets_its_full_size_at_once() -> None:
     world = proven_at_zero()
     world.know(SourceFacts(held=10))
 
     assert world.settle().size.desired == world.replicas == 10
 
 
-def test_max_holds_however_much_waits() -> None:
+def test_max_workers_holds_for_any_backlog() -> None:
     world = proven_at_zero(maxWorkers=3)
     world.know(SourceFacts(held=2, signals=counted(50, now=START)))
 
@@ -93,7 +93,7 @@ def test_saturation_doubles_up_to_max_once_per_start() -> None:
     assert sizes == {1, 2, 4, 8, 10}
 
 
-def test_a_trickle_whose_next_task_goes_to_the_worker_that_has_just_come_is_not_doubled() -> None:
+def test_one_task_at_a_time_on_the_newest_worker_does_not_double_the_pool() -> None:
     world = with_workers(1)
     sizes = []
     for _ in range(60):
@@ -105,7 +105,7 @@ def test_a_trickle_whose_next_task_goes_to_the_worker_that_has_just_come_is_not_
     assert max(sizes) == 2
 
 
-def test_sizes_fall_on_time_though_reports_are_rare() -> None:
+def test_pool_shrinks_on_time_with_rare_reports() -> None:
     world = proven_at_zero(scaling={"scaleDown": {"stabilizationWindowSeconds": 60, "zeroAfterSeconds": 300}})
     world.know(SourceFacts(held=4))
     world.settle()
@@ -125,7 +125,7 @@ def test_sizes_fall_on_time_though_reports_are_rare() -> None:
     assert world.settle().size.desired == 0
 
 
-def test_another_operators_rendering_stays_until_the_pool_starts_from_zero() -> None:
+def test_outdated_rendering_is_replaced_only_when_pool_starts_from_zero() -> None:
     world = proven_at_zero()
     (found,) = world.truth.deployments.values()
     world.truth.write(replace(found, outdated=True))
@@ -143,13 +143,13 @@ def test_another_operators_rendering_stays_until_the_pool_starts_from_zero() -> 
     assert [type(action) for action in writes] == [SetReplicas]
 
 
-def test_a_pool_without_work_goes_to_zero_and_kills_nobody() -> None:
+def test_pool_without_work_goes_to_zero_without_interrupting_workers() -> None:
     world = proven_at_zero()
     world.truth.arrive(6, seconds=5)
     world.truth.arrive(4, seconds=200)
     world.run(150)
 
-    assert len(world.pods) == 5  # four busy, and one free slot as the eye
+    assert len(world.pods) == 5  # four busy workers, and one free slot to detect new work
 
     world.run(250)
     assert len(world.pods) == 1
@@ -159,7 +159,7 @@ def test_a_pool_without_work_goes_to_zero_and_kills_nobody() -> None:
     assert world.settle().sentinel.polls == 2
 
 
-def test_a_cordoned_worker_is_called_back_when_work_returns() -> None:
+def test_cordoned_worker_is_uncordoned_when_work_returns() -> None:
     world = with_workers(4)
     names = set(world.pods)
     world.occupy(*names)
@@ -173,7 +173,8 @@ def test_a_cordoned_worker_is_called_back_when_work_returns() -> None:
     assert {pod.facts.name for pod in world.serving()} == names
 
 
-def test_a_worker_whose_pod_is_being_deleted_is_told_to_drain_should_its_signal_be_lost() -> None:
+def test_worker_of_deleting_pod_gets_drain_directive() -> None:
+    """The directive drains the worker even if SIGTERM is lost."""
     world = with_workers(1)
     (name,) = world.pods
     world.occupy(name)
@@ -182,7 +183,7 @@ def test_a_worker_whose_pod_is_being_deleted_is_told_to_drain_should_its_signal_
     assert world.settle().directives[world.truth.pods[name].facts.uid] is Directive.DRAIN
 
 
-def test_a_worker_that_was_drained_just_as_it_was_called_back_goes_all_the_same() -> None:
+def test_worker_that_drained_while_being_uncordoned_is_removed() -> None:
     world = with_workers(1)
     (name,) = world.pods
     world.drain_by_itself(name)
@@ -192,7 +193,7 @@ def test_a_worker_that_was_drained_just_as_it_was_called_back_goes_all_the_same(
     assert len(world.serving()) == 1
 
 
-def test_new_workers_are_not_removed_in_place_of_drained_ones() -> None:
+def test_new_workers_are_not_removed_instead_of_drained_ones() -> None:
     for most in (2, 3):
         world = with_workers(2, maxWorkers=most)
         for name in list(world.pods):
@@ -202,10 +203,10 @@ def test_new_workers_are_not_removed_in_place_of_drained_ones() -> None:
         world.run(40)
 
         assert len(world.serving()) == 2
-        assert world.truth.made == before + 2, "each new pod was removed before it had started"
+        assert world.truth.made == before + 2, "a new pod was removed before it had started"
 
 
-def test_a_pause_lets_workers_finish_and_takes_no_new_task() -> None:
+def test_paused_pool_lets_workers_finish_and_takes_no_new_task() -> None:
     world = with_workers(2)
     first = next(iter(world.pods))
     world.occupy(first)
@@ -224,7 +225,7 @@ def test_a_pause_lets_workers_finish_and_takes_no_new_task() -> None:
     assert len(world.serving()) == 2
 
 
-def test_a_rollout_moves_workers_over_and_interrupts_nobody() -> None:
+def test_rollout_replaces_workers_without_interrupting_tasks() -> None:
     world = with_workers(4)
     old = revision_of(world.spec)
     busy = list(world.pods)[:2]
@@ -243,7 +244,7 @@ def test_a_rollout_moves_workers_over_and_interrupts_nobody() -> None:
     assert world.truth.taken == []
 
 
-def test_a_rollout_never_exceeds_size_plus_surge() -> None:
+def test_rollout_never_exceeds_size_plus_surge() -> None:
     world = with_workers(8, maxWorkers=8)
     world.edit(handlerImage="h:2")
     for _ in range(400):
@@ -254,7 +255,7 @@ def test_a_rollout_never_exceeds_size_plus_surge() -> None:
     assert {pod.facts.revision for pod in world.pods.values()} == {revision_of(world.spec)}
 
 
-def test_a_broken_image_leaves_the_old_revision_serving() -> None:
+def test_broken_image_leaves_the_old_revision_serving() -> None:
     world = with_workers(3)
     old = revision_of(world.spec)
     world.truth.unpullable.add("h:broken")
@@ -271,7 +272,7 @@ def test_a_broken_image_leaves_the_old_revision_serving() -> None:
     assert {pod.facts.revision for pod in world.pods.values()} == {revision_of(world.spec)}
 
 
-def test_a_way_back_to_the_old_image_ends_the_rollout() -> None:
+def test_return_to_the_old_image_ends_the_rollout() -> None:
     world = with_workers(2)
     old = revision_of(world.spec)
     world.truth.unpullable.add("h:broken")
@@ -285,7 +286,7 @@ def test_a_way_back_to_the_old_image_ends_the_rollout() -> None:
     assert len(world.truth.deployments) == 1
 
 
-def test_a_broken_pool_at_zero_keeps_one_try_and_stops_polling() -> None:
+def test_broken_pool_at_zero_keeps_one_retry_pod_and_stops_polling() -> None:
     world = World(pool_spec())
     world.truth.unpullable.add("h:1")
     world.truth.arrive(1, seconds=1)
@@ -296,7 +297,7 @@ def test_a_broken_pool_at_zero_keeps_one_try_and_stops_polling() -> None:
     assert decision.sentinel.polls == 0
 
 
-def test_a_silent_worker_blocks_zero_and_keeps_its_place() -> None:
+def test_silent_ready_worker_keeps_the_pool_above_zero() -> None:
     world = with_workers(1)
     world.edit(minWorkers=0)
     (pod,) = world.pods.values()
@@ -307,7 +308,7 @@ def test_a_silent_worker_blocks_zero_and_keeps_its_place() -> None:
     assert "WorkerStalled" in world.warnings
 
 
-def test_a_silent_and_unready_worker_is_replaced_at_the_deadline() -> None:
+def test_silent_and_unready_worker_is_replaced_at_the_deadline() -> None:
     world = with_workers(1)
     (lost,) = world.pods
     world.pods[lost].cut = True

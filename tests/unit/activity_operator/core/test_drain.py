@@ -1,4 +1,4 @@
-"""How workers leave: nobody who may be working is ever removed."""
+"""Scale-in: a worker that may have a task is never removed."""
 
 from dataclasses import replace
 
@@ -10,85 +10,85 @@ from activity_operator.core import drain, moves
 from activity_operator.core.fleet import CORDON_COST, Member
 from activity_operator.core.observation import PodFacts, WorkerFacts
 from activity_worker.contract import WorkerState
-from tests.unit.activity_operator.core.builders import NOW, busy, coming, members, names, pod, worker
+from tests.unit.activity_operator.core.builders import NOW, busy, members, names, pending, pod, worker
 
 
 def drained(name: str = "d1", **more: object) -> tuple[PodFacts, WorkerFacts]:
-    """Return a worker that may be removed: cordoned, drained, and unready in the watch."""
+    """Return a removable worker: cordoned, drained, and unready in the watch."""
     facts = pod(name, **{"ready": False, "deletion_cost": CORDON_COST, **more})
     return facts, worker(name, state=WorkerState.DRAINED)
 
 
-def test_a_drained_worker_goes_once_cost_and_unreadiness_are_seen() -> None:
-    for facts, may_go in [
+def test_drained_worker_needs_observed_cost_and_unreadiness_to_be_removed() -> None:
+    for facts, may_be_removed in [
         (drained(), True),
         (drained(ready=True), False),
         (drained(deletion_cost=None), False),
     ]:
         (member,) = members(*facts)
-        assert drain.removable(member) is may_go
+        assert drain.removable(member) is may_be_removed
 
 
-def test_a_cordoned_worker_that_still_runs_stays() -> None:
+def test_busy_cordoned_worker_is_not_removable() -> None:
     (member,) = members(pod(ready=False, deletion_cost=CORDON_COST), busy())
 
     assert not drain.removable(member)
 
 
-def test_replicas_fall_by_the_drained() -> None:
+def test_replicas_fall_by_the_number_of_drained_workers() -> None:
     assert drain.lowest_replicas(members(*drained(), busy("w1"), busy("w2")), 3, 0) == 2
 
 
-def test_replicas_do_not_fall_below_what_is_wanted() -> None:
+def test_replicas_do_not_fall_below_the_wanted_size() -> None:
     assert drain.lowest_replicas(members(*drained("d1"), *drained("d2"), busy("w1")), 3, 2) == 2
 
 
-def test_a_not_ready_pod_with_a_busy_worker_blocks_the_shrink() -> None:
+def test_not_ready_pod_with_a_busy_worker_blocks_the_shrink() -> None:
     lost = (pod("lost", ready=False, deletion_cost=-2000), busy("lost"))
 
     assert drain.lowest_replicas(members(*lost, *drained()), 2, 0) == 2
 
 
-def test_a_not_ready_busy_worker_without_a_cost_does_not_block_a_cordoned_one() -> None:
+def test_not_ready_busy_worker_without_a_cost_does_not_block_a_cordoned_one() -> None:
     lost = (pod("lost", ready=False), busy("lost"))
 
     assert drain.lowest_replicas(members(*lost, *drained()), 2, 0) == 1
 
 
-def test_pods_never_started_may_go() -> None:
-    assert drain.lowest_replicas(members(coming("n1"), coming("n2", assigned=False), busy("w1")), 3, 0) == 1
+def test_pods_that_never_started_may_be_removed() -> None:
+    assert drain.lowest_replicas(members(pending("n1"), pending("n2", assigned=False), busy("w1")), 3, 0) == 1
 
 
-def test_a_pod_that_may_have_started_meanwhile_lets_no_unready_busy_one_go_in_its_stead() -> None:
-    """A watch that lags shows as Pending what runs by now: as unready as the worker whose node is missed, and newer."""
+def test_pending_pod_does_not_expose_unready_busy_worker_to_removal() -> None:
+    """With a lagging watch a pod shown as Pending may run by now; it then ranks like the unready worker, and newer."""
     lost = (pod("lost", ready=False), busy("lost"))
     cordoned = (pod("lost", ready=False, deletion_cost=CORDON_COST), busy("lost"))
 
-    for coming_one in (coming("n1"), coming("n1", assigned=False)):
-        assert drain.lowest_replicas(members(coming_one, *lost), 2, 0) == 2
-        assert drain.lowest_replicas(members(coming_one, *cordoned), 2, 0) == 2
-        assert drain.lowest_replicas(members(coming_one, busy("w1")), 2, 0) == 1
+    for pending_pod in (pending("n1"), pending("n1", assigned=False)):
+        assert drain.lowest_replicas(members(pending_pod, *lost), 2, 0) == 2
+        assert drain.lowest_replicas(members(pending_pod, *cordoned), 2, 0) == 2
+        assert drain.lowest_replicas(members(pending_pod, busy("w1")), 2, 0) == 1
 
 
-def test_at_the_limit_a_drained_worker_makes_no_place_while_a_pod_that_was_asked_for_is_yet_to_be_seen() -> None:
-    """It would be Pending, and removed before the drained one: made and removed again at every look."""
-    crew = members(*drained("d1"), busy("w1"), busy("w2"))
+def test_drained_worker_stays_while_a_requested_pod_is_not_observed() -> None:
+    """Without room for a surge the requested pod is Pending, and a ReplicaSet would remove it first."""
+    fleet = members(*drained("d1"), busy("w1"), busy("w2"))
 
-    assert moves.moves(crew, replicas=4, wanted=4, room=0).replicas == 4
-    assert moves.moves(crew, replicas=3, wanted=3, room=0).replicas == 2
+    assert moves.moves(fleet, replicas=4, wanted=4, room=0).replicas == 4
+    assert moves.moves(fleet, replicas=3, wanted=3, room=0).replicas == 2
 
 
-def test_who_is_cordoned_just_now_and_unready_does_not_go_in_the_stead_of_a_drained_one() -> None:
-    """The cost is written before the replicas: by then the two are alike, and a ReplicaSet removes either."""
+def test_new_cordon_on_unready_pod_does_not_outrank_drained_pod() -> None:
+    """The cost is written before the replicas, so both pods rank alike and a ReplicaSet may remove either."""
     lost = (pod("lost", ready=False), worker("lost"))
-    crew = members(*drained("d1"), *lost, busy("w1"))
-    first = moves.moves(crew, replicas=3, wanted=1, room=0)
+    fleet = members(*drained("d1"), *lost, busy("w1"))
+    first = moves.moves(fleet, replicas=3, wanted=1, room=0)
 
     assert (names(first.victims), first.replicas) == (["lost"], 3)
     assert moves.moves(members(*drained("d1"), worker("idle"), busy("w1")), 3, 1, 0).replicas == 2
 
 
-def test_ties_block() -> None:
+def test_tie_with_a_busy_worker_blocks_scale_in() -> None:
     lost = (pod("lost", ready=False), busy("lost"))
     never = pod("never", ready=False, running_since=NOW - 90)
 
@@ -96,11 +96,11 @@ def test_ties_block() -> None:
     assert drain.lowest_replicas(members(never, *lost), 2, 0) == 2
 
 
-def test_pods_yet_to_be_created_are_given_up_first() -> None:
+def test_pods_not_created_yet_are_given_up_first() -> None:
     assert drain.lowest_replicas(members(busy("w1")), 4, 0) == 1
 
 
-def test_pods_above_replicas_are_already_on_their_way_out() -> None:
+def test_pods_above_replicas_count_as_being_removed() -> None:
     facts = (*drained("d1"), *drained("d2"), busy("w1"), busy("w2"))
 
     assert drain.lowest_replicas(members(*facts), 3, 0) == 2
@@ -138,7 +138,7 @@ def fleets(draw: st.DrawFn) -> tuple[Member, ...]:
 @given(fleets(), st.integers(0, 9), st.integers(0, 9))
 def test_no_pod_that_may_be_working_is_ever_removed(fleet: tuple[Member, ...], replicas: int, wanted: int) -> None:
     lowest = drain.lowest_replicas(fleet, replicas, wanted)
-    # The ReplicaSet's removal, with every tie broken against us: the non-removable go first.
+    # A ReplicaSet's removal order, with ties broken in the worst way: non-removable pods first.
     order = sorted(fleet, key=lambda member: (drain.removal_order(member), drain.removable(member)))
 
     if lowest < replicas:
@@ -147,17 +147,17 @@ def test_no_pod_that_may_be_working_is_ever_removed(fleet: tuple[Member, ...], r
 
 
 @given(fleets())
-def test_what_is_removable_and_first_in_line_does_go(fleet: tuple[Member, ...]) -> None:
+def test_removable_pods_that_rank_first_are_removed(fleet: tuple[Member, ...]) -> None:
     order = sorted(fleet, key=lambda member: (drain.latest_order(member), drain.removable(member)))
     safe = next((n for n, member in enumerate(order) if not drain.removable(member)), len(order))
 
     assert drain.lowest_replicas(fleet, len(fleet), 0) == len(fleet) - safe
 
 
-def test_the_removal_order_is_the_replica_sets() -> None:
+def test_removal_order_is_the_replica_sets() -> None:
     facts = [
-        coming("unassigned", assigned=False),
-        coming("pending"),
+        pending("unassigned", assigned=False),
+        pending("pending"),
         pod("unknown", phase="Unknown", ready=False),
         pod("unready", ready=False),
         pod("cordoned", deletion_cost=CORDON_COST),
@@ -169,7 +169,7 @@ def test_the_removal_order_is_the_replica_sets() -> None:
     assert names(line) == [one.name for one in facts]
 
 
-def test_the_longest_idle_is_cordoned_first_then_the_least_busy() -> None:
+def test_longest_idle_is_cordoned_first_then_the_least_busy() -> None:
     fleet = members(
         worker("full", slots=2, busy=2),
         worker("short", slots=2, idle_seconds=1),
@@ -180,7 +180,7 @@ def test_the_longest_idle_is_cordoned_first_then_the_least_busy() -> None:
     assert names(drain.victims(fleet, 4)) == ["long", "short", "half", "full"]
 
 
-def test_idle_time_orders_but_never_vetoes() -> None:
+def test_busy_workers_are_cordoned_when_none_is_idle() -> None:
     assert names(drain.victims(members(busy("w1"), busy("w2")), 1)) == ["w1"]
 
 
@@ -189,43 +189,43 @@ def test_only_the_surplus_is_cordoned() -> None:
     assert drain.victims(members(worker("w1")), -1) == ()
 
 
-def test_a_pod_that_has_not_reported_is_no_victim() -> None:
-    assert names(drain.victims(members(coming(), pod("mute"), worker("w1")), 3)) == ["w1"]
+def test_pod_without_report_is_not_cordoned() -> None:
+    assert names(drain.victims(members(pending(), pod("mute"), worker("w1")), 3)) == ["w1"]
 
 
-def test_the_busiest_cordoned_worker_is_called_back_first() -> None:
+def test_busiest_cordoned_worker_is_uncordoned_first() -> None:
     cost = CORDON_COST
     fleet = members(pod("w1", deletion_cost=cost), worker("w1"), pod("w2", deletion_cost=cost), busy("w2"))
 
     assert names(drain.callable_back(fleet, 1)) == ["w2"]
 
 
-def test_drained_is_final_and_a_silent_worker_cannot_be_called_back() -> None:
+def test_drained_or_silent_worker_is_not_uncordoned() -> None:
     stalled = (pod("w2", deletion_cost=CORDON_COST), worker("w2", reported_at=NOW - 90))
 
     assert drain.callable_back(members(*drained(), *stalled, worker("w3")), 3) == ()
 
 
-def test_nobody_leaves_in_the_stead_of_a_pod_that_is_gone_and_no_watch_has_told() -> None:
-    crew = members(worker("gone"), worker("w2"), worker("w3"))
+def test_no_victim_is_picked_for_a_pod_that_is_already_gone() -> None:
+    fleet = members(worker("gone"), worker("w2"), worker("w3"))
 
-    assert moves.moves(crew, replicas=2, wanted=2, room=0) == moves.Moves(2, (), ())
-    assert len(moves.moves(crew, replicas=2, wanted=1, room=0).victims) == 1
-    assert len(moves.moves(crew, replicas=3, wanted=2, room=0).victims) == 1
+    assert moves.moves(fleet, replicas=2, wanted=2, room=0) == moves.Moves(2, (), ())
+    assert len(moves.moves(fleet, replicas=2, wanted=1, room=0).victims) == 1
+    assert len(moves.moves(fleet, replicas=3, wanted=2, room=0).victims) == 1
 
 
 @pytest.mark.parametrize(
     ("others", "replicas", "wanted", "left"),
     [
         ((), 2, 1, 2),
-        ((coming("n1"),), 2, 1, 2),
-        ((coming("n1"), coming("n2")), 3, 1, 2),
+        ((pending("n1"),), 2, 1, 2),
+        ((pending("n1"), pending("n2")), 3, 1, 2),
         ((worker("w2"),), 2, 1, 1),
-        ((coming("n1"),), 2, 0, 0),
+        ((pending("n1"),), 2, 0, 0),
     ],
-    ids=["not yet created", "pending", "one pending too many", "started", "nobody wanted"],
+    ids=["not yet created", "pending", "one pending too many", "started", "none wanted"],
 )
-def test_a_drained_worker_stays_while_a_new_one_would_be_removed_in_its_place(
+def test_drained_worker_stays_while_a_new_one_would_be_removed_instead(
     others: tuple[PodFacts | WorkerFacts, ...], replicas: int, wanted: int, left: int
 ) -> None:
     assert moves.moves(members(*drained(), *others), replicas, wanted, room=0).replicas == left

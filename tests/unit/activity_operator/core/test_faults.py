@@ -1,4 +1,4 @@
-"""Every fault there is, and which of them a person should look at first."""
+"""The list of a pool's faults, in the order in which a person should look at them."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from activity_operator.core.decision import Breaker
 from activity_operator.core.faults import Fault, faults
 from activity_operator.core.observation import SourceError, SourceFacts
-from tests.unit.activity_operator.core.builders import coming, crew, pool, seen
+from tests.unit.activity_operator.core.builders import fleet_of, observed, pending, pool
 
 EVERYTHING: dict[str, Any] = {
     "refusal": "not your ARN",
@@ -18,13 +18,13 @@ EVERYTHING: dict[str, Any] = {
 OPEN = Breaker(1, 1.0, "ImagePullFailed", "pod w1: no such image")
 
 
-def found(breaker: Breaker = OPEN, **more: Any) -> list[Fault]:
-    situation = seen(coming(unschedulable="no node fits"), **more)
-    return list(faults(pool(), situation, crew(situation), breaker))
+def faults_with(breaker: Breaker = OPEN, **more: Any) -> list[Fault]:
+    situation = observed(pending(unschedulable="no node fits"), **more)
+    return list(faults(pool(), situation, fleet_of(situation), breaker))
 
 
-def test_what_forbids_all_work_comes_first_and_what_waits_for_the_cluster_last() -> None:
-    assert [(fault.reason, fault.message) for fault in found(**EVERYTHING)] == [
+def test_faults_that_forbid_all_work_come_first_and_cluster_waits_last() -> None:
+    assert [(fault.reason, fault.message) for fault in faults_with(**EVERYTHING)] == [
         ("TenancyDenied", "not your ARN"),
         ("PodTemplateRejected", "no such field"),
         ("AccessDenied", "allow it"),
@@ -32,12 +32,12 @@ def test_what_forbids_all_work_comes_first_and_what_waits_for_the_cluster_last()
         ("ImagePullFailed", "pod w1: no such image"),
         ("WorkersUnschedulable", "pod n1: no node fits"),
     ]
-    assert [fault.topic for fault in found(Breaker())] == ["hindrance"]
+    assert [fault.topic for fault in faults_with(Breaker())] == ["hindrance"]
 
 
-def test_only_words_from_outside_are_news_when_they_change() -> None:
-    before = {fault.topic: fault.key for fault in found(**EVERYTHING)}
+def test_only_a_changed_refusal_changes_its_fault_key() -> None:
+    before = {fault.topic: fault.key for fault in faults_with(**EVERYTHING)}
     changed = EVERYTHING | {"refusal": "not your role", "unauthenticated": "no TokenReviews: 503"}
-    after = {fault.topic: fault.key for fault in found(replace(OPEN, message="pod w2: no such image"), **changed)}
+    after = {fault.topic: fault.key for fault in faults_with(replace(OPEN, message="pod w2: no such image"), **changed)}
 
     assert {topic for topic in before if before[topic] != after[topic]} == {"refusal"}

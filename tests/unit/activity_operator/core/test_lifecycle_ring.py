@@ -1,4 +1,4 @@
-"""The story of workers' lives: what the cluster saw, joined with what was told."""
+"""Lifecycle events of workers: observations of the cluster, merged with the workers' own events."""
 
 from datetime import UTC, datetime
 
@@ -22,30 +22,30 @@ OOM = {"last_exit_reason": "OOMKilled", "last_exit_code": 137}
 STOPPED = Trouble("worker:stopped", "killed by SIGKILL", "p-1", 137)
 
 
-def test_a_killed_worker_is_told_once_and_as_a_stop_that_it_could_not_report() -> None:
+def test_killed_worker_is_recorded_once_as_stopped() -> None:
     ended = pod(**OOM)
     restarted = pod(**OOM, restarts=1, running_since=5.0)
 
     for killed in (ended, restarted):
         assert troubles({"u1": pod()}, [killed]) == (Trouble("OOMKilled", "exit code 137", "p-1"), STOPPED)
         assert troubles({"u1": killed}, [killed]) == ()
-    assert troubles({"u1": ended}, [restarted]) == (), "one end was told twice: before and after the restart"
+    assert troubles({"u1": ended}, [restarted]) == (), "one end was recorded twice: before and after the restart"
 
 
-def test_a_new_leader_does_not_tell_again_what_its_predecessor_told() -> None:
+def test_new_leader_does_not_repeat_events_of_the_former_leader() -> None:
     killed = pod(last_exit_reason="Error", last_exit_code=137, restarts=1, running_since=5.0)
-    told = record("worker:stopped", 4, message="killed by SIGKILL", worker="p-1", exit=ExitRecord(code=137))
+    recorded = record("worker:stopped", 4, message="killed by SIGKILL", worker="p-1", exit=ExitRecord(code=137))
 
-    assert troubles({}, [killed], [told]) == ()
+    assert troubles({}, [killed], [recorded]) == ()
     assert troubles({}, [killed], [record("worker:stopped", 4, message="killed by SIGKILL", worker="p-2")]) == (
         STOPPED,
     )
-    assert troubles({"u1": pod()}, [killed], [told]) == (STOPPED,), (
-        "killed under our own eyes, and not for the first time"
+    assert troubles({"u1": pod()}, [killed], [recorded]) == (STOPPED,), (
+        "a kill that this leader observed, after one that the former leader recorded"
     )
 
 
-def test_a_worker_killed_again_is_told_again() -> None:
+def test_second_kill_of_a_worker_is_recorded_again() -> None:
     first = pod(last_exit_reason="Error", last_exit_code=137, restarts=1, running_since=5.0)
     again = pod(last_exit_reason="Error", last_exit_code=137, restarts=1, waiting_reason="")
     after = pod(last_exit_reason="Error", last_exit_code=137, restarts=2, running_since=9.0)
@@ -54,28 +54,28 @@ def test_a_worker_killed_again_is_told_again() -> None:
     assert troubles({"u1": again}, [after]) == ()
 
 
-def test_an_ordinary_end_is_the_workers_own_to_tell() -> None:
+def test_exit_that_the_worker_reports_itself_is_not_recorded_here() -> None:
     errored = pod(last_exit_reason="Error", last_exit_code=10)
 
     assert troubles({}, [pod(last_exit_reason="Completed", last_exit_code=0), errored]) == ()
 
 
-def test_a_worker_that_ended_well_was_not_killed_though_one_of_its_handlers_was() -> None:
+def test_oom_kill_of_a_handler_is_not_recorded_as_killed_worker() -> None:
     assert troubles({"u1": pod()}, [pod(last_exit_reason="OOMKilled", last_exit_code=0)]) == ()
 
 
-def test_an_evicted_pod_is_told_whether_or_not_its_worker_ended_well() -> None:
+def test_evicted_pod_is_recorded_for_any_exit_code() -> None:
     for code, message in ((None, ""), (0, "exit code 0")):
         evicted = pod(last_exit_reason="Evicted", last_exit_code=code, phase="Failed")
         assert troubles({"u1": pod()}, [evicted]) == (Trouble("Evicted", message, "p-1"),)
 
 
-def test_a_worker_that_was_at_work_when_its_pod_went_is_told_and_one_that_had_stopped_is_not() -> None:
+def test_vanished_pod_is_recorded_only_if_its_worker_was_at_work() -> None:
     before = {"u1": pod(running_since=5.0), "u2": pod(uid="u2", name="p-2", running_since=5.0)}
 
-    (told,) = vanished(before, {}, {"u1", "u9"})
+    (event,) = vanished(before, {}, {"u1", "u9"})
 
-    assert (told.name, told.pod, told.exit_code) == ("worker:stopped", "p-1", None)
+    assert (event.name, event.pod, event.exit_code) == ("worker:stopped", "p-1", None)
     assert vanished(before, before, {"u1"}) == ()
 
 
@@ -83,30 +83,30 @@ def test_a_worker_that_was_at_work_when_its_pod_went_is_told_and_one_that_had_st
     ("state", "busy", "lost"),
     [("running", 0, True), ("draining", 1, True), ("stopping", 1, True), ("stopping", 0, False), ("stopped", 0, False)],
 )
-def test_only_who_has_stopped_or_has_nothing_to_do_may_go_without_a_word(state: str, busy: int, lost: bool) -> None:
+def test_worker_is_at_work_until_it_stops_or_has_no_task_left(state: str, busy: int, lost: bool) -> None:
     worker = WorkerFacts("u1", "i", WorkerState(state), 1, busy, 0, 0.0, 9.0, 1.0)
 
     assert at_work(worker) is lost
 
 
-def test_a_worker_whose_end_was_seen_before_its_pod_went_is_told_once() -> None:
+def test_end_observed_before_pod_vanishes_is_recorded_once() -> None:
     ended = pod(last_exit_reason="Error", last_exit_code=137)
 
     assert vanished({"u1": ended}, {}, {"u1"}) == ()
 
 
-def test_an_image_that_cannot_be_pulled_is_told_with_its_message() -> None:
+def test_image_pull_failure_is_recorded_with_its_message() -> None:
     stuck = pod(waiting_reason="ImagePullBackOff", waiting_message="no such image")
 
     assert troubles({}, [stuck]) == (Trouble("ImagePullBackOff", "no such image", "p-1"),)
     assert troubles({"u1": stuck}, [stuck]) == ()
 
 
-def test_a_container_that_is_being_created_is_no_trouble() -> None:
+def test_container_creation_is_not_recorded() -> None:
     assert troubles({}, [pod(waiting_reason="ContainerCreating"), pod(waiting_reason="PodInitializing")]) == ()
 
 
-def test_a_pod_that_no_node_takes_is_told_once() -> None:
+def test_unschedulable_pod_is_recorded_once() -> None:
     stuck = pod(unschedulable="0/3 nodes are available")
     longer = pod(unschedulable="0/4 nodes are available")
 
@@ -114,7 +114,7 @@ def test_a_pod_that_no_node_takes_is_told_once() -> None:
     assert troubles({"u1": stuck}, [longer]) == ()
 
 
-def test_equal_events_are_counted_with_those_of_the_former_leader() -> None:
+def test_equal_events_add_to_the_count_of_the_former_leader() -> None:
     before = record("worker:running", 10, count=3)
     since = record("worker:running", 20, count=2)
 
@@ -129,7 +129,7 @@ def test_merging_again_changes_nothing() -> None:
     assert merge(before, since) == merge(before, since)
 
 
-def test_different_ends_are_different_events() -> None:
+def test_different_exit_codes_are_different_events() -> None:
     good = record("worker:stopped", 10, exit=ExitRecord(code=0))
     bad = record("worker:stopped", 11, exit=ExitRecord(code=10))
 

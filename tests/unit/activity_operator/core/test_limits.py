@@ -1,4 +1,4 @@
-"""Which rule binds: pause beats pin beats autoscaling, and max always holds."""
+"""The limit that binds: a pause beats a pin, a pin beats autoscaling, and maxWorkers always holds."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from activity_operator.core.demand import Demand
 from activity_operator.core.limits import size
 from activity_operator.core.observation import Observation
 from activity_operator.core.stabilize import Stable
-from tests.unit.activity_operator.core.builders import NOW, coming, crew, pool, seen, worker
+from tests.unit.activity_operator.core.builders import NOW, fleet_of, observed, pending, pool, worker
 
 OPEN = Breaker(1, NOW, "ImagePullFailed", "pod n1: ImagePullBackOff")
 
@@ -22,9 +22,9 @@ def sized(
     held_by: str = "",
     **spec: Any,
 ) -> Size:
-    situation = situation or seen(worker("w1"), worker("w2"))
+    situation = situation or observed(worker("w1"), worker("w2"))
     stable = Stable(workers, held_by, (), None)
-    fleet = crew(situation)
+    fleet = fleet_of(situation)
     return size(pool(**spec), situation, fleet, Demand(workers, 0, "the work"), stable, breaker or Breaker())
 
 
@@ -52,28 +52,28 @@ def test_pause_beats_pin_beats_autoscaling_and_max_always_holds(
     assert (answer.desired, answer.limit) == (desired, limit)
 
 
-def test_while_the_report_path_is_doubted_nobody_comes_either() -> None:
+def test_degraded_report_path_stops_growth() -> None:
     silent = [worker(name, reported_at=NOW - 90) for name in ("w1", "w2", "w3")]
     heard = worker("w4", busy=1)
 
-    answer = sized(5, seen(*silent, heard, suspect="reports failed together"))
+    answer = sized(5, observed(*silent, heard, suspect="reports failed together"))
     assert (answer.desired, answer.limit, answer.reason) == (4, "doubt", "growth stopped: reports failed together")
-    assert sized(5, seen(*silent, heard)).desired == 5
-    assert sized(5, seen(heard, suspect="reports failed together")).desired == 5
-    assert sized(5, seen(*silent, heard, suspect="reports failed together"), minWorkers=6).desired == 6
+    assert sized(5, observed(*silent, heard)).desired == 5
+    assert sized(5, observed(heard, suspect="reports failed together")).desired == 5
+    assert sized(5, observed(*silent, heard, suspect="reports failed together"), minWorkers=6).desired == 6
 
 
-def test_what_holds_the_size_is_named() -> None:
+def test_reason_names_what_holds_the_size() -> None:
     answer = sized(4, held_by="the stabilization window")
 
     assert (answer.limit, answer.reason) == ("held", "the work; kept at 4 by the stabilization window")
 
 
-def test_max_names_what_the_work_would_need() -> None:
+def test_reason_at_max_workers_names_the_size_that_tasks_need() -> None:
     assert sized(99).reason == "the work would need 99 workers; maxWorkers is 10"
 
 
-def test_an_open_breaker_stops_growth_and_says_why() -> None:
+def test_open_breaker_stops_growth_and_says_why() -> None:
     answer = sized(9, breaker=OPEN)
 
     assert (answer.desired, answer.limit) == (2, "breaker")
@@ -83,23 +83,23 @@ def test_an_open_breaker_stops_growth_and_says_why() -> None:
 @pytest.mark.parametrize(
     ("situation", "workers", "desired"),
     [
-        (seen(), 9, 1),
-        (seen(coming("n1"), coming("n2"), coming("n3")), 9, 3),
-        (seen(worker("w1"), worker("w2", reported_at=NOW - 90)), 9, 2),
-        (seen(worker("w1"), worker("w2")), 1, 1),
+        (observed(), 9, 1),
+        (observed(pending("n1"), pending("n2"), pending("n3")), 9, 3),
+        (observed(worker("w1"), worker("w2", reported_at=NOW - 90)), 9, 2),
+        (observed(worker("w1"), worker("w2")), 1, 1),
     ],
-    ids=["one may try", "who is starting stays", "a stalled worker keeps its place", "it does not stop shrinking"],
+    ids=["one retry pod", "starting pods stay", "a stalled worker counts", "shrinking goes on"],
 )
-def test_an_open_breaker_keeps_what_is_there(situation: Observation, workers: int, desired: int) -> None:
+def test_open_breaker_keeps_present_pods(situation: Observation, workers: int, desired: int) -> None:
     assert sized(workers, situation, breaker=OPEN).desired == desired
 
 
-def test_a_breaker_lets_min_wait_too() -> None:
+def test_open_breaker_also_holds_min_workers_back() -> None:
     assert sized(0, breaker=OPEN, minWorkers=5).desired == 2
 
 
-def test_a_refused_pool_keeps_its_workers_and_gets_no_more() -> None:
-    refused = seen(worker("w1"), worker("w2"), refusal="not allowed in this namespace")
+def test_refused_pool_keeps_its_workers_and_does_not_grow() -> None:
+    refused = observed(worker("w1"), worker("w2"), refusal="not allowed in this namespace")
 
     answer = sized(9, refused, minWorkers=5)
     assert answer == Size(2, "refused", "not allowed in this namespace")

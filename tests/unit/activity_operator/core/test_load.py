@@ -1,4 +1,4 @@
-"""Hours of a counted pool in virtual time: no task is lost, no size thrashes, no lie costs a worker its task."""
+"""Hours of a counted pool in virtual time: no task is lost, and no worker is interrupted by a wrong count."""
 
 import random
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.activity_operator.core.load import Load
 from tests.unit.activity_operator.core.world import World, pool_spec
 
-#: Seconds of a story.
+#: Seconds of a simulated run.
 A_WHILE = 1200.0
 WINDOW_SECONDS = 60
 
@@ -20,7 +20,7 @@ def counted(**changes: object) -> Load:
     return Load(World(pool_spec(activityArn=None, source=redis, maxWorkers=20, **changes)))
 
 
-def test_a_burst_at_zero_gets_its_size_at_once_is_done_and_leaves_nobody() -> None:
+def test_burst_at_zero_gets_its_size_at_once_and_pool_returns_to_zero() -> None:
     load = counted()
     load.arrive(15)
     load.run(1)
@@ -30,7 +30,7 @@ def test_a_burst_at_zero_gets_its_size_at_once_is_done_and_leaves_nobody() -> No
     assert (load.left, load.world.pods, load.world.truth.taken) == (0, {}, [])
 
 
-def test_a_trickle_is_worked_off_by_few() -> None:
+def test_trickle_of_tasks_needs_at_most_two_workers() -> None:
     load = counted()
     load.run(900, lambda at: int(at % 10 == 0))
 
@@ -39,7 +39,7 @@ def test_a_trickle_is_worked_off_by_few() -> None:
 
 
 @pytest.mark.parametrize("period", [10, 30, 55])
-def test_a_backlog_that_swings_within_the_window_moves_the_pool_once(period: int) -> None:
+def test_backlog_that_swings_within_the_window_causes_no_reversal(period: int) -> None:
     load = counted()
     load.run(A_WHILE, lambda at: 12 if at % period == 0 else 0)
 
@@ -48,7 +48,7 @@ def test_a_backlog_that_swings_within_the_window_moves_the_pool_once(period: int
 
 
 @pytest.mark.parametrize("period", [90, 240])
-def test_a_slower_swing_is_followed_at_most_once_a_window_each_way(period: int) -> None:
+def test_slow_swing_causes_at_most_two_reversals_a_window(period: int) -> None:
     load = counted()
     load.run(A_WHILE, lambda at: 12 if at % period == 0 else 0)
 
@@ -56,10 +56,10 @@ def test_a_slower_swing_is_followed_at_most_once_a_window_each_way(period: int) 
     assert load.world.truth.taken == []
 
 
-def test_a_source_that_lies_wildly_costs_no_task_and_turns_the_size_rarely() -> None:
-    dice = random.Random(7)
+def test_random_counts_lose_no_task_and_cause_few_reversals() -> None:
+    generator = random.Random(7)
     load = counted()
-    load.lies = lambda count, _: dice.choice((0, count, 100_000))
+    load.lies = lambda count, _: generator.choice((0, count, 100_000))
     load.run(A_WHILE, lambda at: int(at % 20 == 0))
 
     assert load.world.truth.taken == []
@@ -67,7 +67,7 @@ def test_a_source_that_lies_wildly_costs_no_task_and_turns_the_size_rarely() -> 
     assert load.left <= 3
 
 
-def test_a_source_that_goes_silent_at_full_size_holds_a_worker_until_it_speaks() -> None:
+def test_silent_source_keeps_a_worker_until_counts_return() -> None:
     load = counted()
     load.seconds = 60
     load.run(120, lambda at: int(at < 10))
@@ -87,7 +87,7 @@ def test_a_source_that_goes_silent_at_full_size_holds_a_worker_until_it_speaks()
     slots=st.integers(1, 4),
     least=st.integers(0, 3),
 )
-def test_whatever_comes_is_done_by_workers_that_nobody_interrupts(
+def test_any_load_is_done_without_interrupting_a_worker(
     bursts: list[tuple[int, int]], seconds: float, slots: int, least: int
 ) -> None:
     load = counted(slotsPerWorker=slots, minWorkers=least)

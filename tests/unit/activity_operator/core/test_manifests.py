@@ -1,4 +1,4 @@
-"""How a revision looks as a Deployment."""
+"""The Deployment that a revision is rendered as."""
 
 from activity_operator.core.breaker import RETRY_DELAYS_SECONDS
 from activity_operator.core.manifests import RenderSettings, deployment, revision_of
@@ -6,7 +6,7 @@ from activity_worker.contract import TOKEN_AUDIENCE
 from tests.unit.activity_operator.core.builders import POOL, pool
 
 
-def test_a_worker_that_starts_slowly_is_not_killed_for_it() -> None:
+def test_liveness_probe_starts_after_the_last_retry_delay() -> None:
     rendered = deployment(pool(), POOL, RenderSettings("https://reports"), "r1", 1)
     probe = rendered["spec"]["template"]["spec"]["containers"][0]["livenessProbe"]
 
@@ -22,12 +22,13 @@ FULL = pool(
 )
 
 
-def test_revisions_of_activities_have_the_names_that_the_first_version_gave_them() -> None:
+def test_revision_names_of_activity_pools_stay_as_in_the_first_version() -> None:
     assert revision_of(pool()) == "685d8867"
     assert revision_of(FULL) == "c16376d9"
 
 
-def test_the_variables_stand_in_the_order_of_the_first_version_since_another_is_another_template() -> None:
+def test_environment_variables_keep_the_order_of_the_first_version() -> None:
+    """Another order is another Pod template, and would replace every worker."""
     rendered = deployment(FULL, POOL, RenderSettings("https://reports"), "r1", 1)
     names = [one["name"] for one in rendered["spec"]["template"]["spec"]["containers"][0]["env"]]
 
@@ -41,8 +42,8 @@ def test_the_variables_stand_in_the_order_of_the_first_version_since_another_is_
     ]
 
 
-def test_a_worker_has_no_right_that_it_does_not_need() -> None:
-    """What SECURITY.md says of pods; the generator of hostile pods looks at what users add."""
+def test_worker_pod_has_only_the_rights_it_needs() -> None:
+    """SECURITY.md promises these settings; the tests with generated hostile pods cover what users add."""
     pod = deployment(pool(), POOL, RenderSettings("https://reports"), "r1", 1)["spec"]["template"]["spec"]
     (worker,) = pod["containers"]
 
@@ -57,7 +58,7 @@ def test_a_worker_has_no_right_that_it_does_not_need() -> None:
     assert [token["audience"] for token in tokens] == [TOKEN_AUDIENCE]
 
 
-def test_containers_of_the_users_own_are_as_restricted_as_the_worker() -> None:
+def test_user_containers_are_as_restricted_as_the_worker() -> None:
     side = {"name": "side", "image": "s", "securityContext": {"runAsUser": 7, "capabilities": {"drop": ["NET_RAW"]}}}
     template = {"spec": {"containers": [side], "initContainers": [{"name": "first", "image": "f"}]}}
     pod = deployment(pool(podTemplate=template), POOL, RenderSettings("https://reports"), "r1", 1)["spec"]["template"]
@@ -71,7 +72,7 @@ def test_containers_of_the_users_own_are_as_restricted_as_the_worker() -> None:
     assert other["securityContext"]["runAsUser"] == 7
 
 
-def test_a_template_that_nobody_could_merge_is_rendered_for_the_api_server_to_judge() -> None:
+def test_unmergeable_template_is_rendered_and_left_to_the_api_server() -> None:
     template = {"spec": {"containers": [{"name": ["x"]}, "worker", {"name": "worker", "ports": [{"name": {}}]}]}}
     rendered = deployment(pool(podTemplate=template), POOL, RenderSettings("https://reports"), "r1", 1)
 

@@ -1,4 +1,4 @@
-"""Pods that may not be created (a quota, admission): asked for again at the breaker's pace, and never in a circle."""
+"""Pods refused by a quota or by admission: the breaker paces the retries, and the size does not oscillate."""
 
 import pytest
 
@@ -9,38 +9,38 @@ from tests.unit.activity_operator.core.world import World, pool_spec
 
 
 class Quota(World):
-    """A world in which only so many pods may exist; `asked` are the seconds at which more were asked for in vain."""
+    """A world with at most `most` pods; `asked` lists the times at which pods were requested in vain."""
 
     def __init__(self, spec: PoolSpec, *, most: int) -> None:
         super().__init__(spec)
         self.truth.most_pods = most
         self.asked: list[float] = []
 
-    def _told(self, kind: str, name: str, facts: PodFacts | DeploymentFacts | None) -> None:
+    def _on_change(self, kind: str, name: str, facts: PodFacts | DeploymentFacts | None) -> None:
         before = self.term.deployments.get(name)
         if isinstance(facts, DeploymentFacts) and facts.failure and not (before and before.failure):
             self.asked.append(self.now)
-        super()._told(kind, name, facts)
+        super()._on_change(kind, name, facts)
 
 
-def told(world: World, reason: str) -> int:
-    return sum(said.reason == reason for said in world.term.said)
+def count_events(world: World, reason: str) -> int:
+    return sum(event.reason == reason for event in world.term.events)
 
 
-def test_a_quota_is_tried_after_5_10_20_40_and_80_seconds_and_said_once() -> None:
+def test_quota_is_retried_after_5_10_20_40_and_80_s_with_one_event() -> None:
     world = Quota(pool_spec(minWorkers=3), most=2)
 
     decision = world.run(seconds=200)
 
-    # That a try failed is seen one look later.
+    # The failure of a retry is observed one look later.
     assert [at - world.asked[0] for at in world.asked] == pytest.approx([0, 5, 15, 35, 75, 155], abs=1)
     assert decision.memory.breaker.reason == Reason.QUOTA_EXCEEDED
     assert (decision.size.limit, decision.size.desired) == ("breaker", 2)
-    assert told(world, "QuotaExceeded") == 1
-    assert told(world, "ScaledUp") + told(world, "ScaledDown") <= 1, "the size went in a circle"
+    assert count_events(world, "QuotaExceeded") == 1
+    assert count_events(world, "ScaledUp") + count_events(world, "ScaledDown") <= 1, "the size oscillated"
 
 
-def test_a_larger_quota_is_used_at_the_next_try_and_the_pool_then_grows_freely() -> None:
+def test_larger_quota_is_used_at_the_next_retry() -> None:
     world = Quota(pool_spec(minWorkers=5), most=1)
     world.run(seconds=20)
 
@@ -51,7 +51,7 @@ def test_a_larger_quota_is_used_at_the_next_try_and_the_pool_then_grows_freely()
     assert len(world.serving()) == 5
 
 
-def test_a_pool_without_any_pod_is_tried_too() -> None:
+def test_quota_is_retried_in_a_pool_without_pods() -> None:
     world = Quota(pool_spec(minWorkers=1), most=0)
     world.run(seconds=100)
     assert len(world.asked) == 5
@@ -62,7 +62,7 @@ def test_a_pool_without_any_pod_is_tried_too() -> None:
     assert len(world.serving()) == 1
 
 
-def test_a_refused_canary_leaves_the_old_workers_alone_and_comes_when_it_may() -> None:
+def test_refused_rollout_keeps_old_workers_until_quota_allows_it() -> None:
     world = Quota(pool_spec(minWorkers=2), most=2)
     world.run(seconds=10)
     old = {pod.facts.name for pod in world.serving()}
@@ -78,7 +78,7 @@ def test_a_refused_canary_leaves_the_old_workers_alone_and_comes_when_it_may() -
     assert not {pod.facts.name for pod in world.serving()} & old
 
 
-def test_a_pool_that_wants_no_more_forgets_the_refusal() -> None:
+def test_breaker_closes_when_refused_pods_are_no_longer_wanted() -> None:
     world = Quota(pool_spec(minWorkers=3), most=2)
     world.run(seconds=10)
 
@@ -88,7 +88,7 @@ def test_a_pool_that_wants_no_more_forgets_the_refusal() -> None:
     assert not decision.memory.breaker.open
 
 
-def test_a_spec_that_is_put_back_is_well_at_once() -> None:
+def test_reverted_spec_closes_the_breaker_at_once() -> None:
     world = Quota(pool_spec(minWorkers=2), most=2)
     world.run(seconds=10)
     world.edit(handlerImage="h:2")

@@ -1,4 +1,4 @@
-"""Growth that does not help stops and says so: workers that stay idle, end again and again, are mute, never start."""
+"""The growth guard: growth stops with a reason while workers idle, crash, never report or never start."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,20 +14,20 @@ from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import Observation, PodFacts, SourceFacts, WorkerFacts
 from activity_operator.core.report import status
 from activity_worker.contract import Directive
-from tests.unit.activity_operator.core.builders import NOW, busy, coming, counted, pod, seen, worker
+from tests.unit.activity_operator.core.builders import NOW, busy, counted, observed, pending, pod, worker
 from tests.unit.activity_operator.core.load import Load, load_of, spec_of
 
 SPEC = spec_of("counted")
-#: Tasks have waited for long.
+#: Tasks have waited long enough for idle workers to stop growth.
 LONG = ScalingMemory(waiting_since=NOW - IDLE_SECONDS)
 
 
 def decided(
     *facts: PodFacts | WorkerFacts, tasks: int = 9, memory: ScalingMemory = LONG, spec: PoolSpec = SPEC, **more: Any
 ) -> tuple[Decision, dict[str, Any], list[Say]]:
-    """Return what is decided with so many tasks waiting, the conditions, and the Warnings."""
+    """Return the decision for `tasks` waiting tasks, the conditions, and the Warnings."""
     source = SourceFacts(signals=counted(tasks), held=more.pop("held", 0))
-    situation = _of_revision(seen(*facts, source=source, **more), revision_of(spec))
+    situation = _of_revision(observed(*facts, source=source, **more), revision_of(spec))
     decision = decide(spec, situation, memory)
     conditions = {c["type"]: c for c in status(spec, situation, decision, None, ())["conditions"]}
     return decision, conditions, [a for a in decision.actions if isinstance(a, Say) and a.kind == "Warning"]
@@ -42,24 +42,24 @@ def idle(name: str, seconds: float = 300.0) -> WorkerFacts:
 
 
 def crashed(name: str, **more: Any) -> tuple[PodFacts, WorkerFacts]:
-    """A worker that had reported, whose container ended by a fault and is not up again."""
+    """Return a worker that reported before its container crashed, and is not running again."""
     down = {"ready": False, "running_since": 0.0, "waiting_reason": "CrashLoopBackOff", "last_exit_code": 137}
     return pod(name, **{**down, **more}), worker(name, reported_at=NOW - 20)
 
 
 def mute(name: str, **more: Any) -> PodFacts:
-    """A pod that has long been ready and never reported."""
+    """Return a pod that has long been ready without any report."""
     return pod(name, **{"ready_since": NOW - START_DEADLINE_SECONDS, **more})
 
 
-def test_workers_that_stay_idle_while_tasks_are_said_to_wait_get_no_more_beside_them() -> None:
+def test_idle_workers_stop_growth_while_tasks_are_counted_as_waiting() -> None:
     decision, conditions, warnings = decided(idle("w1"), idle("w2"), idle("w3"))
 
     assert (decision.size.desired, decision.size.limit) == (3, "idle")
     assert (conditions["ScalingLimited"]["status"], conditions["ScalingLimited"]["reason"]) == ("True", "WorkersIdle")
-    (said,) = warnings
-    assert said.reason == "WorkersIdle"
-    assert said.message == (
+    (warning,) = warnings
+    assert warning.reason == "WorkersIdle"
+    assert warning.message == (
         "growth stopped: 3 of 3 workers have had nothing to do for 60 s while tasks are said to wait "
         "(pod w1: do its polls ask for the very tasks that are counted?)"
     )
@@ -74,43 +74,44 @@ def test_workers_that_stay_idle_while_tasks_are_said_to_wait_get_no_more_beside_
         ((idle("w1"), idle("w2")), ScalingMemory(waiting_since=NOW - IDLE_SECONDS + 1), 0),
         ((idle("w1"), idle("w2")), ScalingMemory(), 0),
         ((idle("w1"), idle("w2")), LONG, 1),
-        ((coming("n1"), coming("n2"), busy("b1")), LONG, 0),
+        ((pending("n1"), pending("n2"), busy("b1")), LONG, 0),
     ],
     ids=[
-        "as many work",
+        "half of them work",
         "just idle",
-        "as many worked just now",
+        "half of them worked just now",
         "just waiting",
         "just come",
         "leases are held",
         "some start",
     ],
 )
-def test_growth_goes_on_while_workers_may_yet_help(
+def test_growth_goes_on_while_more_workers_may_help(
     facts: tuple[WorkerFacts, ...], memory: ScalingMemory, held: int
 ) -> None:
     assert decided(*facts, memory=memory, held=held)[0].size.desired >= 9
 
 
-def test_one_idle_worker_alone_may_be_at_fault_itself_and_gets_another() -> None:
+def test_single_idle_worker_does_not_stop_growth() -> None:
+    """A single idle worker may itself be at fault."""
     assert decided(idle("w1"))[0].size.desired == 2
     assert decided(idle("w1"), busy("w2"))[0].size.desired == 10
 
 
-def test_min_workers_holds_whoever_idles() -> None:
+def test_min_workers_holds_beside_idle_workers() -> None:
     spec = spec_of("counted", minWorkers=4)
 
     assert decided(idle("w1"), idle("w2"), spec=spec)[0].size.desired == 4
 
 
-def test_at_max_workers_it_is_said_too() -> None:
+def test_idle_workers_are_reported_at_max_workers() -> None:
     decision, conditions, warnings = decided(idle("w1"), idle("w2"), spec=spec_of("counted", maxWorkers=2))
 
     assert (decision.size.desired, conditions["ScalingLimited"]["reason"]) == (2, "WorkersIdle")
     assert len(warnings) == 1
 
 
-def test_workers_that_end_again_and_again_get_no_more_beside_them() -> None:
+def test_crashing_workers_stop_growth() -> None:
     decision, conditions, warnings = decided(*crashed("w1"), *crashed("w2"), busy("w3"), memory=ScalingMemory())
 
     assert decision.size.desired == 3
@@ -122,7 +123,7 @@ def test_workers_that_end_again_and_again_get_no_more_beside_them() -> None:
 
 
 @pytest.mark.parametrize(("up_for", "desired"), [(0, 2), (59, 2), (60, 11)])
-def test_a_worker_that_was_started_again_is_believed_in_after_a_minute(up_for: float, desired: int) -> None:
+def test_restarted_worker_counts_as_healthy_after_a_minute(up_for: float, desired: int) -> None:
     again = [
         fact
         for name in ("w1", "w2")
@@ -135,13 +136,13 @@ def test_a_worker_that_was_started_again_is_believed_in_after_a_minute(up_for: f
     assert decided(*again, memory=ScalingMemory())[0].size.desired == desired
 
 
-def test_workers_that_ended_well_are_no_reason() -> None:
+def test_workers_that_exit_with_0_do_not_stop_growth() -> None:
     ended = {"last_exit_code": 0, "waiting_reason": ""}
 
     assert decided(*crashed("w1", **ended), *crashed("w2", **ended), memory=ScalingMemory())[0].size.desired > 3
 
 
-def test_pods_that_are_ready_and_never_report_get_no_more_beside_them() -> None:
+def test_ready_pods_without_reports_stop_growth() -> None:
     decision, conditions, warnings = decided(mute("w1"), mute("w2"), busy("w3"), memory=ScalingMemory())
 
     assert decision.size.desired == 3
@@ -150,8 +151,8 @@ def test_pods_that_are_ready_and_never_report_get_no_more_beside_them() -> None:
     assert decided(mute("w1"), mute("w2"), leader_since=NOW - 30, memory=ScalingMemory())[0].size.desired > 3
 
 
-def test_pods_that_wait_for_what_they_mount_get_no_more_beside_them_until_one_comes() -> None:
-    stuck = coming("n1", created=NOW - 90, unprepared_since=NOW - 80)
+def test_pods_without_their_volumes_stop_growth_until_a_later_one_runs() -> None:
+    stuck = pending("n1", created=NOW - 90, unprepared_since=NOW - 80)
     decision, conditions, _ = decided(stuck, busy("w1"), memory=ScalingMemory())
 
     assert (decision.size.desired, conditions["ScalingLimited"]["reason"]) == (2, "WorkersNotReady")
@@ -160,20 +161,21 @@ def test_pods_that_wait_for_what_they_mount_get_no_more_beside_them_until_one_co
     assert decided(stuck, later, busy("w1"), memory=ScalingMemory())[0].size.desired == 10
 
 
-def test_a_pod_whose_node_is_silent_stops_no_growth_because_others_go_elsewhere() -> None:
-    lost = coming("n1", created=NOW - 90, untaken_since=NOW - 80)
+def test_pod_on_a_silent_node_does_not_stop_growth() -> None:
+    lost = pending("n1", created=NOW - 90, untaken_since=NOW - 80)
     decision, conditions, _ = decided(lost, busy("w1"), memory=ScalingMemory())
 
     assert (decision.size.desired, conditions["ScalingLimited"]["status"]) == (10, "False")
 
 
-def test_pods_that_no_node_takes_are_counted_for_who_adds_nodes() -> None:
-    homeless = coming("n1", assigned=False, unschedulable="0/3 nodes are available", created=NOW - 300)
+def test_unschedulable_pods_do_not_stop_growth() -> None:
+    """A cluster autoscaler adds nodes for Pending pods."""
+    unschedulable_pod = pending("n1", assigned=False, unschedulable="0/3 nodes are available", created=NOW - 300)
 
-    assert decided(homeless, busy("w1"), memory=ScalingMemory())[0].size.desired == 10
+    assert decided(unschedulable_pod, busy("w1"), memory=ScalingMemory())[0].size.desired == 10
 
 
-def test_the_pool_looks_again_when_time_alone_could_stop_its_growth() -> None:
+def test_pool_looks_again_when_idle_workers_could_stop_growth() -> None:
     waits = ScalingMemory(waiting_since=NOW - 20)
     in_time = decided(idle("w1", 30.0), idle("w2", 50.0), memory=waits)[0].look_again_in
 
@@ -181,43 +183,43 @@ def test_the_pool_looks_again_when_time_alone_could_stop_its_growth() -> None:
     assert in_time <= IDLE_SECONDS - 50
 
 
-def test_the_pool_looks_again_when_an_idle_worker_no_longer_speaks_against_one_that_crashed() -> None:
+def test_pool_looks_again_when_crashed_worker_could_stop_growth() -> None:
     decision = decided(*crashed("w1"), idle("w2", 2.0), busy("w3"), memory=ScalingMemory(), tasks=0)[0]
 
     assert decision.look_again_in is not None
     assert decision.look_again_in <= 3.0
 
 
-def test_who_else_writes_the_deployments_is_a_condition_and_one_warning() -> None:
+def test_contested_deployment_is_a_condition_and_one_warning() -> None:
     decision, conditions, warnings = decided(busy("w1"), tasks=0, contested="Deployment p is also written by keda")
 
     assert conditions["ScalingLimited"]["reason"] == "DeploymentContested"
     assert conditions["ScalingLimited"]["message"] == "Deployment p is also written by keda"
-    assert [said.reason for said in warnings] == ["DeploymentContested"]
+    assert [event.reason for event in warnings] == ["DeploymentContested"]
     again = decided(busy("w1"), tasks=0, contested="Deployment p is also written by keda", memory=decision.memory)
     assert again[2] == []
 
 
 @pytest.mark.parametrize("cost", [-1, -999, -5000, 3])
-def test_a_deletion_cost_that_somebody_else_wrote_sends_nobody_away(cost: int) -> None:
-    """Autoscalers of nodes rank pods by the same annotation: who is not ours to cordon goes on."""
+def test_foreign_deletion_cost_drains_no_worker(cost: int) -> None:
+    """Cluster autoscalers rank pods by the same annotation; only the operator's own value is a cordon."""
     decision, _, _ = decided(pod("w1", deletion_cost=cost), busy("w1"), tasks=0)
 
     assert decision.directives == {"w1": Directive.RUN}
     assert decision.size.desired == 1
 
 
-def growing_lie(load: Load, seconds: float) -> None:
-    """Let a count that nobody can work off grow by one in five seconds."""
+def report_growing_false_count(load: Load, seconds: float) -> None:
+    """Let the source report a false count that grows by one every five seconds."""
     began = load.world.now
     load.lies = lambda _count, now: 3 + int(now - began) // 5
     load.run(seconds)
 
 
 @pytest.mark.parametrize("kind", ["counted", "with running", "prometheus"])
-def test_a_count_that_grows_and_is_a_lie_is_followed_for_a_minute_and_no_further(kind: str) -> None:
+def test_false_growing_count_raises_the_size_for_a_minute_only(kind: str) -> None:
     load = load_of(kind, maxWorkers=50)
-    growing_lie(load, 240)
+    report_growing_false_count(load, 240)
 
     reached = load.sizes[75]
     assert max(load.sizes) == reached < 20
@@ -227,12 +229,12 @@ def test_a_count_that_grows_and_is_a_lie_is_followed_for_a_minute_and_no_further
     assert load.world.pods == {}
 
 
-def test_workers_that_end_in_their_first_task_are_not_multiplied() -> None:
+def test_workers_that_crash_in_their_first_task_stop_growth() -> None:
     load = load_of("counted", maxWorkers=50)
     load.arrive(3)
     load.run(8)
     for _ in range(240):
-        # Each ends as it takes its task, and the task waits again: the count never falls.
+        # Each worker crashes as it takes its task, and the task waits again: the count never falls.
         for name in load.world.busy():
             load.world.truth.crash(name, 1, "Error")
         load.lies = lambda _count, _now: 8

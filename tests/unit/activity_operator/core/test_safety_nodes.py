@@ -1,4 +1,4 @@
-"""A node that is not Ready with busy pods on it: to Kubernetes they are unready, but they work on, and none pays."""
+"""Busy pods on a NotReady node: Kubernetes reports them unready, and their workers must not be interrupted."""
 
 from collections.abc import Iterable
 
@@ -6,12 +6,12 @@ from activity_operator.core.decision import DeletePod, SetReplicas
 from activity_worker.contract import Directive, WorkerState
 from tests.unit.activity_operator.core.load import Load, load_of
 
-#: Far longer than any grace, tolerationSeconds or stalled.deadlineSeconds by default.
+#: Longer than the defaults of every grace period, tolerationSeconds and stalled.deadlineSeconds.
 LONG = 1000.0
 
 
 def at_work(tasks: int, **changes: object) -> Load:
-    """Return a pool whose workers have a long task each, after its windows have passed."""
+    """Return the load of a pool whose workers have one long task each, after the pool's windows have passed."""
     load = load_of("counted", window=5, zero_after=5, **changes)
     load.seconds = LONG
     load.arrive(tasks)
@@ -21,20 +21,20 @@ def at_work(tasks: int, **changes: object) -> Load:
 
 
 def lose_node(load: Load, names: Iterable[str] = ()) -> None:
-    """Let these pods, or all that are there, be on a node of which the kubelet says nothing any more."""
+    """Make these pods, or all pods for an empty `names`, unready as on a node whose kubelet is silent."""
     for name in names or list(load.world.pods):
         load.world.truth.lose_node(name)
 
 
 def evict(load: Load) -> set[str]:
-    """Delete the pods of the node, as the taint manager does; nobody carries it out. Returns their names."""
+    """Delete the pods of the node as the taint manager does, without a kubelet to stop them; return their names."""
     gone = {name for name, pod in load.world.truth.pods.items() if pod.lost_node}
     for name in gone:
         load.world.truth.evict(name)
     return gone
 
 
-def test_busy_workers_on_a_node_that_is_not_ready_are_neither_deleted_nor_replaced() -> None:
+def test_busy_workers_on_not_ready_node_are_neither_deleted_nor_replaced() -> None:
     load = at_work(5)
     before = set(load.world.pods)
     lose_node(load)
@@ -47,7 +47,7 @@ def test_busy_workers_on_a_node_that_is_not_ready_are_neither_deleted_nor_replac
     assert load.world.warnings == []
 
 
-def test_a_pool_shrinks_there_by_those_who_have_nothing_to_do_and_by_nobody_else() -> None:
+def test_only_idle_workers_on_not_ready_node_are_removed() -> None:
     load = at_work(3, minWorkers=6)
     busy = load.world.busy()
     lose_node(load)
@@ -58,8 +58,8 @@ def test_a_pool_shrinks_there_by_those_who_have_nothing_to_do_and_by_nobody_else
     assert load.world.truth.taken == []
 
 
-def test_busy_workers_there_do_not_go_in_the_stead_of_idle_ones_elsewhere() -> None:
-    """A ReplicaSet removes the unready first: replicas must not fall before the idle ones are unready, too."""
+def test_busy_workers_on_not_ready_node_stay_when_idle_ones_are_removed() -> None:
+    """A ReplicaSet removes unready pods first, so replicas must not fall before the idle workers are unready, too."""
     load = at_work(3, minWorkers=6)
     busy = load.world.busy()
     lose_node(load, busy)
@@ -70,7 +70,7 @@ def test_busy_workers_there_do_not_go_in_the_stead_of_idle_ones_elsewhere() -> N
     assert load.world.truth.taken == []
 
 
-def test_what_runs_there_counts_when_tasks_come_and_the_new_ones_start_elsewhere() -> None:
+def test_workers_on_not_ready_node_count_toward_max_workers() -> None:
     load = at_work(3, maxWorkers=5)
     lose_node(load)
     load.arrive(10)
@@ -80,7 +80,7 @@ def test_what_runs_there_counts_when_tasks_come_and_the_new_ones_start_elsewhere
     assert max(load.replicas) == 5
 
 
-def test_a_busy_worker_that_is_evicted_there_finishes_and_takes_nothing_more() -> None:
+def test_evicted_worker_on_not_ready_node_finishes_its_task_and_drains() -> None:
     load = at_work(3, maxWorkers=3)
     lose_node(load)
     gone = evict(load)
@@ -90,14 +90,14 @@ def test_a_busy_worker_that_is_evicted_there_finishes_and_takes_nothing_more() -
 
     assert {decision.directives[pods[name].facts.uid] for name in gone} == {Directive.DRAIN}
     assert not [action for action in decision.actions if isinstance(action, DeletePod | SetReplicas)]
-    assert len(load.world.serving()) == 3, "the pods in their place are the pool now"
+    assert len(load.world.serving()) == 3, "the replacement pods serve"
     assert max(load.replicas) == 3
     load.run(LONG)
     states = {process.state for name in gone if (process := pods[name].process) is not None}
     assert (states, load.left, load.world.truth.taken) == ({WorkerState.DRAINED}, 0, [])
 
 
-def test_a_worker_that_is_cut_off_with_its_node_is_given_up_after_the_deadline_and_gracefully() -> None:
+def test_unreachable_worker_on_lost_node_is_deleted_after_the_deadline() -> None:
     load = at_work(2)
     lose_node(load)
     (lost, kept) = sorted(load.world.pods)

@@ -1,4 +1,4 @@
-"""A source that errors or lies: it holds capacity, costs no worker its task, and makes no more than maxWorkers."""
+"""A source that fails or reports wrong counts: it holds capacity, interrupts no worker, and respects maxWorkers."""
 
 import random
 
@@ -18,11 +18,11 @@ COUNTED = ("counted", "with running")
 
 
 def ten_at_work(kind: str, **changes: object) -> Load:
-    """Return work of a pool with ten workers at least, ten of them busy for some seconds yet."""
+    """Return the load of a pool with at least ten workers, ten of them busy for some more seconds."""
     load = load_of(kind, **changes)
     load.seconds = 60.0
     load.arrive(10)
-    # CloudWatch tells minutes late, and then of all at once.
+    # CloudWatch shows tasks minutes late, and then all of them at once.
     for _ in range(300):
         load.run(1)
         if len(load.world.busy()) == 10:
@@ -31,19 +31,19 @@ def ten_at_work(kind: str, **changes: object) -> Load:
 
 
 def break_source(load: Load) -> None:
-    """Let nobody reach the source: it cannot be counted, and no worker can poll."""
+    """Make the source unreachable: its tasks cannot be counted, and no worker can poll."""
     load.lies = lambda _count, _now: None
     load.world.truth.trouble = NOT_REACHED
 
 
 def mend_source(load: Load) -> None:
-    """Let everybody reach it again."""
+    """Make the source reachable again."""
     load.lies = lambda count, _: count
     load.world.truth.trouble = None
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_a_source_that_nobody_reaches_holds_every_worker_and_for_a_window_more(kind: str) -> None:
+def test_unreachable_source_holds_the_size_and_one_window_longer(kind: str) -> None:
     load = ten_at_work(kind)
     break_source(load)
     load.sizes.clear()
@@ -52,13 +52,13 @@ def test_a_source_that_nobody_reaches_holds_every_worker_and_for_a_window_more(k
 
     mend_source(load)
     load.run(WINDOW_SECONDS - 5)
-    assert min(load.sizes) >= 10, "the window begins when somebody can see again"
+    assert min(load.sizes) >= 10, "the window begins when the source is reachable again"
     load.run_until_idle(900, 0)
     assert (load.left, len(load.world.pods), load.world.truth.taken) == (0, 0, [])
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_a_source_that_fails_now_and_then_changes_nothing(kind: str) -> None:
+def test_flapping_source_performs_like_a_steady_one(kind: str) -> None:
     steady, flapping = load_of(kind), load_of(kind)
     flapping.lies = lambda count, now: count if int(now) % 7 < 3 else None
     for load in (steady, flapping):
@@ -71,7 +71,7 @@ def test_a_source_that_fails_now_and_then_changes_nothing(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", COUNTED)
-def test_a_zero_that_is_a_lie_takes_nobody_who_has_work(kind: str) -> None:
+def test_false_zero_count_removes_no_busy_worker(kind: str) -> None:
     load = load_of(kind)
     load.seconds = 20.0
     load.run(60, lambda _: 1)
@@ -80,12 +80,12 @@ def test_a_zero_that_is_a_lie_takes_nobody_who_has_work(kind: str) -> None:
     load.lies = lambda _count, _now: 0
     load.run(300, lambda _: 1)
 
-    assert min(load.sizes) == 20, "it shrank on a lie"
+    assert min(load.sizes) == 20, "the pool shrank on a false count"
     assert load.world.truth.taken == []
 
 
 @pytest.mark.parametrize("kind", ["cloudwatch", "counted", "prometheus", "with running"])
-def test_a_huge_number_makes_max_workers_and_no_more(kind: str) -> None:
+def test_huge_count_grows_the_pool_to_max_workers_only(kind: str) -> None:
     load = load_of(kind)
     load.lies = lambda _count, _now: HUGE
     load.run(300, lambda at: int(at % 30 == 0))
@@ -99,22 +99,22 @@ def test_a_huge_number_makes_max_workers_and_no_more(kind: str) -> None:
 @settings(max_examples=12, deadline=None)
 @given(
     kind=st.sampled_from(sorted(KINDS)),
-    words=st.lists(st.sampled_from(["error", "zero", "truth", "half", "huge"]), min_size=1, max_size=4),
+    answers=st.lists(st.sampled_from(["error", "zero", "truth", "half", "huge"]), min_size=1, max_size=4),
     seed=st.integers(0, 1000),
     every=st.sampled_from([1, 5, 40, 100]),
     seconds=st.sampled_from([2.0, 30.0]),
 )
-def test_whatever_a_source_says_costs_no_task_and_turns_the_size_twice_a_window_at_most(
-    kind: str, words: list[str], seed: int, every: int, seconds: float
+def test_any_counts_interrupt_no_worker_and_cause_few_reversals(
+    kind: str, answers: list[str], seed: int, every: int, seconds: float
 ) -> None:
     load = load_of(kind)
     load.seconds = seconds
 
-    def lie(count: int, now: float) -> int | None:
-        word = random.Random(seed + int(now) // every).choice(words)
-        return {"error": None, "zero": 0, "truth": count, "half": count // 2, "huge": HUGE}[word]
+    def reported_count(count: int, now: float) -> int | None:
+        answer = random.Random(seed + int(now) // every).choice(answers)
+        return {"error": None, "zero": 0, "truth": count, "half": count // 2, "huge": HUGE}[answer]
 
-    load.lies = lie
+    load.lies = reported_count
     load.run(600, lambda at: 5 if at % 50 == 0 and at < 400 else 0)
 
     assert load.world.truth.taken == []

@@ -1,4 +1,4 @@
-"""Whatever swings, a pool turns around at most twice in a window: two reversals per stabilizationWindowSeconds."""
+"""Any swinging load: a pool's size reverses at most twice per stabilizationWindowSeconds."""
 
 from dataclasses import dataclass
 
@@ -7,20 +7,20 @@ from hypothesis import strategies as st
 
 from tests.unit.activity_operator.core.load import KINDS, load_of, turns
 
-#: Seconds of a story.
-STORY = 600
+#: Seconds of a simulated run.
+RUN_SECONDS = 600
 
 
 @dataclass(frozen=True)
 class Swing:
-    """Tasks that come and stop coming: `tasks` at once, or one after the other in the first half of each period."""
+    """Tasks that arrive in periods: `tasks` at once, or spread over the first half of each period."""
 
     period: int
     tasks: int
     at_once: bool
 
     def arrivals(self, at: float) -> int:
-        """Return how many tasks come at this second."""
+        """Return how many tasks arrive at this second."""
         phase = int(at) % self.period
         if self.at_once:
             return self.tasks if phase == 0 else 0
@@ -41,14 +41,14 @@ swings = st.builds(Swing, st.integers(2, 300), st.integers(1, 60), st.booleans()
     most=st.integers(1, 25),
     slots=st.integers(1, 3),
 )
-def test_a_swinging_backlog_turns_the_size_around_twice_a_window_at_most(
+def test_swinging_backlog_reverses_the_size_at_most_twice_a_window(
     kind: str, swing: Swing, seconds: float, window: int, zero_after: int, most: int, slots: int
 ) -> None:
     load = load_of(kind, window=window, zero_after=zero_after, maxWorkers=most, slotsPerWorker=slots)
     load.seconds = seconds
-    load.run(STORY, swing.arrivals)
+    load.run(RUN_SECONDS, swing.arrivals)
 
-    assert load.reversals() <= 2 * STORY / window
-    assert turns(load.replicas) <= 4 * STORY / window, "the writes of replicas turn more often than the size"
+    assert load.reversals() <= 2 * RUN_SECONDS / window
+    assert turns(load.replicas) <= 4 * RUN_SECONDS / window, "the writes of replicas turn more often than the size"
     assert load.world.truth.taken == []
     assert max(load.sizes) <= most

@@ -1,4 +1,4 @@
-"""What a worker is told of its source, and what of that gives its revision a name."""
+"""The environment variables that name a worker's source, and the part of them that makes the revision's hash."""
 
 from typing import Any
 
@@ -18,23 +18,23 @@ def counted(**source: Any) -> PoolSpec:
     return PoolSpec.model_validate({"source": source, "handlerImage": "i", "maxWorkers": 10})
 
 
-def told(spec: PoolSpec) -> dict[str, Any]:
-    """Return the variables by name: their values, or whence they come."""
+def environment_of(spec: PoolSpec) -> dict[str, Any]:
+    """Return the variables by name, each with its value or its reference."""
     return {one["name"]: one.get("value", one.get("valueFrom")) for one in source_environment(spec)}
 
 
-def test_an_activitys_worker_is_told_arn_region_and_endpoint() -> None:
-    assert told(pool(aws={"endpointUrl": "http://states"})) == {
+def test_activity_worker_gets_arn_region_and_endpoint() -> None:
+    assert environment_of(pool(aws={"endpointUrl": "http://states"})) == {
         "ACTIVITY_ARN": "arn:aws:states:eu-west-1:123456789012:activity:a",
         "AWS_REGION": "eu-west-1",
         "AWS_ENDPOINT_URL_SFN": "http://states",
     }
 
 
-def test_a_queues_worker_is_told_all_that_the_spec_says_and_nothing_of_aws() -> None:
+def test_redis_worker_gets_all_queue_settings_and_no_aws_ones() -> None:
     more = {"nextQueue": "crop", "attributes": ["path", "size"], "lockSeconds": 9, "renewLock": True}
 
-    assert told(counted(redis={**REDIS, **more, "conclude": "Atomic"})) == {
+    assert environment_of(counted(redis={**REDIS, **more, "conclude": "Atomic"})) == {
         "ACTIVITY_REDIS_URL": "redis://redis:6379",
         "ACTIVITY_REDIS_FLOW": "images",
         "ACTIVITY_REDIS_QUEUE": "resize",
@@ -46,8 +46,8 @@ def test_a_queues_worker_is_told_all_that_the_spec_says_and_nothing_of_aws() -> 
     }
 
 
-def test_what_a_queue_has_not_is_not_told() -> None:
-    names = told(counted(redis=REDIS)).keys()
+def test_unset_queue_settings_have_no_variable() -> None:
+    names = environment_of(counted(redis=REDIS)).keys()
 
     assert not {"ACTIVITY_REDIS_NEXT_QUEUE", "ACTIVITY_REDIS_ATTRIBUTES"} & names
 
@@ -59,14 +59,14 @@ def test_what_a_queue_has_not_is_not_told() -> None:
         ("ACTIVITY_STORE_URL", {"taskStore": STORE}),
     ],
 )
-def test_a_url_with_a_password_is_told_by_its_secret_only(name: str, source: dict[str, Any]) -> None:
-    assert told(counted(**source))[name] == {"secretKeyRef": {"name": "tasks", "key": "url"}}
+def test_url_from_a_secret_is_passed_as_a_reference(name: str, source: dict[str, Any]) -> None:
+    assert environment_of(counted(**source))[name] == {"secretKeyRef": {"name": "tasks", "key": "url"}}
 
 
-def test_a_runner_is_told_the_store_and_its_lease_and_not_which_tasks_are_counted() -> None:
+def test_step_runner_gets_store_url_and_lease_but_not_counted_tasks() -> None:
     spec = counted(taskStore={"url": "postgresql://db/tasks", "tasks": ["order"], "leaseSeconds": 20})
 
-    assert told(spec) == {"ACTIVITY_STORE_URL": "postgresql://db/tasks", "ACTIVITY_STORE_LEASE_SECONDS": "20"}
+    assert environment_of(spec) == {"ACTIVITY_STORE_URL": "postgresql://db/tasks", "ACTIVITY_STORE_LEASE_SECONDS": "20"}
 
 
 @pytest.mark.parametrize(
@@ -79,15 +79,15 @@ def test_a_runner_is_told_the_store_and_its_lease_and_not_which_tasks_are_counte
         ({"taskStore": STORE}, {"redis": REDIS}),
     ],
 )
-def test_what_a_worker_is_told_of_its_source_makes_another_revision(one: dict[str, Any], other: dict[str, Any]) -> None:
+def test_changed_source_setting_changes_the_revision(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert revision_of(counted(**one)) != revision_of(counted(**other))
 
 
-def test_which_tasks_are_counted_replaces_no_worker() -> None:
+def test_changed_list_of_counted_tasks_keeps_the_revision() -> None:
     assert revision_of(counted(taskStore=STORE)) == revision_of(counted(taskStore={**STORE, "tasks": ["order"]}))
 
 
-def test_what_is_as_by_default_is_no_part_of_the_name_so_that_a_new_field_replaces_no_worker() -> None:
+def test_default_values_do_not_change_revision_hash() -> None:
     given = {"address": "redis:6379", "flow": "images", "queue": "resize"}
 
     assert source_parts(counted(redis={**REDIS, "lockSeconds": 180, "renewLock": False})) == {"redis": given}
@@ -95,9 +95,9 @@ def test_what_is_as_by_default_is_no_part_of_the_name_so_that_a_new_field_replac
 
 
 @pytest.mark.parametrize("queue", ["$(POD_NAME)", "$$(POD_NAME)", "a$b", "$"])
-def test_a_queue_is_named_as_the_spec_says_and_no_other_variable_is_put_in_its_place(queue: str) -> None:
-    given = str(told(counted(redis={**REDIS, "queue": queue}))["ACTIVITY_REDIS_QUEUE"])
+def test_dollar_signs_in_queue_names_are_escaped(queue: str) -> None:
+    given = str(environment_of(counted(redis={**REDIS, "queue": queue}))["ACTIVITY_REDIS_QUEUE"])
 
-    # What the kubelet makes of it: $$ is a dollar, $(NAME) another variable.
+    # The kubelet expands $$ to a dollar, and $(NAME) to the value of that variable.
     assert "$(" not in given.replace("$$", "")
     assert given.replace("$$", "$") == queue

@@ -1,4 +1,4 @@
-"""Which namespaces may use which activities, roles and endpoints."""
+"""The tenancy policy: which namespaces may use which activities, roles and endpoints."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_both_endpoints_must_be_allowed_by_the_rule_that_allows_the_arn() -> Non
     )
 
 
-def test_a_namespace_without_a_rule_may_use_nothing() -> None:
+def test_namespace_without_a_rule_may_use_nothing() -> None:
     policy = Policy((Rule(namespaces=("team-a",)),))
 
     assert policy.refusal("team-a", ARN) == ""
@@ -44,7 +44,7 @@ def test_globs_match_namespaces_and_arns() -> None:
     assert "is not allowed in namespace team-a" in policy.refusal("team-a", ARN.replace("1234", "9999"))
 
 
-def test_a_role_of_one_rule_does_not_open_the_arn_of_another() -> None:
+def test_role_of_one_rule_does_not_allow_the_arn_of_another() -> None:
     other = ARN.replace("resize", "billing")
     policy = Policy((Rule(("a",), (ARN,), (ROLE,)), Rule(("a",), (other,))))
 
@@ -56,13 +56,13 @@ def test_a_role_of_one_rule_does_not_open_the_arn_of_another() -> None:
     )
 
 
-def test_a_refused_arn_is_named_where_it_stands() -> None:
+def test_refusal_names_the_field_of_the_arn() -> None:
     refused = Policy((Rule(("a",), ("other",)),)).refusal("a", ARN, arn_field="source.stepFunctions.activityArn")
 
     assert refused.startswith(f"spec.source.stepFunctions.activityArn '{ARN}' is not allowed")
 
 
-def test_a_policy_is_read_from_its_file_form() -> None:
+def test_policy_is_parsed_from_its_file() -> None:
     rule = {"namespaces": ["a"], "activityArns": [ARN], "roleArns": [ROLE], "endpointUrls": ["https://sfn.local"]}
 
     policy = parse_policy({"rules": [rule]})
@@ -71,12 +71,12 @@ def test_a_policy_is_read_from_its_file_form() -> None:
 
 
 @pytest.mark.parametrize("nothing", [None, {}, {"rules": []}])
-def test_an_empty_policy_is_the_default(nothing: object) -> None:
+def test_empty_policy_is_the_default(nothing: object) -> None:
     assert parse_policy(nothing) == Policy()
 
 
 @pytest.mark.parametrize(
-    ("raw", "said"),
+    ("raw", "message"),
     [
         ({"rulez": []}, "'rules'"),
         ({"rules": "all"}, "tenancy.rules: expected a list"),
@@ -87,8 +87,8 @@ def test_an_empty_policy_is_the_default(nothing: object) -> None:
         ({"rules": [{"namespaces": ["a"], "roleArns": [7]}]}, "roleArns: expected a list of strings"),
     ],
 )
-def test_a_policy_that_cannot_be_used_names_field_and_fix(raw: object, said: str) -> None:
-    with pytest.raises(PolicyError, match=said):
+def test_error_of_an_invalid_policy_names_field_and_fix(raw: object, message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
         parse_policy(raw)
 
 
@@ -108,7 +108,7 @@ def test_a_policy_that_cannot_be_used_names_field_and_fix(raw: object, said: str
         ("*.example.com*", "https://states.example.com", True),
     ],
 )
-def test_a_hosts_glob_is_not_satisfied_by_another_hosts_path(glob: str, url: str, allowed: bool) -> None:
+def test_glob_of_a_host_does_not_match_the_path_of_another_host(glob: str, url: str, allowed: bool) -> None:
     policy = parse_policy({"rules": [{"namespaces": ["*"], "endpointUrls": [glob]}]})
 
     assert (policy.refusal("ns", "arn", endpoint_url=url) == "") is allowed

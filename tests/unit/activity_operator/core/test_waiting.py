@@ -1,4 +1,4 @@
-"""How many tasks wait: the source's own count first, others only for more, and what nobody knows is not zero."""
+"""The backlog: the source's own count comes first, other counts can only raise it, and unknown is not zero."""
 
 from typing import Any
 
@@ -9,20 +9,20 @@ from activity_operator.core.observation import Observation, SourceError, SourceF
 from activity_operator.core.order import order
 from activity_operator.core.signal import Signal
 from activity_operator.core.waiting import Waiting, stale_at, waiting, wanted, watched
-from tests.unit.activity_operator.core.builders import NOW, POOL, busy, counted, crew, pod, pool, seen
+from tests.unit.activity_operator.core.builders import NOW, POOL, busy, counted, fleet_of, observed, pod, pool
 
 REDIS: dict[str, Any] = {"activityArn": None, "source": {"redis": {"address": "r:1", "flow": "f", "queue": "q"}}}
 PROMETHEUS = {"scaling": {"prometheus": {"serverUrl": "http://p", "query": "q"}}}
 DOWN = SourceError("BackendUnreachable", "no answer", NOW - 5)
 
 
-def known(situation: Observation, **spec: Any) -> Waiting:
-    """Return what is known of a Redis pool's backlog."""
-    return waiting(pool(**REDIS, **spec), situation, crew(situation), 0.0)
+def backlog_of(situation: Observation, **spec: Any) -> Waiting:
+    """Return the backlog of a Redis pool."""
+    return waiting(pool(**REDIS, **spec), situation, fleet_of(situation), 0.0)
 
 
-def test_a_source_that_counts_is_exact() -> None:
-    assert known(seen(source=SourceFacts(signals=counted(3)))) == Waiting(3)
+def test_count_of_the_source_is_exact() -> None:
+    assert backlog_of(observed(source=SourceFacts(signals=counted(3)))) == Waiting(3)
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,8 @@ def test_a_source_that_counts_is_exact() -> None:
     ],
     ids=["never read", "never readable", "a blip", "too old"],
 )
-def test_what_is_not_known_is_not_zero(source: SourceFacts, tasks: int | None, unknown: str) -> None:
-    found = known(seen(source=source))
+def test_unread_or_stale_count_is_unknown_instead_of_zero(source: SourceFacts, tasks: int | None, unknown: str) -> None:
+    found = backlog_of(observed(source=source))
 
     assert (found.tasks, found.unknown) == (tasks, unknown)
 
@@ -44,45 +44,45 @@ def test_what_is_not_known_is_not_zero(source: SourceFacts, tasks: int | None, u
 @pytest.mark.parametrize(
     ("own", "others", "waits"),
     [(3, 5, 4), (3, 2, 3), (0, 1, 0), (0, 0, 0)],
-    ids=["more than run and wait", "fewer", "the one that runs", "none"],
+    ids=["more than run and wait", "fewer", "the running one", "none"],
 )
-def test_what_others_count_may_only_ask_for_more(own: int, others: int, waits: int) -> None:
+def test_prometheus_count_can_only_raise_the_backlog(own: int, others: int, waits: int) -> None:
     signals = (*counted(own), *counted(others, exact=False, age=60))
 
-    assert known(seen(busy(), source=SourceFacts(signals=signals)), **PROMETHEUS) == Waiting(waits)
+    assert backlog_of(observed(busy(), source=SourceFacts(signals=signals)), **PROMETHEUS) == Waiting(waits)
 
 
 @pytest.mark.parametrize(
     ("counted_all", "waits"),
     [(5, 4), (1, 0), (0, 0), (2, 1)],
-    ids=["four wait", "the one that runs", "it has just ended", "a dead worker's"],
+    ids=["four wait", "the running one", "it has just ended", "one of a dead worker"],
 )
-def test_of_a_count_of_all_jobs_those_that_nobody_runs_wait(counted_all: int, waits: int) -> None:
+def test_running_jobs_are_subtracted_from_a_count_of_all_jobs(counted_all: int, waits: int) -> None:
     signals = (Signal(counted_all, True, NOW, with_running=True),)
 
-    assert known(seen(busy(), source=SourceFacts(signals=signals))) == Waiting(waits)
+    assert backlog_of(observed(busy(), source=SourceFacts(signals=signals))) == Waiting(waits)
 
 
-def test_a_job_on_a_worker_that_leaves_is_not_waiting() -> None:
+def test_job_on_a_leaving_worker_is_not_waiting() -> None:
     signals = (Signal(1, True, NOW, with_running=True),)
     leaving = busy()
     pods = (pod(leaving.pod_uid, deleting=True),)
 
-    assert known(seen(leaving, *pods, source=SourceFacts(signals=signals))) == Waiting(0)
+    assert backlog_of(observed(leaving, *pods, source=SourceFacts(signals=signals))) == Waiting(0)
 
 
-def test_others_alone_are_a_lower_bound_and_missed_when_they_are_silent() -> None:
+def test_prometheus_count_alone_is_a_lower_bound_until_it_is_stale() -> None:
     spec = pool(**PROMETHEUS)
-    told = seen(source=SourceFacts(signals=counted(4, exact=False, age=299)))
-    silent = seen(source=SourceFacts(signals=counted(4, exact=False, age=300)))
+    fresh = observed(source=SourceFacts(signals=counted(4, exact=False, age=299)))
+    silent = observed(source=SourceFacts(signals=counted(4, exact=False, age=300)))
 
-    assert waiting(spec, told, crew(told), 0.0) == Waiting(4, exact=False)
-    found = waiting(spec, silent, crew(silent), 0.0)
+    assert waiting(spec, fresh, fleet_of(fresh), 0.0) == Waiting(4, exact=False)
+    found = waiting(spec, silent, fleet_of(silent), 0.0)
     assert (found.tasks, found.unknown) == (None, "Prometheus' count of the backlog was last read 300 s ago or earlier")
 
 
-def test_a_step_functions_pool_that_nobody_watches_misses_nothing() -> None:
-    assert waiting(pool(), seen(), crew(seen()), 0.0) == Waiting(None)
+def test_step_functions_pool_without_counts_has_no_unknown_backlog() -> None:
+    assert waiting(pool(), observed(), fleet_of(observed()), 0.0) == Waiting(None)
 
 
 @pytest.mark.parametrize(
@@ -95,22 +95,22 @@ def test_a_step_functions_pool_that_nobody_watches_misses_nothing() -> None:
     ],
     ids=["paused", "mode None", "refused", "deleted"],
 )
-def test_a_source_is_left_alone_where_nobody_needs_it(spec: dict[str, Any], facts: dict[str, Any]) -> None:
-    assert wanted(pool(**REDIS), seen())
-    assert not wanted(pool(**REDIS, **spec), seen(**facts))
+def test_source_is_not_counted_when_its_count_is_unused(spec: dict[str, Any], facts: dict[str, Any]) -> None:
+    assert wanted(pool(**REDIS), observed())
+    assert not wanted(pool(**REDIS, **spec), observed(**facts))
 
 
-def test_a_counted_source_is_counted_and_never_polled() -> None:
+def test_counted_source_is_counted_instead_of_polled() -> None:
     spec = pool(**REDIS, **PROMETHEUS)
-    asked = order(spec, seen(), crew(seen()), Breaker(), proven=True)
+    asked = order(spec, observed(), fleet_of(observed()), Breaker(), proven=True)
 
     assert (asked.polls, asked.counts, asked.watched) == (0, True, True)
-    assert watched(spec, seen())
-    assert not watched(pool(**REDIS), seen())
+    assert watched(spec, observed())
+    assert not watched(pool(**REDIS), observed())
 
 
-def test_a_count_grows_old_only_while_it_cannot_be_read() -> None:
+def test_count_grows_stale_only_while_reading_fails() -> None:
     signals = counted(3, age=10)
 
-    assert stale_at(pool(**REDIS), seen(source=SourceFacts(signals=signals))) is None
-    assert stale_at(pool(**REDIS), seen(source=SourceFacts(signals=signals, error=DOWN))) == NOW + 20
+    assert stale_at(pool(**REDIS), observed(source=SourceFacts(signals=signals))) is None
+    assert stale_at(pool(**REDIS), observed(source=SourceFacts(signals=signals, error=DOWN))) == NOW + 20

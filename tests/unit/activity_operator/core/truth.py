@@ -1,7 +1,7 @@
-"""A cluster as it is, in virtual time: Deployments, pods, containers, workers and tasks, by Kubernetes' own rules.
+"""The true state of a cluster in virtual time: Deployments, pods, containers, workers and tasks.
 
-Nobody's view is in here: what a leader sees of it, and when, is `term.py`'s business. `taken` notes every pod that was
-taken from a worker that might have had a task.
+It follows Kubernetes' own rules, and knows no observer: what a leader sees, and when, is in `term.py`. `taken` lists
+every removed pod whose worker might have had a task.
 """
 
 import math
@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from activity_operator.core.observation import DeploymentFacts, PodFacts
 from activity_worker.contract import Directive, PollTrouble, WorkerState
 
-#: Seconds that an open poll of Step Functions takes; those of the other sources are over at once.
+#: Duration of an open poll of Step Functions; polls of the other sources return at once.
 POLL_SECONDS = 60.0
-#: How long a worker that has started waits for the operator's first answer before it polls anyway.
+#: Seconds for which a started worker waits for the operator's first answer before it polls anyway.
 SILENCE_SECONDS = 2.0
 #: Seconds between two readiness probes; between two steps of a node that has an image to pull.
 PROBE_SECONDS, PULL_SECONDS = 2.0, 10.0
-#: Longest pause of a container that crashes again and again, and how long one must run to begin anew.
+#: Longest restart delay of a crashing container, and the running time after which the delay is reset.
 LONGEST_BACKOFF_SECONDS, BACKOFF_FORGOTTEN_SECONDS = 300.0, 600.0
 
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
@@ -29,7 +29,7 @@ _READY = {WorkerState.RUNNING, WorkerState.DRAINING}
 
 @dataclass
 class Process:
-    """What runs in a worker's container. `tasks` are when each is done; `poll_until` is 0 without an open poll."""
+    """The process in a worker's container. `tasks` holds each task's end time; `poll_until` is 0 without a poll."""
 
     incarnation: str
     up_at: float
@@ -44,13 +44,13 @@ class Process:
 
     @property
     def engaged(self) -> bool:
-        """Whether it has a task, or a poll that may bring one."""
+        """Whether the worker has a task, or a poll that may return one."""
         return bool(self.tasks or self.poll_until) or self.state is WorkerState.RUNNING
 
 
 @dataclass
 class Pod:
-    """One pod: `facts` as the API server has them, `process` as it is."""
+    """One pod: `facts` as in the API server, `process` as it really is."""
 
     facts: PodFacts
     image: str
@@ -63,31 +63,31 @@ class Pod:
 
     @property
     def active(self) -> bool:
-        """Whether a ReplicaSet counts it."""
+        """Whether a ReplicaSet counts the pod."""
         return not self.facts.deleting
 
 
 @dataclass
 class Truth:
-    """The cluster. `told(kind, name, facts)` hears of every change of an object, None for one that is gone."""
+    """The cluster. `on_change(kind, name, facts)` gets every change of an object, with None for a deleted one."""
 
-    told: Callable[[str, str, PodFacts | DeploymentFacts | None], None]
+    on_change: Callable[[str, str, PodFacts | DeploymentFacts | None], None]
     now: float
     long_polls: bool
-    #: After so many seconds of silence a worker that is not ready may be taken: `stalled.deadlineSeconds`.
+    #: `stalled.deadlineSeconds`: seconds of silence after which an unready worker may be removed.
     deadline_seconds: float
     slots: int = 1
-    #: What befalls new starts: seconds of import, images that cannot be pulled or used, no room on nodes, no quota.
+    #: Conditions for new pods: seconds of import, images that cannot be pulled or used, no room on nodes, no quota.
     import_seconds: float = 1.0
     unpullable: set[str] = field(default_factory=set)
     unusable: set[str] = field(default_factory=set)
     no_room: bool = False
     no_quota: bool = False
-    #: How many pods may exist; None for any number.
+    #: Largest number of pods; None for no limit.
     most_pods: int | None = None
-    #: Why workers cannot poll; the operator cannot then, either.
+    #: Error of all polls, those of the operator included.
     trouble: PollTrouble | None = None
-    #: By how much the nodes' clocks are ahead.
+    #: Seconds by which the nodes' clocks are ahead.
     skew: float = 0.0
     deployments: dict[str, DeploymentFacts] = field(default_factory=dict)
     images: dict[str, str] = field(default_factory=dict)
@@ -102,12 +102,12 @@ class Truth:
     made: int = 0
 
     def arrive(self, tasks: int, seconds: float) -> None:
-        """Let tasks arrive that take so long."""
+        """Let `tasks` tasks arrive, each of `seconds`."""
         self.arrived += tasks
         self.waiting.extend([seconds] * tasks)
 
     def ahead(self) -> float:
-        """Return the seconds of all work that is yet to be done, by one worker alone."""
+        """Return the seconds that one worker alone would need for all unfinished work."""
         under_way = (until - self.now for pod in self.pods.values() if pod.process for until in pod.process.tasks)
         return sum(self.waiting) + sum(self.held) + sum(under_way)
 
@@ -128,14 +128,14 @@ class Truth:
         self.version += 1
         stored = replace(deployment, resource_version=str(self.version))
         self.deployments[stored.name] = stored
-        self.told("deployment", stored.name, stored)
+        self.on_change("deployment", stored.name, stored)
         self.reconcile(stored.name)
         return self.deployments[stored.name]
 
     def drop(self, name: str) -> None:
-        """Delete a Deployment; its pods go with it."""
+        """Delete a Deployment and its pods."""
         gone = self.deployments.pop(name)
-        self.told("deployment", name, None)
+        self.on_change("deployment", name, None)
         for pod in self.of(gone.revision):
             self.delete(pod.facts.name, "deployment")
 
@@ -144,7 +144,7 @@ class Truth:
         self._put(self.pods[name], deletion_cost=cost)
 
     def delete(self, name: str, by: str) -> None:
-        """Begin a pod's end; `by` is who did it, and only `somebody` may take one that works."""
+        """Start the deletion of a pod. `by` names the client; only `somebody` may delete a pod that works."""
         pod = self.pods[name]
         given_up = not pod.facts.ready and pod.heard_at and self.now - pod.heard_at >= self.deadline_seconds
         if pod.process is not None and pod.process.engaged and by != "somebody" and not given_up:
@@ -155,11 +155,11 @@ class Truth:
         self._leave(pod)
 
     def evict(self, name: str) -> None:
-        """Begin the end of a pod on a node that is missed: its worker does not hear of it."""
+        """Start the deletion of a pod on an unreachable node, whose worker does not notice it."""
         self._put(self.pods[name], deleting=True)
 
     def crash(self, name: str, code: int, reason: str) -> None:
-        """End a pod's container, with what it has; its tasks wait again."""
+        """End a pod's container; its tasks wait again."""
         pod = self.pods[name]
         if (process := pod.process) is None:
             return
@@ -177,7 +177,7 @@ class Truth:
             )  # fmt: skip
 
     def lose_node(self, name: str, lost: bool = True) -> None:
-        """Let a pod's node be missed, or come back: it works on, and nothing of it is told."""
+        """Make a pod's node unreachable or reachable: the pod works on, but its status is not updated."""
         pod = self.pods[name]
         if not pod.facts.assigned:
             return
@@ -186,7 +186,7 @@ class Truth:
             self._put(pod, ready=False, ready_since=0.0)
 
     def order(self, uid: str, directive: Directive) -> None:
-        """Let a worker do what the answer to its report says."""
+        """Apply the directive in the answer to a worker's report."""
         process = next((pod.process for pod in self.pods.values() if pod.facts.uid == uid), None)
         if process is None:
             return
@@ -201,17 +201,17 @@ class Truth:
         return [pod for pod in self.pods.values() if pod.active and pod.facts.revision == revision]
 
     def reconcile(self, name: str) -> None:
-        """Do what a ReplicaSet does: make what lacks, remove in its order; among equals, who works goes first."""
+        """Create and remove pods as a ReplicaSet does; among equal pods, a working one is removed first."""
         if (deployment := self.deployments.get(name)) is None:
             return
-        mine = self.of(deployment.revision)
-        lacking = deployment.replicas - len(mine)
+        active = self.of(deployment.revision)
+        lacking = deployment.replicas - len(active)
         allowed = min(lacking, self._allowed())
         failure = "exceeded quota: pods" if allowed < lacking else ""
         for _ in range(allowed):
             self._make(deployment)
-        mine.sort(key=_removal_order)
-        for pod in mine[: max(0, -lacking)]:
+        active.sort(key=_removal_order)
+        for pod in active[: max(0, -lacking)]:
             self.delete(pod.facts.name, "ReplicaSet")
         if failure != deployment.failure:
             self.write(replace(deployment, failure=failure, failure_reason="FailedCreate" if failure else ""))
@@ -231,11 +231,11 @@ class Truth:
         self._put(pod)
 
     def _put(self, pod: Pod, **changes: object) -> None:
-        """Write a pod; what its Deployment counts of it is part of the Deployment's status."""
+        """Write a pod, and its Deployment's status if the pod's readiness changed."""
         was_ready = pod.facts.ready
         self.version += 1
         pod.facts = replace(pod.facts, resource_version=str(self.version), **changes)  # type: ignore[arg-type]
-        self.told("pod", pod.facts.name, pod.facts)
+        self.on_change("pod", pod.facts.name, pod.facts)
         if was_ready != pod.facts.ready:
             self._count(pod)
 
@@ -244,7 +244,7 @@ class Truth:
             if deployment.revision == pod.facts.revision:
                 self.version += 1
                 self.deployments[name] = replace(deployment, resource_version=str(self.version))
-                self.told("deployment", name, self.deployments[name])
+                self.on_change("deployment", name, self.deployments[name])
 
     def _kubelet(self, pod: Pod) -> None:
         facts = pod.facts
@@ -301,15 +301,15 @@ class Truth:
             process.state = WorkerState.DRAINED
 
     def _leave(self, pod: Pod) -> None:
-        """Let a pod go that is being deleted and has finished. A node that is missed carries nothing out."""
+        """Remove a deleted pod once its worker has finished; on an unreachable node nothing is removed."""
         if not pod.facts.deleting or pod.lost_node:
             return
         if pod.process is None or not (pod.process.tasks or pod.process.poll_until):
             del self.pods[pod.facts.name]
-            self.told("pod", pod.facts.name, None)
+            self.on_change("pod", pod.facts.name, None)
 
     def _poll(self) -> None:
-        """Give what waits to whoever has a poll open."""
+        """Give waiting tasks to workers with an open poll, then to the operator's polls."""
         if self.trouble is not None:
             return
         for pod in self._asking():
@@ -331,6 +331,6 @@ class Truth:
 
 
 def _removal_order(pod: Pod) -> tuple[object, ...]:
-    """Order pods as a ReplicaSet removes them. Its later keys are node and age, of which nobody should rely on any."""
+    """Return the sort key of a ReplicaSet's removal; its later keys (node, age) are unspecified here."""
     facts, works = pod.facts, pod.process is not None and pod.process.engaged
     return facts.assigned, _PHASES[facts.phase], facts.ready, facts.deletion_cost or 0, not works

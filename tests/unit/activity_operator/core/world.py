@@ -1,4 +1,4 @@
-"""One pool over a true cluster (`truth.py`) with one leader (`term.py`), for tests that tell a story step by step."""
+"""One pool over a true cluster (`truth.py`) with one leader (`term.py`), for tests of whole scenarios."""
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.decision import Decision, Say
@@ -11,9 +11,9 @@ from tests.unit.activity_operator.core.truth import Pod, Truth
 ARN = "arn:aws:states:us-east-1:123456789012:activity:resize"
 START = 10_000.0
 STEP_SECONDS = 1.0
-#: Longer than any story.
+#: Longer than any scenario.
 FOREVER_SECONDS = 1e6
-#: Looks at one moment after which the decisions no longer settle.
+#: Most looks at one moment until the decisions must have settled.
 LOOKS = 40
 
 
@@ -23,54 +23,54 @@ def pool_spec(**changes: object) -> PoolSpec:
 
 
 class World:
-    """A pool whose leader has led for long; `proven`: a worker of its revision has reported before."""
+    """A pool whose leader's term began long ago; `proven`: a worker of its revision has reported before."""
 
     def __init__(self, spec: PoolSpec, *, proven: bool = False) -> None:
         deadline = spec.stalled.deadline_seconds
         long_polls = spec.source_kind == "stepFunctions"
-        self.truth = Truth(self._told, START, long_polls, deadline, spec.slots_per_worker)
+        self.truth = Truth(self._on_change, START, long_polls, deadline, spec.slots_per_worker)
         self.term = Term(self.truth, spec, 1, revision_of(spec) if proven else "")
         self.term.since = 0.0
 
     @property
     def spec(self) -> PoolSpec:
-        """What the pool asks for."""
+        """Return the pool's current spec."""
         return self.term.spec
 
     @property
     def now(self) -> float:
-        """The moment, in seconds."""
+        """Return the current time, in seconds."""
         return self.truth.now
 
     @property
     def pods(self) -> dict[str, Pod]:
-        """The pods that are not being deleted, by name."""
+        """Return the pods that are not being deleted, by name."""
         return {name: pod for name, pod in self.truth.pods.items() if pod.active}
 
     @property
     def replicas(self) -> int:
-        """What its Deployments ask for."""
+        """Return the sum of the Deployments' replicas."""
         return sum(deployment.replicas for deployment in self.truth.deployments.values())
 
     @property
     def warnings(self) -> list[str]:
-        """The reasons of the Warnings so far."""
-        return [said.reason for said in self.term.said if said.kind == "Warning"]
+        """Return the reasons of the Warnings so far."""
+        return [event.reason for event in self.term.events if event.kind == "Warning"]
 
     def know(self, source: SourceFacts) -> None:
-        """Let this be known of the source from now on."""
+        """Set the facts that the leader has about the source from now on."""
         self.term.counted = lambda: source
         self.term.source = source
         self.term.wake()
 
     def edit(self, **changes: object) -> None:
-        """Change the spec, as a user does."""
+        """Change the spec as a user does."""
         self.term.spec = PoolSpec.model_validate({**self.spec.model_dump(by_alias=True, exclude_none=True), **changes})
         self.term.generation += 1
         self.term.wake()
 
     def settle(self) -> Decision:
-        """Look until nothing is written any more, without time passing."""
+        """Look until a look writes nothing, without time passing."""
         for _ in range(LOOKS):
             decision, term = self.term.look()[2], self.term
             idle = all(isinstance(action, Say) for action in decision.actions)
@@ -79,7 +79,7 @@ class World:
         raise AssertionError("the decisions do not settle")
 
     def run(self, seconds: float) -> Decision:
-        """Let time pass. The leader looks as an operator does: at news, and when it said that it would."""
+        """Let time pass; the leader looks after each change and whenever `look_again_in` has passed."""
         end, term = self.now + seconds, self.term
         if term.decision is None or term.due is not None:
             self.settle()
@@ -101,7 +101,7 @@ class World:
         return {name for name, pod in self.truth.pods.items() if pod.process is not None and pod.process.tasks}
 
     def occupy(self, *names: str) -> None:
-        """Give each of these workers a task that ends with `free`."""
+        """Give each of these workers a task that lasts until `free`."""
         for name in names:
             process = self.truth.pods[name].process
             assert process is not None
@@ -115,10 +115,10 @@ class World:
             process.tasks, process.idle_since = [], self.now
 
     def drain_by_itself(self, name: str) -> None:
-        """Let a worker be drained that was not asked to be, or was called back too late."""
+        """Let a worker drain without an order, or although it was uncordoned."""
         process = self.truth.pods[name].process
         assert process is not None
         process.state, process.poll_until = WorkerState.DRAINED, 0.0
 
-    def _told(self, kind: str, name: str, facts: PodFacts | DeploymentFacts | None) -> None:
-        self.term.told(kind, name, facts)
+    def _on_change(self, kind: str, name: str, facts: PodFacts | DeploymentFacts | None) -> None:
+        self.term.on_change(kind, name, facts)
