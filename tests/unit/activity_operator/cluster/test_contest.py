@@ -1,4 +1,4 @@
-"""Two controllers over one Deployment: noticed, named, answered four times a minute at most; over when one stops."""
+"""Two controllers that write one Deployment: detected, named, reverted at most four times a minute."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,8 +20,8 @@ def scaled(replicas: int = 0, by: str = "keda") -> DeploymentFacts:
     return replace(OURS, replicas=replicas, scaled_by=by)
 
 
-class Fight:
-    """Somebody who scales or edits at times of the test's choice, and an operator that puts back when it may."""
+class Contest:
+    """A client that scales or edits at given times, and an operator that reverts when the contest allows it."""
 
     def __init__(self, **edit: Any) -> None:
         self.edit = replace(OURS, **(edit or {"replicas": 0, "scaled_by": "keda"}))
@@ -29,12 +29,12 @@ class Fight:
         self.live = OURS
         self.wrote = {NAME: OURS.replicas}
         self.writes: list[float] = []
-        self.said: list[str] = []
+        self.messages: list[str] = []
 
     def look(self, now: float) -> None:
         for found in self.contests.note([self.live], self.wrote, now):
             if found.note and not self.contests.open(NAME, now):
-                self.said.append(found.note)
+                self.messages.append(found.note)
         self.wrote[NAME] = self.live.replicas
         if self.live != OURS and self.contests.wait(NAME, now) <= 0:
             self.contests.wrote(NAME, now)
@@ -42,7 +42,7 @@ class Fight:
             self.writes.append(now)
 
     def run(self, seconds: float, every: float | None, since: float = 0.0, step: float = 0.25) -> None:
-        """Let time pass; the other one writes at once when `every` is 0, never when it is None."""
+        """Let time pass; the other client edits every `every` seconds: 0 means at once, None means never."""
         due, now = since, since
         while now < since + seconds:
             if every is not None and now >= due and self.live == OURS:
@@ -53,50 +53,48 @@ class Fight:
 
 @pytest.mark.parametrize("edit", [{"replicas": 0}, {"replicas": 9}, {"drifted": True}], ids=str)
 @pytest.mark.parametrize("every", [0, 1, 7, 15, 40])
-def test_writes_against_another_writer_are_four_a_minute_at_most_after_three_at_once(
-    edit: dict[str, Any], every: float
-) -> None:
-    fight = Fight(**edit)
-    fight.run(600, every)
+def test_reverts_are_limited_to_four_a_minute_after_the_first_three(edit: dict[str, Any], every: float) -> None:
+    contested = Contest(**edit)
+    contested.run(600, every)
 
     for begin in range(0, 600, 15):
-        assert sum(1 for at in fight.writes if begin <= at < begin + 60) <= EDITS + 60 / PACE_SECONDS
-    assert len(fight.writes) <= EDITS + 600 / PACE_SECONDS
-    assert fight.contests.open(NAME, 600.0)
-    assert len(fight.said) <= EDITS
+        assert sum(1 for at in contested.writes if begin <= at < begin + 60) <= EDITS + 60 / PACE_SECONDS
+    assert len(contested.writes) <= EDITS + 600 / PACE_SECONDS
+    assert contested.contests.open(NAME, 600.0)
+    assert len(contested.messages) <= EDITS
 
 
-def test_a_single_edit_is_put_back_at_once_and_no_contest() -> None:
-    fight = Fight()
+def test_single_edit_is_reverted_at_once_without_a_contest() -> None:
+    contested = Contest()
     for at in (0.0, 100.0, 200.0, 300.0):
-        fight.run(50, 1000, since=at)
+        contested.run(50, 1000, since=at)
 
-    assert fight.writes == [0.0, 100.0, 200.0, 300.0]
-    assert fight.contests.sentence(350.0) == ""
-    assert fight.said == ["was scaled by somebody (4 -> 0); the pool decides its size (field manager keda)"] * 4
+    assert contested.writes == [0.0, 100.0, 200.0, 300.0]
+    assert contested.contests.sentence(350.0) == ""
+    assert contested.messages == ["was scaled by somebody (4 -> 0); the pool decides its size (field manager keda)"] * 4
 
 
-def test_a_contest_names_the_other_one_and_what_to_do_and_ends_two_minutes_after_the_last_edit() -> None:
-    fight = Fight()
-    fight.run(60, 1)
-    words = fight.contests.sentence(60.0)
+def test_contest_names_writer_and_fix_and_ends_two_minutes_after_last_edit() -> None:
+    contested = Contest()
+    contested.run(60, 1)
+    sentence = contested.contests.sentence(60.0)
 
-    assert words == (
+    assert sentence == (
         "Deployment p-r1 is also written by keda, again and again: what the pool declares is put back once in 15 s at "
         "most; exclude the Deployment there, or have the ActivityPool scaled instead"
     )
-    fight.run(60, None, since=60.0)
-    assert fight.live == OURS, "the last word is ours"
-    assert fight.contests.sentence(120.0) == words
-    left = fight.contests.ends_in(120.0)
+    contested.run(60, None, since=60.0)
+    assert contested.live == OURS, "the operator wrote last"
+    assert contested.contests.sentence(120.0) == sentence
+    left = contested.contests.ends_in(120.0)
     assert left is not None
     assert left <= WINDOW_SECONDS - 60
-    assert fight.contests.sentence(120.0 + left) == ""
-    assert fight.contests.ends_in(120.0 + left) is None
-    assert fight.contests.wait(NAME, 120.0 + left) == 0
+    assert contested.contests.sentence(120.0 + left) == ""
+    assert contested.contests.ends_in(120.0 + left) is None
+    assert contested.contests.wait(NAME, 120.0 + left) == 0
 
 
-def test_a_drift_that_stays_until_it_may_be_put_back_is_one_edit() -> None:
+def test_drift_that_waits_for_its_revert_is_one_edit() -> None:
     contests = Contests()
     for now in range(60):
         assert len(list(contests.note([replace(OURS, drifted=True)], {}, now))) == (now == 0)
@@ -117,7 +115,7 @@ OWN = entry("activitypool", spec={"f:replicas": {}, "f:template": {"f:spec": {}}
 CONTROLLER = entry("kube-controller-manager", subresource="status", metadata={"f:annotations": {}}, status={})
 
 
-def test_who_wrote_what_is_read_from_the_managed_fields() -> None:
+def test_managed_fields_name_who_scaled_and_who_edited() -> None:
     live = deployment(
         OWN,
         CONTROLLER,
@@ -131,13 +129,13 @@ def test_who_wrote_what_is_read_from_the_managed_fields() -> None:
     assert (facts.scaled_by, facts.edited_by) == ("kubectl", "argocd-controller")
 
 
-def test_an_autoscaler_is_told_from_the_other_controllers_of_its_process() -> None:
+def test_replicas_from_controller_manager_are_attributed_to_an_autoscaler() -> None:
     facts = deployment_facts(deployment(OWN, entry("kube-controller-manager", spec={"f:replicas": {}})))
 
     assert facts.scaled_by == "kube-controller-manager (a HorizontalPodAutoscaler)"
 
 
-def test_a_deployment_that_nobody_else_writes_keeps_no_managed_fields() -> None:
+def test_managed_fields_are_dropped_without_foreign_writers() -> None:
     live = deployment(OWN, CONTROLLER)
 
     assert "managedFields" not in live["metadata"]
@@ -145,7 +143,7 @@ def test_a_deployment_that_nobody_else_writes_keeps_no_managed_fields() -> None:
     assert writers.named("") == ""
 
 
-def test_deletions_and_unknown_writers_are_somebodys() -> None:
+def test_unknown_writer_is_called_somebody() -> None:
     contests = Contests()
     for now in range(contest.EDITS):
         contests.edited(NAME, "", "", now)

@@ -1,4 +1,4 @@
-"""A token that was rotated: whoever is refused for it reads it again, and goes on without a restart."""
+"""A rotated token: after a 401 the client reads the token again and repeats the call, without a restart."""
 
 import json
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from activity_operator.cluster.kube import ApiError, ApiUnreachableError, KubeCl
 
 
 class Answer:
-    """What the transport returns."""
+    """A response of the transport."""
 
     def __init__(self, status: int) -> None:
         self.status = status
@@ -23,7 +23,7 @@ class Answer:
 
 
 class Server:
-    """A transport to an API server that knows one token; the file with it may hold another."""
+    """A transport to an API server that accepts one token; `in_file` is the token in the file."""
 
     def __init__(self, accepted: str, in_file: str, first: str) -> None:
         self.accepted, self.in_file = accepted, in_file
@@ -47,11 +47,11 @@ class Server:
 
 
 def client(server: Server, codes: list[int] | None = None) -> KubeClient:
-    told = [] if codes is None else codes
-    return KubeClient(server, lambda _verb, _plural, code: told.append(code), server.load)
+    collected = [] if codes is None else codes
+    return KubeClient(server, lambda _verb, _plural, code: collected.append(code), server.load)
 
 
-async def test_a_call_refused_for_an_old_token_is_made_with_the_new_one() -> None:
+async def test_call_refused_with_old_token_is_repeated_with_the_new_one() -> None:
     server, codes = Server(accepted="new", in_file="new", first="old"), list[int]()
 
     await client(server, codes).merge_patch(PODS, "shop", "w1", {})
@@ -60,7 +60,7 @@ async def test_a_call_refused_for_an_old_token_is_made_with_the_new_one() -> Non
     assert codes == [401, 200]
 
 
-async def test_the_new_token_is_used_from_then_on() -> None:
+async def test_new_token_is_used_for_later_calls() -> None:
     server = Server(accepted="new", in_file="new", first="old")
     kube = client(server)
 
@@ -72,7 +72,7 @@ async def test_the_new_token_is_used_from_then_on() -> None:
 
 
 @pytest.mark.parametrize("in_file", ["old", ""])
-async def test_without_another_token_a_refusal_is_the_callers(in_file: str) -> None:
+async def test_refusal_without_a_new_token_is_raised(in_file: str) -> None:
     server = Server(accepted="new", in_file=in_file, first="old")
 
     with pytest.raises(ApiError, match="401"):
@@ -81,7 +81,7 @@ async def test_without_another_token_a_refusal_is_the_callers(in_file: str) -> N
     assert server.asked == ["old"]
 
 
-async def test_a_call_is_not_made_a_third_time() -> None:
+async def test_call_is_repeated_only_once() -> None:
     server = Server(accepted="other", in_file="new", first="old")
 
     with pytest.raises(ApiError, match="401"):
@@ -90,7 +90,7 @@ async def test_a_call_is_not_made_a_third_time() -> None:
     assert server.asked == ["old", "new"]
 
 
-async def test_an_answer_that_is_no_json_is_no_answer() -> None:
+async def test_answer_that_is_not_json_counts_as_unreachable() -> None:
     class Page(Answer):
         async def read(self) -> bytes:
             return b"<html>the proxy is restarting"

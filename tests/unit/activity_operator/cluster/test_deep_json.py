@@ -1,4 +1,4 @@
-"""One object that is nested without end must not cost the operator its sight of all the others."""
+"""One extremely nested object must not keep the operator from reading all others."""
 
 import json
 
@@ -8,12 +8,12 @@ from activity_operator.cluster.deep_json import KEPT_LEVELS, Decoder, cut
 
 
 def nested(levels: int, opening: str = '{"a":', closing: str = "}") -> str:
-    """Return JSON of so many levels."""
+    """Return JSON with this many levels."""
     return opening * levels + "1" + closing * levels
 
 
 @pytest.mark.parametrize(("opening", "closing"), [('{"a":', "}"), ("[", "]"), ('[{"}]\\"{":', "}]")])
-def test_what_stands_beside_the_abyss_is_read(opening: str, closing: str) -> None:
+def test_siblings_of_a_deep_object_are_read(opening: str, closing: str) -> None:
     text = f'{{"items": [{{"name": "deep", "x": {nested(9_990, opening, closing)}}}, {{"name": "next"}}], "b": [1]}}'
 
     found = json.loads(text, cls=Decoder)
@@ -22,7 +22,7 @@ def test_what_stands_beside_the_abyss_is_read(opening: str, closing: str) -> Non
     assert found["b"] == [1]
 
 
-def test_what_is_cut_off_is_null() -> None:
+def test_levels_below_the_limit_become_null() -> None:
     found = json.loads(cut(nested(KEPT_LEVELS + 1, "[", "]")))
     for _ in range(KEPT_LEVELS - 1):
         found = found[0]
@@ -31,10 +31,10 @@ def test_what_is_cut_off_is_null() -> None:
 
 
 @pytest.mark.parametrize("text", [nested(KEPT_LEVELS), '"[[[\\\\\\"[["', "{}", "1", '{"a": "\\n\\u005b"}'])
-def test_what_is_not_too_deep_stays_as_it_is(text: str) -> None:
+def test_json_within_the_limit_is_unchanged(text: str) -> None:
     assert cut(text) == text
 
 
-def test_what_is_no_json_is_still_an_error() -> None:
+def test_invalid_json_is_still_an_error() -> None:
     with pytest.raises(ValueError, match="Expecting"):
         json.loads("{", cls=Decoder)

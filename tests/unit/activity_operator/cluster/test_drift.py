@@ -1,4 +1,4 @@
-"""What counts as an edit of what we applied, and what the API server only writes differently."""
+"""What counts as an edit of an applied manifest, and what the API server merely rewrites."""
 
 import copy
 from typing import Any
@@ -30,7 +30,7 @@ MANIFEST: dict[str, Any] = {
 
 
 def live(**_: Any) -> Any:
-    """Return the manifest as an API server would keep it: defaults added, quantities rewritten, empties dropped."""
+    """Return the manifest as an API server stores it: defaults added, quantities rewritten, empty values dropped."""
     found = copy.deepcopy(stamped(MANIFEST))
     container = found["spec"]["template"]["spec"]["containers"][0]
     container["imagePullPolicy"] = "IfNotPresent"
@@ -46,11 +46,11 @@ def worker(found: Any) -> Any:
     return found["spec"]["template"]["spec"]["containers"][0]
 
 
-def test_what_the_api_server_adds_or_rewrites_is_no_edit() -> None:
+def test_defaults_and_rewrites_of_the_api_server_are_no_drift() -> None:
     assert drift(MANIFEST, live()) == ()
 
 
-def test_replicas_are_no_part_of_the_fingerprint() -> None:
+def test_fingerprint_ignores_replicas() -> None:
     other = copy.deepcopy(MANIFEST)
     other["spec"]["replicas"] = 0
 
@@ -71,21 +71,21 @@ def test_replicas_are_no_part_of_the_fingerprint() -> None:
         ),
     ],
 )
-def test_an_edit_is_found_and_named(edit: Any, path: str) -> None:
+def test_edit_is_drift_at_its_path(edit: Any, path: str) -> None:
     found = live()
     edit(worker(found))
 
     assert drift(MANIFEST, found) == (path,)
 
 
-def test_a_label_that_was_taken_away_is_an_edit() -> None:
+def test_removed_label_is_drift() -> None:
     found = live()
     del found["metadata"]["labels"]["a"]
 
     assert drift(MANIFEST, found) == ("metadata.labels.a",)
 
 
-def test_what_another_version_rendered_is_not_judged() -> None:
+def test_manifest_of_another_rendering_is_not_compared() -> None:
     found = live()
     worker(found)["image"] = "evil"
     found["metadata"]["annotations"][APPLIED] = "of-another-rendering"
@@ -93,7 +93,7 @@ def test_what_another_version_rendered_is_not_judged() -> None:
     assert drift(MANIFEST, found) == ()
 
 
-def test_one_port_for_two_protocols_is_two_ports() -> None:
+def test_ports_with_equal_number_differ_by_protocol() -> None:
     def manifest(*protocols: str) -> dict[str, Any]:
         ports = [{"containerPort": 53, "protocol": protocol} for protocol in protocols]
         container = {"name": "worker", "ports": ports}

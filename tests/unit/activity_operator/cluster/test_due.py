@@ -1,4 +1,4 @@
-"""Due times: one a pool, the latest word counts."""
+"""Due times: one per pool, and the latest call sets it."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from activity_operator.cluster.due import Due
 A, B = ("ns", "a"), ("ns", "b")
 
 
-class Table:
+class DueTimes:
     """A heap of due times on a clock that the test moves."""
 
     def __init__(self) -> None:
@@ -16,65 +16,65 @@ class Table:
         self.due = Due(self.added.append, lambda: self.now)
 
 
-def test_a_key_is_handed_over_when_its_time_has_come() -> None:
-    table = Table()
-    table.due.set(A, 5.0)
+def test_key_is_added_when_its_time_has_come() -> None:
+    due_times = DueTimes()
+    due_times.due.set(A, 5.0)
 
-    assert table.due.pop_due() == 5.0
-    assert table.added == []
-    table.now = 5.0
-    assert table.due.pop_due() is None
-    assert table.added == [A]
+    assert due_times.due.pop_due() == 5.0
+    assert due_times.added == []
+    due_times.now = 5.0
+    assert due_times.due.pop_due() is None
+    assert due_times.added == [A]
 
 
 def test_a_later_time_replaces_an_earlier_one() -> None:
-    table = Table()
-    table.due.set(A, 5.0)
-    table.due.set(A, 9.0)
-    table.now = 5.0
+    due_times = DueTimes()
+    due_times.due.set(A, 5.0)
+    due_times.due.set(A, 9.0)
+    due_times.now = 5.0
 
-    assert table.due.pop_due() == 4.0
-    assert table.added == []
-
-
-def test_an_earlier_time_replaces_a_later_one_and_comes_once() -> None:
-    table = Table()
-    table.due.set(A, 9.0)
-    table.due.set(A, 5.0)
-    table.now = 10.0
-    table.due.pop_due()
-
-    assert table.added == [A]
+    assert due_times.due.pop_due() == 4.0
+    assert due_times.added == []
 
 
-def test_a_withdrawn_time_never_comes() -> None:
-    table = Table()
-    table.due.set(A, 5.0)
-    table.due.set(A, None)
-    table.now = 10.0
-    table.due.pop_due()
+def test_earlier_time_replaces_a_later_one_and_adds_the_key_once() -> None:
+    due_times = DueTimes()
+    due_times.due.set(A, 9.0)
+    due_times.due.set(A, 5.0)
+    due_times.now = 10.0
+    due_times.due.pop_due()
 
-    assert table.added == []
-    assert len(table.due) == 0
-
-
-def test_keys_come_in_the_order_of_their_times() -> None:
-    table = Table()
-    table.due.set(A, 2.0)
-    table.due.set(B, 1.0)
-    table.now = 3.0
-    table.due.pop_due()
-
-    assert table.added == [B, A]
+    assert due_times.added == [A]
 
 
-async def test_a_sleeping_heap_is_woken_by_an_earlier_time() -> None:
-    came = asyncio.Event()
-    due = Due(lambda _: came.set(), asyncio.get_running_loop().time)
+def test_withdrawn_time_adds_no_key() -> None:
+    due_times = DueTimes()
+    due_times.due.set(A, 5.0)
+    due_times.due.set(A, None)
+    due_times.now = 10.0
+    due_times.due.pop_due()
+
+    assert due_times.added == []
+    assert len(due_times.due) == 0
+
+
+def test_keys_are_added_in_the_order_of_their_times() -> None:
+    due_times = DueTimes()
+    due_times.due.set(A, 2.0)
+    due_times.due.set(B, 1.0)
+    due_times.now = 3.0
+    due_times.due.pop_due()
+
+    assert due_times.added == [B, A]
+
+
+async def test_earlier_time_wakes_the_sleeping_loop() -> None:
+    added = asyncio.Event()
+    due = Due(lambda _: added.set(), asyncio.get_running_loop().time)
     task = asyncio.create_task(due.run())
     due.set(B, asyncio.get_running_loop().time() + 3600)
     await asyncio.sleep(0)
     due.set(A, asyncio.get_running_loop().time())
     async with asyncio.timeout(5):
-        await came.wait()
+        await added.wait()
     task.cancel()

@@ -1,4 +1,4 @@
-"""What somebody else does to a pool's Deployment is put back and said; what we did ourselves is not said."""
+"""Foreign edits of a pool's Deployment are reverted with an Event; the operator's own writes cause none."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -38,11 +38,11 @@ MANIFEST: Raw = {
 
 
 class Cluster:
-    """One Deployment in an API server of cardboard, and an applier in front of it that saw its writes only."""
+    """A fake API server with one Deployment, and an applier whose store holds only its own writes."""
 
     def __init__(self) -> None:
         self.live: Raw | None = None
-        self.said: list[Say] = []
+        self.events: list[Say] = []
         self.unreachable = False
         self.refusal: ApiError | None = None
         self.asked = 0
@@ -56,7 +56,7 @@ class Cluster:
             Freshness(60, lambda: 0.0),
             cast("Any", SimpleNamespace(leading=True)),
             clock=lambda: self.now,
-            say=lambda _, said: self.said.append(said),
+            say=lambda _, event: self.events.append(event),
         )
 
     async def get(self, *_: Any) -> Raw:
@@ -86,7 +86,7 @@ class Cluster:
         self.live = None
 
     def edit(self, change: Callable[[Raw], Raw]) -> Raw:
-        """Change the Deployment, as anybody might."""
+        """Change the Deployment, as any client may."""
         changed = change(self.live or {})
         self._version += 1
         changed["metadata"] = {**changed["metadata"], "uid": "d1", "resourceVersion": str(self._version)}
@@ -94,24 +94,24 @@ class Cluster:
         return changed
 
     async def declare(self) -> None:
-        """Let the operator apply what the pool declares."""
+        """Apply the pool's Deployment as the operator does."""
         await self.applier.apply(self.work, (ApplyRevision("p-r1", "r1", 1, MANIFEST),))
 
     def forget(self) -> None:
-        """Let the watch tell that the Deployment is gone, or no longer the pool's."""
+        """Remove the Deployment from the store, as the watch does after a deletion or a lost label."""
         self.store.remove(DEPLOYMENTS, cast("Raw", self.live))
 
 
-async def test_a_deployment_that_is_new_is_nobodys_edit() -> None:
+async def test_new_deployment_is_not_reported_as_an_edit() -> None:
     cluster = Cluster()
     await cluster.declare()
     await cluster.declare()
 
-    assert not cluster.said
+    assert not cluster.events
     assert cluster.work.replicas == {"p-r1": 1}
 
 
-async def test_a_deleted_deployment_is_made_anew_and_that_is_said() -> None:
+async def test_deleted_deployment_is_created_again_with_an_event() -> None:
     cluster = Cluster()
     await cluster.declare()
     cluster.forget()
@@ -119,11 +119,11 @@ async def test_a_deleted_deployment_is_made_anew_and_that_is_said() -> None:
     await cluster.declare()
 
     assert cluster.live is not None
-    assert [said.reason for said in cluster.said] == ["EditReverted"]
-    assert cluster.said[0].message == "Deployment p-r1 was deleted by somebody; it is made anew"
+    assert [event.reason for event in cluster.events] == ["EditReverted"]
+    assert cluster.events[0].message == "Deployment p-r1 was deleted by somebody; it is made anew"
 
 
-async def test_a_deployment_that_lost_the_pools_label_is_not_called_deleted() -> None:
+async def test_removed_pool_label_is_reported_as_an_edit() -> None:
     cluster = Cluster()
     await cluster.declare()
     cluster.forget()
@@ -131,20 +131,20 @@ async def test_a_deployment_that_lost_the_pools_label_is_not_called_deleted() ->
     cluster.edit(lambda _: {**live, "metadata": {**live["metadata"], "labels": {}}})
     await cluster.declare()
 
-    assert cluster.said[0].message.startswith("Deployment p-r1 was edited by somebody (metadata.labels.")
+    assert cluster.events[0].message.startswith("Deployment p-r1 was edited by somebody (metadata.labels.")
 
 
-async def test_our_own_deletion_of_an_old_revision_is_not_said_when_it_comes_back() -> None:
+async def test_deployment_that_the_operator_deleted_returns_without_event() -> None:
     cluster = Cluster()
     await cluster.declare()
     cluster.forget()
     await cluster.applier.apply(cluster.work, (DeleteDeployment("p-r1", "d1"),))
     await cluster.declare()
 
-    assert not cluster.said
+    assert not cluster.events
 
 
-async def test_a_write_whose_answer_is_lost_is_no_longer_known() -> None:
+async def test_write_without_answer_clears_the_known_replicas() -> None:
     cluster = Cluster()
     await cluster.declare()
     cluster.unreachable = True

@@ -1,4 +1,4 @@
-"""The election: never two leaders, whatever the API server does."""
+"""The election: at most one leader, for every fault of the API server."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from activity_operator.cluster.kube import ApiError, ApiUnreachableError
 
 
 class LeaseServer:
-    """One Lease with compare-and-swap, whose answers a test can spoil for one caller or for all."""
+    """One Lease with compare-and-swap; a test can break the answers for one caller or for all."""
 
     def __init__(self) -> None:
         self.lease: dict[str, Any] | None = None
@@ -32,7 +32,7 @@ class LeaseServer:
 
 
 class LeaseClient:
-    """One process's view of the server. `fault` is awaited before each call; `after` after the write took effect."""
+    """One process's client. `fault` is awaited before each call, `after` once a write took effect."""
 
     def __init__(self, server: LeaseServer) -> None:
         self.server = server
@@ -78,7 +78,7 @@ async def hang() -> None:
 
 
 class Scene:
-    """Electors on one clock that the test moves; the call time-out is real and short."""
+    """Electors on one clock that the test moves; the time-out of a call is real and short."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -102,7 +102,7 @@ class Scene:
         return elector, client
 
     async def pass_time(self, seconds: float) -> None:
-        """Move the clock in steps of half a second; every elector tries every two. Nobody may ever share the lead."""
+        """Move the clock in steps of half a second; electors try every 2 s, and at most one may lead."""
         for tick in range(int(seconds * 2)):
             self.now += 0.5
             for elector in self.electors if tick % 4 == 3 else ():
@@ -114,7 +114,7 @@ class Scene:
         assert len([elector for elector in self.electors if elector.leading]) <= 1
 
 
-async def test_the_first_to_write_leads_and_the_other_waits() -> None:
+async def test_first_writer_leads_and_the_other_waits() -> None:
     scene = Scene()
     one, _ = scene.join("one")
     two, _ = scene.join("two")
@@ -125,7 +125,7 @@ async def test_the_first_to_write_leads_and_the_other_waits() -> None:
     assert scene.changes == [("one", True)]
 
 
-async def test_a_holder_that_cannot_reach_the_api_stops_leading_before_another_begins() -> None:
+async def test_unreachable_leader_steps_down_before_another_leads() -> None:
     scene = Scene()
     one, broken = scene.join("one")
     two, _ = scene.join("two")
@@ -138,7 +138,7 @@ async def test_a_holder_that_cannot_reach_the_api_stops_leading_before_another_b
     assert scene.changes == [("one", True), ("one", False), ("two", True)]
 
 
-async def test_a_holder_whose_calls_hang_stops_leading_before_another_begins() -> None:
+async def test_leader_with_hanging_calls_steps_down_before_another_leads() -> None:
     scene = Scene()
     one, broken = scene.join("one")
     two, _ = scene.join("two")
@@ -150,7 +150,7 @@ async def test_a_holder_whose_calls_hang_stops_leading_before_another_begins() -
     assert two.leading
 
 
-async def test_a_holder_that_was_frozen_does_not_lead_when_it_thaws() -> None:
+async def test_leader_that_was_frozen_no_longer_leads() -> None:
     scene = Scene()
     one, _ = scene.join("one")
     await scene.pass_time(4)
@@ -159,8 +159,8 @@ async def test_a_holder_that_was_frozen_does_not_lead_when_it_thaws() -> None:
     assert not one.leading
 
 
-async def test_a_holder_that_thaws_with_its_lease_begins_a_new_term() -> None:
-    """It did not lead meanwhile, and who asked then went away: only a new term calls them back."""
+async def test_thawed_holder_of_the_lease_begins_a_new_term() -> None:
+    """It did not lead meanwhile and workers may have turned away, so it has to take over again."""
     scene = Scene()
     one, _ = scene.join("one")
     await scene.pass_time(4)
@@ -173,7 +173,7 @@ async def test_a_holder_that_thaws_with_its_lease_begins_a_new_term() -> None:
     assert scene.changes == [("one", True), ("one", False), ("one", True)]
 
 
-async def test_a_renewal_that_is_heard_of_after_the_deadline_saves_no_term() -> None:
+async def test_renewal_answered_after_the_deadline_ends_the_term() -> None:
     scene = Scene()
     one, client = scene.join("one")
     await scene.pass_time(4)
@@ -192,7 +192,7 @@ async def test_a_renewal_that_is_heard_of_after_the_deadline_saves_no_term() -> 
     assert one.leading
 
 
-async def test_with_the_api_down_for_all_nobody_leads_and_nobody_gives_up() -> None:
+async def test_api_outage_leaves_no_leader_until_it_ends() -> None:
     scene = Scene()
     pairs = [scene.join("one"), scene.join("two")]
     await scene.pass_time(4)
@@ -209,9 +209,8 @@ async def test_with_the_api_down_for_all_nobody_leads_and_nobody_gives_up() -> N
 
 
 @pytest.mark.parametrize(("status", "reachable"), [(401, False), (403, True), (409, True), (429, False), (503, False)])
-async def test_who_is_not_heard_at_all_cannot_record_a_task_either_and_must_not_poll(
-    status: int, reachable: bool
-) -> None:
+async def test_elector_is_unreachable_when_api_server_cannot_serve_it(status: int, reachable: bool) -> None:
+    """An unreachable leader could not record a task, so it must not poll for one."""
     scene = Scene()
     elector, client = scene.join("one")
     await elector.step()
@@ -228,7 +227,7 @@ async def test_who_is_not_heard_at_all_cannot_record_a_task_either_and_must_not_
     assert elector.reachable
 
 
-async def test_a_renewal_that_took_effect_but_whose_answer_was_lost_keeps_the_lead() -> None:
+async def test_renewal_with_a_lost_answer_keeps_the_lead() -> None:
     scene = Scene()
     one, client = scene.join("one")
     await scene.pass_time(4)
@@ -241,7 +240,7 @@ async def test_a_renewal_that_took_effect_but_whose_answer_was_lost_keeps_the_le
     assert scene.changes == [("one", True)]
 
 
-async def test_two_that_race_for_a_free_lease_get_one_winner() -> None:
+async def test_race_for_a_free_lease_has_one_winner() -> None:
     scene = Scene()
     one, _ = scene.join("one")
     two, _ = scene.join("two")
@@ -251,7 +250,7 @@ async def test_two_that_race_for_a_free_lease_get_one_winner() -> None:
     assert one.leading != two.leading
 
 
-async def test_a_standby_looks_again_exactly_when_the_lease_that_it_saw_runs_out() -> None:
+async def test_standby_tries_again_exactly_when_the_lease_expires() -> None:
     scene = Scene()
     one, _ = scene.join("one")
     two, _ = scene.join("two")
@@ -265,7 +264,7 @@ async def test_a_standby_looks_again_exactly_when_the_lease_that_it_saw_runs_out
     assert scene.now - killed == pytest.approx(15.0)
 
 
-async def test_a_released_lease_is_taken_at_the_next_try() -> None:
+async def test_released_lease_is_taken_at_the_next_attempt() -> None:
     scene = Scene()
     one, _ = scene.join("one")
     two, _ = scene.join("two")
@@ -277,7 +276,7 @@ async def test_a_released_lease_is_taken_at_the_next_try() -> None:
     assert two.leading
 
 
-async def test_terms_only_grow_even_when_the_lease_is_deleted() -> None:
+async def test_terms_increase_even_after_the_lease_was_deleted() -> None:
     scene = Scene()
     one, _ = scene.join("one")
     two, _ = scene.join("two")
@@ -295,7 +294,7 @@ async def test_terms_only_grow_even_when_the_lease_is_deleted() -> None:
     assert first < second < three.term
 
 
-async def test_a_holder_that_lost_and_won_again_begins_a_new_term() -> None:
+async def test_leader_that_lost_and_won_again_begins_a_new_term() -> None:
     scene = Scene()
     one, client = scene.join("one")
     await scene.pass_time(4)
@@ -309,7 +308,7 @@ async def test_a_holder_that_lost_and_won_again_begins_a_new_term() -> None:
     assert one.term > first
 
 
-async def test_a_clock_that_jumps_on_the_wall_changes_nothing() -> None:
+async def test_jump_of_the_wall_clock_changes_nothing() -> None:
     scene = Scene()
     one, _ = scene.join("one")
     two, _ = scene.join("two")
@@ -322,7 +321,7 @@ async def test_a_clock_that_jumps_on_the_wall_changes_nothing() -> None:
     assert not two.leading
 
 
-async def test_an_answer_that_makes_no_sense_does_not_end_the_loop() -> None:
+async def test_malformed_lease_does_not_end_the_election() -> None:
     scene = Scene()
     one, client = scene.join("one")
 

@@ -1,4 +1,4 @@
-"""What kopf is given to reach the API server with."""
+"""The endpoint and token that kopf gets for the API server."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ from activity_operator.cluster.kube import endpoint
 
 
 @pytest.mark.parametrize("scheme", ["Bearer ", "bearer ", ""])
-async def test_the_token_comes_without_its_scheme(scheme: str) -> None:
-    """In a pod the loader writes it in lower case; kopf puts its own in front, and "Bearer bearer" is a 401."""
+async def test_token_is_passed_without_its_scheme(scheme: str) -> None:
+    """The in-cluster loader adds a lower-case scheme and kopf adds its own; "Bearer bearer" would be a 401."""
 
     async def load(configuration: Any) -> None:
         configuration.api_key["BearerToken"] = f"{scheme}secret"

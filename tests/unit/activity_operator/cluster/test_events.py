@@ -1,4 +1,4 @@
-"""Kubernetes Events: said once, then counted; a pool that says too much is cut short."""
+"""Kubernetes Events: posted once, then counted as a series, and limited for a pool that posts too many."""
 
 from typing import Any, cast
 
@@ -9,8 +9,8 @@ from activity_operator.core.decision import Say
 POOL = {"metadata": {"namespace": "ns", "name": "p", "uid": "0123456789", "resourceVersion": "5"}}
 
 
-class Desk:
-    """Takes Events as an API server would; `lost` makes counted ones missing."""
+class EventServer:
+    """Receives Events as an API server does; with `lost` the Event of a series is gone."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -36,78 +36,78 @@ class Desk:
         self.counted.append((name, body["series"]["count"]))
         return body
 
-    async def say(self, reason: str, message: str = "because") -> None:
+    async def emit(self, reason: str, message: str = "because") -> None:
         await self.poster.post(POOL, Say("Warning", reason, message))
 
 
 async def test_an_event_names_pool_reason_and_type() -> None:
-    desk = Desk()
-    await desk.say("PoolStalled")
+    events = EventServer()
+    await events.emit("PoolStalled")
 
-    event = desk.posted[0]
+    event = events.posted[0]
     assert (event["reason"], event["type"], event["note"]) == ("PoolStalled", "Warning", "because")
     assert event["regarding"]["uid"] == "0123456789"
     assert event["metadata"]["namespace"] == "ns"
 
 
 async def test_an_equal_event_is_counted_at_most_once_a_minute() -> None:
-    desk = Desk()
+    events = EventServer()
     for _ in range(3):
-        await desk.say("PoolStalled")
-        desk.now += 10
-    assert len(desk.posted) == 1
-    assert desk.counted == []
-    desk.now += 60
-    await desk.say("PoolStalled")
+        await events.emit("PoolStalled")
+        events.now += 10
+    assert len(events.posted) == 1
+    assert events.counted == []
+    events.now += 60
+    await events.emit("PoolStalled")
 
-    assert desk.counted == [(desk.posted[0]["metadata"]["name"], 4)]
+    assert events.counted == [(events.posted[0]["metadata"]["name"], 4)]
 
 
 async def test_another_message_is_another_event() -> None:
-    desk = Desk()
-    await desk.say("ScaledUp", "0 to 1")
-    await desk.say("ScaledUp", "1 to 5")
+    events = EventServer()
+    await events.emit("ScaledUp", "0 to 1")
+    await events.emit("ScaledUp", "1 to 5")
 
-    assert len(desk.posted) == 2
-    assert desk.posted[0]["metadata"]["name"] != desk.posted[1]["metadata"]["name"]
-
-
-async def test_an_old_series_begins_anew() -> None:
-    desk = Desk()
-    await desk.say("PoolStalled")
-    desk.now += 601
-    await desk.say("PoolStalled")
-
-    assert len(desk.posted) == 2
+    assert len(events.posted) == 2
+    assert events.posted[0]["metadata"]["name"] != events.posted[1]["metadata"]["name"]
 
 
-async def test_a_series_whose_event_is_gone_begins_anew() -> None:
-    desk = Desk()
-    await desk.say("PoolStalled")
-    desk.now += 61
-    desk.lost = True
-    await desk.say("PoolStalled")
-    await desk.say("PoolStalled")
+async def test_series_starts_again_after_ten_minutes() -> None:
+    events = EventServer()
+    await events.emit("PoolStalled")
+    events.now += 601
+    await events.emit("PoolStalled")
 
-    assert len(desk.posted) == 2
+    assert len(events.posted) == 2
 
 
-async def test_a_pool_that_says_too_much_is_cut_short_and_recovers() -> None:
-    desk = Desk()
+async def test_series_starts_again_when_its_event_is_gone() -> None:
+    events = EventServer()
+    await events.emit("PoolStalled")
+    events.now += 61
+    events.lost = True
+    await events.emit("PoolStalled")
+    await events.emit("PoolStalled")
+
+    assert len(events.posted) == 2
+
+
+async def test_pool_with_too_many_events_is_limited_and_recovers() -> None:
+    events = EventServer()
     for number in range(BURST + 10):
-        await desk.say("ScaledUp", f"{number}")
-    assert len(desk.posted) == BURST
-    desk.now += 15
-    await desk.say("ScaledUp", "later")
+        await events.emit("ScaledUp", f"{number}")
+    assert len(events.posted) == BURST
+    events.now += 15
+    await events.emit("ScaledUp", "later")
 
-    assert len(desk.posted) == BURST + 1
+    assert len(events.posted) == BURST + 1
 
 
-async def test_a_note_has_at_most_the_bytes_that_the_api_server_takes_and_one_line() -> None:
-    desk = Desk()
-    await desk.say("PodTemplateRejected", "a\nb \x1b[31m" + "☃" * 1000)
+async def test_note_is_one_line_within_the_byte_limit_of_the_api_server() -> None:
+    events = EventServer()
+    await events.emit("PodTemplateRejected", "a\nb \x1b[31m" + "☃" * 1000)
 
-    note = desk.posted[0]["note"]
+    note = events.posted[0]["note"]
     assert note.startswith(r"a\nb \x1b[31m☃")
     assert note.isprintable()
     assert 1020 <= len(note.encode()) <= 1024

@@ -1,4 +1,4 @@
-"""Who looks after a pool asks again before each call is sent; what it sets going has leave of its own."""
+"""The fence: a reconciliation asks for leave before each call; tasks that it starts are exempt."""
 
 import asyncio
 from typing import Any, cast
@@ -11,22 +11,22 @@ ANY = cast("Any", None)
 
 
 class GoneError(Exception):
-    """The Lease is another's."""
+    """The Lease belongs to another process."""
 
 
 def refuse() -> None:
     raise GoneError
 
 
-async def test_a_call_within_asks_and_one_without_does_not() -> None:
+async def test_only_calls_inside_the_fence_ask_for_leave() -> None:
     with fence.leave_of(refuse), pytest.raises(GoneError):
         await fence._ask(ANY, ANY, ANY)
 
     await fence._ask(ANY, ANY, ANY)
 
 
-async def test_what_is_set_going_within_is_not_held_to_it() -> None:
-    """Polls are opened there. What one brings after the term is recorded all the same, or nobody ever has it."""
+async def test_task_started_inside_the_fence_is_exempt() -> None:
+    """Polls start there; a task that one receives after the term is recorded all the same, or it would be lost."""
     with fence.leave_of(refuse):
         poll = asyncio.create_task(fence._ask(ANY, ANY, ANY))
     await poll

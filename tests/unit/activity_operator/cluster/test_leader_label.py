@@ -1,4 +1,4 @@
-"""The leader's label: workers reach who leads, whatever a former leader or a person writes; at rest it costs reads."""
+"""The leader's label: it ends up on the leader's pod after any foreign write, and at rest it costs only reads."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -15,7 +15,7 @@ ANY = cast("Any", None)
 
 
 class Pods:
-    """The operator's pods that have the label, each with its resourceVersion."""
+    """The operator's pods with the label, each with its resourceVersion."""
 
     def __init__(self, *labelled: str) -> None:
         self.versions = dict.fromkeys(("a", "b", "hung"), 1)
@@ -24,13 +24,13 @@ class Pods:
         self.down = False
 
     def write(self, name: str, *, labelled: bool) -> None:
-        """Set or remove a label, as anybody may."""
+        """Set or remove the label, as any client may."""
         self.versions[name] += 1
         (self.labelled.add if labelled else self.labelled.discard)(name)
 
 
-class Road:
-    """One process's way to the pods. Where it is `stopped`, a write goes on when `woken` is set."""
+class PodClient:
+    """One process's client for the pods; a write to the pod in `stops_*` waits there until `woken` is set."""
 
     def __init__(self, pods: Pods) -> None:
         self.pods = pods
@@ -65,96 +65,96 @@ class Road:
 
 
 class Replica:
-    """A process of the operator, by its pod's name. Whether it leads is set by the test."""
+    """A process of the operator, named after its pod; the test sets whether it leads."""
 
     led_since = 0.0
     reachable = True
 
     def __init__(self, pods: Pods, name: str, *, leading: bool = False) -> None:
         self.leading = leading
-        self.road = Road(pods)
-        self.label = LeaderLabel(cast("KubeClient", self.road), "ops", name, self)
+        self.pod_client = PodClient(pods)
+        self.label = LeaderLabel(cast("KubeClient", self.pod_client), "ops", name, self)
 
     def lead(self, leading: bool) -> None:
-        """Begin or end a term, and be told of it."""
+        """Start or end a term, and notify the label."""
         self.leading = leading
         self.label.changed()
 
     async def settle(self) -> bool:
-        """Settle once, as what it is."""
+        """Settle the label once, as leader or standby."""
         return await self.label.settle(leading=self.leading)
 
 
-def in_virtual_time(story: Coroutine[Any, Any, None]) -> None:
-    """Run a test in which time passes."""
+def in_virtual_time(scenario: Coroutine[Any, Any, None]) -> None:
+    """Run a scenario in virtual time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(story)
+        runner.run(scenario)
 
 
-async def during(replica: Replica, story: Coroutine[Any, Any, None]) -> None:
-    """Play a story while a replica keeps the label, and see that it still does at the end."""
+async def during(replica: Replica, scenario: Coroutine[Any, Any, None]) -> None:
+    """Run a scenario while a replica keeps the label, and check that the replica still keeps it at the end."""
     keeping = asyncio.create_task(replica.label.keep())
-    await story
+    await scenario
     assert not keeping.done()
     keeping.cancel()
     with suppress(asyncio.CancelledError):
         await keeping
 
 
-async def test_the_leader_takes_the_label_from_a_former_one_that_cannot() -> None:
+async def test_leader_removes_the_label_of_a_hung_former_leader() -> None:
     pods = Pods("hung")
 
     assert await Replica(pods, "a", leading=True).settle()
     assert pods.labelled == {"a"}
 
 
-async def test_a_standby_takes_the_label_only_from_itself() -> None:
+async def test_standby_removes_only_its_own_label() -> None:
     pods = Pods("a", "b")
 
     assert await Replica(pods, "a").settle()
     assert pods.labelled == {"b"}
 
 
-async def test_a_label_that_cannot_be_set_is_to_be_tried_again() -> None:
+async def test_failed_label_write_asks_for_a_retry() -> None:
     pods = Pods()
     pods.down = True
 
     assert not await Replica(pods, "a", leading=True).settle()
 
 
-async def test_a_former_leader_that_was_stopped_before_its_write_takes_the_label_from_nobody() -> None:
+async def test_former_leader_stopped_before_its_write_removes_no_label() -> None:
     pods = Pods("b")
     a, b = Replica(pods, "a", leading=True), Replica(pods, "b")
-    a.road.stops_before_leave = "b"
+    a.pod_client.stops_before_leave = "b"
     late = asyncio.create_task(a.settle())
-    await a.road.stopped.wait()
+    await a.pod_client.stopped.wait()
 
     a.leading, b.leading = False, True
     assert await b.settle()
-    a.road.woken.set()
+    a.pod_client.woken.set()
 
     assert not await late
     assert await a.settle()
     assert pods.labelled == {"b"}
 
 
-async def test_a_write_that_is_late_although_it_had_leave_conflicts_with_a_label_that_was_set_since() -> None:
+async def test_late_write_with_leave_conflicts_with_a_newer_label() -> None:
     pods = Pods("b")
     a, b = Replica(pods, "a", leading=True), Replica(pods, "b")
-    a.road.stops_after_leave = "b"
+    a.pod_client.stops_after_leave = "b"
     late = asyncio.create_task(a.settle())
-    await a.road.stopped.wait()
+    await a.pod_client.stopped.wait()
 
     assert await b.settle()
     a.leading, b.leading = False, True
     assert await b.settle()
-    a.road.woken.set()
+    a.pod_client.woken.set()
 
     assert not await late
     assert pods.labelled == {"b"}
 
 
-def test_a_label_that_somebody_removed_comes_back_at_the_next_look() -> None:
+def test_removed_label_is_restored_at_the_next_look() -> None:
     pods = Pods()
 
     async def removed() -> None:
@@ -164,50 +164,50 @@ def test_a_label_that_somebody_removed_comes_back_at_the_next_look() -> None:
         await settle()
         assert pods.labelled == {"a"}
 
-    async def story() -> None:
+    async def scenario() -> None:
         await during(Replica(pods, "a", leading=True), removed())
 
-    in_virtual_time(story())
+    in_virtual_time(scenario())
 
 
-def test_at_rest_the_leader_only_reads_and_a_standby_not_even_that() -> None:
+def test_at_rest_only_the_leader_reads_and_no_replica_writes() -> None:
     async def an_hour(leading: bool) -> tuple[int, int]:
         pods = Pods("a") if leading else Pods("b")
         await during(Replica(pods, "a", leading=leading), asyncio.sleep(3600))
         return pods.reads, pods.writes
 
-    async def story() -> None:
+    async def scenario() -> None:
         reads, writes = await an_hour(leading=True)
         assert 3600 / LOOK_SECONDS <= reads <= 3600 / LOOK_SECONDS + 1
         assert writes == 0
         assert await an_hour(leading=False) == (1, 0)
 
-    in_virtual_time(story())
+    in_virtual_time(scenario())
 
 
-def test_a_lease_that_is_lost_amid_it_ends_no_process_and_the_next_try_is_a_standbys() -> None:
+def test_lease_lost_during_a_write_is_retried_as_standby() -> None:
     pods = Pods("b")
     tried = []
 
     async def lost(a: Replica) -> None:
-        await a.road.stopped.wait()
+        await a.pod_client.stopped.wait()
         a.leading = False
-        a.road.woken.set()
+        a.pod_client.woken.set()
         await asyncio.sleep(RETRY_SECONDS)
         await settle()
         tried.append((pods.reads, elapsed()))
 
-    async def story() -> None:
+    async def scenario() -> None:
         a = Replica(pods, "a", leading=True)
-        a.road.stops_before_leave = "a"
+        a.pod_client.stops_before_leave = "a"
         await during(a, lost(a))
 
-    in_virtual_time(story())
+    in_virtual_time(scenario())
     assert pods.labelled == {"b"}
     assert tried == [(2, RETRY_SECONDS)]
 
 
-def test_a_change_of_leader_is_looked_at_at_once() -> None:
+def test_change_of_leader_settles_the_label_at_once() -> None:
     pods = Pods()
 
     async def term(a: Replica) -> None:
@@ -219,8 +219,8 @@ def test_a_change_of_leader_is_looked_at_at_once() -> None:
         await settle()
         assert pods.labelled == set()
 
-    async def story() -> None:
+    async def scenario() -> None:
         a = Replica(pods, "a")
         await during(a, term(a))
 
-    in_virtual_time(story())
+    in_virtual_time(scenario())

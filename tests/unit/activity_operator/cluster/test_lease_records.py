@@ -1,4 +1,4 @@
-"""Lease records as Secrets: written once, claimed under a condition, read back whole."""
+"""Lease records as Secrets: written once, claimed with a precondition, read back completely."""
 
 import base64
 import copy
@@ -30,7 +30,7 @@ OWNER = Owner("uid-a", "first")
 
 
 class Api:
-    """Secrets in memory, with resourceVersions; `broken` is raised instead of an answer."""
+    """Secrets in memory with resourceVersions; `broken` is raised instead of an answer."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Raw] = {}
@@ -91,7 +91,7 @@ def records(api: Api) -> LeaseSecrets:
     return LeaseSecrets(api, "activitypool-system")
 
 
-async def test_a_lease_is_read_back_as_it_was_recorded(api: Api, records: LeaseSecrets) -> None:
+async def test_lease_is_read_back_as_recorded(api: Api, records: LeaseSecrets) -> None:
     stored = await records.create(LEASE)
 
     assert await records.list() == (stored,)
@@ -104,13 +104,13 @@ async def test_a_lease_is_read_back_as_it_was_recorded(api: Api, records: LeaseS
     assert base64.b64decode(secret["data"]["token"]).decode() == LEASE.token
 
 
-async def test_recording_twice_returns_what_is_there_with_its_owner(records: LeaseSecrets) -> None:
+async def test_second_create_returns_the_record_with_its_owner(records: LeaseSecrets) -> None:
     await records.claim(await records.create(LEASE), OWNER)
 
     assert (await records.create(LEASE)).owner == OWNER
 
 
-async def test_a_write_whose_answer_was_lost_is_found_by_the_next_try(api: Api, records: LeaseSecrets) -> None:
+async def test_create_with_a_lost_answer_is_found_by_the_retry(api: Api, records: LeaseSecrets) -> None:
     api.lose_answer = True
     with pytest.raises(RecordsUnavailableError):
         await records.create(LEASE)
@@ -119,7 +119,7 @@ async def test_a_write_whose_answer_was_lost_is_found_by_the_next_try(api: Api, 
     assert (await records.create(LEASE)).recorded
 
 
-async def test_a_claim_on_an_old_reading_conflicts(records: LeaseSecrets) -> None:
+async def test_claim_on_an_outdated_record_conflicts(records: LeaseSecrets) -> None:
     stored = await records.create(LEASE)
     await records.claim(stored, OWNER)
 
@@ -130,8 +130,8 @@ async def test_a_claim_on_an_old_reading_conflicts(records: LeaseSecrets) -> Non
     assert found.owner == OWNER
 
 
-async def test_a_process_that_leads_no_more_writes_no_owner(api: Api) -> None:
-    """It was stopped between a worker's claim and the write; who asks again asks the next leader."""
+async def test_former_leader_writes_no_owner(api: Api) -> None:
+    """A process may be stopped between a worker's claim and the write; the worker then asks the next leader."""
     leads = True
     records = LeaseSecrets(api, "activitypool-system", lambda: leads)
     stored = await records.create(LEASE)
@@ -142,7 +142,7 @@ async def test_a_process_that_leads_no_more_writes_no_owner(api: Api) -> None:
     assert (await records.list())[0].owner is None
 
 
-async def test_a_claim_on_a_record_that_is_gone_conflicts(records: LeaseSecrets) -> None:
+async def test_claim_on_a_deleted_record_conflicts(records: LeaseSecrets) -> None:
     stored = await records.create(LEASE)
     await records.delete(stored)
     await records.delete(stored)
@@ -152,10 +152,8 @@ async def test_a_claim_on_a_record_that_is_gone_conflicts(records: LeaseSecrets)
     assert await records.read(LEASE.id) is None
 
 
-async def test_a_record_whose_removal_is_refused_while_it_is_there_is_removed_by_the_next_try(
-    api: Api, records: LeaseSecrets
-) -> None:
-    """A 409 need not mean that the record is another's: a webhook answers so, too."""
+async def test_refused_deletion_of_a_record_succeeds_at_the_retry(api: Api, records: LeaseSecrets) -> None:
+    """A 409 does not prove that the record was replaced: a webhook may answer with it, too."""
     stored = await records.create(LEASE)
 
     async def refuse(*_: Any, **__: Any) -> None:
@@ -170,7 +168,7 @@ async def test_a_record_whose_removal_is_refused_while_it_is_there_is_removed_by
     assert await records.list() == ()
 
 
-async def test_a_record_that_another_object_has_replaced_is_left_alone(api: Api, records: LeaseSecrets) -> None:
+async def test_object_that_replaced_a_record_is_not_deleted(api: Api, records: LeaseSecrets) -> None:
     stored = await records.create(LEASE)
     name = "lease-" + LEASE.id
     api.objects[name] = {"metadata": {"name": name, "uid": "another"}, "type": "Opaque"}
@@ -181,7 +179,7 @@ async def test_a_record_that_another_object_has_replaced_is_left_alone(api: Api,
 
 
 @pytest.mark.parametrize("error", [ApiUnreachableError("no answer"), ApiError(500, "InternalError", "etcd")])
-async def test_trouble_with_the_api_server_is_unavailability_everywhere(
+async def test_api_server_errors_are_raised_as_unavailable_records(
     api: Api, records: LeaseSecrets, error: Exception
 ) -> None:
     stored = await records.create(LEASE)
@@ -199,7 +197,7 @@ async def test_trouble_with_the_api_server_is_unavailability_everywhere(
             await call
 
 
-async def test_secrets_that_are_no_records_are_passed_over(api: Api, records: LeaseSecrets) -> None:
+async def test_secrets_that_are_not_records_are_skipped(api: Api, records: LeaseSecrets) -> None:
     await records.create(LEASE)
     api.objects["foreign"] = {"type": "Opaque", "metadata": {"name": "foreign"}, "data": {}}
     api.objects["broken"] = {"type": "activitypools.dev/lease", "metadata": {"name": "lease-b"}, "data": {"token": "!"}}
@@ -208,6 +206,6 @@ async def test_secrets_that_are_no_records_are_passed_over(api: Api, records: Le
     assert lease_of(api.objects["broken"]) is None
 
 
-def test_a_lease_shows_neither_token_nor_input() -> None:
+def test_repr_of_a_lease_hides_token_and_input() -> None:
     assert LEASE.token not in repr(LEASE)
     assert LEASE.input not in repr(LEASE)

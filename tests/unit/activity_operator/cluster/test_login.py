@@ -1,4 +1,4 @@
-"""Which credentials kopf is given, and when: it asks again at once whenever it was refused."""
+"""The credentials that kopf gets, and when: it asks at once whenever the API server refused it."""
 
 import asyncio
 import functools
@@ -13,7 +13,7 @@ from tests.unit.activity_operator.virtual_time import VirtualLoop, elapsed
 
 
 def virtual(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """Run a test on a loop whose clock jumps."""
+    """Run a test on a loop in virtual time."""
 
     @functools.wraps(test)
     def run() -> None:
@@ -24,7 +24,7 @@ def virtual(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]
 
 
 class File:
-    """A token's file, read by a loader."""
+    """A token file, with its loader."""
 
     def __init__(self) -> None:
         self.token = "first"
@@ -39,56 +39,56 @@ class File:
 
 
 @virtual
-async def test_a_token_that_stays_refused_is_given_again_ever_later() -> None:
+async def test_refused_token_is_returned_with_growing_pauses() -> None:
     login = Login(File().load)
-    given = []
+    returned_at = []
     for _ in range(7):
         await login()
-        given.append(elapsed())
+        returned_at.append(elapsed())
 
-    gaps = [later - sooner for sooner, later in itertools.pairwise(given)]
+    gaps = [later - sooner for sooner, later in itertools.pairwise(returned_at)]
     assert gaps == [*PAUSES, PAUSES[-1], PAUSES[-1]]
 
 
 @virtual
-async def test_another_token_is_given_as_soon_as_it_is_there() -> None:
+async def test_new_token_is_returned_as_soon_as_it_is_in_the_file() -> None:
     file = File()
     login = Login(file.load)
     for _ in range(5):
         await login()
-    asked = elapsed()
+    asked_at = elapsed()
     asyncio.get_running_loop().call_later(3.5, setattr, file, "token", "second")
 
-    assert ((await login()).token, elapsed() - asked) == ("second", 4.0)
-    file.token, asked = "third", elapsed()
-    assert ((await login()).token, elapsed() - asked) == ("third", 0.0)
+    assert ((await login()).token, elapsed() - asked_at) == ("second", 4.0)
+    file.token, asked_at = "third", elapsed()
+    assert ((await login()).token, elapsed() - asked_at) == ("third", 0.0)
 
 
 @virtual
-async def test_the_pauses_begin_anew_with_another_token() -> None:
+async def test_pauses_start_again_with_a_new_token() -> None:
     file = File()
     login = Login(file.load)
     for token in ("first", "first", "first", "second"):
         file.token = token
         await login()
-    asked = elapsed()
+    asked_at = elapsed()
     await login()
 
-    assert elapsed() - asked == PAUSES[0]
+    assert elapsed() - asked_at == PAUSES[0]
 
 
 @virtual
-async def test_a_login_that_was_good_for_long_is_renewed_at_once() -> None:
+async def test_login_after_a_long_good_one_is_answered_at_once() -> None:
     login = Login(File().load)
     await login()
     await asyncio.sleep(GOOD_SECONDS)
-    asked = elapsed()
+    asked_at = elapsed()
 
-    assert ((await login()).token, elapsed() - asked) == ("first", 0.0)
+    assert ((await login()).token, elapsed() - asked_at) == ("first", 0.0)
 
 
 @virtual
-async def test_a_file_that_cannot_be_read_for_a_moment_costs_no_more_than_a_pause() -> None:
+async def test_unreadable_file_costs_one_pause() -> None:
     file = File()
     login = Login(file.load)
     await login()
@@ -98,7 +98,7 @@ async def test_a_file_that_cannot_be_read_for_a_moment_costs_no_more_than_a_paus
 
 
 @virtual
-async def test_at_the_start_it_is_an_error() -> None:
+async def test_unreadable_file_at_the_first_login_is_an_error() -> None:
     file = File()
     file.broken = True
 

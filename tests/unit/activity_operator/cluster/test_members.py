@@ -1,4 +1,4 @@
-"""Whose pod a pod is: by owners, each asked for where the pod is."""
+"""Which pool a pod belongs to: found by its chain of owners, each read in the pod's namespace."""
 
 from typing import Any
 
@@ -14,16 +14,16 @@ Raw = dict[str, Any]
 
 
 class Cluster:
-    """A store, and the ReplicaSets that the API server has, by namespace and name."""
+    """A store, and the API server's ReplicaSets by namespace and name."""
 
     def __init__(self) -> None:
         self.store = Store(lambda _key: None)
         self.sets: dict[tuple[str, str], Raw] = {}
-        self.asked = 0
+        self.reads = 0
         self.members = Members(self.store, self)  # type: ignore[arg-type]
 
     async def get(self, _kind: Kind, namespace: str, name: str) -> Raw:
-        self.asked += 1
+        self.reads += 1
         if (namespace, name) not in self.sets:
             raise ApiError(404, "NotFound", "there is none")
         return self.sets[namespace, name]
@@ -67,10 +67,10 @@ async def test_a_pod_belongs_to_the_pool_that_owns_its_deployment(cluster: Clust
     assert await cluster.workers("shop") == ["a", "b"]
     assert cluster.members.member("a") == ("shop", "resize")
     assert cluster.members.member("labelled") is None
-    assert cluster.asked == 1
+    assert cluster.reads == 1
 
 
-async def test_a_pod_that_names_the_owner_of_another_namespace_is_nobodys(cluster: Cluster) -> None:
+async def test_pod_with_an_owner_in_another_namespace_has_no_pool(cluster: Cluster) -> None:
     cluster.pod("shop", "a", "set-shop")
     cluster.pod("thief", "b", "set-shop")
 
@@ -80,9 +80,7 @@ async def test_a_pod_that_names_the_owner_of_another_namespace_is_nobodys(cluste
 
 
 @pytest.mark.parametrize("name", ["resize-1-a", "no-such"])
-async def test_who_lies_about_an_owner_first_says_nothing_about_the_pods_that_have_it(
-    cluster: Cluster, name: str
-) -> None:
+async def test_pod_with_a_forged_owner_does_not_affect_the_owners_real_pods(cluster: Cluster, name: str) -> None:
     cluster.pod("thief", "b", "set-shop", name)
     cluster.pod("shop", "0-first", "set-shop", "no-such")
     assert await cluster.workers("thief") == []
@@ -92,14 +90,14 @@ async def test_who_lies_about_an_owner_first_says_nothing_about_the_pods_that_ha
     assert cluster.members.member("a") == ("shop", "resize")
 
 
-async def test_an_owners_name_that_leads_to_a_list_is_no_error(cluster: Cluster) -> None:
+async def test_owner_name_that_resolves_to_a_list_is_ignored(cluster: Cluster) -> None:
     cluster.sets["shop", "."] = {"kind": "ReplicaSetList", "metadata": {"resourceVersion": "7"}, "items": []}
     cluster.pod("shop", "b", "set-shop", ".")
 
     assert await cluster.workers("shop") == []
 
 
-async def test_owners_of_whom_no_pod_is_left_are_asked_for_again(cluster: Cluster) -> None:
+async def test_owner_without_pods_is_read_again_for_the_next_pod(cluster: Cluster) -> None:
     cluster.pod("shop", "a", "set-shop")
     await cluster.workers("shop")
     cluster.store.remove(PODS, _raw("shop", "a", "a", "set-shop", "resize-1-a"))
@@ -107,4 +105,4 @@ async def test_owners_of_whom_no_pod_is_left_are_asked_for_again(cluster: Cluste
     cluster.pod("shop", "b", "set-shop")
 
     assert await cluster.workers("shop") == ["b"]
-    assert cluster.asked == 2
+    assert cluster.reads == 2

@@ -1,4 +1,4 @@
-"""From raw objects to facts."""
+"""Conversion of raw Kubernetes objects to facts."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def container(**more: Any) -> dict[str, Any]:
     return {"name": "worker", **more}
 
 
-def test_a_ready_worker() -> None:
+def test_facts_of_a_ready_worker() -> None:
     facts = pod_facts(
         pod(
             {
@@ -41,27 +41,27 @@ def test_a_ready_worker() -> None:
     assert (facts.restarts, facts.revision, facts.assigned) == (1, "r1", True)
 
 
-def test_a_pod_that_has_no_status_yet_is_pending_and_unassigned() -> None:
+def test_pod_without_status_is_pending_and_unassigned() -> None:
     facts = pod_facts(pod(node=""))
 
     assert (facts.phase, facts.assigned, facts.ready, facts.deletion_cost) == ("Pending", False, False, None)
 
 
-def test_why_a_container_waits() -> None:
+def test_waiting_reason_and_message_of_a_container_are_read() -> None:
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
     facts = pod_facts(pod({"phase": "Pending", "containerStatuses": [container(state=waiting)]}))
 
     assert (facts.waiting_reason, facts.waiting_message) == ("ImagePullBackOff", "not found")
 
 
-def test_an_init_container_that_cannot_start_is_why_the_worker_waits() -> None:
+def test_waiting_init_container_sets_the_waiting_reason() -> None:
     init = {"name": "fetch", "state": {"waiting": {"reason": "ErrImagePull", "message": "no"}}}
     facts = pod_facts(pod({"phase": "Pending", "initContainerStatuses": [init]}))
 
     assert facts.waiting_reason == "ErrImagePull"
 
 
-def test_how_the_last_container_ended() -> None:
+def test_exit_code_and_reason_of_the_last_container_are_read() -> None:
     last = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
     back_off = {"waiting": {"reason": "CrashLoopBackOff"}}
     facts = pod_facts(pod({"phase": "Running", "containerStatuses": [container(state=back_off, lastState=last)]}))
@@ -73,33 +73,37 @@ def test_how_the_last_container_ended() -> None:
     )
 
 
-def test_an_evicted_pod_says_so() -> None:
+def test_evicted_pod_has_evicted_as_its_exit_reason() -> None:
     assert pod_facts(pod({"phase": "Failed", "reason": "Evicted"})).last_exit_reason == "Evicted"
 
 
-def test_a_pod_that_no_node_takes() -> None:
+def test_unschedulable_pod_has_the_message_of_its_condition() -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
 
     assert pod_facts(pod({"phase": "Pending", "conditions": [condition]}, node="")).unschedulable == "0/1 nodes"
 
 
 @pytest.mark.parametrize(
-    ("said", "node", "since"),
+    ("pod_status", "node", "since"),
     [({}, "n1", 1_767_225_600.0), ({"startTime": "2026-01-01T00:00:01Z"}, "n1", 0.0), ({}, "", 0.0)],
-    ids=["its kubelet has said nothing", "its kubelet has begun", "it has no node"],
+    ids=["its kubelet is silent", "its kubelet has started it", "it has no node"],
 )
-def test_since_when_a_node_is_silent_about_its_pod(said: dict[str, Any], node: str, since: float) -> None:
+def test_untaken_since_is_the_time_of_scheduling_until_the_kubelet_answers(
+    pod_status: dict[str, Any], node: str, since: float
+) -> None:
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 
-    assert pod_facts(pod({"phase": "Pending", "conditions": [scheduled], **said}, node=node)).untaken_since == since
+    assert (
+        pod_facts(pod({"phase": "Pending", "conditions": [scheduled], **pod_status}, node=node)).untaken_since == since
+    )
 
 
-def test_the_deletion_cost_is_read_and_nonsense_is_none() -> None:
+def test_deletion_cost_is_read_and_an_invalid_one_is_none() -> None:
     assert pod_facts(pod(annotations={COST: "-1000"})).deletion_cost == -1000
     assert pod_facts(pod(annotations={COST: "soon"})).deletion_cost is None
 
 
-def test_a_deployment_with_its_failure() -> None:
+def test_facts_of_a_deployment_with_a_replica_failure() -> None:
     failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"}
     raw = {
         "metadata": {
@@ -119,7 +123,7 @@ def test_a_deployment_with_its_failure() -> None:
     assert (facts.failure, facts.failure_reason) == ("exceeded quota", "FailedCreate")
 
 
-def test_a_deployment_is_edited_or_of_another_rendering_or_as_it_should_be() -> None:
+def test_deployment_is_drifted_outdated_or_current() -> None:
     manifest = {
         "metadata": {"name": "p-r1", "labels": {}, "annotations": {}},
         "spec": {"paused": False, "minReadySeconds": 1},
@@ -127,18 +131,18 @@ def test_a_deployment_is_edited_or_of_another_rendering_or_as_it_should_be() -> 
     live = stamped(manifest)
     live["metadata"] |= {"uid": "d", "resourceVersion": "5"}
 
-    def judged(raw: dict[str, Any], against: dict[str, Any] | None) -> tuple[bool, bool]:
-        facts = deployment_facts(raw, against)
+    def drifted_and_outdated(raw: dict[str, Any], manifest_now: dict[str, Any] | None) -> tuple[bool, bool]:
+        facts = deployment_facts(raw, manifest_now)
         return facts.drifted, facts.outdated
 
-    assert judged(live, manifest) == (False, False)
-    assert judged({**live, "spec": {"minReadySeconds": 9}}, manifest) == (True, False)
-    assert judged(live, {**manifest, "spec": {"minReadySeconds": 2}}) == (False, True)
-    assert judged(live, {**manifest, "metadata": {"name": "p-r2"}}) == (False, False)
-    assert judged(live, None) == (False, False)
+    assert drifted_and_outdated(live, manifest) == (False, False)
+    assert drifted_and_outdated({**live, "spec": {"minReadySeconds": 9}}, manifest) == (True, False)
+    assert drifted_and_outdated(live, {**manifest, "spec": {"minReadySeconds": 2}}) == (False, True)
+    assert drifted_and_outdated(live, {**manifest, "metadata": {"name": "p-r2"}}) == (False, False)
+    assert drifted_and_outdated(live, None) == (False, False)
 
 
-def test_a_pool_being_deleted_with_its_proven_revision() -> None:
+def test_facts_of_a_deleting_pool_with_proven_revision() -> None:
     meta = {"namespace": "ns", "name": "p", "uid": "u", "generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z"}
     facts = pool_facts({"metadata": meta, "status": {"provenRevision": "r1"}})
 
@@ -169,7 +173,7 @@ def test_only_the_controlling_owner_counts() -> None:
     ],
     ids=["out of work", "paused", "working", "working again", "never"],
 )
-def test_a_pool_that_went_to_zero_for_want_of_work_had_none_then(
+def test_emptied_at_is_set_only_by_a_last_decision_of_zero_demand(
     decisions: list[dict[str, object]], emptied_at: float
 ) -> None:
     meta = {"namespace": "team", "name": "resize", "uid": "u"}

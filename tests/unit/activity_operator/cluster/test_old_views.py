@@ -1,4 +1,4 @@
-"""A write that was decided on an old view lowers nothing, whatever its author took it for: it is refused."""
+"""A write that was decided on an outdated view is refused, so that it cannot lower the replicas."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -36,17 +36,17 @@ def deployment(replicas: int, version: int) -> Raw:
 
 
 class ApiServer:
-    """One Deployment in an API server of cardboard that keeps to preconditions; somebody has made it larger."""
+    """A fake API server with one Deployment and preconditions; another client has raised the replicas."""
 
-    def __init__(self, seen: int, live: int) -> None:
+    def __init__(self, cached: int, live: int) -> None:
         self.store = Store(lambda _: None)
-        self.store.put(DEPLOYMENTS, deployment(seen, 1))
+        self.store.put(DEPLOYMENTS, deployment(cached, 1))
         self.live: Raw | None = deployment(live, 2)
         self.work = Work(KEY, POOL)
         self.leading = True
 
     async def do(self, action: Action) -> None:
-        """Carry an action out with the old view."""
+        """Carry out an action on the outdated view."""
         applier = Applier(
             cast("Any", self),
             self.store,
@@ -59,7 +59,7 @@ class ApiServer:
 
     @property
     def replicas(self) -> int | None:
-        """What the Deployment has."""
+        """The replicas of the live Deployment, None if it is deleted."""
         return None if self.live is None else self.live["spec"]["replicas"]
 
     async def get(self, *_: Any) -> Raw:
@@ -109,19 +109,19 @@ def manifest(replicas: int) -> Raw:
     ],
     ids=["a raise", "a fall", "a rendering that raises", "a rendering", "a rendering that lowers"],
 )
-async def test_a_write_on_an_old_view_lowers_nothing_and_is_a_conflict(action: Action) -> None:
-    server = ApiServer(seen=1, live=5)
+async def test_write_on_an_outdated_view_is_a_conflict(action: Action) -> None:
+    server = ApiServer(cached=1, live=5)
     with pytest.raises(ApiError) as refused:
         await server.do(action)
 
     assert refused.value.conflict
     assert server.replicas == 5
-    assert server.store.of_pool(DEPLOYMENTS, KEY)[0]["spec"]["replicas"] == 5, "the next look is at what is"
+    assert server.store.of_pool(DEPLOYMENTS, KEY)[0]["spec"]["replicas"] == 5, "the store has the live Deployment"
 
 
-async def test_an_edit_whose_end_meets_conflicts_is_one_edit() -> None:
-    """Three conflicts made a contest of it: nothing was said, and what is declared waited 15 s."""
-    server = ApiServer(seen=1, live=5)
+async def test_edit_whose_revert_conflicts_counts_as_one_edit() -> None:
+    """Counted per conflict, three conflicts would open a contest and delay the revert by 15 s."""
+    server = ApiServer(cached=1, live=5)
     edited = DeploymentFacts("p-r1", "d1", "1", "r1", 1, 5, drifted=True)
     found: list[Edit] = []
     for _ in range(4):
@@ -134,10 +134,8 @@ async def test_an_edit_whose_end_meets_conflicts_is_one_edit() -> None:
 
 
 @pytest.mark.parametrize(("wanted", "after"), [(0, 5), (2, 5), (7, 7)])
-async def test_a_deployment_that_nobody_knew_of_keeps_what_a_former_leader_raised_it_to(
-    wanted: int, after: int
-) -> None:
-    server = ApiServer(seen=1, live=5)
+async def test_deployment_missing_in_the_store_is_raised_but_not_lowered(wanted: int, after: int) -> None:
+    server = ApiServer(cached=1, live=5)
     server.store.remove(DEPLOYMENTS, deployment(1, 1))
     await server.do(ApplyRevision("p-r1", "r1", wanted, manifest(wanted)))
 
@@ -157,8 +155,8 @@ async def test_a_deployment_that_nobody_knew_of_keeps_what_a_former_leader_raise
     ],
     ids=lambda action: type(action).__name__,
 )
-async def test_who_leads_no_more_writes_nothing(action: Action) -> None:
-    server = ApiServer(seen=3, live=3)
+async def test_former_leader_writes_nothing(action: Action) -> None:
+    server = ApiServer(cached=3, live=3)
     server.store.put(DEPLOYMENTS, deployment(3, 2))
     server.leading = False
     with pytest.raises(NotLeadingError):
@@ -167,8 +165,8 @@ async def test_who_leads_no_more_writes_nothing(action: Action) -> None:
     assert server.live == deployment(3, 2)
 
 
-async def test_what_grew_between_decision_and_write_is_not_lowered_by_a_raise() -> None:
-    server = ApiServer(seen=1, live=5)
+async def test_raise_does_not_lower_a_deployment_that_grew_meanwhile() -> None:
+    server = ApiServer(cached=1, live=5)
     server.store.put(DEPLOYMENTS, deployment(5, 2))
     with pytest.raises(ApiError) as refused:
         await server.do(SetReplicas("p-r1", 3, None))
@@ -177,12 +175,12 @@ async def test_what_grew_between_decision_and_write_is_not_lowered_by_a_raise() 
     assert server.replicas == 5
 
 
-async def test_a_deployment_that_serves_again_is_not_deleted_on_an_old_view() -> None:
-    server = ApiServer(seen=0, live=5)
+async def test_deployment_that_serves_again_is_not_deleted() -> None:
+    server = ApiServer(cached=0, live=5)
     await server.do(DeleteDeployment("p-r1", "d1"))
 
     assert server.replicas == 5
-    assert server.store.of_pool(DEPLOYMENTS, KEY)[0]["spec"]["replicas"] == 5, "the next look is at what is"
+    assert server.store.of_pool(DEPLOYMENTS, KEY)[0]["spec"]["replicas"] == 5, "the store has the live Deployment"
 
 
 @pytest.mark.parametrize(
@@ -195,8 +193,8 @@ async def test_a_deployment_that_serves_again_is_not_deleted_on_an_old_view() ->
     ],
     ids=["a raise", "a fall", "a rendering", "a deletion"],
 )
-async def test_a_write_on_a_true_view_is_done(action: Action, replicas: int | None) -> None:
-    server = ApiServer(seen=3, live=3)
+async def test_write_on_a_current_view_succeeds(action: Action, replicas: int | None) -> None:
+    server = ApiServer(cached=3, live=3)
     server.store.put(DEPLOYMENTS, deployment(3, 2))
     await server.do(action)
 
@@ -209,11 +207,9 @@ async def test_a_write_on_a_true_view_is_done(action: Action, replicas: int | No
         ("the server rejected our request due to an error in our request", True),
         ("ValidatingAdmissionPolicy 'no-growth' denied request", False),
     ],
-    ids=["a test that does not hold", "a policy"],
+    ids=["a failed test operation", "a policy"],
 )
-async def test_a_json_patch_conflicts_where_a_test_in_it_does_not_hold_and_only_there(
-    words: str, conflict: bool
-) -> None:
+async def test_json_patch_conflicts_only_on_a_failed_test_operation(words: str, conflict: bool) -> None:
     kube = KubeClient(None)
     kube._call = AsyncMock(side_effect=ApiError(422, "Invalid", words))  # type: ignore[method-assign]
     with pytest.raises(ApiError) as refused:

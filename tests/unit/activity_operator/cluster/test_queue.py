@@ -1,4 +1,4 @@
-"""The work queue: every change is looked at, nobody looks at one pool twice at once."""
+"""The work queue: every change is processed, and one pool is never processed twice at the same time."""
 
 import asyncio
 
@@ -14,14 +14,14 @@ def queue_of(*keys: tuple[str, str]) -> Queue:
     return queue
 
 
-async def test_a_key_added_many_times_is_handed_out_once() -> None:
+async def test_key_added_many_times_is_returned_once() -> None:
     queue = queue_of(A, A, B, A)
 
     assert [await queue.get(), await queue.get()] == [A, B]
     assert len(queue) == 0
 
 
-async def test_a_key_that_is_worked_on_is_not_handed_to_a_second_worker() -> None:
+async def test_key_in_progress_is_not_returned_again() -> None:
     queue = queue_of(A)
     await queue.get()
     queue.add(A)
@@ -31,7 +31,7 @@ async def test_a_key_that_is_worked_on_is_not_handed_to_a_second_worker() -> Non
     assert len(queue) == 0
 
 
-async def test_a_change_during_the_work_brings_the_key_back_after_it() -> None:
+async def test_key_added_while_in_progress_returns_after_done() -> None:
     queue = queue_of(A)
     await queue.get()
     queue.add(A)
@@ -40,7 +40,7 @@ async def test_a_change_during_the_work_brings_the_key_back_after_it() -> None:
     assert await queue.get() == A
 
 
-async def test_a_key_without_a_change_during_the_work_does_not_come_back() -> None:
+async def test_key_not_added_while_in_progress_does_not_return() -> None:
     queue = queue_of(A)
     await queue.get()
     queue.done(A)
@@ -48,14 +48,14 @@ async def test_a_key_without_a_change_during_the_work_does_not_come_back() -> No
     assert len(queue) == 0
 
 
-async def test_an_urgent_key_goes_before_those_that_wait() -> None:
+async def test_urgent_key_overtakes_waiting_keys() -> None:
     queue = queue_of(A, B, C)
     queue.add(C, urgent=True)
 
     assert [await queue.get() for _ in range(3)] == [C, A, B]
 
 
-async def test_a_waiting_worker_is_woken_by_the_next_key() -> None:
+async def test_next_key_wakes_a_waiting_get() -> None:
     queue = Queue(lambda: 0.0)
     waiting = asyncio.ensure_future(queue.get())
     await asyncio.sleep(0)
@@ -64,7 +64,7 @@ async def test_a_waiting_worker_is_woken_by_the_next_key() -> None:
     assert await waiting == A
 
 
-async def test_the_oldest_work_is_known_until_it_is_done() -> None:
+async def test_oldest_start_time_is_known_until_done() -> None:
     times = iter((1.0, 2.0, 10.0, 20.0))
     queue = Queue(lambda: next(times))
     queue.add(A)

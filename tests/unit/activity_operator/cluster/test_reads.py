@@ -1,4 +1,4 @@
-"""A read on a connection that hangs is asked for again soon: tasks wait for who needs it."""
+"""A read that hangs is repeated soon, because tasks wait for its result."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -10,13 +10,13 @@ from activity_operator.cluster.kinds import SECRETS
 from activity_operator.cluster.kube import READ_TIMEOUTS_SECONDS, ApiUnreachableError, KubeClient
 from activity_operator.workers.custody import WAITING_HEARTBEAT_SECONDS
 
-#: Until a Lease of 15 s that was just renewed is another's (decision of the election's defaults), and the least
+#: Seconds until another replica holds a Lease of 15 s that was just renewed (the election's defaults), and the least
 #: HeartbeatSeconds that docs/limits.md asks for.
 FAILOVER_SECONDS, TASK_SECONDS = 17.0, 30.0
 
 
 class Server:
-    """A transport whose first answers are these errors; `waited` is how long each call would have."""
+    """A transport that first raises these errors; `waited` lists the time-out of each call."""
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)
@@ -43,29 +43,29 @@ class Server:
         return b'{"metadata": {"resourceVersion": "7"}, "items": [{}]}'
 
 
-async def test_a_list_that_hangs_is_asked_for_again_with_more_time() -> None:
+async def test_hanging_list_is_repeated_with_longer_timeouts() -> None:
     server = Server(TimeoutError(), TimeoutError())
 
     assert await KubeClient(server).list(SECRETS, "ns") == ([{}], "7")
     assert server.waited == [5.0, 10.0, 30.0]
 
 
-async def test_a_get_that_hangs_is_asked_for_again_too() -> None:
+async def test_hanging_get_is_repeated_with_a_longer_timeout() -> None:
     server = Server(TimeoutError())
 
     assert (await KubeClient(server).get(SECRETS, "ns", "certificates"))["items"] == [{}]
     assert server.waited == [5.0, 10.0]
 
 
-async def test_a_list_is_never_content_with_an_older_view() -> None:
-    """With a resourceVersion (0 above all) a server may answer from a cache behind what a leader has written."""
+async def test_list_sends_no_resource_version() -> None:
+    """With a resourceVersion (0 above all) a server may answer from a cache that lacks the leader's own writes."""
     server = Server()
     await KubeClient(server).list(SECRETS, "ns", "a=b")
 
     assert set(server.asked) == {"limit", "labelSelector", "timeout"}
 
 
-async def test_a_list_that_nobody_answers_fails_at_last() -> None:
+async def test_list_fails_after_the_last_timeout() -> None:
     server = Server(*(TimeoutError() for _ in READ_TIMEOUTS_SECONDS))
     with pytest.raises(ApiUnreachableError):
         await KubeClient(server).list(SECRETS, "ns")
@@ -73,7 +73,7 @@ async def test_a_list_that_nobody_answers_fails_at_last() -> None:
     assert len(server.waited) == len(READ_TIMEOUTS_SECONDS)
 
 
-async def test_an_api_server_that_is_away_is_not_asked_again_at_once() -> None:
+async def test_refused_connection_is_not_repeated() -> None:
     server = Server(aiohttp.ClientConnectionError("refused"))
     with pytest.raises(ApiUnreachableError):
         await KubeClient(server).list(SECRETS, "ns")
@@ -81,5 +81,5 @@ async def test_an_api_server_that_is_away_is_not_asked_again_at_once() -> None:
     assert server.waited == [5.0]
 
 
-def test_a_task_that_waits_outlives_a_failover_in_which_one_list_hangs() -> None:
+def test_held_task_survives_a_failover_with_one_hanging_list() -> None:
     assert WAITING_HEARTBEAT_SECONDS + FAILOVER_SECONDS + READ_TIMEOUTS_SECONDS[0] < TASK_SECONDS

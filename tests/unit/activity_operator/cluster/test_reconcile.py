@@ -1,4 +1,4 @@
-"""Looking after a pool: retried for ever, only while leading, never two ways at once."""
+"""Reconciling a pool: failures are retried forever, only the leader acts, and never twice at the same time."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -24,7 +24,7 @@ SPEC = {"activityArn": ARN, "handlerImage": "i", "maxWorkers": 5}
 
 
 class Scene:
-    """A reconciler among rooms of cardboard; `trouble` is raised by the next writes."""
+    """A reconciler with fake dependencies; the next writes raise the errors in `trouble`."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -38,7 +38,7 @@ class Scene:
         self.replicas: dict[str, int] = {}
         self.ring = False
         self.written: list[Any] = []
-        self.told: list[Any] = []
+        self.conditions: list[Any] = []
         self.queue = Queue(lambda: self.now)
         self.store = Store(self.queue.add)
         self.due = Due(self.queue.add, lambda: self.now)
@@ -86,7 +86,7 @@ class Scene:
             cast("Any", observer),
             cast("Any", SimpleNamespace(apply=self.apply, look_anew=applier.look_anew)),
             StatusWriter(cast("Any", self)),
-            cast("Any", SimpleNamespace(forget=lambda uid: None, say=lambda *said: self.log.append(said))),
+            cast("Any", SimpleNamespace(forget=lambda uid: None, say=lambda *event: self.log.append(event))),
             Freshness(60, lambda: self.now),
             cast("Any", gauges),
             self.prepare,
@@ -116,7 +116,7 @@ class Scene:
         if given[3]["metadata"]["resourceVersion"] != self.live["metadata"]["resourceVersion"]:
             raise ApiError(409, "Conflict", "the object has been modified")
         self.written.append(given[3]["status"].get("decisions"))
-        self.told = given[3]["status"].get("conditions", [])
+        self.conditions = given[3]["status"].get("conditions", [])
         self.live = {**self.pool(version=len(self.written) + 1), "status": given[3]["status"]}
         return self.live
 
@@ -129,12 +129,12 @@ class Scene:
             raise self.trouble.pop(0)
 
     async def look_after(self) -> float | None:
-        """Look once; return in how many seconds the pool is due again."""
+        """Reconcile the pool once; return the seconds until it is due again."""
         await self.reconciler.look_after(KEY)
         return self.due.pop_due()
 
 
-async def test_writes_come_before_what_workers_are_told() -> None:
+async def test_writes_come_before_directives_to_workers() -> None:
     scene = Scene()
     assert await scene.look_after() == 30.0
 
@@ -142,7 +142,7 @@ async def test_writes_come_before_what_workers_are_told() -> None:
     assert scene.log == [("prepare", "ns"), "apply", ("directives", {"w": Directive.DRAIN}), order]
 
 
-async def test_a_write_that_fails_tells_no_worker_to_drain_and_is_tried_again_later_each_time() -> None:
+async def test_failed_write_sends_no_directives_and_is_retried_with_backoff() -> None:
     scene = Scene()
     scene.trouble = [ApiError(500, "", "oops") for _ in range(3)]
     waits = [await scene.look_after() for _ in range(3)]
@@ -165,40 +165,38 @@ async def test_a_write_that_fails_tells_no_worker_to_drain_and_is_tried_again_la
         ),
     ],
 )
-async def test_what_fails_again_and_again_is_said_and_taken_back_when_it_does_no_more(
-    trouble: Exception, words: str
-) -> None:
+async def test_repeated_failure_sets_a_condition_until_a_success(trouble: Exception, words: str) -> None:
     scene = Scene()
     scene.trouble = [trouble for _ in range(3)]
     for _ in range(2):
         await scene.look_after()
-    assert not scene.told
+    assert not scene.conditions
 
     await scene.look_after()
-    assert [(c["type"], c["status"], c["reason"], c["message"], c["observedGeneration"]) for c in scene.told] == [
+    assert [(c["type"], c["status"], c["reason"], c["message"], c["observedGeneration"]) for c in scene.conditions] == [
         ("Ready", "False", "ReconcileFailed", words, 1)
     ]
     await scene.look_after()
-    assert not scene.told
+    assert not scene.conditions
 
 
-async def test_trouble_that_passes_by_itself_is_not_said() -> None:
+async def test_transient_api_errors_set_no_condition() -> None:
     scene = Scene()
     scene.trouble = [ApiUnreachableError("down") for _ in range(9)] + [ApiError(409, "Conflict", "changed")] * 9
     for _ in range(18):
         await scene.look_after()
 
-    assert not scene.told
+    assert not scene.conditions
 
 
-async def test_the_server_may_ask_for_more_patience() -> None:
+async def test_retry_after_of_the_server_lengthens_the_wait() -> None:
     scene = Scene()
     scene.trouble = [ApiError(429, "TooManyRequests", "slow down", retry_after=7.0)]
 
     assert await scene.look_after() == 7.0
 
 
-async def test_a_conflict_is_looked_at_again_at_once() -> None:
+async def test_conflict_is_retried_at_once() -> None:
     scene = Scene()
     scene.trouble = [ApiError(409, "Conflict", "changed")]
 
@@ -214,7 +212,7 @@ async def test_an_unreachable_api_server_stops_the_polls() -> None:
     assert ("withdraw", False) in scene.log
 
 
-async def test_a_bug_in_one_pool_ends_nothing() -> None:
+async def test_unexpected_error_in_one_pool_is_retried() -> None:
     scene = Scene()
     scene.trouble = [ZeroDivisionError(), cast("Exception", KubeError("x"))]
 
@@ -222,7 +220,7 @@ async def test_a_bug_in_one_pool_ends_nothing() -> None:
     assert scene.results == ["error"]
 
 
-async def test_memory_is_carried_even_when_a_write_fails() -> None:
+async def test_memory_is_kept_when_a_write_fails() -> None:
     scene = Scene()
     scene.trouble = [ApiError(500, "", "oops")]
     await scene.look_after()
@@ -240,7 +238,7 @@ async def test_a_new_term_begins_without_memory() -> None:
     assert [memory.quiet_since for memory in scene.memories] == [None, None]
 
 
-async def test_who_leads_no_more_tells_no_pools_numbers() -> None:
+async def test_end_of_term_removes_the_metrics_of_pools() -> None:
     scene = Scene()
     await scene.look_after()
     scene.reconciler.end_term()
@@ -248,7 +246,7 @@ async def test_who_leads_no_more_tells_no_pools_numbers() -> None:
     assert ("metrics", KEY) in scene.log
 
 
-async def test_a_pool_made_anew_under_the_same_name_begins_without_memory() -> None:
+async def test_recreated_pool_begins_without_memory() -> None:
     scene = Scene()
     await scene.look_after()
     again = scene.pool(9)
@@ -259,7 +257,7 @@ async def test_a_pool_made_anew_under_the_same_name_begins_without_memory() -> N
     assert scene.memories[-1].quiet_since is None
 
 
-async def test_a_standby_and_a_leader_whose_store_is_old_do_nothing() -> None:
+async def test_standby_and_leader_without_synced_store_do_nothing() -> None:
     scene = Scene()
     scene.leading = False
     assert await scene.look_after() is None
@@ -269,7 +267,7 @@ async def test_a_standby_and_a_leader_whose_store_is_old_do_nothing() -> None:
     assert scene.log == []
 
 
-async def test_with_the_api_server_out_of_reach_the_order_has_no_polls() -> None:
+async def test_unreachable_api_server_orders_no_polls() -> None:
     scene = Scene()
     scene.reachable = False
     await scene.look_after()
@@ -277,7 +275,7 @@ async def test_with_the_api_server_out_of_reach_the_order_has_no_polls() -> None
     assert ("order", SentinelOrder(0, 1)) in scene.log
 
 
-async def test_leadership_lost_during_the_writes_tells_nobody_anything() -> None:
+async def test_leadership_lost_during_writes_sends_no_directives() -> None:
     scene = Scene()
 
     async def lose(work: Any, actions: Any) -> None:
@@ -289,7 +287,7 @@ async def test_leadership_lost_during_the_writes_tells_nobody_anything() -> None
     assert not [entry for entry in scene.log if entry[0] in {"directives", "order"}]
 
 
-async def test_leadership_lost_before_the_status_writes_none() -> None:
+async def test_leadership_lost_before_the_status_writes_no_status() -> None:
     scene = Scene()
 
     def lose(*_: Any) -> dict[str, Any]:
@@ -302,8 +300,8 @@ async def test_leadership_lost_before_the_status_writes_none() -> None:
     assert (scene.written, scene.results) == ([], ["not_leading"])
 
 
-async def test_a_status_built_on_an_old_view_is_refused_and_the_pool_read_anew() -> None:
-    """A former leader's status that comes late must not stand over the next one's; and no watch need tell of it."""
+async def test_status_built_on_an_old_view_conflicts_and_rereads_the_pool() -> None:
+    """A late status of a former leader must not replace the new leader's; the watch may miss the change."""
     scene = Scene()
     scene.ring = True
     scene.live = {**scene.pool(version=50), "status": {"observedGeneration": 1, "decisions": ["another leader's"]}}
@@ -328,7 +326,7 @@ async def test_a_deleted_pool_is_forgotten_everywhere() -> None:
     assert ("metrics", KEY) in scene.log
 
 
-async def test_a_deployment_that_somebody_else_scales_is_told_once() -> None:
+async def test_foreign_scaling_of_a_deployment_causes_one_event() -> None:
     scene = Scene()
     scene.replicas = {"p-r1": 4, "p-r2": 0}
     await scene.look_after()
@@ -336,8 +334,8 @@ async def test_a_deployment_that_somebody_else_scales_is_told_once() -> None:
     await scene.look_after()
     await scene.look_after()
 
-    said = [entry[1] for entry in scene.log if isinstance(entry, tuple) and isinstance(entry[-1], Say)]
-    assert [(event.reason, event.message) for event in said] == [
+    events = [entry[1] for entry in scene.log if isinstance(entry, tuple) and isinstance(entry[-1], Say)]
+    assert [(event.reason, event.message) for event in events] == [
         ("EditReverted", "Deployment p-r1 was scaled by somebody (4 -> 0); the pool decides its size")
     ]
 

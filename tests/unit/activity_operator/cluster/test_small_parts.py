@@ -1,4 +1,4 @@
-"""Back-off, rivals, what the API server is told: small, but each with a promise."""
+"""Back-off, pools that share a source, token reviews and write time-outs."""
 
 from unittest.mock import AsyncMock
 
@@ -12,17 +12,17 @@ from activity_operator.cluster.rivals import Rivals
 A, B = ("ns", "a"), ("ns", "b")
 
 
-def test_waits_grow_to_a_cap_and_differ() -> None:
+def test_backoff_doubles_up_to_a_cap_with_jitter() -> None:
     assert [backoff.delay(failures, 0.0) for failures in (1, 2, 3)] == [0.5, 1.0, 2.0]
     assert backoff.delay(50, 0.0) == 60.0
     assert backoff.delay(50, 0.999) < 31.0
 
 
-def test_a_conflict_is_tried_again_almost_at_once() -> None:
+def test_backoff_of_a_conflict_is_100_ms() -> None:
     assert backoff.delay(1, 0.0, conflict=True) == 0.1
 
 
-def test_rivals_are_told_of_each_other_when_they_come_and_go() -> None:
+def test_pools_that_share_a_source_are_notified_of_each_other() -> None:
     changed: list[Key] = []
     rivals = Rivals(changed.append)
 
@@ -35,7 +35,7 @@ def test_rivals_are_told_of_each_other_when_they_come_and_go() -> None:
     assert rivals.of(A, "arn") == ()
 
 
-async def test_a_token_review_asks_whether_the_token_is_for_our_audience() -> None:
+async def test_token_review_asks_for_the_operators_audience() -> None:
     kube = KubeClient(None)
     kube._call = AsyncMock(return_value={"status": {"authenticated": True}})  # type: ignore[method-assign]
 
@@ -44,9 +44,9 @@ async def test_a_token_review_asks_whether_the_token_is_for_our_audience() -> No
     assert asked == {"token": "a token", "audiences": ["activitypools.dev/operator"]}
 
 
-@pytest.mark.parametrize(("given", "told"), [(None, f"{WRITE_TIMEOUT_SECONDS:.0f}s"), (2.5, "2s"), (0.2, "1s")])
-async def test_a_write_tells_the_server_when_its_sender_gives_up(given: float | None, told: str) -> None:
-    """One that waits in the server for longer would take effect when its sender may have lost the Lease."""
+@pytest.mark.parametrize(("timeout", "sent"), [(None, f"{WRITE_TIMEOUT_SECONDS:.0f}s"), (2.5, "2s"), (0.2, "1s")])
+async def test_write_sends_its_timeout_to_the_server(timeout: float | None, sent: str) -> None:
+    """A write that takes effect after its time-out could come from a process that has lost the Lease."""
 
     class Transport:
         configuration = AsyncMock(api_key={})
@@ -54,6 +54,6 @@ async def test_a_write_tells_the_server_when_its_sender_gives_up(given: float | 
 
     kube = KubeClient(Transport())
     with pytest.raises(ApiUnreachableError):
-        await kube.replace(PODS, "ns", "p", {}, given)
+        await kube.replace(PODS, "ns", "p", {}, timeout)
 
-    assert ("timeout", told) in Transport.param_serialize.call_args.kwargs["query_params"]
+    assert ("timeout", sent) in Transport.param_serialize.call_args.kwargs["query_params"]

@@ -1,4 +1,4 @@
-"""From a pool's spec to a count: the URL from its Secret, what the policy allows, and why there is no count."""
+"""Counted signals: the URL from its Secret, the tenancy policy, and the reason for a missing count."""
 
 import asyncio
 import base64
@@ -36,14 +36,14 @@ def redis(queue: str = "orders", secret: str = "shop-redis", **more: Any) -> Poo
 
 
 def watched(**more: Any) -> PoolSpec:
-    """Return the spec of a pool beside whose source a Prometheus server is asked."""
+    """Return the spec of a Redis pool with a Prometheus query in addition."""
     prometheus = {"serverUrl": "http://prom", "query": "q", **more}
     raw = {"source": {"redis": {"address": "r:1", "flow": "f", "queue": "q"}}, "handlerImage": "h", "maxWorkers": 1}
     return PoolSpec.model_validate({**raw, "scaling": {"prometheus": prometheus}})
 
 
 class FakeCounter:
-    """Counts 7 for everything; `fails` by URL."""
+    """Returns 7 for every item; `fails` maps a URL to its error."""
 
     def __init__(self) -> None:
         self.fails: dict[str, SourceProblemError] = {}
@@ -62,10 +62,10 @@ class FakeCounter:
         return
 
 
-class Desk:
-    """The signals under test, over Secrets in memory and counters that answer at once.
+class Scene:
+    """The signals under test, with Secrets in memory and counters that answer at once.
 
-    A pool that is to be looked at is ordered again, as the reconciler does; `heard` is what such a look sees.
+    After a change a pool is ordered again, as the reconciler does; `reasons` set_secret the error that it then finds.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ class Desk:
         self.secrets: dict[tuple[str, str], dict[str, str]] = {}
         self.policy = Policy()
         self.specs: dict[Key, tuple[SentinelOrder, PoolSpec]] = {}
-        self.heard: dict[Key, str] = {}
+        self.reasons: dict[Key, str] = {}
         self.reads = 0
         self.looks: list[Key] = []
         monkeypatch.setattr(counted_signals, "make_counter", self._make)
@@ -99,20 +99,20 @@ class Desk:
     def _reconcile(self, key: Key) -> None:
         if key in self.specs:
             _, error = self.signals.said(key)
-            self.heard[key] = error.reason if error is not None else ""
+            self.reasons[key] = error.reason if error is not None else ""
             self.signals.order(key, *self.specs[key])
 
     def order(self, spec: PoolSpec, name: str = "a", order: SentinelOrder = COUNT) -> None:
-        """Let a pool have this spec and order from now on."""
+        """Order signals for a pool with this spec, now and after every change."""
         key = ("team", name)
         self.specs[key] = (order, spec)
         self._reconcile(key)
 
-    def holds(self, url: str, secret: str = "shop-redis", key: str = "url") -> None:
+    def set_secret(self, url: str, secret: str = "shop-redis", key: str = "url") -> None:
         self.secrets["team", secret] = {key: url}
 
     def asked(self, kind: str = "redis") -> set[str]:
-        """Return the URLs that were asked since this was asked last."""
+        """Return the URLs that were read since the last call."""
         counter = self.counters.get(kind, FakeCounter())
         urls = {place.url for place, _ in counter.asked}
         counter.asked.clear()
@@ -127,286 +127,285 @@ class Desk:
 
 
 @pytest.fixture
-def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
-    return Desk(monkeypatch)
+def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return Scene(monkeypatch)
 
 
-async def test_a_queue_is_counted_at_the_url_of_its_secret(desk: Desk) -> None:
-    desk.holds(URL)
-    desk.order(redis())
+async def test_queue_is_counted_at_the_url_in_its_secret(scene: Scene) -> None:
+    scene.set_secret(URL)
+    scene.order(redis())
     await asyncio.sleep(0.1)
 
-    assert (desk.tasks(), desk.message()) == ([7], "")
-    (asked, *_) = desk.counters["redis"].asked
+    assert (scene.tasks(), scene.message()) == ([7], "")
+    (asked, *_) = scene.counters["redis"].asked
     assert asked == (Place(URL, 0.1), ("queue:orders:waiting",))
-    await desk.signals.stop()
+    await scene.signals.stop()
 
 
-async def test_where_workers_put_back_a_dead_ones_jobs_those_under_way_are_counted_too(desk: Desk) -> None:
-    desk.order(redis(address="r:1", conclude="Atomic"))
-    desk.order(redis(address="r:1"), "b")
+async def test_atomic_queue_counts_jobs_in_progress_too(scene: Scene) -> None:
+    """Its workers return the jobs of a dead worker, so jobs in progress may wait."""
+    scene.order(redis(address="r:1", conclude="Atomic"))
+    scene.order(redis(address="r:1"), "b")
     await asyncio.sleep(0.1)
 
-    assert desk.counters["redis"].asked[0][1] == (
+    assert scene.counters["redis"].asked[0][1] == (
         "queue:orders:waiting queue:orders:processing",
         "queue:orders:waiting",
     )
-    with_running = {name: desk.signals.said(("team", name))[0][0].with_running for name in "ab"}
+    with_running = {name: scene.signals.said(("team", name))[0][0].with_running for name in "ab"}
     assert with_running == {"a": True, "b": False}
-    await desk.signals.stop()
+    await scene.signals.stop()
 
 
-async def test_a_queue_at_an_address_needs_no_secret(desk: Desk) -> None:
-    desk.order(redis(address="shop-redis:6379"))
+async def test_a_queue_at_an_address_needs_no_secret(scene: Scene) -> None:
+    scene.order(redis(address="shop-redis:6379"))
     await asyncio.sleep(0.1)
 
-    assert desk.tasks() == [7]
-    assert desk.asked() == {"redis://shop-redis:6379"}
-    await desk.signals.stop()
+    assert scene.tasks() == [7]
+    assert scene.asked() == {"redis://shop-redis:6379"}
+    await scene.signals.stop()
 
 
-async def test_pools_that_name_one_secret_are_counted_together(desk: Desk) -> None:
-    desk.holds(URL)
+async def test_pools_with_the_same_secret_are_counted_in_one_round(scene: Scene) -> None:
+    scene.set_secret(URL)
     for number in range(50):
-        desk.order(redis(f"q{number}"), f"p{number}")
+        scene.order(redis(f"q{number}"), f"p{number}")
     await asyncio.sleep(1.0)
 
-    assert {len(items) for _, items in desk.counters["redis"].asked} == {50}
-    await desk.signals.stop()
+    assert {len(items) for _, items in scene.counters["redis"].asked} == {50}
+    await scene.signals.stop()
 
 
-async def test_a_missing_secret_is_heard_by_the_next_look_and_the_pool_counts_when_it_comes(desk: Desk) -> None:
-    desk.order(redis())
+async def test_missing_secret_is_reported_and_counting_starts_once_it_exists(scene: Scene) -> None:
+    scene.order(redis())
     await asyncio.sleep(0.1)
-    assert desk.heard["team", "a"] == "SecretNotFound"
-    assert "Secret shop-redis in namespace team does not exist: create it" in desk.message()
-    assert desk.asked() == set()
+    assert scene.reasons["team", "a"] == "SecretNotFound"
+    assert "Secret shop-redis in namespace team does not exist: create it" in scene.message()
+    assert scene.asked() == set()
 
-    looks = len(desk.looks)
+    looks = len(scene.looks)
     await asyncio.sleep(300)
-    assert len(desk.looks) == looks, "told while nothing changed"
-    desk.holds(URL)
+    assert len(scene.looks) == looks, "notified without a change"
+    scene.set_secret(URL)
     await asyncio.sleep(31)
-    assert (desk.heard["team", "a"], desk.tasks()) == ("", [7])
-    await desk.signals.stop()
+    assert (scene.reasons["team", "a"], scene.tasks()) == ("", [7])
+    await scene.signals.stop()
 
 
-async def test_a_refused_password_is_heard_and_gone_soon_after_the_secret_is_corrected(desk: Desk) -> None:
+async def test_refused_password_is_reported_until_the_secret_is_corrected(scene: Scene) -> None:
     wrong = URL.replace("hunter2", "wrong")
-    counter = desk.counters["redis"] = FakeCounter()
+    counter = scene.counters["redis"] = FakeCounter()
     counter.fails[wrong] = SourceProblemError("AccessDenied", "the Redis server redis://shop-redis refuses")
-    desk.holds(wrong)
-    desk.order(redis())
+    scene.set_secret(wrong)
+    scene.order(redis())
     await asyncio.sleep(600)
-    assert desk.heard["team", "a"] == "AccessDenied"
-    assert desk.message().endswith("; its URL is in Secret shop-redis, key url")
-    assert desk.tasks() == []
+    assert scene.reasons["team", "a"] == "AccessDenied"
+    assert scene.message().endswith("; its URL is in Secret shop-redis, key url")
+    assert scene.tasks() == []
 
-    desk.holds(URL)
+    scene.set_secret(URL)
     await asyncio.sleep(31)
-    assert (desk.heard["team", "a"], desk.tasks()) == ("", [7])
-    assert desk.asked() >= {URL}
+    assert (scene.reasons["team", "a"], scene.tasks()) == ("", [7])
+    assert scene.asked() >= {URL}
     await asyncio.sleep(1.0)
-    assert desk.asked() == {URL}, "the former URL is asked no more"
-    await desk.signals.stop()
+    assert scene.asked() == {URL}, "the former URL is no longer read"
+    await scene.signals.stop()
 
 
-async def test_a_secret_is_read_rarely_again_once_its_server_is_back(desk: Desk) -> None:
-    counter = desk.counters["redis"] = FakeCounter()
-    desk.holds(URL)
-    desk.order(redis())
+async def test_secret_is_read_rarely_once_its_server_is_back(scene: Scene) -> None:
+    counter = scene.counters["redis"] = FakeCounter()
+    scene.set_secret(URL)
+    scene.order(redis())
     await asyncio.sleep(10)
     counter.fails[URL] = SourceProblemError("BackendUnreachable", "no answer")
     await asyncio.sleep(600)
-    assert desk.reads > 20, "perhaps the server has moved, and the Secret with it"
+    assert scene.reads > 20, "the Secret may hold a new address of the server"
 
     counter.fails.clear()
     await asyncio.sleep(60)
-    desk.reads = 0
+    scene.reads = 0
     await asyncio.sleep(1000)
-    assert desk.reads <= 5
-    await desk.signals.stop()
+    assert scene.reads <= 5
+    await scene.signals.stop()
 
 
-async def test_a_rotated_password_that_both_are_good_moves_the_count_without_a_word(desk: Desk) -> None:
-    desk.holds(URL)
-    desk.order(redis())
+async def test_rotated_valid_password_moves_the_count_without_an_error(scene: Scene) -> None:
+    scene.set_secret(URL)
+    scene.order(redis())
     await asyncio.sleep(10)
-    desk.holds(URL.replace("hunter2", "hunter3"))
+    scene.set_secret(URL.replace("hunter2", "hunter3"))
     await asyncio.sleep(300)
 
-    assert (desk.heard["team", "a"], desk.tasks()) == ("", [7])
-    desk.asked()
+    assert (scene.reasons["team", "a"], scene.tasks()) == ("", [7])
+    scene.asked()
     await asyncio.sleep(1.0)
-    assert desk.asked() == {URL.replace("hunter2", "hunter3")}
-    await desk.signals.stop()
+    assert scene.asked() == {URL.replace("hunter2", "hunter3")}
+    await scene.signals.stop()
 
 
-async def test_a_secret_that_goes_away_makes_the_backlog_unknown_not_zero(desk: Desk) -> None:
-    desk.holds(URL)
-    desk.order(redis())
+async def test_deleted_secret_makes_the_backlog_unknown(scene: Scene) -> None:
+    scene.set_secret(URL)
+    scene.order(redis())
     await asyncio.sleep(10)
-    del desk.secrets["team", "shop-redis"]
+    del scene.secrets["team", "shop-redis"]
     await asyncio.sleep(300)
 
-    assert (desk.tasks(), desk.heard["team", "a"]) == ([], "SecretNotFound")
-    await desk.signals.stop()
+    assert (scene.tasks(), scene.reasons["team", "a"]) == ([], "SecretNotFound")
+    await scene.signals.stop()
 
 
 @pytest.mark.parametrize(
     ("url", "words"),
     [("hunter2", "scheme '?'"), ("rediss://shop-redis?ssl_ca_certs=/ca", "ssl_ca_data")],
 )
-async def test_a_url_that_cannot_be_used_is_said_with_the_secret_that_holds_it(
-    desk: Desk, url: str, words: str
-) -> None:
-    desk.holds(url)
-    desk.order(redis())
+async def test_error_of_an_unusable_url_names_its_secret(scene: Scene, url: str, words: str) -> None:
+    scene.set_secret(url)
+    scene.order(redis())
     await asyncio.sleep(0.1)
-    assert desk.heard["team", "a"] == "SecretUnusable"
-    assert desk.message().startswith("in Secret shop-redis, key url: ")
-    assert words in desk.message()
-    assert "hunter2" not in desk.message()
+    assert scene.reasons["team", "a"] == "SecretUnusable"
+    assert scene.message().startswith("in Secret shop-redis, key url: ")
+    assert words in scene.message()
+    assert "hunter2" not in scene.message()
 
     await asyncio.sleep(600)
-    desk.holds(URL)
+    scene.set_secret(URL)
     await asyncio.sleep(31)
-    assert desk.tasks() == [7]
-    await desk.signals.stop()
+    assert scene.tasks() == [7]
+    await scene.signals.stop()
 
 
-async def test_an_address_that_cannot_be_used_is_the_specs_fault(desk: Desk) -> None:
-    desk.order(redis(address="shop-redis:99999"))
+async def test_unusable_address_is_an_invalid_spec(scene: Scene) -> None:
+    scene.order(redis(address="shop-redis:99999"))
     await settle()
 
-    assert desk.heard["team", "a"] == "InvalidSpec"
-    assert desk.message().startswith("in spec.source.redis.address: ")
-    await desk.signals.stop()
+    assert scene.reasons["team", "a"] == "InvalidSpec"
+    assert scene.message().startswith("in spec.source.redis.address: ")
+    await scene.signals.stop()
 
 
-async def test_a_host_that_the_policy_refuses_is_not_asked_until_it_is_allowed_and_no_more_when_it_is_refused(
-    desk: Desk,
+async def test_host_is_read_only_while_the_policy_allows_it(
+    scene: Scene,
 ) -> None:
-    desk.policy = ONLY_SHOP
-    desk.holds("redis://evil:6379")
-    desk.order(redis())
+    scene.policy = ONLY_SHOP
+    scene.set_secret("redis://evil:6379")
+    scene.order(redis())
     await asyncio.sleep(1.0)
-    assert desk.heard["team", "a"] == "TenancyDenied"
-    assert "the source's host 'evil:6379' is not allowed in namespace team" in desk.message()
-    assert desk.asked() == set()
+    assert scene.reasons["team", "a"] == "TenancyDenied"
+    assert "the source's host 'evil:6379' is not allowed in namespace team" in scene.message()
+    assert scene.asked() == set()
 
-    desk.policy = Policy()
-    desk.order(redis())
+    scene.policy = Policy()
+    scene.order(redis())
     await asyncio.sleep(1.0)
-    assert (desk.tasks(), desk.heard["team", "a"]) == ([7], "")
+    assert (scene.tasks(), scene.reasons["team", "a"]) == ([7], "")
 
-    desk.policy = ONLY_SHOP
-    desk.order(redis())
+    scene.policy = ONLY_SHOP
+    scene.order(redis())
     await asyncio.sleep(1.0)
-    assert (desk.tasks(), desk.heard["team", "a"]) == ([], "TenancyDenied")
-    await desk.signals.stop()
+    assert (scene.tasks(), scene.reasons["team", "a"]) == ([], "TenancyDenied")
+    await scene.signals.stop()
 
 
-async def test_a_secret_that_is_pointed_at_a_refused_host_is_asked_no_more(desk: Desk) -> None:
-    desk.policy = ONLY_SHOP
-    desk.holds(URL)
-    desk.order(redis())
+async def test_secret_changed_to_a_refused_host_stops_counting(scene: Scene) -> None:
+    scene.policy = ONLY_SHOP
+    scene.set_secret(URL)
+    scene.order(redis())
     await asyncio.sleep(10)
-    desk.holds("redis://evil:6379")
+    scene.set_secret("redis://evil:6379")
     await asyncio.sleep(300)
 
-    assert desk.heard["team", "a"] == "TenancyDenied"
-    assert desk.asked() == {URL}
-    await desk.signals.stop()
+    assert scene.reasons["team", "a"] == "TenancyDenied"
+    assert scene.asked() == {URL}
+    await scene.signals.stop()
 
 
-async def test_a_pool_that_is_paused_or_deleted_reads_neither_its_secret_nor_its_queue(desk: Desk) -> None:
-    desk.order(redis(), order=NOTHING)
+async def test_paused_or_deleted_pool_reads_no_secret_and_no_queue(scene: Scene) -> None:
+    scene.order(redis(), order=NOTHING)
     await asyncio.sleep(10)
-    assert (desk.looks, desk.asked()) == ([], set())
+    assert (scene.looks, scene.asked()) == ([], set())
 
-    desk.holds(URL)
-    desk.order(redis())
+    scene.set_secret(URL)
+    scene.order(redis())
     await asyncio.sleep(10)
-    desk.order(redis(), order=NOTHING)
-    desk.asked()
+    scene.order(redis(), order=NOTHING)
+    scene.asked()
     await asyncio.sleep(600)
-    assert (desk.tasks(), desk.message(), desk.asked()) == ([], "", set())
+    assert (scene.tasks(), scene.message(), scene.asked()) == ([], "", set())
 
-    desk.order(redis())
+    scene.order(redis())
     await asyncio.sleep(10)
-    desk.specs.clear()
-    desk.signals.withdraw(("team", "a"))
-    desk.asked()
+    scene.specs.clear()
+    scene.signals.withdraw(("team", "a"))
+    scene.asked()
     await asyncio.sleep(600)
-    assert (desk.tasks(), desk.asked()) == ([], set())
-    await desk.signals.stop()
+    assert (scene.tasks(), scene.asked()) == ([], set())
+    await scene.signals.stop()
 
 
-async def test_a_pool_that_is_withdrawn_while_its_secret_is_read_stays_so(desk: Desk) -> None:
-    desk.holds(URL)
-    desk.order(redis())
-    desk.specs.clear()
-    desk.signals.withdraw(("team", "a"))
+async def test_pool_withdrawn_during_its_secret_read_stays_withdrawn(scene: Scene) -> None:
+    scene.set_secret(URL)
+    scene.order(redis())
+    scene.specs.clear()
+    scene.signals.withdraw(("team", "a"))
     await asyncio.sleep(10)
 
-    assert (desk.looks, desk.asked()) == ([], set())
-    await desk.signals.stop()
+    assert (scene.looks, scene.asked()) == ([], set())
+    await scene.signals.stop()
 
 
-async def test_a_new_term_begins_with_nothing_known(desk: Desk) -> None:
-    desk.holds(URL)
-    desk.order(redis())
-    desk.order(redis("x", "none"), "b")
+async def test_new_term_begins_without_counts(scene: Scene) -> None:
+    scene.set_secret(URL)
+    scene.order(redis())
+    scene.order(redis("x", "none"), "b")
     await asyncio.sleep(10)
-    desk.specs.clear()
-    desk.signals.pause()
-    assert (desk.tasks(), desk.message("b")) == ([], "")
-    reads = desk.reads
+    scene.specs.clear()
+    scene.signals.pause()
+    assert (scene.tasks(), scene.message("b")) == ([], "")
+    reads = scene.reads
     await asyncio.sleep(3600.0)
-    assert desk.reads == reads, "who leads no more reads no Secret"
+    assert scene.reads == reads, "a former leader reads no Secret"
 
-    desk.order(redis())
-    assert desk.tasks() == []
+    scene.order(redis())
+    assert scene.tasks() == []
     await asyncio.sleep(0.1)
-    assert desk.tasks() == [7]
-    await desk.signals.stop()
+    assert scene.tasks() == [7]
+    await scene.signals.stop()
 
 
-async def test_a_pool_that_changes_its_kind_of_source_is_counted_at_the_new_one_only(desk: Desk) -> None:
-    desk.order(redis(address="r:1"))
+async def test_pool_with_a_changed_source_is_counted_only_at_the_new_one(scene: Scene) -> None:
+    scene.order(redis(address="r:1"))
     await asyncio.sleep(1.0)
     raw = {"source": {"taskStore": {"url": "postgresql://tasks@db/tasks"}}, "handlerImage": "h", "maxWorkers": 1}
-    desk.order(PoolSpec.model_validate(raw))
-    desk.asked()
+    scene.order(PoolSpec.model_validate(raw))
+    scene.asked()
     await asyncio.sleep(5.0)
 
-    assert (desk.asked(), desk.asked("taskStore")) == (set(), {"postgresql://tasks@db/tasks"})
-    assert desk.tasks() == [7]
-    await desk.signals.stop()
+    assert (scene.asked(), scene.asked("taskStore")) == (set(), {"postgresql://tasks@db/tasks"})
+    assert scene.tasks() == [7]
+    await scene.signals.stop()
 
 
-async def test_prometheus_is_asked_beside_the_source_and_with_the_token_of_its_secret(desk: Desk) -> None:
-    desk.secrets["team", "prom"] = {"token": "hunter2"}
+async def test_prometheus_is_queried_with_the_token_of_its_secret(scene: Scene) -> None:
+    scene.secrets["team", "prom"] = {"token": "hunter2"}
     spec = watched(tokenSecretRef={"name": "prom", "key": "token"}, intervalSeconds=5)
-    desk.order(spec, order=SentinelOrder(counts=True, watched=True))
+    scene.order(spec, order=SentinelOrder(counts=True, watched=True))
     await asyncio.sleep(1.0)
 
-    signals, error = desk.signals.said(("team", "a"))
+    signals, error = scene.signals.said(("team", "a"))
     assert ([(one.tasks, one.exact) for one in signals], error) == ([(7, True), (7, False)], None)
-    assert desk.counters["prometheus"].asked[0] == (Place("http://prom", 5.0, "hunter2"), ("q",))
-    await desk.signals.stop()
+    assert scene.counters["prometheus"].asked[0] == (Place("http://prom", 5.0, "hunter2"), ("q",))
+    await scene.signals.stop()
 
 
-async def test_what_prometheus_fails_at_says_nothing_of_the_sources_url(desk: Desk) -> None:
-    counter = desk.counters["prometheus"] = FakeCounter()
+async def test_prometheus_error_does_not_name_the_url_of_the_source(scene: Scene) -> None:
+    counter = scene.counters["prometheus"] = FakeCounter()
     counter.fails["http://prom"] = SourceProblemError("QueryFailed", "parse error")
-    desk.order(watched(), order=SentinelOrder(counts=True, watched=True))
+    scene.order(watched(), order=SentinelOrder(counts=True, watched=True))
     await asyncio.sleep(1.0)
 
-    assert desk.message() == "parse error"
-    assert desk.tasks() == [7]
-    await desk.signals.stop()
+    assert scene.message() == "parse error"
+    assert scene.tasks() == [7]
+    await scene.signals.stop()
 
 
 @pytest.mark.parametrize(
@@ -420,7 +419,7 @@ async def test_what_prometheus_fails_at_says_nothing_of_the_sources_url(desk: De
         ("taskStore", "postgresql://me@evil:1,x@good:2/tasks", ["good:2"]),
     ],
 )
-def test_the_policy_sees_every_host_of_a_url_in_lower_case_with_its_port(kind: Any, url: str, named: list[str]) -> None:
+def test_policy_gets_every_host_of_a_url_in_lower_case_with_its_port(kind: Any, url: str, named: list[str]) -> None:
     assert list(hosts_of(kind, url)) == named
 
 
@@ -429,7 +428,7 @@ def test_the_policy_sees_every_host_of_a_url_in_lower_case_with_its_port(kind: A
     [("", []), ("ask('redis')", ["hiredis"]), ("ask('taskStore')", ["asyncpg"])],
     ids=["no counted pool", "a Redis pool", "a task store"],
 )
-def test_only_what_a_pool_uses_is_imported(order: str, loaded: list[str]) -> None:
+def test_only_the_drivers_in_use_are_imported(order: str, loaded: list[str]) -> None:
     script = (
         "import sys\nimport activity_operator.rooms\nfrom activity_operator import counted_signals\n"
         "def ask(kind): counted_signals.make_counter(kind, lambda *a: None)\n"

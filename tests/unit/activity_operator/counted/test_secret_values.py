@@ -1,4 +1,4 @@
-"""A Secret is read when a pool first needs it, rarely while all is well, and soon while it is missing or doubted."""
+"""Secret values: read when first needed, rarely while valid, and soon while missing or doubted."""
 
 import asyncio
 import base64
@@ -18,8 +18,8 @@ MISSING = ApiError(404, "NotFound", 'secrets "shop-redis" not found')
 FORBIDDEN = ApiError(403, "Forbidden", "secrets is forbidden")
 
 
-class Told:
-    """Secret values over an API in memory; who was told of a change; when which Secret was read."""
+class Scene:
+    """Secret values over an API in memory, with the keys that were notified and the times of reads."""
 
     def __init__(self) -> None:
         self.data: dict[str, str] = {"url": base64.b64encode(URL.encode()).decode()}
@@ -36,14 +36,14 @@ class Told:
             raise self.fails
         return {"data": dict(self.data)}
 
-    def holds(self, value: str) -> None:
+    def set_secret(self, value: str) -> None:
         self.data["url"] = base64.b64encode(value.encode()).decode()
 
     def gaps(self) -> list[float]:
         return [round(later - sooner, 1) for sooner, later in pairwise(self.reads)]
 
     async def found(self, key: Key = KEY, ref: SecretRef = SHOP) -> SecretValue:
-        """Order it, wait for the first answer and return that."""
+        """Order the value, wait for its first read and return it."""
         self.values.order(key, "source", ref)
         await settle()
         found = self.values.order(key, "source", ref)
@@ -52,33 +52,33 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def scene() -> Scene:
+    return Scene()
 
 
-async def test_a_value_is_read_once_for_all_who_name_it_and_each_is_told(told: Told) -> None:
+async def test_value_is_read_once_for_all_pools_and_each_is_notified(scene: Scene) -> None:
     keys = [("team", f"pool-{number}") for number in range(500)]
-    assert [told.values.order(key, "source", SHOP) for key in keys] == [None] * 500
+    assert [scene.values.order(key, "source", SHOP) for key in keys] == [None] * 500
     await settle()
 
-    assert len(told.reads) == 1
-    assert sorted(told.changed) == sorted(keys)
-    assert {told.values.order(key, "source", SHOP) for key in keys} == {SecretValue(URL)}
-    told.values.pause()
+    assert len(scene.reads) == 1
+    assert sorted(scene.changed) == sorted(keys)
+    assert {scene.values.order(key, "source", SHOP) for key in keys} == {SecretValue(URL)}
+    scene.values.pause()
 
 
-async def test_a_value_that_nobody_doubts_is_read_again_every_few_minutes_and_told_only_when_it_changed(
-    told: Told,
+async def test_trusted_value_is_read_every_4_minutes_and_notified_on_change(
+    scene: Scene,
 ) -> None:
-    await told.found()
+    await scene.found()
     await asyncio.sleep(1000)
-    assert set(told.gaps()) == {240.0}
-    assert len(told.changed) == 1
+    assert set(scene.gaps()) == {240.0}
+    assert len(scene.changed) == 1
 
-    told.holds("redis://:new@shop")
+    scene.set_secret("redis://:new@shop")
     await asyncio.sleep(240)
-    assert (len(told.changed), (await told.found()).value) == (2, "redis://:new@shop")
-    told.values.pause()
+    assert (len(scene.changed), (await scene.found()).value) == (2, "redis://:new@shop")
+    scene.values.pause()
 
 
 @pytest.mark.parametrize(
@@ -93,145 +93,145 @@ async def test_a_value_that_nobody_doubts_is_read_again_every_few_minutes_and_to
     ],
     ids=["missing", "forbidden", "key missing", "empty", "blank", "not text"],
 )
-async def test_what_is_wrong_with_a_secret_is_said_with_the_fix(
-    told: Told, fails: Exception | None, data: dict[str, str], reason: str, words: str
+async def test_error_of_a_secret_names_the_fix(
+    scene: Scene, fails: Exception | None, data: dict[str, str], reason: str, words: str
 ) -> None:
-    told.fails, told.data = fails, data
-    found = await told.found()
+    scene.fails, scene.data = fails, data
+    found = await scene.found()
 
     assert (found.value, found.reason) == ("", reason)
     assert words in found.message
-    told.values.pause()
+    scene.values.pause()
 
 
-async def test_a_missing_secret_is_looked_for_ever_more_rarely_and_found_within_half_a_minute(told: Told) -> None:
-    told.fails = MISSING
-    await told.found()
+async def test_missing_secret_is_read_with_backoff_up_to_30_seconds(scene: Scene) -> None:
+    scene.fails = MISSING
+    await scene.found()
     await asyncio.sleep(200)
-    assert told.gaps() == [1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0, 30.0, 30.0]
+    assert scene.gaps() == [1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0, 30.0, 30.0]
 
-    told.fails = None
+    scene.fails = None
     await asyncio.sleep(30)
-    assert told.changed == [KEY, KEY]
-    assert (await told.found()).value == URL
-    told.values.pause()
+    assert scene.changed == [KEY, KEY]
+    assert (await scene.found()).value == URL
+    scene.values.pause()
 
 
-async def test_what_is_known_stays_while_the_api_server_cannot_say(told: Told) -> None:
-    await told.found()
+async def test_value_stays_while_the_api_server_fails(scene: Scene) -> None:
+    await scene.found()
     for broken in (ApiUnreachableError("no answer"), ApiError(500, "InternalError", "oops"), ZeroDivisionError()):
-        told.fails = broken
+        scene.fails = broken
         await asyncio.sleep(300)
-        assert (await told.found()).value == URL
-    told.fails = None
-    told.holds("redis://new")
+        assert (await scene.found()).value == URL
+    scene.fails = None
+    scene.set_secret("redis://new")
     await asyncio.sleep(300)
 
-    assert (await told.found()).value == "redis://new"
-    told.values.pause()
+    assert (await scene.found()).value == "redis://new"
+    scene.values.pause()
 
 
-async def test_a_secret_that_is_deleted_later_is_missing(told: Told) -> None:
-    await told.found()
-    told.fails = MISSING
+async def test_deleted_secret_is_reported_as_missing(scene: Scene) -> None:
+    await scene.found()
+    scene.fails = MISSING
     await asyncio.sleep(300)
 
-    assert (await told.found()).reason == "SecretNotFound"
-    assert len(told.changed) == 2
-    told.values.pause()
+    assert (await scene.found()).reason == "SecretNotFound"
+    assert len(scene.changed) == 2
+    scene.values.pause()
 
 
-async def test_a_doubted_value_is_read_again_at_once_and_until_it_is_trusted(told: Told) -> None:
-    await told.found()
+async def test_doubted_value_is_read_at_once_and_until_it_is_trusted(scene: Scene) -> None:
+    await scene.found()
     await asyncio.sleep(100)
-    told.values.doubt(KEY, "source")
+    scene.values.doubt(KEY, "source")
     await settle()
-    assert len(told.reads) == 2
+    assert len(scene.reads) == 2
 
     await asyncio.sleep(70)
-    assert told.gaps() == [100.0, 1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0]
-    told.values.trust(KEY, "source")
+    assert scene.gaps() == [100.0, 1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0]
+    scene.values.trust(KEY, "source")
     await asyncio.sleep(700)
-    assert told.gaps()[9:] == [240.0, 240.0]
-    told.values.pause()
+    assert scene.gaps()[9:] == [240.0, 240.0]
+    scene.values.pause()
 
 
-async def test_a_password_that_is_corrected_long_after_the_refusal_is_found_within_half_a_minute(told: Told) -> None:
-    await told.found()
-    told.values.doubt(KEY, "source")
+async def test_late_correction_of_a_doubted_value_is_found_within_30_seconds(scene: Scene) -> None:
+    await scene.found()
+    scene.values.doubt(KEY, "source")
     await asyncio.sleep(3600)
-    told.holds("redis://:right@shop")
+    scene.set_secret("redis://:right@shop")
     await asyncio.sleep(30)
 
-    assert (await told.found()).value == "redis://:right@shop"
-    asked = len(told.reads)
+    assert (await scene.found()).value == "redis://:right@shop"
+    asked = len(scene.reads)
     await asyncio.sleep(200)
-    assert len(told.reads) == asked, "who doubted the former value has not tried this one"
-    told.values.pause()
+    assert len(scene.reads) == asked, "the doubt concerned the former value only"
+    scene.values.pause()
 
 
-async def test_500_doubts_at_once_are_one_reading_a_second_at_most(told: Told) -> None:
+async def test_500_doubts_at_once_cause_at_most_one_read_a_second(scene: Scene) -> None:
     keys = [("team", f"pool-{number}") for number in range(500)]
     for key in keys:
-        told.values.order(key, "source", SHOP)
+        scene.values.order(key, "source", SHOP)
     await asyncio.sleep(100)
     for key in keys:
-        told.values.doubt(key, "source")
+        scene.values.doubt(key, "source")
     await asyncio.sleep(0.9)
 
-    assert len(told.reads) == 2
-    told.values.pause()
+    assert len(scene.reads) == 2
+    scene.values.pause()
 
 
-async def test_who_doubts_again_and_again_has_it_read_no_more_often(told: Told) -> None:
-    await told.found()
+async def test_repeated_doubts_cause_no_more_reads(scene: Scene) -> None:
+    await scene.found()
     for _ in range(600):
-        told.values.doubt(KEY, "source")
+        scene.values.doubt(KEY, "source")
         await asyncio.sleep(0.1)
 
-    assert len(told.reads) < 10
-    told.values.pause()
+    assert len(scene.reads) < 10
+    scene.values.pause()
 
 
-async def test_a_doubt_ends_with_the_pool_that_had_it(told: Told) -> None:
-    await told.found()
-    await told.found(OTHER)
-    told.values.doubt(OTHER, "source")
+async def test_doubt_ends_when_its_pool_leaves(scene: Scene) -> None:
+    await scene.found()
+    await scene.found(OTHER)
+    scene.values.doubt(OTHER, "source")
     await asyncio.sleep(5)
-    told.values.order(OTHER, "source", None)
-    told.values.doubt(OTHER, "source")
+    scene.values.order(OTHER, "source", None)
+    scene.values.doubt(OTHER, "source")
     await asyncio.sleep(60)
-    told.reads.clear()
+    scene.reads.clear()
     await asyncio.sleep(230)
 
-    assert len(told.reads) <= 1
-    told.values.pause()
+    assert len(scene.reads) <= 1
+    scene.values.pause()
 
 
-async def test_who_uses_a_value_twice_may_leave_it_once(told: Told) -> None:
-    await told.found()
-    told.values.order(KEY, "prometheus", SHOP)
-    told.values.order(KEY, "source", None)
-    told.holds("new")
+async def test_pool_that_uses_a_value_twice_may_leave_one_use(scene: Scene) -> None:
+    await scene.found()
+    scene.values.order(KEY, "prometheus", SHOP)
+    scene.values.order(KEY, "source", None)
+    scene.set_secret("new")
     await asyncio.sleep(300)
 
-    assert told.changed == [KEY, KEY]
-    assert told.values.order(KEY, "prometheus", SHOP) == SecretValue("new")
-    told.values.pause()
+    assert scene.changed == [KEY, KEY]
+    assert scene.values.order(KEY, "prometheus", SHOP) == SecretValue("new")
+    scene.values.pause()
 
 
-async def test_nothing_is_read_once_the_last_pool_has_left_and_all_is_read_anew_afterwards(told: Told) -> None:
-    await told.found()
-    told.values.order(KEY, "source", None)
-    asked = len(told.reads)
+async def test_secret_is_not_read_after_the_last_pool_has_left(scene: Scene) -> None:
+    await scene.found()
+    scene.values.order(KEY, "source", None)
+    asked = len(scene.reads)
     await asyncio.sleep(1000)
-    assert len(told.reads) == asked
+    assert len(scene.reads) == asked
 
-    assert told.values.order(KEY, "source", SHOP) is None
+    assert scene.values.order(KEY, "source", SHOP) is None
     await settle()
-    assert len(told.reads) == asked + 1
-    told.values.pause()
+    assert len(scene.reads) == asked + 1
+    scene.values.pause()
 
 
-def test_a_value_is_in_no_words() -> None:
+def test_repr_of_a_secret_value_hides_it() -> None:
     assert "hunter2" not in repr(SecretValue(URL))
