@@ -1,4 +1,4 @@
-"""A task service in memory whose polls are held until a task comes or the hold is over."""
+"""A task service in memory; a poll waits until a task arrives or `hold` seconds have passed."""
 
 import asyncio
 from collections import deque
@@ -59,12 +59,12 @@ class Polls:
 
     @property
     def times(self) -> list[float]:
-        """Return when polls were opened, in seconds since the test began."""
+        """Return when polls were opened, in seconds since the start of the test."""
         return [round(at, 2) for at, _ in self.opened]
 
 
-class Desk:
-    """Sentinels over `Polls`, with what they were told and what they told; tasks received count as held."""
+class Scene:
+    """Sentinels over `Polls`, with the received tasks and the notified keys; received tasks count as held."""
 
     def __init__(self, polls: Polls) -> None:
         self.polls = polls

@@ -1,4 +1,4 @@
-"""One round a minute for all pools of a place; told only what changed; what fails is tried again, ever later."""
+"""CloudWatch counts: one round a minute per region and role; changes are notified, failures retried with back-off."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ def target(name: str, **more: str) -> PollTarget:
 
 
 class FakeService:
-    """Tells of each activity what it was set to; keeps when and about what it was asked."""
+    """Returns the flows or errors that were set for each activity, and records its calls."""
 
     def __init__(self) -> None:
         self.minutes: dict[str, tuple[Flow, ...] | SourceProblemError] = {}
@@ -40,16 +40,16 @@ class FakeService:
         await asyncio.sleep(self.takes)
         if self.fails is not None:
             raise self.fails
-        told = self.minutes if span.period == 60 else self.hours
-        return {each: told.get(each, ()) for each in arns}
+        flows = self.minutes if span.period == 60 else self.hours
+        return {each: flows.get(each, ()) for each in arns}
 
     def rounds(self) -> list[tuple[float, int]]:
-        """Return when minutes were read, and of how many activities."""
+        """Return the times at which minutes were read, each with the number of activities."""
         return [(at, len(arns)) for at, _, arns, span in self.reads if span.period == 60]
 
 
-class Told:
-    """The counts under test, and whom they told."""
+class Scene:
+    """The counts under test, and the keys that they notified."""
 
     def __init__(self) -> None:
         self.service = FakeService()
@@ -70,224 +70,224 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def scene() -> Scene:
+    return Scene()
 
 
-async def test_all_pools_of_a_start_are_read_in_one_round_and_then_once_a_minute(told: Told) -> None:
-    told.order("a", "b", "c")
+async def test_pools_that_start_together_are_read_in_one_round_a_minute(scene: Scene) -> None:
+    scene.order("a", "b", "c")
     await asyncio.sleep(200)
 
-    assert told.service.rounds() == [(2.0, 3), (64.0, 3), (126.0, 3), (188.0, 3)]
-    await told.counts.stop()
+    assert scene.service.rounds() == [(2.0, 3), (64.0, 3), (126.0, 3), (188.0, 3)]
+    await scene.counts.stop()
 
 
-async def test_places_are_read_apart_each_with_its_own_identity(told: Told) -> None:
-    told.counts.order(("team", "a"), target("a"))
-    told.counts.order(("team", "b"), target("b", role_arn="arn:role", external_id="cluster/team"))
-    told.counts.order(("team", "c"), PollTarget(arn("c", "eu-west-1")))
-    told.counts.order(("team", "d"), target("d", endpoint_url="http://cw"))
+async def test_each_region_role_and_endpoint_is_read_in_its_own_round(scene: Scene) -> None:
+    scene.counts.order(("team", "a"), target("a"))
+    scene.counts.order(("team", "b"), target("b", role_arn="arn:role", external_id="cluster/team"))
+    scene.counts.order(("team", "c"), PollTarget(arn("c", "eu-west-1")))
+    scene.counts.order(("team", "d"), target("d", endpoint_url="http://cw"))
     await asyncio.sleep(3)
 
-    asked = {(where.region, where.role_arn, where.endpoint_url) for _, where, _, _ in told.service.reads}
-    assert asked == {
+    targets = {(where.region, where.role_arn, where.endpoint_url) for _, where, _, _ in scene.service.reads}
+    assert targets == {
         ("us-east-1", "", ""),
         ("us-east-1", "arn:role", ""),
         ("eu-west-1", "", ""),
         ("us-east-1", "", "http://cw"),
     }
-    assert all(len(arns) == 1 for _, _, arns, _ in told.service.reads)
-    await told.counts.stop()
+    assert all(len(arns) == 1 for _, _, arns, _ in scene.service.reads)
+    await scene.counts.stop()
 
 
-async def test_two_pools_on_one_activity_are_one_question(told: Told) -> None:
-    told.counts.order(("team", "a"), target("a"))
-    told.counts.order(("other", "a"), target("a"))
+async def test_pools_of_one_activity_share_one_query(scene: Scene) -> None:
+    scene.counts.order(("team", "a"), target("a"))
+    scene.counts.order(("other", "a"), target("a"))
     await asyncio.sleep(3)
 
-    assert told.service.rounds() == [(2.0, 1)]
-    assert told.counts.said(("other", "a"))[0] is not None
-    await told.counts.stop()
+    assert scene.service.rounds() == [(2.0, 1)]
+    assert scene.counts.said(("other", "a"))[0] is not None
+    await scene.counts.stop()
 
 
-async def test_a_pool_is_told_of_what_changed_and_left_alone_otherwise(told: Told) -> None:
-    told.order("a", "b")
+async def test_pool_is_notified_only_of_changes(scene: Scene) -> None:
+    scene.order("a", "b")
     await asyncio.sleep(3)
-    assert told.changed == [("team", "a"), ("team", "b")]
+    assert scene.changed == [("team", "a"), ("team", "b")]
 
-    told.changed.clear()
+    scene.changed.clear()
     await asyncio.sleep(600)
-    assert told.changed == []
+    assert scene.changed == []
 
-    told.service.minutes[arn("b")] = (Flow(999_960, 60, 3, 0),)
+    scene.service.minutes[arn("b")] = (Flow(999_960, 60, 3, 0),)
     await asyncio.sleep(62)
-    assert told.changed == [("team", "b")]
-    assert told.flows("b") == (Flow(999_960, 60, 3, 0),)
-    await told.counts.stop()
+    assert scene.changed == [("team", "b")]
+    assert scene.flows("b") == (Flow(999_960, 60, 3, 0),)
+    await scene.counts.stop()
 
 
-async def test_counts_say_when_they_were_asked_for_not_when_the_answer_came(told: Told) -> None:
-    told.service.takes = 7.0
-    told.order("a")
+async def test_observation_time_is_the_time_of_the_request(scene: Scene) -> None:
+    scene.service.takes = 7.0
+    scene.order("a")
     await asyncio.sleep(20)
 
-    counts, _ = told.counts.said(("team", "a"))
+    counts, _ = scene.counts.said(("team", "a"))
     assert counts is not None
     assert counts.observed_at == 1_000_000.0 + 2.0
-    await told.counts.stop()
+    await scene.counts.stop()
 
 
-async def test_the_hours_before_are_read_at_first_and_when_an_hour_has_passed(told: Told) -> None:
-    told.service.hours[arn("a")] = (Flow(982_800, 3600, 5, 1),)
-    told.service.minutes[arn("a")] = (Flow(999_960, 60, 1, 0),)
-    told.order("a")
+async def test_past_hours_are_read_at_the_start_and_once_an_hour(scene: Scene) -> None:
+    scene.service.hours[arn("a")] = (Flow(982_800, 3600, 5, 1),)
+    scene.service.minutes[arn("a")] = (Flow(999_960, 60, 1, 0),)
+    scene.order("a")
     await asyncio.sleep(2 * 3600)
 
-    hourly = [(at, span) for at, _, _, span in told.service.reads if span.period == 3600]
+    hourly = [(at, span) for at, _, _, span in scene.service.reads if span.period == 3600]
     assert len(hourly) == 3
     assert hourly[1][1].end == hourly[0][1].end + 3600
-    assert told.flows("a") == (Flow(982_800, 3600, 5, 1), Flow(999_960, 60, 1, 0))
-    await told.counts.stop()
+    assert scene.flows("a") == (Flow(982_800, 3600, 5, 1), Flow(999_960, 60, 1, 0))
+    await scene.counts.stop()
 
 
-async def test_a_new_pool_is_read_at_once_and_the_others_are_not_asked_again(told: Told) -> None:
-    told.order("a", "b")
+async def test_new_pool_is_read_at_once_without_the_others(scene: Scene) -> None:
+    scene.order("a", "b")
     await asyncio.sleep(10)
-    told.order("c")
+    scene.order("c")
     await asyncio.sleep(3)
 
-    assert told.service.rounds() == [(2.0, 2), (12.0, 1)]
+    assert scene.service.rounds() == [(2.0, 2), (12.0, 1)]
     await asyncio.sleep(55)
-    assert told.service.rounds()[2][1] == 3
-    await told.counts.stop()
+    assert scene.service.rounds()[2][1] == 3
+    await scene.counts.stop()
 
 
-async def test_ordering_again_changes_nothing(told: Told) -> None:
-    told.order("a")
+async def test_repeated_order_changes_nothing(scene: Scene) -> None:
+    scene.order("a")
     await asyncio.sleep(3)
     for _ in range(20):
-        told.order("a")
+        scene.order("a")
         await asyncio.sleep(1)
 
-    assert len(told.service.rounds()) == 1
-    assert told.flows("a") == ()
-    await told.counts.stop()
+    assert len(scene.service.rounds()) == 1
+    assert scene.flows("a") == ()
+    await scene.counts.stop()
 
 
-async def test_a_failure_is_told_once_kept_with_the_last_counts_and_tried_again_ever_later(told: Told) -> None:
-    told.order("a")
+async def test_failure_is_notified_once_and_retried_with_backoff(scene: Scene) -> None:
+    scene.order("a")
     await asyncio.sleep(3)
-    told.changed.clear()
-    told.service.reads.clear()
-    told.service.fails = DENIED
+    scene.changed.clear()
+    scene.service.reads.clear()
+    scene.service.fails = DENIED
     await asyncio.sleep(400)
 
-    assert told.changed == [("team", "a")]
-    assert (told.error("a"), told.flows("a")) == ("AccessDenied", ())
-    gaps = [after - before for (before, _), (after, _) in pairwise(told.service.rounds())]
+    assert scene.changed == [("team", "a")]
+    assert (scene.error("a"), scene.flows("a")) == ("AccessDenied", ())
+    gaps = [after - before for (before, _), (after, _) in pairwise(scene.service.rounds())]
     assert gaps[:7] == [7.0, 12.0, 22.0, 42.0, 62.0, 62.0, 62.0]
 
-    told.service.fails = None
+    scene.service.fails = None
     await asyncio.sleep(70)
-    assert told.error("a") == ""
-    assert told.changed == [("team", "a"), ("team", "a")]
-    await told.counts.stop()
+    assert scene.error("a") == ""
+    assert scene.changed == [("team", "a"), ("team", "a")]
+    await scene.counts.stop()
 
 
-async def test_throttling_is_told_only_when_it_lasts_and_waits_longer(told: Told) -> None:
-    told.service.fails = THROTTLED
-    told.order("a")
+async def test_throttling_is_reported_only_when_it_lasts(scene: Scene) -> None:
+    scene.service.fails = THROTTLED
+    scene.order("a")
     await asyncio.sleep(60)
-    assert told.error("a") == ""
+    assert scene.error("a") == ""
 
     await asyncio.sleep(600)
-    assert told.error("a") == "Throttled"
-    rounds = [at for at, _, _, _ in told.service.reads]
+    assert scene.error("a") == "Throttled"
+    rounds = [at for at, _, _, _ in scene.service.reads]
     assert rounds[-1] - rounds[-2] == 124.0
-    await told.counts.stop()
+    await scene.counts.stop()
 
 
-async def test_one_activity_without_an_answer_spares_the_others(told: Told) -> None:
-    told.service.minutes[arn("a")] = DENIED
-    told.order("a", "b")
+async def test_failure_of_one_activity_does_not_affect_others(scene: Scene) -> None:
+    scene.service.minutes[arn("a")] = DENIED
+    scene.order("a", "b")
     await asyncio.sleep(3)
 
-    assert (told.error("a"), told.flows("a")) == ("AccessDenied", None)
-    assert (told.error("b"), told.flows("b")) == ("", ())
-    await told.counts.stop()
+    assert (scene.error("a"), scene.flows("a")) == ("AccessDenied", None)
+    assert (scene.error("b"), scene.flows("b")) == ("", ())
+    await scene.counts.stop()
 
 
-async def test_without_its_past_a_pools_backlog_is_unknown(told: Told) -> None:
-    told.service.hours[arn("a")] = SourceProblemError("BackendUnreachable", "no hours")
-    told.order("a")
+async def test_backlog_without_past_hours_is_unknown(scene: Scene) -> None:
+    scene.service.hours[arn("a")] = SourceProblemError("BackendUnreachable", "no hours")
+    scene.order("a")
     await asyncio.sleep(3)
 
-    assert (told.error("a"), told.flows("a")) == ("BackendUnreachable", None)
-    await told.counts.stop()
+    assert (scene.error("a"), scene.flows("a")) == ("BackendUnreachable", None)
+    await scene.counts.stop()
 
 
-async def test_what_nobody_expected_is_a_failure_like_others(told: Told) -> None:
-    told.service.fails = ZeroDivisionError()
-    told.order("a")
+async def test_unexpected_error_is_reported_as_backend_unreachable(scene: Scene) -> None:
+    scene.service.fails = ZeroDivisionError()
+    scene.order("a")
     await asyncio.sleep(3)
 
-    assert told.error("a") == "BackendUnreachable"
-    told.service.fails = None
+    assert scene.error("a") == "BackendUnreachable"
+    scene.service.fails = None
     await asyncio.sleep(10)
-    assert told.error("a") == ""
-    await told.counts.stop()
+    assert scene.error("a") == ""
+    await scene.counts.stop()
 
 
-async def test_a_pool_that_is_read_no_more_is_forgotten_and_the_last_one_ends_the_rounds(told: Told) -> None:
-    told.order("a", "b")
+async def test_last_pool_that_leaves_ends_the_rounds(scene: Scene) -> None:
+    scene.order("a", "b")
     await asyncio.sleep(3)
-    told.counts.order(("team", "a"), None)
+    scene.counts.order(("team", "a"), None)
     await asyncio.sleep(62)
-    assert told.flows("a") is None
-    assert told.service.rounds()[-1][1] == 1
+    assert scene.flows("a") is None
+    assert scene.service.rounds()[-1][1] == 1
 
-    told.counts.order(("team", "b"), None)
-    asked = len(told.service.reads)
+    scene.counts.order(("team", "b"), None)
+    targets = len(scene.service.reads)
     await asyncio.sleep(300)
-    assert len(told.service.reads) == asked
+    assert len(scene.service.reads) == targets
 
 
-async def test_a_pool_that_leaves_during_a_round_is_not_told(told: Told) -> None:
-    told.service.takes = 5.0
-    told.order("a", "b")
+async def test_pool_that_leaves_during_a_round_is_not_notified(scene: Scene) -> None:
+    scene.service.takes = 5.0
+    scene.order("a", "b")
     await asyncio.sleep(3)
-    told.counts.order(("team", "a"), None)
+    scene.counts.order(("team", "a"), None)
     await asyncio.sleep(20)
 
-    assert told.changed == [("team", "b")]
-    await told.counts.stop()
+    assert scene.changed == [("team", "b")]
+    await scene.counts.stop()
 
 
-async def test_a_pool_that_moves_begins_anew(told: Told) -> None:
-    told.order("a")
+async def test_pool_with_another_target_starts_without_counts(scene: Scene) -> None:
+    scene.order("a")
     await asyncio.sleep(3)
-    told.counts.order(("team", "a"), target("a", endpoint_url="http://cw"))
+    scene.counts.order(("team", "a"), target("a", endpoint_url="http://cw"))
 
-    assert told.flows("a") is None
+    assert scene.flows("a") is None
     await asyncio.sleep(3)
-    assert told.flows("a") == ()
-    assert told.service.reads[-1][1].endpoint_url == "http://cw"
-    await told.counts.stop()
+    assert scene.flows("a") == ()
+    assert scene.service.reads[-1][1].endpoint_url == "http://cw"
+    await scene.counts.stop()
 
 
-async def test_pausing_reads_nothing_more_and_stopping_waits_for_no_answer(told: Told) -> None:
-    told.service.takes = 20.0
-    told.order("a")
+async def test_pause_ends_the_rounds_and_stop_does_not_wait_for_an_answer(scene: Scene) -> None:
+    scene.service.takes = 20.0
+    scene.order("a")
     await asyncio.sleep(3)
     began = elapsed()
-    await told.counts.stop()
+    await scene.counts.stop()
 
     assert elapsed() == began
-    assert told.flows("a") is None
-    told.order("a")
+    assert scene.flows("a") is None
+    scene.order("a")
     await asyncio.sleep(60)
-    assert told.flows("a") == ()
-    told.counts.pause()
-    asked = len(told.service.reads)
+    assert scene.flows("a") == ()
+    scene.counts.pause()
+    targets = len(scene.service.reads)
     await asyncio.sleep(300)
-    assert len(told.service.reads) == asked
+    assert len(scene.service.reads) == targets

@@ -1,4 +1,4 @@
-"""CloudWatch's calls and errors, in the words of conditions."""
+"""CloudWatch's calls, and its errors as reasons and messages of conditions."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ SPAN = Span(0, 60, 60)
 
 
 class FakeCaller:
-    """Answers each query with one task that came at 0; `answers` go first."""
+    """Answers each query with one task scheduled at 0, after the given `answers`."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -55,7 +55,7 @@ def answered(name: str, code: str = "Complete") -> dict[str, Any]:
     ],
     ids=lambda value: value.code if isinstance(value, WireError) else None,
 )
-async def test_a_read_that_fails_says_why_and_what_to_do(error: WireError, reason: str, words: str) -> None:
+async def test_failed_read_has_reason_and_fix(error: WireError, reason: str, words: str) -> None:
     service = CloudWatch(lambda _: FakeCaller(error))
     with pytest.raises(SourceProblemError) as raised:
         await service.read(TARGET, [ARN], SPAN)
@@ -65,13 +65,13 @@ async def test_a_read_that_fails_says_why_and_what_to_do(error: WireError, reaso
     assert raised.value.throttled is error.throttled
 
 
-async def test_a_role_that_is_denied_is_named() -> None:
+async def test_message_names_the_denied_role() -> None:
     service = CloudWatch(lambda _: FakeCaller(WireError("AccessDenied", "no", 403)))
     with pytest.raises(SourceProblemError, match="to the role arn:aws:iam::1:role/r"):
         await service.read(PollTarget(ARN, role_arn="arn:aws:iam::1:role/r"), [ARN], SPAN)
 
 
-async def test_six_hundred_activities_take_three_calls_of_at_most_five_hundred_queries() -> None:
+async def test_600_activities_take_three_calls_of_at_most_500_queries() -> None:
     caller = FakeCaller()
     arns = [f"{ARN}-{number}" for number in range(600)]
     found = await CloudWatch(lambda _: caller).read(TARGET, arns, SPAN)
@@ -89,7 +89,7 @@ async def test_all_pages_of_an_answer_are_read() -> None:
     assert found == {ARN: (Flow(0, 60, 1, 1),)}
 
 
-async def test_an_answer_without_an_end_is_given_up() -> None:
+async def test_endless_paging_is_given_up() -> None:
     endless = {"MetricDataResults": [answered("activitiesScheduled_0", "PartialData")], "NextToken": "more"}
     caller = FakeCaller(*[endless] * 50)
     found = await CloudWatch(lambda _: caller).read(TARGET, [ARN], SPAN)
@@ -98,16 +98,16 @@ async def test_an_answer_without_an_end_is_given_up() -> None:
     assert isinstance(found[ARN], SourceProblemError)
 
 
-async def test_every_call_is_told() -> None:
-    told: list[tuple[str, int, str]] = []
+async def test_every_call_is_observed() -> None:
+    observed: list[tuple[str, int, str]] = []
     service = CloudWatch(
-        lambda _: FakeCaller(WireError("Throttling", "slow", 400)), lambda *call: told.append((call[0], *call[1:3]))
+        lambda _: FakeCaller(WireError("Throttling", "slow", 400)), lambda *call: observed.append((call[0], *call[1:3]))
     )
     with pytest.raises(SourceProblemError):
         await service.read(TARGET, [ARN], SPAN)
     await service.read(TARGET, [ARN], SPAN)
 
-    assert told == [("GetMetricData", 400, "throttled"), ("GetMetricData", 200, "ok")]
+    assert observed == [("GetMetricData", 400, "throttled"), ("GetMetricData", 200, "ok")]
 
 
 async def test_closing_closes_every_caller() -> None:

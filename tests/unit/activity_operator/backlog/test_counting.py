@@ -1,4 +1,4 @@
-"""All pools of a server in one round; a change is told at once, then rarely; what fails is asked again, ever later."""
+"""Polled counts: one round for all pools of a server, rate-limited notifications, failures retried with back-off."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ ODD = SourceProblemError("QueryFailed", "another type")
 
 
 class FakeCounter:
-    """Tells of each item what it was set to; keeps when it was asked about how many."""
+    """Returns the value set for each item, and records its calls."""
 
     def __init__(self) -> None:
         self.waits: dict[str, int | SourceProblemError] = {}
@@ -53,22 +53,22 @@ class FakeCounter:
         self.left.append(place)
         self.closed_at = elapsed()
 
-    def asked(self) -> list[float]:
-        """Return the seconds between two rounds, one after the other."""
+    def gaps(self) -> list[float]:
+        """Return the seconds between consecutive rounds."""
         return [round(later - sooner, 2) for (sooner, *_), (later, *_) in pairwise(self.reads)]
 
 
-class Told:
-    """The counting under test, and whom it told when."""
+class Scene:
+    """The counting under test, with the time of each notification."""
 
     def __init__(self) -> None:
         self.counter = FakeCounter()
-        self.told: list[tuple[float, str]] = []
+        self.notified: list[tuple[float, str]] = []
         self.values: list[int | None] = []
         self.counting = Counting(self.counter, exact=True, on_change=self._take, now=wall, dice=lambda: 1.0)
 
     def _take(self, key: Key) -> None:
-        self.told.append((round(elapsed(), 2), key[1]))
+        self.notified.append((round(elapsed(), 2), key[1]))
         self.values.append(self.tasks(key[1]))
 
     def order(self, *names: str, place: Place = HERE) -> None:
@@ -88,388 +88,388 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def scene() -> Scene:
+    return Scene()
 
 
-async def test_500_pools_of_a_server_are_one_question_every_tenth_of_a_second(told: Told) -> None:
-    told.order(*(f"q{number}" for number in range(500)))
+async def test_500_pools_of_a_server_are_counted_in_one_read_every_100_ms(scene: Scene) -> None:
+    scene.order(*(f"q{number}" for number in range(500)))
     await asyncio.sleep(0.35)
 
-    assert [(round(at, 2), len(items)) for at, _, items in told.counter.reads] == [
+    assert [(round(at, 2), len(items)) for at, _, items in scene.counter.reads] == [
         (0.02, 500),
         (0.12, 500),
         (0.22, 500),
         (0.32, 500),
     ]
-    await told.counting.stop()
+    await scene.counting.stop()
 
 
-async def test_servers_are_asked_apart(told: Told) -> None:
-    told.order("a")
-    told.order("b", place=THERE)
+async def test_each_server_is_read_in_its_own_round(scene: Scene) -> None:
+    scene.order("a")
+    scene.order("b", place=THERE)
     await asyncio.sleep(0.05)
 
-    assert {(place, items) for _, place, items in told.counter.reads} == {
+    assert {(place, items) for _, place, items in scene.counter.reads} == {
         (HERE, ("queue:a",)),
         (THERE, ("queue:b",)),
     }
-    await told.counting.stop()
+    await scene.counting.stop()
 
 
-async def test_the_first_count_is_told_at_once_be_it_nothing(told: Told) -> None:
-    told.set("b", 7)
-    told.order("a", "b")
+async def test_first_count_is_notified_at_once_even_if_zero(scene: Scene) -> None:
+    scene.set("b", 7)
+    scene.order("a", "b")
     await asyncio.sleep(0.05)
 
-    assert told.told == [(0.02, "a"), (0.02, "b")]
-    assert told.counting.said(("team", "b")) == (Signal(7, True, 1_000_000.02), None)
-    await told.counting.stop()
+    assert scene.notified == [(0.02, "a"), (0.02, "b")]
+    assert scene.counting.said(("team", "b")) == (Signal(7, True, 1_000_000.02), None)
+    await scene.counting.stop()
 
 
-async def test_nothing_is_told_while_nothing_changes_and_the_count_stays_young(told: Told) -> None:
-    told.set("a", 3)
-    told.order("a")
+async def test_unchanged_count_is_not_notified_and_stays_fresh(scene: Scene) -> None:
+    scene.set("a", 3)
+    scene.order("a")
     await asyncio.sleep(3600)
 
-    assert len(told.told) == 1
-    signal, _ = told.counting.said(("team", "a"))
+    assert len(scene.notified) == 1
+    signal, _ = scene.counting.said(("team", "a"))
     assert signal is not None
     assert wall() - signal.observed_at <= 0.11
-    await told.counting.stop()
+    await scene.counting.stop()
 
 
 @pytest.mark.parametrize(("before", "after"), [(0, 1), (1, 0), (5, 6)], ids=["from nothing", "to nothing", "one more"])
-async def test_a_change_after_quiet_is_told_with_the_next_round(told: Told, before: int, after: int) -> None:
-    told.set("a", before)
-    told.order("a")
+async def test_change_after_a_quiet_time_is_notified_with_the_next_round(scene: Scene, before: int, after: int) -> None:
+    scene.set("a", before)
+    scene.order("a")
     await asyncio.sleep(10.0)
-    told.told.clear()
-    told.set("a", after)
+    scene.notified.clear()
+    scene.set("a", after)
     await asyncio.sleep(0.1)
 
-    assert len(told.told) == 1
-    assert told.tasks("a") == after
-    await told.counting.stop()
+    assert len(scene.notified) == 1
+    assert scene.tasks("a") == after
+    await scene.counting.stop()
 
 
-async def test_a_queue_that_changes_all_the_time_is_told_four_times_a_second_and_its_last_count_never_lost(
-    told: Told,
+async def test_constant_changes_are_notified_four_times_a_second(
+    scene: Scene,
 ) -> None:
-    told.order("a")
+    scene.order("a")
     await asyncio.sleep(10.0)
-    told.told.clear()
+    scene.notified.clear()
     for number in range(1, 101):
-        told.set("a", number % 7 + 1)
+        scene.set("a", number % 7 + 1)
         await asyncio.sleep(0.1)
-    busy = len(told.told)
-    told.set("a", 99)
+    busy = len(scene.notified)
+    scene.set("a", 99)
     await asyncio.sleep(60)
 
     assert 30 <= busy <= 40
-    assert all(later - sooner >= 0.25 for (sooner, _), (later, _) in pairwise(told.told))
-    assert told.told[-1][0] <= 20.4, "the last change waited for another"
-    assert told.tasks("a") == 99
-    await told.counting.stop()
+    assert all(later - sooner >= 0.25 for (sooner, _), (later, _) in pairwise(scene.notified))
+    assert scene.notified[-1][0] <= 20.4, "the last change was notified late"
+    assert scene.tasks("a") == 99
+    await scene.counting.stop()
 
 
 @pytest.mark.parametrize("changes", [1, 2, 3, 4, 5])
-async def test_the_last_of_some_quick_changes_is_told_wherever_it_falls(told: Told, changes: int) -> None:
-    told.order("a")
+async def test_last_of_several_quick_changes_is_notified(scene: Scene, changes: int) -> None:
+    scene.order("a")
     await asyncio.sleep(10.0)
     for number in range(changes):
-        told.set("a", 10 + number)
+        scene.set("a", 10 + number)
         await asyncio.sleep(0.1)
     await asyncio.sleep(0.3)
 
-    assert told.values[-1] == 10 + changes - 1
-    await told.counting.stop()
+    assert scene.values[-1] == 10 + changes - 1
+    await scene.counting.stop()
 
 
-async def test_a_change_that_waits_to_be_told_does_not_wait_for_a_server_that_is_rarely_asked(told: Told) -> None:
-    told.order("a", place=SLOW)
+async def test_delayed_notification_does_not_wait_for_the_next_slow_round(scene: Scene) -> None:
+    scene.order("a", place=SLOW)
     await asyncio.sleep(1.0)
-    told.set("a", 5)
-    told.order("b", place=SLOW)
+    scene.set("a", 5)
+    scene.order("b", place=SLOW)
     await asyncio.sleep(0.1)
-    told.set("a", 6)
-    told.order("c", place=SLOW)
+    scene.set("a", 6)
+    scene.order("c", place=SLOW)
     await asyncio.sleep(0.5)
 
-    assert told.values[-1] == 6
-    assert len(told.counter.reads) == 4
-    await told.counting.stop()
+    assert scene.values[-1] == 6
+    assert len(scene.counter.reads) == 4
+    await scene.counting.stop()
 
 
-async def test_a_change_that_waits_to_be_told_does_not_wait_for_a_server_that_fails(told: Told) -> None:
-    told.order("a")
+async def test_delayed_notification_does_not_wait_for_a_failing_server(scene: Scene) -> None:
+    scene.order("a")
     await asyncio.sleep(1.0)
-    told.set("a", 5)
+    scene.set("a", 5)
     await asyncio.sleep(0.1)
-    told.set("a", 6)
+    scene.set("a", 6)
     await asyncio.sleep(0.1)
-    told.told.clear()
-    told.counter.fails = DOWN
+    scene.notified.clear()
+    scene.counter.fails = DOWN
     await asyncio.sleep(0.1)
 
-    assert [name for _, name in told.told] == ["a"]
-    assert (told.tasks("a"), told.error("a")) == (6, "")
-    await told.counting.stop()
+    assert [name for _, name in scene.notified] == ["a"]
+    assert (scene.tasks("a"), scene.error("a")) == (6, "")
+    await scene.counting.stop()
 
 
-async def test_a_server_that_does_not_answer_is_told_after_three_tries_in_a_row(told: Told) -> None:
-    told.set("a", 4)
-    told.order("a")
+async def test_unreachable_server_is_reported_after_three_failures_in_a_row(scene: Scene) -> None:
+    scene.set("a", 4)
+    scene.order("a")
     await asyncio.sleep(1.0)
-    told.told.clear()
-    told.counter.reads.clear()
-    told.counter.fails = DOWN
+    scene.notified.clear()
+    scene.counter.reads.clear()
+    scene.counter.fails = DOWN
     await asyncio.sleep(0.5)
-    assert (told.error("a"), len(told.counter.reads)) == ("", 2)
+    assert (scene.error("a"), len(scene.counter.reads)) == ("", 2)
 
     await asyncio.sleep(0.5)
-    assert (told.error("a"), len(told.counter.reads), len(told.told)) == ("BackendUnreachable", 3, 1)
-    assert told.tasks("a") == 4, "the last count goes on to be known, with its time"
-    await told.counting.stop()
+    assert (scene.error("a"), len(scene.counter.reads), len(scene.notified)) == ("BackendUnreachable", 3, 1)
+    assert scene.tasks("a") == 4, "the last count is kept with its time"
+    await scene.counting.stop()
 
 
-async def test_two_failures_are_a_blip_that_nobody_hears_of(told: Told) -> None:
-    told.order("a")
+async def test_two_failures_in_a_row_are_not_notified(scene: Scene) -> None:
+    scene.order("a")
     await asyncio.sleep(1.0)
-    told.told.clear()
+    scene.notified.clear()
     for _ in range(20):
-        told.counter.fails = DOWN
+        scene.counter.fails = DOWN
         await asyncio.sleep(0.5)
-        told.counter.fails = None
+        scene.counter.fails = None
         await asyncio.sleep(1.5)
 
-    assert told.told == []
-    await told.counting.stop()
+    assert scene.notified == []
+    await scene.counting.stop()
 
 
 @pytest.mark.parametrize("reason", ["AccessDenied", "TlsFailed", "SecretUnusable"])
-async def test_what_a_person_must_correct_is_told_at_once_and_once(told: Told, reason: str) -> None:
-    told.counter.fails = SourceProblemError(reason, "correct it")
-    told.order("a", "b")
+async def test_error_that_a_person_must_fix_is_notified_once_and_at_once(scene: Scene, reason: str) -> None:
+    scene.counter.fails = SourceProblemError(reason, "correct it")
+    scene.order("a", "b")
     await asyncio.sleep(600)
 
-    assert told.told == [(0.02, "a"), (0.02, "b")]
-    assert told.error("b") == reason
-    await told.counting.stop()
+    assert scene.notified == [(0.02, "a"), (0.02, "b")]
+    assert scene.error("b") == reason
+    await scene.counting.stop()
 
 
-async def test_a_server_that_fails_is_asked_ever_less_often_and_as_before_when_it_is_back(told: Told) -> None:
-    told.counter.fails = DOWN
-    told.order("a")
+async def test_failing_server_is_read_with_backoff_until_it_recovers(scene: Scene) -> None:
+    scene.counter.fails = DOWN
+    scene.order("a")
     await asyncio.sleep(70)
 
-    assert told.counter.asked()[:9] == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0, 15.0]
-    told.counter.fails = None
+    assert scene.counter.gaps()[:9] == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0, 15.0]
+    scene.counter.fails = None
     await asyncio.sleep(15)
-    assert (told.tasks("a"), told.error("a")) == (0, "")
-    assert told.counter.asked()[-3:] == [0.1, 0.1, 0.1]
-    assert len(told.told) == 2
-    await told.counting.stop()
+    assert (scene.tasks("a"), scene.error("a")) == (0, "")
+    assert scene.counter.gaps()[-3:] == [0.1, 0.1, 0.1]
+    assert len(scene.notified) == 2
+    await scene.counting.stop()
 
 
-async def test_a_list_of_another_type_hurts_its_own_pool_only(told: Told) -> None:
-    told.set("odd", ODD)
-    told.set("a", 2)
-    told.order("odd", "a")
+async def test_error_of_one_queue_does_not_affect_other_pools(scene: Scene) -> None:
+    scene.set("odd", ODD)
+    scene.set("a", 2)
+    scene.order("odd", "a")
     await asyncio.sleep(5)
 
-    assert (told.tasks("odd"), told.error("odd")) == (None, "QueryFailed")
-    assert (told.tasks("a"), told.error("a")) == (2, "")
-    assert len(told.told) == 2
-    assert told.counter.asked()[-1] == 0.1
+    assert (scene.tasks("odd"), scene.error("odd")) == (None, "QueryFailed")
+    assert (scene.tasks("a"), scene.error("a")) == (2, "")
+    assert len(scene.notified) == 2
+    assert scene.counter.gaps()[-1] == 0.1
 
-    told.set("odd", 1)
+    scene.set("odd", 1)
     await asyncio.sleep(0.1)
-    assert (told.tasks("odd"), told.error("odd")) == (1, "")
-    await told.counting.stop()
+    assert (scene.tasks("odd"), scene.error("odd")) == (1, "")
+    await scene.counting.stop()
 
 
-async def test_a_server_that_refuses_every_list_is_asked_ever_less_often(told: Told) -> None:
-    told.set("a", DENIED)
-    told.order("a")
+async def test_server_that_refuses_every_queue_is_read_with_backoff(scene: Scene) -> None:
+    scene.set("a", DENIED)
+    scene.order("a")
     await asyncio.sleep(10)
 
-    assert told.counter.asked()[:4] == [0.25, 0.5, 1.0, 2.0]
-    assert told.error("a") == "AccessDenied"
-    await told.counting.stop()
+    assert scene.counter.gaps()[:4] == [0.25, 0.5, 1.0, 2.0]
+    assert scene.error("a") == "AccessDenied"
+    await scene.counting.stop()
 
 
-async def test_a_server_that_never_answers_is_given_up_after_ten_seconds(told: Told) -> None:
-    told.counter.takes = 1e6
-    told.order("a")
+async def test_read_without_an_answer_times_out_after_ten_seconds(scene: Scene) -> None:
+    scene.counter.takes = 1e6
+    scene.order("a")
     await asyncio.sleep(31)
 
-    assert told.counter.asked() == [10.25, 10.5]
-    assert told.error("a") == "BackendUnreachable"
-    await told.counting.stop()
+    assert scene.counter.gaps() == [10.25, 10.5]
+    assert scene.error("a") == "BackendUnreachable"
+    await scene.counting.stop()
 
 
-async def test_a_slow_server_is_not_asked_without_a_pause(told: Told) -> None:
-    told.counter.takes = 0.4
-    told.order("a")
+async def test_rounds_of_a_slow_server_keep_a_pause(scene: Scene) -> None:
+    scene.counter.takes = 0.4
+    scene.order("a")
     await asyncio.sleep(5)
 
-    assert all(0.42 <= gap <= 0.43 for gap in told.counter.asked())
-    await told.counting.stop()
+    assert all(0.42 <= gap <= 0.43 for gap in scene.counter.gaps())
+    await scene.counting.stop()
 
 
-async def test_a_count_says_when_it_was_asked_for_not_when_the_answer_came(told: Told) -> None:
-    told.counter.takes = 7.0
-    told.order("a")
+async def test_observation_time_is_the_time_of_the_request(scene: Scene) -> None:
+    scene.counter.takes = 7.0
+    scene.order("a")
     await asyncio.sleep(7.1)
 
-    signal, _ = told.counting.said(("team", "a"))
+    signal, _ = scene.counting.said(("team", "a"))
     assert signal is not None
     assert signal.observed_at == 1_000_000.02
-    await told.counting.stop()
+    await scene.counting.stop()
 
 
 @pytest.mark.parametrize("broken", [ZeroDivisionError(), None], ids=["it raises", "it answers too little"])
-async def test_what_nobody_expected_is_a_failure_like_others(
-    told: Told, broken: Exception | None, monkeypatch: pytest.MonkeyPatch
+async def test_unexpected_error_is_reported_as_backend_unreachable(
+    scene: Scene, broken: Exception | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def short(place: Place, items: Sequence[str]) -> Sequence[int]:
         return [0] * (len(items) - 1)
 
-    right = told.counter.read
-    told.counter.fails = broken
+    right = scene.counter.read
+    scene.counter.fails = broken
     if broken is None:
-        monkeypatch.setattr(told.counter, "read", short)
-    told.order("a")
+        monkeypatch.setattr(scene.counter, "read", short)
+    scene.order("a")
     await asyncio.sleep(3)
-    assert told.error("a") == "BackendUnreachable"
+    assert scene.error("a") == "BackendUnreachable"
 
-    told.counter.fails = None
-    monkeypatch.setattr(told.counter, "read", right)
+    scene.counter.fails = None
+    monkeypatch.setattr(scene.counter, "read", right)
     await asyncio.sleep(3)
-    assert told.error("a") == ""
-    await told.counting.stop()
+    assert scene.error("a") == ""
+    await scene.counting.stop()
 
 
-async def test_a_pool_that_leaves_during_a_round_is_not_told(told: Told) -> None:
-    told.counter.takes = 1.0
-    told.order("a", "b")
+async def test_pool_that_leaves_during_a_round_is_not_notified(scene: Scene) -> None:
+    scene.counter.takes = 1.0
+    scene.order("a", "b")
     await asyncio.sleep(0.5)
-    told.counting.order(("team", "a"), None)
+    scene.counting.order(("team", "a"), None)
     await asyncio.sleep(1.0)
 
-    assert [name for _, name in told.told] == ["b"]
-    assert told.tasks("a") is None
-    await told.counting.stop()
+    assert [name for _, name in scene.notified] == ["b"]
+    assert scene.tasks("a") is None
+    await scene.counting.stop()
 
 
-async def test_a_pool_that_names_another_queue_during_a_round_gets_no_count_of_the_former_one(told: Told) -> None:
-    told.counter.takes = 1.0
-    told.set("a", 5)
-    told.order("a")
+async def test_pool_that_changes_its_queue_gets_no_count_of_the_former_one(scene: Scene) -> None:
+    scene.counter.takes = 1.0
+    scene.set("a", 5)
+    scene.order("a")
     await asyncio.sleep(0.5)
-    told.counting.order(("team", "a"), HERE, "queue:other")
+    scene.counting.order(("team", "a"), HERE, "queue:other")
     await asyncio.sleep(0.8)
-    assert told.tasks("a") is None
-    assert told.told == []
+    assert scene.tasks("a") is None
+    assert scene.notified == []
 
     await asyncio.sleep(1.5)
-    assert told.tasks("a") == 0
-    await told.counting.stop()
+    assert scene.tasks("a") == 0
+    await scene.counting.stop()
 
 
-async def test_a_pool_that_moves_to_another_server_begins_anew(told: Told) -> None:
-    told.set("a", 5)
-    told.order("a")
+async def test_pool_that_moves_to_another_server_starts_without_a_count(scene: Scene) -> None:
+    scene.set("a", 5)
+    scene.order("a")
     await asyncio.sleep(1.0)
-    told.order("a", place=THERE)
-    assert told.tasks("a") is None
+    scene.order("a", place=THERE)
+    assert scene.tasks("a") is None
 
     await asyncio.sleep(0.05)
-    assert told.tasks("a") == 5
-    assert (told.counter.open, told.counter.left) == ({THERE}, [HERE])
-    await told.counting.stop()
-    assert told.counter.open == set()
+    assert scene.tasks("a") == 5
+    assert (scene.counter.open, scene.counter.left) == ({THERE}, [HERE])
+    await scene.counting.stop()
+    assert scene.counter.open == set()
 
 
-async def test_the_last_pool_of_a_server_closes_what_was_open(told: Told) -> None:
-    told.order("a", "b")
+async def test_last_pool_of_a_server_closes_its_connection(scene: Scene) -> None:
+    scene.order("a", "b")
     await asyncio.sleep(1.0)
-    told.counting.order(("team", "a"), None)
+    scene.counting.order(("team", "a"), None)
     await asyncio.sleep(1.0)
-    assert told.counter.left == []
+    assert scene.counter.left == []
 
-    told.counting.order(("team", "b"), None)
-    asked = len(told.counter.reads)
+    scene.counting.order(("team", "b"), None)
+    asked = len(scene.counter.reads)
     await asyncio.sleep(60)
-    assert (told.counter.left, len(told.counter.reads)) == ([HERE], asked)
+    assert (scene.counter.left, len(scene.counter.reads)) == ([HERE], asked)
 
 
-async def test_a_pool_that_comes_back_while_its_connection_is_closed_gets_one_of_its_own(told: Told) -> None:
-    told.counter.takes, told.counter.slow_to_end = 0.05, 1.0
-    told.order("a")
+async def test_pool_that_returns_while_its_connection_closes_gets_a_new_one(scene: Scene) -> None:
+    scene.counter.takes, scene.counter.slow_to_end = 0.05, 1.0
+    scene.order("a")
     await asyncio.sleep(0.05)
-    told.counting.order(("team", "a"), None)
+    scene.counting.order(("team", "a"), None)
     await settle()
-    told.order("a")
+    scene.order("a")
     await asyncio.sleep(2.0)
 
-    (_, (again, *_), *_) = told.counter.reads
-    assert (told.counter.left, told.counter.open) == ([HERE], {HERE})
-    assert told.counter.closed_at < again
-    assert told.tasks("a") == 0
-    await told.counting.stop()
+    (_, (again, *_), *_) = scene.counter.reads
+    assert (scene.counter.left, scene.counter.open) == ([HERE], {HERE})
+    assert scene.counter.closed_at < again
+    assert scene.tasks("a") == 0
+    await scene.counting.stop()
 
 
-async def test_who_leads_no_more_asks_nobody_and_begins_anew_when_it_leads_again(told: Told) -> None:
-    told.set("a", 5)
-    told.order("a", "b")
+async def test_paused_counting_reads_nothing_and_starts_without_counts(scene: Scene) -> None:
+    scene.set("a", 5)
+    scene.order("a", "b")
     await asyncio.sleep(1.0)
-    told.counting.pause()
-    asked = len(told.counter.reads)
+    scene.counting.pause()
+    asked = len(scene.counter.reads)
     await asyncio.sleep(60)
-    assert len(told.counter.reads) == asked
-    assert (told.tasks("a"), told.counter.open) == (None, set())
+    assert len(scene.counter.reads) == asked
+    assert (scene.tasks("a"), scene.counter.open) == (None, set())
 
-    told.told.clear()
-    told.order("a", "b")
+    scene.notified.clear()
+    scene.order("a", "b")
     await asyncio.sleep(0.05)
-    assert [name for _, name in told.told] == ["a", "b"]
-    await told.counting.stop()
+    assert [name for _, name in scene.notified] == ["a", "b"]
+    await scene.counting.stop()
 
 
-async def test_stopping_waits_for_no_answer(told: Told) -> None:
-    told.counter.takes = 1e6
-    told.order("a")
+async def test_stop_does_not_wait_for_an_answer(scene: Scene) -> None:
+    scene.counter.takes = 1e6
+    scene.order("a")
     await asyncio.sleep(1.0)
     began = elapsed()
-    await told.counting.stop()
+    await scene.counting.stop()
 
     assert elapsed() == began
-    assert told.counter.open == set()
+    assert scene.counter.open == set()
 
 
-async def test_ordering_the_same_again_changes_nothing(told: Told) -> None:
-    told.order("a")
+async def test_repeated_order_changes_nothing(scene: Scene) -> None:
+    scene.order("a")
     for _ in range(50):
         await asyncio.sleep(0.1)
-        told.order("a")
+        scene.order("a")
 
-    assert len(told.told) == 1
-    assert set(told.counter.asked()) == {0.1}
-    await told.counting.stop()
+    assert len(scene.notified) == 1
+    assert set(scene.counter.gaps()) == {0.1}
+    await scene.counting.stop()
 
 
-async def test_a_pool_that_joins_a_server_that_is_rarely_asked_is_counted_at_once(told: Told) -> None:
-    told.order("a", place=SLOW)
+async def test_pool_that_joins_a_slow_round_is_counted_at_once(scene: Scene) -> None:
+    scene.order("a", place=SLOW)
     await asyncio.sleep(5.0)
-    told.order("b", place=SLOW)
+    scene.order("b", place=SLOW)
     await asyncio.sleep(0.1)
 
-    assert told.tasks("b") == 0
-    assert told.counter.asked() == [5.0]
-    await told.counting.stop()
+    assert scene.tasks("b") == 0
+    assert scene.counter.gaps() == [5.0]
+    await scene.counting.stop()
 
 
-def test_neither_url_nor_token_is_in_the_words_of_a_place() -> None:
+def test_repr_of_a_place_hides_url_and_token() -> None:
     assert repr(Place("redis://:hunter2@here", 0.1, "s3cret")) == "Place(interval_seconds=0.1)"

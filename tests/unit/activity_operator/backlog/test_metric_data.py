@@ -1,4 +1,4 @@
-"""What CloudWatch is asked about activities, and what its pages of answers mean."""
+"""Requests to CloudWatch about activities, and the meaning of the pages that it returns."""
 
 import json
 from datetime import UTC, datetime
@@ -41,29 +41,32 @@ def operation() -> Any:
     return botocore.session.Session().get_service_model("cloudwatch").operation_model(OPERATION)
 
 
-def test_the_request_is_what_botocore_would_send(operation: Any) -> None:
-    asked = request((A, B), SPAN, "next")
-    times = {name: datetime.fromtimestamp(asked[name], UTC) for name in ("StartTime", "EndTime")}
-    theirs = create_serializer("json").serialize_to_request(asked | times, operation)
+def test_request_equals_the_one_of_botocore(operation: Any) -> None:
+    sent = request((A, B), SPAN, "next")
+    times = {name: datetime.fromtimestamp(sent[name], UTC) for name in ("StartTime", "EndTime")}
+    of_botocore = create_serializer("json").serialize_to_request(sent | times, operation)
 
-    assert json.loads(theirs["body"]) == asked
-    assert theirs["headers"]["X-Amz-Target"] == f"{TARGET_PREFIX}.{OPERATION}"
-    assert theirs["headers"]["Content-Type"] == "application/x-amz-json-1.0"
+    assert json.loads(of_botocore["body"]) == sent
+    assert of_botocore["headers"]["X-Amz-Target"] == f"{TARGET_PREFIX}.{OPERATION}"
+    assert of_botocore["headers"]["Content-Type"] == "application/x-amz-json-1.0"
     assert "json" in operation.service_model.metadata["protocols"]
 
 
-def test_an_answer_that_botocore_can_read_is_read_alike(operation: Any) -> None:
+def test_answer_is_parsed_as_by_botocore(operation: Any) -> None:
     body = page(result("activitiesScheduled_0", {7200: 3.0}), result("activitiesStarted_0", {7260: 1.0}))
     answer = {"status_code": 200, "headers": {}, "body": json.dumps(body).encode()}
-    theirs = create_parser("json").parse(answer, operation.output_shape)["MetricDataResults"]
+    of_botocore = create_parser("json").parse(answer, operation.output_shape)["MetricDataResults"]
     pages = Pages((A,), SPAN)
     pages.take(body)
 
-    assert [(int(each["Timestamps"][0].timestamp()), each["Values"][0]) for each in theirs] == [(7200, 3.0), (7260, 1)]
+    assert [(int(each["Timestamps"][0].timestamp()), each["Values"][0]) for each in of_botocore] == [
+        (7200, 3.0),
+        (7260, 1),
+    ]
     assert pages.flows() == {A: (Flow(7200, 60, 3, 0), Flow(7260, 60, 0, 1))}
 
 
-def test_two_sums_are_asked_for_each_activity() -> None:
+def test_request_has_two_sums_per_activity() -> None:
     queries = request((A, B), SPAN)["MetricDataQueries"]
 
     stats = [query["MetricStat"] for query in queries]
@@ -80,7 +83,7 @@ def test_two_sums_are_asked_for_each_activity() -> None:
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(0, []), (1, [1]), (250, [250]), (251, [250, 1]), (600, [250, 250, 100])])
-def test_no_call_asks_more_than_the_service_allows(count: int, sizes: list[int]) -> None:
+def test_calls_stay_within_500_queries(count: int, sizes: list[int]) -> None:
     arns = [f"{A}{number}" for number in range(count)]
     groups = list(batches(arns))
 
@@ -100,7 +103,7 @@ def test_minutes_follow_the_hours_without_a_gap_and_stay_within_two_hours(minute
     for span in (past(now), recent(now)):
         assert span.start % span.period == span.end % span.period == 0
     points = (recent(now).end - recent(now).start) // 60 * metric_data.MAX_QUERIES
-    assert points <= 100_800, "one call would not fit into one page"
+    assert points <= 100_800, "one call does not fit into one page"
 
 
 def test_pages_are_joined() -> None:
@@ -121,7 +124,7 @@ def test_pages_are_joined() -> None:
     ],
     ids=["partial", "error", "forbidden", "missing"],
 )
-def test_half_an_answer_about_an_activity_is_no_answer_and_spares_the_others(
+def test_incomplete_answer_about_one_activity_is_its_own_error(
     started: dict[str, Any], reason: str, words: str
 ) -> None:
     pages = Pages((A, B), SPAN)

@@ -1,4 +1,4 @@
-"""LLEN for all queues of a server in one exchange, and what a server's words come to in a condition."""
+"""LLEN of all queues of a server in one exchange, and a server's errors as reasons and messages of conditions."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -18,7 +18,7 @@ PEM = "-----BEGIN CERTIFICATE-----%0AMIIB%2BAAA%0A-----END CERTIFICATE-----%0A"
 
 
 class FakeClient:
-    """Answers from `lengths`; an error among them stands for a refused command, `fails` for a server that is not."""
+    """Answers from `lengths`, where an error is a refused command; `fails` is the error of a failed connection."""
 
     def __init__(self, url: RedisUrl) -> None:
         self.url = url
@@ -38,8 +38,8 @@ class FakeClient:
         self.closed = True
 
 
-class Desk:
-    """The counter under test, the clients that it opened, and the calls that it told of."""
+class Scene:
+    """The counter under test, the clients that it opened, and the calls that it observed."""
 
     def __init__(self) -> None:
         self.clients: list[FakeClient] = []
@@ -52,7 +52,7 @@ class Desk:
         return cast("RedisClient", self.clients[-1])
 
     async def problem(self, error: RedisError, url: str = URL) -> tuple[str, str]:
-        """Return what a condition says when the server fails with this."""
+        """Return reason and message of the condition for this error."""
         place = Place(url, 0.1)
         await self.queues.read(place, [item("a")])
         self.clients[-1].fails = error
@@ -62,48 +62,48 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def scene() -> Scene:
+    return Scene()
 
 
-async def test_500_queues_are_one_exchange_on_one_connection(desk: Desk) -> None:
+async def test_500_queues_take_one_exchange_on_one_connection(scene: Scene) -> None:
     items = [item(f"q{number}") for number in range(500)]
-    await desk.queues.read(PLACE, items)
-    desk.clients[0].lengths["queue:q7:waiting"] = 4
-    counts = await desk.queues.read(PLACE, items)
+    await scene.queues.read(PLACE, items)
+    scene.clients[0].lengths["queue:q7:waiting"] = 4
+    counts = await scene.queues.read(PLACE, items)
 
     assert (counts[7], sum(cast("Sequence[int]", counts))) == (4, 4)
-    assert [client.exchanges for client in desk.clients] == [[500, 500]]
-    assert desk.calls == [("LLEN", 200, "ok")] * 2
+    assert [client.exchanges for client in scene.clients] == [[500, 500]]
+    assert scene.calls == [("LLEN", 200, "ok")] * 2
 
 
-async def test_jobs_under_way_are_counted_in_the_same_exchange_where_they_are_asked_for(desk: Desk) -> None:
+async def test_jobs_in_progress_are_counted_in_the_same_exchange(scene: Scene) -> None:
     items = [item("a"), item("b", with_running=True), item("c")]
-    await desk.queues.read(PLACE, items)
-    desk.clients[0].lengths = {f"queue:{name}:waiting": number for number, name in enumerate("abc", 1)}
-    desk.clients[0].lengths["queue:b:processing"] = 40
+    await scene.queues.read(PLACE, items)
+    scene.clients[0].lengths = {f"queue:{name}:waiting": number for number, name in enumerate("abc", 1)}
+    scene.clients[0].lengths["queue:b:processing"] = 40
 
-    assert await desk.queues.read(PLACE, items) == [1, 42, 3]
-    assert desk.clients[0].exchanges == [4, 4]
-
-
-async def test_leaving_closes_the_connection_and_coming_back_opens_another(desk: Desk) -> None:
-    await desk.queues.read(PLACE, [item("a")])
-    await desk.queues.leave(PLACE)
-    await desk.queues.leave(PLACE)
-    await desk.queues.read(PLACE, [item("a")])
-
-    assert [client.closed for client in desk.clients] == [True, False]
+    assert await scene.queues.read(PLACE, items) == [1, 42, 3]
+    assert scene.clients[0].exchanges == [4, 4]
 
 
-async def test_a_refused_key_is_one_queues_problem_and_the_message_names_it(desk: Desk) -> None:
-    await desk.queues.read(PLACE, [item("a")])
-    desk.clients[0].lengths = {
+async def test_leave_closes_the_connection_and_a_later_read_opens_another(scene: Scene) -> None:
+    await scene.queues.read(PLACE, [item("a")])
+    await scene.queues.leave(PLACE)
+    await scene.queues.leave(PLACE)
+    await scene.queues.read(PLACE, [item("a")])
+
+    assert [client.closed for client in scene.clients] == [True, False]
+
+
+async def test_refused_key_is_an_error_of_its_queue_only(scene: Scene) -> None:
+    await scene.queues.read(PLACE, [item("a")])
+    scene.clients[0].lengths = {
         "queue:odd:waiting": refusal("WRONGTYPE Operation against a key holding the wrong kind of value"),
         "queue:foreign:waiting": refusal("NOPERM this user has no permissions to access one of the keys"),
         "queue:a:waiting": 3,
     }
-    odd, foreign, count = await desk.queues.read(PLACE, [item("odd"), item("foreign"), item("a")])
+    odd, foreign, count = await scene.queues.read(PLACE, [item("odd"), item("foreign"), item("a")])
 
     assert count == 3
     assert isinstance(odd, SourceProblemError)
@@ -127,10 +127,10 @@ async def test_a_refused_key_is_one_queues_problem_and_the_message_names_it(desk
     ],
     ids=["wrong password", "no password", "down", "tls", "no such database", "no LLEN", "loading"],
 )
-async def test_every_fault_names_the_server_and_the_fix_and_never_the_password(
-    desk: Desk, error: RedisError, reason: str, words: str
+async def test_every_error_names_server_and_fix_but_not_the_password(
+    scene: Scene, error: RedisError, reason: str, words: str
 ) -> None:
-    found, message = await desk.problem(error)
+    found, message = await scene.problem(error)
 
     assert found == reason
     assert "redis://shop-redis:6380/3" in message
@@ -138,10 +138,10 @@ async def test_every_fault_names_the_server_and_the_fix_and_never_the_password(
     assert "hunter2" not in message
 
 
-async def test_the_outcome_of_a_failed_round_is_told_to_the_metrics(desk: Desk) -> None:
-    await desk.problem(unreachable("AnswerTimeout", "the server did not answer in time"))
+async def test_outcome_of_a_failed_round_is_observed(scene: Scene) -> None:
+    await scene.problem(unreachable("AnswerTimeout", "the server did not answer in time"))
 
-    assert desk.calls[-1] == ("LLEN", 0, "unreachable")
+    assert scene.calls[-1] == ("LLEN", 0, "unreachable")
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ async def test_the_outcome_of_a_failed_round_is_told_to_the_metrics(desk: Desk) 
         ("rediss://:hunter2@shop-redis?ssl_ca_data=" + PEM.replace("%2B", "+"), "+ as %2B"),
     ],
 )
-def test_a_url_that_the_operator_cannot_use_is_said_before_anything_is_opened(url: str, words: str) -> None:
+def test_unusable_url_is_an_error_before_any_connection(url: str, words: str) -> None:
     with pytest.raises(SourceProblemError) as raised:
         usable(url)
 
@@ -165,7 +165,7 @@ def test_a_url_that_the_operator_cannot_use_is_said_before_anything_is_opened(ur
     assert "hunter2" not in raised.value.message
 
 
-def test_a_ca_in_the_url_is_read_whole_and_shown_to_nobody() -> None:
+def test_ca_in_the_url_is_decoded_and_hidden_in_repr() -> None:
     url = usable(f"rediss://shop-redis?ssl_ca_data={PEM}")
 
     assert url.tls is not None
@@ -182,5 +182,5 @@ def test_a_ca_in_the_url_is_read_whole_and_shown_to_nobody() -> None:
         ("rediss+cluster://n1:1,n2:2", ("n1:1", "n2:2")),
     ],
 )
-def test_all_hosts_of_a_url_are_named_with_their_ports(url: str, named: tuple[str, ...]) -> None:
+def test_all_hosts_of_a_url_are_listed_with_their_ports(url: str, named: tuple[str, ...]) -> None:
     assert hosts(url) == named

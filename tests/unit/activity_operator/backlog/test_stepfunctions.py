@@ -1,4 +1,4 @@
-"""Step Functions' answers in the words of conditions, and one client for all who can share it."""
+"""Step Functions' errors as reasons and messages of conditions, and one client per region, endpoint and role."""
 
 import asyncio
 from contextlib import suppress
@@ -23,27 +23,27 @@ TARGET = PollTarget(ARN)
 
 
 class FakeClient:
-    """Answers with what it was given."""
+    """Returns or raises the given answer."""
 
     def __init__(self, answer: Any = None) -> None:
         self.answer = answer
         self.calls: list[tuple[str, ...]] = []
         self.closed = False
 
-    async def _say(self, *call: str) -> Any:
+    async def _answer(self, *call: str) -> Any:
         self.calls.append(call)
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
     async def get_activity_task(self, activity_arn: str, worker_name: str) -> Any:
-        return await self._say("poll", activity_arn, worker_name)
+        return await self._answer("poll", activity_arn, worker_name)
 
     async def send_task_heartbeat(self, task_token: str) -> None:
-        await self._say("heartbeat", task_token)
+        await self._answer("heartbeat", task_token)
 
     async def send_task_failure(self, task_token: str, error: str = "", cause: str = "") -> None:
-        await self._say("fail", task_token, error, cause)
+        await self._answer("fail", task_token, error, cause)
 
     async def close(self) -> None:
         self.closed = True
@@ -67,7 +67,7 @@ def service(answer: Any = None) -> StepFunctions:
     ],
     ids=lambda value: value.code if isinstance(value, WireError) else None,
 )
-async def test_a_poll_that_fails_says_why_and_what_to_do(error: WireError, reason: str, words: str) -> None:
+async def test_failed_poll_has_reason_and_fix(error: WireError, reason: str, words: str) -> None:
     with pytest.raises(SourceProblemError) as raised:
         await service(error).poll(TARGET)
 
@@ -76,36 +76,36 @@ async def test_a_poll_that_fails_says_why_and_what_to_do(error: WireError, reaso
     assert raised.value.throttled is error.throttled
 
 
-async def test_two_answers_that_differ_in_their_request_id_are_the_same_problem() -> None:
-    said = []
+async def test_request_id_is_removed_from_the_message() -> None:
+    texts = []
     for number in (1, 2):
         text = f"denied (Request ID: 0000000{number}-1111-2222-3333-444444444444)"
         with pytest.raises(SourceProblemError) as raised:
             await service(WireError("AccessDeniedException", text, 400)).poll(TARGET)
-        said.append(raised.value.message)
+        texts.append(raised.value.message)
 
-    assert said[0] == said[1]
+    assert texts[0] == texts[1]
 
 
 @pytest.mark.parametrize("code", ["TaskTimedOut", "TaskDoesNotExist"])
-async def test_a_spent_token_means_that_the_task_is_over(code: str) -> None:
+async def test_expired_token_means_that_the_task_is_over(code: str) -> None:
     with pytest.raises(TaskOverError, match=code):
         await service(WireError(code, "gone", 400)).heartbeat(TARGET, "t1")
     with pytest.raises(TaskOverError, match=code):
         await service(WireError(code, "gone", 400)).fail(TARGET, "t1", "Error", "cause")
 
 
-async def test_a_token_that_is_refused_need_not_be_over() -> None:
+async def test_invalid_token_does_not_mean_that_the_task_is_over() -> None:
     with pytest.raises(TokenRefusedError):
         await service(WireError("InvalidToken", "no", 400)).heartbeat(TARGET, "t1")
 
 
-async def test_a_task_and_an_empty_poll() -> None:
+async def test_poll_returns_a_task_or_none() -> None:
     assert await service(ActivityTask("t1", "{}")).poll(TARGET) == LeasedTask("t1", "{}")
     assert await service().poll(TARGET) is None
 
 
-async def test_the_operator_names_itself_and_its_pod_within_the_services_limit() -> None:
+async def test_worker_name_has_at_most_80_characters() -> None:
     client = FakeClient()
     operator = StepFunctions("x" * 100, lambda target: client)
     await operator.poll(TARGET)
@@ -114,7 +114,7 @@ async def test_the_operator_names_itself_and_its_pod_within_the_services_limit()
     assert len(operator.worker_name) == 80
 
 
-async def test_pools_of_one_region_endpoint_and_role_share_a_client() -> None:
+async def test_pools_with_equal_region_endpoint_and_role_share_a_client() -> None:
     opened: list[PollTarget] = []
 
     def open_client(target: PollTarget) -> FakeClient:
@@ -132,7 +132,7 @@ async def test_pools_of_one_region_endpoint_and_role_share_a_client() -> None:
     ]
 
 
-async def test_a_client_that_cannot_be_opened_is_a_problem_and_is_tried_again() -> None:
+async def test_client_that_cannot_be_opened_is_an_error_and_is_retried() -> None:
     answers: list[Any] = [ValueError("no such profile"), FakeClient()]
 
     def open_client(target: PollTarget) -> FakeClient:
@@ -172,10 +172,10 @@ async def test_closing_closes_every_client() -> None:
     ],
     ids=lambda value: value.code if isinstance(value, WireError) else None,
 )
-async def test_every_call_is_told_with_how_it_ended_in_words_of_ours(answer: Any, code: int, outcome: str) -> None:
-    told: list[tuple[str, int, str]] = []
+async def test_every_call_is_observed_with_its_outcome(answer: Any, code: int, outcome: str) -> None:
+    observed: list[tuple[str, int, str]] = []
     operator = service(answer)
-    operator.observed = lambda operation, status, end, seconds: told.append((operation, status, end))
+    operator.observed = lambda operation, status, end, seconds: observed.append((operation, status, end))
     with suppress(SourceProblemError):
         await operator.poll(TARGET)
     with suppress(SourceProblemError):
@@ -184,17 +184,17 @@ async def test_every_call_is_told_with_how_it_ended_in_words_of_ours(answer: Any
         await operator.fail(TARGET, "t1", "Error", "cause")
 
     names = ("GetActivityTask", "SendTaskHeartbeat", "SendTaskFailure")
-    assert told == [(name, code, outcome) for name in names]
+    assert observed == [(name, code, outcome) for name in names]
 
 
-async def test_a_call_takes_as_long_as_the_service_does() -> None:
+async def test_observed_duration_is_the_duration_of_the_call() -> None:
     class Slow(FakeClient):
         async def get_activity_task(self, activity_arn: str, worker_name: str) -> Any:
             await asyncio.sleep(59.0)
 
-    told: list[float] = []
+    observed: list[float] = []
     loop = asyncio.get_running_loop()
-    with timed(lambda *call: told.append(call[3]), "GetActivityTask", loop.time):
+    with timed(lambda *call: observed.append(call[3]), "GetActivityTask", loop.time):
         await Slow().get_activity_task(ARN, "w")
 
-    assert told == [59.0]
+    assert observed == [59.0]

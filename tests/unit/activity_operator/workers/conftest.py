@@ -1,4 +1,4 @@
-"""These tests run in virtual time."""
+"""Run the tests of this folder in virtual time."""
 
 from collections.abc import AsyncIterator
 
@@ -9,7 +9,7 @@ from tests.unit.activity_operator.workers.world import Operator, World
 
 
 def pytest_asyncio_loop_factories() -> dict[str, type[VirtualLoop]]:
-    """Run every asynchronous test here on a loop whose clock jumps."""
+    """Run every asynchronous test here on a loop in virtual time."""
     return {"virtual": VirtualLoop}
 
 
@@ -21,7 +21,7 @@ def world() -> World:
 
 @pytest.fixture
 async def operator(world: World) -> AsyncIterator[Operator]:
-    """Run an operator that leads in it."""
+    """Run an operator that leads in the world."""
     operator = await Operator.leading(world)
     yield operator
     await operator.kill()

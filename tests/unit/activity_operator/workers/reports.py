@@ -1,4 +1,4 @@
-"""Reports as workers send them, with everything that a test does not care about filled in."""
+"""Reports as workers send them, with defaults for every field."""
 
 from dataclasses import replace
 from typing import Any
@@ -24,7 +24,7 @@ def report(**changes: Any) -> Report:
 
 
 def other(**changes: object) -> Report:
-    """Return the same of another worker of the pool."""
+    """Return a report of worker `uid-b` in the same pool with `changes`."""
     return report(pod_uid="uid-b", pod_name="resize-b", incarnation="b-first", **changes)
 
 

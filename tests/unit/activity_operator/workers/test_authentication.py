@@ -1,4 +1,4 @@
-"""Whose a report is, and what a flood of tokens costs."""
+"""Authentication of reports, and the cost of a flood of tokens."""
 
 import asyncio
 import base64
@@ -68,7 +68,7 @@ def authenticator(reviews: Reviews) -> Authenticator:
     return Authenticator(reviews, now=wall)
 
 
-async def test_a_token_names_the_pod_that_it_is_bound_to(authenticator: Authenticator) -> None:
+async def test_token_identifies_the_pod_that_it_is_bound_to(authenticator: Authenticator) -> None:
     identity = await authenticator.identify(bearer())
 
     assert (identity.pod_uid, identity.pod_name, identity.namespace) == ("uid-a", "resize-a", "media")
@@ -83,9 +83,7 @@ async def test_an_accepted_token_is_reviewed_once_a_minute(authenticator: Authen
     assert len(reviews.asked) == 3
 
 
-async def test_an_accepted_token_is_believed_no_longer_than_it_lives(
-    authenticator: Authenticator, reviews: Reviews
-) -> None:
+async def test_accepted_token_is_refused_after_its_expiry(authenticator: Authenticator, reviews: Reviews) -> None:
     header = bearer(expires_in=5.0)
     await authenticator.identify(header)
     reviews.status = {"authenticated": False}
@@ -95,10 +93,10 @@ async def test_an_accepted_token_is_believed_no_longer_than_it_lives(
         await authenticator.identify(header)
 
 
-async def test_a_token_that_expired_by_our_clock_alone_is_believed_as_any_other(
+async def test_token_expired_only_by_the_operators_clock_is_accepted(
     authenticator: Authenticator, reviews: Reviews
 ) -> None:
-    """The API server's clock counts; if ours is an hour ahead, no worker could report otherwise."""
+    """The API server's clock decides; with an operator's clock an hour ahead, no worker could report otherwise."""
     header = bearer(expires_in=-600.0)
     for _ in range(50):
         assert (await authenticator.identify(header)).pod_name == "resize-a"
@@ -107,14 +105,16 @@ async def test_a_token_that_expired_by_our_clock_alone_is_believed_as_any_other(
     assert len(reviews.asked) == 1
 
 
-async def test_many_reports_with_one_new_token_ask_once(authenticator: Authenticator, reviews: Reviews) -> None:
+async def test_concurrent_reports_with_a_new_token_cause_one_review(
+    authenticator: Authenticator, reviews: Reviews
+) -> None:
     header = bearer()
     await asyncio.gather(*(authenticator.identify(header) for _ in range(100)))
 
     assert len(reviews.asked) == 1
 
 
-async def test_a_caller_that_hangs_up_takes_the_answer_from_nobody(
+async def test_cancelled_caller_does_not_cancel_the_shared_review(
     authenticator: Authenticator, reviews: Reviews
 ) -> None:
     header = bearer()
@@ -126,7 +126,7 @@ async def test_a_caller_that_hangs_up_takes_the_answer_from_nobody(
     assert (await second).pod_uid == "uid-a"
 
 
-async def test_a_refused_token_is_not_asked_about_again_for_a_while(
+async def test_refused_token_is_reviewed_again_after_ten_seconds(
     authenticator: Authenticator, reviews: Reviews
 ) -> None:
     reviews.status = {"authenticated": False, "error": "token has been invalidated"}
@@ -154,7 +154,7 @@ async def test_a_refused_token_is_not_asked_about_again_for_a_while(
         (accepted(username="system:node:one:two"), "not bound to a pod"),
     ],
 )
-async def test_an_answer_that_proves_no_pod_is_a_refusal(
+async def test_review_that_proves_no_pod_is_a_refusal(
     authenticator: Authenticator, reviews: Reviews, status: Mapping[str, Any], reason: str
 ) -> None:
     reviews.status = status
@@ -162,7 +162,7 @@ async def test_an_answer_that_proves_no_pod_is_a_refusal(
         await authenticator.identify(bearer())
 
 
-async def test_what_cannot_be_right_costs_no_review(authenticator: Authenticator, reviews: Reviews) -> None:
+async def test_malformed_token_is_refused_without_a_review(authenticator: Authenticator, reviews: Reviews) -> None:
     headers = [
         "",
         "Basic dXNlcjpwYXNz",
@@ -182,7 +182,7 @@ async def test_what_cannot_be_right_costs_no_review(authenticator: Authenticator
     assert reviews.asked == []
 
 
-async def test_no_refusal_repeats_the_token(authenticator: Authenticator, reviews: Reviews) -> None:
+async def test_refusal_does_not_repeat_the_token(authenticator: Authenticator, reviews: Reviews) -> None:
     reviews.status = {}
     header = bearer("secret")
     with pytest.raises(RefusedError) as raised:
@@ -191,9 +191,9 @@ async def test_no_refusal_repeats_the_token(authenticator: Authenticator, review
     assert header.split()[1] not in repr(raised.value)
 
 
-async def test_an_api_server_that_does_not_answer_is_trouble_until_it_does(reviews: Reviews) -> None:
-    told: list[str] = []
-    checking = Authenticator(reviews, now=wall, on_trouble=lambda: told.append(checking.trouble))
+async def test_unanswered_reviews_are_trouble_until_one_is_answered(reviews: Reviews) -> None:
+    troubles: list[str] = []
+    checking = Authenticator(reviews, now=wall, on_trouble=lambda: troubles.append(checking.trouble))
     reviews.down = True
     for subject in "abc":
         with pytest.raises(ReviewUnavailableError):
@@ -201,7 +201,7 @@ async def test_an_api_server_that_does_not_answer_is_trouble_until_it_does(revie
     reviews.down = False
     await checking.identify(bearer("a"))
 
-    assert told == ["the API server does not answer TokenReviews: no answer", ""]
+    assert troubles == ["the API server does not answer TokenReviews: no answer", ""]
     assert checking.trouble == ""
 
 

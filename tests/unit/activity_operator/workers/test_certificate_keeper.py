@@ -1,4 +1,4 @@
-"""Replicas share one set of certificates, whoever comes first."""
+"""Replicas share one set of certificates, also when they start at the same time."""
 
 import asyncio
 import copy
@@ -17,12 +17,12 @@ NOW = 1_700_000_000.0
 
 
 class Api:
-    """The Secrets of one namespace, and the bundle that stands in each."""
+    """The Secrets of one namespace, and the published bundle of each namespace."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Raw] = {}
         self.bundles: dict[str, Raw] = {}
-        self.asked: list[str] = []
+        self.reads: list[str] = []
         self.forbidden = False
         self.applied: list[tuple[str, Raw]] = []
         self.version = 0
@@ -41,7 +41,7 @@ class Api:
             self.down -= 1
             raise ApiUnreachableError("no answer")
         if kind is CONFIG_MAPS:
-            self.asked.append(namespace)
+            self.reads.append(namespace)
             if self.forbidden:
                 raise ApiError(403, "Forbidden", name)
             if namespace not in self.bundles:
@@ -73,12 +73,12 @@ class Api:
 
     @property
     def written(self) -> list[str]:
-        """The namespaces to which a bundle was written, in order."""
+        """Return the namespaces to which a bundle was written, in order."""
         return [namespace for namespace, _ in self.applied]
 
 
 class Replica:
-    """A keeper with a clock that a test sets."""
+    """A certificate keeper with a clock that a test sets."""
 
     def __init__(self, api: Api, directory: Path) -> None:
         self.now = NOW
@@ -98,7 +98,7 @@ def api() -> Api:
     return Api()
 
 
-async def test_two_replicas_that_start_at_once_agree(api: Api, tmp_path: Path) -> None:
+async def test_replicas_that_start_together_share_one_bundle(api: Api, tmp_path: Path) -> None:
     one, two = Replica(api, tmp_path), Replica(api, tmp_path)
     await asyncio.gather(one.keeper.ensure(), two.keeper.ensure())
 
@@ -106,13 +106,13 @@ async def test_two_replicas_that_start_at_once_agree(api: Api, tmp_path: Path) -
     assert len(api.objects) == 1
 
 
-async def test_no_key_stays_on_disk(api: Api, tmp_path: Path) -> None:
+async def test_no_key_is_left_on_disk(api: Api, tmp_path: Path) -> None:
     await Replica(api, tmp_path).keeper.ensure()
 
-    assert os.listdir(tmp_path) == []  # noqa: PTH208 - the event loop waits for nobody here
+    assert os.listdir(tmp_path) == []  # noqa: PTH208 - a blocking call is harmless here
 
 
-async def test_a_look_at_settled_certificates_writes_nothing(api: Api, tmp_path: Path) -> None:
+async def test_valid_certificates_are_not_written_again(api: Api, tmp_path: Path) -> None:
     replica = Replica(api, tmp_path)
     for _ in range(3):
         await replica.keeper.ensure()
@@ -121,7 +121,7 @@ async def test_a_look_at_settled_certificates_writes_nothing(api: Api, tmp_path:
     assert len(replica.bundles) == 1
 
 
-async def test_a_new_authority_is_in_every_bundle_a_day_before_it_is_used(api: Api, tmp_path: Path) -> None:
+async def test_new_authority_is_in_the_bundle_a_day_before_it_is_used(api: Api, tmp_path: Path) -> None:
     replica = Replica(api, tmp_path)
     await replica.keeper.ensure()
     await replica.keeper.publish("media")
@@ -138,25 +138,25 @@ async def test_a_new_authority_is_in_every_bundle_a_day_before_it_is_used(api: A
     assert [len(body["data"]["ca.crt"]) > 0 for _, body in api.applied] == [True, True]
 
 
-async def test_a_bundle_is_published_once_a_namespace(api: Api, tmp_path: Path) -> None:
+async def test_bundle_is_published_once_per_namespace(api: Api, tmp_path: Path) -> None:
     replica = Replica(api, tmp_path)
     await replica.keeper.publish("media")
     await replica.keeper.ensure()
     for namespace in ("media", "media", "books", "media"):
         await replica.keeper.publish(namespace)
 
-    assert api.written == api.asked == ["media", "books"]
+    assert api.written == api.reads == ["media", "books"]
 
 
-async def test_pools_of_one_namespace_that_ask_at_once_cost_one_read_and_one_write(api: Api, tmp_path: Path) -> None:
+async def test_concurrent_pools_of_a_namespace_cost_one_read_and_one_write(api: Api, tmp_path: Path) -> None:
     replica = Replica(api, tmp_path)
     await replica.keeper.ensure()
     await asyncio.gather(*(replica.keeper.publish("media") for _ in range(5)))
 
-    assert api.written == api.asked == ["media"]
+    assert api.written == api.reads == ["media"]
 
 
-async def test_a_new_leader_writes_no_bundle_that_stands_there_already(api: Api, tmp_path: Path) -> None:
+async def test_new_leader_does_not_rewrite_an_equal_bundle(api: Api, tmp_path: Path) -> None:
     first, second = Replica(api, tmp_path), Replica(api, tmp_path)
     await first.keeper.ensure()
     await second.keeper.ensure()
@@ -165,10 +165,10 @@ async def test_a_new_leader_writes_no_bundle_that_stands_there_already(api: Api,
         await leader.keeper.publish("media")
 
     assert api.written == ["media"]
-    assert api.asked == ["media"] * 3
+    assert api.reads == ["media"] * 3
 
 
-async def test_a_new_leader_writes_over_a_bundle_that_somebody_changed(api: Api, tmp_path: Path) -> None:
+async def test_new_leader_overwrites_a_changed_bundle(api: Api, tmp_path: Path) -> None:
     replica = Replica(api, tmp_path)
     await replica.keeper.ensure()
     await replica.keeper.publish("media")
@@ -180,15 +180,15 @@ async def test_a_new_leader_writes_over_a_bundle_that_somebody_changed(api: Api,
         assert api.bundles["media"]["data"] == {BUNDLE_KEY: replica.keeper.bundle}
 
 
-async def test_a_bundle_that_was_deleted_is_back_after_the_next_look(api: Api, tmp_path: Path) -> None:
-    """A namespace that is deleted and made again under the same name takes its bundle with it."""
+async def test_deleted_bundle_is_published_again_at_the_next_look(api: Api, tmp_path: Path) -> None:
+    """A namespace that is deleted and created again under the same name has lost its bundle."""
     replica = Replica(api, tmp_path)
     await replica.keeper.ensure()
     await replica.keeper.publish("media")
     api.bundles.clear()
     replica.now += LOOK_SECONDS - 1
     await replica.keeper.publish("media")
-    assert api.asked == ["media"]
+    assert api.reads == ["media"]
 
     replica.now += 1
     for _ in range(2):
@@ -196,8 +196,8 @@ async def test_a_bundle_that_was_deleted_is_back_after_the_next_look(api: Api, t
     assert api.written == ["media", "media"]
 
 
-async def test_who_may_not_read_the_bundle_writes_it(api: Api, tmp_path: Path) -> None:
-    """In an upgrade the operator may come before its rights do."""
+async def test_operator_without_read_access_writes_the_bundle(api: Api, tmp_path: Path) -> None:
+    """During an upgrade the operator may start before it gets its new rights."""
     replica = Replica(api, tmp_path)
     await replica.keeper.ensure()
     api.forbidden = True
@@ -207,7 +207,7 @@ async def test_who_may_not_read_the_bundle_writes_it(api: Api, tmp_path: Path) -
     assert api.written == ["media"]
 
 
-async def test_a_bundle_is_not_taken_for_published_when_it_could_not_be_read(api: Api, tmp_path: Path) -> None:
+async def test_failed_read_does_not_count_as_published(api: Api, tmp_path: Path) -> None:
     replica = Replica(api, tmp_path)
     await replica.keeper.ensure()
     api.down = 1
@@ -218,7 +218,7 @@ async def test_a_bundle_is_not_taken_for_published_when_it_could_not_be_read(api
     assert api.written == ["media"]
 
 
-async def test_a_secret_that_somebody_deleted_is_written_again_as_it_was(api: Api, tmp_path: Path) -> None:
+async def test_deleted_secret_is_written_again_unchanged(api: Api, tmp_path: Path) -> None:
     replica = Replica(api, tmp_path)
     await replica.keeper.ensure()
     before = api.objects.pop(SECRET_NAME)
@@ -228,7 +228,7 @@ async def test_a_secret_that_somebody_deleted_is_written_again_as_it_was(api: Ap
 
 
 @pytest.mark.parametrize("data", [{"ca.crt": "eA==", "ca.key": "eA=="}, {"ca.crt": "x"}, {"rotation": "eA=="}], ids=str)
-async def test_an_unreadable_secret_is_made_anew(api: Api, tmp_path: Path, data: dict[str, str]) -> None:
+async def test_unreadable_secret_is_replaced(api: Api, tmp_path: Path, data: dict[str, str]) -> None:
     api._keep(SECRET_NAME, {"metadata": {"name": SECRET_NAME}, "data": data})
     replica = Replica(api, tmp_path)
     await replica.keeper.ensure()
@@ -236,7 +236,7 @@ async def test_an_unreadable_secret_is_made_anew(api: Api, tmp_path: Path, data:
     assert "BEGIN CERTIFICATE" in replica.keeper.bundle
 
 
-async def test_an_api_server_that_comes_late_is_waited_for(api: Api, tmp_path: Path) -> None:
+async def test_keeper_waits_for_an_unavailable_api_server(api: Api, tmp_path: Path) -> None:
     api.down = 20
     replica = Replica(api, tmp_path)
     await replica.keeper.ensured()

@@ -1,4 +1,4 @@
-"""Certificates are renewed before anybody misses them, and trusted before they are served."""
+"""Rotation of certificates: renewed before they expire, trusted before they are served."""
 
 from dataclasses import replace
 
@@ -45,11 +45,11 @@ SETTLED = State(
         (replace(SETTLED, serving_until=None), (Step.ISSUE,)),
     ],
 )
-def test_what_is_due(state: State, steps: tuple[Step, ...]) -> None:
+def test_rotation_plan_names_the_steps_that_are_due(state: State, steps: tuple[Step, ...]) -> None:
     assert plan_rotation(NOW, state, NAMES) == steps
 
 
-def test_ten_years_of_rotation_never_serve_what_was_not_trusted_for_a_day() -> None:
+def test_ten_years_of_rotation_serve_only_authorities_trusted_for_a_day() -> None:
     material = Material()
     trusted_since: dict[str, int] = {}
     for day in range(3650):
@@ -96,7 +96,7 @@ def test_an_authority_signs_servers_only_and_a_server_signs_nothing() -> None:
     assert set(state_of(material).serving_names) == set(NAMES)
 
 
-def test_keys_are_not_shown() -> None:
+def test_repr_hides_private_keys() -> None:
     material = carry_out((Step.FOUND, Step.ISSUE), Material(), NAMES, NOW)
 
     assert "PRIVATE" not in repr(material)

@@ -1,4 +1,4 @@
-"""What a change of leader means for tasks that wait: somebody keeps each of them alive, and nobody for ever."""
+"""Waiting tasks during a change of leader: each is kept alive without a gap, and only for a limited time."""
 
 import asyncio
 from dataclasses import replace
@@ -17,8 +17,8 @@ from tests.unit.activity_operator.workers.world import POOL, Operator, World
 KEY = POOL.key
 
 
-async def test_an_outage_that_ends_the_term_ends_no_waiting_task(world: World, operator: Operator) -> None:
-    """With the API server away nobody leads; HeartbeatSeconds goes on being kept."""
+async def test_waiting_task_gets_heartbeats_through_an_api_server_outage(world: World, operator: Operator) -> None:
+    """During the outage no replica leads; heartbeats must still arrive within HeartbeatSeconds."""
     await operator.hold("t1")
     world.records.down = True
     operator.custody.end_term()
@@ -34,10 +34,10 @@ async def test_an_outage_that_ends_the_term_ends_no_waiting_task(world: World, o
 
 
 @pytest.mark.parametrize(("down", "seconds"), [(False, LINGER_SECONDS), (True, OUTAGE_SECONDS)])
-async def test_a_former_leader_keeps_a_task_alive_for_a_while_only(
+async def test_former_leader_sends_heartbeats_for_a_limited_time(
     world: World, operator: Operator, down: bool, seconds: float
 ) -> None:
-    """The next leader's worker may be dead, and the service's own time-out must find that out."""
+    """The next leader's worker may be dead, and the service's own time-out must detect that."""
     await operator.hold("t1", "t2")
     await operator.hear(report(claims=(lease_id("t2"),)))
     world.records.down = down
@@ -49,8 +49,8 @@ async def test_a_former_leader_keeps_a_task_alive_for_a_while_only(
     assert "t2" not in world.service.beats, "a task that a worker runs is the worker's to keep alive"
 
 
-async def test_patience_is_counted_by_ones_own_clock(world: World, operator: Operator) -> None:
-    """The machine of the leader before had its clock an hour behind."""
+async def test_hold_time_is_measured_by_the_new_leaders_clock(world: World, operator: Operator) -> None:
+    """The former leader's clock was an hour behind."""
     (lease,) = await operator.hold("t1")
     world.records.kept[lease] = replace(world.records.kept[lease], received_at=wall() - 3600.0)
     successor = Operator(world)
@@ -63,9 +63,7 @@ async def test_patience_is_counted_by_ones_own_clock(world: World, operator: Ope
     assert world.service.failed["t1"][0] == ERROR_NO_WORKER
 
 
-async def test_what_a_former_leaders_last_poll_brought_is_found_and_kept_alive_meanwhile(
-    world: World, operator: Operator
-) -> None:
+async def test_task_of_a_former_leaders_last_poll_is_offered_by_the_new_one(world: World, operator: Operator) -> None:
     former = Operator(world)
     operator.custody.order(KEY, Terms(heartbeat_seconds=3.0))
     former.custody.order(KEY, Terms(heartbeat_seconds=3.0))
@@ -77,12 +75,10 @@ async def test_what_a_former_leaders_last_poll_brought_is_found_and_kept_alive_m
     assert (await operator.hear(report())).offers == (lease,)
     beats = world.service.beats["t1"]
     assert max(later - earlier for earlier, later in pairwise(beats)) < 3.5
-    assert former.said == []
+    assert former.events == []
 
 
-async def test_a_former_leader_says_nothing_of_a_task_that_a_worker_concluded_meanwhile(
-    world: World, operator: Operator
-) -> None:
+async def test_former_leader_emits_no_event_for_a_concluded_task(world: World, operator: Operator) -> None:
     former = Operator(world)
     lease = former.receive("t1")
     await asyncio.sleep(8.0)
@@ -91,13 +87,11 @@ async def test_a_former_leader_says_nothing_of_a_task_that_a_worker_concluded_me
     await operator.hear(report(sequence=2, released=(lease,)))
     await asyncio.sleep(60.0)
 
-    assert former.said == []
+    assert former.events == []
     assert len(former.custody) == 0
 
 
-async def test_losing_the_term_leaves_recorded_leases_to_the_next_leader_and_records_the_others(
-    world: World, operator: Operator
-) -> None:
+async def test_end_of_term_records_leases_that_were_not_recorded_yet(world: World, operator: Operator) -> None:
     await operator.hold("t1")
     world.records.down = True
     operator.receive("t2")
@@ -111,7 +105,7 @@ async def test_losing_the_term_leaves_recorded_leases_to_the_next_leader_and_rec
     assert len(world.records.kept) == 2
 
 
-async def test_a_listing_that_is_behind_brings_nothing_back(world: World, operator: Operator) -> None:
+async def test_outdated_listing_does_not_restore_a_released_lease(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     stale = world.records.kept[lease]
     await operator.hear(report(claims=(lease,)))
@@ -121,10 +115,8 @@ async def test_a_listing_that_is_behind_brings_nothing_back(world: World, operat
     assert len(operator.custody) == 0
 
 
-async def test_a_leader_that_slept_records_no_task_that_another_one_has_had_done(
-    world: World, operator: Operator
-) -> None:
-    """Frozen right after its write: the next leader found the record, had the task done and removed the record."""
+async def test_frozen_leader_does_not_record_a_task_that_is_already_done(world: World, operator: Operator) -> None:
+    """Frozen right after its write; the next leader found the record, had the task done and removed the record."""
     world.records.unanswered = True
     operator.receive("t1")
     await asyncio.sleep(0.1)
@@ -143,9 +135,7 @@ async def test_a_leader_that_slept_records_no_task_that_another_one_has_had_done
     assert await operator.custody.close(20.0) == 0
 
 
-async def test_a_record_whose_write_was_not_answered_goes_when_its_task_is_over(
-    world: World, operator: Operator
-) -> None:
+async def test_record_with_a_lost_answer_is_removed_when_its_task_is_over(world: World, operator: Operator) -> None:
     world.records.unanswered = True
     operator.receive("t1")
     world.service.over.add("t1")
@@ -155,10 +145,8 @@ async def test_a_record_whose_write_was_not_answered_goes_when_its_task_is_over(
     assert operator.reasons == ["LeaseExpired"]
 
 
-async def test_a_record_that_cannot_be_removed_is_not_removed_more_often_with_every_listing(
-    world: World, operator: Operator
-) -> None:
-    """A webhook that is down refuses every DELETE; listings go on."""
+async def test_listings_do_not_multiply_attempts_to_delete_a_record(world: World, operator: Operator) -> None:
+    """A broken webhook refuses every DELETE while listings go on."""
     (lease,) = await operator.hold("t1")
     await operator.hear(report(claims=(lease,)))
     world.records.undeletable = True

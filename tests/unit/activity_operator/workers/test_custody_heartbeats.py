@@ -1,4 +1,4 @@
-"""The operator sends a task's heartbeats until its worker does, whatever is out of reach meanwhile."""
+"""The operator sends a task's heartbeats until its worker does, also while a server is unreachable."""
 
 import asyncio
 from itertools import pairwise
@@ -13,9 +13,7 @@ from tests.unit.activity_operator.workers.world import POOL, Operator, World
 KEY = POOL.key
 
 
-async def test_the_operator_heartbeats_until_the_owner_shows_its_grant_and_not_after(
-    world: World, operator: Operator
-) -> None:
+async def test_operator_sends_heartbeats_until_the_owner_reports_the_lease(world: World, operator: Operator) -> None:
     operator.custody.order(KEY, Terms(heartbeat_seconds=3.0))
     (lease,) = await operator.hold("t1")
     await asyncio.sleep(10.0)
@@ -28,8 +26,8 @@ async def test_the_operator_heartbeats_until_the_owner_shows_its_grant_and_not_a
     assert len(world.service.beats["t1"]) == 3
 
 
-async def test_a_task_whose_grant_did_not_arrive_is_kept_alive_until_it_does(world: World, operator: Operator) -> None:
-    """Reports were cut right after the claim was written: the worker hears of its task forty seconds later."""
+async def test_task_gets_heartbeats_until_its_grant_arrives(world: World, operator: Operator) -> None:
+    """Reports fail right after the claim is written, so the worker gets its grant 40 s later."""
     (lease,) = await operator.hold("t1")
     await operator.hear(report(claims=(lease,)))
     await asyncio.sleep(40.0)
@@ -39,9 +37,7 @@ async def test_a_task_whose_grant_did_not_arrive_is_kept_alive_until_it_does(wor
     assert [grant.id for grant in (await operator.hear(report(sequence=2, claims=(lease,)))).granted] == [lease]
 
 
-async def test_an_owner_that_never_shows_its_task_may_be_dead_and_is_not_covered_for_long(
-    world: World, operator: Operator
-) -> None:
+async def test_heartbeats_for_an_owner_that_never_reports_its_lease_end(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     await operator.hear(report(claims=(lease,)))
     claimed = wall()
@@ -50,9 +46,7 @@ async def test_an_owner_that_never_shows_its_task_may_be_dead_and_is_not_covered
     assert claimed + GRANT_SECONDS / 2 < world.service.beats["t1"][-1] <= claimed + GRANT_SECONDS
 
 
-async def test_heartbeats_go_on_while_the_api_server_is_unreachable_and_the_record_follows(
-    world: World, operator: Operator
-) -> None:
+async def test_heartbeats_continue_without_api_server_and_record_follows(world: World, operator: Operator) -> None:
     world.records.down = True
     operator.custody.order(KEY, Terms(heartbeat_seconds=5.0))
     operator.receive("t1")
@@ -67,9 +61,7 @@ async def test_heartbeats_go_on_while_the_api_server_is_unreachable_and_the_reco
     assert len(world.records.kept) == 1
 
 
-async def test_a_heartbeat_that_is_told_the_task_is_over_ends_the_lease_and_says_so(
-    world: World, operator: Operator
-) -> None:
+async def test_heartbeat_of_a_finished_task_ends_the_lease_with_an_event(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     world.service.over.add("t1")
     await asyncio.sleep(11.0)
@@ -79,7 +71,7 @@ async def test_a_heartbeat_that_is_told_the_task_is_over_ends_the_lease_and_says
     assert (await operator.hear(report(claims=(lease,)))).refused == (lease,)
 
 
-async def test_a_refused_heartbeat_stops_the_heartbeats_and_keeps_the_lease(world: World, operator: Operator) -> None:
+async def test_refused_heartbeat_ends_heartbeats_and_keeps_the_lease(world: World, operator: Operator) -> None:
     world.service.refuses_heartbeats = True
     (lease,) = await operator.hold("t1")
     await asyncio.sleep(100.0)
@@ -88,9 +80,7 @@ async def test_a_refused_heartbeat_stops_the_heartbeats_and_keeps_the_lease(worl
     assert (await operator.hear(report())).offers == (lease,)
 
 
-async def test_an_unreachable_service_is_asked_again_before_the_next_heartbeat_is_due(
-    world: World, operator: Operator
-) -> None:
+async def test_failed_heartbeat_is_retried_before_the_next_one_is_due(world: World, operator: Operator) -> None:
     await operator.hold("t1")
     world.service.unreachable = True
     await asyncio.sleep(13.0)

@@ -1,4 +1,4 @@
-"""A task that the operator took is offered, claimed, granted and released: it reaches exactly one worker."""
+"""Handover of a task: it is offered, claimed, granted and released, and reaches exactly one worker."""
 
 import asyncio
 
@@ -30,7 +30,7 @@ async def test_a_lease_that_is_not_recorded_cannot_be_claimed(world: World, oper
     assert world.records.calls["claim"] == 0
 
 
-async def test_a_lease_whose_record_somebody_removed_is_nobodys(world: World, operator: Operator) -> None:
+async def test_lease_with_a_deleted_record_is_refused_and_dropped(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     world.records.kept.clear()
 
@@ -38,7 +38,7 @@ async def test_a_lease_whose_record_somebody_removed_is_nobodys(world: World, op
     assert len(operator.custody) == 0
 
 
-async def test_offer_claim_grant_release(world: World, operator: Operator) -> None:
+async def test_lease_is_offered_claimed_granted_and_released(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
 
     assert (await operator.hear(report())).offers == (lease,)
@@ -54,7 +54,7 @@ async def test_offer_claim_grant_release(world: World, operator: Operator) -> No
     assert len(operator.custody) == 0
 
 
-async def test_claiming_again_by_the_same_owner_is_granted_again(world: World, operator: Operator) -> None:
+async def test_repeated_claim_of_the_owner_is_granted_again(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     for sequence in (2, 3):
         handed = await operator.hear(report(sequence=sequence, claims=(lease,)))
@@ -63,7 +63,7 @@ async def test_claiming_again_by_the_same_owner_is_granted_again(world: World, o
     assert world.records.calls["claim"] == 1
 
 
-async def test_the_same_claim_twice_at_once_is_granted_twice(operator: Operator) -> None:
+async def test_concurrent_claims_of_one_worker_are_both_granted(operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
 
     handed = await asyncio.gather(
@@ -73,7 +73,7 @@ async def test_the_same_claim_twice_at_once_is_granted_twice(operator: Operator)
     assert [len(answer.granted) for answer in handed] == [1, 1]
 
 
-async def test_of_two_workers_that_claim_at_once_one_is_granted_and_one_refused(operator: Operator) -> None:
+async def test_concurrent_claims_of_two_workers_are_granted_to_one(operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
 
     first, second = await asyncio.gather(operator.hear(report(claims=(lease,))), operator.hear(other(claims=(lease,))))
@@ -82,10 +82,8 @@ async def test_of_two_workers_that_claim_at_once_one_is_granted_and_one_refused(
     assert sorted([first.refused, second.refused]) == [(), (lease,)]
 
 
-async def test_a_claim_that_meets_conflicts_takes_nothing_from_the_worker_that_was_granted_meanwhile(
-    world: World, operator: Operator
-) -> None:
-    """Half an hour of faults: the lease was taken for gone, its owner was refused all the same, and nobody ran it."""
+async def test_claim_that_conflicts_does_not_revoke_another_workers_grant(world: World, operator: Operator) -> None:
+    """The conflict must not count as a deleted record: the new owner would be refused, and no worker would run it."""
     (lease,) = await operator.hold("t1")
     world.records.conflicts = 1
 
@@ -99,7 +97,7 @@ async def test_a_claim_that_meets_conflicts_takes_nothing_from_the_worker_that_w
     assert world.records.kept[lease].owner == Owner("uid-b", "b-first")
 
 
-async def test_a_claim_that_meets_nothing_but_conflicts_stays_open(world: World, operator: Operator) -> None:
+async def test_claim_with_repeated_conflicts_stays_open(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     world.records.conflicts = 100
 
@@ -110,7 +108,7 @@ async def test_a_claim_that_meets_nothing_but_conflicts_stays_open(world: World,
     assert [grant.id for grant in (await operator.hear(report(sequence=2, claims=(lease,)))).granted] == [lease]
 
 
-async def test_a_worker_of_another_pool_gets_nothing_by_guessing_an_id(operator: Operator) -> None:
+async def test_claim_of_another_pools_worker_is_refused(operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
 
     handed = await operator.hear(report(pool="thief", claims=(lease,)))
@@ -118,9 +116,7 @@ async def test_a_worker_of_another_pool_gets_nothing_by_guessing_an_id(operator:
     assert (handed.granted, handed.refused) == ((), (lease,))
 
 
-async def test_a_release_by_a_worker_that_does_not_own_the_lease_removes_nothing(
-    world: World, operator: Operator
-) -> None:
+async def test_release_by_another_worker_keeps_the_record(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     await operator.hear(report(claims=(lease,)))
 
@@ -138,7 +134,7 @@ async def test_a_claim_that_cannot_be_written_stays_open(world: World, operator:
     assert len((await operator.hear(report(sequence=2, claims=(lease,)))).granted) == 1
 
 
-async def test_a_slow_api_server_delays_no_reply_for_long(world: World, operator: Operator) -> None:
+async def test_slow_api_server_delays_a_reply_by_at_most_two_seconds(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     world.records.stop_at = "before claim"
     began = wall()
@@ -149,7 +145,7 @@ async def test_a_slow_api_server_delays_no_reply_for_long(world: World, operator
     assert handed.offers == (lease,)
 
 
-async def test_a_release_that_cannot_be_written_is_not_echoed(world: World, operator: Operator) -> None:
+async def test_release_that_cannot_be_written_is_not_acknowledged(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     await operator.hear(report(claims=(lease,)))
     world.records.down = True
@@ -159,7 +155,7 @@ async def test_a_release_that_cannot_be_written_is_not_echoed(world: World, oper
     assert (await operator.hear(report(sequence=3, released=(lease,)))).released == (lease,)
 
 
-async def test_no_lease_means_nothing_runs(world: World, operator: Operator) -> None:
+async def test_released_lease_leaves_no_background_task(world: World, operator: Operator) -> None:
     before = len(asyncio.all_tasks())
     (lease,) = await operator.hold("t1")
     await operator.hear(report(claims=(lease,)))

@@ -1,4 +1,4 @@
-"""Which of the tasks that wait are offered to which worker."""
+"""The choice of waiting tasks that a worker is offered."""
 
 import asyncio
 from typing import Any
@@ -26,7 +26,7 @@ def choose(operator: Operator, of: Report, **options: Any) -> Offers:
     return offers(tuple(operator.custody.of(KEY)), of, wall(), cordoned=False, **options)
 
 
-async def test_an_offer_is_one_workers_for_a_while_and_then_another_ones(operator: Operator) -> None:
+async def test_offer_is_exclusive_for_a_while_and_then_goes_to_another_worker(operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     assert (await operator.hear(report())).offers == (lease,)
     assert choose(operator, other()).now == ()
@@ -35,7 +35,7 @@ async def test_an_offer_is_one_workers_for_a_while_and_then_another_ones(operato
     assert choose(operator, other()).now == (lease,)
 
 
-async def test_offers_are_no_more_than_slots_the_oldest_first_and_free_slots_have_theirs_alone(
+async def test_offers_are_oldest_first_and_at_most_one_per_slot(
     operator: Operator,
 ) -> None:
     leases = await operator.hold("t1", "t2", "t3", "t4")
@@ -45,14 +45,14 @@ async def test_offers_are_no_more_than_slots_the_oldest_first_and_free_slots_hav
     assert choose(operator, other(slots=2)).now == tuple(leases[2:])
 
 
-async def test_a_slot_that_becomes_free_has_an_offer_to_claim_before_it_polls(operator: Operator) -> None:
+async def test_busy_slot_gets_a_shared_offer_for_when_it_becomes_free(operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
 
     assert (await operator.hear(report(slots=1, busy=1))).offers == (lease,)
     assert choose(operator, other(slots=1)).now == (lease,)
 
 
-async def test_a_granted_lease_that_is_not_shown_yet_keeps_its_slot(operator: Operator) -> None:
+async def test_granted_lease_that_is_not_reported_yet_occupies_a_slot(operator: Operator) -> None:
     leases = await operator.hold("t1", "t2", "t3")
     handed = await operator.hear(report(slots=2, claims=(leases[0],)))
 
@@ -60,14 +60,14 @@ async def test_a_granted_lease_that_is_not_shown_yet_keeps_its_slot(operator: Op
     assert choose(operator, report(slots=2)) == Offers(now=(leases[1],), ahead=(leases[2],))
 
 
-async def test_a_claim_that_is_not_answered_yet_keeps_its_slot(operator: Operator) -> None:
+async def test_claim_without_an_answer_occupies_a_slot(operator: Operator) -> None:
     leases = await operator.hold("t1", "t2")
 
     assert choose(operator, report(slots=1), unclear=[leases[0]]) == Offers(ahead=(leases[1],))
 
 
 @pytest.mark.parametrize("state", [WorkerState.DRAINING, WorkerState.DRAINED, WorkerState.STOPPING])
-async def test_a_worker_that_leaves_is_offered_nothing(operator: Operator, state: WorkerState) -> None:
+async def test_leaving_worker_is_offered_nothing(operator: Operator, state: WorkerState) -> None:
     await operator.hold("t1")
 
     assert (await operator.hear(report(state=state))).offers == ()

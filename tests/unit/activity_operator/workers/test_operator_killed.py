@@ -1,4 +1,4 @@
-"""The operator is killed at each await of the handover, and the next one finishes it: the table in `handover.py`."""
+"""The operator is killed at each await of the handover, and the next leader finishes it (table in `handover.py`)."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,8 +24,8 @@ async def world() -> AsyncIterator[World]:
     await settle()
 
 
-async def dies_at(world: World, moment: str, operator: Operator) -> Operator:
-    """Let the operator reach the moment, kill it there, and start the next one."""
+async def kill_and_replace(world: World, moment: str, operator: Operator) -> Operator:
+    """Let the operator reach the moment, kill it there, and start the next leader."""
     await asyncio.sleep(3.0)
     await operator.kill()
     world.records.stop_at = ""
@@ -33,7 +33,7 @@ async def dies_at(world: World, moment: str, operator: Operator) -> Operator:
 
 
 async def finish(world: World, operator: Operator, sequence: int) -> None:
-    """The worker repeats its claim to the new leader until the task has run, and everything is gone."""
+    """Repeat the claim to the new leader and run the task, until no record is left."""
     handed = await operator.hear(report(sequence=sequence, claims=(LEASE,)))
     assert [grant.task_token for grant in handed.granted] == ["t1"]
     await operator.hear(report(sequence=sequence + 1, busy=1, leases=(HeldLease(LEASE, 1.0),)))
@@ -41,18 +41,18 @@ async def finish(world: World, operator: Operator, sequence: int) -> None:
     assert not world.records.kept
 
 
-async def test_before_the_record_nothing_of_ours_is_left(world: World) -> None:
+async def test_killed_before_the_record_leaves_no_lease(world: World) -> None:
     world.records.stop_at = "before create"
     first = await Operator.leading(world)
     first.receive("t1")
-    second = await dies_at(world, "before create", first)
+    second = await kill_and_replace(world, "before create", first)
 
     assert not world.records.kept
     assert len(second.custody) == 0
 
 
 @pytest.mark.parametrize("hours", [0, 1])
-async def test_after_the_record_the_next_leader_heartbeats_at_once_and_offers(world: World, hours: int) -> None:
+async def test_killed_after_the_record_next_leader_heartbeats_and_offers_it(world: World, hours: int) -> None:
     world.records.stop_at = "after create"
     first = await Operator.leading(world)
     first.receive("t1")
@@ -69,21 +69,21 @@ async def test_after_the_record_the_next_leader_heartbeats_at_once_and_offers(wo
     await finish(world, second, 2)
 
 
-async def test_between_two_leaders_no_thirty_seconds_pass_without_a_heartbeat(world: World) -> None:
+async def test_gap_between_heartbeats_of_two_leaders_is_below_30_seconds(world: World) -> None:
     first = await Operator.leading(world)
     first.custody.order(POOL.key, Terms(heartbeat_seconds=10.0))
     await first.hold("t1")
     await asyncio.sleep(19.9)
     await first.kill()
-    await asyncio.sleep(19.0)  # the Lease runs out, the next leader sweeps
+    await asyncio.sleep(19.0)  # the Lease expires, and the next leader lists everything
     await Operator.leading(world)
     await asyncio.sleep(0.1)
 
     *_, last, next_one = world.service.beats["t1"]
-    assert next_one - last < 25.0, "less than 5 s are left for everything that is slow"
+    assert next_one - last < 25.0, "less than 5 s of margin are left"
 
 
-async def test_an_old_offer_may_be_claimed_of_the_new_leader(world: World) -> None:
+async def test_offer_of_the_former_leader_can_be_claimed_from_the_new_one(world: World) -> None:
     first = await Operator.leading(world)
     await first.hold("t1")
     await first.hear(report())
@@ -93,17 +93,17 @@ async def test_an_old_offer_may_be_claimed_of_the_new_leader(world: World) -> No
 
 
 @pytest.mark.parametrize("moment", ["before claim", "after claim"])
-async def test_a_claim_whose_write_was_never_answered_is_repeated(world: World, moment: str) -> None:
+async def test_claim_without_an_answer_is_repeated_to_the_next_leader(world: World, moment: str) -> None:
     first = await Operator.leading(world)
     await first.hold("t1")
     world.records.stop_at = moment
     await first.hear(report(claims=(LEASE,)))
-    second = await dies_at(world, moment, first)
+    second = await kill_and_replace(world, moment, first)
 
     await finish(world, second, 2)
 
 
-async def test_a_claim_written_by_an_operator_whose_answer_was_lost_is_found_written(world: World) -> None:
+async def test_claim_written_without_an_answer_is_granted_at_the_retry(world: World) -> None:
     operator = await Operator.leading(world)
     await operator.hold("t1")
     world.records.stop_at = "after claim"
@@ -113,19 +113,19 @@ async def test_a_claim_written_by_an_operator_whose_answer_was_lost_is_found_wri
     await finish(world, operator, 2)
 
 
-async def test_a_grant_whose_reply_was_never_sent_is_granted_again_and_to_nobody_else(world: World) -> None:
+async def test_grant_with_a_lost_reply_is_repeated_only_to_its_owner(world: World) -> None:
     first = await Operator.leading(world)
     await first.hold("t1")
     await first.hear(report(claims=(LEASE,)))
     await first.kill()
     second = await Operator.leading(world)
-    thief = report(pod_uid="uid-b", incarnation="b-first", claims=(LEASE,))
+    other_worker = report(pod_uid="uid-b", incarnation="b-first", claims=(LEASE,))
 
-    assert (await second.hear(thief)).refused == (LEASE,)
+    assert (await second.hear(other_worker)).refused == (LEASE,)
     await finish(world, second, 2)
 
 
-async def test_the_next_leader_keeps_a_task_alive_whose_owner_may_not_have_heard_of_its_grant(world: World) -> None:
+async def test_next_leader_sends_heartbeats_until_the_owner_reports_the_lease(world: World) -> None:
     first = await Operator.leading(world)
     await first.hold("t1")
     await first.hear(report(claims=(LEASE,)))
@@ -142,7 +142,7 @@ async def test_the_next_leader_keeps_a_task_alive_whose_owner_may_not_have_heard
     assert len(beats) == 3
 
 
-async def test_a_worker_that_runs_its_task_notices_no_change_of_leader(world: World) -> None:
+async def test_change_of_leader_does_not_affect_a_running_task(world: World) -> None:
     first = await Operator.leading(world)
     await first.hold("t1")
     await first.hear(report(claims=(LEASE,)))
@@ -158,25 +158,25 @@ async def test_a_worker_that_runs_its_task_notices_no_change_of_leader(world: Wo
 
 
 @pytest.mark.parametrize("moment", ["before delete", "after delete"])
-async def test_a_release_that_was_not_echoed_is_said_again(world: World, moment: str) -> None:
+async def test_release_without_acknowledgement_is_repeated_to_the_next_leader(world: World, moment: str) -> None:
     first = await Operator.leading(world)
     await first.hold("t1")
     await first.hear(report(claims=(LEASE,)))
     world.records.stop_at = moment
     assert (await first.hear(report(sequence=2, released=(LEASE,)))).released == ()
-    second = await dies_at(world, moment, first)
+    second = await kill_and_replace(world, moment, first)
 
     assert (await second.hear(report(sequence=3, released=(LEASE,)))).released == (LEASE,)
     assert not world.records.kept
 
 
-async def test_a_task_that_was_over_when_the_operator_died_is_found_over_again(world: World) -> None:
+async def test_next_leader_detects_a_finished_task_again(world: World) -> None:
     first = await Operator.leading(world)
     await first.hold("t1")
     world.service.over.add("t1")
     world.records.stop_at = "before delete"
     await asyncio.sleep(12.0)
-    second = await dies_at(world, "before delete", first)
+    second = await kill_and_replace(world, "before delete", first)
     await asyncio.sleep(1.0)
 
     assert second.reasons == ["LeaseExpired"]
@@ -202,7 +202,7 @@ async def test_a_deleted_pools_task_is_failed_by_the_next_leader(world: World, f
     assert not world.records.kept
 
 
-async def test_an_owner_that_died_between_two_leaders_is_found_gone(world: World) -> None:
+async def test_next_leader_detects_a_lost_owner(world: World) -> None:
     first = await Operator.leading(world)
     await first.hold("t1")
     await first.hear(report(claims=(LEASE,)))
@@ -215,7 +215,7 @@ async def test_an_owner_that_died_between_two_leaders_is_found_gone(world: World
     assert not world.records.kept
 
 
-async def test_a_new_leader_waits_for_its_records_before_it_answers(world: World) -> None:
+async def test_new_leader_reads_its_records_before_its_term_begins(world: World) -> None:
     world.records.down = True
     operator = Operator(world)
     term = asyncio.create_task(operator.custody.begin_term())

@@ -1,4 +1,4 @@
-"""A worker that claimed a task and is gone, or never says that it has it."""
+"""Owners that are gone, or that never report the task they claimed."""
 
 import asyncio
 
@@ -10,9 +10,7 @@ from tests.unit.activity_operator.workers.world import POOL, Operator, World
 KEY = POOL.key
 
 
-async def test_a_task_that_its_owner_concluded_before_it_could_say_so_is_no_trouble(
-    world: World, operator: Operator
-) -> None:
+async def test_task_concluded_before_the_owner_reports_it_causes_no_event(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     await operator.hear(report(claims=(lease,)))
     world.service.over.add("t1")
@@ -23,7 +21,7 @@ async def test_a_task_that_its_owner_concluded_before_it_could_say_so_is_no_trou
     assert not world.records.kept
 
 
-async def test_a_restarted_container_has_lost_what_it_had_claimed(world: World, operator: Operator) -> None:
+async def test_restarted_container_loses_its_claimed_lease(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     await operator.hear(report(claims=(lease,)))
     handed = await operator.hear(report(incarnation="second"))
@@ -35,7 +33,7 @@ async def test_a_restarted_container_has_lost_what_it_had_claimed(world: World, 
     assert not world.records.kept
 
 
-async def test_a_worker_whose_pod_is_gone_has_lost_what_it_had_claimed(world: World, operator: Operator) -> None:
+async def test_deleted_pod_loses_its_claimed_lease(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     await operator.hear(report(claims=(lease,)))
     world.pods.discard("uid-a")
@@ -45,9 +43,7 @@ async def test_a_worker_whose_pod_is_gone_has_lost_what_it_had_claimed(world: Wo
     assert not world.records.kept
 
 
-async def test_an_owner_that_never_shows_its_lease_blocks_zero_for_a_while_only(
-    world: World, operator: Operator
-) -> None:
+async def test_lease_that_its_owner_never_reports_counts_for_a_limited_time(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     await operator.hear(report(claims=(lease,)))
     await operator.hear(report(sequence=2))
@@ -58,10 +54,8 @@ async def test_an_owner_that_never_shows_its_lease_blocks_zero_for_a_while_only(
     assert operator.custody.said(KEY).claimed == 0
 
 
-async def test_an_owner_that_leaves_after_the_service_said_that_its_task_is_over_has_lost_nothing(
-    world: World, operator: Operator
-) -> None:
-    """It concluded its task while nobody led, and its last report found no leader."""
+async def test_owner_that_leaves_after_its_task_is_over_causes_no_event(world: World, operator: Operator) -> None:
+    """The owner concluded its task while no replica led, so its last report found no leader."""
     (lease,) = await operator.hold("t1")
     await operator.hear(report(claims=(lease,)))
     world.service.over.add("t1")
@@ -73,9 +67,7 @@ async def test_an_owner_that_leaves_after_the_service_said_that_its_task_is_over
     assert not world.records.kept
 
 
-async def test_an_owner_that_said_at_its_last_that_its_task_is_concluded_has_lost_nothing(
-    world: World, operator: Operator
-) -> None:
+async def test_owner_that_leaves_after_its_release_report_causes_no_event(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     await operator.hear(report(claims=(lease,)))
     world.records.down = True

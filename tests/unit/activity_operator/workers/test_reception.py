@@ -1,4 +1,4 @@
-"""One report, one reply."""
+"""The reply to one report."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ async def test_a_reply_carries_term_interval_directive_and_acknowledgement(
     assert (reply.term, reply.next_report_seconds, reply.directive, reply.ack) == (7, 2.0, Directive.DRAIN, 3)
 
 
-async def test_a_first_report_is_offered_what_waits_and_the_next_one_comes_soon(
+async def test_reply_to_a_first_report_offers_waiting_tasks_and_hurries_the_next(
     reception: Reception, operator: Operator
 ) -> None:
     for number in range(20):
@@ -67,7 +67,7 @@ async def test_a_replayed_report_claims_nothing(reception: Reception, operator: 
     assert (await reception.answer(report(sequence=4, claims=(lease,)))).granted == ()
 
 
-async def test_an_order_given_while_the_claim_was_written_is_in_the_reply(
+async def test_directive_set_during_the_claims_write_is_in_the_reply(
     reception: Reception, operator: Operator, registry: WorkerRegistry
 ) -> None:
     (lease,) = await operator.hold("t1")

@@ -1,4 +1,4 @@
-"""What the operator remembers of its workers' reports."""
+"""The registry of workers' reports."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ POOL = ("media", "resize")
 
 
 class Changes:
-    """Counts the calls of `on_change`."""
+    """Records the calls of `on_change`."""
 
     def __init__(self) -> None:
         self.keys: list[tuple[str, str]] = []
@@ -31,12 +31,18 @@ def registry(changes: Changes) -> WorkerRegistry:
     return WorkerRegistry(changes, dice=lambda: 0.0)
 
 
-def test_the_last_word_of_a_worker_is_what_its_pool_says(registry: WorkerRegistry) -> None:
+def test_latest_report_replaces_the_former_one(registry: WorkerRegistry) -> None:
     registry.record(report(), 100.0)
     registry.record(report(sequence=2, busy=1, open_polls=1, leases=(HeldLease("l", 1.0),)), 101.0)
 
-    (said,) = registry.said(*POOL)
-    assert (said.busy, said.open_polls, said.leases, said.reported_at, said.interval_seconds) == (1, 1, 1, 101.0, 1.0)
+    (latest,) = registry.said(*POOL)
+    assert (latest.busy, latest.open_polls, latest.leases, latest.reported_at, latest.interval_seconds) == (
+        1,
+        1,
+        1,
+        101.0,
+        1.0,
+    )
 
 
 @pytest.mark.parametrize("sequence", [1, 2])
@@ -44,17 +50,17 @@ def test_an_older_or_repeated_sequence_changes_nothing(
     registry: WorkerRegistry, changes: Changes, sequence: int
 ) -> None:
     registry.record(report(sequence=2, busy=1), 100.0)
-    seen = len(changes.keys)
+    before = len(changes.keys)
 
     receipt = registry.record(report(sequence=sequence, busy=2, events=(event(1),)), 101.0)
 
     assert not receipt.fresh
     assert registry.said(*POOL)[0].busy == 1
     assert registry.events(*POOL) == ()
-    assert len(changes.keys) == seen
+    assert len(changes.keys) == before
 
 
-def test_a_restarted_container_starts_its_sequence_anew(registry: WorkerRegistry) -> None:
+def test_restarted_container_starts_a_new_sequence(registry: WorkerRegistry) -> None:
     registry.record(report(sequence=50, events=(event(7),)), 100.0)
 
     receipt = registry.record(report(incarnation="second", sequence=1, events=(event(1),)), 101.0)
@@ -71,7 +77,7 @@ def test_a_late_report_of_a_former_incarnation_is_ignored(registry: WorkerRegist
     assert registry.said(*POOL)[0].incarnation == "second"
 
 
-def test_plain_repeats_wake_nobody(registry: WorkerRegistry, changes: Changes) -> None:
+def test_unchanged_reports_do_not_wake_the_pool(registry: WorkerRegistry, changes: Changes) -> None:
     registry.record(report(), 100.0)
     for second in range(1, 20):
         registry.record(report(sequence=1 + second, idle_seconds=float(second), open_polls=second % 2), 100.0 + second)
@@ -93,7 +99,7 @@ def test_plain_repeats_wake_nobody(registry: WorkerRegistry, changes: Changes) -
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_what_a_decision_depends_on_wakes_the_pool(
+def test_change_that_affects_decisions_wakes_the_pool(
     registry: WorkerRegistry, changes: Changes, change: dict[str, object]
 ) -> None:
     registry.record(report(), 100.0)
@@ -102,7 +108,7 @@ def test_what_a_decision_depends_on_wakes_the_pool(
     assert changes.keys == [POOL, POOL]
 
 
-def test_a_worker_heard_of_again_after_a_silence_wakes_the_pool(registry: WorkerRegistry, changes: Changes) -> None:
+def test_report_after_a_silence_wakes_the_pool(registry: WorkerRegistry, changes: Changes) -> None:
     registry.record(report(), 100.0)
     registry.record(report(sequence=2), 104.0)
 
@@ -136,7 +142,7 @@ def test_events_that_were_acknowledged_are_not_counted_again(registry: WorkerReg
     assert {entry.name: entry.count for entry in registry.events(*POOL)} == {"worker:running": 1, "worker:starting": 2}
 
 
-def test_a_stop_tells_how_it_ended(registry: WorkerRegistry) -> None:
+def test_stop_event_has_exit_code_and_message(registry: WorkerRegistry) -> None:
     stopped = (event(1, "worker:stopped"),)
     registry.record(report(state=WorkerState.STOPPED, exit=ExitOutput(10, "polling failed"), events=stopped), 100.0)
 
@@ -144,20 +150,20 @@ def test_a_stop_tells_how_it_ended(registry: WorkerRegistry) -> None:
     assert (entry.exit_code, entry.message, entry.pod) == (10, "polling failed", "resize-a")
 
 
-def test_task_events_and_unknown_names_stay_out_of_the_story(registry: WorkerRegistry) -> None:
+def test_task_events_and_unknown_names_are_not_recorded(registry: WorkerRegistry) -> None:
     receipt = registry.record(report(events=(event(1, "task:start"), event(2, "my:event"))), 100.0)
 
     assert receipt.ack == 2
     assert registry.events(*POOL) == ()
 
 
-def test_an_event_from_the_future_is_told_as_of_now(registry: WorkerRegistry) -> None:
+def test_event_with_a_future_time_is_recorded_as_of_now(registry: WorkerRegistry) -> None:
     registry.record(report(events=(event(1, at=1e11),)), 100.0)
 
     assert registry.events(*POOL)[0].at == 100.0
 
 
-def test_an_order_that_waits_makes_the_next_report_come_soon(changes: Changes) -> None:
+def test_waiting_directive_shortens_the_next_interval(changes: Changes) -> None:
     registry = WorkerRegistry(changes, dice=lambda: 0.0, rate=1.0)
     for number in range(20):
         registry.record(report(pod_uid=f"uid-{number}"), 100.0)
@@ -172,7 +178,7 @@ def test_an_order_that_waits_makes_the_next_report_come_soon(changes: Changes) -
     assert obeyed.next_report_seconds == 20.0
 
 
-def test_a_cordon_is_lifted_when_the_directive_goes(registry: WorkerRegistry) -> None:
+def test_removed_directive_lifts_the_cordon(registry: WorkerRegistry) -> None:
     registry.set_directives(*POOL, {"uid-a": Directive.DRAIN})
     registry.record(report(), 100.0)
     registry.set_directives(*POOL, {})
@@ -180,7 +186,7 @@ def test_a_cordon_is_lifted_when_the_directive_goes(registry: WorkerRegistry) ->
     assert registry.record(report(sequence=2, state=WorkerState.DRAINING), 101.0).directive is Directive.RUN
 
 
-def test_a_forgotten_worker_leaves_nothing_behind(registry: WorkerRegistry) -> None:
+def test_forgotten_worker_leaves_no_state(registry: WorkerRegistry) -> None:
     registry.record(report(), 100.0)
     registry.forget("uid-a")
     registry.forget("uid-a")
@@ -197,7 +203,7 @@ def test_a_forgotten_worker_leaves_nothing_behind(registry: WorkerRegistry) -> N
         (lambda changes: WorkerRegistry(changes, max_per_namespace=3), "3 workers a namespace"),
     ],
 )
-def test_memory_is_bounded(changes: Changes, make: Callable[[Changes], WorkerRegistry], limit: str) -> None:
+def test_number_of_workers_is_limited(changes: Changes, make: Callable[[Changes], WorkerRegistry], limit: str) -> None:
     registry = make(changes)
     for number in range(3):
         registry.record(report(pod_uid=f"uid-{number}"), 100.0)
@@ -208,7 +214,7 @@ def test_memory_is_bounded(changes: Changes, make: Callable[[Changes], WorkerReg
     registry.record(report(pod_uid="uid-3"), 100.0)
 
 
-def test_a_new_leader_has_heard_nobody_and_says_so(registry: WorkerRegistry) -> None:
+def test_new_term_has_no_reports_and_a_degraded_report_path(registry: WorkerRegistry) -> None:
     registry.record(report(), 100.0)
     registry.begin_term(200.0, expected_workers=4)
 
@@ -217,8 +223,8 @@ def test_a_new_leader_has_heard_nobody_and_says_so(registry: WorkerRegistry) -> 
     assert not registry.suspect(206.0)
 
 
-def test_a_term_begins_without_the_orders_and_the_story_of_one_before(registry: WorkerRegistry) -> None:
-    """The status has the story; and what was ordered then another leader may have taken back."""
+def test_new_term_has_no_directives_and_no_events(registry: WorkerRegistry) -> None:
+    """The status keeps the events, and another leader may have withdrawn the directives since."""
     registry.set_directives(*POOL, {"uid-a": Directive.DRAIN})
     registry.note(POOL, "OOMKilled", "out of memory", at=100.0)
     registry.begin_term(200.0, expected_workers=1)
@@ -227,7 +233,7 @@ def test_a_term_begins_without_the_orders_and_the_story_of_one_before(registry: 
     assert registry.record(report(), 201.0).directive is Directive.RUN
 
 
-def test_a_fleet_that_falls_silent_at_once_makes_the_path_the_suspect(registry: WorkerRegistry) -> None:
+def test_simultaneous_silence_degrades_the_report_path(registry: WorkerRegistry) -> None:
     for number in range(10):
         registry.record(report(pod_uid=f"uid-{number}"), 100.0)
 
@@ -235,7 +241,7 @@ def test_a_fleet_that_falls_silent_at_once_makes_the_path_the_suspect(registry: 
     assert "10 of 10" in registry.suspect(130.0)
 
 
-def test_the_doubt_lasts_until_the_last_worker_has_found_the_way_again(registry: WorkerRegistry) -> None:
+def test_report_path_stays_degraded_until_every_worker_reports_again(registry: WorkerRegistry) -> None:
     for number in range(10):
         registry.record(report(pod_uid=f"uid-{number}"), 100.0)
     assert registry.suspect(170.0)
@@ -247,7 +253,7 @@ def test_the_doubt_lasts_until_the_last_worker_has_found_the_way_again(registry:
     assert not registry.suspect(182.0)
 
 
-def test_a_worker_that_only_ever_said_how_it_ended_failed_to_start(registry: WorkerRegistry, changes: Changes) -> None:
+def test_worker_that_only_reports_its_exit_is_a_failed_start(registry: WorkerRegistry, changes: Changes) -> None:
     end = ExitOutput(1, "handler:handle: no such module")
     registry.record(report(state=WorkerState.STOPPED, exit=end), 100.0)
     assert registry.said(*POOL)[0].failed_start == "handler:handle: no such module"
@@ -257,10 +263,10 @@ def test_a_worker_that_only_ever_said_how_it_ended_failed_to_start(registry: Wor
     registry.record(report(incarnation="third"), 120.0)
     assert registry.said(*POOL)[0].failed_start == ""
     registry.record(report(incarnation="third", sequence=2, state=WorkerState.STOPPED, exit=end), 130.0)
-    assert registry.said(*POOL)[0].failed_start == "", "it had worked before"
+    assert registry.said(*POOL)[0].failed_start == "", "the worker had run before"
 
 
-def test_polls_that_fail_and_work_again_are_worth_a_look(registry: WorkerRegistry, changes: Changes) -> None:
+def test_poll_error_and_its_end_wake_the_pool(registry: WorkerRegistry, changes: Changes) -> None:
     trouble = PollTrouble(PollFault.DENIED, "AccessDeniedException", "no")
     registry.record(report(), 100.0)
     before = len(changes.keys)
@@ -274,10 +280,10 @@ def test_polls_that_fail_and_work_again_are_worth_a_look(registry: WorkerRegistr
     assert len(changes.keys) - before == 2
 
 
-def test_the_trouble_of_a_newer_worker_is_read_as_far_as_it_is_known() -> None:
-    told = PollTrouble(PollFault.MISSING, "ActivityDoesNotExist", "gone")
-    wire = report(poll_trouble=told).to_wire()
-    assert Report.from_wire(wire).poll_trouble == told
+def test_unknown_poll_fault_of_a_newer_worker_is_read_as_other() -> None:
+    known = PollTrouble(PollFault.MISSING, "ActivityDoesNotExist", "gone")
+    wire = report(poll_trouble=known).to_wire()
+    assert Report.from_wire(wire).poll_trouble == known
 
     newer = {**wire, "pollTrouble": {"fault": "eclipse", "since": 7}}
     assert Report.from_wire(newer).poll_trouble == PollTrouble(PollFault.OTHER)

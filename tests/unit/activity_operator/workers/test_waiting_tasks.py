@@ -1,4 +1,4 @@
-"""How long a task waits for a worker, and how it ends when none may come any more."""
+"""How long a task waits for a worker, and how it ends if no worker can come."""
 
 import asyncio
 
@@ -34,7 +34,7 @@ async def test_the_waiting_tasks_of_a_deleted_pool_are_failed(world: World, oper
     assert not world.records.kept
 
 
-async def test_a_pool_that_is_out_of_sight_for_a_moment_loses_no_task(world: World, operator: Operator) -> None:
+async def test_pool_missing_from_the_store_for_a_moment_loses_no_task(world: World, operator: Operator) -> None:
     await operator.hold("t1")
     for _ in range(10):
         world.pools.clear()
@@ -54,7 +54,7 @@ async def test_a_running_task_of_a_deleted_pool_is_left_to_its_worker(world: Wor
     assert not world.service.failed
 
 
-async def test_failing_a_task_is_tried_until_the_service_answers(world: World, operator: Operator) -> None:
+async def test_failing_a_task_is_retried_until_the_service_answers(world: World, operator: Operator) -> None:
     await operator.hold("t1")
     world.pools.clear()
     world.service.unreachable = True
@@ -66,7 +66,7 @@ async def test_failing_a_task_is_tried_until_the_service_answers(world: World, o
     assert not world.records.kept
 
 
-async def test_a_task_that_can_never_be_failed_is_given_up_and_said(world: World, operator: Operator) -> None:
+async def test_task_that_cannot_be_failed_is_given_up_with_an_event(world: World, operator: Operator) -> None:
     await operator.hold("t1")
     world.pools.clear()
     world.service.unreachable = True
@@ -76,9 +76,7 @@ async def test_a_task_that_can_never_be_failed_is_given_up_and_said(world: World
     assert not world.records.kept
 
 
-async def test_without_a_worker_a_task_is_failed_after_hold_seconds_if_asked_for(
-    world: World, operator: Operator
-) -> None:
+async def test_task_without_a_worker_is_failed_after_hold_seconds(world: World, operator: Operator) -> None:
     operator.custody.order(KEY, Terms(hold_seconds=30.0))
     await operator.hold("t1")
     await asyncio.sleep(28.0)
@@ -88,9 +86,7 @@ async def test_without_a_worker_a_task_is_failed_after_hold_seconds_if_asked_for
     assert world.service.failed["t1"][0] == ERROR_NO_WORKER
 
 
-async def test_without_hold_seconds_a_task_waits_as_long_as_the_service_lets_it(
-    world: World, operator: Operator
-) -> None:
+async def test_task_without_hold_seconds_waits_without_a_limit(world: World, operator: Operator) -> None:
     await operator.hold("t1")
     await asyncio.sleep(7200.0)
 
@@ -98,8 +94,8 @@ async def test_without_hold_seconds_a_task_waits_as_long_as_the_service_lets_it(
     assert len(world.service.beats["t1"]) >= 700
 
 
-async def test_a_leader_that_slept_fails_no_task_for_want_of_a_worker(world: World, operator: Operator) -> None:
-    """When it wakes, the next leader may have found one; it hears of its term's end a moment later."""
+async def test_leader_that_was_frozen_does_not_fail_a_waiting_task(world: World, operator: Operator) -> None:
+    """The next leader may have found a worker by then; the frozen one learns of its lost term only later."""
     operator.custody.order(KEY, Terms(hold_seconds=30.0))
     await operator.hold("t1")
     await asyncio.sleep(20.0)
@@ -111,16 +107,16 @@ async def test_a_leader_that_slept_fails_no_task_for_want_of_a_worker(world: Wor
     assert not world.service.failed
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["its term is over", "not yet told so"])
-async def test_a_task_that_could_not_be_failed_in_a_term_is_not_failed_after_it(
-    world: World, operator: Operator, told: bool
+@pytest.mark.parametrize("informed", [True, False], ids=["its term is over", "not yet informed so"])
+async def test_task_that_could_not_be_failed_is_not_failed_after_the_term(
+    world: World, operator: Operator, informed: bool
 ) -> None:
     operator.custody.order(KEY, Terms(hold_seconds=30.0))
     await operator.hold("t1")
     world.service.unreachable = True
     await asyncio.sleep(60.0)
     operator.holds_lease = False
-    if told:
+    if informed:
         operator.custody.end_term()
     world.service.unreachable = False
     await asyncio.sleep(30.0)
@@ -132,9 +128,7 @@ async def test_a_task_that_could_not_be_failed_in_a_term_is_not_failed_after_it(
     assert world.service.failed["t1"][0] == ERROR_NO_WORKER
 
 
-async def test_a_leader_that_renewed_at_the_last_moment_fails_what_nobody_took(
-    world: World, operator: Operator
-) -> None:
+async def test_leader_that_renews_in_time_fails_a_task_without_a_worker(world: World, operator: Operator) -> None:
     operator.custody.order(KEY, Terms(hold_seconds=30.0))
     await operator.hold("t1")
     world.service.unreachable = True

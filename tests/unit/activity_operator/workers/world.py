@@ -1,4 +1,4 @@
-"""A task service, a record store and a cluster in memory; operators come and go, and can be killed at any await."""
+"""A task service, a record store and a cluster in memory; operators can be started, and killed at any await."""
 
 import asyncio
 from collections import Counter
@@ -25,11 +25,10 @@ POOL = PoolRef("media", "resize", "pool-1")
 
 
 class Records:
-    """Lease records that outlive operators. `down` refuses calls; `stop_at` is where the next call hangs for ever.
+    """Lease records that outlive operators. `down` refuses all calls; the next call at `stop_at` hangs.
 
-    `unanswered` has new records made, and their writers never told; `undeletable` refuses removals alone.
-
-    So many next claims meet `conflicts` although nobody has changed the record, as behind a webhook.
+    `unanswered` stores new records without answering; `undeletable` refuses only deletions. The next `conflicts` claims
+    meet a conflict although the record is unchanged, as behind a webhook.
     """
 
     def __init__(self) -> None:
@@ -93,7 +92,7 @@ class Records:
 
 
 class Service:
-    """The task service: counts task heartbeats by token, remembers failures, and answers as told."""
+    """A task service: it counts heartbeats by token and records failures; its flags make it refuse."""
 
     def __init__(self) -> None:
         self.beats: dict[str, list[float]] = {}
@@ -104,7 +103,7 @@ class Service:
 
     def _answer(self, token: str) -> None:
         if self.unreachable:
-            raise SourceProblemError("BackendUnreachable", "nobody answers")
+            raise SourceProblemError("BackendUnreachable", "no answer")
         if token in self.over or token in self.failed:
             raise TaskOverError("TaskTimedOut")
 
@@ -125,7 +124,7 @@ class Service:
 
 
 class World:
-    """What operators share."""
+    """The state that operators share."""
 
     def __init__(self) -> None:
         self.records = Records()
@@ -138,7 +137,7 @@ class Operator:
     """One operator process: custody and handover over the world."""
 
     def __init__(self, world: World) -> None:
-        self.said: list[tuple[Key, Say]] = []
+        self.events: list[tuple[Key, Say]] = []
         self.holds_lease = True
         self.changes: list[Key] = []
         self.tasks_before = asyncio.all_tasks()
@@ -147,7 +146,7 @@ class Operator:
             pool_exists=lambda uid: uid in world.pools,
             pod_exists=lambda uid: uid in world.pods,
             on_change=self.changes.append,
-            say=lambda key, said: self.said.append((key, said)),
+            say=lambda key, event: self.events.append((key, event)),
             leads=lambda: self.holds_lease,
         )
         self.custody = Custody(world.records, world.service, around)
@@ -160,12 +159,12 @@ class Operator:
         return operator
 
     def receive(self, token: str) -> str:
-        """Let a poll bring a task; return its lease's id."""
+        """Receive a task as from a poll; return the ID of its lease."""
         self.custody.receive(POOL, TARGET, LeasedTask(token, f"input of {token}"))
         return lease_id(token)
 
     async def hold(self, *tokens: str) -> list[str]:
-        """Let polls bring tasks, one after the other, and wait until they are recorded."""
+        """Receive tasks one after the other, and wait until they are recorded; return their lease IDs."""
         ids = []
         for token in tokens:
             ids.append(self.receive(token))
@@ -177,11 +176,11 @@ class Operator:
         return await self.handover.answer(report, wall(), cordoned=cordoned)
 
     async def kill(self) -> None:
-        """Die: whatever this operator was doing stops where it is."""
+        """Kill the operator: cancel all its tasks."""
         for task in asyncio.all_tasks() - self.tasks_before - {asyncio.current_task()}:
             task.cancel()
         await settle()
 
     @property
     def reasons(self) -> list[str]:
-        return [said.reason for _, said in self.said]
+        return [event.reason for _, event in self.events]
