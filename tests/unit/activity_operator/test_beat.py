@@ -1,4 +1,4 @@
-"""The main loop's beat says how late it comes, and the queue how long it is."""
+"""Metrics of the main loop: its lag, and the length of the queue."""
 
 import asyncio
 from types import SimpleNamespace
@@ -14,8 +14,8 @@ from activity_operator.process import TICK_SECONDS, Process
 from activity_operator.settings import Settings
 
 
-async def test_a_beat_that_comes_late_says_by_how_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    """0.25 s of the loop's time went to something else than the sleep."""
+async def test_late_tick_sets_the_loop_lag(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop spends 0.25 s on something else than the sleep."""
     times = iter((100.0, 100.0 + TICK_SECONDS + 0.25))
     beaten = asyncio.Event()
     metrics = Metrics("test")
@@ -32,7 +32,7 @@ async def test_a_beat_that_comes_late_says_by_how_much(monkeypatch: pytest.Monke
 
 
 def _asleep(beaten: asyncio.Event) -> Any:
-    """Return a sleep that ends at once the first time, and tells of the second."""
+    """Return a sleep that returns at once the first time, and sets `beaten` the second time."""
     naps = iter((True,))
 
     async def sleep(_: float) -> None:
@@ -44,7 +44,7 @@ def _asleep(beaten: asyncio.Event) -> Any:
     return sleep
 
 
-async def test_the_queue_s_length_is_what_it_is_when_somebody_asks() -> None:
+async def test_queue_length_is_read_when_metrics_are_rendered() -> None:
     metrics, queue = Metrics("test"), Queue(lambda: 0.0)
     metrics.queue_length.set_function(queue.__len__)
     queue.add(("ns", "a"))

@@ -1,4 +1,4 @@
-"""What becomes of kopf's watch when the API server tells of trouble in its stream."""
+"""kopf's watches after errors from the API server."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ def event(name: str) -> dict[str, Any]:
 
 
 async def names(monkeypatch: pytest.MonkeyPatch, listed: object, watched: object) -> list[str]:
-    """Return what two rounds of LIST and WATCH tell of, by name."""
+    """Return the names of the objects that two rounds of LIST and WATCH yield."""
     monkeypatch.setattr(fetching, "fetch_objs", listed)
     monkeypatch.setattr(watching, "watch_objs", watched)
     settings = handlers.settings()
@@ -29,16 +29,16 @@ async def names(monkeypatch: pytest.MonkeyPatch, listed: object, watched: object
         return [cast("Any", raw)["object"]["metadata"]["name"] async for raw in watch if isinstance(raw, dict)]
 
 
-async def test_an_error_in_a_stream_costs_that_stream_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The storage behind the API server was away for a moment; kopf would end for good, and all watches with it."""
+async def test_error_event_restarts_only_its_own_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the patch kopf ends for good, with all its watches, after a short outage of the API server's storage."""
     streams = [[event("a"), ERROR, event("never")], [event("b"), ERROR]]
 
     async def listed(**_: Any) -> AsyncIterator[Any]:
         yield [{"metadata": {"name": "listed"}}], "1"
 
     async def watched(**_: Any) -> AsyncIterator[Any]:
-        for told in streams.pop(0):
-            yield told
+        for event_or_error in streams.pop(0):
+            yield event_or_error
 
     found = await names(monkeypatch, listed, watched)
 
@@ -46,10 +46,8 @@ async def test_an_error_in_a_stream_costs_that_stream_only(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("where", ["list", "watch"])
-async def test_a_refusal_of_a_list_or_a_watch_costs_that_stream_only(
-    where: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """410 in place of a stream, or of a page whose token was too old: the process ended, and all polls with it."""
+async def test_refused_list_or_watch_restarts_only_its_own_watch(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A 410 instead of a stream or of a page with an old token must not end the process."""
     gone = [errors.APIClientError(None, status=410, headers={})]
 
     def refuse(here: str) -> None:
@@ -70,15 +68,15 @@ async def test_a_refusal_of_a_list_or_a_watch_costs_that_stream_only(
     assert found == (["listed", "a"] if where == "list" else ["listed", "listed", "a"])
 
 
-async def test_a_refused_token_is_kopf_s_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_refused_token_is_left_to_kopf(monkeypatch: pytest.MonkeyPatch) -> None:
     async def listed(**_: Any) -> AsyncIterator[Any]:
         yield [], "1"
 
     async def watched(**_: Any) -> AsyncIterator[Any]:
-        for told in (event("a"), ERROR):
-            if told["type"] == "ERROR":
+        for event_or_error in (event("a"), ERROR):
+            if event_or_error["type"] == "ERROR":
                 raise errors.APIUnauthorizedError(None, status=401, headers={})
-            yield told
+            yield event_or_error
 
     monkeypatch.setattr(fetching, "fetch_objs", listed)
     monkeypatch.setattr(watching, "watch_objs", watched)
@@ -88,32 +86,32 @@ async def test_a_refused_token_is_kopf_s_to_answer(monkeypatch: pytest.MonkeyPat
         _ = [raw async for raw in watch]
 
 
-async def test_a_watch_that_begins_anew_is_told_of_though_nothing_is_left_to_list(
+async def test_restarted_watch_is_notified_even_if_its_list_is_empty(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What went meanwhile may have been the last of its kind: only a sweep finds that."""
-    told: list[str] = []
+    """The last object of its kind may have gone meanwhile, and only a sweep detects that."""
+    calls: list[str] = []
 
     async def listed(**_: Any) -> AsyncIterator[Any]:
         yield [], "1"
 
     async def watched(**_: Any) -> AsyncIterator[Any]:
-        told.append("watched")
+        calls.append("watched")
         yield {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}}
 
     monkeypatch.setattr(fetching, "fetch_objs", listed)
     monkeypatch.setattr(watching, "watch_objs", watched)
     settings = handlers.settings()
     settings.watching.reconnect_backoff = 0.0
-    handlers.BEGAN_ANEW.set(lambda: told.append("listed"))
+    handlers.BEGAN_ANEW.set(lambda: calls.append("listed"))
     watch = watching.infinite_watch(settings=settings, resource=PODS, namespace=None, _iterations=2)
     async with asyncio.timeout(5):
         _ = [raw async for raw in watch]
 
-    assert told == ["listed", "watched", "listed", "watched"]
+    assert calls == ["listed", "watched", "listed", "watched"]
 
 
-async def test_any_other_error_is_kopf_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unexpected_error_is_left_to_kopf(monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(**_: Any) -> AsyncIterator[Any]:
         yield event("a")
         raise RuntimeError("a bug")

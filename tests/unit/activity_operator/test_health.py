@@ -1,4 +1,4 @@
-"""What the operator logs of its probes: what has changed, and not that somebody asked again."""
+"""Logs of the health probes: changes only, not every request."""
 
 import logging
 
@@ -7,20 +7,20 @@ import pytest
 from activity_operator.health import HealthServer
 
 
-def test_what_is_wrong_is_logged_when_it_begins_changes_and_ends(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_check_is_logged_when_it_begins_changes_and_ends(caplog: pytest.LogCaptureFixture) -> None:
     wrong: dict[str, str] = {}
     checks = {name: lambda name=name: wrong.get(name, "") for name in ("watch", "sweep")}
     server = HealthServer(checks, {}, lambda: b"", "", 0)
     caplog.set_level(logging.INFO)
-    said = []
+    answers = []
     for now in ({}, {"watch": "60 s"}, {"watch": "65 s"}, {"watch": "70 s", "sweep": "90 s"}, {}, {}):
         wrong.clear()
         wrong.update(now)
         caplog.clear()
         status = server._answer("/livez", checks).status
-        said.append((status, [line.getMessage() for line in caplog.records]))
+        answers.append((status, [line.getMessage() for line in caplog.records]))
 
-    assert said == [
+    assert answers == [
         (200, []),
         (503, ["/livez fails: watch: 60 s"]),
         (503, []),

@@ -1,4 +1,4 @@
-"""The metrics: named as promised, few labels, nothing left of a deleted pool."""
+"""Metrics: documented names, few labels, and no series of a deleted pool."""
 
 import pytest
 
@@ -13,20 +13,20 @@ ARN = "arn:aws:states:us-east-1:123456789012:activity:a"
 SPEC = parse_spec({"activityArn": ARN, "handlerImage": "i", "maxWorkers": 5})
 
 
-def seen(backlog: int | None = None) -> Observation:
+def observed(backlog: int | None = None) -> Observation:
     return Observation(now=0.0, pool=PoolFacts("ns", "p", "u", 1), source=SourceFacts())
 
 
 def filled(backlog: int | None = 7) -> Metrics:
     metrics = Metrics("1.0")
     decision = Decision(Size(3, "demand", "because"), ScalingMemory(), waiting=Waiting(backlog))
-    metrics.seen(KEY, SPEC, seen(backlog), decision, {"conditions": [{"type": "Ready", "status": "True"}]})
+    metrics.seen(KEY, SPEC, observed(backlog), decision, {"conditions": [{"type": "Ready", "status": "True"}]})
     metrics.scaled(KEY, 3, "demand", 0.1)
     metrics.lost(KEY, "oom")
     return metrics
 
 
-def test_a_pool_is_told_with_namespace_and_name_alone() -> None:
+def test_series_of_a_pool_are_labelled_with_namespace_and_name() -> None:
     text = filled().render().decode()
 
     assert 'activitypool_replicas_desired{activitypool="p",namespace="ns"} 3.0' in text
@@ -38,38 +38,38 @@ def test_a_pool_is_told_with_namespace_and_name_alone() -> None:
     assert "_created" not in text
 
 
-def test_an_unknown_backlog_has_no_series_rather_than_zero() -> None:
+def test_unknown_backlog_has_no_series() -> None:
     metrics = filled(7)
     decision = Decision(Size(3, "demand", "because"), ScalingMemory())
-    metrics.seen(KEY, SPEC, seen(None), decision, {})
+    metrics.seen(KEY, SPEC, observed(None), decision, {})
 
     assert "activitypool_backlog_tasks{" not in metrics.render().decode()
 
 
-def test_a_condition_that_is_gone_has_no_series() -> None:
+def test_dropped_condition_has_no_series() -> None:
     metrics = filled()
     decision = Decision(Size(3, "demand", "because"), ScalingMemory())
-    metrics.seen(KEY, SPEC, seen(), decision, {"conditions": [{"type": "Paused", "status": "True"}]})
+    metrics.seen(KEY, SPEC, observed(), decision, {"conditions": [{"type": "Paused", "status": "True"}]})
 
     assert 'condition="Ready"' not in metrics.render().decode()
 
 
-def test_of_a_deleted_pool_no_series_is_left() -> None:
+def test_deleted_pool_has_no_series() -> None:
     metrics = filled()
     metrics.forget(KEY)
 
     assert 'activitypool="p"' not in metrics.render().decode()
 
 
-def test_a_look_at_one_pool_does_not_go_through_the_series_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With 500 pools that was 10,500 series and 0.6 ms a look."""
+def test_update_of_one_pool_does_not_iterate_over_all_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 500 pools the iteration covers 10,500 series and takes 0.6 ms per reconciliation."""
     metrics = filled()
-    monkeypatch.setattr(Metrics, "_series", lambda *_: pytest.fail("all series were looked through"))
+    monkeypatch.setattr(Metrics, "_series", lambda *_: pytest.fail("the update iterated over all series"))
     decision = Decision(Size(3, "demand", "because"), ScalingMemory())
-    metrics.seen(KEY, SPEC, seen(None), decision, {"conditions": [{"type": "Paused", "status": "True"}]})
+    metrics.seen(KEY, SPEC, observed(None), decision, {"conditions": [{"type": "Paused", "status": "True"}]})
 
 
-def test_a_call_is_counted_by_status_and_timed_by_outcome() -> None:
+def test_call_is_counted_by_status_and_timed_by_outcome() -> None:
     metrics = Metrics("1.0")
     metrics.called("cloudwatch", "GetMetricData", 400, "throttled", 0.2)
     text = metrics.render().decode()
@@ -80,7 +80,7 @@ def test_a_call_is_counted_by_status_and_timed_by_outcome() -> None:
     assert f"activitypool_backend_request_duration_seconds_sum{{{labels}}} 0.2" in text
 
 
-def test_a_poll_of_a_minute_is_told_apart_from_the_latency_of_calls() -> None:
+def test_long_polls_and_calls_have_separate_latency_series() -> None:
     metrics = Metrics("1.0")
     metrics.called("stepfunctions", "GetActivityTask", 200, "ok", 60.0)
     metrics.called("stepfunctions", "SendTaskHeartbeat", 200, "ok", 0.1)
@@ -94,7 +94,7 @@ def test_a_poll_of_a_minute_is_told_apart_from_the_latency_of_calls() -> None:
     assert samples == {("long_poll", "GetActivityTask"): 60.0, ("call", "SendTaskHeartbeat"): 0.1}
 
 
-def test_the_bounds_of_a_poll_lie_beyond_the_minute_for_which_the_service_holds_it() -> None:
+def test_latency_buckets_of_long_polls_reach_beyond_60_seconds() -> None:
     metrics = Metrics("1.0")
     metrics.called("stepfunctions", "GetActivityTask", 200, "ok", 60.4)
 

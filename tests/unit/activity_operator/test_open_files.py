@@ -1,4 +1,4 @@
-"""The limit of open files: as high as the process may have it."""
+"""The limit of open files is raised to the hard limit."""
 
 import subprocess
 import sys
@@ -7,13 +7,13 @@ SCRIPT = """
 import resource
 from activity_operator.open_files import raise_limit
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 128))
-told = raise_limit()
-print(told, *resource.getrlimit(resource.RLIMIT_NOFILE))
+returned = raise_limit()
+print(returned, *resource.getrlimit(resource.RLIMIT_NOFILE))
 """
 
 
-def test_the_soft_limit_of_open_files_becomes_the_hard_one() -> None:
-    """In a process of its own, because a lowered hard limit cannot be raised again."""
-    said = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True).stdout
+def test_soft_limit_of_open_files_is_raised_to_the_hard_limit() -> None:
+    """Runs in a separate process, because a lowered hard limit cannot be raised again."""
+    output = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True).stdout
 
-    assert said.split() == ["128", "128", "128"]
+    assert output.split() == ["128", "128", "128"]

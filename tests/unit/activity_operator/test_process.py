@@ -1,4 +1,4 @@
-"""How the process takes a term, and how it ends: its term first, then what must be asked for, in a few seconds."""
+"""The process takes a term, and shuts down within seconds: it ends its term before its first request."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -15,29 +15,29 @@ from activity_operator.process import Outside, Process
 from activity_operator.settings import Settings
 from tests.unit.activity_operator.virtual_time import VirtualLoop, elapsed, settle
 
-#: A LIST that is not answered: three tries, the last of 30 s.
+#: Duration of a LIST without an answer: three attempts, the last of 30 s.
 HANGS_SECONDS = 45.0
-#: What the chart's grace period has beside the open polls.
+#: Seconds of the chart's grace period that remain beside the open polls.
 SPARE_SECONDS = 30.0
 
 
 class Api:
-    """One Lease, and pods whose LIST may hang; `said` is what happened, and when."""
+    """One Lease, and pods whose LIST may hang; `log` holds each event with its time."""
 
     def __init__(self) -> None:
-        self.said: list[tuple[str, float]] = []
+        self.log: list[tuple[str, float]] = []
         self.lease: dict[str, Any] = {}
         self.hangs = False
         self.labelled = True
         self.close = AsyncMock()
 
     def note(self, what: str) -> None:
-        """Remember that it happened now."""
-        self.said.append((what, elapsed()))
+        """Record an event with the current time."""
+        self.log.append((what, elapsed()))
 
     def when(self, what: str) -> float:
-        """Return when it happened first."""
-        return next(at for said, at in self.said if said == what)
+        """Return the time of the first such event."""
+        return next(at for event, at in self.log if event == what)
 
     async def list(self, *_: object) -> tuple[list[dict[str, Any]], str]:
         self.note("list")
@@ -67,7 +67,7 @@ class Api:
 
 
 async def built(api: Api) -> Process:
-    """Return a process that has not begun anything."""
+    """Return a process that has not started anything."""
     outside = MagicMock()
     outside.end_term.side_effect = lambda: api.note("end of term")
     outside.close_polls = AsyncMock(side_effect=lambda _: api.note("close polls"))
@@ -80,36 +80,36 @@ async def built(api: Api) -> Process:
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Api:
-    """Let the process find this API server, and virtual time."""
+    """Return an API server for the process, which runs in virtual time."""
     api = Api()
     monkeypatch.setattr(module, "clock", elapsed)
     monkeypatch.setattr(KubeClient, "connect", AsyncMock(return_value=api))
     return api
 
 
-def in_virtual_time(story: Coroutine[Any, Any, None]) -> None:
-    """Run a test in which time passes."""
+def in_virtual_time(scenario: Coroutine[Any, Any, None]) -> None:
+    """Run a scenario in virtual time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(story)
+        runner.run(scenario)
 
 
 def end(api: Api) -> None:
-    """Have a leader end."""
+    """Shut a leader down."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         process = await built(api)
         await process.elector.step()
         assert process.elector.leading
         await process._stop()
         assert not process.elector.leading
 
-    in_virtual_time(story())
+    in_virtual_time(scenario())
 
 
-def test_who_comes_to_lead_is_labelled_at_once(api: Api) -> None:
+def test_new_leader_gets_the_label_at_once(api: Api) -> None:
     api.labelled = False
 
-    async def story() -> None:
+    async def scenario() -> None:
         process = await built(api)
         keeping = asyncio.create_task(process.label.keep())
         await asyncio.sleep(100)
@@ -119,17 +119,17 @@ def test_who_comes_to_lead_is_labelled_at_once(api: Api) -> None:
         keeping.cancel()
         await process._stop()
 
-    in_virtual_time(story())
+    in_virtual_time(scenario())
 
 
-def test_a_leader_that_ends_opens_no_polls_before_it_asks_for_anything(api: Api) -> None:
+def test_leader_ends_its_term_before_any_request_of_its_shutdown(api: Api) -> None:
     end(api)
 
-    assert [said for said, _ in api.said] == ["end of term", "list", "label", "release", "close polls"]
+    assert [event for event, _ in api.log] == ["end of term", "list", "label", "release", "close polls"]
     assert api.lease["spec"]["holderIdentity"] == ""
 
 
-def test_an_api_server_that_hangs_at_the_end_keeps_neither_the_term_nor_the_polls(api: Api) -> None:
+def test_hanging_api_server_does_not_delay_the_shutdown(api: Api) -> None:
     api.hangs = True
 
     end(api)

@@ -1,4 +1,4 @@
-"""What the reconciler orders of a pool's source goes to polls or counts, and what these say comes back as one."""
+"""The reconciler's orders go to polls or counts, and their results are combined into one."""
 
 import asyncio
 from dataclasses import fields
@@ -28,7 +28,7 @@ NOT_FOUND = SourceError("ActivityNotFound", "create it", 1.0)
 
 
 class Rooms:
-    """Stand-ins for sentinels, counts and custody: they keep what they were told."""
+    """Fakes of sentinels, counts and custody, which record their orders."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ def spec(**aws: str) -> PoolSpec:
     return PoolSpec.model_validate(raw)
 
 
-def test_counts_are_asked_of_their_own_endpoint_as_the_pools_own_identity() -> None:
+def test_counts_use_their_own_endpoint_and_the_pools_role() -> None:
     rooms = Rooms(SourceFacts(), (None, None))
     aws = {"endpointUrl": "http://sfn", "cloudWatchEndpointUrl": "http://cw", "roleArn": "arn:aws:iam::1:role/r"}
     rooms.signals.order(KEY, SentinelOrder(counts=True), spec(**aws), "uid")
@@ -72,7 +72,7 @@ def test_counts_are_asked_of_their_own_endpoint_as_the_pools_own_identity() -> N
     assert [polls for polls, _ in rooms.polls] == [0, 0]
 
 
-def test_counts_that_are_not_ordered_are_not_read_and_neither_are_those_of_a_withdrawn_pool() -> None:
+def test_counts_are_read_only_while_they_are_ordered() -> None:
     rooms = Rooms(SourceFacts(), (None, None))
     rooms.signals.order(KEY, SentinelOrder(2, 10), spec(), "uid")
     rooms.signals.withdraw(KEY, deleted=True)
@@ -82,7 +82,7 @@ def test_counts_that_are_not_ordered_are_not_read_and_neither_are_those_of_a_wit
 
 
 @pytest.mark.parametrize(
-    ("polled", "counted", "said"),
+    ("polled", "counted", "combined"),
     [
         (SourceFacts(held=1), (None, None), SourceFacts(held=1)),
         (SourceFacts(held=1), (COUNTS, None), SourceFacts(held=1, counts=COUNTS)),
@@ -92,13 +92,13 @@ def test_counts_that_are_not_ordered_are_not_read_and_neither_are_those_of_a_wit
     ],
     ids=["polls alone", "both", "old counts and an error", "an error alone", "two errors"],
 )
-def test_what_polls_and_counts_say_is_one_answer(
-    polled: SourceFacts, counted: tuple[Counts | None, SourceError | None], said: SourceFacts
+def test_results_of_polls_and_counts_are_combined(
+    polled: SourceFacts, counted: tuple[Counts | None, SourceError | None], combined: SourceFacts
 ) -> None:
-    assert Rooms(polled, counted).signals.said(KEY) == said
+    assert Rooms(polled, counted).signals.said(KEY) == combined
 
 
-def test_a_source_that_is_counted_is_never_polled_and_a_leader_that_was_polling_stops() -> None:
+def test_counted_source_is_not_polled() -> None:
     rooms = Rooms(SourceFacts(), (None, None), ((Signal(3, True, 5.0),), DENIED))
     raw = {"source": {"redis": {"address": "r:1", "flow": "f", "queue": "q"}}, "handlerImage": "h", "maxWorkers": 1}
     order = SentinelOrder(counts=True)
@@ -108,7 +108,7 @@ def test_a_source_that_is_counted_is_never_polled_and_a_leader_that_was_polling_
     assert rooms.signals.said(KEY) == SourceFacts(signals=(Signal(3, True, 5.0),), error=DENIED)
 
 
-def test_the_calls_of_both_services_are_counted_each_under_its_own_name() -> None:
+def test_calls_of_each_service_are_counted_under_its_name() -> None:
     metrics = Metrics("1.0")
     parts: dict[str, Any] = {part.name: MagicMock() for part in fields(Backbone)}
     backbone = Backbone(**{**parts, "settings": Settings(), "metrics": metrics})
@@ -123,10 +123,10 @@ def test_the_calls_of_both_services_are_counted_each_under_its_own_name() -> Non
     assert f'{requests}{{backend="cloudwatch",code="0",operation="GetMetricData"}} 1.0' in text
 
 
-async def test_a_term_that_ends_at_once_does_not_keep_the_next_one_from_beginning(
+async def test_term_that_ends_at_once_does_not_block_the_next_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The first term was lost before the reading of its leases had run a step; the next led and decided nothing."""
+    """The first term ends before the reading of its leases has run a step; the next one must still get ready."""
     parts: dict[str, Any] = {part.name: MagicMock() for part in fields(Backbone)}
     backbone = Backbone(**{**parts, "settings": Settings(), "metrics": Metrics("1.0")})
     rooms = AllRooms(MagicMock(), backbone, StepFunctions("x"), CloudWatch())
@@ -147,15 +147,15 @@ async def test_a_term_that_ends_at_once_does_not_keep_the_next_one_from_beginnin
     assert rooms.ready
 
 
-async def test_leases_that_cannot_be_taken_over_end_the_process_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failure_to_take_over_leases_ends_the_process_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
     parts: dict[str, Any] = {part.name: MagicMock() for part in fields(Backbone)}
-    said = asyncio.get_running_loop().create_future()
-    backbone = Backbone(**{**parts, "settings": Settings(), "metrics": Metrics("1.0"), "fail": said.set_result})
+    failure = asyncio.get_running_loop().create_future()
+    backbone = Backbone(**{**parts, "settings": Settings(), "metrics": Metrics("1.0"), "fail": failure.set_result})
     rooms = AllRooms(MagicMock(), backbone, StepFunctions("x"), CloudWatch())
     monkeypatch.setattr(rooms.custody, "begin_term", AsyncMock(side_effect=RuntimeError("a bug")))
 
     rooms.store_filled()
 
     async with asyncio.timeout(5):
-        assert "a bug" in await said
+        assert "a bug" in await failure
     assert not rooms.ready

@@ -1,18 +1,18 @@
-"""The process's settings: flag before variable before default, and errors that say what to do."""
+"""Settings of the process: a flag beats a variable, a variable beats the default, errors name the fix."""
 
 import pytest
 
 from activity_operator.settings import Settings, SettingsError
 
 
-def test_the_defaults_are_those_of_the_design() -> None:
+def test_default_settings() -> None:
     settings = Settings.read([], {})
 
     assert (settings.lease_duration_seconds, settings.lease_renew_deadline_seconds) == (15.0, 10.0)
     assert (settings.lease_retry_seconds, settings.sweep_seconds, settings.report_rate) == (2.0, 300.0, 200.0)
 
 
-def test_a_flag_beats_a_variable() -> None:
+def test_flag_beats_a_variable() -> None:
     environment = {"ACTIVITYPOOL_SWEEP_SECONDS": "60", "POD_NAMESPACE": "ops"}
 
     settings = Settings.read(["--sweep-seconds", "30"], environment)
@@ -20,7 +20,7 @@ def test_a_flag_beats_a_variable() -> None:
     assert (settings.sweep_seconds, settings.namespace) == (30.0, "ops")
 
 
-def test_an_empty_variable_counts_as_unset() -> None:
+def test_empty_variable_counts_as_unset() -> None:
     assert Settings.read([], {"ACTIVITYPOOL_SWEEP_SECONDS": ""}).sweep_seconds == 300.0
 
 
@@ -31,7 +31,7 @@ def test_workers_report_to_the_service_of_the_operators_namespace() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "said"),
+    ("variable", "value", "message"),
     [
         ("ACTIVITYPOOL_SWEEP_SECONDS", "soon", "ACTIVITYPOOL_SWEEP_SECONDS 'soon': use a number"),
         ("ACTIVITYPOOL_SWEEP_SECONDS", "0", "use a number from 1 to 3600"),
@@ -41,6 +41,6 @@ def test_workers_report_to_the_service_of_the_operators_namespace() -> None:
         ("ACTIVITYPOOL_LEASE_RENEW_DEADLINE_SECONDS", "15", "below the duration"),
     ],
 )
-def test_a_setting_that_cannot_be_used_names_variable_value_and_fix(variable: str, value: str, said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
+def test_error_of_an_invalid_setting_names_variable_value_and_fix(variable: str, value: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
         Settings.read([], {variable: value})

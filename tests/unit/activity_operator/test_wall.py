@@ -1,4 +1,4 @@
-"""Unix seconds for deciding: a step of the machine's clock moves no window."""
+"""Unix seconds for decisions: a step of the machine's clock moves no time window."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from activity_operator.wall import CATCH_UP, SteadyWall
 
 
 class Machine:
-    """A clock that counts, and a wall that may be set."""
+    """A machine with a monotonic clock, and a wall clock that a test can set."""
 
     def __init__(self) -> None:
         self.seconds = 100.0
@@ -18,14 +18,14 @@ class Machine:
         return self.now()
 
 
-def test_it_is_the_wall_as_long_as_nobody_sets_it() -> None:
+def test_clock_equals_the_wall_clock_without_a_step() -> None:
     machine = Machine()
 
     assert [machine.wait(0.0), machine.wait(7.0)] == [1_800_000_100.0, 1_800_000_107.0]
 
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0])
-def test_a_step_of_the_wall_does_not_show(step: float) -> None:
+def test_step_of_the_wall_clock_does_not_show_at_once(step: float) -> None:
     machine = Machine()
     before = machine.wait(10.0)
     machine.offset += step
@@ -35,7 +35,7 @@ def test_a_step_of_the_wall_does_not_show(step: float) -> None:
 
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0])
-def test_a_step_is_made_up_within_a_day_and_not_overdone(step: float) -> None:
+def test_step_of_the_wall_clock_is_caught_up_within_a_day(step: float) -> None:
     machine = Machine()
     machine.offset += step
     times = [machine.wait(60.0) for _ in range(24 * 60)]
@@ -44,7 +44,7 @@ def test_a_step_is_made_up_within_a_day_and_not_overdone(step: float) -> None:
     assert times[-1] == machine.offset + machine.seconds
 
 
-def test_it_goes_on_while_nobody_asks() -> None:
+def test_clock_advances_between_two_reads() -> None:
     machine = Machine()
 
     assert machine.wait(86_400.0) == 1_800_086_500.0

@@ -8,7 +8,7 @@ from activity_operator.watchdog import EXIT_STUCK, Watchdog
 LIMIT = 5
 
 
-def test_a_leader_whose_loop_is_stuck_is_ended() -> None:
+def test_leader_with_a_stuck_loop_is_ended() -> None:
     ended: list[int] = []
     done = threading.Event()
 

@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps to the next timer as soon as nothing is left to run: an hour passes in no time."""
+"""An event loop in virtual time: the clock jumps to the next timer as soon as no callback is left to run."""
 
 import asyncio
 import selectors
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class _JumpingSelector:
-    """Asks the real selector without waiting; where the loop would have slept, its clock is set forward instead."""
+    """A selector that never waits: where the loop would sleep, its clock is advanced instead."""
 
     def __init__(self, loop: "VirtualLoop") -> None:
         self._real = selectors.DefaultSelector()
@@ -25,7 +25,7 @@ class _JumpingSelector:
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """`loop.time()` starts at 0 and moves only when every task waits for time; while a thread works it stands still."""
+    """`loop.time()` starts at 0 and advances only while every task waits for time and no thread works."""
 
     def __init__(self) -> None:
         self.elapsed = 0.0
@@ -50,16 +50,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def elapsed() -> float:
-    """Return the seconds since the test began, by the running virtual loop."""
+    """Return the seconds since the start of the test, by the running virtual loop."""
     return asyncio.get_running_loop().time()
 
 
 def wall() -> float:
-    """Return a Unix time that moves with the virtual clock."""
+    """Return a Unix time that advances with the virtual clock."""
     return 1_000_000.0 + elapsed()
 
 
 async def settle() -> None:
-    """Let everything run that does not wait for time."""
+    """Run every task that does not wait for time."""
     for _ in range(50):
         await asyncio.sleep(0)

@@ -1,8 +1,8 @@
-"""Malformed ARNs and what is said of each: the same table for our own parser and for the API server's rules."""
+"""Malformed ARNs with the message for each: one table for our own parser and for the API server's rules."""
 
 GOOD_ARN = "arn:aws:states:us-east-1:123456789012:activity:resize-images"
 
-#: Situation, ARN, and a fragment of the sentence that a person reads.
+#: Case, ARN, and a fragment of the error message.
 MALFORMED = (
     ("not an ARN at all", "resize-images", "'resize-images' is not an ARN"),
     ("empty", "", "'' is not an ARN"),

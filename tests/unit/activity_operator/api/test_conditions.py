@@ -1,4 +1,4 @@
-"""Conditions keep since when they hold, and say only what is so."""
+"""Conditions keep their transition times, and hold only what is true now."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -11,33 +11,33 @@ LATER = NOON + timedelta(minutes=5)
 READY = Condition(ConditionType.READY, "True", Reason.POOL_READY, "2 workers are ready", 1)
 
 
-def test_a_first_condition_holds_from_now() -> None:
+def test_first_condition_gets_the_current_time() -> None:
     (ready,) = merge((), [READY], NOON)
 
     assert ready.last_transition_time == NOON
 
 
-def test_an_unchanged_status_keeps_its_time_though_reason_message_and_generation_change() -> None:
+def test_unchanged_status_keeps_its_time_when_reason_changes() -> None:
     old = merge((), [READY], NOON)
     (ready,) = merge(old, [Condition(ConditionType.READY, "True", Reason.SCALED_TO_ZERO, "no work", 2)], LATER)
 
     assert (ready.last_transition_time, ready.reason, ready.observed_generation) == (NOON, Reason.SCALED_TO_ZERO, 2)
 
 
-def test_a_changed_status_holds_from_now() -> None:
+def test_changed_status_gets_the_current_time() -> None:
     old = merge((), [READY], NOON)
     (ready,) = merge(old, [Condition(ConditionType.READY, "False", Reason.ACCESS_DENIED, "denied", 1)], LATER)
 
     assert ready.last_transition_time == LATER
 
 
-def test_what_is_no_longer_said_is_gone() -> None:
+def test_condition_that_is_no_longer_given_is_dropped() -> None:
     old = merge((), [READY, Condition(ConditionType.STALLED, "True", Reason.INVALID_SPEC)], NOON)
 
     assert [condition.type for condition in merge(old, [READY], LATER)] == [ConditionType.READY]
 
 
-def test_the_order_does_not_depend_on_who_spoke_first() -> None:
+def test_order_of_conditions_does_not_depend_on_their_input_order() -> None:
     paused = Condition(ConditionType.PAUSED, "True", Reason.PAUSED)
 
     assert merge((), [paused, READY], NOON) == merge((), [READY, paused], NOON)
@@ -49,18 +49,18 @@ def test_merging_twice_changes_nothing() -> None:
     assert merge(once, once, LATER) == once
 
 
-def test_a_condition_survives_the_round_trip_through_the_api_server() -> None:
+def test_condition_survives_the_round_trip_through_the_api_server() -> None:
     (ready,) = merge((), [READY], NOON)
 
     assert Condition.from_dict(ready.as_dict()) == ready
 
 
-def test_a_condition_without_a_time_cannot_be_written() -> None:
+def test_condition_without_a_time_cannot_be_written() -> None:
     with pytest.raises(ValueError, match="merge it first"):
         READY.as_dict()
 
 
-def test_a_reason_of_another_version_keeps_the_time_of_its_status() -> None:
+def test_unknown_reason_keeps_the_time_of_its_status() -> None:
     raw = {**merge((), [READY], NOON)[0].as_dict(), "reason": "FromTheFuture"}
     old = Condition.from_dict(raw)
     assert old is not None
@@ -69,10 +69,10 @@ def test_a_reason_of_another_version_keeps_the_time_of_its_status() -> None:
 
 
 @pytest.mark.parametrize("raw", [{}, {"type": "Unheard", "status": "True", "reason": "A"}, {"type": "Ready"}])
-def test_what_is_no_condition_of_ours_is_passed_over(raw: dict[str, str]) -> None:
+def test_unknown_or_incomplete_condition_is_skipped(raw: dict[str, str]) -> None:
     assert Condition.from_dict(raw) is None
 
 
-def test_a_condition_is_found_by_its_type() -> None:
+def test_condition_is_found_by_its_type() -> None:
     assert find([READY], ConditionType.READY) is READY
     assert find([READY], ConditionType.STALLED) is None

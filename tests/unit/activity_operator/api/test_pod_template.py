@@ -1,4 +1,4 @@
-"""A pod template may add to the workers' pods; it may not loosen them or take what the operator manages."""
+"""Pod templates: users may add to the workers' pods, but not weaken them or set what the operator manages."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def container(**fields: Any) -> dict[str, Any]:
         {"spec": {"containers": [{"name": "sidecar", "image": "registry.example.com/proxy:1"}]}},
     ],
 )
-def test_additions_that_leave_the_pod_restricted_are_taken(template: dict[str, Any]) -> None:
+def test_additions_that_keep_the_pod_restricted_are_accepted(template: dict[str, Any]) -> None:
     check_pod_template(template)
 
 
@@ -72,14 +72,14 @@ def test_additions_that_leave_the_pod_restricted_are_taken(template: dict[str, A
         ),
     ],
 )
-def test_what_is_not_the_users_to_say_is_refused_with_its_field(field: str, template: dict[str, Any]) -> None:
+def test_forbidden_setting_is_refused_with_its_field(field: str, template: dict[str, Any]) -> None:
     with pytest.raises(SpecError) as refused:
         check_pod_template(template)
 
     assert (refused.value.field, refused.value.reason) == (f"podTemplate.{field}", Reason.POD_TEMPLATE_REJECTED)
 
 
-def test_the_sentence_says_where_to_set_it_instead() -> None:
+def test_message_names_the_field_to_use_instead() -> None:
     with pytest.raises(SpecError, match=r"set spec\.handlerImage instead"):
         check_pod_template(container(image="another"))
 
@@ -95,7 +95,7 @@ def token(**fields: Any) -> dict[str, Any]:
 
 
 def nested(levels: int) -> Any:
-    """Return an object in an object in an object."""
+    """Return an object with this many levels."""
     found: Any = 1
     for _ in range(levels):
         found = {"a": found}
@@ -130,7 +130,7 @@ def nested(levels: int) -> Any:
         ("spec", {"spec": {"x" * 2000: 1}}),
     ],
 )
-def test_what_has_not_the_shape_of_a_pod_spec_is_refused_and_never_lost(field: str, template: dict[str, Any]) -> None:
+def test_malformed_pod_spec_is_refused_with_its_field(field: str, template: dict[str, Any]) -> None:
     with pytest.raises(SpecError) as refused:
         check_pod_template(template)
 
@@ -173,9 +173,7 @@ def test_what_has_not_the_shape_of_a_pod_spec_is_refused_and_never_lost(field: s
         ),
     ],
 )
-def test_what_is_the_operators_own_is_refused_in_words_instead_of_being_overruled(
-    field: str, template: dict[str, Any]
-) -> None:
+def test_setting_that_the_operator_manages_is_refused_with_its_field(field: str, template: dict[str, Any]) -> None:
     with pytest.raises(SpecError) as refused:
         check_pod_template(template)
 
@@ -209,9 +207,7 @@ def test_what_is_the_operators_own_is_refused_in_words_instead_of_being_overrule
         ),
     ],
 )
-def test_whatever_the_restricted_standard_forbids_is_refused_also_where_nobody_enforces_it(
-    field: str, template: dict[str, Any]
-) -> None:
+def test_setting_that_the_restricted_level_forbids_is_refused(field: str, template: dict[str, Any]) -> None:
     with pytest.raises(SpecError) as refused:
         check_pod_template(template)
 
@@ -229,11 +225,11 @@ def test_whatever_the_restricted_standard_forbids_is_refused_also_where_nobody_e
         {"spec": {"priorityClassName": "batch", "tolerations": [{"operator": "Exists"}]}},
     ],
 )
-def test_what_harms_nobody_is_the_users_to_say(template: dict[str, Any]) -> None:
+def test_harmless_setting_is_accepted(template: dict[str, Any]) -> None:
     check_pod_template(template)
 
 
-def test_a_value_cannot_begin_another_line_of_a_log_or_speak_to_a_terminal() -> None:
+def test_control_characters_in_values_are_escaped_in_the_message() -> None:
     with pytest.raises(SpecError) as refused:
         check_pod_template({"spec": {"nodeName": "a\n\x1b[31mroot\u202e\u2028"}})
 

@@ -1,4 +1,4 @@
-"""The CRD is what the models say, small, structural, and explains itself."""
+"""The CRD equals the models, is small and structural, and describes every field."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,18 +32,18 @@ VERSION = crd()["spec"]["versions"][0]
 
 
 def defaulted(value: Any, schema: dict[str, Any]) -> Any:
-    """Fill in defaults as the API server does: a missing property takes its default, then its own are filled in."""
+    """Fill in defaults as the API server does: first a missing property, then the properties below it."""
     if not isinstance(value, dict) or "properties" not in schema:
         return value
     given = {name: child["default"] for name, child in schema["properties"].items() if "default" in child} | value
     return {name: defaulted(item, schema["properties"].get(name, {})) for name, item in given.items()}
 
 
-def test_the_file_in_crds_is_what_the_models_give() -> None:
+def test_file_in_crds_is_generated_from_the_models() -> None:
     assert main(["--check", str(CRD_FILE)]) == 0, "run make crds"
 
 
-def test_a_stale_file_is_told_with_the_command_that_renews_it(
+def test_stale_file_is_reported_with_the_command_that_renews_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stale = tmp_path / "crd.yaml"
@@ -61,7 +61,7 @@ def test_without_a_path_the_crd_is_printed(capsys: pytest.CaptureFixture[str]) -
     assert yaml.safe_load(capsys.readouterr().out) == crd()
 
 
-def test_the_file_says_that_it_is_generated_and_stays_under_64_kib() -> None:
+def test_file_is_marked_as_generated_and_below_64_kib() -> None:
     text = CRD_FILE.read_bytes()
 
     assert text.startswith(b"# Generated, do not edit")
@@ -70,9 +70,9 @@ def test_the_file_says_that_it_is_generated_and_stays_under_64_kib() -> None:
 
 @pytest.mark.parametrize("path", sorted(path for path in NODES if not path.endswith("[]")))
 def test_every_field_is_described(path: str) -> None:
-    theirs = {".metadata", ".metadata.name"}  # described by the API server itself
+    of_kubernetes = {".metadata", ".metadata.name"}  # described by the API server itself
 
-    assert path in theirs or NODES[path].get("description", "").endswith(".")
+    assert path in of_kubernetes or NODES[path].get("description", "").endswith(".")
 
 
 @pytest.mark.parametrize("path", sorted(NODES))
@@ -87,14 +87,14 @@ def test_every_schema_is_structural(path: str) -> None:
     assert "maxItems" not in node or node["type"] == "array"
 
 
-def test_the_api_servers_defaults_are_the_models() -> None:
+def test_defaults_of_the_api_server_equal_those_of_the_models() -> None:
     given = {"activityArn": GOOD_ARN, "handlerImage": "x", "maxWorkers": 3}
     ours = PoolSpec.model_validate(given).model_dump(by_alias=True, exclude_none=True, exclude={"aws", "pod_template"})
 
     assert defaulted(given, SPEC) == ours
 
 
-def test_an_optional_group_does_not_appear_by_itself_and_is_filled_in_once_it_is_there() -> None:
+def test_optional_group_gets_defaults_only_if_it_is_present() -> None:
     assert "prometheus" not in defaulted({}, SPEC)["scaling"]
     assert "default" not in SPEC["properties"]["source"]
     members = SPEC["properties"]["source"]["properties"]
@@ -111,7 +111,7 @@ def test_replicas_have_no_default_so_that_absence_means_autoscaling() -> None:
     assert "default" not in SPEC["properties"]["replicas"]
 
 
-def test_the_status_starts_with_an_observed_generation_of_minus_one_and_no_other_default() -> None:
+def test_status_has_only_an_observed_generation_of_minus_1_by_default() -> None:
     assert NODES[".status"]["default"] == {"observedGeneration": -1}
     assert [path for path in NODES if path.startswith(".status.") and "default" in NODES[path]] == []
 
@@ -126,7 +126,7 @@ def test_conditions_are_a_list_keyed_by_type() -> None:
     assert (conditions["x-kubernetes-list-type"], conditions["x-kubernetes-list-map-keys"]) == ("map", ["type"])
 
 
-def test_the_columns_are_those_of_the_design() -> None:
+def test_printer_columns_and_their_priority() -> None:
     columns = VERSION["additionalPrinterColumns"]
 
     assert " ".join(column["name"] for column in columns if column["priority"] == 0) == (
@@ -138,7 +138,7 @@ def test_the_columns_are_those_of_the_design() -> None:
     )
 
 
-def test_both_subresources_are_there() -> None:
+def test_status_and_scale_subresources_exist() -> None:
     assert VERSION["subresources"]["status"] == {}
     assert VERSION["subresources"]["scale"] == {
         "specReplicasPath": ".spec.replicas",
@@ -147,20 +147,20 @@ def test_both_subresources_are_there() -> None:
     }
 
 
-def test_every_rule_has_a_sentence_for_people() -> None:
+def test_every_validation_rule_has_a_message() -> None:
     rules = [rule for node in NODES.values() for rule in node.get("x-kubernetes-validations", [])]
 
     assert len(rules) > 15
     assert all(rule["message"] for rule in rules)
 
 
-def test_the_file_has_no_anchors() -> None:
+def test_file_has_no_anchors() -> None:
     assert "&id" not in crd_yaml()
 
 
-def test_a_union_is_refused_because_a_crd_cannot_say_it() -> None:
+def test_union_type_is_refused() -> None:
     class Either(BaseModel):
-        """A model that no CRD can hold."""
+        """A model that a CRD cannot express."""
 
         value: int | str
 

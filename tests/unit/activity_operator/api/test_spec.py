@@ -1,4 +1,4 @@
-"""What a person declares becomes a PoolSpec, or an error that names the field, the value and the fix."""
+"""Parsing of a declared spec, and the error that names the field, the value and the fix."""
 
 from typing import Any
 
@@ -19,14 +19,14 @@ STORE = {"urlSecretRef": {"name": "tasks", "key": "url"}}
 
 
 def refusal(**changes: Any) -> SpecError:
-    """Return the error that the minimal spec with these changes gives; a change to None takes the field away."""
+    """Return the error for the minimal spec with these changes; None removes a field."""
     raw = {field: value for field, value in {**MINIMAL, **changes}.items() if value is not None}
     with pytest.raises(SpecError) as refused:
         parse_spec(raw)
     return refused.value
 
 
-def test_three_fields_are_enough_and_the_rest_has_the_defaults_of_the_design() -> None:
+def test_three_fields_are_required_and_the_others_have_defaults() -> None:
     spec = parse_spec(MINIMAL)
 
     assert (spec.min_workers, spec.slots_per_worker, spec.replicas, spec.paused) == (0, 1, None, False)
@@ -49,12 +49,12 @@ def test_both_forms_of_the_source_give_the_same_arn() -> None:
     assert parse_spec(long_form).arn == parse_spec(MINIMAL).arn == GOOD_ARN
 
 
-def test_the_region_is_the_arns_unless_the_spec_says_another() -> None:
+def test_region_of_the_arn_is_used_unless_the_spec_sets_one() -> None:
     assert parse_spec(MINIMAL).region == "us-east-1"
     assert parse_spec({**MINIMAL, "aws": {"region": "eu-west-1"}}).region == "eu-west-1"
 
 
-def test_a_spec_cannot_be_changed() -> None:
+def test_spec_cannot_be_changed() -> None:
     with pytest.raises(ValidationError):
         parse_spec(MINIMAL).max_workers = 7
 
@@ -63,7 +63,7 @@ def test_fields_of_a_newer_crd_are_ignored() -> None:
     assert parse_spec({**MINIMAL, "schedules": [], "scaling": {"targetWaitSeconds": 3}}) == parse_spec(MINIMAL)
 
 
-def test_a_spec_can_be_written_with_python_names() -> None:
+def test_spec_can_be_written_with_python_names() -> None:
     assert PoolSpec(activity_arn=GOOD_ARN, handler_image=MINIMAL["handlerImage"], max_workers=5) == parse_spec(MINIMAL)
 
 
@@ -72,7 +72,7 @@ def counted_spec(**source: Any) -> PoolSpec:
     return parse_spec({"source": source, "handlerImage": "registry.example.com/resize:1.4.2", "maxWorkers": 5})
 
 
-def test_a_redis_queue_has_the_dialects_defaults_and_no_arn() -> None:
+def test_redis_source_has_the_defaults_of_the_dialect_and_no_arn() -> None:
     spec = counted_spec(redis=REDIS)
 
     assert (spec.source_kind, spec.arn, spec.url_secret_ref) == ("redis", "", None)
@@ -80,7 +80,7 @@ def test_a_redis_queue_has_the_dialects_defaults_and_no_arn() -> None:
     assert (spec.redis.lock_seconds, spec.redis.renew_lock, spec.redis.conclude) == (180, False, "Dialect")
 
 
-def test_a_task_store_counts_all_tasks_unless_some_are_named() -> None:
+def test_task_store_counts_all_tasks_unless_some_are_named() -> None:
     spec = counted_spec(taskStore=STORE)
 
     assert (spec.source_kind, spec.arn, spec.url_secret_ref) == ("taskStore", "", SecretKeyRef(name="tasks", key="url"))
@@ -101,18 +101,18 @@ def test_a_task_store_counts_all_tasks_unless_some_are_named() -> None:
         ({"stepFunctions": {"activityArn": GOOD_ARN}}, {"redis": REDIS}, False),
     ],
 )
-def test_pools_are_rivals_when_their_workers_take_the_same_tasks(
+def test_pools_share_an_identity_when_their_workers_take_the_same_tasks(
     one: dict[str, Any], other: dict[str, Any], same: bool
 ) -> None:
     assert (counted_spec(**one).identity("team") == counted_spec(**other).identity("team")) is same
 
 
-def test_a_secret_means_another_server_in_another_namespace_and_an_address_the_same_everywhere() -> None:
+def test_identity_includes_the_namespace_only_for_a_secret() -> None:
     assert counted_spec(taskStore=STORE).identity("a") != counted_spec(taskStore=STORE).identity("b")
     assert counted_spec(redis=REDIS).identity("a") == counted_spec(redis=REDIS).identity("b")
 
 
-def test_a_prometheus_query_is_asked_four_times_a_minute() -> None:
+def test_prometheus_query_runs_every_15_seconds_by_default() -> None:
     query = {"serverUrl": "http://prometheus:9090", "query": "sum(waiting) or vector(0)"}
     spec = parse_spec({**MINIMAL, "scaling": {"prometheus": query}})
 
@@ -121,7 +121,7 @@ def test_a_prometheus_query_is_asked_four_times_a_minute() -> None:
     assert parse_spec(MINIMAL).scaling.prometheus is None
 
 
-def test_replicas_beyond_max_are_accepted_because_max_holds_anyway() -> None:
+def test_replicas_above_max_workers_are_accepted() -> None:
     assert parse_spec({**MINIMAL, "replicas": 50}).replicas == 50
 
 
@@ -152,21 +152,21 @@ def test_replicas_beyond_max_are_accepted_because_max_holds_anyway() -> None:
         ("scaling.scaleDown.zeroAfterSeconds", {"scaling": {"scaleDown": {"zeroAfterSeconds": -1}}}),
     ],
 )
-def test_what_cannot_be_used_is_refused_with_its_field(field: str, changes: dict[str, Any]) -> None:
+def test_invalid_value_is_refused_with_its_field(field: str, changes: dict[str, Any]) -> None:
     error = refusal(**changes)
 
     assert (error.field, error.reason) == (field, Reason.INVALID_SPEC)
     assert str(error).startswith(f"spec.{field}")
 
 
-def test_the_sentence_names_the_value_and_the_fix() -> None:
+def test_message_names_the_value_and_the_fix() -> None:
     assert str(refusal(maxWorkers=0)) == "spec.maxWorkers '0' must be greater than or equal to 1"
     assert str(refusal(minWorkers=9)) == (
         "spec.minWorkers '9' is greater than maxWorkers 5; lower it or raise maxWorkers"
     )
 
 
-def test_mode_none_is_fine_with_a_worker_that_is_always_there() -> None:
+def test_mode_none_is_accepted_with_min_workers_1() -> None:
     assert parse_spec({**MINIMAL, "minWorkers": 1, "activation": {"mode": "None"}}).activation.mode == "None"
 
 
@@ -177,5 +177,5 @@ def test_mode_cloudwatch_may_go_to_zero() -> None:
     assert spec.aws.cloud_watch_endpoint_url == "http://a"
 
 
-def test_a_long_wrong_value_is_cut_in_the_message() -> None:
+def test_long_invalid_value_is_shortened_in_the_message() -> None:
     assert len(str(refusal(handlerImage="x" * 10_000))) < 300

@@ -1,4 +1,4 @@
-"""The status is small, complete on the wire, and never refused for a text that is too long."""
+"""The status: small, complete in JSON, and with texts short enough for the API server."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +11,7 @@ from activity_operator.api.status import DecisionRecord, EventRecord, ExitRecord
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def test_a_status_survives_the_round_trip_through_the_api_server() -> None:
+def test_status_survives_the_round_trip_through_the_api_server() -> None:
     status = PoolStatus(
         observed_generation=3,
         conditions=merge((), [Condition(ConditionType.READY, "True", Reason.POOL_READY, "fine", 3)], NOON),
@@ -25,16 +25,16 @@ def test_a_status_survives_the_round_trip_through_the_api_server() -> None:
     assert parse_status(status.as_dict()) == status
 
 
-def test_before_the_first_look_nothing_was_observed() -> None:
+def test_missing_status_has_observed_generation_minus_1() -> None:
     assert parse_status(None).observed_generation == -1
 
 
-def test_an_unknown_backlog_is_left_out_and_is_not_zero() -> None:
+def test_unknown_backlog_is_left_out_and_is_not_zero() -> None:
     assert "backlog" not in PoolStatus(backlog=None).as_dict()
     assert PoolStatus(backlog=0).as_dict()["backlog"] == 0
 
 
-def test_the_rings_keep_the_latest() -> None:
+def test_only_the_latest_decisions_and_events_are_kept() -> None:
     times = [NOON + timedelta(seconds=second) for second in range(30)]
     status = PoolStatus(
         decisions=tuple(DecisionRecord(at=at, desired=1) for at in times),
@@ -45,7 +45,7 @@ def test_the_rings_keep_the_latest() -> None:
     assert [record.at for record in status.events] == times[-20:]
 
 
-def test_long_texts_are_cut_rather_than_the_whole_status_refused() -> None:
+def test_long_texts_are_shortened() -> None:
     event = EventRecord(at=NOON, name="n" * 900, message="m" * 900)
 
     assert (len(event.name), len(event.message)) == (64, 256)
@@ -57,12 +57,12 @@ def test_times_are_written_in_whole_seconds_of_utc() -> None:
     assert PoolStatus(last_scale_time=at).as_dict()["lastScaleTime"] == "2026-01-01T12:00:00Z"
 
 
-def test_a_time_without_a_zone_is_not_written() -> None:
+def test_time_without_a_zone_is_not_written() -> None:
     with pytest.raises(ValueError, match="no time zone"):
         PoolStatus(last_scale_time=NOON.replace(tzinfo=None)).as_dict()
 
 
-def test_conditions_of_other_versions_are_passed_over() -> None:
+def test_unknown_conditions_are_skipped() -> None:
     assert parse_status({"conditions": [{"type": "Unheard", "status": "True"}]}).conditions == ()
 
 
@@ -75,12 +75,12 @@ def test_conditions_of_other_versions_are_passed_over() -> None:
         {"decisions": "none"},
     ],
 )
-def test_a_status_that_somebody_else_wrote_and_nobody_can_read_is_begun_anew(raw: dict[str, Any]) -> None:
+def test_unreadable_status_is_replaced_by_an_empty_one(raw: dict[str, Any]) -> None:
     assert parse_status({"provenRevision": "r", **raw}) == PoolStatus()
 
 
 @pytest.mark.parametrize("time", ["2026-01-01t00:00:00z", "0001-01-01T00:00:00Z", "2026-01-01T00:00:00.123456789Z"])
-def test_whatever_time_the_api_server_took_can_be_written_back(time: str) -> None:
+def test_every_time_that_the_api_server_accepts_can_be_written_back(time: str) -> None:
     condition = {"type": "Ready", "status": "True", "reason": "PoolReady", "message": "", "lastTransitionTime": time}
 
     again = parse_status({"lastScaleTime": time, "conditions": [condition]}).as_dict()
@@ -88,8 +88,8 @@ def test_whatever_time_the_api_server_took_can_be_written_back(time: str) -> Non
     assert again["lastScaleTime"] == again["conditions"][0]["lastTransitionTime"] == time[:19].upper() + "Z"
 
 
-def test_the_words_of_a_worker_cannot_forge_a_line_or_cost_the_whole_status() -> None:
+def test_control_characters_in_worker_messages_are_escaped() -> None:
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    said = PoolStatus(events=(EventRecord(at=at, name="worker:error", message="a\nb\x1b[0m\ud800"),)).as_dict()
+    written = PoolStatus(events=(EventRecord(at=at, name="worker:error", message="a\nb\x1b[0m\ud800"),)).as_dict()
 
-    assert said["events"][0]["message"] == r"a\nb\x1b[0m\ud800"
+    assert written["events"][0]["message"] == r"a\nb\x1b[0m\ud800"

@@ -198,7 +198,7 @@ async def test_error_ends_with_the_next_success(scene: Scene) -> None:
     assert scene.changes == [KEY, KEY]
 
 
-async def test_a_few_throttled_polls_are_no_error(scene: Scene) -> None:
+async def test_few_throttled_polls_are_no_error(scene: Scene) -> None:
     scene.polls.problems.extend([THROTTLED] * 4)
     scene.sentinels.order(KEY, REST, TARGET)
     await asyncio.sleep(200.0)

@@ -27,7 +27,7 @@ def test_key_is_added_when_its_time_has_come() -> None:
     assert due_times.added == [A]
 
 
-def test_a_later_time_replaces_an_earlier_one() -> None:
+def test_later_time_replaces_an_earlier_one() -> None:
     due_times = DueTimes()
     due_times.due.set(A, 5.0)
     due_times.due.set(A, 9.0)

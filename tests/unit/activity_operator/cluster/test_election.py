@@ -160,7 +160,7 @@ async def test_leader_that_was_frozen_no_longer_leads() -> None:
 
 
 async def test_thawed_holder_of_the_lease_begins_a_new_term() -> None:
-    """It did not lead meanwhile and workers may have turned away, so it has to take over again."""
+    """It did not lead meanwhile and callers may have turned away, so it has to take over again."""
     scene = Scene()
     one, _ = scene.join("one")
     await scene.pass_time(4)

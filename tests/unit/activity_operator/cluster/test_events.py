@@ -40,7 +40,7 @@ class EventServer:
         await self.poster.post(POOL, Say("Warning", reason, message))
 
 
-async def test_an_event_names_pool_reason_and_type() -> None:
+async def test_event_names_pool_reason_and_type() -> None:
     events = EventServer()
     await events.emit("PoolStalled")
 
@@ -50,7 +50,7 @@ async def test_an_event_names_pool_reason_and_type() -> None:
     assert event["metadata"]["namespace"] == "ns"
 
 
-async def test_an_equal_event_is_counted_at_most_once_a_minute() -> None:
+async def test_equal_event_is_counted_at_most_once_a_minute() -> None:
     events = EventServer()
     for _ in range(3):
         await events.emit("PoolStalled")

@@ -59,7 +59,7 @@ def cluster() -> Cluster:
     return made
 
 
-async def test_a_pod_belongs_to_the_pool_that_owns_its_deployment(cluster: Cluster) -> None:
+async def test_pod_belongs_to_the_pool_that_owns_its_deployment(cluster: Cluster) -> None:
     cluster.pod("shop", "a", "set-shop")
     cluster.pod("shop", "b", "set-shop")
     cluster.pod("shop", "labelled", "")

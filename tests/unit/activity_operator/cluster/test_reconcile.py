@@ -99,7 +99,7 @@ class Scene:
         found = tuple(DeploymentFacts(name, "d", "1", name, 1, count) for name, count in self.replicas.items())
         return Observation(now=1.8e9, pool=PoolFacts("ns", "p", "u1", 1), deployments=found)
 
-    def decide(self, spec: Any, seen: Observation, memory: ScalingMemory) -> Decision:
+    def decide(self, spec: Any, observation: Observation, memory: ScalingMemory) -> Decision:
         self.memories.append(memory)
         learnt = ScalingMemory(quiet_since=float(len(self.memories)))
         directives = {"w": Directive.DRAIN}
@@ -204,7 +204,7 @@ async def test_conflict_is_retried_at_once() -> None:
     assert scene.results == ["conflict"]
 
 
-async def test_an_unreachable_api_server_stops_the_polls() -> None:
+async def test_unreachable_api_server_stops_the_polls() -> None:
     scene = Scene()
     scene.trouble = [ApiUnreachableError("down")]
     await scene.look_after()
@@ -229,7 +229,7 @@ async def test_memory_is_kept_when_a_write_fails() -> None:
     assert [memory.quiet_since for memory in scene.memories] == [None, 1.0]
 
 
-async def test_a_new_term_begins_without_memory() -> None:
+async def test_new_term_begins_without_memory() -> None:
     scene = Scene()
     await scene.look_after()
     scene.reconciler.begin_term()
@@ -316,7 +316,7 @@ async def test_status_built_on_an_old_view_conflicts_and_rereads_the_pool() -> N
     assert scene.written[-1] == ["another leader's", 2]
 
 
-async def test_a_deleted_pool_is_forgotten_everywhere() -> None:
+async def test_deleted_pool_is_forgotten_everywhere() -> None:
     scene = Scene()
     await scene.look_after()
     scene.store.remove(POOLS, scene.pool(9))

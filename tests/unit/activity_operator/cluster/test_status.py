@@ -30,7 +30,7 @@ def test_changed_condition_is_written_at_once() -> None:
     assert WRITER.wait(pool(status()), status("WorkersNotReady"), 0.1) == 0.0
 
 
-def test_a_new_generation_is_written_at_once() -> None:
+def test_new_generation_is_written_at_once() -> None:
     assert WRITER.wait(pool(status()), status() | {"observedGeneration": 2}, 0.1) == 0.0
 
 

@@ -54,7 +54,7 @@ def test_versions_are_compared_as_numbers() -> None:
     assert version(cached.by_uid(DEPLOYMENTS, "d1")) == "1000"
 
 
-def test_the_same_version_again_changes_nothing() -> None:
+def test_same_version_again_changes_nothing() -> None:
     cached, changed = store()
     cached.put(PODS, thing("w1", 5))
     cached.put(PODS, thing("w1", 5))
@@ -90,7 +90,7 @@ def test_object_without_its_label_leaves_the_pool() -> None:
     assert changed == [KEY]
 
 
-def test_an_object_that_moves_to_another_pool_changes_both() -> None:
+def test_object_that_moves_to_another_pool_changes_both() -> None:
     cached, changed = store()
     cached.put(PODS, thing("w1", 5))
     changed.clear()

@@ -92,7 +92,7 @@ class Story:
         self.lead()
 
     def wait(self, seconds: int) -> None:
-        """Let time pass."""
+        """Let this many seconds pass."""
         for _ in range(seconds):
             self._until(self.truth.now + STEP_SECONDS)
 
@@ -110,12 +110,12 @@ class Story:
             self.term.wake()
 
     def crash(self, which: int, code: int, reason: str) -> None:
-        """End a container."""
+        """End a container with this exit code and reason."""
         if (name := self._pick(which)) is not None:
             self.truth.crash(name, code, reason)
 
     def cut(self, which: int | None, *, cut: bool = True) -> None:
-        """Drop the reports of one worker, or of all workers for None; cut=False lets them pass again."""
+        """Drop the reports of one worker, or of all workers for None; cut=False delivers them again."""
         for name in self._selected(which):
             self.truth.pods[name].cut = cut
 
@@ -137,13 +137,13 @@ class Story:
             self.truth.delete(name, "somebody")
 
     def lag_by(self, seconds: float) -> None:
-        """Let the watch lag."""
+        """Let the watch lag by this many seconds."""
         self.lag = seconds
         if self.term is not None:
             self.term.lag = seconds
 
     def fail_counts(self, blind: bool) -> None:
-        """Let the source's counts fail, or succeed again."""
+        """Let the source's counts fail (True) or succeed again (False)."""
         self.blind = blind
         if self.term is not None:
             self.term.blind = blind

@@ -125,9 +125,7 @@ def silent(**more: Any) -> PodFacts:
     ],
     ids=["pending", "unpullable", "ready", "silent for 59 s", "silent for 60 s"],
 )
-def test_pod_without_report_counts_as_never_started_after_a_minute_unready(
-    facts: PodFacts, never_started: bool
-) -> None:
+def test_pod_without_report_never_started_if_pending_or_silent_for_60_s(facts: PodFacts, never_started: bool) -> None:
     (member,) = members(facts)
 
     assert member.never_started is never_started
@@ -150,7 +148,7 @@ def test_new_leader_gives_pods_of_an_old_revision_the_stalled_deadline() -> None
     assert (early.never_started, early.unheard, late.never_started) == (False, True, True)
 
 
-def test_worker_unreachable_before_leader_change_is_not_never_started() -> None:
+def test_unreachable_worker_of_the_former_term_counts_as_started() -> None:
     proven = replace(POOL, proven_revision=REVISION)
     (cut_off,) = members(silent(), leader_since=NOW - 3600, pool=proven)
     (hung,) = members(silent(running_since=NOW - 60), leader_since=NOW - 3600, pool=proven)

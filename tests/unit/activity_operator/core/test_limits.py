@@ -54,13 +54,13 @@ def test_pause_beats_pin_beats_autoscaling_and_max_always_holds(
 
 def test_degraded_report_path_stops_growth() -> None:
     silent = [worker(name, reported_at=NOW - 90) for name in ("w1", "w2", "w3")]
-    heard = worker("w4", busy=1)
+    reporting = worker("w4", busy=1)
 
-    answer = sized(5, observed(*silent, heard, suspect="reports failed together"))
+    answer = sized(5, observed(*silent, reporting, suspect="reports failed together"))
     assert (answer.desired, answer.limit, answer.reason) == (4, "doubt", "growth stopped: reports failed together")
-    assert sized(5, observed(*silent, heard)).desired == 5
-    assert sized(5, observed(heard, suspect="reports failed together")).desired == 5
-    assert sized(5, observed(*silent, heard, suspect="reports failed together"), minWorkers=6).desired == 6
+    assert sized(5, observed(*silent, reporting)).desired == 5
+    assert sized(5, observed(reporting, suspect="reports failed together")).desired == 5
+    assert sized(5, observed(*silent, reporting, suspect="reports failed together"), minWorkers=6).desired == 6
 
 
 def test_reason_names_what_holds_the_size() -> None:

@@ -157,7 +157,7 @@ async def test_atomic_queue_counts_jobs_in_progress_too(scene: Scene) -> None:
     await scene.signals.stop()
 
 
-async def test_a_queue_at_an_address_needs_no_secret(scene: Scene) -> None:
+async def test_queue_at_an_address_needs_no_secret(scene: Scene) -> None:
     scene.order(redis(address="shop-redis:6379"))
     await asyncio.sleep(0.1)
 

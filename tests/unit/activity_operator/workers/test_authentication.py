@@ -74,7 +74,7 @@ async def test_token_identifies_the_pod_that_it_is_bound_to(authenticator: Authe
     assert (identity.pod_uid, identity.pod_name, identity.namespace) == ("uid-a", "resize-a", "media")
 
 
-async def test_an_accepted_token_is_reviewed_once_a_minute(authenticator: Authenticator, reviews: Reviews) -> None:
+async def test_accepted_token_is_reviewed_once_a_minute(authenticator: Authenticator, reviews: Reviews) -> None:
     header = bearer()
     for _ in range(180):
         await authenticator.identify(header)
@@ -205,7 +205,7 @@ async def test_unanswered_reviews_are_trouble_until_one_is_answered(reviews: Rev
     assert checking.trouble == ""
 
 
-async def test_a_flood_of_different_tokens_is_bounded(authenticator: Authenticator, reviews: Reviews) -> None:
+async def test_flood_of_different_tokens_is_bounded(authenticator: Authenticator, reviews: Reviews) -> None:
     reviews.status = {}
     answers = await asyncio.gather(
         *(authenticator.identify(bearer(str(number))) for number in range(5000)), return_exceptions=True

@@ -72,7 +72,7 @@ def _bundle(material: Material) -> list[x509.Certificate]:
     return x509.load_pem_x509_certificates(material.bundle.encode())
 
 
-def test_the_former_authority_stays_trusted_for_a_day() -> None:
+def test_former_authority_stays_trusted_for_a_day() -> None:
     first = carry_out((Step.FOUND, Step.ISSUE, Step.ANNOUNCE), Material(), NAMES, NOW)
     promoted = carry_out((Step.PROMOTE, Step.ISSUE), first, NAMES, NOW + DAY_SECONDS)
 
@@ -83,7 +83,7 @@ def test_the_former_authority_stays_trusted_for_a_day() -> None:
     assert plan_rotation(NOW + 2 * DAY_SECONDS, state_of(promoted), NAMES) == (Step.RETIRE,)
 
 
-def test_an_authority_signs_servers_only_and_a_server_signs_nothing() -> None:
+def test_authority_signs_servers_only_and_a_server_signs_nothing() -> None:
     material = carry_out((Step.FOUND, Step.ISSUE), Material(), NAMES, NOW)
     assert material.current is not None
     assert material.serving is not None

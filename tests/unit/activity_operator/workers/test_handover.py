@@ -12,7 +12,7 @@ KEY = POOL.key
 OWNER = Owner("uid-a", "first")
 
 
-async def test_a_lease_is_recorded_before_it_is_offered(world: World, operator: Operator) -> None:
+async def test_lease_is_recorded_before_it_is_offered(world: World, operator: Operator) -> None:
     world.records.stop_at = "before create"
     operator.receive("t1")
     await settle()
@@ -21,7 +21,7 @@ async def test_a_lease_is_recorded_before_it_is_offered(world: World, operator: 
     assert operator.custody.said(KEY).unrecorded == 1
 
 
-async def test_a_lease_that_is_not_recorded_cannot_be_claimed(world: World, operator: Operator) -> None:
+async def test_lease_that_is_not_recorded_cannot_be_claimed(world: World, operator: Operator) -> None:
     world.records.stop_at = "before create"
     lease = operator.receive("t1")
     await settle()
@@ -124,7 +124,7 @@ async def test_release_by_another_worker_keeps_the_record(world: World, operator
     assert lease in world.records.kept
 
 
-async def test_a_claim_that_cannot_be_written_stays_open(world: World, operator: Operator) -> None:
+async def test_claim_that_cannot_be_written_stays_open(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     world.records.down = True
     handed = await operator.hear(report(claims=(lease,)))

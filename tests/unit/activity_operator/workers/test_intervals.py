@@ -5,7 +5,7 @@ import pytest
 from activity_operator.workers.intervals import plan
 
 
-def test_a_small_fleet_reports_every_second() -> None:
+def test_small_fleet_reports_every_second() -> None:
     assert plan(10, 0).normal == 1.0
 
 

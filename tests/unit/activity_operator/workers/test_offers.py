@@ -14,7 +14,7 @@ from tests.unit.activity_operator.workers.world import POOL, Operator
 KEY = POOL.key
 
 
-async def test_a_claimed_lease_is_never_offered_again(operator: Operator) -> None:
+async def test_claimed_lease_is_never_offered_again(operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     await operator.hear(report(claims=(lease,)))
     await asyncio.sleep(60.0)
@@ -74,7 +74,7 @@ async def test_leaving_worker_is_offered_nothing(operator: Operator, state: Work
     assert (await operator.hear(report(sequence=2), cordoned=True)).offers == ()
 
 
-async def test_a_starting_worker_is_offered_leases_before_its_first_poll(operator: Operator) -> None:
+async def test_starting_worker_is_offered_leases_before_its_first_poll(operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
 
     assert (await operator.hear(report(state=WorkerState.STARTING))).offers == (lease,)

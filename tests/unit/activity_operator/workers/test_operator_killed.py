@@ -184,7 +184,7 @@ async def test_next_leader_detects_a_finished_task_again(world: World) -> None:
 
 
 @pytest.mark.parametrize("failed_already", [False, True])
-async def test_a_deleted_pools_task_is_failed_by_the_next_leader(world: World, failed_already: bool) -> None:
+async def test_deleted_pools_task_is_failed_by_the_next_leader(world: World, failed_already: bool) -> None:
     first = await Operator.leading(world)
     await first.hold("t1")
     if failed_already:

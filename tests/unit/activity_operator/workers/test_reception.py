@@ -30,7 +30,7 @@ def reception(operator: Operator, registry: WorkerRegistry) -> Reception:
     return Reception(registry, operator.handover, term=lambda: 7, now=wall)
 
 
-async def test_a_reply_carries_term_interval_directive_and_acknowledgement(
+async def test_reply_carries_term_interval_directive_and_acknowledgement(
     reception: Reception, registry: WorkerRegistry
 ) -> None:
     registry.set_directives("media", "resize", {"uid-a": Directive.DRAIN})
@@ -51,7 +51,7 @@ async def test_reply_to_a_first_report_offers_waiting_tasks_and_hurries_the_next
     assert reply.next_report_seconds < 3.0
 
 
-async def test_a_cordoned_worker_is_offered_nothing(
+async def test_cordoned_worker_is_offered_nothing(
     reception: Reception, operator: Operator, registry: WorkerRegistry
 ) -> None:
     await operator.hold("t1")
@@ -60,7 +60,7 @@ async def test_a_cordoned_worker_is_offered_nothing(
     assert (await reception.answer(report())).offers == ()
 
 
-async def test_a_replayed_report_claims_nothing(reception: Reception, operator: Operator) -> None:
+async def test_replayed_report_claims_nothing(reception: Reception, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     await reception.answer(report(sequence=5))
 

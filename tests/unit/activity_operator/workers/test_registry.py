@@ -46,9 +46,7 @@ def test_latest_report_replaces_the_former_one(registry: WorkerRegistry) -> None
 
 
 @pytest.mark.parametrize("sequence", [1, 2])
-def test_an_older_or_repeated_sequence_changes_nothing(
-    registry: WorkerRegistry, changes: Changes, sequence: int
-) -> None:
+def test_older_or_repeated_sequence_changes_nothing(registry: WorkerRegistry, changes: Changes, sequence: int) -> None:
     registry.record(report(sequence=2, busy=1), 100.0)
     before = len(changes.keys)
 
@@ -69,7 +67,7 @@ def test_restarted_container_starts_a_new_sequence(registry: WorkerRegistry) -> 
     assert registry.said(*POOL)[0].incarnation == "second"
 
 
-def test_a_late_report_of_a_former_incarnation_is_ignored(registry: WorkerRegistry) -> None:
+def test_late_report_of_a_former_incarnation_is_ignored(registry: WorkerRegistry) -> None:
     registry.record(report(sequence=5), 100.0)
     registry.record(report(incarnation="second", sequence=1), 101.0)
 
@@ -125,7 +123,7 @@ def test_repeated_events_are_counted_not_repeated(registry: WorkerRegistry, chan
     assert len(changes.keys) == 1
 
 
-def test_a_flood_of_different_events_keeps_the_last_twenty(registry: WorkerRegistry) -> None:
+def test_flood_of_different_events_keeps_the_last_twenty(registry: WorkerRegistry) -> None:
     for number in range(1, 101):
         registry.record(
             report(sequence=number, events=(event(number, "worker:error", f"no. {number}"),)), 100.0 + number

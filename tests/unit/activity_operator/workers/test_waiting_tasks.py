@@ -13,7 +13,7 @@ from tests.unit.activity_operator.workers.world import POOL, Operator, World
 KEY = POOL.key
 
 
-async def test_a_paused_pool_keeps_its_leases_and_offers_them_when_it_resumes(world: World, operator: Operator) -> None:
+async def test_paused_pool_keeps_its_leases_and_offers_them_when_it_resumes(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     operator.custody.order(KEY, Terms(paused=True, hold_seconds=30.0))
     await asyncio.sleep(100.0)
@@ -24,7 +24,7 @@ async def test_a_paused_pool_keeps_its_leases_and_offers_them_when_it_resumes(wo
     assert (await operator.hear(report(sequence=2))).offers == (lease,)
 
 
-async def test_the_waiting_tasks_of_a_deleted_pool_are_failed(world: World, operator: Operator) -> None:
+async def test_waiting_tasks_of_a_deleted_pool_are_failed(world: World, operator: Operator) -> None:
     await operator.hold("t1")
     world.pools.clear()
     await asyncio.sleep(6.0)
@@ -45,7 +45,7 @@ async def test_pool_missing_from_the_store_for_a_moment_loses_no_task(world: Wor
     assert not world.service.failed
 
 
-async def test_a_running_task_of_a_deleted_pool_is_left_to_its_worker(world: World, operator: Operator) -> None:
+async def test_running_task_of_a_deleted_pool_is_left_to_its_worker(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     await operator.hear(report(claims=(lease,)))
     world.pools.clear()
