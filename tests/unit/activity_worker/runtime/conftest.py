@@ -1,4 +1,4 @@
-"""These tests run in virtual time."""
+"""Run the tests of this folder in virtual time."""
 
 import pytest
 
@@ -7,11 +7,11 @@ from tests.unit.activity_operator.virtual_time import VirtualLoop
 
 
 def pytest_asyncio_loop_factories() -> dict[str, type[VirtualLoop]]:
-    """Run every asynchronous test here on a loop whose clock jumps."""
+    """Run every asynchronous test here on a loop in virtual time."""
     return {"virtual": VirtualLoop}
 
 
 @pytest.fixture(autouse=True)
 def punctual_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let first heartbeats be due after the whole interval; by chance, they are earlier."""
+    """Send first heartbeats after the whole interval, without the random early start."""
     monkeypatch.setattr(heartbeat, "EARLY_SHARE", 0.0)

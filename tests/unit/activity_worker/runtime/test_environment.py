@@ -1,4 +1,4 @@
-"""Handlers under test with no worker, errors of the wire in the runtime's words, and what an import costs."""
+"""Handlers tested without a worker, translation of wire errors, and the cost of imports."""
 
 import asyncio
 import subprocess
@@ -25,13 +25,13 @@ from activity_worker.wire.errors import CredentialsMissingError, EndpointUnreach
 from tests.unit.activity_worker.runtime.world import double
 
 
-async def test_a_handler_runs_with_no_worker_and_no_service() -> None:
+async def test_handler_runs_without_worker_and_service() -> None:
     environment = ActivityEnvironment()
     assert await environment.run(double, {"n": 4}) == 8
     assert environment.events[-2:] == ["task:success", "task:done"]
 
 
-async def test_what_went_wrong_in_a_handler_is_raised() -> None:
+async def test_error_of_a_handler_is_raised() -> None:
     async def handler(request: TaskRequest) -> None:
         raise KeyError("x")
 
@@ -39,7 +39,7 @@ async def test_what_went_wrong_in_a_handler_is_raised() -> None:
         await ActivityEnvironment().run(handler)
 
 
-async def test_the_answer_and_the_progress_of_a_handler_can_be_seen() -> None:
+async def test_environment_has_the_response_and_progress_of_a_handler() -> None:
     async def handler(request: TaskRequest, respond: TaskResponseToolkit) -> None:
         await respond.heartbeat(1)
         await respond.heartbeat(2)
@@ -52,7 +52,7 @@ async def test_the_answer_and_the_progress_of_a_handler_can_be_seen() -> None:
     assert (environment.response.error, environment.response.cause) == ("No", "because")
 
 
-async def test_a_handler_can_be_cancelled() -> None:
+async def test_handler_can_be_cancelled() -> None:
     async def handler(request: TaskRequest, respond: TaskResponseToolkit) -> None:
         assert await respond.signal.wait() is CancelReason.WORKER_STOPPED
         await asyncio.sleep(1)
@@ -82,12 +82,12 @@ async def test_a_handler_can_be_cancelled() -> None:
     ],
     ids=lambda value: getattr(value, "code", getattr(value, "__name__", "")),
 )
-def test_the_wires_errors_become_the_runtimes(error: WireError, kind: type[SourceError]) -> None:
+def test_wire_errors_become_source_errors(error: WireError, kind: type[SourceError]) -> None:
     assert type(translate(error)) is kind
     assert translate(error).code == error.code
 
 
-async def test_the_source_asks_the_client_and_translates_its_errors() -> None:
+async def test_source_calls_the_client_and_translates_its_errors() -> None:
     class Client:
         closed = False
 
@@ -108,7 +108,7 @@ async def test_the_source_asks_the_client_and_translates_its_errors() -> None:
     task = await source.lease("w")
     assert task is not None
     assert (task.token, task.input) == ("arn|w", "1")
-    assert await source.lease("nobody") is None
+    assert await source.lease("other") is None
     with pytest.raises(LeaseLostError, match="over"):
         await source.succeed("t", "1")
     await source.close()
@@ -116,13 +116,13 @@ async def test_the_source_asks_the_client_and_translates_its_errors() -> None:
 
 
 @pytest.mark.parametrize("module", ["activity_worker.contract", "activity_worker"])
-def test_importing_the_contract_costs_no_client_and_no_runtime(module: str) -> None:
+def test_import_of_the_contract_loads_no_client_and_no_runtime(module: str) -> None:
     heavy = "aiohttp botocore prometheus_client asyncio activity_worker.worker"
     program = f"import sys, {module}; print([m for m in {heavy.split()} if m in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "[]"
 
 
-def test_every_exported_name_is_there() -> None:
+def test_every_exported_name_exists() -> None:
     import activity_worker
 
     for name in activity_worker.__all__:

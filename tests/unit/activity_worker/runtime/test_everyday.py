@@ -1,4 +1,4 @@
-"""Handlers with one parameter: a return value is the output, an exception a failure."""
+"""Handlers with one parameter: their return value is the output, their exception a failure."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ from tests.unit.activity_worker.runtime.world import World, double
 FAILED = ["task:received", "task:start", "task:errored", "task:failure", "task:done"]
 
 
-async def test_the_return_value_is_the_output() -> None:
+async def test_return_value_is_the_output() -> None:
     world = World(double)
     token = await world.one('{"n": 21}')
     assert world.recorder.tasks() == ["task:received", "task:start", "task:success", "task:done"]
     assert world.source.conclusions[token].output == "42"
 
 
-async def test_an_exception_is_a_failure_with_its_name_message_and_traceback() -> None:
+async def test_exception_is_a_failure_with_its_name_message_and_traceback() -> None:
     async def handler(request: TaskRequest) -> None:
         raise KeyError("missing part")
 
@@ -34,7 +34,7 @@ async def test_an_exception_is_a_failure_with_its_name_message_and_traceback() -
     assert "in handler" in failure.cause
 
 
-async def test_a_traceback_begins_in_the_handler_and_an_error_of_the_runtime_has_none() -> None:
+async def test_traceback_begins_in_the_handler() -> None:
     async def raises(request: TaskRequest) -> None:
         raise KeyError("missing part")
 
@@ -48,7 +48,7 @@ async def test_a_traceback_begins_in_the_handler_and_an_error_of_the_runtime_has
         assert "/activity_worker/runner.py" not in cause
 
 
-async def test_a_handler_may_name_its_failure() -> None:
+async def test_handler_may_name_its_failure() -> None:
     async def handler(request: TaskRequest) -> None:
         raise TaskFailed("Upstream.Busy", "come back later")
 
@@ -57,7 +57,7 @@ async def test_a_handler_may_name_its_failure() -> None:
     assert (failure.error, failure.cause) == ("Upstream.Busy", "come back later")
 
 
-async def test_error_and_cause_are_trimmed_to_what_the_service_takes() -> None:
+async def test_error_and_cause_are_trimmed_to_the_limits_of_the_service() -> None:
     async def handler(request: TaskRequest) -> None:
         raise type("E" * 300, (Exception,), {})("ä" * 100_000)
 
@@ -80,7 +80,7 @@ async def test_error_and_cause_are_trimmed_to_what_the_service_takes() -> None:
         ({1, 2}, "ActivityPool.OutputNotJson"),
     ],
 )
-async def test_an_output_that_cannot_be_sent_is_a_clear_failure(output: Any, error: str, on_error: str) -> None:
+async def test_output_that_cannot_be_sent_is_a_named_failure(output: Any, error: str, on_error: str) -> None:
     async def handler(request: TaskRequest) -> Any:
         return output
 
@@ -90,7 +90,7 @@ async def test_an_output_that_cannot_be_sent_is_a_clear_failure(output: Any, err
     assert world.recorder.tasks() == FAILED
 
 
-async def test_the_largest_output_is_taken() -> None:
+async def test_output_of_maximum_size_is_accepted() -> None:
     async def handler(request: TaskRequest) -> str:
         return "x" * (MAX_OUTPUT_BYTES - 2)
 
@@ -98,7 +98,7 @@ async def test_the_largest_output_is_taken() -> None:
     assert world.source.conclusions[await world.one()].result == "success"
 
 
-async def test_an_output_that_the_service_refuses_is_a_clear_failure() -> None:
+async def test_output_that_the_service_refuses_is_a_named_failure() -> None:
     world = World(double)
     world.source.refuse("succeed", SourceError("InvalidOutput", "no"))
     failure = world.source.conclusions[await world.one()]
@@ -107,7 +107,7 @@ async def test_an_output_that_the_service_refuses_is_a_clear_failure() -> None:
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, StopIteration])
-async def test_a_handler_that_wants_to_end_the_process_only_fails_its_task(kind: type[BaseException]) -> None:
+async def test_handler_that_raises_system_exit_only_fails_its_task(kind: type[BaseException]) -> None:
     async def handler(request: TaskRequest) -> None:
         if request.input == 1:
             raise kind
@@ -120,12 +120,12 @@ async def test_a_handler_that_wants_to_end_the_process_only_fails_its_task(kind:
     await world.worker.stop(abort_polls=True)
 
 
-async def test_a_lambda_that_gives_a_coroutine_is_awaited() -> None:
-    world = World(lambda request: double(request))  # noqa: PLW0108 - a plain function, that is the point
+async def test_coroutine_returned_by_a_lambda_is_awaited() -> None:
+    world = World(lambda request: double(request))  # noqa: PLW0108 - the test needs a plain function
     assert world.source.conclusions[await world.one()].output == "2"
 
 
-async def test_the_task_at_hand_is_known_below_the_handler() -> None:
+async def test_current_task_is_known_below_the_handler() -> None:
     async def handler(request: TaskRequest) -> str:
         activity.heartbeat({"done": 1})
         assert not activity.cancelled()

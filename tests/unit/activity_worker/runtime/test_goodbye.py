@@ -1,4 +1,4 @@
-"""The last words of a worker, and what the operator's answers to them still bring."""
+"""A worker's last report, and grants that arrive with the reply."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,24 +20,24 @@ SETTINGS = Settings(
 
 
 class Operator:
-    """Answers reports; the answer to one that claims something waits until the test lets it `go`."""
+    """Answers reports; a report with claims is answered only after the test sets `may_answer`."""
 
     def __init__(self) -> None:
         self.reports: list[Report] = []
         self.answer: Callable[[Report], Reply] = lambda _: Reply(term=1, next_report_seconds=600.0)
-        self.asked = asyncio.Event()
-        self.go = asyncio.Event()
+        self.claimed = asyncio.Event()
+        self.may_answer = asyncio.Event()
 
     async def exchange(self, report: Report) -> Reply:
         self.reports.append(report)
         if report.claims:
-            self.asked.set()
-            await self.go.wait()
+            self.claimed.set()
+            await self.may_answer.wait()
         return self.answer(report)
 
 
 class PlayedWorker(Supervisor):
-    """A worker whose reports and handler stay in this process."""
+    """A worker that reports to an `Operator` object and runs its handler in this process."""
 
     def __init__(self, source: MemorySource, operator: Operator) -> None:
         self._operator = operator
@@ -59,20 +59,20 @@ class PlayedWorker(Supervisor):
         return PlayedReporter(settings, self._reports, self._snapshot, self._obey, self.metrics)
 
 
-async def taken_by_the_operator(source: MemorySource) -> Grant:
+async def leased_by_operator(source: MemorySource) -> Grant:
     source.put("{}", "token-a")
     task = await source.lease("operator")
     assert task is not None
     return Grant(lease_id(task.token), task.token, task.input)
 
 
-async def test_a_claim_that_is_granted_after_the_end_is_failed_for_a_retry_and_the_operator_hears_so() -> None:
+async def test_claim_granted_after_the_stop_is_failed_and_released() -> None:
     source, operator = MemorySource(), Operator()
-    grant = await taken_by_the_operator(source)
+    grant = await leased_by_operator(source)
     operator.answer = lambda _: Reply(term=1, next_report_seconds=600.0, offers=(grant.id,))
     worker = PlayedWorker(source, operator)
     running = asyncio.create_task(worker.run())
-    await operator.asked.wait()
+    await operator.claimed.wait()
 
     worker.request_stop()
     await asyncio.sleep(1.0)
@@ -83,20 +83,20 @@ async def test_a_claim_that_is_granted_after_the_end_is_failed_for_a_retry_and_t
         granted=(grant,) if grant.id in report.claims else (),
         released=report.released,
     )
-    operator.go.set()
+    operator.may_answer.set()
     assert await running == 0
 
     assert (worker.handled, source.conclusions[grant.task_token].error) == ([], ERROR_WORKER_STOPPED)
     assert operator.reports[-1].released == (grant.id,)
 
 
-async def test_the_last_word_of_a_worker_claims_nothing() -> None:
+async def test_last_report_of_a_worker_claims_nothing() -> None:
     source, operator = MemorySource(), Operator()
     operator.answer = lambda _: Reply(term=1, next_report_seconds=600.0, offers=("a",))
-    operator.go.set()
+    operator.may_answer.set()
     worker = PlayedWorker(source, operator)
     running = asyncio.create_task(worker.run())
-    await operator.asked.wait()
+    await operator.claimed.wait()
     worker.request_stop()
     await running
 

@@ -1,4 +1,4 @@
-"""Leases that the operator hands over to a pool whose slots are busy, polling, or free."""
+"""Handover of the operator's leases to slots that are busy, polling or free."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,13 +16,13 @@ from activity_worker.sources.protocol import Task
 
 
 class Source:
-    """A source whose polls end when the test says so."""
+    """A source whose open polls the test completes."""
 
     name = "arn"
 
     def __init__(self) -> None:
         self.polls: list[asyncio.Future[Task | None]] = []
-        self.said: list[tuple[str, str]] = []
+        self.calls: list[tuple[str, str]] = []
         self.refusals: dict[str, SourceError] = {}
         self.silent = False
         self.fails = asyncio.Event()
@@ -33,25 +33,25 @@ class Source:
         return await self.polls[-1]
 
     async def heartbeat(self, token: str) -> None:
-        self.said.append(("heartbeat", token))
+        self.calls.append(("heartbeat", token))
         if self.silent:
             await asyncio.Event().wait()
         if token in self.refusals:
             raise self.refusals[token]
 
     async def succeed(self, token: str, output: str) -> None:
-        self.said.append(("succeed", token))
+        self.calls.append(("succeed", token))
 
     async def fail(self, token: str, error: str, cause: str) -> None:
         await self.fails.wait()
-        self.said.append((error, token))
+        self.calls.append((error, token))
 
     async def close(self) -> None:
         """Nothing to free."""
 
 
-class Bench:
-    """One slot, its handler held by the test, which may have it `answer_first`, and the operator's replies."""
+class Scene:
+    """One slot whose handler waits for `go` (after a response if `answer_first`), and the operator's replies."""
 
     def __init__(self) -> None:
         self.source, self.book = Source(), ClaimBook()
@@ -62,8 +62,8 @@ class Bench:
         self.handover = Handover(self.pool, self.book, heartbeat_seconds=10.0, on_change=lambda: None)
 
     @property
-    def told(self) -> set[str]:
-        """The leases that a report of this moment would account for."""
+    def reported(self) -> set[str]:
+        """The leases that a report of this moment would contain."""
         running = self.pool.snapshot(0.0).leases
         return {lease.id for lease in (*running, *self.handover.held(0.0))} | self.book.released
 
@@ -76,7 +76,7 @@ class Bench:
             await respond.success()
 
     async def occupy(self) -> None:
-        """Have the slot run a task that its own poll brings."""
+        """Let the slot run a task from its own poll."""
         self.pool.uncordon()
         await settle()
         self.source.polls[0].set_result(Task("own", "{}"))
@@ -93,219 +93,220 @@ async def settle() -> None:
 
 
 @pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    bench = Bench()
-    bench.pool.cordon()
-    await bench.pool.start()
-    yield bench
-    bench.go.set()
-    bench.source.fails.set()
-    for poll in bench.source.polls:
+async def scene() -> AsyncIterator[Scene]:
+    scene = Scene()
+    scene.pool.cordon()
+    await scene.pool.start()
+    yield scene
+    scene.go.set()
+    scene.source.fails.set()
+    for poll in scene.source.polls:
         if not poll.done():
             poll.set_result(None)
-    await bench.pool.stop(timeout_seconds=0.0, abort_polls=True)
-    await bench.handover.close()
+    await scene.pool.stop(timeout_seconds=0.0, abort_polls=True)
+    await scene.handover.close()
 
 
-async def test_before_the_first_poll_an_offer_reserves_the_slot_and_runs_there(bench: Bench) -> None:
-    await bench.answer(offers=("a",))
-    bench.pool.uncordon()
+async def test_offer_before_the_first_poll_reserves_the_slot_and_runs_in_it(scene: Scene) -> None:
+    await scene.answer(offers=("a",))
+    scene.pool.uncordon()
     await settle()
-    assert (list(bench.book.claims), bench.source.polls) == (["a"], [])
+    assert (list(scene.book.claims), scene.source.polls) == (["a"], [])
 
-    await bench.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
-    assert bench.handled == ["token-a"]
-    assert ("heartbeat", "token-a") in bench.source.said
-
-
-async def test_a_refused_claim_lets_the_slot_poll(bench: Bench) -> None:
-    await bench.answer(offers=("a",))
-    bench.pool.uncordon()
-    await bench.answer(asked=("a",), refused=("a",))
-
-    assert (len(bench.source.polls), bench.handover.settled) == (1, True)
+    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    assert scene.handled == ["token-a"]
+    assert ("heartbeat", "token-a") in scene.source.calls
 
 
-async def test_a_slot_with_an_open_poll_claims_nothing_until_the_poll_ends(bench: Bench) -> None:
-    bench.pool.uncordon()
+async def test_refused_claim_lets_the_slot_poll(scene: Scene) -> None:
+    await scene.answer(offers=("a",))
+    scene.pool.uncordon()
+    await scene.answer(asked=("a",), refused=("a",))
+
+    assert (len(scene.source.polls), scene.handover.settled) == (1, True)
+
+
+async def test_slot_with_an_open_poll_claims_nothing_until_the_poll_ends(scene: Scene) -> None:
+    scene.pool.uncordon()
     await settle()
-    await bench.answer(offers=("a",))
-    assert bench.book.claims == {}
+    await scene.answer(offers=("a",))
+    assert scene.book.claims == {}
 
-    bench.source.polls[0].set_result(None)
+    scene.source.polls[0].set_result(None)
     await settle()
-    assert (list(bench.book.claims), len(bench.source.polls)) == (["a"], 1)
+    assert (list(scene.book.claims), len(scene.source.polls)) == (["a"], 1)
 
 
-async def test_a_slot_that_ends_its_task_claims_before_it_polls_again(bench: Bench) -> None:
-    await bench.occupy()
-    await bench.answer(offers=("a",))
-    bench.go.set()
+async def test_slot_that_ends_its_task_claims_before_it_polls_again(scene: Scene) -> None:
+    await scene.occupy()
+    await scene.answer(offers=("a",))
+    scene.go.set()
     await settle()
 
-    assert ("succeed", "own") in bench.source.said
-    assert (list(bench.book.claims), len(bench.source.polls)) == (["a"], 1)
+    assert ("succeed", "own") in scene.source.calls
+    assert (list(scene.book.claims), len(scene.source.polls)) == (["a"], 1)
 
 
-async def test_a_late_grant_is_held_and_heartbeated_until_the_slot_is_free(bench: Bench) -> None:
-    await bench.occupy()
-    await bench.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
-    assert [lease.id for lease in bench.handover.held(0.0)] == ["a"]
-    assert ("heartbeat", "token-a") in bench.source.said
+async def test_late_grant_gets_heartbeats_until_the_slot_is_free(scene: Scene) -> None:
+    await scene.occupy()
+    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    assert [lease.id for lease in scene.handover.held(0.0)] == ["a"]
+    assert ("heartbeat", "token-a") in scene.source.calls
 
-    bench.go.set()
+    scene.go.set()
     await settle()
-    assert bench.handled == ["own", "token-a"]
-    assert bench.handover.held(0.0) == ()
+    assert scene.handled == ["own", "token-a"]
+    assert scene.handover.held(0.0) == ()
 
 
-async def test_a_grant_is_told_of_at_every_moment_until_its_slot_has_it(bench: Bench) -> None:
-    """A report that told of it nowhere would say, to the operator, that it is over."""
+async def test_grant_is_reported_at_every_moment_until_its_slot_runs_it(scene: Scene) -> None:
+    """A report without the lease would mean to the operator that its task is over."""
     lease = lease_id("token-a")
-    bench.handover.grant([Grant(lease, "token-a", "{}")])
+    scene.handover.grant([Grant(lease, "token-a", "{}")])
     for _ in range(20):
-        assert (bench.told, bench.handover.settled) == ({lease}, not bench.handover.held(0.0))
+        assert (scene.reported, scene.handover.settled) == ({lease}, not scene.handover.held(0.0))
         await asyncio.sleep(0)
-    assert bench.handled == ["token-a"]
-    assert bench.handover.held(0.0) == ()
+    assert scene.handled == ["token-a"]
+    assert scene.handover.held(0.0) == ()
 
 
-async def test_a_service_that_answers_no_heartbeat_of_a_waiting_lease_is_asked_again(bench: Bench) -> None:
-    await bench.occupy()
-    bench.source.silent = True
-    await bench.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+async def test_unanswered_heartbeat_of_a_waiting_lease_is_retried(scene: Scene) -> None:
+    await scene.occupy()
+    scene.source.silent = True
+    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
     await asyncio.sleep(9.0)
-    bench.source.silent = False
+    scene.source.silent = False
     await asyncio.sleep(2.0)
 
-    assert bench.source.said.count(("heartbeat", "token-a")) == 2
+    assert scene.source.calls.count(("heartbeat", "token-a")) == 2
 
 
-async def test_a_task_that_was_handed_over_is_released_when_it_is_done(bench: Bench) -> None:
+async def test_lease_of_the_operator_is_released_when_its_task_is_done(scene: Scene) -> None:
     lease = lease_id("token-a")
-    await bench.answer(asked=(lease,), granted=(Grant(lease, "token-a", "{}"),))
-    bench.go.set()
+    await scene.answer(asked=(lease,), granted=(Grant(lease, "token-a", "{}"),))
+    scene.go.set()
     await settle()
 
-    assert bench.book.released == {lease}
+    assert scene.book.released == {lease}
 
 
 @pytest.mark.parametrize("answer", ["success", "failure"])
-async def test_an_answered_task_is_released_while_its_handler_still_cleans_up(
-    bench: Bench, answer: Literal["success", "failure"]
+async def test_concluded_task_is_released_while_its_handler_still_cleans_up(
+    scene: Scene, answer: Literal["success", "failure"]
 ) -> None:
-    """A report in between would account for it neither as running nor as concluded: lost, as the operator sees it."""
+    """A report with the lease neither as running nor as released would mean a lost lease to the operator."""
     lease = lease_id("token-a")
-    bench.answer_first = answer
-    await bench.answer(asked=(lease,), granted=(Grant(lease, "token-a", "{}"),))
+    scene.answer_first = answer
+    await scene.answer(asked=(lease,), granted=(Grant(lease, "token-a", "{}"),))
 
-    assert bench.pool.snapshot(0.0).busy == 1
-    assert bench.told == {lease}
+    assert scene.pool.snapshot(0.0).busy == 1
+    assert scene.reported == {lease}
 
 
-async def test_a_release_that_was_heard_while_the_handler_cleaned_up_is_not_said_again(bench: Bench) -> None:
+async def test_acknowledged_release_is_not_repeated_after_the_handler_ends(scene: Scene) -> None:
     lease = lease_id("token-a")
-    bench.answer_first = "success"
-    await bench.answer(asked=(lease,), granted=(Grant(lease, "token-a", "{}"),))
-    assert bench.book.released == {lease}
-    await bench.answer(released=(lease,))
-    bench.go.set()
+    scene.answer_first = "success"
+    await scene.answer(asked=(lease,), granted=(Grant(lease, "token-a", "{}"),))
+    assert scene.book.released == {lease}
+    await scene.answer(released=(lease,))
+    scene.go.set()
     await settle()
 
-    assert (bench.pool.snapshot(0.0).busy, bench.book.released) == (0, set())
+    assert (scene.pool.snapshot(0.0).busy, scene.book.released) == (0, set())
 
 
-async def test_a_lease_that_is_lost_while_it_waits_is_released_and_never_started(bench: Bench) -> None:
-    await bench.occupy()
-    bench.source.refusals["token-a"] = LeaseLostError("TaskTimedOut")
-    await bench.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+async def test_lease_lost_while_waiting_is_released_without_a_start(scene: Scene) -> None:
+    await scene.occupy()
+    scene.source.refusals["token-a"] = LeaseLostError("TaskTimedOut")
+    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
 
-    assert (bench.handover.held(0.0), bench.book.released) == ((), {"a"})
-    assert bench.handover.settled
-    bench.go.set()
+    assert (scene.handover.held(0.0), scene.book.released) == ((), {"a"})
+    assert scene.handover.settled
+    scene.go.set()
     await settle()
-    assert bench.handled == ["own"]
+    assert scene.handled == ["own"]
 
 
-async def test_a_waiting_lease_whose_heartbeat_is_refused_for_another_reason_is_run(bench: Bench) -> None:
-    """Some emulators do not know the token of a task without HeartbeatSeconds."""
-    await bench.occupy()
-    bench.source.refusals["token-a"] = InvalidTokenError("InvalidToken")
-    await bench.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
-    bench.go.set()
-    await settle()
-
-    assert bench.handled == ["own", "token-a"]
-
-
-async def test_a_cordoned_worker_claims_nothing_but_runs_what_it_had_claimed(bench: Bench) -> None:
-    await bench.answer(offers=("a",))
-    bench.handover.cordon()
-    assert not bench.pool.drained
-
-    await bench.answer(asked=("a",), offers=("b",), granted=(Grant("a", "token-a", "{}"),))
-    bench.go.set()
+async def test_waiting_lease_with_a_refused_token_is_still_run(scene: Scene) -> None:
+    """Some emulators refuse heartbeats of a task without HeartbeatSeconds."""
+    await scene.occupy()
+    scene.source.refusals["token-a"] = InvalidTokenError("InvalidToken")
+    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    scene.go.set()
     await settle()
 
-    assert (bench.handled, bench.book.claims, bench.source.polls) == (["token-a"], {}, [])
-    assert bench.pool.drained
+    assert scene.handled == ["own", "token-a"]
 
 
-async def test_a_worker_that_leaves_hears_first_what_became_of_its_claim(bench: Bench) -> None:
-    """The leader wrote the claim and was killed; the next one grants it again fifteen seconds later."""
-    await bench.answer(offers=("a",))
-    bench.handover.cordon()
-    bench.book.claims = dict.fromkeys(bench.book.claims, asyncio.get_running_loop().time() - 15.0)
-    await bench.answer(asked=())
-    assert not bench.handover.settled
+async def test_cordoned_worker_runs_its_claims_without_claiming_more(scene: Scene) -> None:
+    await scene.answer(offers=("a",))
+    scene.handover.cordon()
+    assert not scene.pool.drained
 
-    await bench.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
-    assert bench.handled == ["token-a"]
-    assert bench.handover.settled
-
-
-async def test_a_grant_that_no_slot_took_is_failed_for_the_state_machine_to_retry(bench: Bench) -> None:
-    await bench.pool.stop()
-    await bench.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
-    await bench.handover.close()
-
-    assert (ERROR_WORKER_STOPPED, "token-a") in bench.source.said
-    assert bench.book.released == {"a"}
-
-
-async def test_a_worker_that_has_stopped_takes_back_what_it_claimed(bench: Bench) -> None:
-    await bench.answer(offers=("a",))
-    await bench.pool.stop()
-    await bench.handover.close()
-
-    assert (bench.book.claims, bench.handover.settled) == ({}, True)
-
-
-async def test_a_grant_that_comes_while_others_are_failed_is_failed_too(bench: Bench) -> None:
-    await bench.pool.stop()
-    await bench.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
-    bench.source.fails.clear()
-    closing = asyncio.create_task(bench.handover.close())
+    await scene.answer(asked=("a",), offers=("b",), granted=(Grant("a", "token-a", "{}"),))
+    scene.go.set()
     await settle()
-    assert bench.told == {"a"}, "until it has been failed it is held"
-    await bench.answer(asked=("b",), granted=(Grant("b", "token-b", "{}"),))
-    bench.source.fails.set()
+
+    assert (scene.handled, scene.book.claims, scene.source.polls) == (["token-a"], {}, [])
+    assert scene.pool.drained
+
+
+async def test_leaving_worker_waits_for_the_answer_to_its_claim(scene: Scene) -> None:
+    """The leader may be killed after it wrote the claim; the next one grants it 15 s later."""
+    await scene.answer(offers=("a",))
+    scene.handover.cordon()
+    scene.book.claims = dict.fromkeys(scene.book.claims, asyncio.get_running_loop().time() - 15.0)
+    await scene.answer(asked=())
+    assert not scene.handover.settled
+
+    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    assert scene.handled == ["token-a"]
+    assert scene.handover.settled
+
+
+async def test_grant_without_a_slot_is_failed_as_worker_stopped(scene: Scene) -> None:
+    """The failure lets the state machine retry the task."""
+    await scene.pool.stop()
+    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    await scene.handover.close()
+
+    assert (ERROR_WORKER_STOPPED, "token-a") in scene.source.calls
+    assert scene.book.released == {"a"}
+
+
+async def test_stopped_worker_withdraws_its_claims(scene: Scene) -> None:
+    await scene.answer(offers=("a",))
+    await scene.pool.stop()
+    await scene.handover.close()
+
+    assert (scene.book.claims, scene.handover.settled) == ({}, True)
+
+
+async def test_grant_that_arrives_while_others_are_failed_is_failed_too(scene: Scene) -> None:
+    await scene.pool.stop()
+    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    scene.source.fails.clear()
+    closing = asyncio.create_task(scene.handover.close())
+    await settle()
+    assert scene.reported == {"a"}, "the lease is reported until its task is failed"
+    await scene.answer(asked=("b",), granted=(Grant("b", "token-b", "{}"),))
+    scene.source.fails.set()
     await closing
 
-    assert [said for said in bench.source.said if said[0] != "heartbeat"] == [
+    assert [call for call in scene.source.calls if call[0] != "heartbeat"] == [
         (ERROR_WORKER_STOPPED, "token-a"),
         (ERROR_WORKER_STOPPED, "token-b"),
     ]
-    assert (bench.handover.held(0.0), bench.book.released) == ((), {"a", "b"})
+    assert (scene.handover.held(0.0), scene.book.released) == ((), {"a", "b"})
 
 
-async def test_what_was_granted_after_the_end_is_failed_when_it_is_closed_again(bench: Bench) -> None:
-    await bench.answer(offers=("a",))
-    await bench.pool.stop()
-    await bench.handover.close()
-    await bench.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+async def test_grant_after_the_close_is_failed_by_a_second_close(scene: Scene) -> None:
+    await scene.answer(offers=("a",))
+    await scene.pool.stop()
+    await scene.handover.close()
+    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
 
-    assert await bench.handover.close()
-    assert not await bench.handover.close()
-    assert (ERROR_WORKER_STOPPED, "token-a") in bench.source.said
-    assert (bench.handled, bench.book.released) == ([], {"a"})
+    assert await scene.handover.close()
+    assert not await scene.handover.close()
+    assert (ERROR_WORKER_STOPPED, "token-a") in scene.source.calls
+    assert (scene.handled, scene.book.released) == ([], {"a"})

@@ -1,4 +1,4 @@
-"""Task heartbeats, cancellation, the deadline, and conclusions that need more than one try."""
+"""Task heartbeats, cancellation, the deadline, and conclusions that are retried."""
 
 import asyncio
 from typing import Any
@@ -25,7 +25,7 @@ async def nap(request: TaskRequest) -> str:
     return "rested"
 
 
-async def test_heartbeats_go_at_the_interval_whatever_the_handler_does() -> None:
+async def test_heartbeats_are_sent_at_the_interval() -> None:
     world = World(nap, heartbeat_seconds=10)
     times: list[float] = []
     world.recorder.emitter.on("task:heartbeat", lambda _: times.append(elapsed()))
@@ -33,7 +33,7 @@ async def test_heartbeats_go_at_the_interval_whatever_the_handler_does() -> None
     assert times == [10, 20, 30]
 
 
-async def test_tasks_leased_together_do_not_heartbeat_together(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_first_heartbeats_of_tasks_leased_together_are_spread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "EARLY_SHARE", 0.5)
     worlds = [World(nap, heartbeat_seconds=10) for _ in range(40)]
     times: list[float] = []
@@ -45,27 +45,27 @@ async def test_tasks_leased_together_do_not_heartbeat_together(monkeypatch: pyte
     assert max(times) - min(times) > 2
 
 
-async def test_a_task_shorter_than_the_interval_costs_no_heartbeat() -> None:
+async def test_task_shorter_than_the_interval_sends_no_heartbeat() -> None:
     world = World(nap, heartbeat_seconds=10)
     await world.one("9.9")
     assert world.source.heartbeats == []
 
 
 @pytest.mark.parametrize("code", ["TaskTimedOut", "TaskDoesNotExist"])
-async def test_a_spent_token_cancels_the_handler_and_says_why(code: str) -> None:
-    seen: list[Any] = []
+async def test_expired_token_cancels_the_handler(code: str) -> None:
+    observed: list[Any] = []
 
     async def handler(request: TaskRequest, respond: TaskResponseToolkit) -> None:
         try:
             await asyncio.sleep(3600)
         except asyncio.CancelledError:
-            seen.extend([elapsed(), respond.signal.reason, respond.signal.detail, await respond.signal.wait()])
+            observed.extend([elapsed(), respond.signal.reason, respond.signal.detail, await respond.signal.wait()])
             raise
 
     world = World(handler, heartbeat_seconds=10)
     world.source.refuse("heartbeat", LeaseLostError(code, "gone"))
     await world.one()
-    assert seen == [10, CancelReason.LEASE_LOST, f"{code}: gone", CancelReason.LEASE_LOST]
+    assert observed == [10, CancelReason.LEASE_LOST, f"{code}: gone", CancelReason.LEASE_LOST]
     assert world.recorder.tasks() == ["task:received", "task:start", "task:errored", "task:done"]
     error = world.recorder.payload("task:errored")[1]
     assert isinstance(error, TaskCancelledError)
@@ -73,7 +73,7 @@ async def test_a_spent_token_cancels_the_handler_and_says_why(code: str) -> None
     assert world.worker.tally.task_heartbeat_failures == 1
 
 
-async def test_an_unknown_token_ends_the_heartbeats_and_nothing_else() -> None:
+async def test_invalid_token_ends_only_the_heartbeats() -> None:
     world = World(nap, heartbeat_seconds=10)
     world.source.refuse("heartbeat", InvalidTokenError("InvalidToken"))
     token = await world.one("100")
@@ -82,7 +82,7 @@ async def test_an_unknown_token_ends_the_heartbeats_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("error", [ThrottledError("Throttled"), UnreachableError("ReadTimeout"), DeniedError("Denied")])
-async def test_a_heartbeat_that_fails_is_tried_again_before_the_next_is_due(error: Exception) -> None:
+async def test_failed_heartbeat_is_retried_before_the_next_is_due(error: Exception) -> None:
     world = World(nap, heartbeat_seconds=10)
     times: list[float] = []
     world.recorder.emitter.on("task:heartbeat", lambda _: times.append(elapsed()))
@@ -92,7 +92,7 @@ async def test_a_heartbeat_that_fails_is_tried_again_before_the_next_is_due(erro
     assert world.worker.tally.task_heartbeat_failures == 2
 
 
-async def test_a_heartbeat_without_an_answer_does_not_block_the_next() -> None:
+async def test_heartbeat_without_an_answer_does_not_block_the_next() -> None:
     world = World(nap, heartbeat_seconds=10)
     calls: list[float] = []
 
@@ -106,7 +106,7 @@ async def test_a_heartbeat_without_an_answer_does_not_block_the_next() -> None:
     assert calls[0] == 10
 
 
-async def test_many_asked_for_heartbeats_become_few() -> None:
+async def test_frequent_heartbeats_of_a_handler_are_throttled() -> None:
     async def handler(request: TaskRequest) -> None:
         for number in range(1000):
             activity.heartbeat(number)
@@ -117,7 +117,7 @@ async def test_many_asked_for_heartbeats_become_few() -> None:
     assert 9 <= len(world.source.heartbeats) <= 11
 
 
-async def test_progress_is_kept_and_counted() -> None:
+async def test_progress_has_the_last_details_and_the_count() -> None:
     async def handler(request: TaskRequest, respond: TaskResponseToolkit) -> None:
         await respond.heartbeat({"rows": 10})
         await respond.heartbeat()
@@ -128,25 +128,25 @@ async def test_progress_is_kept_and_counted() -> None:
     await World(handler).one()
 
 
-async def test_an_asked_for_heartbeat_that_finds_the_lease_lost_cancels_the_handler() -> None:
-    seen: list[Any] = []
+async def test_explicit_heartbeat_on_a_lost_lease_cancels_the_handler() -> None:
+    observed: list[Any] = []
 
     async def handler(request: TaskRequest, respond: TaskResponseToolkit) -> None:
         try:
             await respond.heartbeat()
         except asyncio.CancelledError:
-            seen.append(respond.signal.reason)
+            observed.append(respond.signal.reason)
             raise
 
     world = World(handler)
     world.source.refuse("heartbeat", LeaseLostError("TaskTimedOut"))
     await world.one()
-    assert seen == [CancelReason.LEASE_LOST]
+    assert observed == [CancelReason.LEASE_LOST]
     assert world.source.conclusions == {}
 
 
 @pytest.mark.parametrize("on_error", ["fail", "leave"])
-async def test_the_deadline_cancels_the_handler_and_fails_the_task(on_error: str) -> None:
+async def test_deadline_cancels_the_handler_and_fails_the_task(on_error: str) -> None:
     world = World(nap, deadline_seconds=30, on_error=on_error)
     token = await world.one("3600")
     assert elapsed() == 30
@@ -155,7 +155,7 @@ async def test_the_deadline_cancels_the_handler_and_fails_the_task(on_error: str
     assert world.recorder.tasks()[-3:] == ["task:errored", "task:failure", "task:done"]
 
 
-async def test_a_handler_that_ignores_its_cancellation_keeps_its_slot_not_its_task() -> None:
+async def test_handler_that_ignores_cancellation_keeps_its_slot_not_its_task() -> None:
     async def handler(request: TaskRequest) -> None:
         try:
             await asyncio.sleep(3600)
@@ -171,7 +171,7 @@ async def test_a_handler_that_ignores_its_cancellation_keeps_its_slot_not_its_ta
     assert world.recorder.tasks() == ["task:received", "task:start", "task:errored", "task:failure", "task:done"]
 
 
-async def test_the_deadline_does_not_interrupt_an_answer_under_way() -> None:
+async def test_deadline_does_not_interrupt_a_conclusion_in_progress() -> None:
     async def slow(token: str, output: str) -> None:
         await asyncio.sleep(10)
         await quick(token, output)
@@ -184,7 +184,7 @@ async def test_the_deadline_does_not_interrupt_an_answer_under_way() -> None:
     assert world.recorder.tasks()[-2:] == ["task:success", "task:done"]
 
 
-async def test_a_cancellation_of_one_task_leaves_the_next_alone() -> None:
+async def test_cancellation_of_one_task_does_not_affect_the_next() -> None:
     world = World(nap, deadline_seconds=30)
     await world.worker.start()
     first, second = world.source.put("3600"), world.source.put("20")
@@ -195,7 +195,7 @@ async def test_a_cancellation_of_one_task_leaves_the_next_alone() -> None:
 
 @pytest.mark.parametrize("error", [ThrottledError("Throttled"), UnreachableError("ReadTimeout"), DeniedError("Denied")])
 @pytest.mark.parametrize("call", ["succeed", "fail"])
-async def test_an_answer_is_tried_again_until_it_is_taken(call: Any, error: Any) -> None:
+async def test_conclusion_is_retried_until_it_is_accepted(call: Any, error: Any) -> None:
     async def handler(request: TaskRequest) -> None:
         if call == "fail":
             raise ValueError
@@ -204,10 +204,10 @@ async def test_an_answer_is_tried_again_until_it_is_taken(call: Any, error: Any)
     world.source.refuse(call, *[error] * 8)
     token = await world.one()
     assert world.source.conclusions[token].result == ("success" if call == "succeed" else "failure")
-    assert world.source.heartbeats, "heartbeats must go on while the answer waits"
+    assert world.source.heartbeats, "heartbeats must continue while the conclusion is retried"
 
 
-async def test_answering_ends_when_the_task_is_over() -> None:
+async def test_conclusion_is_given_up_when_the_task_is_over() -> None:
     world = World(double, heartbeat_seconds=10)
     world.source.refuse("succeed", *[UnreachableError("Down")] * 1000)
     world.source.refuse("heartbeat", LeaseLostError("TaskTimedOut"))
@@ -216,7 +216,7 @@ async def test_answering_ends_when_the_task_is_over() -> None:
     assert world.recorder.tasks()[-2:] == ["task:errored", "task:done"]
 
 
-async def test_answering_ends_after_its_time() -> None:
+async def test_conclusion_is_given_up_after_its_time_limit() -> None:
     world = World(double, conclude_for_seconds=600, heartbeat_seconds=999)
     world.source.refuse("succeed", *[UnreachableError("Down")] * 1000)
     world.source.refuse("fail", *[UnreachableError("Down")] * 1000)
@@ -226,7 +226,7 @@ async def test_answering_ends_after_its_time() -> None:
     assert world.recorder.payload("task:done")[1] is None
 
 
-async def test_the_end_of_the_program_is_not_taken_for_a_failure() -> None:
+async def test_cancellation_of_the_worker_does_not_fail_its_task() -> None:
     world = World(nap)
     await world.worker.start()
     world.source.put("3600")

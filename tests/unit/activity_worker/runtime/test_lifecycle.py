@@ -1,4 +1,4 @@
-"""The two tables, over every pair."""
+"""The transition tables of slots and of pods, over every pair of states."""
 
 import itertools
 
@@ -14,16 +14,16 @@ STATE |= {f"{state}>stopping" for state in ("starting", "running", "draining", "
 
 
 @pytest.mark.parametrize(("current", "to"), list(itertools.product(WorkerStatus, repeat=2)))
-def test_a_slots_status_takes_the_steps_of_its_table_and_no_others(current: WorkerStatus, to: WorkerStatus) -> None:
+def test_slot_status_allows_exactly_the_transitions_of_its_table(current: WorkerStatus, to: WorkerStatus) -> None:
     assert may_step(current, to) == (f"{current}>{to}" in STATUS)
 
 
 @pytest.mark.parametrize(("current", "to"), list(itertools.product(WorkerState, repeat=2)))
-def test_a_pods_state_takes_the_steps_of_its_table_and_no_others(current: WorkerState, to: WorkerState) -> None:
+def test_pod_state_allows_exactly_the_transitions_of_its_table(current: WorkerState, to: WorkerState) -> None:
     assert may_step(current, to) == (f"{current}>{to}" in STATE)
 
 
-def test_a_step_that_is_not_in_the_table_is_refused_by_name() -> None:
+def test_error_of_a_forbidden_transition_names_both_states() -> None:
     assert step(WorkerStatus.READY, WorkerStatus.STARTING) is WorkerStatus.STARTING
     with pytest.raises(LifecycleError, match="drained cannot become running"):
         step(WorkerState.DRAINED, WorkerState.RUNNING)

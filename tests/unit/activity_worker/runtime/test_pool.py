@@ -1,4 +1,4 @@
-"""Pools and the consumer: so many workers as desired, whatever becomes of them."""
+"""Pools and the consumer: the desired number of slots is kept after failures."""
 
 import asyncio
 import itertools
@@ -26,7 +26,7 @@ async def nap(request: TaskRequest) -> None:
 
 
 class Pool:
-    """A pool over memory whose events are written down."""
+    """A pool over a source in memory, with recorded events."""
 
     def __init__(self, handler: Any = nap, **settings: Any) -> None:
         self.source = MemorySource("arn:activity")
@@ -37,7 +37,7 @@ class Pool:
         return self.manager.snapshot(elapsed())
 
 
-async def test_a_pool_starts_and_stops_its_workers_on_one_emitter() -> None:
+async def test_pool_starts_and_stops_its_workers_on_one_emitter() -> None:
     pool = Pool(max_workers=3, worker_prefix="host")
     await pool.manager.start()
     assert pool.manager.status is WorkerStatus.RUNNING
@@ -51,7 +51,7 @@ async def test_a_pool_starts_and_stops_its_workers_on_one_emitter() -> None:
     assert pool.manager.workers == ()
 
 
-async def test_a_pool_grows_and_shrinks_while_it_runs() -> None:
+async def test_pool_grows_and_shrinks_while_running() -> None:
     pool = Pool(max_workers=1)
     await pool.manager.start()
     pool.manager.desired_capacity = 4
@@ -67,7 +67,7 @@ async def test_a_pool_grows_and_shrinks_while_it_runs() -> None:
     await pool.manager.stop()
 
 
-async def test_a_shrinking_pool_lets_tasks_finish_and_takes_the_idle_first() -> None:
+async def test_shrinking_pool_stops_idle_slots_first_and_lets_tasks_finish() -> None:
     pool = Pool(max_workers=3)
     await pool.manager.start()
     await settle()
@@ -86,19 +86,19 @@ async def test_a_shrinking_pool_lets_tasks_finish_and_takes_the_idle_first() -> 
 
 
 @pytest.mark.parametrize("count", [-1, -5])
-def test_a_capacity_below_zero_is_refused(count: int) -> None:
+def test_capacity_below_zero_is_refused(count: int) -> None:
     with pytest.raises(ValueError, match=f"capacity: {count}"):
         Pool(max_workers=count)
     with pytest.raises(ValueError, match="capacity"):
         Pool().manager.desired_capacity = count
 
 
-def test_a_handler_that_cannot_be_called_is_refused_at_once() -> None:
+def test_handler_that_cannot_be_called_is_refused_at_once() -> None:
     with pytest.raises(HandlerSignatureError):
         Pool(lambda: 1)
 
 
-async def test_a_crashed_worker_is_replaced_after_the_restart_interval() -> None:
+async def test_crashed_worker_is_replaced_after_the_restart_interval() -> None:
     pool = Pool(max_workers=2, polling=Polling(max_attempts=1), restart_interval_seconds=2)
     pool.source.refuse("lease", SourceError("InternalError"))
     await pool.manager.start()
@@ -110,7 +110,7 @@ async def test_a_crashed_worker_is_replaced_after_the_restart_interval() -> None
     await pool.manager.stop()
 
 
-async def test_a_stopped_pool_replaces_nobody_and_starts_again() -> None:
+async def test_stopped_pool_restarts_no_slot_until_its_next_start() -> None:
     pool = Pool(max_workers=1, polling=Polling(max_attempts=1))
     pool.source.refuse("lease", SourceError("InternalError"))
     await pool.manager.start()
@@ -124,7 +124,7 @@ async def test_a_stopped_pool_replaces_nobody_and_starts_again() -> None:
 
 
 class Flaky:
-    """A runner that starts only from the nth time on."""
+    """A runner whose first `broken` starts fail."""
 
     starts = itertools.count()
 
@@ -141,7 +141,7 @@ class Flaky:
     async def stop(self) -> None: ...
 
 
-async def test_a_pool_none_of_whose_workers_start_says_so_and_stops() -> None:
+async def test_pool_without_any_started_slot_stops_with_the_error() -> None:
     manager = PoolManager(MemorySource(), runner_factory=lambda: Flaky(1000), max_workers=2)
     with pytest.raises(ImportError, match="no handler"):
         await manager.start()
@@ -149,7 +149,7 @@ async def test_a_pool_none_of_whose_workers_start_says_so_and_stops() -> None:
     assert manager.exit_output == ExitOutput(1, "no handler")
 
 
-async def test_a_cordoned_pool_drains_and_hands_out_free_workers() -> None:
+async def test_cordoned_pool_is_drained_and_its_slots_can_be_reserved() -> None:
     pool = Pool(double, max_workers=2)
     pool.manager.cordon()
     await pool.manager.start()
@@ -172,23 +172,23 @@ async def test_a_cordoned_pool_drains_and_hands_out_free_workers() -> None:
     await pool.manager.stop()
 
 
-async def test_a_snapshot_says_what_the_pool_does() -> None:
+async def test_snapshot_counts_busy_slots_polls_and_leases() -> None:
     pool = Pool(max_workers=2)
     await pool.manager.start()
     await settle()
     pool.source.put("30")
     await asyncio.sleep(10)
-    seen = pool.now()
-    assert (seen.slots, seen.busy, seen.open_polls, seen.idle_seconds) == (2, 1, 1, 10)
-    assert [lease.age_seconds for lease in seen.leases] == [10]
-    assert seen.counters.busy_seconds == 10
+    snapshot = pool.now()
+    assert (snapshot.slots, snapshot.busy, snapshot.open_polls, snapshot.idle_seconds) == (2, 1, 1, 10)
+    assert [lease.age_seconds for lease in snapshot.leases] == [10]
+    assert snapshot.counters.busy_seconds == 10
     await asyncio.sleep(25)
-    seen = pool.now()
-    assert (seen.busy, seen.idle_seconds, seen.leases) == (0, 5, ())
+    snapshot = pool.now()
+    assert (snapshot.busy, snapshot.idle_seconds, snapshot.leases) == (0, 5, ())
     await pool.manager.stop()
 
 
-async def test_a_pool_out_of_patience_fails_its_tasks() -> None:
+async def test_stop_timeout_fails_the_tasks_of_a_pool() -> None:
     pool = Pool(max_workers=2)
     await pool.manager.start()
     tokens = [pool.source.put("5000"), pool.source.put("5000")]
@@ -198,7 +198,7 @@ async def test_a_pool_out_of_patience_fails_its_tasks() -> None:
     assert elapsed() == 11
 
 
-async def test_a_consumer_runs_pools_of_several_activities_until_a_signal() -> None:
+async def test_consumer_runs_pools_of_several_activities_until_a_signal() -> None:
     one, two = Pool(), Pool(max_workers=2)
     consumer = ActivityConsumer([one.manager, two.manager])
     run = asyncio.create_task(consumer.run())
@@ -215,7 +215,7 @@ async def test_a_consumer_runs_pools_of_several_activities_until_a_signal() -> N
     assert str(consumer.status) == "stopped"
 
 
-async def test_a_consumer_one_of_whose_pools_cannot_start_stops_the_others() -> None:
+async def test_consumer_stops_all_pools_if_one_cannot_start() -> None:
     good = Pool()
     bad = PoolManager(MemorySource(), runner_factory=lambda: Flaky(1000))
     consumer = ActivityConsumer([good.manager, bad], close_sources=False)
@@ -228,7 +228,7 @@ async def test_a_consumer_one_of_whose_pools_cannot_start_stops_the_others() -> 
         ActivityConsumer([])
 
 
-async def test_a_pool_is_in_trouble_when_no_free_slot_can_poll() -> None:
+async def test_pool_has_poll_trouble_when_no_free_slot_can_poll() -> None:
     pool = Pool(max_workers=2, polling=Polling.forever())
     denied = DeniedError("AccessDeniedException")
     pool.source.put("100")

@@ -1,4 +1,4 @@
-"""A job as a task, and a handler's answer as the fields of a job."""
+"""Redis jobs as tasks, and a handler's response as fields of a job."""
 
 import json
 
@@ -10,7 +10,7 @@ from activity_worker.sources.redis_job import Lease, RedisQueue, deadline_cause,
 QUEUE = RedisQueue("shop", "pack", next_queue="send", lock_seconds=30)
 
 
-def test_a_token_carries_its_lease_whatever_the_names_are() -> None:
+def test_token_encodes_its_lease_with_any_names() -> None:
     lease = Lease('a:b "c"', "j\udc80", "w:1")
 
     assert Lease.of(lease.token) == lease
@@ -18,12 +18,12 @@ def test_a_token_carries_its_lease_whatever_the_names_are() -> None:
 
 
 @pytest.mark.parametrize("token", ["", "text", "[1]", "{}", "null"])
-def test_a_token_of_another_source_is_known_as_such(token: str) -> None:
+def test_token_of_another_source_is_invalid(token: str) -> None:
     with pytest.raises(InvalidTokenError):
         Lease.of(token)
 
 
-def test_an_input_has_the_id_and_what_was_asked_for_and_an_id_of_the_jobs_own_wins() -> None:
+def test_input_has_the_attributes_and_an_id_that_the_job_may_override() -> None:
     assert json.loads(input_of('j"1', ("a", "b"), ('[1,"é"]', None))) == {"id": 'j"1', "a": [1, "é"], "b": None}
     assert json.loads(input_of("j1", ("id",), ('"mine"',))) == {"id": "mine"}
 
@@ -38,7 +38,7 @@ def test_an_input_has_the_id_and_what_was_asked_for_and_an_id_of_the_jobs_own_wi
         ('{"completed-queue":"mine","done":true}', {"done": "true"}, "send"),
     ],
 )
-def test_a_result_is_fields_and_a_next_queue(output: str, fields: dict[str, str], next_queue: str) -> None:
+def test_output_is_split_into_fields_and_the_next_queue(output: str, fields: dict[str, str], next_queue: str) -> None:
     result = result_of(output, QUEUE)
 
     assert dict(zip(result.pairs[::2], result.pairs[1::2], strict=True)) == fields | {"completed-queue": '"pack"'}
@@ -46,7 +46,7 @@ def test_a_result_is_fields_and_a_next_queue(output: str, fields: dict[str, str]
 
 
 @pytest.mark.parametrize("output", ["1", '"text"', "[]", "true", '{"nextQueue":{}}'])
-def test_another_result_is_refused_and_not_shown(output: str) -> None:
+def test_output_that_is_not_a_map_is_refused_without_showing_it(output: str) -> None:
     with pytest.raises(SourceError) as refused:
         result_of(output, QUEUE)
 
@@ -63,7 +63,7 @@ def test_another_result_is_refused_and_not_shown(output: str) -> None:
         ("InvalidTaskInputError", "Could not parse task input", "an attribute of the job is not JSON"),
     ],
 )
-def test_a_failure_says_what_the_handler_said(error: str, cause: str, message: str) -> None:
+def test_failure_message_is_the_message_of_the_handler(error: str, cause: str, message: str) -> None:
     pairs = failure_of(error, cause, QUEUE)
 
     assert dict(zip(pairs[::2], pairs[1::2], strict=True)) == {

@@ -1,4 +1,4 @@
-"""Handlers with two parameters: the events and errors of system 000, to the letter."""
+"""Handlers with two parameters: the events and errors of the published runtime, exactly."""
 
 from typing import Any
 
@@ -20,14 +20,14 @@ async def answer(request: TaskRequest, respond: TaskResponseToolkit) -> None:
     await respond.success({"was": request.input})
 
 
-async def test_a_success_has_these_events_and_this_answer() -> None:
+async def test_success_has_its_events_and_output() -> None:
     world = World(answer)
     token = await world.one('{"n": 1}')
     assert world.recorder.names == [*POLL, "task:received", "task:start", "task:success", "task:done"]
     assert world.source.conclusions[token].output == '{"was":{"n":1}}'
 
 
-async def test_a_heartbeat_inserts_its_event() -> None:
+async def test_heartbeat_emits_its_event() -> None:
     async def handler(request: TaskRequest, respond: TaskResponseToolkit) -> None:
         await respond.heartbeat()
         await respond.success()
@@ -37,7 +37,7 @@ async def test_a_heartbeat_inserts_its_event() -> None:
     assert world.recorder.tasks() == ["task:received", "task:start", "task:heartbeat", "task:success", "task:done"]
 
 
-async def test_a_failure_is_an_answer_and_no_error() -> None:
+async def test_failure_response_is_not_an_error() -> None:
     async def handler(request: TaskRequest, respond: TaskResponseToolkit) -> None:
         await respond.failure(error="Mine", cause="because")
 
@@ -63,7 +63,7 @@ async def test_done_carries_request_and_response() -> None:
     assert world.recorder.payload("task:received")[0].worker is world.worker
 
 
-async def test_a_handler_that_forgets_to_answer_is_failed() -> None:
+async def test_handler_without_a_response_is_failed() -> None:
     async def handler(request: TaskRequest, respond: TaskResponseToolkit) -> None:
         pass
 
@@ -77,7 +77,7 @@ async def test_a_handler_that_forgets_to_answer_is_failed() -> None:
 
 
 @pytest.mark.parametrize("throws", [True, False])
-async def test_left_to_time_out_there_is_no_failure(throws: bool) -> None:
+async def test_failed_task_is_left_to_time_out_with_on_error_leave(throws: bool) -> None:
     async def handler(request: TaskRequest, respond: TaskResponseToolkit) -> None:
         if throws:
             raise ValueError("no")
@@ -89,7 +89,7 @@ async def test_left_to_time_out_there_is_no_failure(throws: bool) -> None:
     assert world.recorder.payload("task:done")[1] is None
 
 
-async def test_a_second_answer_is_an_error_and_the_first_stands() -> None:
+async def test_second_response_is_an_error_and_the_first_one_counts() -> None:
     async def handler(request: TaskRequest, respond: TaskResponseToolkit) -> None:
         await respond.success(1)
         await respond.success(2)
@@ -120,7 +120,7 @@ async def test_input_that_is_not_json_fails_the_task_by_default() -> None:
     assert world.source.conclusions[token].error == "InvalidTaskInputError"
 
 
-async def test_a_heartbeat_after_the_answer_is_allowed() -> None:
+async def test_heartbeat_after_the_response_is_allowed() -> None:
     async def handler(request: TaskRequest, respond: TaskResponseToolkit) -> None:
         await respond.success()
         await respond.heartbeat()
@@ -130,26 +130,26 @@ async def test_a_heartbeat_after_the_answer_is_allowed() -> None:
     assert world.recorder.tasks() == ["task:received", "task:start", "task:success", "task:done"]
 
 
-async def test_the_response_is_set_only_after_the_service_took_it() -> None:
-    seen: list[Any] = []
+async def test_response_is_set_only_after_the_service_accepted_it() -> None:
+    responses: list[Any] = []
 
     async def handler(request: TaskRequest, respond: TaskResponseToolkit) -> None:
         try:
             await respond.success(1)
         except OutputRejectedError:
-            seen.append(respond.response)
+            responses.append(respond.response)
         await respond.success(2)
-        seen.append(respond.response)
+        responses.append(respond.response)
 
     world = World(handler)
     world.source.refuse("succeed", SourceError("InvalidOutput", "no"))
     token = await world.one()
-    assert seen[0] is None
-    assert seen[1].output == 2
+    assert responses[0] is None
+    assert responses[1].output == 2
     assert world.source.conclusions[token].output == "2"
 
 
-async def test_an_answer_to_a_task_that_is_gone_raises_and_fails_nothing() -> None:
+async def test_response_to_an_expired_task_raises_lease_lost() -> None:
     async def handler(request: TaskRequest, respond: TaskResponseToolkit) -> None:
         world.source.expire(request.task.token)
         await respond.success(1)
@@ -160,7 +160,7 @@ async def test_an_answer_to_a_task_that_is_gone_raises_and_fails_nothing() -> No
     assert isinstance(world.recorder.payload("task:errored")[1], LeaseLostError)
 
 
-async def test_nothing_of_a_task_shows_in_a_repr() -> None:
+async def test_repr_of_a_task_hides_its_data() -> None:
     async def handler(request: TaskRequest, respond: TaskResponseToolkit) -> None:
         await respond.heartbeat({"secret": 1})
         await respond.success({"secret": 2})

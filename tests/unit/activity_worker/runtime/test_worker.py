@@ -1,4 +1,4 @@
-"""The run loop: polls, their retry, stopping, cordoning, and tasks from outside."""
+"""The loop of a slot: polls and their retries, stop, cordon, and tasks from the operator."""
 
 import asyncio
 from typing import Any
@@ -32,7 +32,7 @@ def drained(world: World) -> bool:
     return world.worker.drained
 
 
-async def test_start_and_immediate_stop_have_these_events() -> None:
+async def test_events_of_a_start_and_an_immediate_stop() -> None:
     world = World(double)
     assert world.worker.status is WorkerStatus.READY
     await world.worker.start()
@@ -49,7 +49,7 @@ async def test_start_and_immediate_stop_have_these_events() -> None:
     assert world.recorder.payload("worker:stopped") == (world.worker, ExitOutput(0))
 
 
-async def test_a_stop_awaits_the_open_poll() -> None:
+async def test_stop_awaits_the_open_poll() -> None:
     world = World(double, hold_seconds=60)
     await world.worker.start()
     await world.worker.stop()
@@ -57,7 +57,7 @@ async def test_a_stop_awaits_the_open_poll() -> None:
     assert world.recorder.names[-3:] == ["worker:stopping", "polling:success", "worker:stopped"]
 
 
-async def test_a_stop_runs_what_the_open_poll_brings() -> None:
+async def test_stop_runs_the_task_of_the_open_poll() -> None:
     world = World(double)
     await world.worker.start()
     await settle()
@@ -70,7 +70,7 @@ async def test_a_stop_runs_what_the_open_poll_brings() -> None:
     assert world.recorder.names.count("polling:starting") == 1
 
 
-async def test_a_stop_lets_the_task_finish() -> None:
+async def test_stop_lets_the_task_finish() -> None:
     world = World(nap)
     await world.worker.start()
     token = world.source.put("500")
@@ -80,7 +80,7 @@ async def test_a_stop_lets_the_task_finish() -> None:
     assert elapsed() == 500
 
 
-async def test_a_stop_out_of_patience_fails_the_task_for_the_retry() -> None:
+async def test_stop_timeout_fails_the_task() -> None:
     world = World(nap, on_error="leave")
     await world.worker.start()
     token = world.source.put("500")
@@ -91,7 +91,7 @@ async def test_a_stop_out_of_patience_fails_the_task_for_the_retry() -> None:
     assert world.worker.exit_output == ExitOutput(0)
 
 
-async def test_a_stop_leaves_a_handler_behind_that_will_not_end() -> None:
+async def test_stop_abandons_a_handler_that_does_not_end() -> None:
     released = asyncio.Event()
 
     async def stubborn(request: TaskRequest) -> None:
@@ -114,7 +114,7 @@ async def test_a_stop_leaves_a_handler_behind_that_will_not_end() -> None:
     await settle()
 
 
-async def test_a_stopped_worker_starts_again() -> None:
+async def test_stopped_worker_starts_again() -> None:
     world = World(double)
     for number in (1, 2):
         await world.worker.start()
@@ -128,7 +128,7 @@ async def test_a_stopped_worker_starts_again() -> None:
     await world.worker.stop(abort_polls=True)
 
 
-async def test_a_stop_before_any_start_and_a_second_stop_are_nothing() -> None:
+async def test_stop_before_a_start_and_a_second_stop_do_nothing() -> None:
     world = World(double)
     await world.worker.stop()
     await world.worker.start()
@@ -137,7 +137,7 @@ async def test_a_stop_before_any_start_and_a_second_stop_are_nothing() -> None:
     assert world.recorder.count("worker:stopped") == 1
 
 
-def test_the_sleeps_between_failed_polls_are_the_documented_ones() -> None:
+def test_pauses_between_failed_polls_are_as_documented() -> None:
     polling = Polling()
     assert [polling.sleep_after(n) for n in (1, 2, 3, 4)] == pytest.approx([1, 2.2, 3.4, 4.6])
     assert Polling.forever(30).sleep_after(10_000) == 30
@@ -147,7 +147,7 @@ def test_the_sleeps_between_failed_polls_are_the_documented_ones() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"interval_seconds": 0}, {"max_attempts": 0}, {"backoff_rate": -1}, {"max_sleep_seconds": 0.5}]
 )
-def test_a_polling_setting_that_makes_no_sense_is_named(wrong: dict[str, Any]) -> None:
+def test_error_of_an_invalid_polling_setting_names_it(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Polling(**wrong)
 
@@ -162,12 +162,12 @@ def test_a_polling_setting_that_makes_no_sense_is_named(wrong: dict[str, Any]) -
         {"conclude_for_seconds": -1},
     ],
 )
-def test_a_task_option_that_makes_no_sense_is_named(wrong: dict[str, Any]) -> None:
+def test_error_of_an_invalid_task_option_names_it(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         TaskOptions(**wrong)
 
 
-async def test_the_fifth_failed_poll_in_a_row_stops_the_worker_with_code_10() -> None:
+async def test_fifth_failed_poll_in_a_row_stops_the_worker_with_code_10() -> None:
     world = World(double)
     world.source.refuse("lease", *[DOWN] * 5)
     await world.worker.start()
@@ -182,7 +182,7 @@ async def test_the_fifth_failed_poll_in_a_row_stops_the_worker_with_code_10() ->
     assert world.worker.status is WorkerStatus.STOPPED
 
 
-async def test_the_users_polling_is_honoured() -> None:
+async def test_polling_settings_of_the_user_are_applied() -> None:
     world = World(double, polling=Polling(interval_seconds=5, max_attempts=2, backoff_rate=0))
     world.source.refuse("lease", DOWN, DOWN)
     await world.worker.start()
@@ -190,7 +190,7 @@ async def test_the_users_polling_is_honoured() -> None:
     assert elapsed() == 5
 
 
-async def test_an_empty_poll_starts_the_count_again() -> None:
+async def test_empty_poll_resets_the_count_of_failed_polls() -> None:
     world = World(double, hold_seconds=2)
     world.source.refuse("lease", *[DOWN] * 4)
     await world.worker.start()
@@ -201,7 +201,7 @@ async def test_an_empty_poll_starts_the_count_again() -> None:
     await world.worker.stop()
 
 
-async def test_for_ever_means_for_ever_and_throttling_does_not_count() -> None:
+async def test_endless_polling_never_gives_up_and_ignores_throttling() -> None:
     world = World(double, polling=Polling.forever(max_sleep_seconds=30))
     world.source.refuse("lease", *[DOWN] * 100, *[ThrottledError("ThrottlingException")] * 100)
     await world.worker.start()
@@ -213,25 +213,25 @@ async def test_for_ever_means_for_ever_and_throttling_does_not_count() -> None:
     await world.worker.stop()
 
 
-async def test_polls_that_fail_twice_or_are_throttled_five_times_are_trouble_until_one_succeeds() -> None:
+async def test_poll_trouble_needs_two_failures_or_five_throttlings() -> None:
     throttled = ThrottledError("ThrottlingException")
     world = World(double, polling=Polling.forever(), hold_seconds=1)
-    said: list[Exception | None] = []
+    troubles: list[Exception | None] = []
     for name in ("polling:error", "polling:success"):
-        world.worker.events.on(name, lambda *_: said.append(world.worker.poll_trouble(elapsed())))
+        world.worker.events.on(name, lambda *_: troubles.append(world.worker.poll_trouble(elapsed())))
     world.source.refuse("lease", DOWN, DOWN)
     await world.worker.start()
     await asyncio.sleep(5)
     world.source.refuse("lease", *[throttled] * 5)
     await asyncio.sleep(30)
     await world.worker.stop()
-    assert said[:3] == [None, DOWN, None]
-    assert said.index(throttled) - said[1:].index(DOWN) > 5
-    assert said.count(throttled) == 1
-    assert said[-1] is None
+    assert troubles[:3] == [None, DOWN, None]
+    assert troubles.index(throttled) - troubles[1:].index(DOWN) > 5
+    assert troubles.count(throttled) == 1
+    assert troubles[-1] is None
 
 
-async def test_a_stop_does_not_wait_for_the_next_try() -> None:
+async def test_stop_does_not_wait_for_the_next_poll_attempt() -> None:
     world = World(double, polling=Polling(interval_seconds=1000, max_sleep_seconds=1000))
     world.source.refuse("lease", DOWN)
     await world.worker.start()
@@ -240,7 +240,7 @@ async def test_a_stop_does_not_wait_for_the_next_try() -> None:
     assert elapsed() == 0
 
 
-async def test_a_source_that_does_not_hold_empty_polls_is_not_hammered() -> None:
+async def test_immediate_empty_polls_are_limited_to_one_a_second() -> None:
     world = World(double, hold_seconds=0.01)
     await world.worker.start()
     await asyncio.sleep(100)
@@ -248,7 +248,7 @@ async def test_a_source_that_does_not_hold_empty_polls_is_not_hammered() -> None
     await world.worker.stop()
 
 
-async def test_a_source_that_raises_anything_at_all_is_asked_again() -> None:
+async def test_unexpected_error_of_a_poll_is_retried() -> None:
     world = World(double)
     world.source.refuse("lease", ZeroDivisionError())  # type: ignore[arg-type]
     await world.worker.start()
@@ -257,7 +257,7 @@ async def test_a_source_that_raises_anything_at_all_is_asked_again() -> None:
     await world.worker.stop()
 
 
-async def test_a_listener_that_raises_harms_nobody() -> None:
+async def test_listener_that_raises_does_not_affect_the_worker() -> None:
     world = World(double)
 
     def bad(*_: object) -> None:
@@ -272,7 +272,7 @@ async def test_a_listener_that_raises_harms_nobody() -> None:
     assert world.worker.exit_output == ExitOutput(0)
 
 
-async def test_a_listener_must_be_plain_and_its_event_must_exist() -> None:
+async def test_coroutine_listener_or_unknown_event_is_refused() -> None:
     world = World(double)
 
     async def coroutine(*_: object) -> None: ...
@@ -283,17 +283,17 @@ async def test_a_listener_must_be_plain_and_its_event_must_exist() -> None:
         world.recorder.emitter.on("task:finished", print)
 
 
-async def test_a_removed_listener_is_not_called() -> None:
-    world, heard = World(double), []
-    remove = world.recorder.emitter.on("task:done", lambda *_: heard.append(1))
+async def test_removed_listener_is_not_called() -> None:
+    world, calls = World(double), []
+    remove = world.recorder.emitter.on("task:done", lambda *_: calls.append(1))
     await world.one()
     remove()
     remove()
     await world.one()
-    assert heard == [1]
+    assert calls == [1]
 
 
-async def test_a_cordoned_worker_awaits_its_poll_runs_what_it_brings_and_polls_no_more() -> None:
+async def test_cordoned_slot_finishes_its_poll_and_task_and_stops_polling() -> None:
     world = World(double)
     await world.worker.start()
     await settle()
@@ -311,7 +311,7 @@ async def test_a_cordoned_worker_awaits_its_poll_runs_what_it_brings_and_polls_n
     await world.worker.stop()
 
 
-async def test_a_task_from_outside_takes_the_same_path_and_no_poll_runs_beside_it() -> None:
+async def test_handed_over_task_runs_as_usual_without_a_poll_beside_it() -> None:
     world = World(nap)
     world.worker.cordon()
     await world.worker.start()
@@ -328,7 +328,7 @@ async def test_a_task_from_outside_takes_the_same_path_and_no_poll_runs_beside_i
     run = asyncio.create_task(world.worker.run_task(task))
     await asyncio.sleep(1)
     assert (world.worker.busy, world.worker.open_poll) == (True, False)
-    assert world.source.heartbeats == [task.token], "a granted lease is heartbeated at once"
+    assert world.source.heartbeats == [task.token], "a granted lease gets a heartbeat at once"
     held = world.worker.held(elapsed())
     assert held is not None
     assert held.age_seconds == 1
@@ -340,7 +340,7 @@ async def test_a_task_from_outside_takes_the_same_path_and_no_poll_runs_beside_i
     await world.worker.stop()
 
 
-async def test_a_slot_that_polls_takes_nothing_from_outside() -> None:
+async def test_polling_slot_accepts_no_handed_over_task() -> None:
     world = World(double)
     await world.worker.start()
     await settle()
@@ -350,7 +350,7 @@ async def test_a_slot_that_polls_takes_nothing_from_outside() -> None:
     await world.worker.stop()
 
 
-async def test_a_released_reservation_lets_the_slot_poll() -> None:
+async def test_released_reservation_lets_the_slot_poll() -> None:
     world = World(double)
     world.worker.cordon()
     await world.worker.start()
@@ -363,7 +363,7 @@ async def test_a_released_reservation_lets_the_slot_poll() -> None:
     await world.worker.stop()
 
 
-async def test_a_stop_waits_for_a_task_from_outside() -> None:
+async def test_stop_waits_for_a_handed_over_task() -> None:
     world = World(nap)
     world.worker.cordon()
     await world.worker.start()
@@ -378,7 +378,7 @@ async def test_a_stop_waits_for_a_task_from_outside() -> None:
     assert world.source.conclusions[token].result == "success"
 
 
-async def test_the_account_of_a_worker_adds_up() -> None:
+async def test_counters_of_a_slot_are_consistent() -> None:
     async def handler(request: TaskRequest) -> None:
         await asyncio.sleep(2)
         if request.input == "bad":
@@ -398,7 +398,7 @@ async def test_the_account_of_a_worker_adds_up() -> None:
     await world.worker.stop()
 
 
-async def test_a_runner_that_cannot_start_ends_the_worker_loudly() -> None:
+async def test_runner_that_cannot_start_ends_the_worker_with_its_error() -> None:
     class Broken:
         async def start(self) -> None:
             raise ImportError("no module named handler")
@@ -420,12 +420,12 @@ async def test_a_runner_that_cannot_start_ends_the_worker_loudly() -> None:
 @pytest.mark.parametrize(
     "handler", [lambda: 1, lambda a, b, c: 1, lambda a, *, key: 1, 7], ids=["none", "three", "keyword", "no function"]
 )
-def test_a_handler_that_cannot_be_called_is_refused_at_once(handler: Any) -> None:
+def test_handler_that_cannot_be_called_is_refused_at_once(handler: Any) -> None:
     with pytest.raises(HandlerSignatureError):
         ActivityWorker(MemorySource(), handler)
 
 
-async def test_run_once_tells_whether_there_was_a_task_and_is_not_for_a_running_worker() -> None:
+async def test_run_once_returns_whether_it_ran_a_task() -> None:
     world = World(double, hold_seconds=1)
     assert not await world.worker.run_once()
     assert world.recorder.names == POLL

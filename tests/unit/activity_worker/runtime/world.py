@@ -1,4 +1,4 @@
-"""What the runtime's tests share: a worker over memory whose events are written down."""
+"""Helpers of the runtime's tests: a worker over a source in memory, with recorded events."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ POLL = ["polling:starting", "polling:success"]
 
 
 class Recorder:
-    """Every event, in order, with its payload."""
+    """Records every event in order, with its payload."""
 
     def __init__(self) -> None:
         self.emitter = EventEmitter()
@@ -31,7 +31,7 @@ class Recorder:
         return [name for name in self.names if name.startswith("task:")]
 
     def payload(self, name: str) -> tuple[Any, ...]:
-        """The payload of the last event of this name."""
+        """Return the payload of the last event of this name."""
         return [payload for event, payload in self.events if event == name][-1]
 
     def count(self, name: str) -> int:
@@ -39,7 +39,7 @@ class Recorder:
 
 
 class World:
-    """One worker, its source, and what it said."""
+    """One worker, its source, and its recorded events."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class World:
         )
 
     async def one(self, text: str = '{"n": 1}') -> str:
-        """Let the worker run one task by `run_once`; returns its token."""
+        """Run one task by `run_once`; return its token."""
         token = self.source.put(text)
         assert await self.worker.run_once()
         return token
