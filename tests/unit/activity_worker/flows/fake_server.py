@@ -1,4 +1,4 @@
-"""A server that answers as a test says."""
+"""A Redis server that answers as a test defines."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,15 +12,15 @@ WRONG = RedisError("WRONGTYPE", "not a hash", Trouble.REFUSED)
 
 
 class FakeServer(RedisClient):
-    """Answers each command by `reply`, and notes it."""
+    """Answers each command with `reply`, and records it."""
 
     def __init__(self, reply: Callable[..., Any] = lambda *_: None) -> None:
         super().__init__(parse_redis_url("redis://127.0.0.1"))
         self.reply = reply
-        self.told: list[tuple[Any, ...]] = []
+        self.commands: list[tuple[Any, ...]] = []
 
     async def call(self, *command: Any) -> Any:
-        self.told.append(command)
+        self.commands.append(command)
         return self.reply(*command)
 
     async def pipeline(self, commands: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What a flow is made of, and what is refused with words that help."""
+"""Definitions of flows, and the errors for invalid ones."""
 
 import pytest
 
@@ -14,7 +14,7 @@ SHOP = FlowDefinition(
 )
 
 
-def test_a_child_queue_and_the_flow_of_its_jobs_have_the_parents_name_in_front() -> None:
+def test_child_queue_and_its_flow_are_prefixed_with_the_parents_name() -> None:
     places = [(place.flow, place.name) for place in SHOP.places()]
 
     assert places == [
@@ -26,14 +26,14 @@ def test_a_child_queue_and_the_flow_of_its_jobs_have_the_parents_name_in_front()
     ]
 
 
-def test_a_queue_is_found_by_its_full_name() -> None:
+def test_queue_is_found_by_its_full_name() -> None:
     assert SHOP.place("check:stock").queue.attributes == ("item",)
 
     with pytest.raises(FlowError, match="queue 'stock': no such queue; there are prepare, check, check:stock"):
         SHOP.place("stock")
 
 
-def test_text_and_numbers_are_looked_up_and_a_list_by_every_element() -> None:
+def test_lookup_keys_of_texts_numbers_and_lists() -> None:
     assert SHOP.lookups({"user": 7, "roles": ["a", 2, True, 1.0, 2.5, None]}) == [
         "job:shop:user:7",
         "job:shop:roles:a",
@@ -46,12 +46,12 @@ def test_text_and_numbers_are_looked_up_and_a_list_by_every_element() -> None:
 
 
 @pytest.mark.parametrize("value", [None, True, {"a": 1}])
-def test_a_value_that_is_no_text_or_number_is_in_no_list(value: object) -> None:
+def test_value_that_is_not_text_or_number_has_no_lookup_key(value: object) -> None:
     assert SHOP.lookups({"user": value}) == []
 
 
 @pytest.mark.parametrize(("value", "words"), [({"a": 1}, "user: a dict"), ("\ud800", "user: half of a surrogate")])
-def test_what_names_no_list_is_refused(value: object, words: str) -> None:
+def test_value_without_a_lookup_key_is_refused(value: object, words: str) -> None:
     with pytest.raises(FlowError, match=words):
         lookup_key("shop", "user", value)
 
@@ -73,6 +73,6 @@ def test_what_names_no_list_is_refused(value: object, words: str) -> None:
         (lambda: FlowDefinition("f", (Queue("a"),), keep_seconds=0), "flow f: keep_seconds: 0"),
     ],
 )
-def test_a_definition_that_cannot_work_is_refused(make: object, words: str) -> None:
+def test_definition_that_cannot_work_is_refused(make: object, words: str) -> None:
     with pytest.raises(FlowError, match=words):
         make()  # type: ignore[operator]

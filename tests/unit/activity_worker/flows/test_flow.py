@@ -1,4 +1,4 @@
-"""A flow's calls, as far as they need no server."""
+"""Calls of a flow that need no real server."""
 
 from typing import Any
 
@@ -24,23 +24,21 @@ async def handle(request: Any) -> dict[str, Any]:
         ({"user": ["a", {}]}, "user: a dict"),
     ],
 )
-async def test_a_job_that_cannot_be_stored_is_refused_before_anything_is_said(
-    fields: dict[str, Any], words: str
-) -> None:
+async def test_invalid_job_is_refused_before_any_command(fields: dict[str, Any], words: str) -> None:
     server = FakeServer()
 
     with pytest.raises(FlowError, match=words):
         await Flow(SHOP, server).create(fields)
 
-    assert server.told == []
+    assert server.commands == []
 
 
-async def test_only_looked_up_attributes_are_looked_up() -> None:
+async def test_find_accepts_only_lookup_attributes() -> None:
     with pytest.raises(FlowError, match="'name': not looked up by; lookup: user"):
         await Flow(SHOP, FakeServer()).find("name", "x")
 
 
-async def test_who_waits_asks_again_while_the_server_is_away() -> None:
+async def test_wait_retries_while_the_server_is_unreachable() -> None:
     answers = {"HGET": '"true"', "EXISTS": 1, "HGETALL": ["failed", "true"], "LPOS": None}
     troubles = [AWAY, AWAY]
 
@@ -54,7 +52,7 @@ async def test_who_waits_asks_again_while_the_server_is_away() -> None:
     assert job.state is JobState.FAILED
 
 
-async def test_who_waits_is_told_at_the_end_that_the_server_is_away() -> None:
+async def test_wait_times_out_with_the_last_error_of_the_server() -> None:
     def reply(*_: Any) -> Any:
         raise AWAY
 
@@ -62,7 +60,7 @@ async def test_who_waits_is_told_at_the_end_that_the_server_is_away() -> None:
         await Flow(SHOP, FakeServer(reply)).wait("1", timeout_seconds=0.05, look_seconds=0.001)
 
 
-async def test_who_waits_is_told_at_once_what_does_not_pass() -> None:
+async def test_wait_raises_a_permanent_error_at_once() -> None:
     def reply(*_: Any) -> Any:
         raise WRONG
 
@@ -70,17 +68,17 @@ async def test_who_waits_is_told_at_once_what_does_not_pass() -> None:
         await Flow(SHOP, FakeServer(reply)).wait("1", timeout_seconds=5)
 
 
-async def test_who_waits_looks_at_the_lists_only_when_the_hash_says_that_something_has_happened() -> None:
+async def test_wait_reads_the_lists_only_after_a_change_of_the_hash() -> None:
     answers = {"HGET": None, "EXISTS": 1}
     server = FakeServer(lambda name, *_: answers[name])
 
     with pytest.raises(TimeoutError):
         await Flow(SHOP, server).wait("1", timeout_seconds=0.05, look_seconds=0.001)
 
-    assert {command[0] for command in server.told} == {"HGET", "EXISTS"}
+    assert {command[0] for command in server.commands} == {"HGET", "EXISTS"}
 
 
-async def test_a_failed_job_that_does_not_say_where_is_tried_again_only_where_it_is_told() -> None:
+async def test_retry_of_a_job_without_failed_queue_needs_a_queue() -> None:
     answers = {"HGETALL": ["failed", '"true"'], "LPOS": None, "EVAL": 1}
     flow = Flow(SHOP, FakeServer(lambda name, *_: answers[name]))
 
@@ -91,7 +89,7 @@ async def test_a_failed_job_that_does_not_say_where_is_tried_again_only_where_it
     assert await flow.retry("1", queue="b") == "b"
 
 
-async def test_workers_that_cannot_work_are_refused() -> None:
+async def test_invalid_workers_are_refused() -> None:
     workers = FlowWorkers(Flow(SHOP, FakeServer()))
 
     with pytest.raises(FlowError, match="flow shop: no workers: use serve or parents first"):

@@ -1,4 +1,4 @@
-"""Ids tell when they were made, and sort by the order in which they were made."""
+"""IDs contain their time, and sort in the order of their creation."""
 
 import time
 import uuid
@@ -9,11 +9,11 @@ from activity_worker.flows import identity
 
 
 @pytest.fixture(autouse=True)
-def _made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def _new_maker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identity, "_maker", identity._Maker())
 
 
-def test_an_id_is_a_uuid_of_version_7_with_its_time_in_front() -> None:
+def test_id_is_a_uuid_of_version_7_with_its_time() -> None:
     made = uuid.UUID(identity.uuid7(1000.001))
 
     assert (made.version, made.variant) == (7, uuid.RFC_4122)
@@ -21,7 +21,7 @@ def test_an_id_is_a_uuid_of_version_7_with_its_time_in_front() -> None:
     assert abs((uuid.UUID(identity.uuid7()).int >> 80) / 1000 - time.time()) < 5
 
 
-def test_ids_sort_by_the_order_in_which_they_were_made_in_one_millisecond_too() -> None:
+def test_ids_sort_by_creation_even_within_one_millisecond() -> None:
     made = [identity.uuid7(1.0) for _ in range(1000)] + [identity.uuid7(1.001), identity.uuid7(0.5)]
 
     assert made == sorted(set(made))

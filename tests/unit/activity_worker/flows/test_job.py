@@ -1,4 +1,4 @@
-"""Where a job is, told from its fields and the lists that hold it."""
+"""The state of a job, derived from its fields and the lists that hold it."""
 
 import pytest
 
@@ -8,7 +8,7 @@ FAILED = {"done": True, "failed": True, "failedQueue": "b", "failedErrorMsg": "n
 
 
 @pytest.mark.parametrize(
-    ("seen", "state", "queue"),
+    ("sighting", "state", "queue"),
     [
         (Sighting({"user": 1}, waiting=["a"]), JobState.WAITING, "a"),
         (Sighting({"user": 1}, processing=["a"]), JobState.PROCESSING, "a"),
@@ -24,14 +24,17 @@ FAILED = {"done": True, "failed": True, "failedQueue": "b", "failedErrorMsg": "n
         (Sighting({}, waiting=["a"]), JobState.WAITING, "a"),
     ],
 )
-def test_a_job_is_where_its_lists_and_its_fields_say(seen: Sighting, state: JobState, queue: str | None) -> None:
-    job = judge("shop", "1", seen)
+def test_state_and_queue_are_derived_from_lists_and_fields(
+    sighting: Sighting, state: JobState, queue: str | None
+) -> None:
+    job = judge("shop", "1", sighting)
 
     assert (job.state, job.queue) == (state, queue)
     assert job.finished == (state not in {JobState.WAITING, JobState.PROCESSING})
 
 
-def test_a_failure_of_the_originals_monitor_is_one_too_although_it_says_no_queue() -> None:
+def test_failure_without_a_queue_is_recognized() -> None:
+    """The original package's monitor writes such failures."""
     fields = {"done": "true", "failed": "true", "failedErrorMsg": "a lock time exceeded"}
 
     job = judge("shop", "1", Sighting(fields))
@@ -40,18 +43,18 @@ def test_a_failure_of_the_originals_monitor_is_one_too_although_it_says_no_queue
 
 
 @pytest.mark.parametrize("value", [False, None, "no", 1, "True"])
-def test_nothing_else_is_a_yes(value: object) -> None:
+def test_only_true_marks_a_failure(value: object) -> None:
     assert judge("shop", "1", Sighting({"failed": value, "completed-queue": "a"})).state is JobState.COMPLETED
 
 
-def test_its_data_are_the_fields_that_queues_did_not_write() -> None:
+def test_data_are_the_fields_that_queues_did_not_write() -> None:
     job = judge("shop", "1", Sighting({"user": 1, "sum": 2, "completed-queue": "a", **FAILED}))
 
     assert job.data == {"user": 1, "sum": 2}
     assert job.completed_queue == "a"
 
 
-def test_children_of_every_parent_queue_are_its_children() -> None:
+def test_children_of_all_parent_queues_are_listed() -> None:
     fields = {"children:a:jobs": ["job:a:c:1"], "children:b:d:jobs": ["job:b:d:e:2"], "children:a:params": [{}]}
 
     assert judge("shop", "1", Sighting(fields)).child_keys() == ["job:a:c:1", "job:b:d:e:2"]

@@ -1,4 +1,4 @@
-"""What the monitor makes of what it sees, without a server."""
+"""The monitor's reactions, without a server."""
 
 import asyncio
 from typing import Any
@@ -10,15 +10,15 @@ from tests.unit.activity_worker.flows.fake_server import AWAY, FakeServer
 
 
 def unlocked(name: str, *_: Any) -> Any:
-    """Answer as a server with one job under way, which nobody has locked."""
+    """Answer as a server with one job in progress that has no lock."""
     return {"LRANGE": ["1"], "EXISTS": 0, "EVAL": 1}[name]
 
 
 def scripts(server: FakeServer) -> int:
-    return sum(command[0] == "EVAL" for command in server.told)
+    return sum(command[0] == "EVAL" for command in server.commands)
 
 
-async def test_nothing_is_said_to_a_server_whose_jobs_all_have_locks() -> None:
+async def test_locked_jobs_cause_no_script() -> None:
     server = FakeServer(lambda name, *_: {"LRANGE": ["1"], "EXISTS": 1}[name])
     monitor = LockMonitor(server, [("shop", "a")], MonitorOptions(gap_seconds=5.0))
 
@@ -28,7 +28,7 @@ async def test_nothing_is_said_to_a_server_whose_jobs_all_have_locks() -> None:
     assert scripts(server) == 0
 
 
-async def test_what_was_seen_before_a_server_was_away_counts_no_more() -> None:
+async def test_outage_of_the_server_restarts_the_gap() -> None:
     server = FakeServer(unlocked)
     loop = asyncio.get_running_loop()
     monitor = LockMonitor(server, [("shop", "a")], MonitorOptions(look_seconds=0.01, gap_seconds=5.0))
@@ -58,6 +58,6 @@ async def test_what_was_seen_before_a_server_was_away_counts_no_more() -> None:
         ({"requeue": -1}, "monitor.requeue: -1"),
     ],
 )
-def test_options_that_cannot_work_are_refused(options: dict[str, Any], words: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         MonitorOptions(**options)

@@ -1,4 +1,4 @@
-"""Which children a job asks for, and what is refused instead of being waited for in vain."""
+"""Children that a job asks for, and the requests that are refused because they could never finish."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ CHECK = Place("shop", "check", Queue("check", children=(Queue("stock"), Queue("p
 ANY = Place("shop", "check", Queue("check"))
 
 
-async def test_children_and_their_keys_in_the_parent_are_made_in_one_transaction() -> None:
+async def test_children_and_their_keys_are_created_in_one_transaction() -> None:
     server = FakeServer()
     params = [{"childName": "stock", "item": 1}, {"childName": "price", "item": "a"}]
 
@@ -20,7 +20,7 @@ async def test_children_and_their_keys_in_the_parent_are_made_in_one_transaction
 
     flow, _, child_id = first.rpartition(":")
     assert flow == "job:check:stock"
-    assert server.told == [
+    assert server.commands == [
         ("HSET", first, "item", "1"),
         ("EXPIRE", first, 60),
         ("RPUSH", "queue:check:stock:waiting", child_id),
@@ -45,16 +45,16 @@ async def test_children_and_their_keys_in_the_parent_are_made_in_one_transaction
         ([{"childName": "stock"}], r"params\[0\]: expected at least one field beside childName"),
     ],
 )
-async def test_a_child_that_nobody_would_work_on_fails_its_parent_and_none_is_made(params: Any, words: str) -> None:
+async def test_invalid_child_fails_its_parent_and_none_is_created(params: Any, words: str) -> None:
     server = FakeServer()
 
     with pytest.raises(ChildrenError, match=words):
         await make_children(server, CHECK, "7", params, keep_seconds=60)
 
-    assert server.told == []
+    assert server.commands == []
 
 
-async def test_a_parent_that_knows_no_names_takes_any() -> None:
+async def test_parent_without_child_queues_accepts_any_name() -> None:
     (key,) = await make_children(FakeServer(), ANY, "7", [{"childName": "x", "item": 1}], keep_seconds=60)
 
     assert key.startswith("job:check:x:")

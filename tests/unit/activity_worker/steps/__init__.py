@@ -1,1 +1,1 @@
-"""The runtime over a source in memory, in virtual time."""
+"""Tests of durable tasks: the reducer, definitions, calls, metrics."""

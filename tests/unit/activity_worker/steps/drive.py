@@ -1,4 +1,4 @@
-"""Running an instance on the reducer alone, in virtual time: methods are scripts of what each call comes to."""
+"""Run an instance on the reducer alone, in virtual time; a script defines the outcome of each call."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,15 +15,15 @@ LOST = Lost()
 
 
 def fails(message: str = "no", *, final: bool = False) -> Raised:
-    """An outcome: the call raised."""
+    """Return the outcome of a call that raised."""
     return Raised(ErrorRecord("Trouble", message, final=final))
 
 
 @dataclass
 class Drive:
-    """One instance of a task. `script` gives each method's outcomes in turn; the last repeats, none returns None.
+    """One instance of a task. `script` lists the outcomes of each method; the last repeats, the default is None.
 
-    After `canceled_after` calls a person has asked to cancel it.
+    The instance is canceled after `canceled_after` calls.
     """
 
     task: Mapping[str, Any]
@@ -39,7 +39,7 @@ class Drive:
         self.instance = Instance("i", "t", self.definition.id, data, START)
 
     def step(self) -> None:
-        """Make one call when it is due."""
+        """Make the call that is due."""
         now = self.instance.next_run_time
         assert now is not None
         planned = plan(self.definition, self.instance)
@@ -56,16 +56,16 @@ class Drive:
             if self.instance.complete:
                 return self
             self.step()
-        raise AssertionError("it does not end")
+        raise AssertionError("the instance does not complete")
 
     @property
     def called(self) -> list[str]:
-        """The methods called, in order."""
+        """Return the methods called, in order."""
         return [method for method, _ in self.calls]
 
     @property
     def ended(self) -> tuple[bool, bool]:
-        """Whether it is complete, and whether it succeeded."""
+        """Whether the instance is complete, and whether it succeeded."""
         return self.instance.complete, self.instance.success
 
     def _outcome(self, method: str) -> Outcome:

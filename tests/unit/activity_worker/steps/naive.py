@@ -1,4 +1,4 @@
-"""The rules of seed 004 told a second time, as one would for a single process that never dies: loops, no states."""
+"""A second implementation of the rules of durable tasks, for a process that never dies: loops without state."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -6,13 +6,13 @@ from typing import Any
 
 from activity_worker.steps.outcome import Lost, Outcome, Raised, Returned
 
-#: Times that a call without retries may be lost, over and above the first.
+#: Retries of a lost call without a retry setting, in addition to the first attempt.
 LOST = 8
 
 
 @dataclass
-class Told:
-    """What happened: the methods called, and how it ended."""
+class Run:
+    """The result of a run: the methods called, and the outcome."""
 
     called: list[str] = field(default_factory=list)
     done: list[int] = field(default_factory=list)
@@ -21,41 +21,41 @@ class Told:
     success: bool = True
 
 
-def tell(task: Mapping[str, Any], outcome: Callable[[str], Outcome]) -> Told:
-    """Tell a task whose calls come to these outcomes; every field of a step is a map."""
-    told = Told()
+def play(task: Mapping[str, Any], outcome: Callable[[str], Outcome]) -> Run:
+    """Run a task whose calls have these outcomes; every field of a step is a map."""
+    run = Run()
 
     def made(name: str) -> Outcome:
-        told.called.append(name)
+        run.called.append(name)
         return outcome(name)
 
     for number, step in enumerate(task["steps"]):
         if attempt(step, made):
-            told.done.append(number)
+            run.done.append(number)
             continue
         handled = "error" in step and attempt(step["error"], made)
         if step.get("ignoreError", task.get("ignoreError", False)):
-            told.ignored.append(number)
+            run.ignored.append(number)
             continue
-        told.success = handled
-        take_back(task, told, made)
+        run.success = handled
+        reverse_steps(task, run, made)
         break
-    return told
+    return run
 
 
-def take_back(task: Mapping[str, Any], told: Told, made: Callable[[str], Outcome]) -> None:
-    """Reverse what was done, the newest first."""
-    for number in reversed(told.done):
+def reverse_steps(task: Mapping[str, Any], run: Run, made: Callable[[str], Outcome]) -> None:
+    """Reverse the completed steps, the newest first."""
+    for number in reversed(run.done):
         if "reverse" not in task["steps"][number]:
             continue
         if attempt(task["steps"][number]["reverse"], made):
-            told.reversed.append(number)
+            run.reversed.append(number)
         else:
-            told.success = False
+            run.success = False
 
 
 def attempt(call: Mapping[str, Any], made: Callable[[str], Outcome]) -> bool:
-    """Make a call until it is known to have been made, or no try is left."""
+    """Make a call until it is known to have been made, or its retries are used up."""
     retries = call["retry"]["retries"] if "retry" in call else None
     most = LOST if retries is None else retries
     failed = 0
@@ -77,7 +77,7 @@ def attempt(call: Mapping[str, Any], made: Callable[[str], Outcome]) -> bool:
 
 
 def ask(check: Mapping[str, Any], made: Callable[[str], Outcome]) -> bool | None:
-    """Ask whether a call was made: yes, never to be known, or no (None)."""
+    """Check whether a call was made: True if it was, None if it was not, False if that stays unknown."""
     retries = check["retry"]["retries"] if "retry" in check else None
     failed = 0
     while True:

@@ -1,4 +1,4 @@
-"""One call: what a method may do, and what its outcome is then."""
+"""One call: what a method may do, and the outcome."""
 
 import asyncio
 import threading
@@ -23,7 +23,7 @@ async def outcome(method: Method) -> str:
     return made.error.code if isinstance(made, Raised) else repr(made)
 
 
-async def test_a_method_that_exits_or_cancels_itself_has_failed_and_its_runner_goes_on() -> None:
+async def test_method_that_exits_or_cancels_itself_is_a_failed_call() -> None:
     async def cancels_itself(_: dict[str, Any]) -> None:
         raise asyncio.CancelledError
 
@@ -38,7 +38,7 @@ async def test_a_method_that_exits_or_cancels_itself_has_failed_and_its_runner_g
     assert await outcome(exits_in_its_thread) == "SystemExit"
 
 
-async def test_a_call_that_is_given_up_is_given_up() -> None:
+async def test_cancelled_call_raises_cancelled_error() -> None:
     inside = asyncio.Event()
 
     async def waits(_: dict[str, Any]) -> None:
@@ -53,15 +53,15 @@ async def test_a_call_that_is_given_up_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), {"x": "a\x00b"}, ["\ud800"], {1, 2}])
-async def test_what_no_database_can_hold_is_said_where_it_was_returned(value: object) -> None:
+async def test_return_value_that_cannot_be_stored_is_an_error(value: object) -> None:
     assert await outcome(lambda _: value) == "ReturnNotJson"
 
 
-async def test_a_backslash_is_text_like_any_other() -> None:
+async def test_escaped_backslash_can_be_returned() -> None:
     assert await call(lambda _: r"\u0000", planned()) == Returned(r"\u0000")
 
 
-async def test_an_error_is_kept_without_what_no_database_can_hold() -> None:
+async def test_error_is_stored_without_invalid_characters() -> None:
     def raises(_: dict[str, Any]) -> None:
         error = ValueError("a\x00b\ud800")
         error.data = {"x": "\x00"}  # type: ignore[attr-defined]
@@ -73,13 +73,13 @@ async def test_an_error_is_kept_without_what_no_database_can_hold() -> None:
     assert "\x00" not in made.error.stack
 
 
-async def test_many_sync_methods_run_at_once() -> None:
+async def test_40_synchronous_methods_run_in_parallel() -> None:
     together = threading.Barrier(40, timeout=20)
     made = await asyncio.gather(*(call(lambda _: together.wait() >= 0, planned()) for _ in range(40)))
 
     assert made == [Returned(True)] * 40
 
 
-async def test_a_sync_method_is_told_where_it_is_called_from() -> None:
+async def test_current_call_outside_a_method_is_an_error() -> None:
     with pytest.raises(LookupError, match="no method of a task is being called here"):
         current()

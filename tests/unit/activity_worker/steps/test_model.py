@@ -1,4 +1,4 @@
-"""The reducer against a naive telling of the same rules, on tasks and troubles that nobody would think of."""
+"""The reducer against a naive implementation of the same rules, on random tasks and outcomes."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ from activity_worker.steps.instance import Instance
 from activity_worker.steps.outcome import Outcome, Returned
 from activity_worker.steps.record import parse_status, status_record
 from tests.unit.activity_worker.steps.drive import LOST, Drive, fails
-from tests.unit.activity_worker.steps.naive import tell
+from tests.unit.activity_worker.steps.naive import play
 
 RETRY = st.integers(1, 3).map(lambda most: {"retries": most, "delays": [1, 2]})
 EVERY: list[Outcome] = [
@@ -23,7 +23,7 @@ Case = tuple[dict[str, Any], dict[str, list[Outcome]]]
 
 @st.composite
 def calls(draw: st.DrawFn, name: str, script: dict[str, list[Outcome]], *, check: bool = True) -> dict[str, Any]:
-    """A call with what it may have, and what becomes of it; in the end all is well."""
+    """Draw a call with optional retry and check, and its outcomes; the last outcome is a success."""
     call: dict[str, Any] = {"method": name}
     script[name] = [*draw(st.lists(OUTCOMES, max_size=5)), Returned(1)]
     if draw(st.booleans()):
@@ -35,7 +35,7 @@ def calls(draw: st.DrawFn, name: str, script: dict[str, list[Outcome]], *, check
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """A task and the outcomes of its methods."""
+    """Draw a task and the outcomes of its methods."""
     script: dict[str, list[Outcome]] = {}
     steps = []
     for number in range(draw(st.integers(1, 4))):
@@ -55,7 +55,7 @@ bounded = settings(max_examples=300, deadline=None, suppress_health_check=[Healt
 @bounded
 @given(cases())
 @example(({"steps": [{"method": "m0", "retry": {"retries": 1, "delays": [1]}}]}, {"m0": [LOST, LOST, LOST]}))
-def test_the_reducer_and_the_naive_telling_agree_call_by_call(case: Case) -> None:
+def test_reducer_makes_the_same_calls_as_the_naive_implementation(case: Case) -> None:
     task, script = case
     drive = Drive(task, script).run()
     made: dict[str, int] = {}
@@ -64,18 +64,18 @@ def test_the_reducer_and_the_naive_telling_agree_call_by_call(case: Case) -> Non
         made[name] = made.get(name, 0) + 1
         return script[name][min(made[name], len(script[name])) - 1]
 
-    told = tell(task, outcome)
+    expected = play(task, outcome)
 
-    assert drive.called == told.called
-    assert drive.ended == (True, told.success)
+    assert drive.called == expected.called
+    assert drive.ended == (True, expected.success)
     status = drive.instance.status
-    assert status.ignored == tuple(told.ignored)
-    assert status.done == tuple(number for number in told.done if number not in told.reversed)
+    assert status.ignored == tuple(expected.ignored)
+    assert status.done == tuple(number for number in expected.done if number not in expected.reversed)
     assert drive.times == sorted(drive.times)
 
 
 def check_step_on_all_outcomes(drive: Drive, instance: Instance) -> None:
-    """Whatever becomes of the next call, there is an answer, and it can be saved and read."""
+    """Check that every outcome of the next call leads to a state that can be saved and read."""
     now = instance.next_run_time
     assert now is not None
     running = begin(instance, now, 60.0)
@@ -92,7 +92,7 @@ def check_step_on_all_outcomes(drive: Drive, instance: Instance) -> None:
 
 @bounded
 @given(cases())
-def test_every_state_on_the_way_has_an_answer_to_every_outcome(case: Case) -> None:
+def test_every_reachable_state_handles_every_outcome(case: Case) -> None:
     drive = Drive(*case)
     while not drive.instance.complete:
         check_step_on_all_outcomes(drive, drive.instance)
@@ -102,14 +102,14 @@ def test_every_state_on_the_way_has_an_answer_to_every_outcome(case: Case) -> No
 
 @bounded
 @given(cases(), st.integers(1, 12))
-def test_a_canceled_task_ends_and_takes_back_exactly_what_was_done(case: Case, after: int) -> None:
+def test_canceled_task_completes_and_reverses_its_completed_steps(case: Case, after: int) -> None:
     task, script = case
     drive = Drive(task, script, canceled_after=after)
     while not drive.instance.complete:
         before = drive.instance
         drive.step()
         if len(drive.calls) > after and not before.status.reverse:
-            # Only what makes a call in doubt certain is still made.
+            # After the cancel, only calls that clarify an uncertain call are made.
             assert drive.called[-1] in {f"m{before.status.step_num}", f"m{before.status.step_num}?"}
         assert len(drive.calls) < 200
     status = drive.instance.status

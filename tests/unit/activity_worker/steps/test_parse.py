@@ -1,4 +1,4 @@
-"""Definitions: what is accepted, and the words for what is not."""
+"""Definitions of tasks, and the errors for invalid ones."""
 
 import re
 from typing import Any
@@ -15,11 +15,11 @@ def task(*steps: Any, **more: Any) -> dict[str, Any]:
     return {"name": "order", "steps": list(steps), **more}
 
 
-def test_a_step_may_be_just_the_name_of_its_method() -> None:
+def test_step_may_be_just_the_name_of_its_method() -> None:
     assert parse(task("receive")).steps[0].method == Call("receive")
 
 
-def test_calls_within_calls_as_deep_as_the_text_goes() -> None:
+def test_nested_calls_of_a_step_are_parsed() -> None:
     error = {"method": "cancel", "retry": True, "check": {"method": "canceled", "retry": True, "input": {"a": "b"}}}
     step = parse(task({"method": "fulfil", "error": error, "reverse": "refund", "ignoreError": True})).steps[0]
 
@@ -30,7 +30,7 @@ def test_calls_within_calls_as_deep_as_the_text_goes() -> None:
     assert step.ignore_error
 
 
-def test_a_tasks_retry_and_ignore_error_hold_for_its_steps_unless_they_say_otherwise() -> None:
+def test_steps_inherit_retry_and_ignore_error_of_the_task() -> None:
     retry = {"retries": 2, "delays": ["1m"]}
     definition = parse(task("a", {"method": "b", "retry": False, "ignoreError": False}, retry=retry, ignoreError=True))
 
@@ -38,7 +38,7 @@ def test_a_tasks_retry_and_ignore_error_hold_for_its_steps_unless_they_say_other
     assert [step.ignore_error for step in definition.steps] == [True, False]
 
 
-def test_a_tasks_retry_holds_for_every_call_and_lets_each_have_a_check() -> None:
+def test_retry_of_a_task_applies_to_every_call_and_allows_checks() -> None:
     def call(method: str) -> dict[str, Any]:
         return {"method": method, "check": f"{method}?"}
 
@@ -49,7 +49,7 @@ def test_a_tasks_retry_holds_for_every_call_and_lets_each_have_a_check() -> None
     )
 
 
-def test_a_method_that_is_not_there_is_said_with_the_field_that_names_it() -> None:
+def test_error_of_a_missing_method_names_its_field() -> None:
     step = {"method": "a", "retry": True}
     for field in ("error", "reverse"):
         inner = {"method": "a", "retry": True, "check": "gone"}
@@ -57,12 +57,12 @@ def test_a_method_that_is_not_there_is_said_with_the_field_that_names_it() -> No
             Tasks([Task("t", ["a", {**step, field: inner}], methods={"a": print})])
 
 
-def test_a_name_is_one_tasks() -> None:
+def test_two_tasks_with_one_name_are_refused() -> None:
     with pytest.raises(DefinitionError, match="task 't', name: there is a task of this name already"):
         Tasks([Task("t", ["a"], methods={"a": print}), Task("t", ["b"], methods={"b": print})])
 
 
-def test_a_version_is_named_by_its_content() -> None:
+def test_id_of_a_definition_is_a_hash_of_its_content() -> None:
     assert parse(task("a")).id == parse({"steps": ["a"], "name": "order"}).id
     assert len({parse(task("a")).id, parse(task("b")).id, parse(task("a", data={"x": 1})).id}) == 3
     assert re.fullmatch("[0-9a-f]{32}", parse(task("a")).id)
@@ -108,12 +108,12 @@ def test_a_version_is_named_by_its_content() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said_with_task_step_and_field(source: dict[str, Any], words: str) -> None:
+def test_error_of_an_invalid_definition_names_task_step_and_field(source: dict[str, Any], words: str) -> None:
     with pytest.raises(DefinitionError, match=re.escape(words)):
         parse(source)
 
 
-def test_a_definition_does_not_change_with_the_map_it_was_written_as() -> None:
+def test_definition_does_not_change_with_its_source_map() -> None:
     source: dict[str, Any] = {"name": "t", "steps": [{"method": "a"}], "data": {"x": [1]}}
     definition = parse(source)
     before = definition.id

@@ -1,4 +1,4 @@
-"""Property paths as lodash reads and writes them, and merging."""
+"""Property paths with lodash's rules, and merging."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def test_values_are_found_by_path(path: str, value: Any) -> None:
         ("keep.0", {"keep": {"old": 0, "0": 1}}),
     ],
 )
-def test_values_are_put_and_what_lies_on_the_way_is_made(path: str, result: dict[str, Any]) -> None:
+def test_put_creates_missing_containers_on_the_path(path: str, result: dict[str, Any]) -> None:
     data = {"keep": {"old": 0}}
 
     assert put(data, path, 1) == {**data, **result}
@@ -51,12 +51,12 @@ def test_values_are_put_and_what_lies_on_the_way_is_made(path: str, result: dict
 
 
 @pytest.mark.parametrize("path", ["", "a..b", ".", "a[", "a[x]", "a[99999]", "a b[0"])
-def test_what_is_no_path_is_said(path: str) -> None:
+def test_invalid_path_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match=r"a path|property path|index above"):
         parse(path)
 
 
-def test_maps_are_merged_to_any_depth_and_everything_else_is_replaced() -> None:
+def test_maps_are_merged_deeply_and_other_values_are_replaced() -> None:
     old = {"a": {"b": {"c": 1}, "list": [1, 2]}, "x": 1}
 
     assert merge(old, {"a": {"b": {"d": 2}, "list": [3]}, "x": {"y": 1}}) == {
@@ -65,29 +65,29 @@ def test_maps_are_merged_to_any_depth_and_everything_else_is_replaced() -> None:
     assert old["a"] == {"b": {"c": 1}, "list": [1, 2]}
 
 
-def test_a_map_of_paths_takes_what_there_is() -> None:
+def test_map_of_paths_skips_missing_values() -> None:
     assert mapped(DATA, {"a.b[0]": "first", "gone": "never", "n": "null"}) == {"first": {"c": 1}, "null": None}
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("5s", 5), ("1h30m", 5400), ("2d", 172_800), (0.5, 0.5), ("1M", 2.592e6)]
 )
-def test_spans_of_time(text: Any, seconds: float) -> None:
+def test_spans_of_time_are_parsed_into_seconds(text: Any, seconds: float) -> None:
     assert durations.seconds(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["3hr", "", "5", "s", -1, True, None, float("inf"), float("nan")])
-def test_what_is_no_span_of_time_is_said(text: Any) -> None:
+def test_invalid_span_of_time_is_refused(text: Any) -> None:
     with pytest.raises(ValueError, match="is not a span of time"):
         durations.seconds(text)
 
 
-def test_a_number_too_large_for_a_list_is_no_way_to_make_a_long_one() -> None:
+def test_huge_index_is_a_key_instead_of_a_list_index() -> None:
     assert put({"a": [1]}, "a.99999999", 2) == {"a": {"99999999": 2}}
     assert get({"a": [1]}, "a." + "9" * 5000) is MISSING
 
 
-def test_values_are_placed_and_what_lies_beside_them_stays() -> None:
+def test_placed_values_keep_their_siblings() -> None:
     data = {"list": [1, 2, 3], "map": {"a": {"x": 1}, "b": 2}, "dotted.key": 0}
     found = {"one": 7, "two": {"y": 5}, "three": {"z": 6}, "none": None}
     pairs = {"one": "list[1]", "two": "map.a", "three": "map.b", "none": "dotted.key", "gone": "list"}

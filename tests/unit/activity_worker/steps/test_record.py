@@ -1,4 +1,4 @@
-"""The status as it is stored: the properties of seed 004's table, with their meanings."""
+"""The stored status of an instance: its documented properties and their meanings."""
 
 from typing import Any
 
@@ -17,15 +17,15 @@ def status(drive: Drive) -> dict[str, Any]:
     return status_record(drive.instance, drive.definition)
 
 
-def test_a_new_instance_has_every_property_of_the_table() -> None:
-    seen = status(Drive({"steps": [BACK]}))
+def test_new_instance_has_every_documented_property() -> None:
+    record = status(Drive({"steps": [BACK]}))
 
-    assert {name: type(seen[name]) for name in TABLE} == TABLE
-    assert (seen["step"], seen["successOrig"], seen["stepNum"]) == (BACK, None, 0)
-    assert not any(seen[name] for name in ("complete", "running", "success", "retry", "reverse", "try", "error"))
+    assert {name: type(record[name]) for name in TABLE} == TABLE
+    assert (record["step"], record["successOrig"], record["stepNum"]) == (BACK, None, 0)
+    assert not any(record[name] for name in ("complete", "running", "success", "retry", "reverse", "try", "error"))
 
 
-def test_the_first_step_runs() -> None:
+def test_running_first_step_is_recorded() -> None:
     drive = Drive({"steps": [BACK]})
     drive.instance = begin(drive.instance, START, 60.0)
 
@@ -33,27 +33,32 @@ def test_the_first_step_runs() -> None:
     assert drive.instance.next_run_time == START + 60.0
 
 
-def test_a_retry_to_come_is_said_with_its_tries_and_its_error() -> None:
+def test_pending_retry_is_recorded_with_attempts_and_error() -> None:
     drive = Drive({"steps": [BACK]}, {"a": [fails("first")]})
     drive.step()
-    seen = status(drive)
+    record = status(drive)
 
-    assert (seen["retry"], seen["try"], seen["running"]) == (True, {"method": 1}, False)
-    assert seen["error"] == {"method": {"code": "Trouble", "message": "first", "data": None, "stack": ""}}
+    assert (record["retry"], record["try"], record["running"]) == (True, {"method": 1}, False)
+    assert record["error"] == {"method": {"code": "Trouble", "message": "first", "data": None, "stack": ""}}
 
 
-def test_reversing_says_so_and_keeps_the_success_there_was_before_it() -> None:
+def test_reversing_instance_keeps_its_original_success() -> None:
     drive = Drive({"steps": [BACK, {"method": "b", "error": "tell"}]}, {"b": [fails()], "undo": [fails(final=True)]})
     for _ in range(3):
         drive.step()
-    seen = status(drive)
-    assert (seen["reverse"], seen["successOrig"], seen["subStep"], seen["step"]) == (True, True, "reverse", BACK)
+    record = status(drive)
+    assert (record["reverse"], record["successOrig"], record["subStep"], record["step"]) == (
+        True,
+        True,
+        "reverse",
+        BACK,
+    )
 
     ended = status(drive.run())
     assert (ended["complete"], ended["success"], ended["successOrig"], ended["retry"]) == (True, False, True, False)
 
 
-def test_the_step_of_a_status_is_the_one_it_stands_at() -> None:
+def test_recorded_step_is_the_current_one() -> None:
     drive = Drive({"steps": ["a", {"method": "b"}]})
     drive.step()
 

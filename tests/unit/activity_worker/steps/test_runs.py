@@ -1,4 +1,4 @@
-"""How runs go, sub-step by sub-step: one row for each way through a check, an error method and a reverse."""
+"""Whole runs: one row for each path through a check, an error method and a reverse."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from tests.unit.activity_worker.steps.drive import Drive, fails
 NO = fails()
 TWICE = {"retries": 1, "delays": [1]}
 CHECKED = {"method": "a", "retry": TWICE, "check": "a?"}
-TOLD = {"method": "a", "error": {"method": "e", "retry": TWICE, "check": "e?"}}
+HANDLED = {"method": "a", "error": {"method": "e", "retry": TWICE, "check": "e?"}}
 BACK: dict[str, Any] = {"method": "z", "reverse": "z-"}
 BACK_CHECKED = {"method": "a", "reverse": {"method": "a-", "retry": TWICE, "check": "a-?"}}
 
 Row = tuple[list[Any], dict[str, list[Any]], str, bool]
 ROWS: dict[str, Row] = {
-    # A step and its check.
+    # Steps with a check.
     "a check with a value: done": ([CHECKED, "b"], {"a": [NO], "a?": [1]}, "a a? b", True),
     "a check without one: again": ([CHECKED, "b"], {"a": [NO, 1], "a?": [None]}, "a a? a b", True),
     "and out of tries": ([BACK, CHECKED], {"a": [NO], "a?": [None]}, "z a a? a z-", False),
@@ -28,11 +28,11 @@ ROWS: dict[str, Row] = {
     "a check that fails, without one: unhandled": ([BACK, CHECKED], {"a": [NO], "a?": [NO]}, "z a a? z-", False),
     "a check that fails, ignored": ([{**CHECKED, "ignoreError": True}, "b"], {"a": [NO], "a?": [NO]}, "a a? b", True),
     "no check before the first try": ([CHECKED], {}, "a", True),
-    # An error method, its retries and its check.
-    "an error method retried": ([TOLD], {"a": [NO], "e": [NO, 1], "e?": [None]}, "a e e? e", True),
-    "its check with a value: handled": ([BACK, TOLD], {"a": [NO], "e": [NO], "e?": [1]}, "z a e e? z-", True),
-    "its check fails: unhandled": ([BACK, TOLD], {"a": [NO], "e": [NO], "e?": [NO]}, "z a e e? z-", False),
-    "its tries end: unhandled": ([BACK, TOLD], {"a": [NO], "e": [NO], "e?": [None]}, "z a e e? e z-", False),
+    # Error methods with retries and a check.
+    "an error method retried": ([HANDLED], {"a": [NO], "e": [NO, 1], "e?": [None]}, "a e e? e", True),
+    "its check with a value: handled": ([BACK, HANDLED], {"a": [NO], "e": [NO], "e?": [1]}, "z a e e? z-", True),
+    "its check fails: unhandled": ([BACK, HANDLED], {"a": [NO], "e": [NO], "e?": [NO]}, "z a e e? z-", False),
+    "its tries end: unhandled": ([BACK, HANDLED], {"a": [NO], "e": [NO], "e?": [None]}, "z a e e? e z-", False),
     "an error method after the last retry only": (
         [{"method": "a", "retry": TWICE, "error": "e"}],
         {"a": [NO]},
@@ -53,7 +53,7 @@ ROWS: dict[str, Row] = {
         True,
     ),
     "ignored, with an error method that fails": (
-        [{**TOLD, "ignoreError": True}, "b"],
+        [{**HANDLED, "ignoreError": True}, "b"],
         {"a": [NO], "e": [NO], "e?": [NO]},
         "a e e? b",
         True,
@@ -93,7 +93,7 @@ ROWS: dict[str, Row] = {
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_a_run(name: str) -> None:
+def test_run_calls_the_methods_of_its_row(name: str) -> None:
     steps, script, calls, success = ROWS[name]
     drive = Drive({"steps": steps}, script).run()
 

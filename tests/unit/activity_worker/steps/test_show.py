@@ -1,4 +1,4 @@
-"""What a person reads of an instance that has ended, and why."""
+"""The text that a person reads about an instance that has ended."""
 
 from dataclasses import replace
 
@@ -15,8 +15,8 @@ from tests.unit.activity_worker.steps.drive import START, Drive, fails
 TASK = {"steps": [{"method": "a", "reverse": "undo_a"}, "b", "c"]}
 
 
-def stored(drive: Drive, *, wished: bool = False) -> Stored:
-    return Stored(drive.instance, 1, "", wished, START, START)
+def stored(drive: Drive, *, requested: bool = False) -> Stored:
+    return Stored(drive.instance, 1, "", requested, START, START)
 
 
 def last(drive: Drive) -> Revision:
@@ -24,14 +24,14 @@ def last(drive: Drive) -> Revision:
 
 
 def states(drive: Drive) -> list[str]:
-    """The column of the steps' states."""
+    """Return the column of the steps' states."""
     shown = show.instance(stored(drive), drive.definition, [], START)
     head, *rows = shown.split("\n\n")[1].splitlines()
     begin, end = head.index("STATE"), head.index("CALLS")
     return [row[begin:end].strip() for row in rows]
 
 
-def test_a_canceled_instance_reads_canceled_wherever_it_is_shown() -> None:
+def test_canceled_instance_is_shown_as_canceled_everywhere() -> None:
     drive = Drive(TASK, canceled_after=2).run()
 
     assert drive.ended == (True, False)
@@ -41,17 +41,17 @@ def test_a_canceled_instance_reads_canceled_wherever_it_is_shown() -> None:
     assert states(drive) == ["reversed", "done", "canceled"]
 
 
-@pytest.mark.parametrize("wished", [True, False])
-def test_one_that_is_still_on_its_way_back_is_not_there_yet(wished: bool) -> None:
+@pytest.mark.parametrize("requested", [True, False])
+def test_instance_that_is_still_reversing_is_not_shown_as_canceled(requested: bool) -> None:
     drive = Drive(TASK)
     drive.step()
     drive.step()
-    drive.instance = drive.instance if wished else cancel(drive.definition, drive.instance, START)
+    drive.instance = drive.instance if requested else cancel(drive.definition, drive.instance, START)
 
-    assert show.state(stored(drive, wished=wished)) == ("canceling" if wished else "reversing")
+    assert show.state(stored(drive, requested=requested)) == ("canceling" if requested else "reversing")
 
 
-def test_a_failed_instance_reads_failed_even_under_a_code_that_is_called_so() -> None:
+def test_failed_instance_is_shown_as_failed_with_any_error_code() -> None:
     raised = Raised(record_of(StepError("Canceled", "canceled")))
     for error in (fails(), raised):
         drive = Drive(TASK, {"b": [error]}).run()
@@ -61,13 +61,13 @@ def test_a_failed_instance_reads_failed_even_under_a_code_that_is_called_so() ->
         assert states(drive) == ["reversed", "failed", ""]
 
 
-def test_a_canceled_instance_that_could_not_be_taken_back_has_failed() -> None:
+def test_canceled_instance_with_a_failed_reverse_is_shown_as_failed() -> None:
     drive = Drive(TASK, {"undo_a": [fails()]}, canceled_after=2).run()
 
     assert show.state(stored(drive)) == "failed"
 
 
-def test_a_canceled_instance_that_is_started_again_is_not_canceled_any_more() -> None:
+def test_restarted_canceled_instance_is_shown_as_waiting() -> None:
     drive = Drive(TASK, canceled_after=2).run()
     again = retry_failed(drive.definition, drive.instance, START)
 

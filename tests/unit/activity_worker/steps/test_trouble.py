@@ -1,4 +1,4 @@
-"""A database's errors in the runtime's words."""
+"""Translation of a database's errors into source errors."""
 
 import sqlite3
 
@@ -15,7 +15,7 @@ from activity_worker.steps.trouble import translate, translated
 
 
 class ServerError(Exception):
-    """As the driver raises them: with PostgreSQL's code."""
+    """An error as the driver raises it, with PostgreSQL's code."""
 
     def __init__(self, sqlstate: str, message: str = "words") -> None:
         super().__init__(message)
@@ -23,9 +23,9 @@ class ServerError(Exception):
 
 
 def wrapped(error: Exception) -> Exception:
-    picture = Exception("the driver's picture")
-    picture.__cause__ = error
-    return ProgrammingError("SELECT :secret", {"secret": "4711"}, picture)
+    wrapper = Exception("the driver's wrapper")
+    wrapper.__cause__ = error
+    return ProgrammingError("SELECT :secret", {"secret": "4711"}, wrapper)
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,7 @@ def wrapped(error: Exception) -> Exception:
         (store.LeaseLostError("another"), PollFault.OTHER, "LeaseLost: another"),
     ],
 )
-def test_errors_are_sorted_by_what_can_be_done_and_say_nothing_of_what_was_written(
-    raised: Exception, fault: PollFault, words: str
-) -> None:
+def test_errors_are_classified_and_do_not_show_parameters(raised: Exception, fault: PollFault, words: str) -> None:
     with pytest.raises(SourceError) as caught, translated():
         raise raised
 
@@ -65,7 +63,7 @@ WHERE = "(ACTIVITY_STORE_URL; in a pool, its Secret in spec.source.taskStore), a
 
 
 @pytest.mark.parametrize(
-    ("code", "said", "fix"),
+    ("code", "text", "fix"),
     [
         (
             "28P01",
@@ -77,12 +75,10 @@ WHERE = "(ACTIVITY_STORE_URL; in a pool, its Secret in spec.source.taskStore), a
         ("42P01", "no table", ""),
     ],
 )
-def test_the_log_names_the_setting_and_the_fix_and_the_operator_hears_only_what_went_wrong(
-    code: str, said: str, fix: str
-) -> None:
-    """The operator says in its own words where a pool's URL is; said twice, nobody would read it."""
-    error = translate(wrapped(ServerError(code, said)))
+def test_log_names_the_fix_and_the_report_only_the_error(code: str, text: str, fix: str) -> None:
+    """The operator adds the place of a pool's URL itself, so the report must not repeat it."""
+    error = translate(wrapped(ServerError(code, text)))
 
-    assert (error.message, str(error)) == (said, f"ServerError: {said}{fix}")
+    assert (error.message, str(error)) == (text, f"ServerError: {text}{fix}")
     there_and_back = from_wire(to_wire(error))
     assert (type(there_and_back), str(there_and_back)) == (type(error), str(error))

@@ -1,4 +1,4 @@
-"""What runners tell of their calls, and the metrics that it becomes."""
+"""Notes about runners' calls, and the metrics made from them."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ RETRIED = {"method": "m", "retry": True, "reverse": "r"}
 FAILED, REFUSED = Raised(record_of(StepError("x"))), Raised(record_of(FinalError("x")))
 
 
-def begun(*steps: Any) -> tuple[Definition, Instance]:
+def started(*steps: Any) -> tuple[Definition, Instance]:
     definition = parse({"name": "t", "steps": list(steps)})
     made = creating.instance(definition, {"card": "4711"}, now=100.0)
     return definition, turns.taken(definition, made, 100.0, 60.0, canceled=False)
@@ -32,7 +32,7 @@ def after(definition: Definition, instance: Instance, outcome: Outcome) -> Insta
 
 
 @pytest.mark.parametrize(
-    ("steps", "outcomes", "told"),
+    ("steps", "outcomes", "expected"),
     [
         ([RETRIED, "m"], [Returned()], {"outcome": "returned"}),
         ([RETRIED, "m"], [FAILED], {"outcome": "raised", "again": True}),
@@ -46,29 +46,31 @@ def after(definition: Definition, instance: Instance, outcome: Outcome) -> Insta
         ),
     ],
 )
-def test_a_call_is_told_with_what_followed(steps: list[Any], outcomes: list[Outcome], told: dict[str, Any]) -> None:
-    definition, instance = begun(*steps)
+def test_note_of_a_call_has_its_outcome_and_consequences(
+    steps: list[Any], outcomes: list[Outcome], expected: dict[str, Any]
+) -> None:
+    definition, instance = started(*steps)
     for outcome in outcomes:
         before, instance = instance, after(definition, instance, outcome)
 
     plain = {"task": "t", "sub_step": "method", "seconds": 2.5, "again": False, "turned_back": False, "completed": ""}
     note = note_of(before, outcome, instance, 2.5)
-    assert note.to_wire() == {**plain, **told}
+    assert note.to_wire() == {**plain, **expected}
     assert CallNote.from_wire(json.loads(json.dumps(note.to_wire()))) == note
 
 
-def test_a_lost_call_is_tried_again() -> None:
-    definition, instance = begun(RETRIED)
+def test_note_of_a_lost_call_announces_a_retry() -> None:
+    definition, instance = started(RETRIED)
 
     note = note_of(instance, Lost(), turns.taken(definition, instance, 200.0, 60.0, canceled=False), 0.0)
     assert (note.outcome, note.again) == ("lost", True)
 
 
-def test_a_claim_counts_its_delay_and_the_call_that_was_lost_before_it() -> None:
+def test_claim_counts_its_delay_and_the_lost_call_before_it() -> None:
     registry = CollectorRegistry()
     metrics = StepMetrics(registry)
     metrics.know(["t"])
-    definition, instance = begun(RETRIED)
+    definition, instance = started(RETRIED)
     metrics.claimed(instance, turns.taken(definition, instance, 170.0, 60.0, canceled=False), 170.0, 0.004)
 
     def value(name: str, **labels: str) -> float | None:
@@ -81,7 +83,7 @@ def test_a_claim_counts_its_delay_and_the_call_that_was_lost_before_it() -> None
     assert value("activity_worker_step_call_duration_seconds_count", sub_step="method") is None
 
 
-def test_tasks_that_nobody_told_of_share_a_label() -> None:
+def test_unknown_tasks_share_one_label() -> None:
     registry = CollectorRegistry()
     metrics = StepMetrics(registry)
     metrics.know(["t"])
@@ -98,7 +100,7 @@ def test_tasks_that_nobody_told_of_share_a_label() -> None:
     "change",
     [{"sub_step": "made up"}, {"outcome": []}, {"completed": "x"}, {"seconds": "1"}, {"seconds": -1.0}, {"task": None}],
 )
-def test_what_is_no_note_is_refused(change: dict[str, Any]) -> None:
+def test_malformed_note_is_refused(change: dict[str, Any]) -> None:
     wire = CallNote("t", "method", "returned").to_wire()
     with pytest.raises(ValueError, match="no note"):
         CallNote.from_wire({**wire, **change})
@@ -106,7 +108,7 @@ def test_what_is_no_note_is_refused(change: dict[str, Any]) -> None:
         CallNote.from_wire({"task": "t"})
 
 
-def test_a_claim_travels_as_a_token_and_an_input() -> None:
+def test_claim_is_encoded_as_token_and_input() -> None:
     claim = Claim('an "id" of/its own', "pod:abcde-1f", 7, 60.0)
 
     assert Claim.from_input(json.loads(claim.input)) == claim
