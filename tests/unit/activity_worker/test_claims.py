@@ -1,4 +1,4 @@
-"""Leases that the operator took, and how one of them comes to run here exactly once."""
+"""The claim book: a lease that the operator offers runs here exactly once."""
 
 from activity_worker.claims import CLAIM_PATIENCE_SECONDS, LEAVE_PATIENCE_SECONDS, ClaimBook
 from activity_worker.contract import Grant, Reply
@@ -18,7 +18,7 @@ def test_offers_are_claimed_for_free_slots_only() -> None:
     assert (list(book.claims), book.unclaimed) == (["a", "b", "c"], False)
 
 
-def test_a_grant_is_run_once_however_often_it_is_answered() -> None:
+def test_repeated_grant_is_run_once() -> None:
     book = ClaimBook(offers=("a",))
     book.claim(free_slots=1, now=0.0)
     grant = Grant("a", "token", "{}")
@@ -28,7 +28,7 @@ def test_a_grant_is_run_once_however_often_it_is_answered() -> None:
     assert not book.unclaimed
 
 
-def test_a_refused_claim_frees_its_slot() -> None:
+def test_refused_claim_frees_its_slot() -> None:
     book = ClaimBook(offers=("a",))
     book.claim(free_slots=1, now=0.0)
     book.answered(reply(refused=("a",)), asked=("a",))
@@ -37,16 +37,16 @@ def test_a_refused_claim_frees_its_slot() -> None:
     assert book.claims == {}
 
 
-def test_a_claim_without_an_answer_is_awaited_for_longer_than_its_slot() -> None:
-    """The operator may have written it and died before it answered; who leaves must hear of its task first."""
+def test_unanswered_claim_is_awaited_longer_than_its_slot_is_reserved() -> None:
+    """The operator may have written the claim before it died, so a leaving worker waits for the answer."""
     book = ClaimBook(offers=("a",))
     book.claim(free_slots=1, now=0.0)
 
     assert (book.reserved(now=CLAIM_PATIENCE_SECONDS), book.awaited(now=CLAIM_PATIENCE_SECONDS)) == (0, True)
-    assert not book.awaited(now=LEAVE_PATIENCE_SECONDS), "an operator that is away for ever keeps nobody"
+    assert not book.awaited(now=LEAVE_PATIENCE_SECONDS), "the wait for an absent operator is limited"
 
 
-def test_a_claim_that_is_still_offered_is_claimed_again() -> None:
+def test_claim_that_is_still_offered_is_claimed_again() -> None:
     book = ClaimBook(offers=("a",))
     book.claim(free_slots=1, now=0.0)
     book.answered(reply(offers=("a",)), asked=("a",))
@@ -54,7 +54,7 @@ def test_a_claim_that_is_still_offered_is_claimed_again() -> None:
     assert list(book.claims) == ["a"]
 
 
-def test_a_claim_made_after_the_report_left_is_not_judged_by_its_reply() -> None:
+def test_claim_made_after_the_report_is_kept_after_its_reply() -> None:
     book = ClaimBook(offers=("a",))
     book.claim(free_slots=1, now=0.0)
     book.answered(reply(), asked=())
@@ -62,7 +62,7 @@ def test_a_claim_made_after_the_report_left_is_not_judged_by_its_reply() -> None
     assert list(book.claims) == ["a"]
 
 
-def test_a_slot_does_not_wait_for_ever_for_an_operator_that_is_gone() -> None:
+def test_slot_is_reserved_for_an_unanswered_claim_for_a_limited_time() -> None:
     book = ClaimBook(offers=("a",))
     book.claim(free_slots=1, now=0.0)
 
@@ -70,7 +70,7 @@ def test_a_slot_does_not_wait_for_ever_for_an_operator_that_is_gone() -> None:
     assert book.reserved(now=CLAIM_PATIENCE_SECONDS) == 0
 
 
-def test_a_concluded_lease_is_released_until_the_operator_has_heard_it() -> None:
+def test_concluded_lease_is_released_until_the_operator_acknowledges() -> None:
     book = ClaimBook(offers=("a",))
     book.claim(free_slots=1, now=0.0)
     book.answered(reply(granted=(Grant("a", "token", "{}"),)), asked=("a",))
@@ -85,7 +85,7 @@ def test_a_concluded_lease_is_released_until_the_operator_has_heard_it() -> None
     assert book.released == set()
 
 
-def test_what_is_granted_after_claims_were_withdrawn_is_ours_all_the_same() -> None:
+def test_grant_that_arrives_after_a_withdrawal_is_accepted() -> None:
     book = ClaimBook(offers=("a", "b"))
     book.claim(free_slots=1, now=0.0)
     book.withdraw()

@@ -1,4 +1,4 @@
-"""Handlers that are plain functions: each slot has a thread for them. In real time, because threads know no other."""
+"""Handlers that are plain functions run in a thread per slot; these tests run in real time."""
 
 import threading
 from typing import Any
@@ -12,19 +12,19 @@ from activity_worker.errors import LeaseLostError
 from tests.unit.activity_worker.runtime.world import World
 
 
-async def test_a_plain_function_runs_in_a_thread_of_its_own() -> None:
-    seen: list[Any] = []
+async def test_plain_function_runs_in_a_thread_of_its_own() -> None:
+    observed: list[Any] = []
 
     def handler(request: TaskRequest) -> int:
-        seen.append((threading.current_thread() is threading.main_thread(), activity.info() is request))
+        observed.append((threading.current_thread() is threading.main_thread(), activity.info() is request))
         return 1
 
     world = World(handler)
     assert world.source.conclusions[await world.one()].output == "1"
-    assert seen == [(False, True)]
+    assert observed == [(False, True)]
 
 
-async def test_a_plain_function_with_two_parameters_answers_without_await() -> None:
+async def test_plain_function_with_two_parameters_answers_without_await() -> None:
     def handler(request: TaskRequest, respond: BlockingToolkit) -> None:
         respond.heartbeat("half")
         respond.success("done")
@@ -36,7 +36,7 @@ async def test_a_plain_function_with_two_parameters_answers_without_await() -> N
     assert world.recorder.tasks() == ["task:received", "task:start", "task:heartbeat", "task:success", "task:done"]
 
 
-async def test_a_plain_function_sees_its_cancellation() -> None:
+async def test_plain_function_can_wait_for_its_cancellation() -> None:
     def handler(request: TaskRequest, respond: BlockingToolkit) -> None:
         assert respond.signal.wait(60)
         raise RuntimeError(f"ending: {respond.signal.reason}")
@@ -46,7 +46,7 @@ async def test_a_plain_function_sees_its_cancellation() -> None:
     assert failure.error == "ActivityPool.DeadlineExceeded"
 
 
-async def test_a_slow_thread_does_not_hold_the_loop() -> None:
+async def test_slow_thread_does_not_hold_the_loop() -> None:
     def handler(request: TaskRequest) -> None:
         released.wait(5)
 
@@ -59,24 +59,24 @@ async def test_a_slow_thread_does_not_hold_the_loop() -> None:
     await world.worker.stop(abort_polls=True)
 
 
-async def test_a_heartbeat_that_finds_the_lease_lost_raises_what_the_service_said() -> None:
-    seen: list[Any] = []
+async def test_heartbeat_on_a_lost_lease_raises_the_error_of_the_service() -> None:
+    observed: list[Any] = []
 
     def handler(request: TaskRequest, respond: BlockingToolkit) -> None:
         try:
             respond.heartbeat()
         except LeaseLostError as error:
-            seen.extend([error.code, respond.signal.cancelled])
+            observed.extend([error.code, respond.signal.cancelled])
 
     world = World(handler)
     world.source.refuse("heartbeat", LeaseLostError("TaskTimedOut"))
     await world.one()
-    assert seen == ["TaskTimedOut", True]
+    assert observed == ["TaskTimedOut", True]
     assert world.source.conclusions == {}
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, StopIteration])
-async def test_a_handler_that_wants_to_end_the_process_only_fails_its_task(kind: type[BaseException]) -> None:
+async def test_handler_that_raises_system_exit_only_fails_its_task(kind: type[BaseException]) -> None:
     def handler(request: TaskRequest) -> None:
         if request.input == 1:
             raise kind

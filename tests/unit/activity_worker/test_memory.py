@@ -1,4 +1,4 @@
-"""Who was killed for want of memory: what the kernel's counter says."""
+"""Kills for lack of memory, read from the kernel's counter."""
 
 from pathlib import Path
 
@@ -17,25 +17,25 @@ def counter(request: pytest.FixtureRequest, tmp_path: Path) -> "Counter":
 
 
 class Counter:
-    """A container's control group."""
+    """The OOM counter of a container's control group."""
 
     def __init__(self, root: Path, file: Path, form: str) -> None:
         self.root, self._file, self._form = root, file, form
         file.parent.mkdir(exist_ok=True)
-        self.say(2)
+        self.set_kills(2)
 
-    def say(self, kills: int) -> None:
-        """Let the kernel have counted so many."""
+    def set_kills(self, kills: int) -> None:
+        """Set the kernel's count of kills."""
         self._file.write_text(self._form.format(kills))
 
 
-def test_each_kill_is_claimed_by_one_death(counter: Counter) -> None:
+def test_each_kill_is_claimed_once(counter: Counter) -> None:
     kills = MemoryKills(counter.root)
     assert kills.claim() is False
-    counter.say(4)
+    counter.set_kills(4)
 
     assert [kills.claim(), kills.claim(), kills.claim()] == [True, True, False]
 
 
-def test_without_a_counter_nothing_is_known(tmp_path: Path) -> None:
+def test_claim_without_a_counter_is_unknown(tmp_path: Path) -> None:
     assert MemoryKills(tmp_path).claim() is None

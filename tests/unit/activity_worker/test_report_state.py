@@ -1,4 +1,4 @@
-"""When a worker reports, and what it makes of the answers."""
+"""When a worker reports, and what it does with the replies."""
 
 import math
 
@@ -31,18 +31,18 @@ def state() -> ReportState:
     return ReportState(Identity("shop", "resize", "pod", "uid", "one", slots=2))
 
 
-def exchange(state: ReportState, seen: Snapshot, now: float, **parts: object) -> tuple[Report, Orders]:
-    """Send a report at `now` and answer it."""
+def exchange(state: ReportState, snapshot: Snapshot, now: float, **parts: object) -> tuple[Report, Orders]:
+    """Compose a report at `now` and process its reply."""
     reply = {"term": 1, "next_report_seconds": 30.0, **parts}
-    report = state.compose(seen, now)
+    report = state.compose(snapshot, now)
     return report, state.answered(Reply(**reply))  # type: ignore[arg-type]
 
 
-def test_the_first_report_goes_at_once(state: ReportState) -> None:
+def test_first_report_is_due_at_once(state: ReportState) -> None:
     assert state.due_at(Snapshot(WorkerState.STARTING)) == -math.inf
 
 
-def test_never_more_than_one_report_is_in_flight(state: ReportState) -> None:
+def test_at_most_one_report_is_in_flight(state: ReportState) -> None:
     state.compose(RUNNING, now=0.0)
 
     assert state.due_at(Snapshot(WorkerState.DRAINED)) == math.inf
@@ -57,20 +57,20 @@ def test_changes_wait_for_the_interval_that_the_last_reply_ordered(state: Report
 @pytest.mark.parametrize(
     "state_of_worker", [WorkerState.DRAINING, WorkerState.DRAINED, WorkerState.STOPPING, WorkerState.STOPPED]
 )
-def test_leaving_is_told_at_once(state: ReportState, state_of_worker: WorkerState) -> None:
+def test_leaving_is_reported_at_once(state: ReportState, state_of_worker: WorkerState) -> None:
     exchange(state, RUNNING, 10.0)
 
     assert state.due_at(Snapshot(state_of_worker)) == -math.inf
 
 
-def test_a_crash_is_told_at_once(state: ReportState) -> None:
+def test_crash_is_reported_at_once(state: ReportState) -> None:
     exchange(state, RUNNING, 10.0)
 
     assert state.due_at(Snapshot(WorkerState.RUNNING, exit=ExitOutput(1, "boom"))) == -math.inf
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (1, 0), (0, 1)])
-def test_becoming_saturated_or_idle_is_told_quickly_in_a_small_fleet(
+def test_saturation_and_idleness_are_reported_quickly_in_a_small_fleet(
     state: ReportState, before: int, after: int
 ) -> None:
     exchange(state, Snapshot(WorkerState.RUNNING, busy=before), 10.0, next_report_seconds=1.0)
@@ -78,13 +78,13 @@ def test_becoming_saturated_or_idle_is_told_quickly_in_a_small_fleet(
     assert state.due_at(Snapshot(WorkerState.RUNNING, busy=after)) == 10.0 + EDGE_SPACING_SECONDS
 
 
-def test_being_busy_as_before_waits_for_the_interval(state: ReportState) -> None:
+def test_unchanged_busy_slots_wait_for_the_interval(state: ReportState) -> None:
     exchange(state, Snapshot(WorkerState.RUNNING, busy=2), 10.0, next_report_seconds=1.0)
 
     assert state.due_at(Snapshot(WorkerState.RUNNING, busy=2)) == 11.0
 
 
-def test_silence_is_met_with_growing_pauses_and_one_answer_ends_them(state: ReportState) -> None:
+def test_failed_reports_are_retried_with_backoff_until_an_answer(state: ReportState) -> None:
     pauses = []
     for _ in range(7):
         state.compose(RUNNING, now=100.0)
@@ -96,7 +96,7 @@ def test_silence_is_met_with_growing_pauses_and_one_answer_ends_them(state: Repo
     assert state.due_at(RUNNING) == 203.0
 
 
-def test_a_failed_report_is_not_repeated_faster_than_ordered(state: ReportState) -> None:
+def test_failed_report_is_not_repeated_faster_than_ordered(state: ReportState) -> None:
     exchange(state, RUNNING, 0.0)
     state.compose(RUNNING, now=30.0)
     state.failed(now=30.1)
@@ -104,7 +104,7 @@ def test_a_failed_report_is_not_repeated_faster_than_ordered(state: ReportState)
     assert state.due_at(RUNNING) == 60.0
 
 
-def test_a_standby_sends_the_worker_on_at_once_and_a_second_one_after_a_breath(state: ReportState) -> None:
+def test_second_misdirected_report_in_a_row_is_retried_after_a_pause(state: ReportState) -> None:
     exchange(state, RUNNING, 0.0)
     state.compose(RUNNING, now=30.0)
     state.misdirected(now=30.1)
@@ -115,7 +115,7 @@ def test_a_standby_sends_the_worker_on_at_once_and_a_second_one_after_a_breath(s
     assert state.due_at(RUNNING) == 30.2 + MISDIRECTED_PAUSE_SECONDS
 
 
-def test_a_reply_of_a_former_leader_orders_nothing(state: ReportState) -> None:
+def test_reply_of_a_former_leader_is_ignored(state: ReportState) -> None:
     exchange(state, RUNNING, 0.0, term=7)
 
     grant = Grant("a", "token", "{}")
@@ -125,13 +125,13 @@ def test_a_reply_of_a_former_leader_orders_nothing(state: ReportState) -> None:
     assert state.term == 7
 
 
-def test_orders_are_handed_on(state: ReportState) -> None:
+def test_directive_of_a_reply_is_returned(state: ReportState) -> None:
     _, orders = exchange(state, RUNNING, 0.0, directive=Directive.DRAIN)
 
     assert orders == Orders(obeyed=True, directive=Directive.DRAIN)
 
 
-def test_an_offer_is_claimed_at_once_for_a_free_slot_and_granted_with_the_answer(state: ReportState) -> None:
+def test_offer_for_a_free_slot_is_claimed_at_once(state: ReportState) -> None:
     free = Snapshot(WorkerState.STARTING)
     exchange(state, free, 0.0, offers=("a", "b"))
     state.claims.claim(1, 0.0)
@@ -144,7 +144,7 @@ def test_an_offer_is_claimed_at_once_for_a_free_slot_and_granted_with_the_answer
     assert orders.grants == (grant,)
 
 
-def test_a_claim_that_was_heard_is_not_urgent_again(state: ReportState) -> None:
+def test_answered_claim_is_not_urgent_again(state: ReportState) -> None:
     free = Snapshot(WorkerState.RUNNING)
     exchange(state, free, 0.0, offers=("a",))
     state.claims.claim(1, 0.5)
@@ -153,7 +153,7 @@ def test_a_claim_that_was_heard_is_not_urgent_again(state: ReportState) -> None:
     assert state.due_at(free) == 31.0
 
 
-def test_a_stopped_worker_says_at_once_what_it_has_released_and_is_not_known_before(state: ReportState) -> None:
+def test_stopped_worker_reports_its_releases_at_once(state: ReportState) -> None:
     stopped = Snapshot(WorkerState.STOPPED, exit=ExitOutput(0))
     exchange(state, stopped, 0.0, granted=(Grant("a", "token", "{}"),))
     assert state.is_known(stopped)
@@ -180,7 +180,7 @@ def test_events_are_sent_until_they_are_acknowledged(state: ReportState) -> None
     ]
 
 
-def test_a_full_buffer_drops_the_oldest_events_and_counts_them(state: ReportState) -> None:
+def test_full_buffer_drops_the_oldest_events_and_counts_them(state: ReportState) -> None:
     for number in range(MAX_BUFFERED_EVENTS + 3):
         state.record("polling:error", float(number))
 
@@ -189,7 +189,7 @@ def test_a_full_buffer_drops_the_oldest_events_and_counts_them(state: ReportStat
     assert (len(report.events), report.events[0].sequence, report.dropped_events) == (MAX_BUFFERED_EVENTS, 4, 3)
 
 
-def test_the_sequence_grows_by_one_a_report_answered_or_not(state: ReportState) -> None:
+def test_sequence_grows_with_every_report(state: ReportState) -> None:
     state.compose(RUNNING, now=0.0)
     state.failed(now=0.0)
 

@@ -1,4 +1,4 @@
-"""What can be set from outside, and what a person reads when it cannot be used."""
+"""Settings of a worker, and the messages for values that cannot be used."""
 
 import pytest
 
@@ -17,7 +17,7 @@ REPORTING: dict[str, str] = {
 }
 
 
-def test_an_arn_is_all_that_a_laptop_needs() -> None:
+def test_arn_is_the_only_required_setting() -> None:
     settings = read_settings({"activity-arn": ARN}, {})
 
     assert (
@@ -28,13 +28,13 @@ def test_an_arn_is_all_that_a_laptop_needs() -> None:
     ) == ("handler:handle", 1, StepFunctionsSettings(ARN, "eu-west-1"), None)
 
 
-def test_a_flag_beats_the_environment() -> None:
+def test_flag_beats_the_environment() -> None:
     settings = read_settings({"activity-arn": ARN, "slots": "4"}, {Env.SLOTS: "2"})
 
     assert settings.slots == 4
 
 
-def test_a_pod_is_set_up_by_its_environment_alone() -> None:
+def test_pod_is_configured_by_its_environment_alone() -> None:
     env: dict[str, str] = {**REPORTING, Env.HANDLER: "app.work:run", Env.SLOTS: "3", Env.TASK_DEADLINE_SECONDS: "0"}
 
     settings = read_settings({}, env)
@@ -49,13 +49,13 @@ def test_a_pod_is_set_up_by_its_environment_alone() -> None:
     ) == ("app.work:run", 3, None, "resize-1-abc", "https://operator.example:8443")
 
 
-def test_the_region_that_is_set_beats_the_one_in_the_arn() -> None:
+def test_region_setting_beats_the_region_of_the_arn() -> None:
     settings = read_settings({"activity-arn": ARN}, {Env.REGION: "us-east-2"})
 
     assert settings.source == StepFunctionsSettings(ARN, "us-east-2")
 
 
-def test_a_redis_queue_is_a_source_and_its_password_shows_nowhere() -> None:
+def test_redis_source_is_read_and_its_password_hidden() -> None:
     env: dict[str, str] = {
         Env.REDIS_URL: "rediss://:secret@redis:6379/2",
         Env.REDIS_FLOW: "images",
@@ -81,7 +81,7 @@ def test_a_redis_queue_is_a_source_and_its_password_shows_nowhere() -> None:
         ({Env.REDIS_RENEW_LOCK: "true", Env.REDIS_LOCK_SECONDS: "15"}, None, 5.0),
     ],
 )
-def test_a_redis_jobs_deadline_and_heartbeats_follow_its_lock(
+def test_redis_jobs_deadline_and_heartbeats_follow_its_lock(
     env: dict[str, str], deadline: float | None, heartbeat: float
 ) -> None:
     named: dict[str, str] = {Env.REDIS_URL: "redis://r", Env.REDIS_FLOW: "images", Env.REDIS_QUEUE: "resize"}
@@ -91,14 +91,14 @@ def test_a_redis_jobs_deadline_and_heartbeats_follow_its_lock(
     assert (settings.task_deadline_seconds, settings.task_heartbeat_seconds) == (deadline, heartbeat)
 
 
-def test_a_redis_url_that_cannot_be_used_is_refused_without_its_password() -> None:
+def test_invalid_redis_url_is_refused_without_its_password() -> None:
     with pytest.raises(SettingsError, match="--redis-url: the Redis URL's hosts") as caught:
         read_settings({"redis-url": "redis://u:secret/x@h", "redis-flow": "f", "redis-queue": "q"}, {})
 
     assert "secret" not in str(caught.value)
 
 
-def test_a_task_store_is_a_source_and_its_password_shows_nowhere() -> None:
+def test_task_store_source_is_read_and_its_password_hidden() -> None:
     settings = read_settings({"store-url": "postgresql://tasks:secret@db/tasks"}, {})
 
     assert settings.source == TaskStoreSettings("postgresql://tasks:secret@db/tasks")
@@ -114,7 +114,7 @@ def test_a_task_store_is_a_source_and_its_password_shows_nowhere() -> None:
         ("postgresql://u:s3cret@h/db?ssl=1", "the option ssl is not known"),
     ],
 )
-def test_a_task_stores_url_that_no_worker_could_use_is_said_at_the_start_and_not_shown(url: str, words: str) -> None:
+def test_invalid_url_of_a_task_store_is_refused_without_its_password(url: str, words: str) -> None:
     for flags, env, origin in (({"store-url": url}, {}, "--store-url"), ({}, {Env.STORE_URL: url}, Env.STORE_URL)):
         with pytest.raises(SettingsError) as caught:
             read_settings(flags, env)  # type: ignore[arg-type]
@@ -125,7 +125,7 @@ def test_a_task_stores_url_that_no_worker_could_use_is_said_at_the_start_and_not
 
 
 @pytest.mark.parametrize(
-    ("flags", "env", "said"),
+    ("flags", "env", "fragments"),
     [
         ({}, {}, ["--activity-arn", Env.ACTIVITY_ARN]),
         ({"activity-arn": "arn:aws:sqs:eu-west-1:123456789012:q"}, {}, ["--activity-arn", "sqs", "activity ARN"]),
@@ -142,10 +142,10 @@ def test_a_task_stores_url_that_no_worker_could_use_is_said_at_the_start_and_not
         ({}, {**REPORTING, Env.POOL: ""}, [Env.REPORT_URL, Env.POOL]),
     ],
 )
-def test_an_unusable_value_is_named_with_where_it_came_from_and_what_to_write(
-    flags: dict[str, str | None], env: dict[str, str], said: list[str]
+def test_error_of_an_invalid_value_names_its_origin_and_the_fix(
+    flags: dict[str, str | None], env: dict[str, str], fragments: list[str]
 ) -> None:
     with pytest.raises(SettingsError) as caught:
         read_settings(flags, env)
 
-    assert [word for word in said if word not in str(caught.value)] == []
+    assert [word for word in fragments if word not in str(caught.value)] == []

@@ -1,1 +1,1 @@
-"""The fake that ships with the product, without HTTP and in virtual time."""
+"""Tests of the shipped fake of Step Functions, without HTTP and in virtual time."""

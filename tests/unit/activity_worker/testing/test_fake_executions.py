@@ -1,4 +1,4 @@
-"""The fake's executions: one Task state, its Retry, its end."""
+"""Executions of the fake: one Task state, its Retry, and its end."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ MACHINE = "arn:aws:states:us-east-1:123456789012:stateMachine:m"
 
 
 class Service:
-    """Tasks and executions in virtual time."""
+    """The fake's tasks and executions in virtual time."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
@@ -47,7 +47,7 @@ def kinds(execution: FakeExecution) -> list[str]:
     return [event["type"] for event in execution.history]
 
 
-async def test_a_success_is_the_output_of_the_execution(service: Service) -> None:
+async def test_output_of_the_task_is_the_output_of_the_execution(service: Service) -> None:
     execution = service.run()
     task = await service.take()
     assert task.input == '{"n": 1}'
@@ -65,14 +65,14 @@ async def test_a_success_is_the_output_of_the_execution(service: Service) -> Non
     ]
 
 
-async def test_a_failure_nobody_retries_fails_the_execution(service: Service) -> None:
+async def test_failure_without_a_retry_fails_the_execution(service: Service) -> None:
     execution = service.run()
     service.tasks.fail((await service.take()).token, "Broken", "why")
 
     assert (execution.status, execution.error, execution.cause) == ("FAILED", "Broken", "why")
 
 
-async def test_retry_waits_longer_each_time_and_gives_up_at_its_last_attempt(service: Service) -> None:
+async def test_retry_backs_off_and_ends_after_its_last_attempt(service: Service) -> None:
     retry = [{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 2, "MaxAttempts": 2, "BackoffRate": 3}]
     execution = service.run(Retry=retry)
     for wait in (2, 6):
@@ -96,7 +96,7 @@ async def test_retry_waits_longer_each_time_and_gives_up_at_its_last_attempt(ser
         (["Broken"], False),
     ],
 )
-async def test_a_lost_heartbeat_is_retried_by_the_retriers_that_mean_it(
+async def test_heartbeat_timeout_is_retried_by_matching_retriers(
     service: Service, names: list[str], retried: bool
 ) -> None:
     execution = service.run(HeartbeatSeconds=10, Retry=[{"ErrorEquals": names, "IntervalSeconds": 1}])
@@ -107,7 +107,7 @@ async def test_a_lost_heartbeat_is_retried_by_the_retriers_that_mean_it(
     assert ("RUNNING" if retried else "FAILED") == execution.status
 
 
-async def test_stopping_an_execution_spends_its_token(service: Service) -> None:
+async def test_stopped_execution_invalidates_its_token(service: Service) -> None:
     execution = service.run()
     task = await service.take()
     service.executions.stop(execution.arn, None, None)
@@ -117,14 +117,14 @@ async def test_stopping_an_execution_spends_its_token(service: Service) -> None:
     assert (execution.status, task.state) == ("ABORTED", "aborted")
 
 
-def test_stopping_an_execution_takes_its_waiting_task_from_the_queue(service: Service) -> None:
+def test_stopped_execution_removes_its_waiting_task(service: Service) -> None:
     execution = service.run()
     service.executions.stop(execution.arn, None, None)
 
     assert not service.activity.queue
 
 
-def test_the_same_name_and_input_is_the_same_execution_and_another_input_is_refused(service: Service) -> None:
+def test_start_with_equal_name_and_input_returns_the_same_execution(service: Service) -> None:
     service.run()
     first = service.executions.start(MACHINE, "one", "{}")
 
@@ -145,6 +145,6 @@ def test_the_same_name_and_input_is_the_same_execution_and_another_input_is_refu
         definition(End=False),
     ],
 )
-def test_a_definition_it_cannot_run_is_refused_when_it_is_created(service: Service, text: str) -> None:
+def test_unsupported_definition_is_refused_at_creation(service: Service, text: str) -> None:
     with pytest.raises(FakeServiceError, match="InvalidDefinition"):
         service.executions.create_machine(MACHINE, "m", text)

@@ -1,4 +1,4 @@
-"""Faults strike as often as they were told, and rates refill."""
+"""Faults of the fake occur the given number of times, and rate limits refill."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def refused(faults: FakeFaults, operation: str) -> bool:
     return False
 
 
-def test_a_fault_strikes_its_operation_as_often_as_it_was_told(faults: FakeFaults) -> None:
+def test_fault_occurs_in_its_operation_the_given_number_of_times(faults: FakeFaults) -> None:
     faults.inject("A", Fault.DENY, 2)
 
     assert not refused(faults, "B")
@@ -33,7 +33,7 @@ def test_a_fault_strikes_its_operation_as_often_as_it_was_told(faults: FakeFault
     assert faults.seen == {"A:deny": 2}
 
 
-def test_a_fault_without_a_number_strikes_any_call_until_cleared(faults: FakeFaults) -> None:
+def test_fault_without_a_number_occurs_until_cleared(faults: FakeFaults) -> None:
     faults.inject(ANY, Fault.SERVER_ERROR, None)
     assert [refused(faults, name) for name in "ABCDE"] == [True] * 5
 
@@ -42,14 +42,14 @@ def test_a_fault_without_a_number_strikes_any_call_until_cleared(faults: FakeFau
     assert not refused(faults, "A")
 
 
-def test_what_the_server_must_act_out_is_returned(faults: FakeFaults) -> None:
+def test_faults_that_the_server_performs_are_returned(faults: FakeFaults) -> None:
     faults.inject("A", Fault.DROP_REPLY)
     faults.inject("A", Fault.HANG)
 
     assert [faults.strike("A") for _ in range(3)] == [Fault.DROP_REPLY, Fault.HANG, None]
 
 
-def test_a_rate_lets_its_burst_through_and_then_its_pace(faults: FakeFaults, clock: VirtualClock) -> None:
+def test_rate_limit_allows_its_burst_and_then_its_rate(faults: FakeFaults, clock: VirtualClock) -> None:
     faults.throttle("A", per_second=2, burst=3)
     assert [refused(faults, "A") for _ in range(4)] == [False, False, False, True]
 

@@ -1,4 +1,4 @@
-"""The fake's tasks: tokens, clocks, polls."""
+"""Tasks of the fake: tokens, time-outs and polls."""
 
 import asyncio
 from collections.abc import Callable
@@ -34,7 +34,7 @@ async def started(tasks: FakeTasks, activity: FakeActivity, **options: float) ->
     return task
 
 
-async def test_an_arriving_task_wakes_the_oldest_open_poll(tasks: FakeTasks, activity: FakeActivity) -> None:
+async def test_arriving_task_wakes_the_oldest_open_poll(tasks: FakeTasks, activity: FakeActivity) -> None:
     polls = [asyncio.create_task(tasks.take(activity, name, 60, NO_LIMIT)) for name in "ab"]
     await asyncio.sleep(0)
     tasks.schedule(activity, "{}")
@@ -48,7 +48,7 @@ async def test_an_arriving_task_wakes_the_oldest_open_poll(tasks: FakeTasks, act
     assert await polls[1] is None
 
 
-async def test_a_poll_is_held_as_long_as_it_was_told_and_ends_empty(
+async def test_poll_is_held_for_its_time_and_ends_empty(
     tasks: FakeTasks, activity: FakeActivity, clock: VirtualClock
 ) -> None:
     poll = asyncio.create_task(tasks.take(activity, "w", 60, NO_LIMIT))
@@ -62,7 +62,7 @@ async def test_a_poll_is_held_as_long_as_it_was_told_and_ends_empty(
     assert await poll is None
 
 
-async def test_one_poll_too_many_is_refused(tasks: FakeTasks, activity: FakeActivity) -> None:
+async def test_poll_above_the_limit_is_refused(tasks: FakeTasks, activity: FakeActivity) -> None:
     poll = asyncio.create_task(tasks.take(activity, "w", 60, 1))
     await asyncio.sleep(0)
 
@@ -81,7 +81,7 @@ async def test_one_poll_too_many_is_refused(tasks: FakeTasks, activity: FakeActi
         lambda tasks, token: tasks.fail(token, "E", "c"),
     ],
 )
-async def test_a_spent_token_times_out_and_is_counted(
+async def test_call_with_a_used_token_is_refused_and_counted(
     tasks: FakeTasks, activity: FakeActivity, call: Callable[[FakeTasks, str], None]
 ) -> None:
     task = await started(tasks, activity)
@@ -93,9 +93,7 @@ async def test_a_spent_token_times_out_and_is_counted(
     assert (task.state, task.conclusions, task.refused) == ("succeeded", 1, 1)
 
 
-async def test_a_malformed_token_is_invalid_and_an_unknown_one_names_no_task(
-    tasks: FakeTasks, activity: FakeActivity
-) -> None:
+async def test_malformed_and_unknown_tokens_have_different_errors(tasks: FakeTasks, activity: FakeActivity) -> None:
     task = await started(tasks, activity)
 
     with pytest.raises(FakeServiceError, match="InvalidToken"):
@@ -104,7 +102,7 @@ async def test_a_malformed_token_is_invalid_and_an_unknown_one_names_no_task(
         tasks.heartbeat(task.token[:-8] + "ffffffff")
 
 
-async def test_output_that_is_not_json_is_refused_and_the_task_goes_on(
+async def test_output_that_is_not_json_is_refused_and_the_task_continues(
     tasks: FakeTasks, activity: FakeActivity
 ) -> None:
     task = await started(tasks, activity)
@@ -115,7 +113,9 @@ async def test_output_that_is_not_json_is_refused_and_the_task_goes_on(
     assert task.state == "started"
 
 
-async def test_each_heartbeat_buys_one_interval(tasks: FakeTasks, activity: FakeActivity, clock: VirtualClock) -> None:
+async def test_heartbeat_extends_the_task_by_one_interval(
+    tasks: FakeTasks, activity: FakeActivity, clock: VirtualClock
+) -> None:
     task = await started(tasks, activity, heartbeat_seconds=10)
     for _ in range(5):
         clock.advance(9)
@@ -128,7 +128,7 @@ async def test_each_heartbeat_buys_one_interval(tasks: FakeTasks, activity: Fake
     assert (task.state, task.error, task.heartbeats) == ("timed_out", "States.HeartbeatTimeout", 5)
 
 
-async def test_heartbeats_do_not_stretch_the_time_out(
+async def test_heartbeats_do_not_extend_the_timeout(
     tasks: FakeTasks, activity: FakeActivity, clock: VirtualClock
 ) -> None:
     task = await started(tasks, activity, heartbeat_seconds=10, timeout_seconds=25)
@@ -141,7 +141,7 @@ async def test_heartbeats_do_not_stretch_the_time_out(
     assert (task.state, task.error) == ("timed_out", "States.Timeout")
 
 
-async def test_a_waiting_task_has_no_clock(tasks: FakeTasks, activity: FakeActivity, clock: VirtualClock) -> None:
+async def test_waiting_task_does_not_time_out(tasks: FakeTasks, activity: FakeActivity, clock: VirtualClock) -> None:
     task = tasks.schedule(activity, "{}", heartbeat_seconds=1, timeout_seconds=1)
     clock.advance(3600)
 

@@ -1,1 +1,1 @@
-"""The client of the wire: signatures, credentials, errors, calls."""
+"""Tests of the HTTP and Redis clients: signatures, credentials, errors, calls."""

@@ -1,4 +1,4 @@
-"""Credentials are resolved once for many callers, off the loop, and renewed before they end."""
+"""Credentials are resolved once for many callers, outside the event loop, and renewed before they expire."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ from tests.clock import Clock
 
 
 class Temporary:
-    """Temporary credentials as botocore's: `seconds` left, renewed when asked for inside the advisory period."""
+    """Temporary credentials as in botocore, valid for `seconds`; read within the advisory period, they renew."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -33,7 +33,7 @@ class Temporary:
         return Credentials(f"AK{self.renewals}", "secret", "token").get_frozen_credentials()
 
 
-async def test_many_callers_share_one_look_up_in_a_thread() -> None:
+async def test_concurrent_callers_share_one_lookup_in_a_thread() -> None:
     threads: list[int] = []
 
     def load() -> Credentials:
@@ -48,7 +48,7 @@ async def test_many_callers_share_one_look_up_in_a_thread() -> None:
     assert threads[0] != threading.get_ident()
 
 
-async def test_credentials_near_their_end_still_serve_while_they_are_renewed() -> None:
+async def test_credentials_near_expiry_are_used_while_they_are_renewed() -> None:
     clock, temporary = Clock(), Temporary(3600)
     keeper = CredentialsKeeper(lambda: temporary, clock)
     assert (await keeper.keys()).access_key == "AK0"
@@ -62,7 +62,7 @@ async def test_credentials_near_their_end_still_serve_while_they_are_renewed() -
     assert (await keeper.keys()).access_key == "AK1"
 
 
-async def test_credentials_at_their_end_are_waited_for_by_all_and_renewed_once() -> None:
+async def test_expiring_credentials_are_renewed_once_for_all_callers() -> None:
     clock, temporary = Clock(), Temporary(3600)
     keeper = CredentialsKeeper(lambda: temporary, clock)
     await keeper.keys()
@@ -74,7 +74,7 @@ async def test_credentials_at_their_end_are_waited_for_by_all_and_renewed_once()
     assert temporary.renewals == 1
 
 
-async def test_a_caller_who_gives_up_does_not_stop_the_look_up_for_others() -> None:
+async def test_cancelled_caller_does_not_cancel_the_shared_lookup() -> None:
     gate = threading.Event()
 
     def load() -> Credentials:
@@ -91,7 +91,7 @@ async def test_a_caller_who_gives_up_does_not_stop_the_look_up_for_others() -> N
     assert (await second).access_key == "AK"
 
 
-async def test_refused_credentials_are_looked_up_again_but_not_in_a_storm() -> None:
+async def test_refused_credentials_are_looked_up_again_at_a_limited_rate() -> None:
     clock = Clock()
     loads: list[int] = []
 
@@ -112,8 +112,8 @@ async def test_refused_credentials_are_looked_up_again_but_not_in_a_storm() -> N
 
 
 def refusal(code: str, status: int) -> ClientError:
-    said = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    return ClientError(said, "AssumeRole")
+    response = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(response, "AssumeRole")
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def refusal(code: str, status: int) -> ClientError:
         (CredentialRetrievalError(provider="p", error_msg="no"), CredentialsMissingError, "NoCredentials"),
     ],
 )
-async def test_why_there_are_no_credentials_is_told_apart(raised: Exception, kind: type[WireError], code: str) -> None:
+async def test_failed_lookup_has_an_error_for_its_cause(raised: Exception, kind: type[WireError], code: str) -> None:
     def load() -> Any:
         raise raised
 
@@ -136,17 +136,17 @@ async def test_why_there_are_no_credentials_is_told_apart(raised: Exception, kin
     assert (kind, code) == (type(caught.value), caught.value.code)
 
 
-async def test_an_empty_chain_says_what_to_set() -> None:
+async def test_error_of_an_empty_chain_names_the_variables() -> None:
     with pytest.raises(CredentialsMissingError, match="AWS_ACCESS_KEY_ID"):
         await CredentialsKeeper(lambda: None).keys()
 
 
-async def test_a_role_is_assumed_with_the_external_id() -> None:
-    asked: list[dict[str, Any]] = []
+async def test_role_is_assumed_with_the_external_id() -> None:
+    calls: list[dict[str, Any]] = []
 
     class Sts:
         def assume_role(self, **parameters: Any) -> dict[str, Any]:
-            asked.append(parameters)
+            calls.append(parameters)
             keys = {"AccessKeyId": "ROLE", "SecretAccessKey": "s", "SessionToken": "t"}
             return {"Credentials": keys | {"Expiration": "2100-01-01T00:00:00Z"}}
 
@@ -166,4 +166,4 @@ async def test_a_role_is_assumed_with_the_external_id() -> None:
     keeper = CredentialsKeeper(chain(Session(), region="eu-west-1", role_arn=role, external_id="cluster/team"))
 
     assert (await keeper.keys())[:3] == ("ROLE", "s", "t")
-    assert [(role, "cluster/team")] == [(call["RoleArn"], call["ExternalId"]) for call in asked]
+    assert [(role, "cluster/team")] == [(call["RoleArn"], call["ExternalId"]) for call in calls]

@@ -1,4 +1,4 @@
-"""Errors are sorted by what a caller should do."""
+"""Errors are classified by what a caller should do."""
 
 import pickle
 
@@ -31,7 +31,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("code", "status", "throttled", "retryable", "denied", "missing"), KINDS)
-def test_a_code_and_a_status_say_what_to_do(
+def test_code_and_status_classify_an_error(
     code: str, status: int, throttled: bool, retryable: bool, denied: bool, missing: bool
 ) -> None:
     error = WireError(code, "words", status)
@@ -39,19 +39,19 @@ def test_a_code_and_a_status_say_what_to_do(
     assert (throttled, retryable, denied, missing) == (error.throttled, error.retryable, error.denied, error.missing)
 
 
-def test_no_answer_may_be_tried_again_and_no_credentials_is_a_denial() -> None:
+def test_missing_answer_is_retryable_and_missing_credentials_are_a_denial() -> None:
     assert EndpointUnreachableError("ReadTimeout", "words").retryable
     assert CredentialsMissingError("NoCredentials", "words").denied
     assert not CredentialsMissingError("NoCredentials", "words").retryable
 
 
-def test_an_error_travels_between_processes() -> None:
+def test_error_can_be_pickled() -> None:
     error = pickle.loads(pickle.dumps(EndpointUnreachableError("ReadTimeout", "words", 0)))
 
     assert (EndpointUnreachableError, "ReadTimeout", "words") == (type(error), error.code, error.message)
 
 
-def test_the_codes_of_activities_are_those_of_the_service_model() -> None:
+def test_codes_of_activities_are_those_of_the_service_model() -> None:
     model = botocore.session.get_session().get_service_model("stepfunctions")
     known = {shape.name for name in model.operation_names for shape in model.operation_model(name).error_shapes}
 

@@ -1,4 +1,4 @@
-"""A limit, a grace to read what came while the process stood still, and whose cancellation it was."""
+"""A time-out with a grace for data that arrived during a standstill, and the caller's own cancellation."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -27,11 +27,11 @@ async def within_limit(answer: Awaitable[str]) -> str:
 
 
 def stand_still(loop: VirtualLoop, seconds: float) -> None:
-    """Let time pass in which nothing runs."""
+    """Let time pass while the loop runs nothing."""
     loop.elapsed += seconds
 
 
-def test_what_never_comes_ends_with_the_grace() -> None:
+def test_missing_answer_times_out_after_limit_and_grace() -> None:
     async def scene(loop: VirtualLoop) -> None:
         with pytest.raises(TimeoutError):
             await within_limit(loop.create_future())
@@ -41,7 +41,7 @@ def test_what_never_comes_ends_with_the_grace() -> None:
     in_virtual_time(scene)
 
 
-def test_what_comes_after_a_standstill_past_the_limit_is_taken() -> None:
+def test_answer_after_a_standstill_past_the_limit_is_accepted() -> None:
     async def scene(loop: VirtualLoop) -> None:
         answer: asyncio.Future[str] = loop.create_future()
         loop.call_at(LIMIT - 1, stand_still, loop, 600)
@@ -52,7 +52,7 @@ def test_what_comes_after_a_standstill_past_the_limit_is_taken() -> None:
     in_virtual_time(scene)
 
 
-def test_a_standstill_within_the_grace_brings_another_grace() -> None:
+def test_standstill_within_the_grace_starts_another_grace() -> None:
     async def scene(loop: VirtualLoop) -> None:
         answer: asyncio.Future[str] = loop.create_future()
         loop.call_at(LIMIT + GRACE_SECONDS / 2, stand_still, loop, 600)
@@ -63,7 +63,7 @@ def test_a_standstill_within_the_grace_brings_another_grace() -> None:
     in_virtual_time(scene)
 
 
-def test_a_standstill_does_not_make_it_wait_for_ever() -> None:
+def test_standstill_does_not_prevent_the_timeout() -> None:
     async def scene(loop: VirtualLoop) -> None:
         loop.call_at(LIMIT - 1, stand_still, loop, 600)
 
@@ -76,7 +76,7 @@ def test_a_standstill_does_not_make_it_wait_for_ever() -> None:
 
 
 @pytest.mark.parametrize("at", [1.0, LIMIT + GRACE_SECONDS / 2], ids=["before the limit", "in the grace"])
-def test_the_callers_cancellation_is_no_time_out(at: float) -> None:
+def test_cancellation_by_the_caller_is_not_a_timeout(at: float) -> None:
     async def scene(loop: VirtualLoop) -> None:
         call = loop.create_task(within_limit(loop.create_future()))
         loop.call_at(at, call.cancel)
@@ -89,7 +89,7 @@ def test_the_callers_cancellation_is_no_time_out(at: float) -> None:
     in_virtual_time(scene)
 
 
-def test_a_cancellation_at_the_very_end_still_is_one() -> None:
+def test_cancellation_at_the_end_of_the_grace_is_not_a_timeout() -> None:
     async def scene(loop: VirtualLoop) -> None:
         call = loop.create_task(within_limit(loop.create_future()))
         await asyncio.sleep(LIMIT)
@@ -102,7 +102,7 @@ def test_a_cancellation_at_the_very_end_still_is_one() -> None:
     in_virtual_time(scene)
 
 
-def test_after_the_end_nothing_is_cancelled_any_more() -> None:
+def test_nothing_is_cancelled_after_the_answer() -> None:
     async def scene(loop: VirtualLoop) -> None:
         answer: asyncio.Future[str] = loop.create_future()
         answer.set_result("a task")
@@ -113,7 +113,7 @@ def test_after_the_end_nothing_is_cancelled_any_more() -> None:
     in_virtual_time(scene)
 
 
-def test_a_task_that_ran_into_its_limit_can_be_cancelled_as_any_other() -> None:
+def test_task_can_be_used_again_after_a_timeout() -> None:
     async def scene(loop: VirtualLoop) -> None:
         with pytest.raises(TimeoutError):
             await within_limit(loop.create_future())

@@ -1,4 +1,4 @@
-"""Who asks for a costly page again and again takes a tenth of the time at most."""
+"""Frequent requests for an expensive page use at most a tenth of the processor time."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from activity_worker.wire.plain_server import Sparing
 
 
 class Clock:
-    """Time that passes only when told; `spent` is the processor's."""
+    """A clock that the test advances; `spent` is the processor time."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -25,7 +25,7 @@ def clock() -> Clock:
 
 
 def page(clock: Clock, cost: float) -> tuple[Sparing, Callable[[], int]]:
-    """Return a page that costs so many seconds, and how often it was made."""
+    """Return a page that takes `cost` seconds to render, and a function that counts the renderings."""
     made = 0
 
     def make() -> bytes:
@@ -37,7 +37,7 @@ def page(clock: Clock, cost: float) -> tuple[Sparing, Callable[[], int]]:
     return Sparing(make, clock=lambda: clock.now, spent=lambda: clock.spent), lambda: made
 
 
-def test_a_page_is_made_at_once_when_it_was_not_asked_for_lately(clock: Clock) -> None:
+def test_page_is_rendered_at_once_after_a_pause(clock: Clock) -> None:
     sparing, made = page(clock, 0.1)
     for number in range(1, 4):
         assert sparing() == b"%d" % number
@@ -45,7 +45,7 @@ def test_a_page_is_made_at_once_when_it_was_not_asked_for_lately(clock: Clock) -
     assert made() == 3
 
 
-def test_a_page_that_is_asked_for_again_at_once_is_the_last_one(clock: Clock) -> None:
+def test_page_requested_again_at_once_is_the_last_rendering(clock: Clock) -> None:
     sparing, _ = page(clock, 0.1)
     sparing()
     clock.now += 0.89
@@ -54,7 +54,7 @@ def test_a_page_that_is_asked_for_again_at_once_is_the_last_one(clock: Clock) ->
     assert sparing() == b"2"
 
 
-def test_a_flood_takes_a_tenth_of_the_time(clock: Clock) -> None:
+def test_flood_of_requests_uses_a_tenth_of_the_time(clock: Clock) -> None:
     sparing, _ = page(clock, 0.2)
     began = clock.now
     while clock.now < began + 100:

@@ -1,4 +1,4 @@
-"""A client over nodes that answer as a test says: what is sent where, and how often."""
+"""A Redis client over fake nodes: which commands go to which node, and how often."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,21 +13,21 @@ from activity_worker.wire.redis_places import key_slot
 from activity_worker.wire.redis_url import RedisUrl
 
 Address = tuple[str, int]
-#: How a node answers a command.
+#: Function that returns a node's answer to a command.
 Answers = Callable[[Address, Command], Any]
 
 A, B, C = ("a", 1), ("b", 2), ("c", 3)
 
 
 class Node:
-    """A connection to a node that writes down what it was asked."""
+    """A connection to a node that records its commands."""
 
     def __init__(self, address: Address, answers: Answers, asked: list[tuple[Address, Command]]) -> None:
         self.broken: RedisError | None = None
-        self._address, self._answers, self._asked = address, answers, asked
+        self._address, self._answers, self._commands = address, answers, asked
 
     async def exchange(self, commands: Sequence[Command], seconds: float) -> list[Any]:
-        self._asked += [(self._address, command) for command in commands if command[0] != "CLUSTER"]
+        self._commands += [(self._address, command) for command in commands if command[0] != "CLUSTER"]
         answers = [self._answers(self._address, command) for command in commands]
         for answer in answers:
             if isinstance(answer, RedisError):
@@ -44,7 +44,7 @@ class Node:
 
 @pytest.fixture
 def client_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[RedisClient, list[tuple[Address, Command]]]]:
-    """Return a maker of a client and of the list of what its nodes were asked."""
+    """Return a function that makes a client, and the list of the commands that its nodes get."""
 
     def make(url: str, answers: Answers) -> tuple[RedisClient, list[tuple[Address, Command]]]:
         asked: list[tuple[Address, Command]] = []
@@ -67,8 +67,8 @@ def map_to(node: Address) -> list[list[object]]:
     return [[0, 16383, [node[0], node[1], "id"]]]
 
 
-async def test_of_a_pipeline_only_what_lies_elsewhere_is_asked_again(client_of: Any) -> None:
-    """What was carried out is not carried out a second time."""
+async def test_only_moved_commands_of_a_pipeline_are_sent_again(client_of: Any) -> None:
+    """A command that was carried out must not be carried out a second time."""
 
     def answers(node: Address, command: Command) -> Any:
         if command[0] == "CLUSTER":
@@ -87,7 +87,7 @@ async def test_of_a_pipeline_only_what_lies_elsewhere_is_asked_again(client_of: 
     assert asked == [(A, ("RPUSH", "k1", 1)), (A, ("RPUSH", "k2", 1)), (A, ("RPUSH", "k3", 1)), (B, ("RPUSH", "k2", 1))]
 
 
-async def test_a_transaction_that_lies_elsewhere_is_asked_there_as_a_whole(client_of: Any) -> None:
+async def test_moved_transaction_is_sent_again_as_a_whole(client_of: Any) -> None:
     def answers(node: Address, command: Command) -> Any:
         if command[0] == "CLUSTER":
             return map_to(A)
@@ -110,7 +110,7 @@ async def test_a_transaction_that_lies_elsewhere_is_asked_there_as_a_whole(clien
     ]
 
 
-async def test_nodes_that_point_at_each_other_are_given_up(client_of: Any) -> None:
+async def test_redirection_loop_is_given_up(client_of: Any) -> None:
     def answers(node: Address, command: Command) -> Any:
         if command[0] == "CLUSTER":
             return map_to(A)
@@ -123,7 +123,7 @@ async def test_nodes_that_point_at_each_other_are_given_up(client_of: Any) -> No
     assert len(asked) == 5
 
 
-async def test_after_a_call_that_was_not_answered_nothing_is_sent_again(client_of: Any) -> None:
+async def test_call_without_an_answer_is_not_sent_again(client_of: Any) -> None:
     def answers(node: Address, command: Command) -> Any:
         return unreachable("ConnectionLost", "")
 
@@ -136,7 +136,7 @@ async def test_after_a_call_that_was_not_answered_nothing_is_sent_again(client_o
 
 
 @pytest.mark.parametrize("code", ["READONLY", "LOADING", "MASTERDOWN"])
-async def test_a_master_that_is_none_any_more_is_looked_for_again_at_the_next_call(client_of: Any, code: str) -> None:
+async def test_former_master_is_looked_up_again_at_the_next_call(client_of: Any, code: str) -> None:
     masters = [["b", "2"], ["c", "3"]]
 
     def answers(node: Address, command: Command) -> Any:
@@ -152,7 +152,7 @@ async def test_a_master_that_is_none_any_more_is_looked_for_again_at_the_next_ca
     assert [node for node, _ in asked] == [B, C]
 
 
-async def test_of_reads_each_has_its_answer_or_what_it_was_refused_with(client_of: Any) -> None:
+async def test_read_all_returns_an_answer_or_error_per_command(client_of: Any) -> None:
     def answers(node: Address, command: Command) -> Any:
         return Refusal("NOPERM no") if command[1] == "k2" else 7
 
@@ -165,8 +165,8 @@ async def test_of_reads_each_has_its_answer_or_what_it_was_refused_with(client_o
         await client.pipeline([("LLEN", "k1"), ("LLEN", "k2")])
 
 
-async def test_no_commands_are_no_call(client_of: Any) -> None:
-    client, asked = client_of("redis+cluster://a:1", lambda *_: pytest.fail("it was asked"))
+async def test_empty_pipeline_sends_nothing(client_of: Any) -> None:
+    client, asked = client_of("redis+cluster://a:1", lambda *_: pytest.fail("a node got a command"))
 
     assert await client.pipeline([]) == []
     assert asked == []

@@ -1,4 +1,4 @@
-"""A server's error replies, sorted by what somebody should do about them."""
+"""A server's error replies, classified by what a person or the client should do."""
 
 import pytest
 
@@ -26,7 +26,7 @@ from activity_worker.wire.redis_errors import Trouble, refusal
         ("", "ERR", Trouble.REFUSED),
     ],
 )
-def test_a_refusal_has_a_code_and_a_trouble(answer: str, code: str, trouble: Trouble) -> None:
+def test_refusal_has_a_code_and_a_class(answer: str, code: str, trouble: Trouble) -> None:
     error = refusal(answer)
 
     assert (error.code, error.trouble) == (code, trouble)
@@ -42,5 +42,5 @@ def test_a_refusal_has_a_code_and_a_trouble(answer: str, code: str, trouble: Tro
         "WRONGTYPE a payload",
     ],
 )
-def test_what_was_sent_is_not_told(answer: str) -> None:
+def test_error_does_not_repeat_the_payload(answer: str) -> None:
     assert "payload" not in str(refusal(answer))

@@ -1,4 +1,4 @@
-"""A connection on which commands and replies keep step."""
+"""A connection that matches replies to commands in order."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from activity_worker.wire.redis_link import Link
 
 
 class Wire(asyncio.Transport):
-    """Notes what is written."""
+    """A transport that records what is written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -18,20 +18,20 @@ class Wire(asyncio.Transport):
         self.written += bytes(data)
 
     def abort(self) -> None:
-        """Nothing to give up."""
+        """Do nothing: there is no connection to abort."""
 
 
-async def test_commands_of_which_one_cannot_be_sent_are_all_not_sent() -> None:
+async def test_command_that_cannot_be_encoded_prevents_the_whole_exchange() -> None:
     link, wire = Link(), Wire()
     link.connection_made(wire)
 
     with pytest.raises(UnicodeEncodeError):
         await link.exchange([("SET", "first", "1"), ("SET", "second", "\ud800")], 5.0)
-    asked = asyncio.create_task(link.exchange([("GET", "third")], 5.0))
+    reply = asyncio.create_task(link.exchange([("GET", "third")], 5.0))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     link.data_received(b"$5\r\nthree\r\n")
 
-    assert await asked == ["three"]
+    assert await reply == ["three"]
     assert wire.written == b"*2\r\n$3\r\nGET\r\n$5\r\nthird\r\n"
     link.connection_lost(None)

@@ -1,4 +1,4 @@
-"""Where keys lie in a cluster."""
+"""The slots of keys in a cluster."""
 
 import pytest
 from hypothesis import given
@@ -11,18 +11,18 @@ from activity_worker.wire.redis_url import parse_redis_url
 
 
 @given(st.one_of(st.binary(), st.text(alphabet="{}ab", max_size=8).map(str.encode)))
-def test_a_key_has_the_librarys_slot(key: bytes) -> None:
+def test_slot_of_a_key_equals_that_of_the_library(key: bytes) -> None:
     assert key_slot(key) == library_slot(key)
 
 
-def test_a_flow_and_its_queues_need_one_hash_tag() -> None:
+def test_flow_and_its_queues_need_one_hash_tag() -> None:
     check_tags("{shop}", "{shop}pack", "at:{shop}:send")
     for names in (("shop", "{shop}pack"), ("{a}", "{b}"), ("shop",), ("{}shop", "{}shop")):
         with pytest.raises(ValueError, match="one hash tag"):
             check_tags(*names)
 
 
-def test_a_transaction_over_several_slots_is_refused_before_it_is_sent() -> None:
+def test_transaction_over_several_slots_is_refused_before_it_is_sent() -> None:
     places = places_of(parse_redis_url("redis+cluster://h"))
 
     places.check_together([("LREM", "queue:{a}b:processing", 1, "j"), ("DEL", "lock:{a}b:j")])

@@ -1,4 +1,4 @@
-"""One URL says all that a client needs, and errors show no secret of it."""
+"""A Redis URL contains all settings of a client, and no error shows its secrets."""
 
 import itertools
 
@@ -32,7 +32,7 @@ SECRET = "s3cret"
         ),
     ],
 )
-def test_a_url_is_read(text: str, url: RedisUrl) -> None:
+def test_url_is_parsed(text: str, url: RedisUrl) -> None:
     assert parse_redis_url(text) == url
 
 
@@ -59,7 +59,7 @@ def test_a_url_is_read(text: str, url: RedisUrl) -> None:
         (f"redis://h?password={SECRET}&client_name=", "is empty"),
     ],
 )
-def test_a_url_that_cannot_be_used_is_refused_with_the_fix_and_without_the_password(text: str, words: str) -> None:
+def test_error_of_an_invalid_url_names_the_fix_but_not_the_password(text: str, words: str) -> None:
     with pytest.raises(RedisUrlError) as refused:
         parse_redis_url(text)
 
@@ -67,7 +67,7 @@ def test_a_url_that_cannot_be_used_is_refused_with_the_fix_and_without_the_passw
     assert SECRET not in str(refused.value)
 
 
-def test_passwords_are_in_no_repr_and_not_in_what_is_shown() -> None:
+def test_repr_and_shown_url_hide_passwords() -> None:
     url = parse_redis_url(f"rediss+sentinel://u:{SECRET}@[::1],b/shop/1?sentinel_password={SECRET}2")
 
     assert SECRET not in repr(url)
@@ -85,11 +85,11 @@ def test_passwords_are_in_no_repr_and_not_in_what_is_shown() -> None:
         )
     ),
 )
-def test_a_servers_url_means_what_it_means_to_the_library(scheme: str, who: str, where: str, path: str) -> None:
+def test_url_of_a_server_is_parsed_as_by_the_library(scheme: str, who: str, where: str, path: str) -> None:
     text = f"{scheme}://{who}{where}{path}"
-    ours, theirs = parse_redis_url(text), parse_url(text)
+    ours, of_library = parse_redis_url(text), parse_url(text)
 
-    assert ours.hosts == ((theirs["host"], theirs.get("port", 6379)),)
-    assert (ours.username, ours.password) == (theirs.get("username"), theirs.get("password"))
-    assert ours.database == theirs.get("db", 0)
-    assert (ours.tls is not None) == ("connection_class" in theirs)
+    assert ours.hosts == ((of_library["host"], of_library.get("port", 6379)),)
+    assert (ours.username, ours.password) == (of_library.get("username"), of_library.get("password"))
+    assert ours.database == of_library.get("db", 0)
+    assert (ours.tls is not None) == ("connection_class" in of_library)

@@ -1,4 +1,4 @@
-"""Our signer and botocore's write the same headers."""
+"""The signer writes the same headers as botocore's."""
 
 from datetime import UTC, datetime
 from unittest.mock import patch
@@ -16,7 +16,7 @@ TARGET = "AWSStepFunctions.GetActivityTask"
 CONTENT_TYPE = "application/x-amz-json-1.0"
 
 
-def theirs(url: str, keys: Keys, body: bytes, at: datetime) -> dict[str, str]:
+def botocore_headers(url: str, keys: Keys, body: bytes, at: datetime) -> dict[str, str]:
     request = AWSRequest("POST", url, headers={"Content-Type": CONTENT_TYPE, "X-Amz-Target": TARGET}, data=body)
     with patch("botocore.auth.get_current_datetime", return_value=at.replace(tzinfo=None)):
         SigV4Auth(ReadOnlyCredentials(*keys, None), "states", "eu-central-1").add_auth(request)
@@ -38,24 +38,24 @@ def signer(url: str) -> Signer:
     ],
 )
 @pytest.mark.parametrize("token", [None, "FwoGZXIvYXdzEBYaD/+="])
-def test_every_header_is_the_one_botocore_writes(url: str, token: str | None) -> None:
+def test_headers_equal_those_of_botocore(url: str, token: str | None) -> None:
     keys = KEYS._replace(token=token)
     body = '{"activityArn":"é"}'.encode()
 
     ours = signer(url).headers(keys, TARGET, body, AT.timestamp())
 
-    assert theirs(url, keys, body, AT) == {name: value for name, value in ours.items() if name != "Host"}
+    assert botocore_headers(url, keys, body, AT) == {name: value for name, value in ours.items() if name != "Host"}
 
 
-def test_the_kept_key_of_the_day_follows_the_date_and_the_credentials() -> None:
+def test_cached_signing_key_follows_the_date_and_the_credentials() -> None:
     kept = signer("http://127.0.0.1:4566")
     midnight = datetime(2026, 3, 5, 0, 0, 1, tzinfo=UTC)
     for keys, at in ((KEYS, AT), (KEYS, midnight), (KEYS._replace(secret_key="another"), midnight), (KEYS, AT)):
         ours = kept.headers(keys, TARGET, b"{}", at.timestamp())
 
-        assert theirs("http://127.0.0.1:4566", keys, b"{}", at)["Authorization"] == ours["Authorization"]
+        assert botocore_headers("http://127.0.0.1:4566", keys, b"{}", at)["Authorization"] == ours["Authorization"]
 
 
-def test_keys_do_not_show_themselves() -> None:
+def test_repr_of_keys_hides_them() -> None:
     assert repr(KEYS) == "Keys(...)"
     assert str(KEYS) == "Keys(...)"

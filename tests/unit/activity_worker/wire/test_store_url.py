@@ -1,4 +1,4 @@
-"""A task store's URL, read by workers and operator alike; nothing that may be a password is ever shown."""
+"""The URL of a task store, read by workers and by the operator; no error shows a part that may be a password."""
 
 import pytest
 
@@ -8,18 +8,18 @@ CA = "-----BEGIN%20CERTIFICATE-----%0Aabc%0A-----END%20CERTIFICATE-----"
 
 
 def parsed(rest: str) -> StoreUrl:
-    """Return what a URL says."""
+    """Return the parsed URL with this rest."""
     return parse_store_url(f"postgresql://{rest}")
 
 
-def test_the_parts_are_taken_apart_and_decoded() -> None:
+def test_parts_of_a_url_are_decoded() -> None:
     url = parsed("us%40er:p%3Aa%2Fss@db.shop:5433/my%20tasks")
 
     assert (url.user, url.password, url.hosts, url.database) == ("us@er", "p:a/ss", (("db.shop", 5433),), "my tasks")
     assert url.shown == "db.shop:5433/my tasks"
 
 
-def test_what_is_not_said_is_as_everywhere_with_postgresql() -> None:
+def test_missing_parts_have_the_defaults_of_postgresql() -> None:
     url = parsed("db/tasks")
 
     assert (url.user, url.password, url.hosts, url.target) == (None, None, (("db", 5432),), None)
@@ -27,11 +27,11 @@ def test_what_is_not_said_is_as_everywhere_with_postgresql() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+asyncpg"])
-def test_the_usual_schemes_are_the_same(scheme: str) -> None:
+def test_usual_schemes_are_equivalent(scheme: str) -> None:
     assert parse_store_url(f"{scheme}://db/tasks") == parsed("db/tasks")
 
 
-def test_of_several_hosts_the_one_that_can_be_written_to_is_taken() -> None:
+def test_several_hosts_select_the_writable_one() -> None:
     url = parsed("me@db1:1,[fd00::2]:2,db3/tasks")
 
     assert url.hosts == (("db1", 1), ("fd00::2", 2), ("db3", 5432))
@@ -39,11 +39,11 @@ def test_of_several_hosts_the_one_that_can_be_written_to_is_taken() -> None:
     assert url.shown == "db1:1,[fd00::2]:2,db3:5432/tasks"
 
 
-def test_an_at_sign_in_a_password_does_not_lead_to_another_host() -> None:
+def test_at_sign_in_a_password_does_not_lead_to_another_host() -> None:
     assert parsed("me@evil:1,x@good:2/tasks").hosts == (("good", 2),)
 
 
-def test_options_are_libpqs() -> None:
+def test_options_are_those_of_libpq() -> None:
     url = parsed("db/tasks?sslmode=verify-full&sslrootcert=/etc/ca.crt&connect_timeout=3&options=-csearch_path%3Dshop")
 
     assert (url.tls.mode, url.tls.root_file, url.connect_seconds) == (SslMode.VERIFY_FULL, "/etc/ca.crt", 3.0)
@@ -51,14 +51,14 @@ def test_options_are_libpqs() -> None:
     assert url.tls.files == {"sslrootcert": "/etc/ca.crt"}
 
 
-def test_the_ca_may_be_in_the_url_itself() -> None:
+def test_ca_may_be_in_the_url_itself() -> None:
     url = parsed(f"db/tasks?sslmode=verify-ca&ssl_ca_data={CA}")
 
     assert url.tls.root_text == "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----"
     assert url.tls.files == {}
 
 
-def test_the_password_is_in_no_repr() -> None:
+def test_repr_hides_the_password() -> None:
     assert "hunter2" not in repr(parsed("me:hunter2@db/tasks"))
 
 
@@ -91,7 +91,7 @@ def test_the_password_is_in_no_repr() -> None:
         (f"postgresql://db/tasks?sslmode=require&sslrootcert=a&ssl_ca_data={CA}", "are both given, keep one of them"),
     ],
 )
-def test_what_cannot_be_used_is_said_with_the_fix_and_without_the_password(text: str, sentence: str) -> None:
+def test_error_of_an_invalid_url_names_the_fix_but_not_the_password(text: str, sentence: str) -> None:
     with pytest.raises(StoreUrlError, match=sentence) as refused:
         parse_store_url(text)
 
