@@ -1,1 +1,1 @@
-"""Tests."""
+"""Tests without I/O."""

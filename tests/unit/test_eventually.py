@@ -1,4 +1,4 @@
-"""The one way in which tests wait: what it returns, what it says when it gives up, and when it gives up."""
+"""`eventually`: its return value, its error message and its time limits."""
 
 import asyncio
 import time
@@ -9,13 +9,13 @@ import pytest
 from tests.eventually import LEAST_LOOKS, NotInTimeError, consistently, eventually, eventually_sync
 
 
-async def test_the_first_truthy_value_is_returned() -> None:
+async def test_first_truthy_value_is_returned() -> None:
     values = iter([None, 0, "", "three"])
 
     assert await eventually("a word comes", lambda: next(values), every_seconds=0) == "three"
 
 
-async def test_a_check_may_be_a_coroutine_function() -> None:
+async def test_check_may_be_a_coroutine_function() -> None:
     values = iter([None, 4])
 
     async def look() -> int | None:
@@ -24,13 +24,13 @@ async def test_a_check_may_be_a_coroutine_function() -> None:
     assert await eventually("a number comes", look, every_seconds=0) == 4
 
 
-def test_a_synchronous_test_waits_in_the_same_way() -> None:
+def test_synchronous_wait_returns_the_first_truthy_value() -> None:
     values = iter([[], ["a"]])
 
     assert eventually_sync("a list is filled", lambda: next(values), every_seconds=0) == ["a"]
 
 
-async def test_the_failure_says_what_was_awaited_and_what_was_seen() -> None:
+async def test_failure_names_the_condition_and_the_last_observations() -> None:
     looks = _alternating()
 
     def look() -> list[str]:
@@ -43,13 +43,13 @@ async def test_the_failure_says_what_was_awaited_and_what_was_seen() -> None:
             "pods exist", look, seconds=0.2, every_seconds=0.01, tolerate=(OSError,), details=lambda: "two nodes"
         )
 
-    said = str(failure.value)
-    assert said.startswith("not within 0.2 s: pods exist; ")
-    assert " looks in 0." in said
-    assert "the last look gave []; the last exception of a look was ConnectionError('refused'); seen: two nodes" in said
+    text = str(failure.value)
+    assert text.startswith("not within 0.2 s: pods exist; ")
+    assert " looks in 0." in text
+    assert "the last look gave []; the last exception of a look was ConnectionError('refused'); seen: two nodes" in text
 
 
-def test_the_synchronous_failure_says_the_same() -> None:
+def test_synchronous_failure_has_the_same_message() -> None:
     with pytest.raises(AssertionError, match=r"not within 0\.1 s: pods exist; \d+ looks in .*; the last look gave 0$"):
         eventually_sync("pods exist", lambda: 0, seconds=0.1, every_seconds=0.01)
 
@@ -62,7 +62,7 @@ def test_details_that_fail_do_not_hide_the_failure() -> None:
         eventually_sync("pods exist", lambda: 0, seconds=0.1, every_seconds=0.01, details=details)
 
 
-async def test_an_exception_that_the_caller_does_not_name_ends_the_wait() -> None:
+async def test_exception_that_is_not_tolerated_ends_the_wait() -> None:
     def look() -> bool:
         raise KeyError("status")
 
@@ -72,7 +72,7 @@ async def test_an_exception_that_the_caller_does_not_name_ends_the_wait() -> Non
         eventually_sync("a status exists", look, tolerate=(OSError,))
 
 
-async def test_the_time_out_of_a_look_itself_is_an_exception_of_the_look() -> None:
+async def test_timeout_error_of_a_check_is_raised_unchanged() -> None:
     async def look() -> bool:
         raise TimeoutError("of its own")
 
@@ -81,7 +81,7 @@ async def test_the_time_out_of_a_look_itself_is_an_exception_of_the_look() -> No
 
 
 @pytest.mark.parametrize("tolerate", [(), (TimeoutError,)])
-async def test_a_look_that_never_ends_ends_the_wait(
+async def test_check_that_never_returns_ends_the_wait(
     monkeypatch: pytest.MonkeyPatch, tolerate: tuple[type[Exception], ...]
 ) -> None:
     monkeypatch.setattr("tests.eventually.LOOK_SECONDS", 0.05)
@@ -94,7 +94,7 @@ async def test_a_look_that_never_ends_ends_the_wait(
         await eventually("an answer comes", look, seconds=0.01, tolerate=tolerate)
 
 
-def test_a_machine_that_stalls_costs_one_look() -> None:
+def test_stalled_machine_costs_only_one_look() -> None:
     looks = 0
 
     def look() -> bool:
@@ -107,14 +107,14 @@ def test_a_machine_that_stalls_costs_one_look() -> None:
     eventually_sync("the condition holds after the stall", look, seconds=0.2, every_seconds=0.001)
 
 
-def test_a_pause_that_is_long_by_wish_counts_in_full() -> None:
+def test_long_pause_between_looks_counts_in_full() -> None:
     began = time.monotonic()
     with pytest.raises(NotInTimeError, match="; 2 looks in "):
         eventually_sync("it never holds", lambda: False, seconds=0.2, every_seconds=0.1)
     assert time.monotonic() - began >= 0.2
 
 
-async def test_a_condition_that_stays_true_is_looked_at_until_the_end() -> None:
+async def test_consistently_checks_a_true_condition_until_the_end() -> None:
     began, looks = time.monotonic(), 0
 
     async def look() -> bool:
@@ -128,7 +128,7 @@ async def test_a_condition_that_stays_true_is_looked_at_until_the_end() -> None:
     assert looks >= 2
 
 
-async def test_a_condition_that_does_not_stay_true_fails_with_what_was_seen() -> None:
+async def test_consistently_fails_with_the_first_false_value() -> None:
     values = iter([1, 1, 0])
 
     with pytest.raises(

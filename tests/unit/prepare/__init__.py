@@ -1,1 +1,1 @@
-"""Tests of tests/prepare, and of what looks for the things that it brings."""
+"""Tests of tests/prepare and of the code that looks up what it installs."""

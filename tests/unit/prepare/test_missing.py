@@ -1,4 +1,4 @@
-"""What is missing is an error that names it, and `make prepare`."""
+"""A missing program, package, binary or image is an error that names it, and `make prepare`."""
 
 import sys
 from pathlib import Path
@@ -19,7 +19,7 @@ REMEDY = "run `make prepare`"
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, and an empty PATH."""
+    """Return an empty cache, with an empty PATH."""
     monkeypatch.setenv("ACTIVITYPOOL_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", "/nowhere")
     return tmp_path
@@ -27,7 +27,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def recipe(tmp_path: Path) -> Recipe:
-    """An image of one file."""
+    """Return the recipe of an image with one file."""
     context = tmp_path / "context"
     context.mkdir()
     (context / "Dockerfile").write_text("FROM scratch\nCOPY one /\n")
@@ -35,7 +35,7 @@ def recipe(tmp_path: Path) -> Recipe:
     return Recipe("example:1", context / "Dockerfile", context)
 
 
-def test_a_missing_program_names_its_package() -> None:
+def test_missing_program_names_its_package() -> None:
     with pytest.raises(MissingError, match=r"redis-server is not installed \(Debian package redis-server\): run `make"):
         packages.find("redis-server")
 
@@ -47,17 +47,17 @@ def test_missing_packages_are_named_once_each() -> None:
         packages.check(programs)
 
 
-def test_a_missing_binary_is_named() -> None:
+def test_missing_binary_is_named() -> None:
     with pytest.raises(MissingError, match=f": etcd, kubectl: {REMEDY}"):
         go_builds.find(["etcd", "kubectl"])
 
 
-def test_a_missing_environment_is_named() -> None:
+def test_missing_environment_is_named() -> None:
     with pytest.raises(MissingError, match=f"environment of ministack is not made.*{REMEDY}"):
         environment_of(EMULATORS["ministack"]).find()
 
 
-def test_an_environment_that_is_not_whole_is_missing(cache: Path) -> None:
+def test_incomplete_environment_is_missing(cache: Path) -> None:
     lock = cache / "one.lock"
     lock.write_text("")
     environment = Environment("one", lock, sys.executable)
@@ -74,12 +74,12 @@ def test_missing_npm_packages_are_named() -> None:
         queues.modules()
 
 
-def test_an_image_that_is_not_built_is_named(recipe: Recipe) -> None:
+def test_image_that_is_not_built_is_named(recipe: Recipe) -> None:
     with pytest.raises(MissingError, match=f"image example:1 is not built from the files as they are now: {REMEDY}"):
         images.find(recipe)
 
 
-def test_an_image_whose_files_changed_is_missing(recipe: Recipe) -> None:
+def test_image_whose_files_changed_is_missing(recipe: Recipe) -> None:
     archive = images.archive_of(recipe)
     archive.touch()
     assert images.find(recipe) == archive
@@ -90,7 +90,7 @@ def test_an_image_whose_files_changed_is_missing(recipe: Recipe) -> None:
         images.find(recipe)
 
 
-def test_a_file_that_an_image_does_not_copy_changes_nothing(recipe: Recipe) -> None:
+def test_file_that_an_image_does_not_copy_keeps_its_key(recipe: Recipe) -> None:
     before = images.key(recipe)
 
     (recipe.context / "another").write_text("2")
@@ -98,14 +98,14 @@ def test_a_file_that_an_image_does_not_copy_changes_nothing(recipe: Recipe) -> N
     assert images.key(recipe) == before
 
 
-def test_the_last_builds_of_an_image_are_kept_and_older_ones_named(recipe: Recipe) -> None:
-    """Working trees that share a cache do not end each other's builds."""
+def test_last_builds_of_an_image_are_kept_and_older_ones_returned(recipe: Recipe) -> None:
+    """Working trees that share a cache must not delete each other's builds."""
     dropped = [image_key.note(recipe, key) for key in ("a", "b", "c", "d", "a", "e", "f")]
 
     assert dropped == [[], [], [], [], [], ["b"], ["c"]]
     assert image_key.known(recipe) == "f"
 
 
-def test_a_machine_without_apt_is_told_what_to_install() -> None:
+def test_error_without_apt_names_the_packages_to_install() -> None:
     with pytest.raises(ClusterError, match="no apt-get here: install what Debian calls nothing-here"):
         apt.install([Program("nothing-here", "nothing-here")])

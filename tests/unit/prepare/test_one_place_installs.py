@@ -1,4 +1,4 @@
-"""No test, fixture, demo or benchmark installs or builds anything: tests/prepare does, and nothing imports it."""
+"""Only tests/prepare installs or builds, and no test, demo or benchmark imports it."""
 
 import ast
 import re
@@ -40,8 +40,8 @@ def installs(file: Path) -> list[str]:
 
 
 def modules(*, in_prepare: bool) -> list[Path]:
-    ours = (TESTS / "prepare", TESTS / "unit" / "prepare")
-    return [file for file in TESTS.rglob("*.py") if any(one in file.parents for one in ours) == in_prepare]
+    prepare_folders = (TESTS / "prepare", TESTS / "unit" / "prepare")
+    return [file for file in TESTS.rglob("*.py") if any(one in file.parents for one in prepare_folders) == in_prepare]
 
 
 def imports_prepare(file: Path) -> bool:
@@ -55,12 +55,12 @@ def test_only_tests_prepare_installs_or_builds() -> None:
     assert {file: lines for file, lines in found.items() if lines} == {}
 
 
-def test_only_tests_prepare_imports_what_installs() -> None:
+def test_only_tests_prepare_imports_tests_prepare() -> None:
     assert [str(file.relative_to(TESTS)) for file in modules(in_prepare=False) if imports_prepare(file)] == []
 
 
-def test_the_installs_of_tests_prepare_are_found() -> None:
-    """The pattern knows each way to install that there is."""
+def test_installs_of_tests_prepare_are_found() -> None:
+    """The pattern matches every way to install that tests/prepare uses."""
     found = {file.name for file in (TESTS / "prepare").glob("*.py") if installs(file)}
 
     assert found == {"debian.py", "docker.py", "environments.py", "go.py", "images.py", "queues.py"}

@@ -1,4 +1,4 @@
-"""What is tried again, and what is not."""
+"""Which failures are retried, and how often."""
 
 import pytest
 
@@ -9,7 +9,7 @@ AT_ONCE = (0.0, 0.0)
 
 
 class Action:
-    """Fails with these errors in turn, then succeeds."""
+    """Raises these errors one after the other, then succeeds."""
 
     def __init__(self, *errors: str) -> None:
         self.errors = list(errors)
@@ -33,14 +33,14 @@ class Action:
         "npm error code ECONNRESET",
     ],
 )
-def test_a_failure_of_the_network_or_of_a_lock_is_tried_again(error: str) -> None:
+def test_network_and_lock_failures_are_retried(error: str) -> None:
     action = Action(error, error)
 
     assert retried("it", action, waits_seconds=AT_ONCE) == "done"
     assert action.calls == 3
 
 
-def test_the_tries_are_bounded() -> None:
+def test_number_of_attempts_is_limited() -> None:
     action = Action(*["connection reset by peer"] * 5)
 
     with pytest.raises(ClusterError, match="reset"):
@@ -48,7 +48,7 @@ def test_the_tries_are_bounded() -> None:
     assert action.calls == 3
 
 
-def test_any_other_failure_ends_it_at_once() -> None:
+def test_other_failure_is_not_retried() -> None:
     action = Action("E: Unable to locate package nothing")
 
     with pytest.raises(ClusterError, match="locate"):

@@ -1,4 +1,4 @@
-"""The check of waits finds a planted one, and the rules for what is none."""
+"""The check of waits finds planted waits, and accepts what is not a wait."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def tries(holds):
 SLEEPING = """
 from asyncio import sleep
 
-async def test_a_pool_grows():
+async def test_pool_grows():
     grow()
     await sleep(2)
     assert grown()
@@ -37,7 +37,7 @@ async def test_a_pool_grows():
 HARMLESS = """
 import asyncio
 
-async def test_a_worker_runs_its_handler():
+async def test_worker_runs_its_handler():
     async def handler(request):
         await asyncio.sleep(request.seconds)
 
@@ -70,14 +70,14 @@ def test_polling_loops_are_found_in_methods_and_functions(tmp_path: Path) -> Non
     assert str(found[0]).startswith("tests/stage.py:6: Stage.until: a polling loop of its own: use eventually()")
 
 
-def test_a_sleep_in_a_test_function_is_found(tmp_path: Path) -> None:
+def test_sleep_in_a_test_function_is_found(tmp_path: Path) -> None:
     (found,) = find(plant(tmp_path, "suite/test_pool.py", SLEEPING))
 
-    assert (found.path, found.line, found.function) == ("suite/test_pool.py", 6, "test_a_pool_grows")
+    assert (found.path, found.line, found.function) == ("suite/test_pool.py", 6, "test_pool_grows")
     assert found.problem == PATTERNS["sleep in a test"].problem
 
 
-def test_handlers_beats_and_a_turn_of_the_loop_are_no_waits(tmp_path: Path) -> None:
+def test_sleeps_in_handlers_beats_and_of_zero_seconds_are_accepted(tmp_path: Path) -> None:
     assert find(plant(tmp_path, "test_worker.py", HARMLESS)) == []
 
 
@@ -89,9 +89,9 @@ def test_modules_in_virtual_time_are_left_out(tmp_path: Path, clock: str) -> Non
     assert find(tmp_path) == []
 
 
-def test_an_allowed_wait_is_no_complaint_and_an_unused_allowance_is_one(tmp_path: Path) -> None:
+def test_allowed_wait_is_accepted_and_unused_allowance_is_reported(tmp_path: Path) -> None:
     found = find(plant(tmp_path, "test_pool.py", SLEEPING))
-    allowed = {("test_pool.py", "test_a_pool_grows"): "it takes its time", ("stage.py", "wait"): "it is gone"}
+    allowed = {("test_pool.py", "test_pool_grows"): "it takes its time", ("stage.py", "wait"): "it is gone"}
 
     assert complaints(found, allowed) == ["tests/stage.py: wait: ALLOWED names it, and it has no such wait"]
     assert len(complaints(found, {})) == 1

@@ -1,4 +1,4 @@
-"""Suites run side by side, but for those that share the cluster; each has ports of its own."""
+"""Scheduling of suites: parallel, except those that share the cluster; each suite has its own ports."""
 
 import pytest
 
@@ -13,13 +13,13 @@ def ports_of(job: Job) -> range:
     return range(*map(int, job.environment["ACTIVITYPOOL_TEST_PORTS"].split("-")))
 
 
-def test_the_cluster_lane_boots_first_and_stops_last() -> None:
+def test_cluster_lane_boots_first_and_stops_last() -> None:
     jobs = jobs_of([Suite("a", ("x",)), Suite("b", ("y",), cluster=True)])
 
     assert [job.name for job in jobs if job.cluster] == ["cluster down", "cluster up", "b", "cluster down"]
 
 
-def test_no_cluster_is_touched_without_a_suite_that_uses_it() -> None:
+def test_cluster_is_not_started_without_a_suite_that_uses_it() -> None:
     assert [job.name for job in jobs_of([Suite("a", ("x",))])] == ["a"]
 
 
@@ -51,7 +51,7 @@ def test_jobs_start_as_lanes_become_free(waiting: list[Job], running: list[Job],
     assert may_start(waiting, running, lanes=2) == starts
 
 
-def test_an_unknown_suite_is_an_error_that_lists_the_known_ones() -> None:
+def test_unknown_suite_is_an_error_that_lists_the_known_ones() -> None:
     assert [suite.name for suite in named(["crash", "unit"])] == ["unit", "crash"]
     with pytest.raises(ValueError, match="no such suite: units; the suites are unit, "):
         named(["units"])

@@ -1,4 +1,4 @@
-"""What is said below the table of suites: every failure, with the end of its text."""
+"""Outcome of a suite: the counts and the failures, each with the end of its text."""
 
 from pathlib import Path
 
@@ -24,5 +24,6 @@ def test_counts_and_failures_are_read_from_the_report_of_pytest(tmp_path: Path) 
     assert broken.text == "teardown broke"
 
 
-def test_a_pytest_that_was_killed_left_no_report_and_that_is_no_error_of_its_own(tmp_path: Path) -> None:
+def test_missing_report_is_an_empty_outcome(tmp_path: Path) -> None:
+    """A pytest process that is killed leaves no report."""
     assert outcome.read(tmp_path / "report.xml") == outcome.Outcome()

@@ -1,4 +1,4 @@
-"""The runner starts processes, counts their processor time, and ends them when it is interrupted."""
+"""The runner starts jobs, measures their processor time, and ends them when it is interrupted."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def runner(tmp_path: Path, lines: list[str]) -> Runner:
     return Runner(tmp_path, {**os.environ, "GIVEN": "yes"}, 2, lines.append)
 
 
-def test_output_goes_to_a_file_that_the_first_line_names(runner: Runner, lines: list[str], tmp_path: Path) -> None:
+def test_output_goes_to_the_file_that_the_first_line_names(runner: Runner, lines: list[str], tmp_path: Path) -> None:
     job = python("a", "import os; print(os.environ['GIVEN'], os.environ['OWN'])", environment={"OWN": "too"})
 
     (result,) = runner.run([job])
@@ -49,7 +49,7 @@ def test_processor_time_is_that_of_the_job_and_its_children(runner: Runner) -> N
 
 
 def test_jobs_of_free_lanes_run_at_the_same_time(runner: Runner, tmp_path: Path) -> None:
-    """Each waits for the file that the other writes."""
+    """Each job waits for the file that the other one writes."""
     meet = (
         "import pathlib, sys, time\npathlib.Path({!r}).touch()\nwhile not pathlib.Path({!r}).exists(): time.sleep(.01)"
     )
@@ -60,7 +60,7 @@ def test_jobs_of_free_lanes_run_at_the_same_time(runner: Runner, tmp_path: Path)
     assert [result.code for result in results] == [0, 0]
 
 
-def test_a_cluster_that_does_not_boot_fails_its_suites_and_no_other(runner: Runner) -> None:
+def test_cluster_that_does_not_boot_fails_only_its_suites(runner: Runner) -> None:
     jobs = [
         python("boot", "raise SystemExit(3)", cluster=True, required=True),
         python("needs it", "", cluster=True, is_suite=True),
@@ -73,14 +73,14 @@ def test_a_cluster_that_does_not_boot_fails_its_suites_and_no_other(runner: Runn
     assert {result.job.name: result.code for result in results} == {"boot": 3, "needs it": 1, "other": 0}
 
 
-def test_a_job_that_a_signal_ends_has_failed(runner: Runner) -> None:
+def test_job_ended_by_a_signal_has_failed(runner: Runner) -> None:
     (result,) = runner.run([python("a", "import os; os.kill(os.getpid(), 9)")])
 
     assert result.code == 137
 
 
-def test_an_interrupted_run_lets_its_jobs_tear_down(runner: Runner, tmp_path: Path) -> None:
-    """The job writes a file when it is interrupted, and starts no other one."""
+def test_interrupted_run_lets_its_jobs_tear_down(runner: Runner, tmp_path: Path) -> None:
+    """The interrupted job writes a file, and no other job starts."""
     job = f"""
 import pathlib, time
 try:
@@ -104,7 +104,7 @@ except KeyboardInterrupt:
     assert (tmp_path / "ended").exists()
 
 
-def test_the_table_says_how_much_of_its_time_a_suite_waits() -> None:
+def test_table_has_the_share_of_time_that_a_suite_waits() -> None:
     fine = Result(Job("fine", ()), 0, 40.0, 10.0, Outcome(tests=7, skipped=2))
     broken = Result(Job("broken", ()), 137, 1.0, 2.0)
 
@@ -116,7 +116,7 @@ def test_the_table_says_how_much_of_its_time_a_suite_waits() -> None:
     ]
 
 
-def test_below_the_table_stands_every_failure() -> None:
+def test_every_failure_is_listed_below_the_table() -> None:
     failed = Result(Job("a", ()), 1, 1.0, 1.0, Outcome(tests=1, failures=(Failure("test_x", "assert 0"),)))
     killed = Result(Job("b", ()), 137, 1.0, 1.0)
 

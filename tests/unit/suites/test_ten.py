@@ -1,4 +1,4 @@
-"""Runs are counted until one fails; busy loops spin beside them and end with them."""
+"""Repeated runs are counted until one fails; busy loops run beside them and end with them."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ def row(number: int, result: str) -> Row:
     return Row("2026-01-01 10:00", "0123abc", number, result, 1200, "" if result == OK else "test_x")
 
 
-def test_the_count_goes_on_from_the_last_run_and_starts_again_after_a_failure() -> None:
+def test_run_number_continues_and_restarts_after_a_failure() -> None:
     first = next_number(HEAD)
     after_one = added(HEAD, row(1, OK))
     after_failure = added(after_one, row(2, FAILED))
@@ -34,7 +34,7 @@ def test_the_count_goes_on_from_the_last_run_and_starts_again_after_a_failure() 
     assert (first, next_number(after_one), next_number(after_failure)) == (1, 2, 1)
 
 
-def test_a_row_is_added_below_the_others_and_nothing_else_changes() -> None:
+def test_row_is_added_below_the_others_and_nothing_else_changes() -> None:
     once = added(added(HEAD, row(1, OK)), row(2, FAILED))
 
     assert once.splitlines()[4:7] == [
@@ -45,14 +45,14 @@ def test_a_row_is_added_below_the_others_and_nothing_else_changes() -> None:
     assert once.endswith("\nAfter it.\n")
 
 
-def test_the_readme_has_the_place_for_the_rows() -> None:
+def test_readme_has_the_line_below_which_rows_are_added() -> None:
     text = README.read_text(encoding="utf-8")
 
     assert next_number(text) >= 1
     assert added(text, row(1, OK)) != text
 
 
-def test_a_readme_without_the_place_is_an_error_that_names_the_line() -> None:
+def test_readme_without_that_line_is_an_error_that_names_it() -> None:
     with pytest.raises(ValueError, match="has no line `<!-- the end of the rows"):
         next_number("# Tests\n")
 
@@ -92,7 +92,7 @@ with busy_loops(1) as loops:
     print(loops[0], flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
-    # The loop holds the pipe's other end: that the output ends says that the loop has ended.
+    # The loop holds the pipe's other end, so the end of the output proves the end of the loop.
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
 
     assert done.returncode == -9
