@@ -45,7 +45,7 @@ class Cluster:
         self.events: list[Say] = []
         self.unreachable = False
         self.refusal: ApiError | None = None
-        self.asked = 0
+        self.applies = 0
         self.now = 0.0
         self._version = 0
         self.store = Store(lambda _: None)
@@ -65,7 +65,7 @@ class Cluster:
         return self.live
 
     async def apply(self, _: Kind, __: str, ___: str, body: Raw) -> Raw:
-        self.asked += 1
+        self.applies += 1
         if self.refusal is not None:
             raise self.refusal
         return self.edit(lambda _: body)
@@ -168,22 +168,22 @@ async def test_write_without_answer_clears_the_known_replicas() -> None:
     ],
     ids=str,
 )
-async def test_a_template_that_is_rejected_is_told_and_not_sent_again_at_once(refusal: ApiError, reason: str) -> None:
+async def test_rejected_template_is_recorded_and_retried_after_a_pause(refusal: ApiError, reason: str) -> None:
     cluster = Cluster()
     cluster.refusal = refusal
     await cluster.declare()
     await cluster.declare()
 
     assert cluster.work.rejected is not None
-    assert (cluster.work.rejected.reason, cluster.asked) == (reason, 1)
+    assert (cluster.work.rejected.reason, cluster.applies) == (reason, 1)
 
     cluster.refusal, cluster.now = None, cluster.now + REJECTED_SECONDS
     await cluster.declare()
-    assert cluster.asked == 2
+    assert cluster.applies == 2
     assert not cluster.work.rejected
 
 
-async def test_a_server_that_fails_by_itself_is_no_rejection() -> None:
+async def test_internal_server_error_is_not_a_rejection() -> None:
     cluster = Cluster()
     cluster.refusal = ApiError(500, "InternalError", "etcd has no leader")
 
@@ -199,9 +199,9 @@ async def test_a_server_that_fails_by_itself_is_no_rejection() -> None:
         (SetDeletionCost("w1", "u1", -1000), 409),
         (DeletePod("w1", "u1"), 409),
     ],
-    ids=["cost of one that is gone", "cost of another", "removal of another"],
+    ids=["cost of a deleted pod", "cost of a new pod", "deletion of a new pod"],
 )
-async def test_a_pod_that_is_another_by_now_is_left_alone(action: Action, status: int) -> None:
+async def test_pod_that_was_replaced_meanwhile_is_not_changed(action: Action, status: int) -> None:
     cluster = Cluster()
     cluster.refusal = ApiError(status, "Gone", "not that pod")
 
@@ -210,7 +210,7 @@ async def test_a_pod_that_is_another_by_now_is_left_alone(action: Action, status
     assert cluster.work.writes == 0
 
 
-async def test_a_raise_that_would_be_a_fall_by_now_is_a_conflict() -> None:
+async def test_raise_below_the_live_replicas_is_a_conflict() -> None:
     cluster = Cluster()
     await cluster.declare()
     cluster.store.put(DEPLOYMENTS, cluster.edit(lambda live: {**live, "spec": {**live["spec"], "replicas": 9}}))

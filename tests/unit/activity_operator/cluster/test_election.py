@@ -337,8 +337,8 @@ async def test_malformed_lease_does_not_end_the_election() -> None:
     assert one.leading
 
 
-async def test_a_holder_that_finds_another_in_the_lease_stops_leading_at_once() -> None:
-    """Somebody edits the Lease, or a backup is restored: no deadline has passed by then."""
+async def test_leader_that_finds_another_holder_in_the_lease_steps_down_at_once() -> None:
+    """A person may edit the Lease or restore a backup; no deadline has passed then."""
     scene = Scene()
     one, _ = scene.join("one")
     await scene.pass_time(4)
@@ -352,7 +352,7 @@ async def test_a_holder_that_finds_another_in_the_lease_stops_leading_at_once() 
     assert scene.changes == [("one", True), ("one", False)]
 
 
-async def test_a_release_leaves_the_lease_of_another_alone() -> None:
+async def test_release_does_not_write_the_lease_of_another_holder() -> None:
     scene = Scene()
     one, _ = scene.join("one")
     await scene.pass_time(4)
@@ -367,7 +367,7 @@ async def test_a_release_leaves_the_lease_of_another_alone() -> None:
     assert scene.server.writes == writes
 
 
-async def test_a_release_that_fails_or_hangs_ends_the_term_all_the_same() -> None:
+async def test_release_that_fails_or_hangs_ends_the_term() -> None:
     for trouble in (refuse, hang):
         scene = Scene()
         one, client = scene.join("one")

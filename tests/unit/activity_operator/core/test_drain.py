@@ -43,13 +43,13 @@ def test_replicas_do_not_fall_below_the_wanted_size() -> None:
     assert drain.lowest_replicas(members(*drained("d1"), *drained("d2"), busy("w1")), 3, 2) == 2
 
 
-def test_not_ready_pod_with_a_busy_worker_blocks_the_shrink() -> None:
+def test_not_ready_cordoned_busy_worker_blocks_scale_in() -> None:
     lost = (pod("lost", ready=False, deletion_cost=-2000), busy("lost"))
 
     assert drain.lowest_replicas(members(*lost, *drained()), 2, 0) == 2
 
 
-def test_not_ready_busy_worker_without_a_cost_does_not_block_a_cordoned_one() -> None:
+def test_not_ready_busy_worker_without_cost_does_not_block_scale_in() -> None:
     lost = (pod("lost", ready=False), busy("lost"))
 
     assert drain.lowest_replicas(members(*lost, *drained()), 2, 0) == 1

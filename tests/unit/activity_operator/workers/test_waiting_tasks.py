@@ -107,7 +107,7 @@ async def test_leader_that_was_frozen_does_not_fail_a_waiting_task(world: World,
     assert not world.service.failed
 
 
-@pytest.mark.parametrize("informed", [True, False], ids=["its term is over", "not yet informed so"])
+@pytest.mark.parametrize("informed", [True, False], ids=["its term is over", "not informed yet"])
 async def test_task_that_could_not_be_failed_is_not_failed_after_the_term(
     world: World, operator: Operator, informed: bool
 ) -> None:
@@ -142,8 +142,8 @@ async def test_leader_that_renews_in_time_fails_a_task_without_a_worker(world: W
     assert world.service.failed["t1"][0] == ERROR_NO_WORKER
 
 
-async def test_a_task_that_two_polls_bring_is_one_lease(world: World, operator: Operator) -> None:
-    """The service may answer a poll that was cut off again."""
+async def test_task_received_by_two_polls_is_one_lease(world: World, operator: Operator) -> None:
+    """The service may return a task again after the connection of its first poll was cut."""
     operator.receive("t1")
     operator.receive("t1")
     await asyncio.sleep(1.0)
@@ -152,7 +152,7 @@ async def test_a_task_that_two_polls_bring_is_one_lease(world: World, operator: 
     assert operator.custody.said(KEY).held == 1
 
 
-async def test_a_task_that_ends_while_it_is_recorded_leaves_no_record(world: World, operator: Operator) -> None:
+async def test_task_that_ends_while_it_is_recorded_leaves_no_record(world: World, operator: Operator) -> None:
     lease = operator.receive("t1")
     await asyncio.sleep(0.005)
     held = operator.custody.get(lease)
@@ -164,7 +164,7 @@ async def test_a_task_that_ends_while_it_is_recorded_leaves_no_record(world: Wor
     assert not world.records.kept
 
 
-async def test_a_waiting_task_that_is_over_already_is_said_and_forgotten(
+async def test_waiting_task_that_is_already_over_is_dropped_with_an_event(
     world: World, operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def over(*_: object) -> None:
