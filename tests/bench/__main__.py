@@ -20,7 +20,7 @@ from tests.cluster.progress import say
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run what was asked for; returns the exit code."""
+    """Run the benchmarks that were asked for; return the exit code."""
     asked = _parser().parse_args(arguments)
     if asked.list:
         for benchmark in BENCHMARKS:
@@ -51,7 +51,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _measure(benchmark: Benchmark) -> tuple[list[Row], bool]:
-    """Run one benchmark; return its rows, and whether it could run. One that cannot leaves the others to run."""
+    """Run one benchmark; return its rows, and whether it could run.
+
+    An error in it does not stop the other benchmarks.
+    """
     say(f"{benchmark.name}: {benchmark.about}")
     began = time.monotonic()
     try:
@@ -65,7 +68,7 @@ def _measure(benchmark: Benchmark) -> tuple[list[Row], bool]:
 
 
 def machine_line() -> str:
-    """Say on what machine, Python and day it was measured, and how busy the machine was before: how far to trust it."""
+    """Return the machine, Python, the day, and how busy the machine was before: readers need it to judge numbers."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     day = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     load = f"load {os.getloadavg()[0]:.1f} before" if hasattr(os, "getloadavg") else "load unknown"

@@ -1,4 +1,4 @@
-"""The API server as a benchmark sees it: plain calls under a name of its own, watches, and its metrics."""
+"""The benchmarks' client of the API server: calls under a user agent of its own, watches, and metrics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import aiohttp
 from activity_operator.cluster.kinds import Kind, Raw
 from activity_operator.cluster.kube import endpoint, from_kubeconfig
 
-#: What the benchmark's own calls say they are, so that nobody takes them for the operator's.
+#: The User-Agent of the benchmark's own calls, which tells them apart from the operator's.
 USER_AGENT = "activitypool-bench"
 #: The field manager of what it applies.
 FIELD_MANAGER = "activitypool-bench"
@@ -69,7 +69,7 @@ class ApiServer:
             raise
 
     async def create(self, kind: Kind, namespace: str, body: Mapping[str, Any], *, of: str = "") -> Raw:
-        """Create an object; with `of`, what such an object's subresource gives: `of` is "name/subresource"."""
+        """Create an object, or with `of` ("name/subresource") a subresource of an existing one."""
         path = kind.path(namespace) + (f"/{of}" if of else "")
         return await self._call("POST", path, {"apiVersion": kind.api_version, "kind": kind.name, **body})
 
@@ -80,7 +80,7 @@ class ApiServer:
         return await self._call("PATCH", path, body, _APPLY)
 
     async def delete(self, kind: Kind, namespace: str, name: str) -> None:
-        """Delete an object and what it owns; one that is not there is fine."""
+        """Delete an object and its dependents; a missing object is no error."""
         try:
             await self._call("DELETE", f"{kind.path(namespace, name)}?propagationPolicy=Background")
         except RefusedError as error:
@@ -88,7 +88,7 @@ class ApiServer:
                 raise
 
     async def watch(self, kind: Kind, namespace: str, version: str) -> AsyncIterator[Raw]:
-        """Yield the events of a collection after a resourceVersion, until it is cancelled or the server ends it."""
+        """Yield the events of a collection after a resourceVersion, until cancelled or the server ends the watch."""
         path = f"{kind.path(namespace)}?watch=1&allowWatchBookmarks=false&resourceVersion={version}"
         async with self._session.get(path, timeout=aiohttp.ClientTimeout(total=None), read_bufsize=2**22) as answer:
             answer.raise_for_status()

@@ -1,4 +1,4 @@
-"""Pools at zero whose revision is proven, and a watch that notes when replicas are written."""
+"""Pools at zero whose revision is proven, and a watch that records when replicas are written."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.eventually import eventually
 
 #: The most workers of each pool.
 MAX_WORKERS = 40
-#: No node has this label: workers' pods stay Pending and cost nobody a processor. A pod that waits for a node is no
-#: failed start, so the breaker stays closed; what is measured ends with the write of replicas.
+#: No node has this label, so the workers' pods stay Pending and use no processor. A pod that waits for a node is no
+#: failed start, so the breaker stays closed. The measurement ends with the write of replicas.
 NOWHERE = {"activitypool-bench": "nowhere"}
 _AT_ONCE = 10
 
@@ -39,8 +39,8 @@ class BenchPool:
 async def make_pools(api: ApiServer, fake: TlsFake, prefix: str, count: int) -> list[BenchPool]:
     """Create pools at zero, each with an activity and a state machine of its own, and prove their revisions.
 
-    A revision is proven when a worker of it has reported, which the operator keeps in `status.provenRevision` for its
-    successor. Here that field is written as a former leader would have left it.
+    A revision is proven when one of its workers has reported; the operator keeps that in `status.provenRevision` for
+    the next leader. Here that field is written as a former leader would have written it.
     """
     turn = asyncio.Semaphore(_AT_ONCE)
 
@@ -67,7 +67,7 @@ def _spec(activity: str, endpoint_url: str) -> dict[str, Any]:
 
 
 async def settled(api: ApiServer, fake: TlsFake, pools: Sequence[BenchPool], seconds: float) -> None:
-    """Wait until these pools are at rest at zero and say so in their status, each with its two polls open."""
+    """Wait until these pools' status shows them at rest at zero, and each has its two polls open."""
     names = {pool.name for pool in pools}
 
     async def at_rest() -> bool:
@@ -80,7 +80,7 @@ async def settled(api: ApiServer, fake: TlsFake, pools: Sequence[BenchPool], sec
 
 
 async def remove(api: ApiServer, pool: BenchPool) -> None:
-    """Delete a pool that has been measured, and wait until its pods are gone with it."""
+    """Delete a measured pool, and wait until its pods are gone."""
     await api.delete(POOLS, POOLS_NAMESPACE, pool.name)
 
     async def gone() -> bool:
@@ -97,7 +97,7 @@ def _at_zero(pool: dict[str, Any]) -> bool:
 
 @dataclass(slots=True)
 class Sizes:
-    """What the watch has told of Deployments' replicas: pool -> the largest so far, and when each size was first told.
+    """Replicas of Deployments as the watch reported them: pool -> the largest so far, and when each size came first.
 
     Times are `time.perf_counter`'s.
     """
@@ -107,13 +107,13 @@ class Sizes:
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def reached(self, pool: str, replicas: int, seconds: float) -> float:
-        """Return when the pool's replicas were first told to be so many or more; raises TimeoutError."""
+        """Return when the watch first reported `replicas` or more for the pool; raises TimeoutError."""
         async with asyncio.timeout(seconds), self.changed:
             await self.changed.wait_for(lambda: self.largest.get(pool, 0) >= replicas)
         return min(at for (name, size), at in self.first.items() if name == pool and size >= replicas)
 
     async def take(self, event: dict[str, Any]) -> None:
-        """Take in one event of the watch."""
+        """Record one event of the watch."""
         now = time.perf_counter()
         found = event["object"]
         pool = found["metadata"].get("labels", {}).get(LABEL_POOL, "")

@@ -1,4 +1,4 @@
-"""From the arrival of a task at an empty pool to the write of replicas, one task and a burst of 40."""
+"""From the arrival of a task at an empty pool to the write of replicas: for one task, and for a burst of 40."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ RUNS = 50
 IDLE_POOLS = 150
 BURSTS = 5
 BURST_TASKS = 40
-#: The service holds an empty poll for 60 s; here shorter, so that both polls of each pool are soon open. It makes
-#: arrivals between two polls likelier, not rarer.
+#: The service holds an empty poll for 60 s. Here it is shorter, so that both polls of each pool open soon. That makes
+#: arrivals between two polls more likely, so the measured delay is not flattered.
 HOLD_SECONDS = 20.0
 GOAL_ONE_SECONDS, GOAL_BURST_SECONDS = 0.5, 1.0
-#: Between two runs; the rest is left to chance, so that no run keeps step with the operator's own intervals.
+#: Seconds between two runs, plus a random part, so that no run keeps step with the operator's own intervals.
 PAUSE_SECONDS = 0.2
 GIVE_UP_SECONDS = 30.0
 SETTLE_SECONDS = 120.0
 
-#: The least that quoted peers need: CloudWatch's counts of Step Functions come a minute late, and who scales by them
-#: asks in intervals; KEDA with a Redis list, tuned to ask every second, took 3.4 s at best to 20 replicas.
+#: The quoted delays of peers, at best: CloudWatch's counts of Step Functions are a minute late, and its users poll them
+#: at intervals; KEDA with a Redis list, tuned to poll every second, took 3.4 s to 20 replicas.
 CLOUDWATCH_SECONDS, KEDA_BURST_SECONDS = 60.0, 3.4
 PEER = "by CloudWatch: 60-330 s (quoted)"
 KEDA_BURST = "KEDA 2.21 on Redis, 20 replicas: 73-75 s, tuned 3.4-14.4 s (quoted)"
@@ -43,7 +43,7 @@ _HOW = (
 
 
 def run() -> list[Row]:
-    """Measure arrivals in a quiet operator, beside idle pools, and bursts."""
+    """Measure arrivals in a quiet operator, arrivals beside idle pools, and bursts."""
     return asyncio.run(_run())
 
 
@@ -64,7 +64,7 @@ async def _run() -> list[Row]:
 
 
 async def _arrival(api: ApiServer, fake: TlsFake, sizes: Sizes, pool: BenchPool, tasks: int) -> float:
-    """Start so many executions at once and return the seconds until that many replicas were written; tidy up."""
+    """Start `tasks` executions at once; return the seconds until as many replicas were written; clean up."""
     began = time.perf_counter()
     starts = (fake.call("StartExecution", stateMachineArn=pool.machine, input="{}") for _ in range(tasks))
     await asyncio.gather(*starts)

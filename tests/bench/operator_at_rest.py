@@ -1,4 +1,4 @@
-"""What 500 pools at zero cost: the API server's requests, the operator's memory and processor time."""
+"""The cost of 500 pools at zero: the API server's requests, the operator's memory and processor time."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.cluster.progress import step
 from tests.eventually import eventually
 
 POOLS = 500
-#: As the service holds polls.
+#: The seconds for which the service holds an empty poll.
 HOLD_SECONDS = 60.0
-#: How long is measured, and how often the operator lists everything: by default every 300 s, here once in the window.
+#: Length of the measurement, and the operator's resync interval (300 s by default): here it falls once into the window.
 WINDOW_SECONDS = 120.0
-#: How often memory is read meanwhile; the largest counts.
+#: Seconds between two readings of memory; the largest counts.
 SAMPLE_SECONDS = 5.0
-#: Without a write for so long, the cluster has settled.
+#: The cluster has settled after this many seconds without a write.
 QUIET_SECONDS = 10.0
 SETTLE_SECONDS = 240.0
 GOAL_WRITES, GOAL_RSS_MEGABYTES, GOAL_CPU_SECONDS = 0.0, 200.0, 3.0
@@ -36,10 +36,10 @@ KEDA_WRITES, KEDA_READS, KEDA_MEGABYTES, KEDA_CPU_SECONDS = 1250.0, 1490.0, 351.
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What happened while it was open: requests by the metrics, by the audit log, and the operator's usage.
+    """What happened during the measurement: requests by the metrics and by the audit log, and the operator's usage.
 
-    `terms` are those that began in it: each writes some things anew. On a machine that starves the operator for longer
-    than the Lease lasts, that is measured too.
+    `terms` counts the leader's terms that began in it; each begins with some writes of its own. On a machine so slow
+    that the operator loses its Lease, these writes are in the measurement.
     """
 
     minutes: float
@@ -73,7 +73,7 @@ async def _run() -> list[Row]:
 
 
 async def quiet(at: Stand) -> bool:
-    """Whether nobody wrote anything that an operator writes, nor ReplicaSets, for a while."""
+    """Whether no object that an operator writes, and no ReplicaSet, was written for a while."""
     before = await request_counts.so_far(at.api)
     await asyncio.sleep(QUIET_SECONDS)
     since = request_counts.between(before, await request_counts.so_far(at.api))
@@ -81,7 +81,7 @@ async def quiet(at: Stand) -> bool:
 
 
 async def measure(at: Stand, operator: OperatorProcess, seconds: float = WINDOW_SECONDS) -> Window:
-    """Open a window and return what happened in it."""
+    """Measure for `seconds` and return what happened."""
     loop = asyncio.get_running_loop()
     audit, requests, before = AuditTail(at.cluster.audit_log), await request_counts.so_far(at.api), operator.usage()
     began, largest, first_term = loop.time(), before.rss_bytes, await _term(at)
@@ -97,13 +97,13 @@ async def measure(at: Stand, operator: OperatorProcess, seconds: float = WINDOW_
 
 
 async def _term(at: Stand) -> int:
-    """Return how often the operator's Lease was taken."""
+    """Return how often the operator's Lease has changed hands."""
     lease = await at.api.get(LEASES.path(SYSTEM, LEASE_NAME)) or {"spec": {}}
     return int(lease["spec"].get("leaseTransitions") or 0)
 
 
 def _rows(window: Window, *, logged: bool) -> list[Row]:
-    """Return what the window showed. Without an audit log everybody's requests are put down to the operator."""
+    """Return the rows of a window. Without an audit log, all users' requests are counted as the operator's."""
     own = window.by_user.get(USER, Counter()) if logged else window.all_requests
     return [
         _writes(window, request_counts.writes(own), logged),

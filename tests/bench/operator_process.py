@@ -19,7 +19,7 @@ from tests.bench.tls_fake import TlsFake
 from tests.eventually import eventually
 from tests.servers.ports import free_port
 
-#: The soft limit of open files that a process finds on most nodes.
+#: The soft limit of open files on most nodes.
 USUAL_OPEN_FILES = 1024
 READY_SECONDS = 60.0
 END_SECONDS = 30.0
@@ -37,7 +37,7 @@ class Usage:
 
 
 class OperatorProcess:
-    """A running operator and the fake that it polls."""
+    """A running operator and the fake service that it polls."""
 
     def __init__(self, process: asyncio.subprocess.Process, fake: TlsFake, health_url: str) -> None:
         self._process = process
@@ -56,7 +56,7 @@ class OperatorProcess:
         return Usage((int(fields[11]) + int(fields[12])) / _TICKS, rss, peak, files)
 
     async def leads(self) -> bool:
-        """Whether it is ready and leads. Raises RuntimeError when it has ended."""
+        """Whether it is ready and leads. Raises RuntimeError when the operator has ended."""
         self.usage()
         try:
             async with aiohttp.ClientSession() as session, session.get(f"{self._health_url}/readyz") as ready:
@@ -74,7 +74,7 @@ class OperatorProcess:
 
 @asynccontextmanager
 async def operating(stand: Stand, fake: TlsFake, **settings: str) -> AsyncIterator[OperatorProcess]:
-    """Start the operator, with these variables set, and wait until it leads. At its end the fake ends too."""
+    """Start the operator with these variables, and wait until it leads. The fake ends with it."""
     port = free_port()
     log = stand.folder / "operator.log"
     with log.open("ab") as out:
@@ -94,7 +94,7 @@ async def operating(stand: Stand, fake: TlsFake, **settings: str) -> AsyncIterat
 
 
 async def _end(process: asyncio.subprocess.Process, fake: TlsFake) -> None:
-    """End in good order, which gives the Lease back: the operator opens no polls, the fake answers the open ones."""
+    """End the operator gracefully, which releases the Lease; the fake answers its open polls."""
     if process.returncode is None:
         process.terminate()
     await fake.end()
@@ -107,8 +107,8 @@ async def _end(process: asyncio.subprocess.Process, fake: TlsFake) -> None:
 
 
 def _environment(stand: Stand, fake: TlsFake, health_port: int) -> dict[str, str]:
-    """What the chart and the image set, with addresses of this machine; everything else at its default."""
-    policy = stand.folder / "tenancy.json"  # JSON is YAML too
+    """Return the variables of the chart and the image, with this machine's addresses; the rest has defaults."""
+    policy = stand.folder / "tenancy.json"  # JSON is valid YAML
     policy.write_text(json.dumps({"rules": [{"namespaces": [POOLS_NAMESPACE], "endpointUrls": [fake.url]}]}))
     return {
         "PATH": os.environ["PATH"],
@@ -131,7 +131,7 @@ def _environment(stand: Stand, fake: TlsFake, health_port: int) -> dict[str, str
 
 
 def _usual_limits() -> None:
-    """Start with the open files of a usual node, whatever this shell allows."""
+    """Set the limit of open files as on most nodes, whatever this shell's limit is."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(USUAL_OPEN_FILES, hard), hard))
 

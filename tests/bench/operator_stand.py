@@ -1,7 +1,9 @@
-"""Where an operator is measured: the local cluster, two namespaces, an identity for it. All of it is put back.
+"""What the operator needs for a measurement: the local cluster, two namespaces, an identity.
 
-The operator under measure watches the whole cluster, so another operator or other pools would be measured with it: then
-nothing is begun.
+All are removed at the end.
+
+The operator under measurement watches the whole cluster. Another operator or other pools would be measured with it, so
+a benchmark refuses to start beside them.
 """
 
 from __future__ import annotations
@@ -27,10 +29,10 @@ from tests.eventually import eventually
 
 #: The operator's own namespace, and that of the pools.
 SYSTEM, POOLS_NAMESPACE = "activitypool-bench", "activitypool-bench-pools"
-#: Its ServiceAccount: the name by which the audit log tells its requests apart.
+#: Its ServiceAccount, by which the audit log tells its requests apart.
 ACCOUNT = "operator-under-measure"
 USER = f"system:serviceaccount:{SYSTEM}:{ACCOUNT}"
-#: The name of the Lease that the operator's replicas compete for, unless it is set otherwise.
+#: The default name of the Lease that the operator's replicas compete for.
 LEASE_NAME = "activity-operator"
 CRD_FILE = Path(__file__).parents[2] / "crds" / "activitypools.activitypools.dev.yaml"
 
@@ -45,12 +47,12 @@ GONE_SECONDS = 120.0
 
 
 class StandTakenError(RuntimeError):
-    """Something in the cluster would be measured too; the message names it and the way out."""
+    """Other objects in the cluster would be measured too; the message names them and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """A cluster ready for one operator. `kubeconfig` is the operator's, `folder` for files of this run."""
+    """A cluster ready for one operator. `kubeconfig` is the operator's, `folder` is for files of this run."""
 
     cluster: Cluster
     api: ApiServer
@@ -79,7 +81,7 @@ async def stand() -> AsyncIterator[Stand]:
 
 
 async def refuse_if_taken(api: ApiServer) -> None:
-    """Raise StandTakenError if an operator leads in this cluster, or if there are pools that are not ours."""
+    """Raise StandTakenError if an operator leads in this cluster, or if it has pools of other users."""
     leases = await api.get(LEASES.path()) or {}
     for lease in leases.get("items", ()):
         if lease["metadata"]["name"] == LEASE_NAME and _is_held(lease["spec"], time.time()):
@@ -103,7 +105,7 @@ def _is_held(spec: dict[str, Any], now: float) -> bool:
 
 
 async def _bring_crd(api: ApiServer) -> bool:
-    """Install the CRD of this tree if there is none; whether it was brought."""
+    """Install the CRD of this tree if there is none; return whether it was installed."""
     if await api.get(CRDS.path("", f"{POOLS.plural}.{POOLS.group}")) is not None:
         return False
     await api.create(CRDS, "", yaml.safe_load(CRD_FILE.read_text(encoding="utf-8")))
@@ -119,7 +121,7 @@ async def _bring_crd(api: ApiServer) -> bool:
 
 
 async def _furnish(api: ApiServer, folder: Path) -> Path:
-    """Make namespaces and the operator's identity; return its kubeconfig."""
+    """Make the namespaces and the operator's identity; return its kubeconfig."""
     for name in (SYSTEM, POOLS_NAMESPACE):
         await api.create(NAMESPACES, "", {"metadata": {"name": name}})
     await api.create(ACCOUNTS, SYSTEM, {"metadata": {"name": ACCOUNT}})
@@ -151,7 +153,7 @@ def _kubeconfig(path: Path, api: ApiServer, token: str) -> Path:
 
 
 async def _clear(api: ApiServer) -> None:
-    """Take away everything of ours, also what a run that was killed left behind, and wait until it is gone."""
+    """Remove all objects of the benchmark, also those of a killed run, and wait until they are gone."""
     await api.delete(BINDINGS, "", SYSTEM)
     for name in (POOLS_NAMESPACE, SYSTEM):
         await api.delete(NAMESPACES, "", name)

@@ -1,4 +1,4 @@
-"""500 pools on the queues of one Redis server: from a job to the write of replicas, and what counting costs."""
+"""500 pools on the queues of one Redis server: the delay from a job to the write of replicas, and counting's cost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SECRET = "queues"
 WINDOW_SECONDS = 60.0
 SETTLE_SECONDS = 240.0
 GIVE_UP_SECONDS = 30.0
-#: Between two runs; the rest is left to chance, so that no run keeps step with the operator's rounds.
+#: Seconds between two runs, plus a random part, so that no run keeps step with the operator's rounds.
 PAUSE_SECONDS = 0.2
 GOAL_ONE_SECONDS, GOAL_BURST_SECONDS = 0.3, 0.5
 GOAL_WRITES, GOAL_RSS_MEGABYTES = 0.0, 120.0
@@ -56,12 +56,12 @@ _HOW = (
 
 
 def run() -> list[Row]:
-    """Measure arrivals beside 500 pools at rest, then those at rest alone."""
+    """Measure arrivals beside 500 pools at rest, then the pools at rest alone."""
     return asyncio.run(_run())
 
 
 async def _run() -> list[Row]:
-    # The fake is there because every operator of a benchmark has one; no pool names it.
+    # `operating` needs the fake; no pool uses it.
     async with stand() as at, tls_fake(at.folder, hold_seconds=1.0) as fake:
         with redis_server(password=PASSWORD) as server:
             await _make_secret(at.api, server.url)
@@ -117,20 +117,20 @@ async def _make_pools(api: ApiServer, names: Sequence[str]) -> Sequence[str]:
 
 
 async def _settled(api: ApiServer) -> bool:
-    """Whether every pool says that it is at zero and that nothing waits."""
+    """Whether every pool's status shows zero workers and no waiting job."""
     pools = (await api.get(POOLS.path(POOLS_NAMESPACE)) or {})["items"]
     statuses = [pool.get("status") or {} for pool in pools]
     return all(_reason(status) == "ScaledToZero" and status.get("backlog") == 0 for status in statuses)
 
 
 def _reason(status: dict[str, Any]) -> str:
-    """Return why a pool is Ready, or why not."""
+    """Return the reason of a pool's Ready condition."""
     conditions: list[dict[str, str]] = status.get("conditions") or []
     return next((condition["reason"] for condition in conditions if condition["type"] == "Ready"), "")
 
 
 async def _arrival(api: ApiServer, client: RedisClient, sizes: Sizes, name: str, jobs: int) -> float:
-    """Let so many jobs come and return the seconds until that many replicas were written; tidy up."""
+    """Add `jobs` jobs; return the seconds until as many replicas were written; clean up."""
     waiting = redis_keys.waiting(name)
     began = time.perf_counter()
     await client.call("RPUSH", waiting, *(f"job-{number}" for number in range(jobs)))
@@ -150,7 +150,7 @@ async def _arrival(api: ApiServer, client: RedisClient, sizes: Sizes, name: str,
 
 
 async def _counted(client: RedisClient) -> int:
-    """Return how often the server was asked for a length."""
+    """Return how often the server was asked for the length of a queue."""
     said = str(await client.call("INFO", "commandstats"))
     line = next((line for line in said.splitlines() if line.startswith("cmdstat_llen:")), "calls=0,")
     return int(line.partition("calls=")[2].partition(",")[0])

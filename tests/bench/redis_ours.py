@@ -1,4 +1,4 @@
-"""A queue of a flow, worked on by the runtime as a library, every command of the dialect included.
+"""Works on a flow's queue with the runtime as a library, with every command of the dialect.
 
 `python -m tests.bench.redis_ours URL SLOTS dialect|atomic`. The queue is `bench` of the flow `bench`.
 """
@@ -18,7 +18,7 @@ QUEUE = "bench"
 
 
 async def noop(_: TaskRequest) -> dict[str, Any]:
-    """Do nothing, and say so."""
+    """Do nothing; return an empty result."""
     return {"done": True}
 
 

@@ -1,6 +1,6 @@
 """Dramatiq, arq and Celery on the same work, in an environment of their own: `NAME load|work URL COUNT SLOTS`.
 
-Each is one process with so many threads, or so many tasks at once, and its own defaults otherwise.
+Each is one process with SLOTS threads, or SLOTS tasks at once, and its own defaults otherwise.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ def dramatiq_broker(url: str) -> Any:
 
 
 def run_dramatiq(mode: str, url: str, count: int, slots: int) -> None:
-    """Send, or work in threads of this process."""
+    """Send the jobs, or work on them in threads of this process."""
     import threading
 
     import dramatiq  # type: ignore[import-not-found, unused-ignore]
@@ -39,11 +39,11 @@ def run_dramatiq(mode: str, url: str, count: int, slots: int) -> None:
 
 
 async def noop(_: Any, number: int) -> None:
-    """Do nothing, for arq."""
+    """The handler for arq."""
 
 
 def run_arq(mode: str, url: str, count: int, slots: int) -> None:
-    """Enqueue, or work."""
+    """Enqueue the jobs, or work on them."""
     from arq.connections import RedisSettings, create_pool  # type: ignore[import-not-found, unused-ignore]
     from arq.worker import Worker  # type: ignore[import-not-found, unused-ignore]
 
@@ -62,7 +62,7 @@ def run_arq(mode: str, url: str, count: int, slots: int) -> None:
 
 
 def run_celery(mode: str, url: str, count: int, slots: int) -> None:
-    """Send, or work in threads of this process."""
+    """Send the jobs, or work on them in threads of this process."""
     from celery import Celery  # type: ignore[import-not-found, unused-ignore]
 
     app = Celery("bench", broker=url)

@@ -1,8 +1,9 @@
 """Jobs of a Redis queue per second and core, leased and completed in one process, beside three peers.
 
-Ours speaks the whole published dialect (move, lock, read, check, save, unlock) and takes no job before a slot is
-free; the peers have their own protocols and prefetch as they like. Every contender does nothing with a job, in as many
-slots, on a core of its own beside the server's, in turns. The rate is read from outside, from what is left to do.
+Ours uses the whole published dialect (move, lock, read, check, save, unlock) and takes no job before a slot is free;
+the peers have their own protocols and prefetch by their defaults. Every contender runs the same no-op job in as many
+slots, on a core apart from the server's; contenders take turns. The rate is measured from outside, by the jobs that are
+left.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tests.servers.redis import RedisServer, redis_server
 SLOTS = 8
 ROUNDS = 3
 WINDOW_SECONDS = 3.0
-#: What imports, connections and caches need until a contender runs at its pace.
+#: Jobs until a contender has imported, connected, filled its caches and runs at its pace.
 WARM_JOBS = 300
 GOAL = 2.0
 
@@ -38,9 +39,9 @@ WAYS = {
     DIALECT: "ActivityConsumer with an inline handler on uvloop, conclude: dialect",
     ATOMIC: "the same, conclude: atomic, a script for each lease and conclusion",
 }
-#: How many jobs there are: more than a contender does in its warm-up and window.
+#: The number of jobs: more than a contender finishes in its warm-up and its window.
 JOBS = {DIALECT: 80_000, ATOMIC: 80_000, "dramatiq": 20_000, "arq": 20_000, "celery": 12_000}
-#: What holds the jobs that are yet to do.
+#: The keys that hold the unfinished jobs.
 LEFT = {
     DIALECT: ("LLEN", keys.waiting(QUEUE)),
     ATOMIC: ("LLEN", keys.waiting(QUEUE)),
@@ -53,14 +54,14 @@ PEERS = ("dramatiq", "arq", "celery")
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a contender has done, as the server knows it; `pid` is the server's."""
+    """A contender's finished jobs, as the server knows them; `pid` is the server's."""
 
     redis: RedisServer
     name: str
     pid: int
 
     def counts(self) -> dict[str, int]:
-        """Return the jobs that are no longer to do."""
+        """Return the number of finished jobs."""
         return {"succeeded": JOBS[self.name] - int(self.redis.say(*LEFT[self.name]))}
 
 

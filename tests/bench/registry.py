@@ -1,4 +1,4 @@
-"""The benchmarks there are. A module is imported when its benchmark is chosen, not before."""
+"""The list of benchmarks. A module is imported only when its benchmark is chosen."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ BENCHMARKS = (
 
 
 def choose(names: Sequence[str]) -> list[Benchmark]:
-    """Return the named benchmarks in the table's order, all without names. Raises KeyError with the unknown ones."""
+    """Return the named benchmarks in the table's order; all of them without names.
+
+    Raises KeyError with the unknown names.
+    """
     known = {benchmark.name for benchmark in BENCHMARKS}
     if unknown := [name for name in names if name not in known]:
         raise KeyError(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(b.name for b in BENCHMARKS)}")

@@ -12,18 +12,21 @@ from tests.bench.api_server import ApiServer
 
 WRITES = frozenset({"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION", "CREATE", "UPDATE"})
 READS = frozenset({"GET", "LIST"})
-#: Everything that the operator may write (its ClusterRole and Role), but its Lease.
+#: Everything that the operator may write by its ClusterRole and Role, except its Lease.
 OPERATOR_WRITES = frozenset({"activitypools", "deployments", "pods", "secrets", "configmaps", "events", "tokenreviews"})
 
 _SAMPLE = re.compile(r"^apiserver_request_total\{(?P<labels>[^}]*)\} (?P<value>\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
-#: (verb in capitals, resource) -> how often.
+#: (verb in capitals, resource) -> number of requests.
 Counts = Counter[tuple[str, str]]
 
 
 async def so_far(api: ApiServer) -> Counts:
-    """Return all requests since the API server began, from its metrics. This reads one page and writes nothing."""
+    """Return all requests since the API server's start, from its metrics.
+
+    Reading them changes only the count of that page.
+    """
     return parse(await api.text("/metrics"))
 
 
@@ -37,28 +40,31 @@ def parse(metrics: str) -> Counts:
 
 
 def between(before: Counts, after: Counts) -> Counts:
-    """Return what was asked between two readings."""
+    """Return the requests between two readings."""
     return Counter({what: count - before[what] for what, count in after.items() if count > before[what]})
 
 
 def writes(counts: Counts, resources: Iterable[str] = OPERATOR_WRITES) -> Counts:
-    """Return the writes of these resources; Leases are not among them."""
+    """Return the writes of these resources, by default without Leases."""
     wanted = frozenset(resources)
     return Counter({what: count for what, count in counts.items() if what[0] in WRITES and what[1] in wanted})
 
 
 def reads(counts: Counts) -> Counts:
-    """Return GETs and LISTs; a watch is one long request and counted by nobody as load."""
+    """Return GETs and LISTs. A watch is one long request and does not count as load."""
     return Counter({what: count for what, count in counts.items() if what[0] in READS})
 
 
 def told(counts: Counts) -> str:
-    """Say the counts, the largest first."""
+    """Return the counts as text, the largest first."""
     return ", ".join(f"{verb} {resource} {count}" for (verb, resource), count in counts.most_common()) or "none"
 
 
 class AuditTail:
-    """The audit log from here on: each user's requests. `path` None (the cluster keeps no log) tells nothing."""
+    """The audit log from now on: each user's requests.
+
+    It is empty if `path` is None, where the cluster keeps no log.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -70,7 +76,7 @@ class AuditTail:
         return self._path is not None
 
     def by_user(self) -> dict[str, Counts]:
-        """Return what each user asked since the tail was made."""
+        """Return each user's requests since this object was made."""
         found: dict[str, Counts] = {}
         if self._path is None:
             return found
@@ -80,7 +86,7 @@ class AuditTail:
                 try:
                     entry = json.loads(line)
                 except ValueError:
-                    continue  # the last line may be half written
+                    continue  # the last line may be incomplete
                 resource = entry.get("objectRef", {}).get("resource", "")
                 found.setdefault(entry["user"]["username"], Counter())[entry["verb"].upper(), resource] += 1
         return found

@@ -1,4 +1,4 @@
-"""Our runners on the work of the steps benchmark: `load URL N SLOTS` or `work URL N SLOTS`."""
+"""Our runners in the steps benchmark: `load URL N SLOTS` or `work URL N SLOTS`."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ async def noop(_: dict[str, Any]) -> None:
 
 
 async def now(_: dict[str, Any]) -> dict[str, Any]:
-    """Say when a call was made."""
+    """Return the time of the call."""
     return {"began": time.time()}
 
 
@@ -36,7 +36,7 @@ async def load(store: TaskStore, count: int) -> None:
 
 
 async def main() -> None:
-    """Do what the command line says; `work` says when it is ready, begins when it is told, and goes on until killed."""
+    """Run the command line; `work` prints a line when it is ready, starts at a line on stdin, and runs until killed."""
     mode, url, count, slots = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     store = await TaskStore.open(url)
     if mode == "load":

@@ -1,6 +1,6 @@
 """DBOS on the same work, in an environment of its own: `load URL N SLOTS` or `work URL N SLOTS`.
 
-A workflow of five steps that do nothing, on a queue with so many at a time in each process.
+A workflow of five steps that do nothing, on a queue that runs SLOTS at a time in each process.
 """
 
 import os
@@ -25,14 +25,14 @@ def noop(number: int) -> int:
 
 @DBOS.workflow(name="five")  # type: ignore[untyped-decorator, unused-ignore]
 def five(number: int) -> int:
-    """All of them."""
+    """The workflow: five steps."""
     for _ in range(STEPS):
         noop(number)
     return number
 
 
 def main() -> None:
-    """Do what the command line says; `work` says when it is ready, begins when it is told, and goes on until killed."""
+    """Run the command line; `work` prints a line when it is ready, starts at a line on stdin, and runs until killed."""
     mode, url, count, slots = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     if mode == "load":
         run_dbos_database_migrations(system_database_url=url)

@@ -1,9 +1,9 @@
 """Steps of durable tasks per second, on SQLite and PostgreSQL, with one runner process and eight, beside DBOS.
 
-The work is the same for all: tasks of five steps that do nothing, kept in the store before the runners start. The rate
-is read from outside, from how many tasks the database has as complete, after the first tenth. Runners begin together,
-when all have imported what they need: eight processes on two cores take seconds for that alone. PostgreSQL and SQLite
-wait for the disk at each commit, as they would in earnest.
+The work is the same for all: tasks of five steps that do nothing, stored before the runners start. The rate is measured
+from outside, by the complete tasks in the database, after the first tenth. Runners start together when all have
+finished their imports, which takes eight processes on two cores several seconds. PostgreSQL and SQLite wait for the
+disk at each commit, as in production.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from tests.eventually import eventually, eventually_sync
 from tests.servers.postgres import new_database, postgres
 
 HERE = Path(__file__).parent
-#: Tasks of a round; more would only take longer.
+#: Tasks of a round.
 TASKS_EACH = 1000
 SLOTS = 4
 RUNNERS = (1, 8)
 STARTS = 100
 START_GOAL_SECONDS = 0.050
-#: A contender that has not done its work by then could not.
+#: Seconds after which a contender counts as unable to finish its work.
 PATIENCE_SECONDS = 180.0
 
 OURS_DONE = "SELECT count(*) FROM activitypool_instances WHERE complete"
@@ -137,7 +137,7 @@ def _sqlite_done(url: str) -> int:
 
 @contextmanager
 def _counter(url: str, statement: str) -> Iterator[Callable[[], int]]:
-    """Yield a function that counts; tables that are not there yet hold nothing."""
+    """Yield a function that counts; a missing table counts as empty."""
     with asyncio.Runner() as runner:
         engine = create_async_engine(url.replace("postgresql", "postgresql+asyncpg"), isolation_level="AUTOCOMMIT")
 
@@ -161,7 +161,7 @@ async def _began(store: TaskStore, name: str) -> float | None:
 
 
 async def _starts(url: str) -> list[float]:
-    """Return how long each of some instances waited, created one by one for a runner in a process of its own."""
+    """Return how long each of some instances waited; they are created one by one for a runner in another process."""
     store = await TaskStore.open(url)
     await TASKS.sync(store)
     command = (sys.executable, "-m", "tests.bench.steps_ours", "work", url, "0", "1")

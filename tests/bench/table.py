@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 HEADINGS = ("what", "ours", "peer", "ratio or limit", "", "how it was measured")
-# What a terminal shows in columns; how it was measured is a sentence and stands below its row there.
+# The columns on a terminal; the sentence on how a row was measured stands below the row.
 _COLUMNS = 5
 
 
@@ -14,7 +14,7 @@ _COLUMNS = 5
 class Row:
     """One measurement: what was measured, ours, a peer's in the same run, the ratio or limit, and how.
 
-    `met` is None where there is no goal; a missed goal is printed, never raised.
+    `met` is None where there is no goal; a missed goal is printed and raises no error.
     """
 
     what: str
@@ -26,7 +26,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """The word for `met`."""
+        """`met` as a word."""
         return "" if self.met is None else ("met" if self.met else "missed")
 
     @property
@@ -46,25 +46,25 @@ def ratio(
 
 
 def at_most(what: str, ours: float, limit: float, *, unit: str, peer: str = "", how: str = "") -> Row:
-    """Return the row of a number that should not pass `limit`."""
+    """Return the row of a number that should not exceed `limit`."""
     return Row(what, number(ours, unit), peer, f"limit <= {number(limit, unit)}", ours <= limit, how)
 
 
 def number(value: float, unit: str) -> str:
-    """Say a number with its unit: three figures at least, and no more than are true."""
+    """Return a number with its unit, with three significant figures or all digits before the point."""
     text = f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
     return f"{text} {unit}".rstrip()
 
 
 @dataclass(slots=True)
 class Table:
-    """All rows of one run, by benchmark, and the line that says on what machine."""
+    """All rows of one run, by benchmark, and the line on the machine."""
 
     machine: str
     sections: list[tuple[str, Sequence[Row]]] = field(default_factory=list)
 
     def add(self, title: str, rows: Sequence[Row]) -> None:
-        """Add what one benchmark measured."""
+        """Add the rows of one benchmark."""
         self.sections.append((title, rows))
 
     def text(self) -> str:
@@ -81,7 +81,7 @@ class Table:
         return "\n".join([*lines, "", self.machine])
 
     def markdown(self) -> str:
-        """Return the table as Markdown, the machine's line below it."""
+        """Return the table as Markdown, with the machine's line below it."""
         lines = [_markdown_row(HEADINGS), _markdown_row(["---"] * len(HEADINGS))]
         lines += [_markdown_row(row.cells) for _, rows in self.sections for row in rows]
         return "\n".join([*lines, "", self.machine, ""])

@@ -1,4 +1,4 @@
-"""The Step Functions fake that ships with the product, as a process of its own that serves HTTPS, and how to ask it."""
+"""The product's Step Functions fake as a process that serves HTTPS, and a client of it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _START_SECONDS = 20.0
 
 
 class TlsFake:
-    """The running fake: its `url`, the CA that vouches for it, calls to it."""
+    """The running fake: its `url`, its CA, and calls to it."""
 
     def __init__(self, process: asyncio.subprocess.Process, url: str, ca_file: Path) -> None:
         self._process = process
         self.url, self.ca_file = url, ca_file
         trust = ssl.create_default_context(cafile=str(ca_file))
-        # Connections stay open, as a client's of the service do: a burst is not to measure handshakes.
+        # Connections stay open, as those of a client of the service do: a burst must not measure handshakes.
         connector = aiohttp.TCPConnector(ssl=trust, limit=0, keepalive_timeout=120)
         self._session = aiohttp.ClientSession(connector=connector)
 
     async def call(self, operation: str, **parameters: Any) -> dict[str, Any]:
-        """Call an operation of the service; raises RuntimeError with its words when it refuses."""
+        """Call an operation of the service; raises RuntimeError with the fake's error when it refuses."""
         headers = {"X-Amz-Target": f"AWSStepFunctions.{operation}", "Content-Type": "application/x-amz-json-1.0"}
         async with self._session.post(self.url, data=json.dumps(parameters), headers=headers) as answer:
             said = await answer.read()
@@ -41,7 +41,7 @@ class TlsFake:
             return dict(json.loads(said))
 
     async def machine(self, name: str) -> tuple[str, str]:
-        """Make an activity and a state machine of one task over it; return the ARNs of both."""
+        """Make an activity and a state machine of one task over it; return both ARNs."""
         activity = (await self.call("CreateActivity", name=name))["activityArn"]
         state = {"Type": "Task", "Resource": activity, "HeartbeatSeconds": 60, "TimeoutSeconds": 900, "End": True}
         definition = json.dumps({"StartAt": "Work", "States": {"Work": state}})
@@ -49,12 +49,12 @@ class TlsFake:
         return str(activity), str(made["stateMachineArn"])
 
     async def state(self) -> dict[str, Any]:
-        """Return the fake's own account, without the tasks."""
+        """Return the fake's counters, without the tasks."""
         async with self._session.get(f"{self.url}/_fake/state?tasks=0") as answer:
             return dict(await answer.json())
 
     async def end(self) -> None:
-        """End it; open polls are answered empty."""
+        """End it; open polls get an empty answer."""
         await self._session.close()
         if self._process.returncode is None:
             self._process.terminate()
@@ -89,6 +89,6 @@ async def tls_fake(folder: Path, *, hold_seconds: float) -> AsyncIterator[TlsFak
 
 
 def _many_files() -> None:
-    """Each open poll is a connection: take as many as this machine allows."""
+    """Raise the limit of open files to the maximum, because each open poll is a connection."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

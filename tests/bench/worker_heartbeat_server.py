@@ -1,6 +1,7 @@
-"""The shipped fake, noting when it saw each task's heartbeats. At SIGTERM it prints what it noted, as JSON.
+"""The fake, which records when it got each task's heartbeats. At SIGTERM it prints the record, as JSON.
 
-`python -m tests.bench.worker_heartbeat_server` prints `ended_at`, `timed_out` (tasks) and `histories` (see there).
+`python -m tests.bench.worker_heartbeat_server` prints `ended_at`, `timed_out` (tasks) and `histories` (see
+`worker_lateness.of_tasks`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class NotingFake(StepFunctionsFake):
         self.histories: dict[str, list[float]] = {}
 
     async def start(self) -> NotingFake:
-        """Listen, and note from now on."""
+        """Listen, and record from now on."""
         await super().start()
         accept, begin = self._tasks.heartbeat, self._tasks._start
 
@@ -38,7 +39,7 @@ class NotingFake(StepFunctionsFake):
         return self
 
     def noted(self) -> str:
-        """Return all of it as JSON."""
+        """Return the record as JSON."""
         counts = {"timed_out": self.counts.get("timed_out", 0), "ended_at": self._clock.now()}
         return json.dumps(counts | {"histories": list(self.histories.values())})
 

@@ -1,6 +1,6 @@
-"""1,000 task heartbeats every 10 s beside handlers that hold the interpreter, and the same in one process of threads.
+"""1,000 task heartbeats every 10 s beside handlers that hold the interpreter; the peer runs all in one process.
 
-All tasks are leased at once, so that their heartbeats fall due together. Lateness is what the service saw.
+All tasks are leased at once, so their heartbeats are due together. Lateness is measured by the service.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TASKS = 1000
 HANDLERS = 4
 INTERVAL_SECONDS = 10.0
 HEARTBEAT_SECONDS = 30
-#: Three heartbeats a task; and a task that sends none has then been silent for longer than HeartbeatSeconds.
+#: Seconds for three heartbeats of a task; a task without any heartbeat then exceeds its HeartbeatSeconds.
 WINDOW_SECONDS = 34.0
 LATE_SECONDS = 1.0
 
@@ -34,7 +34,7 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the service saw: how late heartbeats were, and how many tasks timed out for want of one."""
+    """What the service measured: how late heartbeats were, and how many tasks timed out for lack of one."""
 
     lateness: Lateness
     timed_out: int
@@ -84,7 +84,7 @@ def rows(ours: Outcome, theirs: Outcome, where: Cores, peer: str) -> list[Row]:
 
 
 def _watch(name: str, program: Sequence[str | Path], sizes: Sequence[str], where: Cores) -> Outcome:
-    """Let a program lease all tasks and beat for the window; return what the service saw."""
+    """Let a program lease all tasks and heartbeat for the window; return what the service measured."""
     command = (sys.executable, "-m", "tests.bench.worker_heartbeat_server")
     with running(command, where.server, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

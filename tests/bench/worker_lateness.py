@@ -1,4 +1,4 @@
-"""PURE: how late task heartbeats were, from the times at which a service saw them."""
+"""PURE: how late task heartbeats were, from the times at which a service got them."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ class Lateness:
 
     @property
     def count(self) -> int:
-        """How many were due."""
+        """The number of due heartbeats."""
         return len(self.seconds)
 
     def quantile(self, share: float) -> float:
-        """Return the lateness that a `share` of them did not exceed; the greatest for 1."""
+        """Return the lateness that a `share` of the heartbeats did not exceed; the greatest for 1."""
         return self.seconds[max(math.ceil(share * len(self.seconds)) - 1, 0)] if self.seconds else 0.0
 
     def later_than(self, seconds: float) -> int:
-        """Return how many were later than that."""
+        """Return how many heartbeats were later than `seconds`."""
         return sum(late > seconds for late in self.seconds)
 
 
 def of_tasks(histories: Sequence[Sequence[float]], interval_seconds: float, ended_at: float) -> Lateness:
-    """Return the lateness of every heartbeat that was due.
+    """Return the lateness of every due heartbeat.
 
-    A history is when a task was leased and then when each of its heartbeats was seen, to `ended_at`. Each was due
-    `interval_seconds` after the one before. One that had not come when the window ended counts with what it was late
-    then: who sends none must not look punctual.
+    A history is the time at which a task was leased, then the times of its heartbeats, up to `ended_at`. Each heartbeat
+    is due `interval_seconds` after the one before. A heartbeat that is missing at the end counts with its lateness at
+    that moment; otherwise a task without heartbeats would look punctual.
     """
     late: list[float] = []
     for seen in histories:

@@ -1,8 +1,8 @@
 """The image's supervisor with many slots and few handler processes: all tasks are leased, most wait for a process.
 
-`python -m tests.bench.worker_ours_heartbeats URL ARN SLOTS PROCESSES`. A process a slot would be the image's way, and
-1,000 of them do not fit a small machine. So tasks take turns in a few: that changes who computes, and nothing about the
-supervisor's polls and heartbeats.
+`python -m tests.bench.worker_ours_heartbeats URL ARN SLOTS PROCESSES`. The image has a process for each slot, but 1,000
+processes do not fit a small machine. So tasks take turns in a few processes; the supervisor's polls and heartbeats are
+the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HANDLER = "tests.bench.worker_handlers:hold_the_interpreter"
 
 
 class SharedChildren:
-    """A few children for many slots."""
+    """A few child processes for many slots."""
 
     def __init__(self, count: int) -> None:
         self._children = [ChildRunner(HANDLER) for _ in range(count)]
@@ -40,7 +40,7 @@ class SharedChildren:
             self._idle.put_nowait(child)
 
     async def run(self, request: TaskRequest, respond: TaskResponseToolkit) -> None:
-        """Wait for a child and run the task there."""
+        """Wait for a free child and run the task there."""
         child = await self._idle.get()
         try:
             await child.run(request, respond)
@@ -49,21 +49,21 @@ class SharedChildren:
 
 
 class SharingRunner:
-    """A slot's runner that has no child of its own."""
+    """A slot's runner without a child of its own."""
 
     def __init__(self, shared: SharedChildren) -> None:
         self._shared = shared
         self.run = shared.run
 
     async def start(self) -> None:
-        """Nothing is its own."""
+        """Do nothing: the children are shared."""
 
     async def stop(self) -> None:
-        """Nothing is its own."""
+        """Do nothing: the children are shared."""
 
 
 class SharingSupervisor(Supervisor):
-    """The image's supervisor, its slots over `shared`."""
+    """The image's supervisor; its slots run tasks in `shared`."""
 
     def __init__(self, settings: Settings, source: Source, shared: SharedChildren) -> None:
         self._shared = shared

@@ -1,4 +1,4 @@
-"""The runtime as a library: a consumer, a pool, a handler in the same process, and a listener on every event.
+"""The runtime as a library: a consumer, a pool, a handler in the same process, and a listener for every event.
 
 `python -m tests.bench.worker_ours_inline URL ARN SLOTS`. Credentials and region come from the environment.
 """
@@ -16,7 +16,7 @@ from activity_worker.wire.stepfunctions import StepFunctionsClient
 
 
 async def noop(_: TaskRequest) -> dict[str, Any]:
-    """Do nothing, and say so."""
+    """Do nothing; return an empty result."""
     return {}
 
 

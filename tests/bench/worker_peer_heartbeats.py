@@ -1,7 +1,7 @@
-"""A worker in one process, as people write it with boto3: a heartbeat thread a task, and handlers in threads.
+"""A worker in one process, as people write it with boto3: a heartbeat thread for each task, and handlers in threads.
 
 `python -P worker_peer_heartbeats.py URL ARN SLOTS HANDLERS INTERVAL_SECONDS`. Runs in the peers' environment. The
-handlers begin when all tasks are leased: before, they would only delay the leasing.
+handlers start when all tasks are leased, because they would delay the leases.
 """
 
 import sys
@@ -18,7 +18,7 @@ _CONNECTIONS = 64
 
 
 def hold_the_interpreter() -> None:
-    """Compute for ever in C calls that keep the interpreter, as our handler does."""
+    """Compute for ever in C calls that hold the interpreter, as our handler does."""
     while True:
         sum(range(20_000_000))
 

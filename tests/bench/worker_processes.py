@@ -1,7 +1,7 @@
-"""Processes under measurement: the shipped fake as the server, a contender beside it, and the CPU time each has used.
+"""Processes under measurement: the fake service, a contender beside it, and the CPU time each has used.
 
-With two cores or more the server has one and the contender, with all its processes, another: neither then takes time
-from the other, and a rate is one per core by construction.
+With two cores or more, the server runs on one and the contender, with all its processes, on another: neither takes time
+from the other, and a rate is always for one core.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.eventually import eventually_sync
 REPOSITORY = Path(__file__).parents[2]
 ARN = "arn:aws:states:us-east-1:123456789012:activity:bench"
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-#: Static keys, so that no contender looks for others; nothing goes out, and no proxy stands before 127.0.0.1.
+#: Static keys, so that no contender looks for others; NO_PROXY, because all calls go to 127.0.0.1.
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",
@@ -36,7 +36,7 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """Where the server and the contender run: on a core each, or on the same one."""
+    """The cores of the server and of the contender; both are the same on a machine with one core."""
 
     server: int
     contender: int
@@ -46,7 +46,10 @@ class Cores:
 
 
 def cores() -> Cores:
-    """Return the first and the last core that this process may use. Raises RuntimeError where that cannot be told."""
+    """Return the first and the last core that this process may use.
+
+    Raises RuntimeError where the system has no such call.
+    """
     if not hasattr(os, "sched_getaffinity"):
         raise RuntimeError("this benchmark pins processes to cores and reads /proc: it runs on Linux only")
     usable = sorted(os.sched_getaffinity(0))
@@ -55,11 +58,11 @@ def cores() -> Cores:
 
 @contextlib.contextmanager
 def running(command: Sequence[str | Path], core: int, **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """Run a command on one core, with all that it starts, and kill it at the end."""
+    """Run a command and its children on one core, and kill them at the end."""
     environment = {**os.environ, **ENVIRONMENT, **cast("Mapping[str, str]", options.pop("environment", {}))}
     with subprocess.Popen(command, cwd=REPOSITORY, env=environment, text=True, **options) as process:
         try:
-            # It has one thread yet, and what it starts from now on inherits the core.
+            # The process has one thread at this point; threads and processes that it starts later inherit the core.
             os.sched_setaffinity(process.pid, {core})
             yield process
         finally:
@@ -67,20 +70,20 @@ def running(command: Sequence[str | Path], core: int, **options: Any) -> Iterato
 
 
 class Counts(Protocol):
-    """Whoever knows how many tasks were concluded."""
+    """A server that counts concluded tasks."""
 
     @property
     def pid(self) -> int:
-        """The process of the server that they came from."""
+        """The process id of the server."""
         ...
 
     def counts(self) -> dict[str, int]:
-        """Return the totals since the beginning; `succeeded` is one."""
+        """Return the totals since the server's start; `succeeded` is one of them."""
         ...
 
 
 class Server:
-    """The shipped fake, as a process of its own."""
+    """The fake service as a process."""
 
     def __init__(self, process: subprocess.Popen[str], url: str) -> None:
         self._process = process
@@ -88,7 +91,7 @@ class Server:
         self.url = url
 
     def schedule(self, count: int, *, activity_arn: str = ARN, **task: Any) -> None:
-        """Add tasks; `task` are the fields of the fake's page, such as `heartbeatSeconds`."""
+        """Add tasks; `task` has fields of the fake's HTTP API, such as `heartbeatSeconds`."""
         self._ask("tasks", {"activityArn": activity_arn, "count": count, **task})
 
     def counts(self) -> dict[str, int]:
@@ -101,7 +104,7 @@ class Server:
         return cast("int", activity["open_polls"])
 
     def kill(self) -> None:
-        """End it before those who speak with it, so that it has nothing to say about how they end."""
+        """Kill it before its clients, so that it logs no errors about their end."""
         self._process.kill()
 
     def _ask(self, page: str, said: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -113,7 +116,7 @@ class Server:
 
 @contextlib.contextmanager
 def server(core: int, *arguments: str) -> Iterator[Server]:
-    """Run the shipped fake on one core."""
+    """Run the fake service on one core."""
     command = [sys.executable, "-m", "activity_worker.testing.stepfunctions", "--port", "0", *arguments]
     with running(command, core, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -121,10 +124,10 @@ def server(core: int, *arguments: str) -> Iterator[Server]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the CPU time that a process, what it started and what of that has ended have used, user and system."""
+    """Return the CPU time (user and system) of a process and of its children that have ended."""
     used = 0.0
     with contextlib.suppress(OSError):
-        # The name in parentheses may hold spaces; utime, stime, cutime and cstime are fields 14 to 17 of proc(5).
+        # The name in parentheses may contain spaces; utime, stime, cutime and cstime are fields 14 to 17 of proc(5).
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         used = sum(map(int, fields[11:15])) / _TICKS_PER_SECOND
         for thread in Path(f"/proc/{pid}/task").iterdir():
@@ -135,9 +138,9 @@ def cpu_seconds(pid: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What a contender did in a window: tasks per second, and per second of its processes' CPU time.
+    """A contender's speed in a window: tasks per second, and per second of its processes' CPU time.
 
-    `server_busy` is the share of the window in which the server computed: near 1, it was the bottleneck.
+    `server_busy` is the share of the window in which the server used its core: near 1, the server was the bottleneck.
     """
 
     per_second: float
@@ -146,7 +149,10 @@ class Rate:
 
 
 def measure(contender: subprocess.Popen[str], fake: Counts, *, warm_tasks: int, seconds: float) -> Rate:
-    """Measure a contender once it has concluded `warm_tasks`. Raises ClusterError when it does not come to that."""
+    """Measure a contender after it has concluded `warm_tasks`.
+
+    Raises ClusterError when it does not reach that number.
+    """
 
     def warm() -> bool:
         if contender.poll() is not None:

@@ -1,8 +1,9 @@
-"""No-op tasks per second and core: the runtime as a library and as the image has it, beside two peers.
+"""No-op tasks per second and core: the runtime as a library and as in the image, beside two peers.
 
-Every contender leases a task, does nothing and sends a success, in the same number of slots, against a fresh copy of
-the same server, in turns. Its rate is read from outside, from what the server has concluded: per second of time, and
-per second of CPU time of its processes, which a busy machine disturbs less. The goal is on the second.
+Every contender leases a task, does nothing and sends a success, with the same number of slots, against a fresh copy of
+the same server; contenders take turns. The rate is measured from outside, by the tasks that the server has concluded:
+per second of time, and per second of CPU time of its processes, which a busy machine disturbs less. The goal is set for
+the second.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from tests.cluster.progress import say
 SLOTS = 8
 ROUNDS = 4
 WINDOW_SECONDS = 3.0
-#: What imports, connections and caches need until a contender runs at its pace.
+#: Tasks until a contender has imported, connected, filled its caches and runs at its pace.
 WARM_TASKS = 500
-#: More than the fastest contender does in its warm-up and window, so that no poll ever waits for a task.
+#: More than the fastest contender finishes in its warm-up and window, so that no poll waits for a task.
 TASKS = 60_000
 GOAL = 3.0
 
@@ -38,14 +39,14 @@ WAYS = {
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One way of running an activity worker; `command` takes the endpoint's URL."""
+    """One way to run an activity worker; `command` takes the endpoint's URL."""
 
     name: str
     command: Callable[[str], Sequence[str | Path]]
 
 
 def contenders(peer: Path) -> tuple[Contender, ...]:
-    """Return all of them, in the order of their turns; `peer` is the peers' interpreter."""
+    """Return all contenders, in the order of their turns; `peer` is the peers' interpreter."""
     slots = str(SLOTS)
     ours: tuple[str, ...] = (sys.executable, "-m")
     image = (*ours, "activity_worker", "run", "tests.bench.worker_handlers:noop", "--activity-arn", ARN)
@@ -87,7 +88,7 @@ def rows(rates: Mapping[str, Sequence[Rate]], where: Cores, named: str) -> list[
             clock = [median(rate.per_second for rate in rates[name]) for name in (way, peer)]
             by_clock = f"by the clock {clock[0]:,.0f} and {clock[1]:,.0f} /s, {clock[0] / clock[1]:.2f}x"
             what = f"no-op tasks per CPU-second, {way}"
-            # Said once, in the first row: it holds for all of them.
+            # Only the first row has this sentence, which holds for all rows.
             how = f"{words}; {by_clock}" if made else f"{words}; {by_clock}; {turns}"
             made.append(ratio(what, ours, peer, theirs, unit="/s", goal=GOAL, how=how))
     return made
@@ -96,7 +97,7 @@ def rows(rates: Mapping[str, Sequence[Rate]], where: Cores, named: str) -> list[
 def _turn(contender: Contender, where: Cores) -> Rate:
     with server(where.server) as fake:
         fake.schedule(TASKS)
-        # Logs are written as in a pod, and read by nobody.
+        # Logs are written as in a pod, and discarded.
         with running(
             contender.command(fake.url), where.contender, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as process:

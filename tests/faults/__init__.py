@@ -1,1 +1,1 @@
-"""Faults between the operator and what it calls: a crash before and after each call, lost events, refused writes."""
+"""Fault injection between the operator and what it calls: crashes around each call, lost events, refused writes."""

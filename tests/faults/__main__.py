@@ -1,4 +1,7 @@
-"""`python -m tests.faults [--scenario NAME] [--part PART] [--every N]`: every fault in every scenario, and a table."""
+"""`python -m tests.faults [--scenario NAME] [--part PART] [--every N]` plays every fault in every scenario.
+
+It prints a table of the runs at the end.
+"""
 
 import argparse
 import asyncio
@@ -28,17 +31,17 @@ PARTS = (
     node_loss.PART,
     token_runs.PART,
 )
-#: Parts whose scenarios each make a control plane of their own, and how one is played.
+#: Parts whose scenarios each start their own control plane: part -> (the scenarios' names, how to play one).
 OF_THEIR_OWN: dict[str, tuple[Iterable[str], Callable[[str], Awaitable[Played]]]] = {
     node_loss.PART: (node_loss.NODE_LOSSES, node_loss.play),
     token_runs.PART: (token_runs.TOKEN_LOSSES, token_runs.play),
 }
-#: Parts that are not compared with runs without faults.
+#: Parts that are not compared with a run without faults.
 WITHOUT_TWIN = {election_runs.PART, *OF_THEIR_OWN}
 
 
 def jobs(run: Run) -> list[Job]:
-    """Return everything that may befall a scenario that went like this without faults."""
+    """Return every job that can be derived from a scenario's run without faults."""
     return [
         *matrix.crashes(run.scenario, run.calls),
         *matrix.crashes(run.scenario, run.calls, replicas=2),
@@ -51,7 +54,7 @@ def jobs(run: Run) -> list[Job]:
 
 
 def tell(played: Played) -> None:
-    """Print one line of a run, and all of one that went wrong."""
+    """Print one line for a run, and the details of a run that failed."""
     run, faults = played.run, " + ".join(map(str, played.job.faults))
     verdict = "ok" if run.good else "WRONG"
     missed = "" if run.struck else " (missed)"
@@ -65,34 +68,36 @@ def tell(played: Played) -> None:
         print(*run.way, sep="\n", flush=True)
 
 
-async def campaign(said: argparse.Namespace) -> int:
-    """Play what was asked for; return the exit code."""
+async def campaign(options: argparse.Namespace) -> int:
+    """Play what the command line selects; return the exit code."""
     began = time.monotonic()
-    parts = set(said.part or PARTS)
-    async with lanes(said.lanes if parts - OF_THEIR_OWN.keys() else 0) as where:
-        names = said.scenario or list(SCENARIOS)
+    parts = set(options.part or PARTS)
+    async with lanes(options.lanes if parts - OF_THEIR_OWN.keys() else 0) as where:
+        names = options.scenario or list(SCENARIOS)
         expected = await references(where, names) if parts - WITHOUT_TWIN else {}
         every = [*(job for run in expected.values() for job in jobs(run)), *stale.JOBS]
         chosen = [job for job in every if job.part in parts]
-        chosen = [job for job in chosen if said.only in " + ".join(map(str, job.faults))][said.start :: said.every]
+        chosen = [job for job in chosen if options.only in " + ".join(map(str, job.faults))][
+            options.start :: options.every
+        ]
         print(f"{len(chosen)} runs on {len(where)} control planes", flush=True)
         played = await play_all(where, chosen, expected, tell)
-        if election_runs.PART in parts and not said.scenario:
-            elections = [name for name in ELECTIONS if said.only in name][said.start :: said.every]
+        if election_runs.PART in parts and not options.scenario:
+            elections = [name for name in ELECTIONS if options.only in name][options.start :: options.every]
             played += await election_runs.play_elections(where, elections, tell)
-    for part in sorted(parts & OF_THEIR_OWN.keys()) if not said.scenario else ():
-        played += await _play_alone(part, said)
+    for part in sorted(parts & OF_THEIR_OWN.keys()) if not options.scenario else ():
+        played += await _play_alone(part, options)
     print(f"\n{table.text(played)}\n{len(played)} runs in {time.monotonic() - began:.0f} s")
     for words in (unproven := table.unproven(played)):
         print(f"WRONG: {words}")
     return int(bool(unproven) or any(not one.run.good for one in played))
 
 
-async def _play_alone(part: str, said: argparse.Namespace) -> list[Played]:
+async def _play_alone(part: str, options: argparse.Namespace) -> list[Played]:
     """Play the scenarios of a part one after the other."""
     scenarios, play = OF_THEIR_OWN[part]
     found = []
-    for name in [name for name in scenarios if said.only in name][said.start :: said.every]:
+    for name in [name for name in scenarios if options.only in name][options.start :: options.every]:
         found.append(await play(name))
         tell(found[-1])
     return found
@@ -100,7 +105,7 @@ async def _play_alone(part: str, said: argparse.Namespace) -> list[Played]:
 
 def main() -> None:
     """Run as a program."""
-    # What workers say while their operator is killed is no news here.
+    # Workers log errors while their operator is down; these are expected.
     logging.getLogger("activity_worker").setLevel(logging.CRITICAL)
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--scenario", action="append", choices=list(SCENARIOS), help="default: all")

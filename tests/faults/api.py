@@ -1,4 +1,4 @@
-"""The test's own way to the API server: beside the proxy, so that no fault befalls it."""
+"""The test's own client of the API server. It bypasses the proxy, so faults do not affect it."""
 
 import asyncio
 import json
@@ -23,11 +23,11 @@ class RefusedError(RuntimeError):
 
 
 class GoneError(RefusedError):
-    """There is no such object any more."""
+    """The object does not exist any more."""
 
 
 class Api:
-    """Calls as an administrator. Paths are written out; a body is sent as JSON, or as a merge patch."""
+    """Calls with administrator rights. Paths are URL paths; a body is sent as JSON, or as a merge patch."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
@@ -43,14 +43,15 @@ class Api:
     async def call(
         self, method: str, path: str, body: Raw | None = None, *, expect: Collection[int] = ()
     ) -> Raw | None:
-        """Call; returns the answer, None when it was refused with an expected status. Raises RefusedError.
+        """Call the API server; return the answer, or None when it refused with an expected status.
 
-        Tried again when a connection breaks: the test's own ways to the API server are not what is tested.
+        A broken connection is retried, because this client is not under test. Raises RefusedError for any other
+        refusal.
         """
         for _ in range(ATTEMPTS - 1):
             try:
                 return await self._call(method, path, body, expect)
-            except (aiohttp.ClientError, OSError):  # a call that took too long is among the last
+            except (aiohttp.ClientError, OSError):  # aiohttp raises OSError subclasses, such as TimeoutError, too
                 await asyncio.sleep(0.2)
         return await self._call(method, path, body, expect)
 
@@ -60,13 +61,13 @@ class Api:
         timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
         headers = {"Content-Type": kind}
         async with self._session.request(method, path, data=data, headers=headers, timeout=timeout) as answer:
-            said = await answer.read()
+            content = await answer.read()
             if answer.status in expect:
                 return None
             if answer.status >= 400:
-                words = f"{method} {path}: {said[:500].decode(errors='replace')}"
+                words = f"{method} {path}: {content[:500].decode(errors='replace')}"
                 raise (GoneError if answer.status == 404 else RefusedError)(answer.status, words)
-            return dict(json.loads(said)) if said else {}
+            return dict(json.loads(content)) if content else {}
 
     async def items(self, path: str) -> list[Raw]:
         """List a collection."""
@@ -74,7 +75,7 @@ class Api:
         return list((found or {}).get("items") or ())
 
     async def make_namespace(self, name: str, labels: Mapping[str, str] | None = None) -> None:
-        """Make a namespace with its default ServiceAccount, which no controller makes here; both may be there."""
+        """Make a namespace and its default ServiceAccount, which no controller makes here. Either may exist already."""
         meta: Raw = {"name": name, "labels": dict(labels or {})}
         await self.call("POST", "/api/v1/namespaces", {"metadata": meta}, expect=(409,))
         accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
@@ -83,10 +84,10 @@ class Api:
     async def token(
         self, namespace: str, *, account: str = "default", audiences: Sequence[str] = (), bound: Raw | None = None
     ) -> str:
-        """Return a new token of a ServiceAccount, good for an hour.
+        """Return a new token of a ServiceAccount, valid for an hour.
 
-        `audiences` are the API server's own by default. `bound` is the object that the token is bound to, a pod if it
-        does not say its kind, none by default.
+        `audiences` defaults to the API server's own. `bound` is the object that the token is bound to: a pod unless it
+        names another kind, by default none.
         """
         spec: Raw = {"expirationSeconds": 3600}
         if audiences:
@@ -100,7 +101,7 @@ class Api:
         return str(made["status"]["token"])
 
     async def follow(self, path: str) -> AsyncIterator[tuple[str, Raw]]:
-        """Yield what a collection holds, then its events, for ever: (type, object); a deleted one as DELETED."""
+        """Yield a collection's objects, then its events, for ever, as (type, object); a deletion comes as DELETED."""
         while True:
             listed = await self.call("GET", path) or {}
             for raw in listed.get("items") or ():

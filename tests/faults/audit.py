@@ -1,8 +1,8 @@
-"""Who wrote, in which order, and whether they held the Lease: from the API server's own audit log.
+"""Who wrote, in which order, and whether the writer held the Lease: read from the API server's audit log.
 
-The resourceVersion in an answer tells the order of all writes for certain, because one etcd counts them all. A removal
-has none in its answer, nor has a record of a lease (its answer is not logged): for them times decide, and only what
-can have happened at no moment of a term counts.
+The resourceVersion in an answer gives the exact order of all writes, because one etcd counts them. A deletion's answer
+has none, and the answers for lease records are not logged. Their order is taken from times, and a write counts as
+outside a term only if no moment of it was inside.
 """
 
 import json
@@ -20,7 +20,7 @@ from tests.servers.control_plane import audit_log
 
 _RECORD = "lease-"
 _OF_POOLS = frozenset({"activitypools", "deployments", "pods"})
-#: What is logged: the writes of what the operator writes, with their answers.
+#: The audit policy: log the operator's kinds of objects whenever they are written, with the answers.
 POLICY = yaml.safe_dump(
     {
         "apiVersion": "audit.k8s.io/v1",
@@ -42,7 +42,7 @@ POLICY = yaml.safe_dump(
                 ],
             },
             {
-                # Their answers carry the tokens of tasks.
+                # The answers for Secrets contain task tokens, so only metadata is logged.
                 "level": "Metadata",
                 "verbs": ["create", "update", "patch", "delete", "deletecollection"],
                 "resources": [{"group": "", "resources": ["secrets"]}],
@@ -57,9 +57,9 @@ POLICY = yaml.safe_dump(
 class Write:
     """A write that the API server answered with `code`; `received` and `answered` in Unix seconds.
 
-    `user` is the last part of the caller's name: of a ServiceAccount its own; `agent` that of its User-Agent: what each
-    of the controllers that are one user calls itself. `version` is the resourceVersion of the object after it, 0 where
-    the answer does not tell. `holder` is the holderIdentity that a write of a Lease left behind.
+    `user` is the last part of the user's name; for a ServiceAccount, its own name. `agent` is the User-Agent, which
+    tells the controllers apart that share a user. `version` is the object's resourceVersion after the write, 0 if the
+    answer has none. `holder` is the holderIdentity in the Lease after a write of it.
     """
 
     user: str
@@ -80,28 +80,28 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """The record of the Lease named `holder` (a replica; "" for nobody) from one write of it to the next."""
+    """The time from one write of the Lease to the next, while its holder was `holder` (a replica, or "" for none)."""
 
     holder: str
     began: Write
     ended: Write | None
 
     def spans(self, version: int) -> bool:
-        """Whether the write that made this resourceVersion fell into it."""
+        """Whether the write with this resourceVersion happened in the term."""
         return self.began.version < version and (self.ended is None or version <= self.ended.version)
 
     def touches(self, write: Write) -> bool:
-        """Whether some moment of the write can have been one of this term."""
+        """Whether any moment of the write can be inside the term."""
         return self.began.received <= write.answered and (self.ended is None or write.received <= self.ended.answered)
 
 
 def begin(folder: Path) -> None:
-    """Forget what was logged so far."""
+    """Truncate the audit log."""
     os.truncate(audit_log(folder), 0)
 
 
 def writers(folder: Path, namespaces: Iterable[str]) -> list[Write]:
-    """Return all writes in these namespaces since `begin`, refused ones too, in the order of their answers."""
+    """Return all writes in these namespaces since `begin`, also refused ones, in the order of their answers."""
     wanted = set(namespaces)
     with audit_log(folder).open(encoding="utf-8", errors="replace") as log:
         found = [_write(json.loads(line)) for line in log if line.endswith("}\n") and "dryRun=All" not in line]
@@ -109,7 +109,7 @@ def writers(folder: Path, namespaces: Iterable[str]) -> list[Write]:
 
 
 def terms(writes: Iterable[Write], system: str, lease: str) -> list[Term]:
-    """Return who held a Lease of the operators' namespace, in order."""
+    """Return the terms of a Lease in the operators' namespace, in order."""
     made = [one for one in writes if one.resource == "leases" and (one.namespace, one.name) == (system, lease)]
     made = sorted((one for one in made if one.code < 300), key=lambda one: one.version)
     turns = [
@@ -119,21 +119,21 @@ def terms(writes: Iterable[Write], system: str, lease: str) -> list[Term]:
 
 
 def trespasses(writes: Sequence[Write], system: str, lease: str, replicas: Iterable[str]) -> list[str]:
-    """Say which writes of replicas to pools, Deployments, pods and records took effect while another held the Lease.
+    """Return one sentence for each write that took effect while another replica held the Lease.
 
-    Creating a record is nobody's privilege: a former leader's polls bring tasks after its term. Nor is taking one back
-    that nobody has touched since. A write that was refused took no effect, nor did one that left the object as another
-    write had made it.
+    Only writes of replicas to pools, Deployments, pods and lease records count. Two are allowed: to create a record,
+    because polls of a former leader bring tasks after its term, and to delete a record that only the same replica has
+    written. A refused write had no effect; neither had a write that left the object unchanged.
     """
     held, known = terms(writes, system, lease), set(replicas)
-    said = [] if held else ["the audit log tells of nobody who ever held the Lease"]
+    found = [] if held else ["the audit log has no holder of the Lease"]
     for one in _first_of_each(writes):
         if one.user not in known or not _guarded(one, system) or _takes_back(one, writes):
             continue
         own = [term for term in held if term.holder == one.user]
         if not any(term.spans(one.version) if one.version else term.touches(one) for term in own):
-            said.append(f"{one} took effect while {_holder(held, one)} held the Lease")
-    return said
+            found.append(f"{one} took effect while {_holder(held, one)} held the Lease")
+    return found
 
 
 def _guarded(one: Write, system: str) -> bool:
@@ -143,7 +143,7 @@ def _guarded(one: Write, system: str) -> bool:
 
 
 def _takes_back(removal: Write, writes: Sequence[Write]) -> bool:
-    """Whether the last that was written of a record before its removal is that the same replica made it."""
+    """Whether the replica deletes a record that it created itself and that has not been written since."""
     if removal.verb != "delete" or removal.resource != "secrets":
         return False
     before = [one for one in writes if one.code < 300 and one.name == removal.name and one.answered < removal.answered]
@@ -151,17 +151,17 @@ def _takes_back(removal: Write, writes: Sequence[Write]) -> bool:
 
 
 def _first_of_each(writes: Iterable[Write]) -> list[Write]:
-    """Return the writes that took effect: of those with one resourceVersion the first."""
+    """Return the writes that took effect: the first of those that share a resourceVersion."""
     made: dict[tuple[str, str, str, int], Write] = {}
-    untold = []
+    unordered = []
     for one in writes:
         if one.code >= 300:
             continue
         if one.version:
             made.setdefault((one.resource.partition("/")[0], one.namespace, one.name, one.version), one)
         else:
-            untold.append(one)
-    return [*made.values(), *untold]
+            unordered.append(one)
+    return [*made.values(), *unordered]
 
 
 def _holder(held: Iterable[Term], one: Write) -> str:
@@ -173,7 +173,7 @@ def _write(event: dict[str, Any]) -> Write:
     place, answer = event.get("objectRef") or {}, event.get("responseObject") or {}
     meta = answer.get("metadata") or {}
     sub = f"/{place['subresource']}" if "subresource" in place else ""
-    told = event["verb"] != "delete" and answer.get("kind") != "Status"
+    has_object = event["verb"] != "delete" and answer.get("kind") != "Status"
     return Write(
         user=event["user"]["username"].rpartition(":")[2],
         verb=event["verb"],
@@ -181,7 +181,7 @@ def _write(event: dict[str, Any]) -> Write:
         namespace=place.get("namespace", ""),
         name=place.get("name") or meta.get("name", ""),
         code=int((event.get("responseStatus") or {}).get("code", 0)),
-        version=int(meta.get("resourceVersion") or 0) if told else 0,
+        version=int(meta.get("resourceVersion") or 0) if has_object else 0,
         received=_seconds(event["requestReceivedTimestamp"]),
         answered=_seconds(event["stageTimestamp"]),
         holder=str((answer.get("spec") or {}).get("holderIdentity") or "") if place.get("resource") == "leases" else "",

@@ -1,4 +1,4 @@
-"""How late this machine is: a beat beside what is measured."""
+"""Measures how late this machine runs while a test measures the operator."""
 
 import asyncio
 import time
@@ -12,16 +12,16 @@ BEAT_SECONDS = 0.1
 
 @dataclass
 class Beat:
-    """How late the machine was: of each beat when it came, in Unix seconds, and how many seconds after its time."""
+    """The lateness of each beat: when it came, in Unix seconds, and by how many seconds it was late."""
 
     late: list[tuple[float, float]] = field(default_factory=list)
 
     def late_until(self, moment: float) -> float:
-        """Return all lateness up to a moment, in seconds."""
+        """Return the sum of all lateness up to a moment, in seconds."""
         return sum(late for at, late in self.late if at <= moment)
 
     async def run(self) -> None:
-        """Beat, until cancelled."""
+        """Beat until cancelled."""
         last = time.monotonic()
         while True:
             await asyncio.sleep(BEAT_SECONDS)
@@ -32,7 +32,7 @@ class Beat:
 
 @asynccontextmanager
 async def beating() -> AsyncIterator[Beat]:
-    """Beat beside what is measured: what this machine did not do in time is not the operator's lateness."""
+    """Beat in the background, so that lateness of the machine is not counted against the operator."""
     beat = Beat()
     task = asyncio.create_task(beat.run())
     try:

@@ -1,4 +1,7 @@
-"""The runs that every test run makes: one of each kind where most can go wrong. `python -m tests.faults` makes all."""
+"""The jobs that `pytest tests/faults` plays: one of each kind, at the riskiest calls.
+
+`python -m tests.faults` plays all.
+"""
 
 from tests.faults import pairs, scenarios, stale
 from tests.faults.matrix import REFUSED_TIMES, STARTS, SWEEP_SECONDS, Job
@@ -21,7 +24,7 @@ _LOST = {
     "scale-in": ("MODIFIED pods", "DELETED pods"),
     "delete": ("DELETED activitypools",),
 }
-#: What befalls an operator's call, and a worker's.
+#: Faults of an operator's calls and of a worker's calls.
 _FAILING = (
     ("create", Fault(Kind.ROTATED, "PATCH deployments")),
     ("burst", Fault(Kind.TWICE, "PUT lease-records")),
@@ -37,7 +40,7 @@ _WORKERS = (
     ("work", Fault(Kind.LOST_ANSWER, "worker SendTaskSuccess")),
     ("work", Fault(Kind.CALL_LOST, "worker SendTaskFailure")),
 )
-#: What befalls a read of an operator that starts again.
+#: Faults of the reads that an operator makes when it restarts.
 _READS = (
     ("burst", Fault(Kind.HALF_OPEN, "LIST secrets")),
     ("claimed", Fault(Kind.FAILED, "LIST pods", times=2)),

@@ -1,11 +1,11 @@
-"""PURE: what a call to the API server or to the task service is called, so that faults and tables can name it."""
+"""PURE: names for calls to the API server and to the task service, by which faults and tables refer to them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-#: Who calls the task service: the operator, or a worker.
+#: The callers of the task service: the operator, or a worker.
 OPERATOR, WORKER = "AWS", "worker"
-#: Calls that repeat for as long as a process lives: the first ones of a scenario stand for all.
+#: Calls that a process repeats as long as it lives: only their first occurrence in a scenario is struck.
 PERIODIC = frozenset(
     {"PUT leases", "POST tokenreviews"}
     | {f"{caller} {call}" for caller in (OPERATOR, WORKER) for call in ("GetActivityTask", "SendTaskHeartbeat")}
@@ -24,12 +24,12 @@ class Call:
 
     @property
     def deed(self) -> bool:
-        """Whether a crash around it can leave something half done: every write, and every call to the service."""
+        """Whether a crash around the call can leave work half done, as with every write and call to the service."""
         return not self.reads
 
 
 def kube_call(method: str, path: str, query: Mapping[str, str], body: bytes = b"") -> Call:
-    """Name a call to the API server; a lease's record is told from other Secrets by its name."""
+    """Name a call to the API server. Lease records are Secrets that are recognized by their name."""
     parts = [part for part in path.split("/") if part]
     del parts[: 2 if parts[:1] == ["api"] else 3]
     if parts[:1] == ["namespaces"] and len(parts) > 2:
@@ -60,7 +60,7 @@ def of_worker(name: str) -> bool:
 
 
 def event(kind: str, line: Mapping[str, object]) -> str:
-    """Name an event of a watch: "ADDED pods". A bookmark is named too, and no fault is made of it."""
+    """Name an event of a watch, such as "ADDED pods". A bookmark has a name too, but no fault strikes it."""
     return f"{line.get('type', '?')} {kind}"
 
 

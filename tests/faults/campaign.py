@@ -1,4 +1,4 @@
-"""Many runs: control planes side by side, the runs without faults first, then every job on whichever is free."""
+"""Plays many runs on several control planes: the runs without faults first, then each job on the next free one."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from tests.faults.runs import Run, play
 from tests.faults.scenarios import SCENARIOS
 from tests.faults.stale import STALE
 
-#: Control planes side by side: a run mostly waits, for Leases to run out and for windows to pass.
+#: The number of control planes. A run mostly waits for Leases to expire and windows to pass, so several fit.
 LANES = int(os.environ.get("FAULTS_LANES", "3"))
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ Lane = tuple[Ground, Nursery]
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A job and what came of it."""
+    """A job and its run."""
 
     job: Job
     run: Run
@@ -34,7 +34,7 @@ class Played:
 
 @asynccontextmanager
 async def lanes(count: int = LANES) -> AsyncIterator[list[Lane]]:
-    """Start so many control planes."""
+    """Start `count` control planes."""
     async with AsyncExitStack() as stack:
         found: list[Lane] = []
         for _ in range(count):
@@ -44,7 +44,7 @@ async def lanes(count: int = LANES) -> AsyncIterator[list[Lane]]:
 
 
 async def spread(where: Sequence[L], work: Iterable[T], play_one: Callable[[L, T], Awaitable[R]]) -> list[R]:
-    """Do the work, one piece at a time on each lane; return what came of it, in order."""
+    """Play each piece of work on the next free lane; return the results in the order of the work."""
     waiting = list(enumerate(work))[::-1]
     found: dict[int, R] = {}
 
@@ -60,7 +60,10 @@ async def spread(where: Sequence[L], work: Iterable[T], play_one: Callable[[L, T
 
 
 async def references(where: Sequence[Lane], names: Sequence[str]) -> dict[str, Run]:
-    """Play the named scenarios without faults. Raises RuntimeError when one ends badly: then nothing can be proven."""
+    """Play the named scenarios without faults.
+
+    Raises RuntimeError when one fails, because nothing can be compared then.
+    """
 
     async def play_one(lane: Lane, name: str) -> Run:
         return await play(*lane, SCENARIOS[name])
@@ -76,9 +79,13 @@ async def play_all(
     where: Sequence[Lane],
     jobs: Iterable[Job],
     expected: dict[str, Run],
-    told: Callable[[Played], None] = lambda _: None,
+    on_end: Callable[[Played], None] = lambda _: None,
 ) -> list[Played]:
-    """Play the jobs against their scenarios' ends, if they have any besides their own claims; `told` hears of each."""
+    """Play the jobs; return them with their runs.
+
+    A run's end is compared with `expected` where the scenario has an entry there. `on_end` is called with each job when
+    it ends.
+    """
 
     async def play_one(lane: Lane, job: Job) -> Played:
         reference = expected.get(job.scenario)
@@ -92,7 +99,7 @@ async def play_all(
         )
         played = Played(job, run)
         with contextlib.suppress(BrokenPipeError):
-            told(played)
+            on_end(played)
         return played
 
     return await spread(where, jobs, play_one)

@@ -1,31 +1,34 @@
-"""Wall clocks that a test sets, one for each replica: libfaketime in the operator's process, never the machine's clock.
+"""Wall clocks that a test sets for each replica, by libfaketime in the operator's process.
 
-Only the time of day is faked. What counts seconds (CLOCK_MONOTONIC, CLOCK_BOOTTIME) goes on as it is, as it does when
-somebody sets a machine's clock.
+The machine's clock is not changed. Only the time of day is faked: CLOCK_MONOTONIC and CLOCK_BOOTTIME continue, as they
+do when an administrator sets a machine's clock.
 """
 
 from pathlib import Path
 
 from tests import packages
 
-#: The variable that names a process's file; nothing reads it where the library is not loaded.
+#: The environment variable with the name of the process's clock file; only libfaketime reads it.
 FILE = "FAKETIME_TIMESTAMP_FILE"
 HOUR_SECONDS = 3600
 
 
 def environment() -> dict[str, str]:
-    """Return what a process needs so that its clock can be set. Raises MissingError without libfaketime."""
+    """Return the environment variables for a process whose clock can be set.
+
+    Raises MissingError without libfaketime.
+    """
     library = packages.find("libfaketimeMT.so.1")
     return {"LD_PRELOAD": str(library), "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_NO_CACHE": "1"}
 
 
 def clock_file(log: Path) -> Path:
-    """Return the file that sets the clock of the replica with this log."""
+    """Return the clock file of the replica with this log."""
     return log.with_suffix(".clock")
 
 
 def set_clock(log: Path, seconds: int) -> None:
-    """Put the wall clock of the replica with this log so far ahead (or, below zero, behind), from now on."""
+    """Set the wall clock of the replica with this log ahead by `seconds`, or back if that is negative."""
     file = clock_file(log)
     whole = file.with_suffix(".new")
     whole.write_text(f"{seconds:+d}\n")

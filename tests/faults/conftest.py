@@ -1,4 +1,4 @@
-"""The bounded part, played once for all tests: control planes, references, jobs, and the table at the end."""
+"""Plays the bounded jobs once for all tests, and prints the table at the end."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -11,18 +11,18 @@ from tests.faults.campaign import Played, lanes, play_all, references
 from tests.faults.matrix import Job
 from tests.faults.runs import Run
 
-_TOLD: list[str] = []
+_REPORTS: list[str] = []
 
 
 def tell(played: Iterable[Played]) -> dict[str, Played]:
-    """Have the table printed at the session's end, and what the runs tell beside; return them by scenario."""
+    """Add runs to the table at the session's end; return them by scenario."""
     found = {one.job.scenario: one for one in played}
-    _TOLD.append("\n".join((table.text(found.values()), *(said for one in found.values() for said in one.run.way))))
+    _REPORTS.append("\n".join((table.text(found.values()), *(line for one in found.values() for line in one.run.way))))
     return found
 
 
 def side_by_side(play: Callable[[str], Awaitable[Played]], names: Iterable[str]) -> dict[str, Played]:
-    """Play scenarios side by side, each on a control plane of its own; return them by name."""
+    """Play scenarios at the same time, each on its own control plane; return them by name."""
 
     async def all_of_them() -> list[Played]:
         return await asyncio.gather(*map(play, names))
@@ -32,7 +32,7 @@ def side_by_side(play: Callable[[str], Awaitable[Played]], names: Iterable[str])
 
 @dataclass(frozen=True)
 class Bounded:
-    """What came of the scenarios without faults, by name, and of each job."""
+    """The runs without faults, by scenario, and the run of each job."""
 
     references: dict[str, Run]
     played: dict[Job, Played]
@@ -42,17 +42,17 @@ async def _play() -> Bounded:
     async with lanes() as where:
         expected = await references(where, bounded.SCENARIOS)
         played = await play_all(where, bounded.JOBS, expected)
-    _TOLD.append(table.text(played))
+    _REPORTS.append(table.text(played))
     return Bounded(expected, {one.job: one for one in played})
 
 
 @pytest.fixture(scope="session")
 def campaign() -> Bounded:
-    """Everything, played once."""
+    """Play all bounded jobs once."""
     return asyncio.run(_play())
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the table."""
-    for told in _TOLD:
-        terminalreporter.write_line(told)
+    for report in _REPORTS:
+        terminalreporter.write_line(report)

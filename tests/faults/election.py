@@ -1,7 +1,8 @@
-"""Who decides, whatever befalls the Lease, the clocks and the way of the reports: two replicas, a pool that is at work.
+"""Leader election scenarios: two replicas and a working pool; the Lease, the clocks or the report path fail.
 
-Each scenario does something to the replicas or to what is between them and the API server. Then one of them leads, all
-workers report to it, and the same pods are there as before; at last everything that ran or waited is concluded.
+Each scenario does something to the replicas or to what is between them and the API server. Afterwards one replica
+leads, all workers report to it, and the pods are the same. In the end every running and every waiting task is
+concluded.
 """
 
 import asyncio
@@ -20,18 +21,19 @@ from tests.faults.plan import Fault, Kind
 from tests.faults.replicas import HASTENED, Replica
 from tests.faults.stage import LEASE, POOL
 
-#: What docs/limits.md asks of a task's HeartbeatSeconds.
+#: The HeartbeatSeconds that docs/limits.md recommends for tasks.
 TASK_SECONDS = 30
-#: As shipped.
+#: The election's settings as shipped.
 DEFAULTS = {name: float(getattr(Settings(), name)) for name in HASTENED}
-#: Beyond a Lease; and beyond the HeartbeatSeconds of the task that waits.
+#: Longer than a Lease, and longer than the HeartbeatSeconds of the waiting task.
 OUTAGE_SECONDS = 1.5 * HASTENED["lease_duration_seconds"]
 LONG_OUTAGE_SECONDS, SHORT_TASK_SECONDS = 25.0, 15
-#: For how long a leader is watched whose clock was set: several rounds of everything that repeats.
+#: Seconds for which a leader is observed after its clock was set: several rounds of everything periodic.
 WATCHED_SECONDS = 6.0
-#: How soon another process must lead, by the product's own timings, and have written, on a machine that is not late.
+#: The most seconds until another process leads and has written, by the product's timings, on a machine that is not
+#: late.
 FAILOVER_SECONDS = 20.0
-#: Workers of the pool whose reports are cut off: more than half of all, and more than chance.
+#: Workers of the pool whose reports are cut off: more than half of all, so that it cannot pass for chance.
 CUT_WORKERS = 4
 
 Act = Callable[[ElectionStage], Awaitable[str | None]]
@@ -39,11 +41,11 @@ Act = Callable[[ElectionStage], Awaitable[str | None]]
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """One scenario; its act returns what it measured, if anything.
+    """One scenario; its act returns a measurement or None.
 
-    `ends` is how many processes end by themselves, `grows` whether the pool is made larger meanwhile, `workers` how
-    many it has, `task_seconds` the HeartbeatSeconds of the task that waits. `timing` is the election's; `as_shipped`
-    leaves the operator's other constants as they are, too.
+    `ends`: how many processes end by themselves. `grows`: whether the pool is made larger meanwhile. `workers`: the
+    pool's size. `task_seconds`: HeartbeatSeconds of the waiting task. `timing`: the election's settings. `as_shipped`:
+    do not shorten the operator's other constants.
     """
 
     name: str
@@ -70,7 +72,7 @@ def _down(seconds: float) -> Act:
 
 
 async def _hangs_for_all(scene: ElectionStage) -> None:
-    """Accept and never answer; what was sent meanwhile arrives at the end."""
+    """Accept connections and never answer; deliver at the end what was sent meanwhile."""
     for road in scene.roads.values():
         road.hang()
     await asyncio.sleep(OUTAGE_SECONDS)
@@ -79,41 +81,41 @@ async def _hangs_for_all(scene: ElectionStage) -> None:
 
 
 async def _hangs_for_the_leader(scene: ElectionStage) -> None:
-    """Cut the leader off without a word; the other one takes over, and then what the first had sent arrives."""
+    """Let the leader's connections hang; the standby takes over; then deliver what the former leader had sent."""
     former = await scene.stage.leader()
     scene.roads[former].hang()
-    await eventually("the other one leads", lambda: scene.others_than(former))
+    await eventually("the other replica leads", lambda: scene.others_than(former))
     await scene.settled()
     scene.roads[former].mend()
     await asyncio.sleep(1.0)
 
 
 async def _stopped(scene: ElectionStage) -> None:
-    """Stop the leader's process for longer than a Lease, and let it go on when the other one leads."""
+    """Stop the leader's process for longer than a Lease; continue it when the other replica leads."""
     former = await scene.stage.leader()
     scene.send(former, signal.SIGSTOP)
-    await eventually("the other one leads", lambda: scene.others_than(former))
+    await eventually("the other replica leads", lambda: scene.others_than(former))
     await scene.settled()
     scene.send(former, signal.SIGCONT)
-    # Something to write, for one that still thinks it leads.
+    # This change makes the former leader write, if it still believes that it leads.
     await scene.stage.change_pool(reports={"timeoutSeconds": 30})
     await asyncio.sleep(1.0)
 
 
 def _clock_of_the_leader(seconds: int) -> Act:
-    """Set the leader's clock: it goes on leading, and nothing comes of it."""
+    """Set the leader's clock: the leader keeps the Lease, and no task or worker is affected."""
 
     async def act(scene: ElectionStage) -> None:
         leader, term = await scene.stage.leader(), await scene.term()
         scene.step_clock(leader, seconds)
         await asyncio.sleep(WATCHED_SECONDS)
-        assert (await scene.stage.leader(), await scene.term()) == (leader, term), "the leader did not stay"
+        assert (await scene.stage.leader(), await scene.term()) == (leader, term), "the leader has changed"
 
     return act
 
 
 def _clock_of_the_standby(seconds: int, *, born: bool = False) -> Act:
-    """Set the standby's clock and have it take over; `born` starts it anew first, so that it knew no other time."""
+    """Set the standby's clock and make it take over; with `born` its process starts with that clock."""
 
     async def act(scene: ElectionStage) -> None:
         former = await scene.stage.leader()
@@ -121,7 +123,7 @@ def _clock_of_the_standby(seconds: int, *, born: bool = False) -> Act:
         scene.step_clock(standby.name, seconds)
         if born:
             standby.kill()
-            await eventually("it runs again", lambda: bool(standby.ends) and standby.alive)
+            await eventually("its process runs again", lambda: bool(standby.ends) and standby.alive)
         await asyncio.sleep(1.0)
         scene.stage.replica(former).kill(for_good=True)
         await eventually("the standby leads", lambda: scene.others_than(former))
@@ -132,7 +134,7 @@ def _clock_of_the_standby(seconds: int, *, born: bool = False) -> Act:
 
 
 async def _race(scene: ElectionStage) -> None:
-    """Hold back what both write to a Lease that has run out until both have written; then both arrive at once."""
+    """Hold back both replicas' writes to an expired Lease until both have written, then deliver both at once."""
     stage = scene.stage
     for road in scene.roads.values():
         road.refuse()
@@ -150,11 +152,11 @@ async def _race(scene: ElectionStage) -> None:
 
 
 async def _late_renewal(scene: ElectionStage) -> None:
-    """The leader is stopped as it renews; its write arrives when the other one leads."""
+    """Stop the leader while it renews; deliver its write when the other replica leads."""
     stage, former = scene.stage, await scene.stage.leader()
     stage.take((Fault(Kind.HELD, "PUT leases"),))
     stage.plan.arm()
-    await eventually("the other one leads", lambda: scene.others_than(former))
+    await eventually("the other replica leads", lambda: scene.others_than(former))
     await scene.settled()
     answers = await _let_go(scene, 1)
     scene.send(former, signal.SIGCONT)
@@ -163,19 +165,19 @@ async def _late_renewal(scene: ElectionStage) -> None:
 
 
 async def _let_go(scene: ElectionStage, count: int) -> list[int]:
-    """Let go what is held; return how the API server answered."""
+    """Deliver the calls that are held back; return the API server's status codes."""
     for proxy in scene.stage.proxies:
         proxy.released.set()
 
     def answers() -> list[int]:
         return [status for proxy in scene.stage.proxies for _, status in proxy.answers]
 
-    await eventually("what was held is answered", lambda: len(answers()) == count)
+    await eventually("the API server has answered the delayed calls", lambda: len(answers()) == count)
     return answers()
 
 
 async def _blocked_shortly(scene: ElectionStage) -> None:
-    """Stop the leader, and later its loop alone, for less than the renew deadline: it goes on as if nothing were."""
+    """Stop the leader, later block only its loop, for less than the renew deadline: the leader keeps the Lease."""
     leader, term = await scene.stage.leader(), await scene.term()
     scene.send(leader, signal.SIGSTOP)
     await asyncio.sleep(1.0)
@@ -183,37 +185,37 @@ async def _blocked_shortly(scene: ElectionStage) -> None:
     await asyncio.sleep(2.0)
     scene.send(leader, signal.SIGUSR1)
     await asyncio.sleep(3.0)
-    assert (await scene.stage.leader(), await scene.term()) == (leader, term), "the leader did not stay"
+    assert (await scene.stage.leader(), await scene.term()) == (leader, term), "the leader has changed"
 
 
 async def _blocked(scene: ElectionStage) -> None:
-    """Block the leader's loop for good: its watchdog ends it, and the other one leads."""
+    """Block the leader's loop for good: its watchdog ends the process, and the other replica leads."""
     former = scene.stage.replica(await scene.stage.leader())
     scene.send(former.name, signal.SIGUSR2)
-    await eventually("its watchdog has ended it", lambda: bool(former.ends))
-    await eventually("the other one leads", lambda: scene.others_than(former.name))
+    await eventually("its watchdog has ended the process", lambda: bool(former.ends))
+    await eventually("the other replica leads", lambda: scene.others_than(former.name))
 
 
 async def _reports_cut(scene: ElectionStage) -> None:
-    """Have no report arrive; less is wanted meanwhile, and nobody leaves until the workers are heard again."""
+    """Drop all reports and lower the demand; no worker leaves until reports arrive again."""
     stage = scene.stage
 
     async def doubted(word: str) -> bool:
-        said = ((await stage.pool()) or {}).get("status", {}).get("conditions") or ()
-        return any(one["type"] == "SignalsStale" and one["status"] == word for one in said)
+        conditions = ((await stage.pool()) or {}).get("status", {}).get("conditions") or ()
+        return any(one["type"] == "SignalsStale" and one["status"] == word for one in conditions)
 
     scene.service.drop()
-    await eventually("the reports are doubted", lambda: doubted("True"))
+    await eventually("SignalsStale is True", lambda: doubted("True"))
     await stage.change_pool(minWorkers=1)
     await asyncio.sleep(WATCHED_SECONDS)
     assert await scene.pods() == scene.before, f"of {scene.before}, {await scene.pods()} are left"
     await stage.change_pool(minWorkers=CUT_WORKERS)
     scene.service.mend()
-    await eventually("they are believed again", lambda: doubted("False"))
+    await eventually("SignalsStale is False again", lambda: doubted("False"))
 
 
 async def _failover(scene: ElectionStage) -> str:
-    """Kill the leader for good while something is to be done; return how long it took until the other one did it."""
+    """Kill the leader for good while work is pending; return how long the other replica took until it did that work."""
     former = scene.stage.replica(await scene.stage.leader())
     await _just_renewed(scene)
     former.kill(for_good=True)
@@ -221,18 +223,18 @@ async def _failover(scene: ElectionStage) -> str:
 
 
 async def _cut_off(scene: ElectionStage) -> str:
-    """The same, with a leader that lives on and hears nothing more of the API server, until the other one leads."""
+    """Cut the leader off from the API server while its process lives; return how long the other replica took."""
     former = scene.stage.replica(await scene.stage.leader())
     await _just_renewed(scene)
     scene.roads[former.name].hang()
-    said = await _taken_over(scene, former, "the cut")
+    summary = await _taken_over(scene, former, "the cut")
     scene.roads[former.name].mend()
     await asyncio.sleep(1.0)
-    return said
+    return summary
 
 
 async def _taken_over(scene: ElectionStage, former: Replica, since: str) -> str:
-    """Want something of whoever leads; return how long it took from now until another one than `former` did it."""
+    """Change the pool; return how long it took from now until a replica other than `former` had carried it out."""
     stage, killed = scene.stage, time.time()
 
     def writes(resource: str) -> list[audit.Write]:
@@ -244,22 +246,22 @@ async def _taken_over(scene: ElectionStage, former: Replica, since: str) -> str:
 
     async with beating() as beat:
         await stage.change_pool(minWorkers=3)
-        await eventually("the other one leads", lambda: scene.others_than(former.name))
-        await eventually("it has made the pool larger", written)
+        await eventually("the other replica leads", lambda: scene.others_than(former.name))
+        await eventually("the other replica has grown the pool", written)
     took = {
         kind: min(one.answered for one in writes(kind) if one.answered > killed) for kind in ("leases", "deployments")
     }
     lease, first = took["leases"] - killed, took["deployments"] - killed
     late = beat.late_until(killed + first)
-    said = f"from {since} to the Lease {lease:.1f} s, to the first write about a pool {first:.1f} s"
-    said += f" (this machine late by {late:.1f} s of them)"
-    assert first - late <= FAILOVER_SECONDS, said
+    summary = f"from {since} to the Lease {lease:.1f} s, to the first write about a pool {first:.1f} s"
+    summary += f" (this machine late by {late:.1f} s of them)"
+    assert first - late <= FAILOVER_SECONDS, summary
     await scene.settled()
-    return said
+    return summary
 
 
 async def _just_renewed(scene: ElectionStage) -> None:
-    """Wait for the worst moment to be killed: the Lease was renewed just now."""
+    """Wait until the Lease has just been renewed, which is the worst moment to be killed."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{scene.stage.system}/leases/{LEASE}"
     before = (await scene.stage.api.call("GET", path) or {})["spec"]["renewTime"]
 

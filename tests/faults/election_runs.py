@@ -1,4 +1,4 @@
-"""Runs of the election: what is watched in each, and how it is judged."""
+"""Runs of the election scenarios: what is observed in each, and how it is judged."""
 
 import itertools
 import os
@@ -24,7 +24,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Crib:
-    """A control plane, and where operators come from: with clocks that can be set, and as they ship."""
+    """A control plane and its two sources of operators: with clocks that can be set, and as shipped."""
 
     ground: Ground
     faked: Nursery
@@ -45,13 +45,13 @@ async def cribs(where: Sequence[Lane]) -> AsyncIterator[list[Crib]]:
 
 
 async def play_elections(
-    where: Sequence[Lane], names: Iterable[str], told: Callable[[Played], None] = lambda _: None
+    where: Sequence[Lane], names: Iterable[str], on_end: Callable[[Played], None] = lambda _: None
 ) -> list[Played]:
-    """Play the named scenarios; `told` hears of each."""
+    """Play the named scenarios; `on_end` is called with each when it ends."""
 
     async def play_one(crib: Crib, name: str) -> Played:
         played = Played(Job(PART, name, (), replicas=2), await play(crib, ELECTIONS[name]))
-        told(played)
+        on_end(played)
         return played
 
     async with cribs(where) as ready:
@@ -78,7 +78,7 @@ async def play(crib: Crib, scenario: Election) -> Run:
 
 
 def _moved(scene: ElectionStage, after: dict[str, str], *, grows: bool) -> list[str]:
-    """Say which pods went or came although nothing was asked for."""
+    """Return one sentence for each pod that was removed or added although no change of the pool asked for it."""
     gone = [name for uid, name in scene.before.items() if uid not in after]
     come = [name for uid, name in after.items() if uid not in scene.before and not grows]
     return [f"pod {name} went" for name in gone] + [f"pod {name} came" for name in come]

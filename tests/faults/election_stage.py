@@ -1,4 +1,4 @@
-"""The stage of the election: two replicas, each on a road that can be cut, a pool at work, a task that waits."""
+"""The stage of the election: two replicas whose connections can be cut, a working pool, and a waiting task."""
 
 import json
 import os
@@ -26,44 +26,45 @@ from tests.integration.operator.cut import Road, road_to
 from tests.servers.ports import free_port
 
 WAITING = "waiting"
-#: Seconds without a change after which there is none under way.
+#: Seconds without a change after which the stage counts as at rest.
 STILL_SECONDS = 3.0
-#: For workers to start beside control planes that start as well; nothing is tested yet.
+#: Time limit for workers to start while control planes start too; nothing is under test yet.
 FURNISH_SECONDS = 180.0
-#: Longer than any scenario and shorter than a clock's step: a clock that is believed fails the task.
+#: Seconds. Longer than any scenario and shorter than a clock's step, so a process that believes the clock fails the
+#: task.
 HOLD_SECONDS = 600
 
 
 class CutService(Service):
-    """The report Service, which a test can have drop everything."""
+    """The report Service; a test can make it drop every connection."""
 
     cut = False
 
     def drop(self) -> None:
-        """End every connection, and every new one."""
+        """Close every open connection and every new one."""
         self.cut = True
         for task in self._carrying:
             task.cancel()
 
     def mend(self) -> None:
-        """Lead connections to the leader again."""
+        """Forward connections to the leader again."""
         self.cut = False
 
 
 @dataclass
 class ElectionStage:
-    """What scenarios of the election play on. Made by `election_stage`."""
+    """The stage of the election scenarios, made by `election_stage`."""
 
     stage: Stage
-    #: HeartbeatSeconds of the task that waits: longer than a change of leader takes by the timings of the run.
+    #: HeartbeatSeconds of the waiting task: longer than a change of leader takes with the run's timings.
     task_seconds: int
     roads: dict[str, Road] = field(default_factory=dict)
     service: CutService = field(init=False)
-    #: The pods of both pools before anything befell their operators, by UID.
+    #: The pods of both pools before the scenario's fault, by UID.
     before: dict[str, str] = field(default_factory=dict)
 
     async def furnish(self, workers: int) -> None:
-        """Have a worker at work, others free, and a task in the leader's hands whose worker does not start."""
+        """Make one worker busy and others free; the leader holds the lease of a task whose worker does not start."""
         stage = self.stage
         await leads(stage)
         reports = {"timeoutSeconds": 20}
@@ -71,16 +72,18 @@ class ElectionStage:
         await eventually("all workers are ready", lambda: ready(stage, workers), seconds=FURNISH_SECONDS)
         stage.execute(1, gated=True)
         await eventually("a worker is busy", lambda: len(stage.kubelet.busy()) == 1)
-        # A third one may have been asked for while the task was in the operator's hands: no pod starts after this.
+        # While the operator held the task, it may have asked for a third worker: no pod starts after this.
         await self._at_rest()
-        await eventually("the pool is as large as asked", lambda: ready(stage, workers), seconds=FURNISH_SECONDS)
+        await eventually(
+            "the pool has the workers that were asked for", lambda: ready(stage, workers), seconds=FURNISH_SECONDS
+        )
         stage.kubelet.may_start.clear()
         await self._wait_at_zero(workers)
         await self._at_rest()
         self.before = await self.pods()
 
     async def _at_rest(self) -> None:
-        """Wait until nothing has changed for a while, so that what changes afterwards is the fault's doing."""
+        """Wait until nothing has changed for a while, so that a later change is the fault's effect."""
         since, last = time.monotonic(), ""
 
         async def still() -> bool:
@@ -91,7 +94,7 @@ class ElectionStage:
                 since, last = time.monotonic(), found
             return time.monotonic() - since >= STILL_SECONDS
 
-        await eventually("nothing changes any more", still)
+        await eventually("the stage is at rest", still)
 
     async def _wait_at_zero(self, workers: int) -> None:
         stage, arn = self.stage, _arn(WAITING)
@@ -99,7 +102,7 @@ class ElectionStage:
                 "taskHeartbeat": {"intervalSeconds": 1}, "activation": {"holdSeconds": HOLD_SECONDS}}  # fmt: skip
         stage.fake.create_activity(WAITING)
         await stage.api.call("POST", stage.path(), manifests.pool(WAITING, spec))
-        await eventually("the pool at zero is polled for", lambda: stage.fake.open_polls(arn) > 0)
+        await eventually("the operator polls for the pool at zero", lambda: stage.fake.open_polls(arn) > 0)
         state = {"Type": "Task", "Resource": arn, "HeartbeatSeconds": self.task_seconds, "End": True}
         definition = json.dumps({"StartAt": "Work", "States": {"Work": state}})
         executions = stage.fake._executions
@@ -108,19 +111,19 @@ class ElectionStage:
 
         async def held() -> bool:
             pods = Counter(raw["metadata"]["labels"][LABEL_POOL] for raw in await stage.pods())
-            # The task that runs may have come through the operator's hands, and then is recorded, too.
+            # If the running task came through an operator's poll, it has a record, too.
             recorded = {raw["metadata"]["labels"][LABEL_NAME] for raw in await stage.records()}
             return WAITING in recorded and pods == {POOL: workers, WAITING: 1}
 
         await eventually("the task is recorded, and a pod is made for it", held)
 
     async def pods(self) -> dict[str, str]:
-        """Return the names of the pods that are not leaving, by UID."""
+        """Return the names of the pods that are not being deleted, by UID."""
         pods = [raw["metadata"] for raw in await self.stage.pods()]
         return {meta["uid"]: meta["name"] for meta in pods if "deletionTimestamp" not in meta}
 
     async def others_than(self, name: str) -> bool:
-        """Whether another replica than this one holds the Lease."""
+        """Whether a replica other than `name` holds the Lease."""
         return await self.stage.leader() not in {"", name}
 
     def other(self, name: str) -> Replica:
@@ -132,22 +135,22 @@ class ElectionStage:
         os.kill(self.stage.replica(name)._pid, number)
 
     def step_clock(self, name: str, seconds: int) -> None:
-        """Put a replica's wall clock so far ahead."""
+        """Set a replica's wall clock ahead by `seconds`."""
         set_clock(self.stage.replica(name).log, seconds)
 
     async def term(self) -> int:
-        """Return the term of who holds the Lease, as workers are told it."""
+        """Return the Lease's term, as the operator sends it to workers."""
         lease = await self.stage.api.call("GET", LEASES.path(self.stage.system, LEASE)) or {}
         created = datetime.fromisoformat(lease["metadata"]["creationTimestamp"])
         return int(created.timestamp()) + int(lease["spec"]["leaseTransitions"])
 
     async def heard(self) -> bool:
-        """Whether every worker has been answered by the present leader."""
+        """Whether the present leader has answered a report of every worker."""
         term = await self.term()
         return all(worker._reports.term == term for worker in self.stage.kubelet.workers.values())
 
     async def settled(self) -> None:
-        """Wait until there is a leader that every worker reports to."""
+        """Wait until a replica leads and every worker reports to it."""
 
         async def led_and_heard() -> bool:
             name = await self.stage.leader()
@@ -156,7 +159,7 @@ class ElectionStage:
         await eventually("one replica leads, and every worker reports to it", led_and_heard)
 
     async def conclude(self, workers: int) -> None:
-        """Let everything come to its end: the pool grows, the waiting task finds a worker, the running one finishes."""
+        """Finish all work: the pool grows, a worker takes the waiting task, the running task ends."""
         stage = self.stage
         stage.kubelet.may_start.set()
         await stage.change_pool(minWorkers=workers + 1)
@@ -167,7 +170,7 @@ class ElectionStage:
         async def nothing_is_held() -> bool:
             return not await stage.records()
 
-        await eventually("no lease is recorded any more", nothing_is_held)
+        await eventually("no lease record is left", nothing_is_held)
 
 
 def _arn(name: str) -> str:
@@ -178,7 +181,7 @@ def _arn(name: str) -> str:
 async def election_stage(
     ground: Ground, nursery: Nursery, number: str, task_seconds: int, **settings: Any
 ) -> AsyncIterator[ElectionStage]:
-    """Set the stage with two running replicas, whose settings may be given."""
+    """Set the stage with two running replicas; `settings` are theirs."""
     async with stage(ground, nursery, number, replicas=0) as made, AsyncExitStack() as stack:
         found = ElectionStage(made, task_seconds)
         labelled = made.kubelet.labelled
@@ -198,7 +201,7 @@ async def election_stage(
 async def _join(
     stack: AsyncExitStack, found: ElectionStage, nursery: Nursery, name: str, given: dict[str, Any]
 ) -> None:
-    """Add a replica whose way to its proxy is a road: the road is there first, and leads nowhere until then."""
+    """Add a replica that reaches its proxy through a road; the road starts first, closed."""
     made = found.stage
     road = found.roads[name] = await stack.enter_async_context(road_to(made.ground.url))
     road.hang()

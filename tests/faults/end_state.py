@@ -12,7 +12,7 @@ from tests.faults.calls import WORKER
 from tests.faults.stage import HOLD_SECONDS, Stage
 from tests.readiness import is_ready
 
-#: Seconds after which a task that a poll brought must be recorded, on a slow machine.
+#: Seconds within which a task from a poll must be recorded, on a slow machine.
 RECORDED_SECONDS = 3.0
 
 State = dict[str, Any]
@@ -21,7 +21,10 @@ _NUMBERS = ("observedGeneration", "replicas", "readyReplicas", "desiredReplicas"
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """What befell tasks and workers. `retried` attempts were in nobody's hands yet: the service's Retry has them."""
+    """Harm to tasks and workers.
+
+    `retried` counts attempts that no process of ours held; the service's Retry repeats them.
+    """
 
     lost: int = 0
     interrupted: int = 0
@@ -31,12 +34,12 @@ class Harm:
 
     @property
     def done(self) -> bool:
-        """Whether anything happened that must not."""
+        """Whether anything happened that must not happen."""
         return bool(self.lost or self.interrupted or self.duplicates)
 
 
 async def end_state(stage: Stage) -> State:
-    """Return what is compared: no times, no history, no names that chance gave."""
+    """Return the state that is compared: without times, history, and generated names."""
     pool = await stage.pool()
     pods = await stage.pods()
     return {
@@ -51,7 +54,7 @@ async def end_state(stage: Stage) -> State:
 
 def _deployment(raw: Mapping[str, Any]) -> Any:
     spec = json.dumps(raw["spec"] | {"replicas": None}, sort_keys=True)
-    # The Service's port is of this run alone.
+    # The Service's port differs in each run.
     port = raw["spec"]["template"]["spec"]["containers"][0]["env"]
     url = next((entry["value"] for entry in port if entry["name"] == "ACTIVITY_REPORT_URL"), "-")
     namespace = raw["metadata"]["namespace"].partition("-")[2]
@@ -67,11 +70,11 @@ def _pod(raw: Mapping[str, Any]) -> str:
 
 def _status(status: Mapping[str, Any]) -> State:
     conditions = sorted((c["type"], c["status"], c["reason"]) for c in status.get("conditions") or ())
-    return {name: status.get(name) for name in _NUMBERS} | {"conditions": [list(said) for said in conditions]}
+    return {name: status.get(name) for name in _NUMBERS} | {"conditions": [list(condition) for condition in conditions]}
 
 
 def _had(stage: Stage, lease: str) -> bool:
-    """Whether a task was recorded or begun, or came to a worker, or to an operator long enough before its end."""
+    """Whether a task was recorded or begun, or was handed to a worker, or to an operator long enough before its end."""
     if lease in stage.recorded or stage.ran[lease]:
         return True
     if lease not in stage.handed:
@@ -79,19 +82,19 @@ def _had(stage: Stage, lease: str) -> bool:
     caller, at = stage.handed[lease]
     if caller == WORKER:
         return True
-    # A poll outlives the process that opened it by as long as the service holds it.
+    # The service holds a poll open for HOLD_SECONDS, also after its process has ended.
     return not any(-2 * HOLD_SECONDS <= end - at <= RECORDED_SECONDS for end in stage.replica(caller).ends)
 
 
 def harm(stage: Stage) -> Harm:
-    """Return what happened to tasks and workers, as the task service and the node counted it."""
+    """Return the harm to tasks and workers, as the task service and the node counted it."""
     words = list(stage.kubelet.interrupted)
     timed_out = [task for task in stage.tasks() if task.state == "timed_out"]
     lost = [task for task in timed_out if _had(stage, lease_id(task.token))]
     words += [f"task {lease_id(task.token)[:8]} was in safe hands, and timed out ({task.error})" for task in lost]
     twice = [lease for lease, times in stage.ran.items() if times > 1]
     words += [f"task {lease[:8]} was run {stage.ran[lease]} times" for lease in twice]
-    # The service takes one conclusion an attempt; an execution needs one in all.
+    # The service accepts one conclusion of each attempt; an execution needs one in all.
     again = max(sum(task.conclusions for task in stage.tasks()) - len(stage.executions), 0)
     words += [f"{again} tasks were concluded again"] * bool(again)
     duplicates = len(twice) + again

@@ -1,6 +1,6 @@
-"""A control plane for faults, with the CRD, an audit log and one user per operator replica.
+"""A control plane for fault tests, with the CRD, an audit log and one user for each operator replica.
 
-Its controllers are the real ones, so a ReplicaSet picks the pods that it removes as it does anywhere.
+Its controllers are Kubernetes' own, so a ReplicaSet chooses the pods that it removes as in any cluster.
 """
 
 import ssl
@@ -21,19 +21,19 @@ from tests.servers import control_plane
 CRD_FILE = Path(__file__).parents[2] / "crds" / "activitypools.activitypools.dev.yaml"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CONTROLLERS = ("deployment-controller", "replicaset-controller", "garbage-collector-controller")
-#: Those that miss a node and evict its pods.
+#: The controllers that mark a node unreachable and evict its pods.
 OF_NODES = ("node-lifecycle-controller", "taint-eviction-controller")
-#: The replicas' users, one each, so that the audit log tells them apart.
+#: The users of the replicas, one each, so that the audit log tells them apart.
 REPLICAS = ("operator-a", "operator-b", "operator-c")
-#: Tokens that the API server knows, by user: who may do everything here. What the operator may do is tested elsewhere.
+#: Static tokens by user; every user may do everything here. Other tests check the operator's rights.
 TOKENS = {user: f"token-of-{user}" for user in ("test", *REPLICAS)}
-#: What a user's next token ends in.
+#: The suffix of a user's next token.
 RENEWED = "-renewed"
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """A running control plane: its address, how to trust it, a client of the test's own, a folder for files."""
+    """A running control plane: its address, its CA, the test's own client, and a folder for files."""
 
     url: str
     trust: ssl.SSLContext
@@ -43,9 +43,10 @@ class Ground:
 
 @asynccontextmanager
 async def ground(*, missed_seconds: float = 0.0) -> AsyncIterator[Ground]:
-    """Start a control plane with the CRD of this tree; it and its data are gone at the end.
+    """Start a control plane with the CRD of this tree; it and its data are removed at the end.
 
-    With `missed_seconds` nodes are watched over, too: one that is silent for so long is missed, and its pods evicted.
+    With `missed_seconds` the node controllers run, too: a node that is silent for that long is marked unreachable, and
+    its pods are evicted.
     """
     async with AsyncExitStack() as stack:
         users = {token + end: user for user, token in TOKENS.items() for end in ("", RENEWED)}
@@ -68,7 +69,7 @@ async def ground(*, missed_seconds: float = 0.0) -> AsyncIterator[Ground]:
 
 
 def kubeconfig(path: Path, url: str, user: str, ca_file: Path | None = None, *, renewed: bool = False) -> Path:
-    """Write a kubeconfig for one of the known users, with a token that is `renewed` once; a reader sees all or none."""
+    """Write a kubeconfig for one of the users, with the user's next token if `renewed`; the write is atomic."""
     return control_plane.kubeconfig(path, url, user, TOKENS[user] + RENEWED * renewed, ca_file)
 
 

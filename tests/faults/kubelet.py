@@ -1,4 +1,4 @@
-"""A node, played: pods are bound, run a worker, become Ready and unready, and go when they are told to."""
+"""A simulated node: pods are bound, run a worker, become Ready or not Ready, and end when they are deleted."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,37 +18,42 @@ from tests.faults.api import Api, GoneError, Raw
 from tests.faults.worker import PlayedWorker
 
 LOOK_SECONDS = 0.1
-#: How long ago a container that was killed some day was started again: nobody doubts it any more.
+#: Seconds since the container was killed and restarted: long enough that the operator does not count it as a failed
+#: start.
 LONG_AGO_SECONDS = 120.0
 CA_CONFIG_MAP = "activitypool-ca"
 
 
 class Service(Protocol):
-    """The task service, or what stands before it."""
+    """The task service, or the proxy before it."""
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Its URL."""
         ...
 
 
 class Node:
-    """Where pods are put. While it is not `reachable` its kubelet hears and says nothing; workers run on."""
+    """A node for pods.
+
+    While it is not `reachable`, its kubelet has no contact with the API server; its workers run on.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.reachable = asyncio.Event()
         self.reachable.set()
-        #: Whether it is cut off as soon as a pod is put on it.
+        #: Whether the node is cut off as soon as a pod is bound to it.
         self.doomed = False
-        #: How often it came back: what was said of its pods before may have been overruled meanwhile.
+        #: How often the node came back. Its pods' status is then written again, because others may have changed it
+        #: meanwhile.
         self.returns = 0
 
 
 class Kubelet:
-    """Plays every pod of one namespace, and knows which of the operator's pods carry the leader's label.
+    """Plays every pod of one namespace, and knows which of the operator's pods have the leader's label.
 
-    Pods are put on its `nodes` in turn; a Node object there need not be.
+    Pods are bound to its `nodes` in turn; Node objects need not exist.
     """
 
     def __init__(
@@ -72,13 +77,13 @@ class Kubelet:
         self._aged: set[str] = set()
         self.labelled: set[str] = set()
         self.interrupted: list[str] = []
-        #: What went wrong with the node itself: a run in which something did proves nothing.
+        #: Errors of the simulated node itself: a run with any of them proves nothing.
         self.troubles: list[str] = []
         self.may_start = asyncio.Event()
         self.may_start.set()
 
     async def run(self) -> None:
-        """Play, until cancelled."""
+        """Play until cancelled."""
         try:
             await self._follow()
         except Exception as error:
@@ -105,7 +110,7 @@ class Kubelet:
         return sorted(self._pods[uid] for uid, worker in self.workers.items() if worker.running)
 
     async def age(self, name: str) -> None:
-        """Have a pod say from now on that its container was killed once, long ago, and has run since."""
+        """Make a pod's status show a container that was killed once, long ago, and has run since."""
         uid = next(uid for uid, pod in self._pods.items() if pod == name)
         self._aged.add(uid)
         path = f"/api/v1/namespaces/{self._namespace}/pods/{name}"
@@ -118,11 +123,11 @@ class Kubelet:
         return sorted(self._pods[uid] for uid in self.workers if self._places[uid] is node)
 
     def cut_off(self, node: Node) -> None:
-        """Have a node hear and say nothing more."""
+        """Cut a node's kubelet off from the API server."""
         node.reachable.clear()
 
     def rejoin(self, node: Node) -> None:
-        """Have it hear what it missed, and say anew what it has to say."""
+        """Reconnect a node's kubelet: it receives the missed events and writes its pods' status again."""
         node.returns += 1
         node.reachable.set()
         missed, self._missed = self._missed, {}
@@ -183,15 +188,15 @@ class Kubelet:
         assert isinstance(settings.source, StepFunctionsSettings)
         source = await open_source(replace(settings.source, endpoint_url=self.service.url))
         worker = PlayedWorker(replace(settings, health_port=None), source, self._handler)
-        began, said = _now(), (False, -1)
+        began, written = _now(), (False, -1)
         ending = asyncio.create_task(worker.run(), name=name)
         self.workers[uid] = worker
         try:
             while not ending.done():
                 news = (worker.state in READY, node.returns)
-                if news != said and node.reachable.is_set():
+                if news != written and node.reachable.is_set():
                     await self._api.call("PATCH", f"{path}/status", self._seen_from_here(raw, began, news[0]))
-                    said = news
+                    written = news
                 await asyncio.wait({ending, leaving} if not leaving.done() else {ending}, timeout=LOOK_SECONDS)
                 if leaving.done() and worker.state is not WorkerState.STOPPED:
                     worker.request_stop()
@@ -213,7 +218,7 @@ class Kubelet:
         return aged
 
     async def _bind(self, raw: Raw, path: str) -> Node:
-        """Put a pod on the node that has the fewest, of those that are there."""
+        """Bind a pod to the reachable node with the fewest pods."""
         placed = [node for uid, node in self._places.items() if not self._lives[uid].done()]
         node = min((node for node in self.nodes if node.reachable.is_set()), key=placed.count)
         self._places[raw["metadata"]["uid"]] = node
@@ -225,14 +230,14 @@ class Kubelet:
         return node
 
     async def _environment(self, raw: Raw, path: str) -> dict[str, str]:
-        """Return the container's environment, its files being in a folder of this pod's own."""
+        """Return the container's environment; its files are in a folder of this pod's own."""
         meta = raw["metadata"]
         folder = self._folder / meta["uid"]
         folder.mkdir()
         token = await self._api.token(self._namespace, audiences=[TOKEN_AUDIENCE], bound=raw)
         (folder / "token").write_text(token)
         maps = f"/api/v1/namespaces/{self._namespace}/configmaps/{CA_CONFIG_MAP}"
-        while (found := await self._api.call("GET", maps, expect=(404,))) is None:  # noqa: ASYNC110 - played, not told
+        while (found := await self._api.call("GET", maps, expect=(404,))) is None:  # noqa: ASYNC110 - polled: the kubelet is simulated
             await asyncio.sleep(LOOK_SECONDS)
         (folder / "ca.crt").write_text(found["data"]["ca.crt"])
         fields = {"metadata.namespace": meta["namespace"], "metadata.name": meta["name"], "metadata.uid": meta["uid"]}
@@ -269,7 +274,7 @@ def _status(raw: Raw, began: str, ready: bool) -> Raw:
 
 
 def restarted(status: Raw, restarts: int) -> Raw:
-    """Return a pod's status whose container has been killed and started again so often."""
+    """Return the status of a pod whose container has been killed and restarted `restarts` times."""
     for container in status["status"]["containerStatuses"]:
         container["restartCount"] = restarts
         if restarts:

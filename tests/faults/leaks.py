@@ -1,4 +1,4 @@
-"""Where the input of a task, its token or a token of the API server's stands although it must not."""
+"""Finds task inputs, task tokens and API server tokens in places where they must not be."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from tests.faults.stage import PAYLOAD, Stage
 
 
 async def leaks(stage: Stage) -> list[str]:
-    """Say what stands in the operators' logs, the pool's status or the Events of its namespace, as a sentence each."""
+    """Return one sentence for each secret in the operators' logs, the pool's status or the namespace's Events."""
     places = {f"the log of {one.name}": one.log.read_text(errors="replace") for one in stage.replicas}
     places["the pool"] = json.dumps(await stage.pool() or {})
     places["an Event"] = json.dumps(await stage.api.items(EVENTS.path(stage.namespace)))
@@ -19,6 +19,9 @@ async def leaks(stage: Stage) -> list[str]:
 
 
 def found(places: Mapping[str, str], secrets: Mapping[str, str]) -> Iterator[str]:
-    """Yield where a secret stands. PURE; both are texts: by place, and with what the secret is called."""
+    """PURE: yield a sentence for each secret that a text contains.
+
+    `places`: name -> text; `secrets`: name -> secret.
+    """
     for place, text in places.items():
         yield from sorted({f"{what} stands in {place}" for secret, what in secrets.items() if secret in text})

@@ -1,4 +1,4 @@
-"""PURE: from what a run without faults did to every fault that may befall it."""
+"""PURE: derives every fault that a scenario can meet from its run without faults."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -17,9 +17,9 @@ from tests.faults.plan import (
     Kind,
 )
 
-#: How often in a row the task service refuses: more often than a single call is tried again.
+#: How often in a row the task service refuses: more often than a single call is retried.
 REFUSED_TIMES = 4
-#: What an operator reads when it starts; kopf and the sweep list the same kinds, and a refusal is for both.
+#: What an operator reads when it starts. kopf and the resync list the same kinds; a refusal affects both.
 READS = (
     "LIST activitypools",
     "LIST deployments",
@@ -29,19 +29,19 @@ READS = (
     "GET secrets",
     "GET replicasets",
 )
-#: Where it starts in the midst of something: scenario -> the crash that has it read everything anew.
+#: Scenarios in which an operator restarts amid its work: scenario -> the crash after which it reads everything again.
 STARTS = {
     "burst": Fault(Kind.CRASH_AFTER, "POST lease-records"),
     "claimed": Fault(Kind.CRASH_BEFORE, "PATCH deployments"),
     "scale-in": Fault(Kind.CRASH_AFTER, "PATCH pods"),
 }
-#: Seconds between two sweeps where events are lost: they must come right within one.
+#: Seconds between two resyncs in runs with lost events: one resync must repair the state.
 SWEEP_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run to play: a scenario by name, what befalls it, how many replicas there are, and which part it is of."""
+    """One run to play: the scenario's name, its faults, the number of replicas, and its part of the table."""
 
     part: str
     scenario: str
@@ -51,7 +51,7 @@ class Job:
 
 
 def occurrences(names: Iterable[str]) -> list[tuple[str, int]]:
-    """Return each name with which time it is; of calls that repeat for ever only the first."""
+    """Return each name with its occurrence number; of periodic calls only the first."""
     counts: Counter[str] = Counter()
     found = []
     for name in names:
@@ -62,7 +62,7 @@ def occurrences(names: Iterable[str]) -> list[tuple[str, int]]:
 
 
 def crashes(scenario: str, calls: Iterable[str], *, replicas: int = 1) -> Iterator[Job]:
-    """Yield a crash before and one after each write and call to the service, in turn."""
+    """Yield a crash before and a crash after each write and each call to the service."""
     part = "crash" if replicas == 1 else "crash, standby"
     for name, nth in occurrences(calls):
         if not (name.startswith("WATCH") or of_worker(name)):
@@ -71,7 +71,7 @@ def crashes(scenario: str, calls: Iterable[str], *, replicas: int = 1) -> Iterat
 
 
 def failing_calls(scenario: str, calls: Iterable[str]) -> Iterator[Job]:
-    """Yield everything else that may befall a call, an operator's or a worker's, at the first of each name."""
+    """Yield every other fault of a call, an operator's or a worker's, at the first call of each name."""
     for name in dict.fromkeys(calls):
         part = "worker's call" if of_worker(name) else "call fails"
         if to_service(name):
@@ -83,7 +83,7 @@ def failing_calls(scenario: str, calls: Iterable[str]) -> Iterator[Job]:
 
 
 def events(scenario: str, names: Iterable[str]) -> Iterator[Job]:
-    """Yield each event lost in turn; twice, late, torn, failed and with the rest of its stream at the first of each."""
+    """Yield the loss of each event; at the first of each name also: twice, late, torn, failed, stream cut."""
     for name, nth in occurrences(names):
         yield Job("event", scenario, (Fault(Kind.EVENT_LOST, name, nth),), sweep_seconds=SWEEP_SECONDS)
         if nth == 1:
@@ -92,7 +92,7 @@ def events(scenario: str, names: Iterable[str]) -> Iterator[Job]:
 
 
 def failing_reads(scenario: str) -> Iterator[Job]:
-    """Yield what may befall each read of an operator that starts again in the midst of something: a third of all."""
+    """Yield the faults of each read of an operator that restarts amid its work, a third of all combinations."""
     if scenario in STARTS:
         every = [(name, kind) for name in READS for kind in ON_READS]
         for name, kind in every[list(STARTS).index(scenario) :: len(STARTS)]:
@@ -101,7 +101,7 @@ def failing_reads(scenario: str) -> Iterator[Job]:
 
 
 def broken_watches(scenario: str, names: Iterable[str]) -> Iterator[Job]:
-    """Yield a watch that ends in the middle of an event, and whose next try is refused or gets no answer."""
+    """Yield a watch that ends in the middle of an event; its next attempt is refused or not answered."""
     refusals = (Kind.UNAUTHORIZED, Kind.FORBIDDEN, Kind.GONE, Kind.THROTTLED, Kind.FAILED, Kind.HANG)
     for name in dict.fromkeys(names):
         for kind in refusals:

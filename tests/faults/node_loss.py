@@ -1,4 +1,4 @@
-"""A node is missed while its workers work: it comes back in time, or so late that Kubernetes has evicted its pods.
+"""A node becomes unreachable while its workers work: it returns in time, or after Kubernetes has evicted its pods.
 
 The kubelet is cut off from the API server; the workers run on, and reach the operator and the task service.
 """
@@ -24,21 +24,21 @@ from tests.faults.worker import PlayedWorker
 from tests.readiness import is_ready
 
 PART = "node"
-#: What each controller calls itself: the one that evicts goes by its former name.
+#: The names of the controllers in the audit log; the one that evicts uses its former name.
 REPLICA_SETS, EVICTION = "replicaset-controller", "node-controller"
-#: What it says in a pod that it evicts.
+#: The reason that Kubernetes gives in the condition of a pod that it evicts.
 BY_EVICTION = "DeletionByTaintManager"
 WORKERS = 4
 NEW_IMAGE = "registry.invalid/handler:2"
-#: Seconds for which nothing may happen to those who are busy, several rounds of everything that repeats.
+#: Seconds for which busy workers must be left alone: several rounds of everything periodic.
 WATCHED_SECONDS = 4.0
-#: Seconds for which Kubernetes has a pod stay on a node that is missed, unless it says otherwise; and of one that does.
+#: Kubernetes' default tolerationSeconds for an unreachable node, and the shorter value that some pools here set.
 AS_SHIPPED_SECONDS, SHORT_SECONDS = 300, 4
 
 
 @dataclass
 class Loss:
-    """A pool at work on two nodes, one of which will be missed: the one with the most tasks."""
+    """A working pool on two nodes. The node with the most tasks becomes unreachable."""
 
     stage: Stage
     lost: WatchedNode
@@ -47,22 +47,22 @@ class Loss:
     there: list[str]
 
     async def miss(self) -> None:
-        """Cut the node off and wait until Kubernetes misses it, and none of its pods is Ready any more."""
+        """Cut the node off and wait until Kubernetes marks it unreachable and its pods are not Ready."""
         self.stage.kubelet.cut_off(self.lost)
-        await eventually("the node is missed", self.lost.missed)
+        await eventually("the node is unreachable", self.lost.missed)
 
         async def none_is_ready() -> bool:
             return not {name for name, raw in (await self.pods()).items() if is_ready(raw)} & {*self.there}
 
-        await eventually("none of its pods is ready", none_is_ready)
+        await eventually("its pods are not Ready", none_is_ready)
 
     async def come_back(self) -> None:
-        """Have the node's kubelet reach the API server again."""
+        """Let the node's kubelet reach the API server again."""
         self.stage.kubelet.rejoin(self.lost)
-        await eventually("the node is well", self.lost.well)
+        await eventually("the node is Ready", self.lost.well)
 
     async def pods(self) -> dict[str, Raw]:
-        """Return the pool's pods that are not leaving, by name."""
+        """Return the pool's pods that are not being deleted, by name."""
         return {
             raw["metadata"]["name"]: raw
             for raw in await self.stage.pods()
@@ -77,7 +77,7 @@ def _workers(made: Stage, names: Collection[str]) -> list[PlayedWorker]:
 
 
 def _deleters(made: Stage) -> dict[str, set[str]]:
-    """Return who deleted pods, by the pod's name; what a kubelet does when a pod has ended is none."""
+    """Return the users that deleted each pod, by the pod's name, without the kubelet's removal of ended pods."""
     writes = audit.writers(made.ground.folder, (made.namespace,))
     found: dict[str, set[str]] = {}
     for one in writes:
@@ -87,7 +87,7 @@ def _deleters(made: Stage) -> dict[str, set[str]]:
 
 
 def same(what: str, found: object, wanted: object) -> None:
-    """Raise AssertionError, and say what it is about, unless both are equal."""
+    """Raise AssertionError with `what` in its message unless both are equal."""
     if found != wanted:
         raise AssertionError(f"{what}: expected {wanted}, found {found}")
 
@@ -113,40 +113,40 @@ async def _at_work(made: Stage, nodes: Sequence[WatchedNode], tasks: int, pool: 
 
 
 async def _in_hand(made: Stage, nodes: Sequence[WatchedNode], tasks: int, pool: Raw) -> Loss:
-    """Have tasks wait in the operator's hands for a pod whose node is cut off before it can start."""
+    """Have the operator hold tasks for a pod whose node is cut off before the pod can start."""
     await leads(made)
     await made.create_pool(**pool)
-    await eventually("the pool is polled for", lambda: made.open_polls() > 0)
+    await eventually("the operator polls for the pool", lambda: made.open_polls() > 0)
     nodes[0].doomed = True
     made.execute(tasks)
-    await eventually("a pod is put on a node that is cut off", lambda: not nodes[0].reachable.is_set())
+    await eventually("a pod is bound to a node that is cut off", lambda: not nodes[0].reachable.is_set())
     return Loss(made, nodes[0], [], [raw["metadata"]["name"] for raw in await made.pods()])
 
 
 async def _in_time(loss: Loss) -> None:
-    """While the node is missed the pool shrinks, grows, and concludes; then the node comes back."""
+    """While the node is unreachable the pool shrinks, grows, and concludes tasks; then the node comes back."""
     made = loss.stage
     (template,) = [raw["spec"]["template"]["spec"] for raw in await made.deployments()]
-    same("tolerations that we ask for", template.get("tolerations"), None)
+    same("the operator's own tolerations", template.get("tolerations"), None)
     before = await loss.pods()
     stays = {one["tolerationSeconds"] for raw in before.values() for one in raw["spec"]["tolerations"]}
-    same("seconds that Kubernetes fills in", stays, {AS_SHIPPED_SECONDS})
+    same("seconds that Kubernetes adds", stays, {AS_SHIPPED_SECONDS})
     await loss.miss()
 
-    # A ReplicaSet removes the unready first, and these are busy: who has nothing to do must be removed instead.
+    # A ReplicaSet removes pods that are not Ready first, and these are busy: an idle pod must be removed instead.
     await made.change_pool(minWorkers=1, maxWorkers=len(loss.busy))
     await eventually("the free worker has left", lambda: _are(loss, loss.busy))
     made.execute(2, gated=True)
     await made.change_pool(minWorkers=5, maxWorkers=5)
     await eventually("five workers are busy", lambda: len(made.kubelet.busy()) == 5)
-    same("pods of the node that is missed", made.kubelet.on(loss.lost), loss.there)
-    same("whether it is missed still", await loss.lost.missed(), True)
+    same("pods of the unreachable node", made.kubelet.on(loss.lost), loss.there)
+    same("whether the node is still unreachable", await loss.lost.missed(), True)
     made.gate.set()
     await eventually("all executions have ended", lambda: "RUNNING" not in made.outcomes().values())
     await loss.come_back()
     await eventually("all workers are ready again", lambda: ready(made, 5))
     after = await loss.pods()
-    same("busy pods that are there still", {*before} & {*after}, {*loss.busy})
+    same("busy pods that still exist", {*before} & {*after}, {*loss.busy})
     free = {*before} - {*loss.busy}
     same("who deleted which pod", _deleters(made), {name: {REPLICA_SETS} for name in free})
 
@@ -156,28 +156,28 @@ async def _are(loss: Loss, names: list[str]) -> bool:
 
 
 async def _too_late(loss: Loss) -> None:
-    """Kubernetes evicts the pods of the node; their workers finish what they have, and others take what comes."""
+    """Kubernetes evicts the node's pods; their workers finish their tasks, and other workers take new tasks."""
     made, workers = loss.stage, _workers(loss.stage, loss.there)
     await loss.miss()
     await _replaced(loss)
     why = {one.get("reason") for raw in await made.pods() for one in raw["status"]["conditions"]}
-    same("whether pods say that they are evicted", BY_EVICTION in why, True)
+    same("whether the pods' conditions show the eviction", BY_EVICTION in why, True)
 
     def none_asks_for_more() -> bool:
-        told = all(worker.state in {WorkerState.DRAINING, WorkerState.DRAINED} for worker in workers)
-        return told and not any(worker.asks for worker in workers)
+        drained = all(worker.state in {WorkerState.DRAINING, WorkerState.DRAINED} for worker in workers)
+        return drained and not any(worker.asks for worker in workers)
 
-    await eventually("they are told to take nothing more", none_asks_for_more)
+    await eventually("the workers of the node drain", none_asks_for_more)
     ran = [list(worker.ran) for worker in workers]
     made.execute(3)
-    await eventually("what comes is done", lambda: list(made.outcomes().values()).count("SUCCEEDED") == 3)
+    await eventually("new tasks are done", lambda: list(made.outcomes().values()).count("SUCCEEDED") == 3)
     same("tasks of the evicted workers", [worker.ran for worker in workers], ran)
     await _told_to_end(loss)
     same("who deleted which pod", _deleters(made), {name: {EVICTION} for name in loss.there})
 
 
 async def _cut_off(loss: Loss) -> None:
-    """No report of the node arrives either: after a while the operator gives its workers up, as gently as can be."""
+    """The node's reports do not arrive either: after the deadline the operator deletes its pods, gracefully."""
     made, workers = loss.stage, _workers(loss.stage, loss.there)
     for worker in workers:
         worker.heard = False
@@ -191,7 +191,7 @@ async def _cut_off(loss: Loss) -> None:
 
 
 async def _rolled_out(loss: Loss) -> None:
-    """A new image comes while the node is missed: those who are busy are left alone until they are done."""
+    """The image changes while the node is unreachable: busy workers are left alone until they are done."""
     made = loss.stage
     await loss.miss()
     await made.change_pool(handlerImage=NEW_IMAGE)
@@ -200,9 +200,9 @@ async def _rolled_out(loss: Loss) -> None:
         pods = [raw for raw in (await loss.pods()).values() if raw["spec"]["containers"][0]["image"] == NEW_IMAGE]
         return any(map(is_ready, pods)) and len(await loss.pods()) - len(pods) == len(loss.busy)
 
-    await eventually("a new worker serves, and of the old ones only the busy are left", new_ones_serve)
+    await eventually("a new worker serves, and only busy old workers are left", new_ones_serve)
     await asyncio.sleep(WATCHED_SECONDS)
-    same("busy workers that somebody deleted", {*_deleters(made)} & {*loss.busy}, set())
+    same("busy workers whose pods were deleted", {*_deleters(made)} & {*loss.busy}, set())
     same("busy workers", made.kubelet.busy(), loss.busy)
     made.gate.set()
     await eventually("all executions have ended", lambda: "RUNNING" not in made.outcomes().values())
@@ -212,12 +212,12 @@ async def _rolled_out(loss: Loss) -> None:
         return len(await made.deployments()) == 1 and len(await made.pods()) == WORKERS
 
     await eventually("the old Deployment is gone", old_ones_are_gone)
-    await eventually("the pool is whole", lambda: ready(made, WORKERS))
+    await eventually("the pool has all its workers", lambda: ready(made, WORKERS))
     same("who deleted pods", set().union(*_deleters(made).values()), {REPLICA_SETS})
 
 
 async def _replaced(loss: Loss) -> None:
-    """Wait until the pods of the node are being deleted and others are in their place; its workers work on."""
+    """Wait until the node's pods are being deleted and have been replaced; its workers work on."""
     made = loss.stage
     same("busy workers", made.kubelet.busy(), loss.busy)
 
@@ -225,17 +225,17 @@ async def _replaced(loss: Loss) -> None:
         return not {*await loss.pods()} & {*loss.there}
 
     await eventually("its pods are being deleted", gone)
-    await eventually("others are in their place", lambda: ready(made, WORKERS))
-    same("pods of the node that is missed", made.kubelet.on(loss.lost), loss.there)
+    await eventually("new pods replace them", lambda: ready(made, WORKERS))
+    same("pods of the unreachable node", made.kubelet.on(loss.lost), loss.there)
     same("busy workers", made.kubelet.busy(), loss.busy)
 
 
 async def _told_to_end(loss: Loss) -> None:
-    """Have the node come back: only now its kubelet hears that its pods are to go, and they finish what they have."""
+    """Let the node come back: its kubelet learns that its pods are deleted, and their workers finish their tasks."""
     made = loss.stage
     at_work = {*loss.busy} & {*loss.there}
     await loss.come_back()
-    await eventually("its kubelet has told them to end", lambda: len(made.kubelet.interrupted) == len(at_work))
+    await eventually("its kubelet has sent them SIGTERM", lambda: len(made.kubelet.interrupted) == len(at_work))
     same("busy workers", made.kubelet.busy(), loss.busy)
     made.gate.set()
     await eventually("all executions have ended", lambda: "RUNNING" not in made.outcomes().values())
@@ -244,17 +244,17 @@ async def _told_to_end(loss: Loss) -> None:
         return len(await made.pods()) == WORKERS
 
     await eventually("the pods of the node are gone", gone)
-    await eventually("the pool is whole", lambda: ready(made, WORKERS))
-    told = [one["message"] for one in ((await made.pool()) or {})["status"].get("events") or ()]
-    same("workers said to have gone before they could end", [word for word in told if "its pod went" in word], [])
-    # Each was told to end while it worked, as was to be, and ended when it was done.
+    await eventually("the pool has all its workers", lambda: ready(made, WORKERS))
+    messages = [one["message"] for one in ((await made.pool()) or {})["status"].get("events") or ()]
+    same("workers reported as lost", [word for word in messages if "its pod went" in word], [])
+    # Each worker was ended while it worked, as expected here, and stopped when its task was done.
     made.kubelet.interrupted.clear()
 
 
 async def _elsewhere(loss: Loss) -> None:
-    """The pod is evicted before it ran; another one takes the task, which has waited in the operator's hands."""
+    """The pod is evicted before it started; another pod takes the task that the operator holds."""
     made = loss.stage
-    await eventually("the node is missed", loss.lost.missed)
+    await eventually("the node is unreachable", loss.lost.missed)
     await eventually("all executions have ended", lambda: "RUNNING" not in made.outcomes().values())
     await loss.come_back()
     await eventually("one worker is left", lambda: ready(made, 1))
@@ -272,7 +272,7 @@ Act = Callable[[Loss], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class NodeLoss:
-    """One scenario: how many tasks there are when the node is lost, what happens, what is special about the pool."""
+    """One scenario: how many tasks exist when the node is lost, what happens, and the pool's special settings."""
 
     name: str
     tasks: int
@@ -294,7 +294,7 @@ NODE_LOSSES = {
 
 
 async def play(name: str) -> Played:
-    """Play a scenario on a control plane of its own, whose controllers watch over two nodes."""
+    """Play a scenario on its own control plane, whose controllers monitor two nodes."""
     scenario = NODE_LOSSES[name]
     async with (
         ground(missed_seconds=MISSED_SECONDS) as place,

@@ -1,4 +1,4 @@
-"""Nodes that the real controllers watch over: each has a Node and renews its Lease, until it is cut off."""
+"""Nodes that Kubernetes' controllers monitor: each has a Node object and renews its Lease until it is cut off."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from tests.eventually import eventually
 from tests.faults.api import Api, Raw, RefusedError
 from tests.faults.kubelet import Kubelet, Node
 
-#: Seconds of silence after which a node is missed (50 as shipped), and between two signs of life (10 as shipped).
+#: Seconds of silence until a node is unreachable (50 by default), and between two heartbeats of a node (10 by default).
 MISSED_SECONDS, RENEW_SECONDS = 6.0, 0.5
 NAMES = ("near", "far")
 LEASES_NAMESPACE = "kube-node-lease"
@@ -19,7 +19,7 @@ UNREACHABLE, NOT_READY = "node.kubernetes.io/unreachable", "node.kubernetes.io/n
 
 
 def tolerating(seconds: int) -> Raw:
-    """Return a podTemplate whose pods stay for so long on a node that is missed; left out, Kubernetes makes it 300."""
+    """Return a podTemplate whose pods tolerate an unreachable node for `seconds`; Kubernetes' default is 300."""
     found = [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
         for key in (UNREACHABLE, NOT_READY)
@@ -28,7 +28,7 @@ def tolerating(seconds: int) -> Raw:
 
 
 class WatchedNode(Node):
-    """A node with an object: while it is reachable it says that it is Ready, and renews its Lease."""
+    """A node with a Node object: while it is reachable, it reports Ready and renews its Lease."""
 
     def __init__(self, api: Api, name: str) -> None:
         super().__init__(name)
@@ -36,15 +36,15 @@ class WatchedNode(Node):
         self._path = f"/api/v1/nodes/{name}"
 
     async def run(self) -> None:
-        """Join the cluster and give signs of life, until cancelled."""
+        """Join the cluster and send heartbeats until cancelled."""
         await self._api.call("POST", "/api/v1/nodes", {"metadata": {"name": self.name}})
         lease = {"metadata": {"name": self.name}, "spec": self._lease()}
         await self._api.call("POST", LEASES.path(LEASES_NAMESPACE), lease)
-        said = -1
+        written = -1
         while True:
             await self.reachable.wait()
-            if said != self.returns:
-                said = self.returns
+            if written != self.returns:
+                written = self.returns
                 await self._api.call("PATCH", f"{self._path}/status", {"status": {"conditions": [_ready()]}})
             await self._api.call("PATCH", LEASES.path(LEASES_NAMESPACE, self.name), {"spec": self._lease()})
             await asyncio.sleep(RENEW_SECONDS)
@@ -55,11 +55,11 @@ class WatchedNode(Node):
         return {f"{taint['key']}:{taint['effect']}" for taint in found["spec"].get("taints") or ()}
 
     async def missed(self) -> bool:
-        """Whether the node counts as unreachable, so that its pods are to go when they tolerate that no longer."""
+        """Whether the node is tainted as unreachable, so that its pods are evicted when their toleration ends."""
         return f"{UNREACHABLE}:NoExecute" in await self.taints() and (await self._says_ready()) == "Unknown"
 
     async def well(self) -> bool:
-        """Whether the node is Ready, and any pod may go there."""
+        """Whether the node is Ready and has no taint."""
         return not await self.taints() and (await self._says_ready()) == "True"
 
     async def _says_ready(self) -> str:
@@ -80,7 +80,7 @@ def _ready() -> dict[str, str]:
 
 @asynccontextmanager
 async def watched_nodes(api: Api, kubelet: Kubelet) -> AsyncIterator[list[WatchedNode]]:
-    """Have a kubelet play two nodes; pods come to them from now on."""
+    """Let a kubelet play two nodes; new pods are bound to them."""
     nodes = [WatchedNode(api, name) for name in NAMES]
 
     async def served() -> bool:

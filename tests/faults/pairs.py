@@ -1,4 +1,7 @@
-"""PURE: two faults in one run. All pairs would be thousands: each write meets a second fault of each sort, in turn."""
+"""PURE: two faults in one run.
+
+All pairs would be thousands, so each write meets one second fault of each sort, in turn.
+"""
 
 from collections.abc import Iterator, Sequence
 from itertools import cycle
@@ -13,8 +16,9 @@ PART = "two faults"
 def pairs(scenario: str, calls: Sequence[str], events: Sequence[str]) -> Iterator[Job]:
     """Yield pairs around each write and each call to the service of a run without faults.
 
-    The second fault is: a crash in the recovery from the first, of the same process or of the one that took over; a
-    failing call right after it; a lost event beside a crash or a failing call; a worker's trouble beside a crash.
+    The second fault is one of: a crash during the recovery from the first, of the same process or of the replica that
+    took over; a failing call right after it; a lost event beside a crash or a failing call; a fault of a worker beside
+    a crash.
     """
     made = [(name, nth) for name, nth in occurrences(calls) if not (name.startswith("WATCH") or of_worker(name))]
     kube, aws, lost = cycle(ON_KUBE_CALLS), cycle(ON_AWS_CALLS), cycle(occurrences(events))

@@ -1,4 +1,4 @@
-"""PURE: which fault befalls which call. A plan counts calls by name; a fault strikes the n-th of its name."""
+"""PURE: which fault strikes which call. A plan counts calls by name; a fault strikes the n-th call of its name."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What may befall a call, a watch or one event of a watch."""
+    """The faults of a call, of a watch, or of one event of a watch."""
 
     CRASH_BEFORE = "crash before"
     """The operator is killed before the server hears of the call."""
@@ -61,7 +61,7 @@ REFUSALS = {
     Kind.FAILED: (500, "InternalError"),
     Kind.UNAVAILABLE: (503, "ServiceUnavailable"),
 }
-#: What the task service says instead.
+#: The task service's refusals that stand in for its answers.
 AWS_REFUSALS = {
     Kind.UNAUTHORIZED: (400, "ExpiredTokenException"),
     Kind.FORBIDDEN: (400, "AccessDeniedException"),
@@ -80,7 +80,7 @@ _ON_THE_WAY = (
 )
 ON_KUBE_CALLS = (*REFUSALS, *_ON_THE_WAY, Kind.ROTATED)
 ON_AWS_CALLS = (*AWS_REFUSALS, *_ON_THE_WAY)
-#: What may befall a GET or a LIST; sent twice it is as sent once.
+#: The faults of a GET or a LIST; a duplicated read is left out, because it has no effect.
 ON_READS = tuple(kind for kind in ON_KUBE_CALLS if kind not in {Kind.CONFLICT, Kind.TWICE, Kind.ROTATED})
 ON_EVENTS = (
     Kind.EVENT_LOST,
@@ -94,7 +94,10 @@ ON_EVENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`kind` strikes the `nth` call (from 1) of that name, or the nth event, and so many `times` in a row."""
+    """A fault of `kind`.
+
+    It strikes `times` calls (or events) of that name in a row, beginning with the `nth`, from 1.
+    """
 
     kind: Kind
     name: str
@@ -106,7 +109,7 @@ class Fault:
 
 
 class Plan:
-    """Counts what passes from `arm` on, and hands out each fault when its call comes."""
+    """Counts calls from `arm` on, and returns each fault when its call comes."""
 
     def __init__(self, faults: Iterable[Fault] = ()) -> None:
         self._faults = {
@@ -120,23 +123,23 @@ class Plan:
         self.struck: list[Fault] = []
 
     def arm(self) -> None:
-        """Count from now on."""
+        """Start to count."""
         self._armed = True
 
     def disarm(self) -> None:
-        """Count no more; what struck stays known."""
+        """Stop counting; the faults that struck are kept."""
         self._armed = False
 
     def call(self, name: str) -> Fault | None:
-        """Take note of a call; return what befalls it."""
+        """Count a call; return its fault."""
         return self._meet(name, self.calls)
 
     def read(self, name: str) -> Fault | None:
-        """Take note of a GET or a LIST; return what befalls it."""
+        """Count a GET or a LIST; return its fault."""
         return self._meet(name, self.reads)
 
     def event(self, name: str) -> Fault | None:
-        """Take note of an event of a watch; return what befalls it."""
+        """Count an event of a watch; return its fault."""
         return self._meet(name, self.events)
 
     def _meet(self, name: str, seen: list[str]) -> Fault | None:

@@ -1,6 +1,6 @@
-"""Operators that know the API server as in a pod: from the environment and the files of a ServiceAccount.
+"""Operators that find the API server as in a pod: by the environment and a ServiceAccount's files.
 
-`python -m tests.faults.pod_zygote` is the zygote; where the files are is all that it changes.
+`python -m tests.faults.pod_zygote` is the zygote; it changes only the files' location.
 """
 
 import json
@@ -14,12 +14,12 @@ from tests.faults import zygote
 
 
 def account_folder(log: Path) -> Path:
-    """Return where the operator with this log finds `token`, `ca.crt` and `environment.json`."""
+    """Return the folder with `token`, `ca.crt` and `environment.json` of the operator with this log."""
     return log.with_suffix(".serviceaccount")
 
 
 def main() -> None:
-    """Be the zygote."""
+    """Run the zygote."""
     operate = zygote._operate
 
     def prepared(asked: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The shell around a plan: an HTTP reverse proxy in front of the API server or of the task service."""
+"""Carries a plan out: an HTTP reverse proxy in front of the API server or of the task service."""
 
 import asyncio
 import json
@@ -13,9 +13,9 @@ from tests.faults.calls import Call
 from tests.faults.plan import AWS_REFUSALS, CRASHES, REFUSALS, Fault, Kind, Plan
 
 LATE_SECONDS = 1.0
-#: Shorter than a write may take, longer than the rest of a scenario waits for it.
+#: Seconds: shorter than the time limit of a write, longer than the rest of a scenario waits for it.
 LATE_ANSWER_SECONDS = 3.0
-#: Seconds from when a token is refused until its successor is in the file.
+#: Seconds from the refusal of a token until the next one is in the file.
 ROTATED_SECONDS = 1.0
 #: Longer than any caller waits.
 FOR_EVER_SECONDS = 3600.0
@@ -23,21 +23,21 @@ _HOP_BY_HOP = {"host", "connection", "transfer-encoding", "content-length", "acc
 
 
 class Victim(Protocol):
-    """The operator behind a proxy's calls."""
+    """The operator whose calls pass through a proxy."""
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill its process."""
         ...
 
     def freeze(self) -> None:
-        """Stop it in its tracks."""
+        """Stop its process (SIGSTOP)."""
         ...
 
 
 class Proxy:
-    """Forwards to `upstream` what its plan lets pass. `victim` is the operator that calls through it.
+    """Forwards calls to `upstream` and applies its plan's faults. `victim` is the operator that calls through it.
 
-    `caller` is how calls to the task service are named; `rotate` gives the operator its next token.
+    `caller` names calls to the task service; `rotate` gives the operator its next token.
     """
 
     def __init__(
@@ -66,18 +66,18 @@ class Proxy:
         self.url = ""
 
     def close_gate(self, kind: str) -> None:
-        """End the watches of a kind and let no new one through until `open_gate`."""
+        """End the watches of a kind and refuse new ones until `open_gate`."""
         self._gates[kind] = asyncio.Event()
         for stream in tuple(self._streams.get(kind, ())):
             stream.cancel()
 
     def end_streams(self) -> None:
-        """End every watch; new ones come through."""
+        """End every watch; new ones pass."""
         for stream in [stream for streams in self._streams.values() for stream in streams]:
             stream.cancel()
 
     def open_gate(self, kind: str) -> None:
-        """Let watches of the kind through again; the next one is told that its resourceVersion is gone."""
+        """Let watches of the kind pass again; the next one gets 410 Gone for its resourceVersion."""
         self._gone.add(kind)
         self._gates.pop(kind).set()
 
@@ -100,10 +100,10 @@ class Proxy:
         await self._runner.cleanup()
 
     def refuse_from_now_on(self, authorization: str) -> None:
-        """Refuse a token, end the watches that were opened with it, and have the next one written soon after."""
+        """Refuse a token from now on, end the watches that were opened with it, and write the next token soon after."""
         if self.refuses(authorization):
             return
-        # The API server knows two tokens of each: the next one is the one before.
+        # The API server knows two tokens of each user, which take turns.
         self._refused = {authorization}
         self.end_streams()
         asyncio.get_running_loop().call_later(ROTATED_SECONDS, self._rotate)
@@ -113,7 +113,7 @@ class Proxy:
         return authorization in self._refused
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        # A call that has left an operator is the server's, also when the operator is killed meanwhile.
+        # A call that an operator has sent reaches the server even when the operator is killed meanwhile.
         handling = asyncio.create_task(self._answer(request))
         self._handling.add(handling)
         handling.add_done_callback(self._handling.discard)
@@ -142,11 +142,11 @@ class Proxy:
             if call.watches:
                 return await self._watch(request, call)
             return await self._pass(request, call, body, fault)
-        except (aiohttp.ClientError, ConnectionError, RuntimeError):  # a stream whose session ends raises the last
+        except (aiohttp.ClientError, ConnectionError, RuntimeError):  # RuntimeError: the session of a stream was closed
             return _vanish(request)
 
     async def _before(self, request: web.BaseRequest, fault: Fault) -> web.StreamResponse | None:
-        """Do what a fault does before the server hears of the call; None lets it pass."""
+        """Apply a fault that acts before the server gets the call; return None to let the call pass."""
         if fault.kind is Kind.CRASH_BEFORE:
             self._victim().kill()
             return _vanish(request)
@@ -170,12 +170,12 @@ class Proxy:
             return answer.status, await answer.read(), _headers(answer.headers)
 
     async def _pass(self, request: web.BaseRequest, call: Call, body: bytes, fault: Fault | None) -> web.StreamResponse:
-        status, said, headers = await self._forward(request, body)
+        status, content, headers = await self._forward(request, body)
         if fault is not None and fault.kind is Kind.TWICE:
-            self.heard(call, status, said, False)
-            status, said, headers = await self._forward(request, body)
+            self.heard(call, status, content, False)
+            status, content, headers = await self._forward(request, body)
         arrives = fault is None or fault.kind in {*CRASHES, Kind.LATE_ANSWER, Kind.TWICE}
-        self.heard(call, status, said, arrives)
+        self.heard(call, status, content, arrives)
         if fault is not None:
             self.answers.append((fault, status))
             if fault.kind in CRASHES:
@@ -183,12 +183,12 @@ class Proxy:
             if fault.kind in {Kind.CRASH_AFTER, Kind.LOST_ANSWER}:
                 return _vanish(request)
             if fault.kind is Kind.CUT:
-                return await _half(request, status, said)
+                return await _half(request, status, content)
             if fault.kind is Kind.LATE_ANSWER:
                 await asyncio.sleep(LATE_ANSWER_SECONDS)
             if fault.kind is Kind.HALF_OPEN:
                 await asyncio.sleep(FOR_EVER_SECONDS)
-        return web.Response(status=status, body=said, headers=headers)
+        return web.Response(status=status, body=content, headers=headers)
 
     async def _watch(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
         kind = call.watches
@@ -235,7 +235,7 @@ class Proxy:
 
 
 def _pieces(line: bytes, fault: Fault | None) -> list[tuple[bytes, bool]]:
-    """Return what is written of an event's line, and after which piece the stream ends."""
+    """Return the parts of an event's line that are written, each with whether the stream ends after it."""
     match fault.kind if fault else None:
         case Kind.EVENT_LOST:
             return []
@@ -272,17 +272,17 @@ def _aws_refusal(code: int, kind: str) -> web.Response:
     return web.Response(text=answer, status=code, content_type="application/x-amz-json-1.0")
 
 
-async def _half(request: web.BaseRequest, status: int, said: bytes) -> web.StreamResponse:
+async def _half(request: web.BaseRequest, status: int, content: bytes) -> web.StreamResponse:
     """Announce the whole answer, send half of it, and break the connection."""
     down = web.StreamResponse(status=status, headers={"Content-Type": "application/json"})
-    down.content_length = len(said)
+    down.content_length = len(content)
     await down.prepare(request)
-    await down.write(said[: len(said) // 2])
+    await down.write(content[: len(content) // 2])
     return _vanish(request)
 
 
 def _vanish(request: web.BaseRequest) -> web.Response:
-    """Break the connection; what is returned is never seen."""
+    """Break the connection; the caller does not receive the returned response."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response(status=500)

@@ -1,4 +1,4 @@
-"""The operator's replicas as processes: started, killed, started again as a kubelet does; and their Service."""
+"""The operator's replicas as processes that are started, killed and restarted as by a kubelet; and their Service."""
 
 import asyncio
 import json
@@ -16,9 +16,9 @@ from tests import measuring
 from tests.servers.parent import die_with_parent
 
 RESTART_SECONDS = 0.2
-#: Seconds of the election: how long a Lease lasts, when its holder gives up, how often it is written.
+#: The election's settings: how long a Lease lasts, when its holder gives up, and how often it renews.
 ELECTION = {"lease_duration_seconds": 4.0, "lease_renew_deadline_seconds": 3.0, "lease_retry_seconds": 0.5}
-#: Where there are two replicas: shorter than as shipped, and long enough that a busy machine alone changes no leader.
+#: The settings for two replicas: shorter than as shipped, but long enough that a busy machine changes no leader.
 HASTENED = {"lease_duration_seconds": 8.0, "lease_renew_deadline_seconds": 6.0, "lease_retry_seconds": 1.0}
 
 
@@ -30,12 +30,12 @@ class Nursery:
         self._turn = asyncio.Lock()
 
     async def fork(self, asked: Mapping[str, Any]) -> int:
-        """Start an operator; return its process id. Whoever asks and no longer waits for it has none."""
+        """Start an operator; return its process id. When the caller is cancelled, the started process is killed."""
         forking = asyncio.ensure_future(self._fork(asked))
         try:
             return await asyncio.shield(forking)
         except asyncio.CancelledError:
-            # Its answer must be read all the same, or the next who asks is given this one's process.
+            # The answer must be read all the same, or the next caller gets this process's id.
             forking.add_done_callback(_unwanted)
             raise
 
@@ -47,7 +47,7 @@ class Nursery:
             await self._process.stdin.drain()
             line = await self._process.stdout.readline()
         if not line:
-            raise RuntimeError("the process that operators are forked from has ended; its words are above")
+            raise RuntimeError("the process that operators are forked from has ended; its output is above")
         return int(line)
 
 
@@ -61,7 +61,10 @@ def _unwanted(forking: "asyncio.Future[int]") -> None:
 async def nursery(
     folder: Path, program: str = "tests.faults.zygote", *arguments: str, **more: str
 ) -> AsyncIterator[Nursery]:
-    """Start it, in an environment without anybody's settings but `more`; it and all operators end with the context."""
+    """Start the nursery; its environment has no settings but `more`.
+
+    It ends with the context, and so do its operators.
+    """
     env = {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),
@@ -83,7 +86,7 @@ async def nursery(
 
 
 class Replica:
-    """One replica: a pod's name, and process after process in it until `stop`."""
+    """One replica: a pod's name, and one process after the other until `stop`."""
 
     def __init__(
         self, nursery: Nursery, name: str, settings: Mapping[str, Any], env: Mapping[str, str], log: Path
@@ -92,7 +95,7 @@ class Replica:
         self.log = log
         self.port = int(settings["report_port"])
         self.alive = False
-        #: How often it was killed by a test, and how often it ended by itself.
+        #: How often a test killed it, and how often it ended by itself.
         self.killed = self.ended = 0
         #: When its processes ended, in seconds of the monotonic clock.
         self.ends: list[float] = []
@@ -104,11 +107,11 @@ class Replica:
         self._down = asyncio.Event()
 
     def start(self) -> None:
-        """Run, and run again whenever it has ended."""
+        """Run, and restart whenever the process has ended."""
         self._task = asyncio.create_task(self._keep())
 
     def kill(self, *, for_good: bool = False) -> None:
-        """Kill it as a node that loses power does; it starts again in a moment unless it is `for_good`."""
+        """Kill the process (SIGKILL); it restarts in a moment unless it is `for_good`."""
         self._stays_down = self._stays_down or for_good
         if self.alive:
             self.killed += 1
@@ -116,7 +119,7 @@ class Replica:
             os.kill(self._pid, signal.SIGKILL)
 
     def freeze(self) -> None:
-        """Stop it in its tracks, as a node that hangs does."""
+        """Stop the process (SIGSTOP), as on a node that hangs."""
         if self.alive:
             os.kill(self._pid, signal.SIGSTOP)
 
@@ -160,7 +163,7 @@ async def _end_of(pid: int) -> None:
 
 
 class Service:
-    """The report Service: leads each connection to one of the replicas that carry the leader's label."""
+    """The report Service: forwards each connection to one of the replicas that have the leader's label."""
 
     def __init__(self, chosen: Callable[[], list[Replica]]) -> None:
         self._chosen = chosen

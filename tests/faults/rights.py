@@ -1,4 +1,4 @@
-"""What the chart lets the operator do, beside what it did: the operators of these runs may do everything."""
+"""Compares the rights that the chart grants with the calls that were made: here the operator may do everything."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,16 +10,19 @@ from tests.faults.calls import to_service
 RBAC = Path(__file__).parents[2] / "charts" / "activity-operator" / "templates" / "rbac.yaml"
 NAME = "activity-operator"
 _VERBS = {"POST": "create", "PUT": "update"}
-#: What anybody who is known may read.
+#: The role that grants discovery to every authenticated user.
 _FOR_ALL = "discovery"
 
 Right = tuple[str, str]
 
 
 def granted(template: str | None = None) -> set[Right]:
-    """Return (resource, verb) of what the chart's own roles grant; without a text, the template's in this tree."""
+    """Return (resource, verb) of what the chart's roles grant.
+
+    `template` defaults to the chart's template in this tree.
+    """
     text = RBAC.read_text(encoding="utf-8") if template is None else template
-    # Helm's own lines fill in names and labels, which are nothing here.
+    # Lines with Helm expressions fill in names and labels; the rights do not depend on them.
     plain = "\n".join(line for line in text.splitlines() if "{{" not in line)
     roles = [raw for raw in yaml.safe_load_all(plain) if raw and raw.get("rules") and raw["metadata"]["name"] == NAME]
     rules = [rule for role in roles for rule in role["rules"]]

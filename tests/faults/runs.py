@@ -1,4 +1,4 @@
-"""One run: a scenario, what befalls it, and what came of it."""
+"""One run: a scenario, its faults, and its result."""
 
 import itertools
 import os
@@ -16,20 +16,20 @@ from tests.faults.replicas import ELECTION, HASTENED, Nursery
 from tests.faults.scenarios import Scenario
 from tests.faults.stage import SHARED_TASK_SECONDS, TASK_SECONDS, Stage, stage
 
-#: Seconds for which a state must not change to be the end, longer than a new leader doubts its workers; and seconds to
-#: get to the one that is expected.
+#: Seconds for which a state must not change to count as the end, longer than a new leader mistrusts reports; and the
+#: most seconds until the expected state.
 STILL_SECONDS = 6.0
 CONVERGE_SECONDS = 45.0
-#: Seconds for which a worker awaits an answer to its poll that never comes (65), and with it its way out.
+#: Seconds for which a worker waits for the answer to its poll (65), and so the longest that its shutdown is delayed.
 POLL_SECONDS = 70.0
-#: Seconds from which a run's way and logs are kept although it ended well.
+#: Seconds from which a run's states and logs are kept although it passed.
 SLOW_SECONDS = 25.0
 _numbers = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What came of one run. `wrong` is what differs from the run without faults, "" when nothing does."""
+    """The result of one run. `wrong` is its difference from the run without faults, "" if there is none."""
 
     scenario: str
     faults: tuple[Fault, ...]
@@ -47,7 +47,7 @@ class Run:
 
     @property
     def good(self) -> bool:
-        """Whether it ended as it should and nothing happened that must not."""
+        """Whether it ended as expected and did no harm."""
         return not (self.wrong or self.harm.done)
 
 
@@ -68,7 +68,7 @@ async def play(
     async with stage(ground, nursery, number, count, **timing) as set_up:
         wrong, began = "", time.monotonic()
         way: list[str] = []
-        # A HeartbeatSeconds has room for one leader's death: where two may follow each other, it is twice as long.
+        # HeartbeatSeconds covers the death of one leader: with two crashes in a run, it is twice as long.
         crashes = sum(fault.kind in CRASHES for fault in faults)
         task_seconds = TASK_SECONDS if count == 1 else SHARED_TASK_SECONDS
         set_up.task_seconds = task_seconds * max(crashes + scenario.deaths, 1)
@@ -109,13 +109,16 @@ def _silences_a_poll(fault: Fault) -> bool:
 
 
 def complaints(set_up: Stage) -> list[str]:
-    """Say what must not have happened in any run: an operator that ended by itself, a deaf node, a second writer."""
+    """Return what must not happen in any run: an operator that ended by itself, errors of the node, a second writer."""
     ended = [f"{replica.name} ended by itself" for replica in set_up.replicas if replica.ended]
     return [*ended, *set_up.kubelet.troubles, *set_up.trespasses()]
 
 
 async def _converge(set_up: Stage, expected: State | None, way: list[str]) -> tuple[State, str]:
-    """Wait for the expected state, or for one that stays; return it and what is wrong. `way` gathers what differed."""
+    """Wait for the expected state or a steady one; return it and its difference.
+
+    `way` collects the differences meanwhile.
+    """
     patience = CONVERGE_SECONDS + set_up.more_seconds
     since, last = time.monotonic(), await end_state(set_up)
 
@@ -128,7 +131,7 @@ async def _converge(set_up: Stage, expected: State | None, way: list[str]) -> tu
         return time.monotonic() - since >= STILL_SECONDS if expected is None else last == expected
 
     try:
-        await eventually("the state is the expected one", converged, seconds=patience, every_seconds=0.2)
+        await eventually("the state is as expected", converged, seconds=patience, every_seconds=0.2)
     except NotInTimeError:
         rest = f"it never came to rest in {patience:g} s"
         return last, rest if expected is None else difference(expected, last)
@@ -136,9 +139,9 @@ async def _converge(set_up: Stage, expected: State | None, way: list[str]) -> tu
 
 
 def judged(stage: Stage, name: str, wrong: list[str], seconds: float, *, ends: int = 0, measured: str = "") -> Run:
-    """Judge a run that has no twin without faults: every execution succeeds, and so many processes end by themselves.
+    """Judge a run that is not compared with another: every execution succeeds, and `ends` processes end by themselves.
 
-    `wrong` is what its scenario found; `measured` what it tells beside.
+    `wrong` is what its scenario found; `measured` is its measurement.
     """
     outcomes = stage.outcomes()
     ended = sum(replica.ended for replica in stage.replicas)
@@ -163,7 +166,7 @@ def judged(stage: Stage, name: str, wrong: list[str], seconds: float, *, ends: i
 
 
 def difference(expected: State, found: State) -> str:
-    """Return in one line what differs."""
+    """Return the difference in one line."""
     names = [name for name in expected if expected[name] != found.get(name)]
     return "; ".join(f"{name}: expected {expected[name]}, found {found.get(name)}" for name in names)
 

@@ -1,4 +1,4 @@
-"""What an operator is doing when a fault befalls it: a prelude without faults, and an act in which they strike."""
+"""What an operator does while a fault strikes: a prelude without faults, and an act with them."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Part = Callable[[Stage], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`prelude` ends in a state at rest; `act` changes what is wanted and waits for what must come of it.
+    """One scenario. `prelude` ends in a state at rest; `act` changes the demand and waits for the result.
 
     `replicas` is how many the scenario itself needs; a run may have more. `deaths` is how many leaders its act ends.
     """
@@ -25,7 +25,7 @@ class Scenario:
 
 
 async def ready(stage: Stage, workers: int) -> bool:
-    """Whether the pool has so many workers, all ready, as its status says."""
+    """Whether the pool's status shows this number of workers, all ready."""
     status = await _status(stage)
     return bool(status.get("readyReplicas") == workers == status.get("replicas"))
 
@@ -40,11 +40,11 @@ async def leads(stage: Stage) -> None:
     async def somebody() -> bool:
         return bool(await stage.leader())
 
-    await eventually("somebody leads", somebody)
+    await eventually("a replica leads", somebody)
 
 
 async def pool_of(stage: Stage, workers: int, **spec: object) -> None:
-    """Make a pool and wait until so many workers are ready."""
+    """Make a pool and wait until it has this number of ready workers."""
     await stage.create_pool(**spec)
     await eventually(f"{workers} workers are ready", lambda: ready(stage, workers))
 
@@ -54,9 +54,9 @@ async def _none_runs(stage: Stage) -> None:
 
 
 async def pool_at_zero(stage: Stage) -> None:
-    """Make a pool without workers and wait until it is polled for."""
+    """Make a pool without workers and wait until the operator polls for it."""
     await stage.create_pool()
-    await eventually("the pool is polled for", lambda: stage.open_polls() > 0)
+    await eventually("the operator polls for the pool", lambda: stage.open_polls() > 0)
 
 
 async def _create(stage: Stage) -> None:
@@ -75,9 +75,9 @@ async def _one_of_three_is_busy(stage: Stage) -> None:
 
 
 async def _one_busy(stage: Stage) -> None:
-    """Give a worker a task that lasts, and wait until the operator knows.
+    """Give a worker a long task, and wait until the operator knows of it.
 
-    Its container was killed once and has run for long since: that is no failed start to a leader that is new.
+    The worker's container was killed once, long ago: a new leader must not count that as a failed start.
     """
     stage.execute(1, gated=True)
 
@@ -89,11 +89,11 @@ async def _one_busy(stage: Stage) -> None:
 
 
 async def _scale_in(stage: Stage) -> None:
-    """Two of three leave: one is wanted, and one more as the eye beside the busy one. Then the task ends."""
+    """Two of three workers leave: one is idle beyond the demand, the other leaves when its task ends."""
     busy = stage.kubelet.busy()
     await stage.change_pool(minWorkers=1)
     await eventually("two workers are left", lambda: ready(stage, 2))
-    assert stage.kubelet.busy() == busy, "the busy worker was not left alone"
+    assert stage.kubelet.busy() == busy, "the busy worker was disturbed"
     stage.gate.set()
     await _none_runs(stage)
     await eventually("one worker is left", lambda: ready(stage, 1))
@@ -106,9 +106,9 @@ async def _two_workers_one_busy(stage: Stage) -> None:
 
 
 async def _rollout(stage: Stage) -> None:
-    """The new image starts to take over; the old worker finishes its task and goes.
+    """A new image starts to take over; the old worker finishes its task and leaves.
 
-    Which old worker is told to leave first is not for the test to say: a new leader may have heard of one only.
+    The test does not fix which old worker is drained first: a new leader may have had the report of only one.
     """
     busy = stage.kubelet.busy()
     await stage.change_pool(handlerImage="registry.invalid/handler:2")
@@ -118,7 +118,7 @@ async def _rollout(stage: Stage) -> None:
         return any(map(is_ready, pods))
 
     await eventually("a new worker is ready", new_one_serves)
-    assert stage.kubelet.busy() == busy, "the busy worker was not left alone"
+    assert stage.kubelet.busy() == busy, "the busy worker was disturbed"
     stage.gate.set()
     await _none_runs(stage)
 
@@ -134,7 +134,7 @@ async def _two_workers(stage: Stage) -> None:
 
 
 async def _work(stage: Stage) -> None:
-    """Workers conclude tasks: most succeed, one fails, one lasts for some task heartbeats."""
+    """Workers conclude tasks: most succeed, one fails, one lasts for several task heartbeats."""
     stage.execute(1, gated=True)
     stage.execute(1, fails=True)
     stage.execute(4)
@@ -144,7 +144,7 @@ async def _work(stage: Stage) -> None:
 
 
 async def _a_lease_is_held(stage: Stage) -> None:
-    """Pods do not start, so that what a poll brought stays in the operator's hands."""
+    """Pods do not start, so the operator holds the lease of a task from its poll."""
     stage.kubelet.may_start.clear()
     await pool_at_zero(stage)
     stage.execute(1)
@@ -156,13 +156,13 @@ async def _a_lease_is_held(stage: Stage) -> None:
 
 
 async def _a_claimed_lease_runs(stage: Stage) -> None:
-    """A task that the operator took is a worker's now, and lasts."""
+    """A worker has claimed a task from the operator, and the task runs on."""
     await pool_at_zero(stage)
     await _one_busy(stage)
 
 
 async def _grow(stage: Stage) -> None:
-    """Workers come beside the one that has a claimed task, and must not be given it again. Then it ends."""
+    """Add workers beside the one with a claimed task; none of them may be granted that task. Then the task ends."""
     await stage.change_pool(minWorkers=3)
     await eventually("three workers are ready", lambda: ready(stage, 3))
     stage.gate.set()
@@ -176,18 +176,18 @@ async def _delete(stage: Stage) -> None:
     async def nothing_is_left() -> bool:
         return not (await stage.deployments() or await stage.pods() or await stage.records())
 
-    await eventually("nothing of the pool is left", nothing_is_left)
+    await eventually("every object of the pool is gone", nothing_is_left)
 
 
 async def _failover(stage: Stage) -> None:
-    """The leader is gone for good; the other one has its lease, and pods start again."""
+    """The leader ends for good; the other replica takes over its lease, and pods start again."""
     former = await stage.leader()
     stage.replica(former).kill(for_good=True)
 
     async def led() -> bool:
         return await stage.leader() not in {"", former}
 
-    await eventually("another one leads", led)
+    await eventually("the other replica leads", led)
     stage.kubelet.may_start.set()
     await _none_runs(stage)
 

@@ -1,4 +1,4 @@
-"""One run's own world: two namespaces, operators behind their proxies, the task service, a node that is played."""
+"""What one run needs: two namespaces, operators behind their proxies, the task service, and a simulated node."""
 
 import asyncio
 import itertools
@@ -28,20 +28,20 @@ from tests.servers.ports import free_port
 
 POOL = "resize"
 LEASE = "activity-operator"
-#: Seconds that the service holds a poll, and a task's own HeartbeatSeconds: a task that is lost comes back after it. A
-#: dead leader's successor needs six of them on a quiet machine; on a busy one it may lose the Lease again meanwhile.
+#: Seconds that the service holds a poll, and a task's HeartbeatSeconds, after which a lost task is retried. A dead
+#: leader's successor needs six of them on a quiet machine; on a busy one it may lose the Lease once more.
 HOLD_SECONDS, TASK_SECONDS = 1.0, 20
-#: The latter where there are two replicas, whose Lease is longer.
+#: HeartbeatSeconds where there are two replicas, whose Lease is longer.
 SHARED_TASK_SECONDS = 24
-#: In the input of every task, and nowhere else but at the service and in the record of a lease.
+#: In the input of every task. It may appear only in the service and in lease records.
 PAYLOAD = "words-of-a-payload"
 ACTIVITY = "arn:aws:states:us-east-1:123456789012:activity:resize"
 
 
 class Stage:
-    """What scenarios play on. Made by `stage`, which calls the hooks `activities`, `reached` and `plan_of`."""
+    """The stage of the scenarios, made by `stage`, which calls the hooks `activities`, `reached` and `plan_of`."""
 
-    #: The names of the activities that the task service has from the beginning.
+    #: The names of the activities that the task service has from the start.
     activities: Sequence[str] = (POOL,)
 
     def __init__(self, ground: Ground, number: str, folder: Path) -> None:
@@ -52,25 +52,26 @@ class Stage:
         self.plan = Plan()
         self.fake = StepFunctionsFake(settings=FakeSettings(poll_hold_seconds=HOLD_SECONDS))
         self.replicas: list[Replica] = []
-        #: Each replica's, to the API server and to the task service; and that of all workers, to the latter.
+        #: Each replica's proxies, to the API server and to the task service, and the workers' proxy to the latter.
         self.proxies: list[Proxy] = []
         self.service: Proxy | None = None
         #: The operator's Service, to which workers report.
         self.report_service: Service
         self.ran: Counter[str] = Counter()
         self.recorded: set[str] = set()
-        #: The tasks that a poll brought to who had opened it, a replica or WORKER, and when.
+        #: Each task that a poll returned: who had opened the poll (a replica or WORKER), and when the task was
+        #: returned.
         self.handed: dict[str, tuple[str, float]] = {}
-        #: The HeartbeatSeconds of tasks that are executed from now on.
+        #: The HeartbeatSeconds of new tasks.
         self.task_seconds = TASK_SECONDS
-        #: Seconds more to end in, where two leaders die or a poll is never answered.
+        #: Extra seconds for the run to end, where two leaders die or a poll is never answered.
         self.more_seconds = 0.0
         self.gate = asyncio.Event()
         self.executions: dict[str, str] = {}
         self.kubelet = Kubelet(self.api, self.namespace, self.system, folder, self.fake, self.handle)
 
     def reached(self) -> list[Replica]:
-        """Return the replicas that the workers' reports reach: those that live and have the leader's label."""
+        """Return the replicas that workers' reports reach: those that run and have the leader's label."""
         return [one for one in self.replicas if one.alive and one.name in self.kubelet.labelled]
 
     def plan_of(self, caller: str) -> Plan:
@@ -78,18 +79,18 @@ class Stage:
         return self.plan
 
     def take(self, faults: tuple[Fault, ...]) -> None:
-        """Have these faults befall what comes after `plan.arm`."""
+        """Plan these faults for the calls after `plan.arm`."""
         self.plan = Plan(faults)
         for proxy in filter(None, (*self.proxies, self.service)):
             proxy.plan = self.plan
 
-    def heard(self, caller: str, call: Call, status: int, said: bytes, passed: bool) -> None:
-        """Take note of the tasks that were handed to a caller, if they were passed on, and of recorded leases."""
+    def heard(self, caller: str, call: Call, status: int, content: bytes, passed: bool) -> None:
+        """Note the tasks that an answer brought to a caller, if it was passed on, and the recorded leases."""
         polls = {f"{OPERATOR} GetActivityTask", f"{WORKER} GetActivityTask"}
-        if passed and call.name in polls and (token := json.loads(said).get("taskToken")):
+        if passed and call.name in polls and (token := json.loads(content).get("taskToken")):
             self.handed[lease_id(token)] = (caller, time.monotonic())
         if call.name == "POST lease-records" and status < 300:
-            self.recorded.add(str(json.loads(said)["metadata"]["name"]).removeprefix("lease-"))
+            self.recorded.add(str(json.loads(content)["metadata"]["name"]).removeprefix("lease-"))
 
     async def handle(self, request: Any) -> Any:
         """Run a task as its input says: at once, or when the gate opens; it may fail."""
@@ -105,7 +106,7 @@ class Stage:
         return POOLS.path(self.namespace, name)
 
     async def create_pool(self, **spec: Any) -> None:
-        """Make the pool; what is not given is quick and otherwise the default."""
+        """Make the pool; fields that are not given have short times or their defaults."""
         down = {"stabilizationWindowSeconds": 1, "zeroAfterSeconds": 3600} | spec.pop("down", {})
         spec = {
             "activityArn": ACTIVITY,
@@ -134,12 +135,12 @@ class Stage:
         return await self.api.items(f"/apis/apps/v1/namespaces/{self.namespace}/deployments")
 
     async def records(self) -> list[Raw]:
-        """Return the leases' records."""
+        """Return the lease records."""
         found = await self.api.items(f"/api/v1/namespaces/{self.system}/secrets")
         return [raw for raw in found if raw["metadata"]["name"].startswith("lease-")]
 
     async def leader(self) -> str:
-        """Return the name of the replica that holds the Lease, "" while nobody does."""
+        """Return the name of the replica that holds the Lease, "" if none does."""
         lease = await self.api.call("GET", LEASES.path(self.system, LEASE), expect=(404,))
         holder = ((lease or {}).get("spec") or {}).get("holderIdentity") or ""
         return str(holder).rpartition("_")[0]
@@ -150,7 +151,7 @@ class Stage:
         return int(lease["spec"].get("leaseTransitions") or 0)
 
     def trespasses(self) -> list[str]:
-        """Say which writes of a replica took effect while it did not hold the Lease, as the API server's log has it."""
+        """Return each write, by the audit log, that took effect while its replica did not hold the Lease."""
         writes = audit.writers(self.ground.folder, (self.namespace, self.system))
         return audit.trespasses(writes, self.system, LEASE, REPLICAS)
 
@@ -159,7 +160,7 @@ class Stage:
         return next(replica for replica in self.replicas if replica.name == name)
 
     def execute(self, count: int = 1, **task: Any) -> None:
-        """Start executions of one task each, whose lost attempts are tried again."""
+        """Start executions of one task each; lost attempts are retried."""
         for _ in range(count):
             name = f"e{len(self.executions) + 1}"
             given = json.dumps({"number": name, "secret": PAYLOAD, **task})
@@ -172,7 +173,7 @@ class Stage:
         return {name: ": ".join(filter(None, (run.status, run.error))) for name, run in found.items()}
 
     def open_polls(self) -> int:
-        """Return how many polls wait at the service, the workers' among them."""
+        """Return how many polls wait at the service, the workers' polls included."""
         return self.fake.open_polls(ACTIVITY)
 
     def tasks(self) -> list[FakeTask]:
@@ -200,7 +201,7 @@ S = TypeVar("S", bound=Stage)
 async def stage(
     ground: Ground, nursery: Nursery, number: str, replicas: int = 1, **settings: float
 ) -> AsyncIterator[Stage]:
-    """Set a stage with running operators, whose settings may be given. Processes and pool go with the context."""
+    """Set a stage with running operators; `settings` are theirs. Processes and pool end with the context."""
     async with stage_of(Stage, ground, nursery, number, replicas, **settings) as made:
         yield made
         for replica in made.replicas:
@@ -212,7 +213,7 @@ async def stage(
 async def stage_of(
     kind: type[S], ground: Ground, nursery: Nursery, number: str, replicas: int, **settings: float
 ) -> AsyncIterator[S]:
-    """Set a stage of a kind of its own, with running operators. Processes go with the context."""
+    """Set a stage of a given class with running operators. Processes end with the context."""
     folder = ground.folder / number
     folder.mkdir()
     audit.begin(ground.folder)
@@ -241,12 +242,12 @@ async def _ended(task: "asyncio.Task[None]") -> None:
 
 
 async def _furnish(made: Stage) -> None:
-    """Make the namespaces, the accounts that pods run as, and the pods that the replicas are."""
+    """Make the namespaces, the ServiceAccounts of the pods, and the replicas' own pods."""
     for name in (made.namespace, made.system):
         await made.api.make_namespace(name)
     policy = {"rules": [{"namespaces": ["*"], "endpointUrls": ["*"]}]}
     (made.folder / "tenancy.json").write_text(json.dumps(policy))
-    os.environ.update(AWS_ACCESS_KEY_ID="worker", AWS_SECRET_ACCESS_KEY="none")  # of the workers that are played here
+    os.environ.update(AWS_ACCESS_KEY_ID="worker", AWS_SECRET_ACCESS_KEY="none")  # for the workers in this process
 
 
 async def _proxy(stack: AsyncExitStack, made: Stage, who: str, upstream: str, *trust: Any, **given: Any) -> Proxy:

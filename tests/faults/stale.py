@@ -1,4 +1,4 @@
-"""What an operator does on an old view: an object that went while no watch told, a write that comes after its time."""
+"""An operator acts on an outdated view: an object vanished without a watch event, or a write arrives late."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,17 +11,17 @@ from tests.faults.replicas import ELECTION
 from tests.faults.scenarios import Scenario, leads, pool_at_zero, pool_of, ready
 from tests.faults.stage import HOLD_SECONDS, POOL, Stage
 
-#: The lowering write of the act below: the first write of its name renders the Deployment anew.
+#: The write that shrinks the Deployment in `_late_write`: the first write of that name renders the whole Deployment.
 LOWERING = Fault(Kind.HELD, "PATCH deployments", 2)
-#: The raising write of another act, which changes nothing that would have to be rendered.
+#: The write that grows the Deployment in `_late_raise`; it renders nothing else.
 RAISING = Fault(Kind.HELD, "PATCH deployments", 1)
 
 
 def _behind_the_watch(kind: str, act: Callable[[Stage], Awaitable[None]]) -> Callable[[Stage], Awaitable[None]]:
-    """Have something happen while the watch of a kind is away; then it comes back and is told 410."""
+    """Let `act` happen while the watch of a kind is closed; then the watch reopens and gets 410 Gone."""
 
     async def behind(stage: Stage) -> None:
-        # The sweep that follows the operator's own start finds nothing of what is to come.
+        # Wait until the resync after the operator's start has passed, so that it cannot find the change below.
         await asyncio.sleep(SOON_SECONDS + 2.0)
         for proxy in stage.proxies:
             proxy.close_gate(kind)
@@ -32,14 +32,14 @@ def _behind_the_watch(kind: str, act: Callable[[Stage], Awaitable[None]]) -> Cal
     return behind
 
 
-#: Seconds within which a new leader no longer doubts its workers' reports.
+#: Seconds after which a new leader trusts its workers' reports.
 HEARD_SECONDS = 15.0
-#: Seconds within which a pool's status tells of what a sweep found; the sweep after that one is minutes away.
+#: Seconds within which the status shows what a resync found; the resync after that is minutes away.
 TOLD_SECONDS = 20.0
 
 
 async def _a_sweep_later() -> None:
-    """Let the sweep after a LIST pass, and what it leads to: what is wrong then stays wrong."""
+    """Wait until the resync after a LIST and its effects have passed; a state that is wrong then stays wrong."""
     await asyncio.sleep(SOON_SECONDS + 5.0)
 
 
@@ -57,15 +57,15 @@ async def _a_pod_vanishes(stage: Stage) -> None:
         names = {raw["metadata"]["name"] for raw in await stage.pods()}
         return gone["name"] not in names and len(names) == 2
 
-    await eventually("its successor is there", replaced)
+    await eventually("its successor exists", replaced)
 
 
 async def _pod_in_the_gap(stage: Stage) -> None:
     await _behind_the_watch("pods", _a_pod_vanishes)(stage)
     left = {raw["metadata"]["uid"] for raw in await stage.pods()}
     await _a_sweep_later()
-    await eventually("after a sweep two workers are ready", lambda: ready(stage, 2), seconds=TOLD_SECONDS)
-    assert {raw["metadata"]["uid"] for raw in await stage.pods()} == left, "a pod was replaced that need not be"
+    await eventually("after a resync two workers are ready", lambda: ready(stage, 2), seconds=TOLD_SECONDS)
+    assert {raw["metadata"]["uid"] for raw in await stage.pods()} == left, "a pod was replaced without need"
 
 
 async def _the_pool_vanishes(stage: Stage) -> None:
@@ -82,7 +82,7 @@ async def _pool_in_the_gap(stage: Stage) -> None:
     await _a_sweep_later()
     polled = stage.fake.counts["call:GetActivityTask"]
     await asyncio.sleep(2 * HOLD_SECONDS)
-    assert stage.fake.counts["call:GetActivityTask"] == polled, "a pool that is gone is polled for"
+    assert stage.fake.counts["call:GetActivityTask"] == polled, "the operator polls for a deleted pool"
 
 
 async def _another_pool_comes(stage: Stage) -> None:
@@ -94,11 +94,11 @@ async def _recreated_in_the_gap(stage: Stage) -> None:
     await _behind_the_watch("activitypools", _another_pool_comes)(stage)
     await eventually("its worker is ready", lambda: ready(stage, 1))
     await _a_sweep_later()
-    assert await ready(stage, 1), "the worker of the new pool did not stay"
+    assert await ready(stage, 1), "the worker of the new pool was replaced"
     pool, (deployment,) = await stage.pool(), await stage.deployments()
     assert pool is not None
     owner = deployment["metadata"]["ownerReferences"][0]["uid"]
-    assert owner == pool["metadata"]["uid"], "the Deployment belongs to the pool that is gone"
+    assert owner == pool["metadata"]["uid"], "the Deployment belongs to the deleted pool"
 
 
 async def _three_of_five(stage: Stage) -> None:
@@ -107,7 +107,7 @@ async def _three_of_five(stage: Stage) -> None:
 
 
 async def _late_write(stage: Stage) -> None:
-    """The leader hangs as it shrinks the pool; the next one makes it larger; then the write of the first arrives."""
+    """The leader hangs while it shrinks the pool; its successor grows the pool; then the leader's write arrives."""
     former = await stage.leader()
     await stage.change_pool(minWorkers=1)
     await _arrives_late(stage, former, LOWERING, 409)
@@ -119,7 +119,7 @@ async def _one_of_five(stage: Stage) -> None:
 
 
 async def _late_raise(stage: Stage) -> None:
-    """The leader hangs as it makes a second worker; the next one makes four; two would now be fewer."""
+    """The leader hangs while it writes two workers; its successor writes four; the late write would now remove two."""
     former = await stage.leader()
     stage.execute(1, gated=True)
     await _arrives_late(stage, former, RAISING, 422)
@@ -128,16 +128,16 @@ async def _late_raise(stage: Stage) -> None:
 
 
 async def _arrives_late(stage: Stage, former: str, fault: Fault, refused: int) -> None:
-    """Hold a former leader's write until there are four workers; then let it go, and look whether it is refused."""
+    """Hold a former leader's write until there are four workers; then deliver it, and check how it is answered."""
     await eventually("the write is held", lambda: bool(stage.plan.struck))
-    # At the same moment, so that the next leader has no reason to shrink.
+    # Raise minWorkers at the same moment, so that the next leader has no reason to shrink the pool.
     await stage.change_pool(minWorkers=4)
 
     async def larger() -> bool:
         (deployment,) = await stage.deployments()
         return await stage.leader() != former and deployment["spec"]["replicas"] >= 4
 
-    await eventually("another leader has made the pool larger", larger)
+    await eventually("the other leader has grown the pool", larger)
     for proxy in stage.proxies:
         proxy.released.set()
 
@@ -156,17 +156,20 @@ async def _arrives_late(stage: Stage, former: str, fault: Fault, refused: int) -
 
 
 async def _restart(stage: Stage) -> None:
-    """The operator is killed while nothing happens: nothing but time tells the next one that its workers are there."""
+    """The operator is killed at rest.
+
+    Its successor gets no event and waits until the workers' reports show that they run.
+    """
     (replica,) = stage.replicas
     replica.kill()
-    await eventually("it runs again", lambda: bool(replica.ends) and replica.alive)
+    await eventually("its process runs again", lambda: bool(replica.ends) and replica.alive)
     await asyncio.sleep(ELECTION["lease_duration_seconds"] + 2.0)
 
     async def fresh() -> bool:
         status = ((await stage.pool()) or {}).get("status") or {}
         return any(c["type"] == "SignalsStale" and c["status"] == "False" for c in status["conditions"])
 
-    await eventually("the new leader says that it has heard the workers", fresh, seconds=HEARD_SECONDS)
+    await eventually("the status shows that the workers reported to the new leader", fresh, seconds=HEARD_SECONDS)
 
 
 STALE = {
@@ -181,7 +184,7 @@ STALE = {
     )
 }
 JOBS = (
-    # A watch that begins anew is followed by a sweep, whenever the next one would be.
+    # After a watch restarts, a resync follows at once.
     Job("stale", "pod in the gap", ()),
     Job("stale", "pool in the gap", ()),
     Job("stale", "recreated", ()),

@@ -1,4 +1,4 @@
-"""PURE: scenario x part of the faults -> runs, what went wrong, and how long it took to converge."""
+"""PURE: the table: scenario x part of the faults -> runs, failures, and the time to converge."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from tests.faults.campaign import Played
 HEADS = ("scenario", "faults", "runs", "missed", "wrong", "lost", "interrupted", "duplicates", "retried", "max s")
 
 
-#: Runs of a scenario's part from which it must not have been missed more often than not.
+#: With this many runs of a scenario's part or more, at least half of its faults must have struck.
 PROVING_RUNS = 8
 
 
@@ -17,7 +17,7 @@ def rows(played: Iterable[Played]) -> list[tuple[str, ...]]:
 
 
 def unproven(played: Iterable[Played]) -> list[str]:
-    """Say which parts struck so rarely that they prove nothing, though all of their runs ended well."""
+    """Return the parts whose faults struck too rarely to prove anything, although all of their runs passed."""
     return [
         f"{scenario}, {part}: the fault was missed in {missed} of {len(found)} runs"
         for (scenario, part), found in _groups(played).items()

@@ -1,4 +1,4 @@
-"""Whatever befalls the Lease, the clocks and the ways between, one replica decides, and no task or worker pays."""
+"""The Lease, the clocks or the network fail: one replica leads, and no task or worker is harmed."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ BOUNDED = (
     "loop blocked",
     "leader an hour ahead",
 )
-#: A scenario mostly waits: for a Lease to run out, for a silence to be noticed.
+#: A scenario mostly waits: for a Lease to expire, for a silence to be noticed.
 LANES = 4
 
 
@@ -33,19 +33,19 @@ async def _play() -> dict[str, Played]:
 
 @pytest.fixture(scope="module")
 def elections() -> dict[str, Played]:
-    """All of them, played once."""
+    """Return all bounded election scenarios, played once."""
     return asyncio.run(_play())
 
 
 @pytest.mark.parametrize("name", BOUNDED)
-def test_one_leader_writes_and_nobody_pays_for_the_change(name: str, elections: dict[str, Played]) -> None:
+def test_one_leader_writes_and_no_task_or_worker_is_harmed(name: str, elections: dict[str, Played]) -> None:
     run = elections[name].run
 
     assert run.wrong == "", f"{run.state}\n{run.log}"
     assert run.harm.words == ()
 
 
-def test_another_replica_has_written_twenty_seconds_after_the_leader_was_killed(elections: dict[str, Played]) -> None:
-    (said,) = elections["failover as shipped"].run.way
+def test_other_replica_writes_within_20_s_of_leaders_death(elections: dict[str, Played]) -> None:
+    (summary,) = elections["failover as shipped"].run.way
 
-    assert "to the first write about a pool" in said
+    assert "to the first write about a pool" in summary

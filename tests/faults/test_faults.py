@@ -1,4 +1,4 @@
-"""Whatever befalls the operator in the midst of its work, it comes to the same end, and no task or worker pays."""
+"""A fault strikes the operator amid its work: the run ends in the same state, and no task or worker is harmed."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def _name(job: Job) -> str:
 
 
 @pytest.mark.parametrize("job", JOBS, ids=_name)
-def test_it_ends_as_without_the_fault_and_nobody_is_harmed(job: Job, campaign: Bounded) -> None:
+def test_run_ends_as_without_the_fault_and_harms_no_task_or_worker(job: Job, campaign: Bounded) -> None:
     run = campaign.played[job].run
 
     assert run.wrong == "", f"{run.state}\n{run.log}"
@@ -25,14 +25,17 @@ def test_it_ends_as_without_the_fault_and_nobody_is_harmed(job: Job, campaign: B
 
 @pytest.mark.parametrize("job", [job for job in JOBS if job.part not in {"event", "stale"}], ids=_name)
 def test_without_the_fault_the_call_is_made(job: Job, campaign: Bounded) -> None:
-    """A crash around a call that nobody makes any more would prove nothing. A second one may be of the recovery."""
+    """A crash around a call that the run without faults does not make would prove nothing.
+
+    A job's second fault may strike a call of the recovery, which that run does not make.
+    """
     calls, fault = campaign.references[job.scenario].calls, job.faults[0]
 
     assert calls.count(fault.name) >= fault.nth, calls
 
 
-def test_the_operator_does_nothing_that_the_chart_does_not_let_it_do(campaign: Bounded) -> None:
-    """Here it may do everything, so that a call without the right to it would be missed in a cluster only."""
+def test_operator_makes_only_calls_that_the_chart_allows(campaign: Bounded) -> None:
+    """Here the operator may do everything, so a call without the right would only fail in a cluster."""
     runs = [*campaign.references.values(), *(one.run for one in campaign.played.values())]
     made = needed(name for run in runs for name in (*run.calls, *run.reads))
 
@@ -41,7 +44,7 @@ def test_the_operator_does_nothing_that_the_chart_does_not_let_it_do(campaign: B
 
 
 def test_most_faults_found_their_call(campaign: Bounded) -> None:
-    """A few are spared, because watches and reports race; not most."""
+    """Watches and reports race, so a few faults miss their call; most must strike."""
     struck = sum(one.run.struck for one in campaign.played.values())
 
     assert struck >= 0.8 * len(campaign.played)

@@ -1,4 +1,4 @@
-"""A node with busy workers on it is missed by the real controllers; whether it comes back in time or not, none pays."""
+"""A node with busy workers becomes unreachable: no task is lost, whether the node comes back in time or not."""
 
 import pytest
 
@@ -14,12 +14,12 @@ BOUNDED = ("in time", "too late")
 
 @pytest.fixture(scope="module")
 def losses() -> dict[str, Played]:
-    """All of them, played once, side by side."""
+    """Return all bounded scenarios, played once, at the same time."""
     return side_by_side(play, BOUNDED)
 
 
 @pytest.mark.parametrize("name", BOUNDED)
-def test_a_missed_node_costs_no_busy_worker_anything(name: str, losses: dict[str, Played]) -> None:
+def test_unreachable_node_harms_no_busy_worker(name: str, losses: dict[str, Played]) -> None:
     run = losses[name].run
 
     assert run.wrong == "", f"{run.state}\n{run.log}"

@@ -1,4 +1,4 @@
-"""The API server itself refuses the operator's token; its file gets another, in time or late, and nothing is lost."""
+"""The API server refuses the operator's token; the next token is in its file in time or late, and no task is lost."""
 
 import pytest
 
@@ -14,12 +14,12 @@ BOUNDED = ("renewed soon", "renewed late")
 
 @pytest.fixture(scope="module")
 def losses() -> dict[str, Played]:
-    """All of them, played once, side by side."""
+    """Return all bounded scenarios, played once, at the same time."""
     return side_by_side(play, BOUNDED)
 
 
 @pytest.mark.parametrize("name", BOUNDED)
-def test_a_refused_token_costs_no_task_and_the_next_one_is_used(name: str, losses: dict[str, Played]) -> None:
+def test_refused_token_loses_no_task_and_the_next_token_is_used(name: str, losses: dict[str, Played]) -> None:
     run = losses[name].run
 
     assert run.wrong == "", f"{run.state}\n{run.log}"

@@ -1,4 +1,4 @@
-"""Somebody else writes a pool's Deployment in a loop: it is named, and no war of writes comes of it."""
+"""Another controller writes a pool's Deployment in a loop: the operator names it and limits its own writes."""
 
 import asyncio
 import time
@@ -20,9 +20,9 @@ from tests.faults.stage import POOL, Stage, stage
 
 pytestmark = pytest.mark.timeout(400)
 
-#: Seconds of each fight: several times as long as ours wait in it.
+#: Seconds of each conflict: several times as long as the operator waits in it.
 FIGHT_SECONDS = 40.0
-#: Seconds until what the pool declares must be there when the other one has stopped.
+#: Seconds after the other writer's last write within which the Deployment must be as the pool declares.
 PEACE_SECONDS = PACE_SECONDS + 15.0
 
 
@@ -32,7 +32,7 @@ async def _deployment(stage: Stage) -> Raw:
 
 
 class Rival:
-    """A controller in a loop: whenever it does not find what it wants, it writes that at once."""
+    """A controller in a loop: whenever the Deployment is not as it wants, it writes that at once."""
 
     def __init__(self, stage: Stage, manager: str, change: Raw, wants: Callable[[Raw], bool]) -> None:
         self._stage = stage
@@ -42,7 +42,7 @@ class Rival:
         self.writes = 0
 
     async def run(self) -> None:
-        """Fight, until cancelled."""
+        """Write until cancelled."""
         while True:
             found = await _deployment(self._stage)
             if not self._wants(found):
@@ -55,9 +55,9 @@ class Rival:
 
 @asynccontextmanager
 async def _stage() -> AsyncIterator[Stage]:
-    """Give a pool of two workers on a control plane of its own.
+    """Set a stage with a pool of two workers on its own control plane.
 
-    With the election as shipped: a new term, after a hasty one was missed, would know nothing of the fight.
+    The election's settings are as shipped: a change of leader would forget the conflict.
     """
     async with (
         ground() as place,
@@ -71,11 +71,13 @@ async def _stage() -> AsyncIterator[Stage]:
 
 
 async def _fight(made: Stage, rival: Rival) -> tuple[float, int]:
-    """Let them fight; return for how many seconds, and how often the operator wrote the Deployment meanwhile."""
+    """Let both write; return the seconds, and how often the operator wrote the Deployment meanwhile."""
     began, begun = time.monotonic(), time.time()
     task = asyncio.create_task(rival.run())
     try:
-        await eventually("it is said that somebody contests the Deployment", lambda: _contested(made), seconds=60.0)
+        await eventually(
+            "the pool's status says that the Deployment is contested", lambda: _contested(made), seconds=60.0
+        )
         await asyncio.sleep(max(0.0, began + FIGHT_SECONDS - time.monotonic()))
     finally:
         task.cancel()
@@ -84,7 +86,7 @@ async def _fight(made: Stage, rival: Rival) -> tuple[float, int]:
 
 
 def _effective(made: Stage, since: float) -> int:
-    """Return how many writes of the operator to Deployments took effect; one that came too late wrote nothing."""
+    """Return how many writes of the operator to Deployments took effect; refused writes do not count."""
     writes = audit.writers(made.ground.folder, (made.namespace,))
     ours = [one for one in writes if one.resource == "deployments" and one.user in REPLICAS and one.received >= since]
     return sum(one.code < 300 for one in ours)
@@ -100,7 +102,7 @@ async def _limited(made: Stage) -> dict[str, str]:
     return next((found for found in conditions if found["type"] == "ScalingLimited"), none)
 
 
-async def _said(made: Stage, reason: str) -> list[Raw]:
+async def _events_of(made: Stage, reason: str) -> list[Raw]:
     events = await made.api.items(f"/apis/events.k8s.io/v1/namespaces/{made.namespace}/events")
     return [event for event in events if event["reason"] == reason and event["regarding"]["name"] == POOL]
 
@@ -128,26 +130,26 @@ async def _play(name: str) -> tuple[Rival, float, int, dict[str, Any]]:
         declared = await _deployment(made)
         rival = Rival(made, manager, change, wants)
         seconds, writes = await _fight(made, rival)
-        told = {reason: await _said(made, reason) for reason in ("DeploymentContested", "EditReverted")}
-        told["limited"] = [await _limited(made)]
+        events = {reason: await _events_of(made, reason) for reason in ("DeploymentContested", "EditReverted")}
+        events["limited"] = [await _limited(made)]
         await eventually(
-            "what the pool declares is there again", lambda: _as_declared(made, declared), seconds=PEACE_SECONDS
+            "the Deployment is as the pool declares", lambda: _as_declared(made, declared), seconds=PEACE_SECONDS
         )
         assert made.kubelet.troubles == []
-        return rival, seconds, writes, told
+        return rival, seconds, writes, events
 
 
-async def test_whoever_else_writes_the_deployment_is_named_and_not_answered_blow_for_blow() -> None:
+async def test_other_writer_of_a_deployment_is_named_and_own_writes_are_paced() -> None:
     played = await asyncio.gather(*(_play(name) for name in RIVALS))
 
-    for (manager, _, _), (rival, seconds, writes, told) in zip(RIVALS.values(), played, strict=True):
+    for (manager, _, _), (rival, seconds, writes, events) in zip(RIVALS.values(), played, strict=True):
         most = EDITS + seconds / PACE_SECONDS + 1
         assert 2 <= writes <= most, f"{manager}: {writes} writes in {seconds:.0f} s"
-        assert rival.writes <= most + 1, f"{manager}: it was answered at once"
-        (limited,) = told["limited"]
+        assert rival.writes <= most + 1, f"{manager}: the operator reverted its writes without a pause"
+        (limited,) = events["limited"]
         assert (limited["status"], limited["reason"]) == ("True", "DeploymentContested")
         assert f"is also written by {manager}, again and again" in limited["message"]
-        (event,) = told["DeploymentContested"]
+        (event,) = events["DeploymentContested"]
         assert (event["type"], event["note"]) == ("Warning", limited["message"])
-        assert len(told["EditReverted"]) <= EDITS
-        assert all(f"(field manager {manager})" in event["note"] for event in told["EditReverted"])
+        assert len(events["EditReverted"]) <= EDITS
+        assert all(f"(field manager {manager})" in event["note"] for event in events["EditReverted"])

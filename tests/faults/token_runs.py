@@ -1,6 +1,6 @@
-"""The API server itself refuses the operator's token, as after a rotation that came late; then its file has another.
+"""The API server refuses the operator's token, as after a late rotation; then the file has the next one.
 
-The operator runs as in a pod: TLS to the API server, no proxy between, the token from a ServiceAccount's file.
+The operator runs as in a pod: TLS to the API server, no proxy, the token from a ServiceAccount's file.
 """
 
 import asyncio
@@ -25,26 +25,26 @@ from tests.faults.tokens import Account
 from tests.integration.operator.cut import Road, road_to
 
 PART = "token"
-#: Seconds from when a token is refused until its successor is in the file: in time for the Lease, or not.
+#: Seconds from the refusal of a token until the next one is in the file: within the Lease, and after it.
 SOON_SECONDS, LATE_SECONDS = 1.0, 4.0
-#: Calls that a replica may make in vain: it writes the Lease, and asks for what it watches, of three kinds, at a pace.
+#: The most refused calls of a replica in a second: it writes the Lease and relists three kinds, rate-limited.
 MOST_A_SECOND = 15
-#: Seconds for which a token is good that expires.
+#: Seconds for which the expiring token is valid.
 EXPIRING_SECONDS = 4.0
-#: What the API server counts of tokens and certificates that it did not take.
+#: The API server's metric of rejected tokens and certificates.
 REFUSALS = 'authentication_attempts{result="error"}'
 
 
 @dataclass
 class TokenStage:
-    """A pool of which one worker is busy and one task waits in the operator's hands. Made by `token_stage`."""
+    """A pool with one busy worker and one task whose lease the operator holds. Made by `token_stage`."""
 
     stage: Stage
     road: Road
     accounts: dict[str, Account] = field(default_factory=dict)
 
     async def furnish(self) -> None:
-        """Have a worker run a task that the operator took, and another task wait in its hands for a pod."""
+        """Have a worker run a task from the operator's poll, and have the operator hold another task for a pod."""
         made = self.stage
         await leads(made)
         await pool_at_zero(made)
@@ -59,14 +59,14 @@ class TokenStage:
         await eventually("a lease is recorded, and a pod is made for it", held)
 
     async def refuse(self, name: str) -> None:
-        """Have a replica's token refused, and then everything that it has open end: it must say again who it is."""
+        """Revoke a replica's token, then cut its open connections: it must authenticate again."""
         account = self.accounts[name]
         await eventually("the API server refuses the token", lambda: account.refused(account.token))
         self.road.refuse()
         self.road.mend()
 
     async def watched(self) -> None:
-        """Change the pool twice, and see both: of the first a LIST may tell, of the second a watch alone."""
+        """Change the pool twice and wait for each effect: a LIST can show the first change, only a watch the second."""
         made = self.stage
         made.kubelet.may_start.set()
         for workers in (2, 3):
@@ -74,7 +74,7 @@ class TokenStage:
             await eventually(f"{workers} workers are ready", partial(ready, made, workers))
 
     async def conclude(self) -> None:
-        """Let everything come to its end."""
+        """Finish all work."""
         made = self.stage
         made.gate.set()
         await eventually("all executions have ended", lambda: "RUNNING" not in made.outcomes().values())
@@ -82,10 +82,10 @@ class TokenStage:
         async def nothing_is_held() -> bool:
             return not await made.records()
 
-        await eventually("no lease is recorded any more", nothing_is_held)
+        await eventually("no lease record is left", nothing_is_held)
 
     async def refusals(self) -> int:
-        """Return how many calls the API server has refused for who sent them, those of the test among them."""
+        """Return how many calls the API server has refused for their credentials, the test's own included."""
         async with self.stage.api._session.get("/metrics") as answer:
             lines = (await answer.text()).splitlines()
         return sum(int(float(line.rpartition(" ")[2])) for line in lines if line.startswith(REFUSALS))
@@ -95,59 +95,59 @@ Act = Callable[[TokenStage], Awaitable[str]]
 
 
 async def _soon(scene: TokenStage) -> str:
-    """The file has the next token a second later: the leader goes on leading."""
+    """The next token is in the file a second later: the leader keeps leading."""
     leader, began = await scene.stage.leader(), await scene.stage.changes_of_leader()
     await scene.accounts[leader].revoke()
-    told = await _refused_for(scene, leader, SOON_SECONDS)
+    measured = await _refused_for(scene, leader, SOON_SECONDS)
     await scene.accounts[leader].renew()
     await scene.watched()
     found = await scene.stage.leader(), await scene.stage.changes_of_leader()
     if found != (leader, began):
-        raise AssertionError(f"{leader} did not go on leading in term {began}: {found}")
-    return told
+        raise AssertionError(f"{leader} did not keep leading in term {began}: {found}")
+    return measured
 
 
 async def _late(scene: TokenStage) -> str:
-    """The leader's pod is gone, and its token with it, for longer than a Lease: the other one leads; then it does."""
+    """The leader has no token for longer than a Lease: the other replica leads; later the first one leads again."""
     former = await scene.stage.leader()
     await scene.accounts[former].revoke()
-    told = await _refused_for(scene, former, LATE_SECONDS)
-    await eventually("the other one leads", lambda: _leads_other_than(scene, former))
+    measured = await _refused_for(scene, former, LATE_SECONDS)
+    await eventually("the other replica leads", lambda: _leads_other_than(scene, former))
     await scene.accounts[former].renew()
     scene.stage.replica(await scene.stage.leader()).kill(for_good=True)
 
     async def leads_again() -> bool:
         return await scene.stage.leader() == former
 
-    await eventually("who had no token leads again", leads_again)
+    await eventually("the replica that had no token leads again", leads_again)
     await scene.watched()
-    return told
+    return measured
 
 
 async def _expires(scene: TokenStage) -> str:
-    """The next token is good for some seconds only, and the one after it comes in time."""
+    """The next token is valid for a few seconds only, and the one after it comes in time."""
     leader = await scene.stage.leader()
     account = scene.accounts[leader]
     await account.revoke()
     await _refused_for(scene, leader, SOON_SECONDS)
     await account.renew(EXPIRING_SECONDS)
-    told = await _refused_for(scene, leader, SOON_SECONDS)
+    measured = await _refused_for(scene, leader, SOON_SECONDS)
     await account.renew()
     await scene.watched()
-    return told
+    return measured
 
 
 async def _refused_for(scene: TokenStage, name: str, seconds: float) -> str:
-    """Have a replica's token refused, and for so long after; say how often it asked in vain, which may not be often."""
+    """Revoke a replica's token for `seconds`; return how many of its calls were refused. That must be few."""
     await scene.refuse(name)
     began, before = time.monotonic(), await scene.refusals()
     await asyncio.sleep(seconds)
-    # A machine that stood still slept longer, and whoever is refused went on asking.
+    # The seconds are measured, because the sleep lasts longer on a busy machine and the replica calls on meanwhile.
     count, took = await scene.refusals() - before, time.monotonic() - began
-    said = f"{count} calls refused in {took:.1f} s"
+    summary = f"{count} calls refused in {took:.1f} s"
     if count > MOST_A_SECOND * took:
-        raise AssertionError(f"{name} asks again and again: {said}")
-    return said
+        raise AssertionError(f"{name} repeats refused calls too fast: {summary}")
+    return summary
 
 
 async def _leads_other_than(scene: TokenStage, name: str) -> bool:
@@ -156,7 +156,7 @@ async def _leads_other_than(scene: TokenStage, name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TokenLoss:
-    """One scenario; a token is bound to a Secret or to its replica's pod. `timing` is the election's."""
+    """One scenario; a token is bound to a Secret or to its replica's pod. `timing` is the election's settings."""
 
     name: str
     act: Act
@@ -176,24 +176,24 @@ TOKEN_LOSSES = {
 
 
 async def play(name: str) -> Played:
-    """Play a scenario on a control plane of its own."""
+    """Play a scenario on its own control plane."""
     scenario = TOKEN_LOSSES[name]
     async with (
         ground() as place,
         nursery(place.folder, "tests.faults.pod_zygote") as processes,
         token_stage(place, processes, scenario) as scene,
     ):
-        began, wrong, told = time.monotonic(), [], ""
+        began, wrong, measured = time.monotonic(), [], ""
         try:
             await scene.furnish()
             began = time.monotonic()
-            told = await scenario.act(scene)
+            measured = await scenario.act(scene)
             await scene.conclude()
         except (AssertionError, TimeoutError) as error:
             wrong.append(str(error))
         if len(scene.stage.tasks()) != len(scene.stage.executions):
             wrong.append("a task took more than one attempt")
-        run = judged(scene.stage, name, wrong, time.monotonic() - began, measured=told)
+        run = judged(scene.stage, name, wrong, time.monotonic() - began, measured=measured)
         return Played(Job(PART, name, (), replicas=scenario.replicas), run)
 
 

@@ -1,4 +1,4 @@
-"""A replica's ServiceAccount, and its token as a kubelet keeps it in a pod: bound to an object, renewed in its file."""
+"""A replica's ServiceAccount and its token, which is kept as by a kubelet: bound to an object, renewed in its file."""
 
 import base64
 import json
@@ -13,14 +13,14 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from tests.faults.api import Raw
 from tests.faults.ground import Ground
 
-#: Seconds for which the API server still takes a token whose time is over: clocks differ.
+#: Seconds for which the API server accepts an expired token, to allow for clock skew.
 LEEWAY_SECONDS = 60.0
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 
 
 @dataclass
 class Account:
-    """One replica's ServiceAccount. `bound_to` is "secrets" or "pods"; `token` is what its file has now."""
+    """One replica's ServiceAccount. `bound_to` is "secrets" or "pods"; `token` is the one in its file."""
 
     ground: Ground
     namespace: str
@@ -31,7 +31,7 @@ class Account:
     _secrets: int = 0
 
     async def open(self, port: int) -> None:
-        """Make the account, which may do everything, and its files; its replica finds the API server at this port."""
+        """Make the account, with all rights, and its files; the replica finds the API server at this port."""
         self.folder.mkdir()
         (self.folder / "ca.crt").write_bytes((self.ground.folder / "ca.crt").read_bytes())
         environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(port)}
@@ -44,7 +44,7 @@ class Account:
         await self.renew()
 
     async def renew(self, lasts_seconds: float = 0.0) -> None:
-        """Put a new token into the file, all at once; it may be over after so long (default: an hour)."""
+        """Write a new token to the file, atomically. It is valid for `lasts_seconds`, or for an hour if that is 0."""
         bound = await (self._pod() if self.bound_to == "pods" else self._secret())
         self.token = await self.ground.api.token(self.namespace, account=self.name, bound=bound)
         if lasts_seconds:
@@ -55,7 +55,7 @@ class Account:
         draft.replace(self.folder / "token")
 
     async def revoke(self) -> None:
-        """Delete what the token is bound to; the API server remembers for 10 s more that it was good."""
+        """Delete the object that the token is bound to; the API server's cache accepts the token for 10 s more."""
         name = self.name if self.bound_to == "pods" else f"token-{self._secrets}"
         await self.ground.api.call("DELETE", self._path(f"{self.bound_to}/{name}"), {"gracePeriodSeconds": 0})
 
@@ -63,9 +63,11 @@ class Account:
         """Whether the API server refuses a token."""
         async with (
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=self.ground.trust)) as session,
-            session.get(f"{self.ground.url}{self._path('pods')}", headers={"Authorization": f"Bearer {token}"}) as said,
+            session.get(
+                f"{self.ground.url}{self._path('pods')}", headers={"Authorization": f"Bearer {token}"}
+            ) as answer,
         ):
-            return said.status == 401
+            return answer.status == 401
 
     def _path(self, what: str) -> str:
         return f"/api/v1/namespaces/{self.namespace}/{what}"
@@ -78,7 +80,7 @@ class Account:
         return await self._make("secrets", {"metadata": {"name": f"token-{self._secrets}"}})
 
     async def _pod(self) -> Raw:
-        """Make the replica's pod: it is to be run by that account, or no token can be bound to it."""
+        """Make the replica's pod with that account: the API server binds tokens to such a pod only."""
         spec = {"containers": [{"name": "operator", "image": "played"}], "automountServiceAccountToken": False}
         return await self._make(
             "pods", {"metadata": {"name": self.name}, "spec": {**spec, "serviceAccountName": self.name}}
@@ -86,12 +88,12 @@ class Account:
 
 
 def _ending(token: str, key_file: Path, seconds: float) -> str:
-    """Return the token signed anew with an earlier end: the API server itself gives none for less than ten minutes."""
+    """Return the token signed again with an earlier expiry: the API server itself issues none below ten minutes."""
     head, claims, _ = token.split(".")
     padded = claims + "=" * (-len(claims) % 4)
     end = int(time.time() + seconds - LEEWAY_SECONDS)
-    said = json.loads(base64.urlsafe_b64decode(padded)) | {"exp": end, "iat": end - 60, "nbf": end - 60}
-    signed = f"{head}.{_encoded(json.dumps(said).encode())}"
+    claims = json.loads(base64.urlsafe_b64decode(padded)) | {"exp": end, "iat": end - 60, "nbf": end - 60}
+    signed = f"{head}.{_encoded(json.dumps(claims).encode())}"
     key = serialization.load_pem_private_key(key_file.read_bytes(), None)
     assert isinstance(key, rsa.RSAPrivateKey)
     return f"{signed}.{_encoded(key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256()))}"

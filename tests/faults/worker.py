@@ -1,4 +1,4 @@
-"""A worker as it ships, in the test's own process: supervisor, claims and reports are real, handlers run inline."""
+"""A worker in the test's own process: supervisor, claims and reports are the product's, handlers run inline."""
 
 import socket
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from activity_worker.supervisor import Supervisor
 
 
 class ClusterNames(AbstractResolver):
-    """Every Service's name is an address of this machine."""
+    """Resolves every Service's name to 127.0.0.1."""
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -26,11 +26,11 @@ class ClusterNames(AbstractResolver):
         return [found]
 
     async def close(self) -> None:
-        """Have nothing to close."""
+        """Do nothing."""
 
 
 class ClusterReporter(Reporter):
-    """Reports to a Service's name, as in a pod. `reaches` says whether there is a way to it now."""
+    """Reports to a Service's name, as in a pod. While `reaches` is False, no report gets through."""
 
     reaches: Callable[[], bool] = staticmethod(lambda: True)
 
@@ -46,9 +46,9 @@ class ClusterReporter(Reporter):
 
 
 class PlayedWorker(Supervisor):
-    """A worker whose handler runs in this process; `running` counts the tasks that it works on, `ran` names all.
+    """A worker whose handler runs in this process; `running` counts its current tasks, `ran` names all it has run.
 
-    While it is not `heard` no report of it arrives.
+    While `heard` is False, none of its reports arrives.
     """
 
     def __init__(self, settings: Settings, source: Source, handler: Callable[[Any], Any]) -> None:
@@ -61,11 +61,11 @@ class PlayedWorker(Supervisor):
 
     @property
     def asks(self) -> bool:
-        """Whether it has a poll open, which may bring a task."""
+        """Whether it has an open poll, which may bring a task."""
         return any(worker.open_poll for worker in self._pool.workers)
 
     async def kill(self) -> None:
-        """End at once, as a process that is killed: nothing is said, nothing is awaited."""
+        """End at once like a killed process: it sends no report and awaits no task."""
         await self._pool.stop(timeout_seconds=0.0, abort_polls=True)
         await self._handover.close()
 

@@ -1,7 +1,7 @@
-"""Operators as processes, forked from one that has imported everything: a start costs a fork instead of two seconds.
+"""Operators as processes, forked from one that has imported everything: a start takes a fork instead of two seconds.
 
 `python -m tests.faults.zygote` reads a JSON line for each operator: its settings, its environment, its log file. It
-answers with the process's id. The operator's `run` is the product's own; its clockwork is faster (`HASTE`), so that a
+answers with the process's id. The operator's `run` is the product's own; its constants are shorter (`HASTE`), so that a
 scenario takes seconds.
 """
 
@@ -22,7 +22,7 @@ from activity_operator.settings import Settings
 from tests import measuring
 from tests.servers.parent import die_with_parent
 
-#: module -> constants, in seconds: what they are here. Settings cover the rest.
+#: module -> constant -> its value here, in seconds. Settings cover the rest.
 HASTE: dict[str, dict[str, float]] = {
     "activity_operator.core.decide": {"DOUBT_SECONDS": 1.0},
     "activity_operator.cluster.status": {"COUNTS_SECONDS": 1.0},
@@ -37,7 +37,7 @@ HASTE: dict[str, dict[str, float]] = {
 
 
 def hasten() -> None:
-    """Make the clockwork faster. Raises AttributeError when a constant is not there any more."""
+    """Shorten the constants. Raises AttributeError when one does not exist any more."""
     for name, constants in HASTE.items():
         module = importlib.import_module(name)
         for constant, seconds in constants.items():
@@ -46,7 +46,7 @@ def hasten() -> None:
 
 
 def main() -> None:
-    """Fork an operator for each line, until the input ends."""
+    """Fork an operator for each line until the input ends."""
     hasten()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:
@@ -74,7 +74,7 @@ def _operate(asked: dict[str, Any]) -> None:
         with asyncio.Runner(loop_factory=operator._loop_factory()) as runner:
             code = runner.run(operator.run(settings, policy))
     except BaseException:  # noqa: BLE001 - whatever it was
-        # The process ends below without a word of Python's.
+        # The process ends below by os._exit, without a traceback of its own.
         traceback.print_exc()
     finally:
         print(f"the operator ended with code {code}", flush=True)

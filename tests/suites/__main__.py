@@ -12,7 +12,7 @@ from tests.suites.catalogue import SUITES, named
 from tests.suites.run import run_suites
 from tests.suites.runner import INTERRUPTED
 
-#: Suites wait more than they work: two of them beside the cluster's lane leave two cores idle now and then.
+#: Suites mostly wait. Even two of them beside the cluster's lane leave two cores idle at times.
 DEFAULT_LANES = max(2, os.cpu_count() or 1)
 
 

@@ -23,10 +23,10 @@ class Suite:
 #: In the order in which they start: the fastest answer first, then the longest ones, so that none of these ends alone.
 SUITES = (
     Suite("unit", ("tests/unit",)),
-    # Control planes of its own, a run on each: most of the time Leases run out and windows pass.
+    # Its tests start control planes of their own. Most of the time they wait for Leases to expire and windows to pass.
     Suite("faults", ("tests/faults",)),
     Suite("steps", ("tests/integration/steps", "-n", "2", "--dist", "worksteal")),
-    # Each test has servers of its own, and waits for them more than it works.
+    # Each test has servers of its own, and mostly waits for them.
     Suite("redis", ("tests/integration/redis", "tests/integration/flows", "-n", "4", "--dist", "worksteal")),
     Suite("backlog", ("tests/integration/backlog", "-n", "4", "--dist", "worksteal")),
     Suite("processes", ("tests/integration/worker", "tests/integration/reports")),
@@ -44,7 +44,7 @@ SUITES = (
 
 
 def named(names: Sequence[str]) -> list[Suite]:
-    """Return the suites of these names, all of them for no names, in the order in which they start.
+    """Return the suites of these names, in the order in which they start; without names, all suites.
 
     Raises ValueError that lists the known names when one of `names` is no suite.
     """

@@ -1,4 +1,4 @@
-"""A running job: its process group, its output file, and the processor time that it took."""
+"""A running job: its process group, its output file, and its processor time."""
 
 import ctypes
 import os
@@ -40,7 +40,7 @@ class Child:
         return time.monotonic() - self._began
 
     def result(self) -> Result | None:
-        """Return what became of the job, or None while it runs. Do not call it again after a result."""
+        """Return the result of the job, or None while it runs. Do not call it again after a result."""
         pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
         if pid == 0:
             return None

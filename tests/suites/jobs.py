@@ -1,4 +1,4 @@
-"""PURE: the processes that a run consists of, which of them may start now, and what became of them."""
+"""PURE: the processes of a run, which of them may start now, and their results."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,11 +29,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a job.
+    """The result of a job.
 
     `code` is the exit code, 128 and the signal's number after a signal. `seconds` is wall time. `cpu_seconds` is the
-    processor time of the process and of all descendants that their parents waited for: servers that a test starts
-    are in it, detached ones such as the cluster's daemons are not.
+    processor time of the process and of all descendants that their parents waited for: servers that a test starts are
+    in it, detached ones such as the cluster's daemons are not.
     """
 
     job: Job

@@ -1,4 +1,4 @@
-"""What the machine did meanwhile, and where a run keeps its output."""
+"""The processor time of the whole machine, and the folder of a run's output."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ RUNS_KEPT = 5
 
 
 def new_folder() -> Path:
-    """Make and return the folder of a run that starts now; the oldest folders go."""
+    """Make and return the folder of a run that starts now; delete the oldest folders."""
     folder = OUTPUT / f"{datetime.now().astimezone():%Y-%m-%dT%H-%M-%S}-{os.getpid()}"
     folder.mkdir(parents=True)
     for old in sorted(OUTPUT.iterdir())[:-RUNS_KEPT]:
@@ -21,7 +21,7 @@ def new_folder() -> Path:
 
 
 def cpu_seconds() -> float | None:
-    """Return the processor time of all processes since the machine's start, None where /proc/stat does not tell."""
+    """Return the processor time of all processes since the machine's start, None where /proc/stat has none."""
     try:
         fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
     except OSError:

@@ -1,17 +1,17 @@
-"""What a suite came to, read from the report that pytest wrote of it."""
+"""The result of a suite, read from pytest's report."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-#: Of a failure's text, the end that is repeated below the table: where it was raised, and what with.
+#: Lines of a failure's text that are repeated below the table: its end, with the place and the values of the assertion.
 LINES_OF_A_FAILURE = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One test that failed: its name with its module's, and the end of what pytest said of it."""
+    """One failed test: its name with its module's, and the end of pytest's text about it."""
 
     name: str
     text: str
@@ -19,7 +19,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How many tests a suite had, how many it skipped, and those that failed; all empty if pytest wrote no report."""
+    """How many tests a suite had, how many it skipped, and the failures; all are empty if pytest wrote no report."""
 
     tests: int = 0
     skipped: int = 0
@@ -27,7 +27,7 @@ class Outcome:
 
 
 def read(report: Path) -> Outcome:
-    """Read pytest's report (JUnit XML), which a pytest that was killed has not written."""
+    """Read pytest's report (JUnit XML). A pytest that was killed has written none."""
     if not report.exists():
         return Outcome()
     cases = list(ET.parse(report).getroot().iter("testcase"))
@@ -39,7 +39,7 @@ def read(report: Path) -> Outcome:
 
 
 def _failures(case: ET.Element) -> Iterator[Failure]:
-    # A test can fail and its teardown break as well: both are said.
+    # A test can fail and its teardown can fail as well: both are reported.
     for found in (*case.findall("failure"), *case.findall("error")):
         text = "\n".join((found.text or found.get("message") or "").splitlines()[-LINES_OF_A_FAILURE:])
         yield Failure(f"{case.get('classname')}::{case.get('name')}", text)

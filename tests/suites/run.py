@@ -11,9 +11,9 @@ from tests.suites.runner import Runner
 
 
 def run_suites(suites: Sequence[Suite], environment: Mapping[str, str], lanes: int) -> tuple[list[Result], bool]:
-    """Run suites and print the table and the failures; returns the results, and whether the run was interrupted.
+    """Run suites and print the table and the failures; return the results, and whether the run was interrupted.
 
-    `environment` is what every suite gets besides its own. `lanes` is how many suites run beside the cluster's lane.
+    `environment` is added to each suite's own. `lanes` is how many suites run beside the cluster's lane.
     """
     began, cpu_before = time.monotonic(), machine.cpu_seconds()
     runner = Runner(machine.new_folder(), environment, lanes, say)
@@ -27,5 +27,5 @@ def run_suites(suites: Sequence[Suite], environment: Mapping[str, str], lanes: i
 
 
 def say(text: str) -> None:
-    """Print at once, also into a pipe."""
+    """Print without buffering, also into a pipe."""
     print(text, flush=True)

@@ -1,4 +1,4 @@
-"""Runs jobs side by side, says how they go, and returns what became of each."""
+"""Runs jobs side by side, prints their progress, and returns the result of each."""
 
 import signal
 import time
@@ -21,8 +21,8 @@ NOT_RUN, INTERRUPTED = 1, 130
 class Runner:
     """Runs each job once.
 
-    `folder` takes the output files. `environment` is what every job gets besides its own. `lanes` is how many jobs
-    run beside the cluster's lane. `say` prints a line.
+    `folder` is for the output files. `environment` is added to every job's own. `lanes` is how many jobs run beside the
+    cluster's lane. `say` prints a line.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Runner:
         self._say(f"{job.name} starts: {child.output}")
 
     def _collect(self) -> list[Result]:
-        """Move what has ended to the results; return the new ones."""
+        """Move ended jobs to the results; return the new results."""
         ended = [(child, result) for child in self._running if (result := child.result()) is not None]
         for child, result in ended:
             self._running.remove(child)

@@ -22,8 +22,8 @@ def text(results: Sequence[Result]) -> str:
 def totals(results: Sequence[Result], seconds: float, machine_seconds: float | None, cores: int) -> str:
     """Return the sentence below the table.
 
-    `machine_seconds` is the processor time that all processes of the machine took meanwhile, the cluster's daemons
-    among them; None where the machine does not tell.
+    `machine_seconds` is the processor time of all processes of the machine meanwhile, the cluster's daemons included;
+    None where it is not known.
     """
     cpu = sum(result.cpu_seconds for result in results)
     said = f"{seconds:.0f} s in all; the jobs took {cpu:.0f} s of CPU without the cluster's daemons"
@@ -34,7 +34,7 @@ def totals(results: Sequence[Result], seconds: float, machine_seconds: float | N
 
 
 def failures(results: Sequence[Result]) -> str:
-    """Return each failed test with the end of its text, and each failed job that names no test; "" for none."""
+    """Return each failed test with the end of its text, and each failed job without a failed test; "" for none."""
     found = [
         f"{result.job.name}: {failure.name}\n{failure.text}"
         for result in results

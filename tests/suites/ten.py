@@ -29,7 +29,7 @@ OK, FAILED = "ok", "FAILED"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One run: when it began, of which commit, its number in the count, what came of it, and its seconds."""
+    """One run: when it began, its commit, its number in the count, its result, and its seconds."""
 
     date: str
     commit: str
@@ -39,13 +39,13 @@ class Row:
     failures: str
 
     def __str__(self) -> str:
-        """The row as README has it."""
+        """The run's row as in README."""
         cells = (self.date, self.commit, self.number, self.result, self.seconds, self.failures)
         return f"| {' | '.join(map(str, cells))} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, and write each run's row; returns 0 when no run failed."""
+    """Run the suites, and write each run's row; return 0 when no run failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.suites.ten", description=__doc__)
     parser.add_argument("--runs", type=int, default=10, help="how many runs, if none fails (default 10)")
     runs = parser.parse_args(arguments).runs
@@ -80,7 +80,7 @@ def added(readme: str, row: Row) -> str:
 
 @contextmanager
 def busy_loops(count: int) -> Iterator[list[int]]:
-    """Keep so many processes spinning, and yield their ids; they end with the context, and with this process."""
+    """Keep `count` processes spinning, and yield their ids; they end with the context, and with this process."""
     loops = [
         subprocess.Popen([sys.executable, "-c", "while True: pass"], preexec_fn=die_with_parent)  # noqa: PLW1509
         for _ in range(count)
@@ -103,7 +103,7 @@ def _row(results: Sequence[Result], date: str, commit: str, number: int, seconds
     bad = [result for result in results if result.code]
     failed = [failure.name.rpartition("::")[2] for result in bad for failure in result.outcome.failures]
     failed += [result.job.name for result in bad if not result.outcome.failures]
-    # A parameter may have a pipe in it, which would end the table's cell.
+    # A parameter may contain a pipe, which would end the table's cell.
     named = ", ".join(failed).replace("|", "/")
     return Row(date, commit, number, FAILED if bad else OK, seconds, named)
 
