@@ -1,1 +1,1 @@
-"""Tests."""
+"""Tests of one behaviour against several implementations: of Step Functions, of task sources."""

@@ -1,7 +1,7 @@
-"""What a Step Functions activity service does, one sentence a function. Each returns what it saw.
+"""The behaviours of a Step Functions activity service, one function each. Each returns what it observed.
 
-`BEHAVIOURS` maps each to what Step Functions itself does; where an emulator differs, `differences.toml` says how and
-why.
+`BEHAVIOURS` maps each to the behaviour of Step Functions itself; `differences.toml` lists where an emulator differs,
+and why.
 """
 
 import asyncio
@@ -13,12 +13,12 @@ from tests.conformance.services import REGION, Service, outcome
 Behaviour = Callable[[Service], Awaitable[object]]
 BEHAVIOURS: dict[Behaviour, object] = {}
 _MISSING = f"arn:aws:states:{REGION}:123456789012:activity:nobody-made-this"
-#: Seconds within which a limit of one second is seen to be kept, on a machine that stands still now and then.
+#: Seconds within which a limit of one second must take effect, on a machine that stalls at times.
 _OVERDUE_SECONDS = 15.0
 
 
 def behaviour(norm: object) -> Callable[[Behaviour], Behaviour]:
-    """Add a function to the suite, with what Step Functions does."""
+    """Add a function to the suite, with the observation that Step Functions would give."""
 
     def add(function: Behaviour) -> Behaviour:
         BEHAVIOURS[function] = norm
@@ -29,7 +29,7 @@ def behaviour(norm: object) -> Callable[[Behaviour], Behaviour]:
 
 @behaviour({"n": [1, "é"]})
 async def a_task_carries_the_input_of_its_execution(service: Service) -> object:
-    """Compared as JSON: services may write it their way."""
+    """Inputs are compared as JSON, because services may format it differently."""
     activity = await service.activity()
     await service.execution(activity, '{"n": [1, "é"]}')
     return json.loads((await service.take(activity)).input)
@@ -37,7 +37,7 @@ async def a_task_carries_the_input_of_its_execution(service: Service) -> object:
 
 @behaviour({"n": 1})
 async def an_open_poll_is_given_the_task_that_arrives(service: Service) -> object:
-    """The poll is on its way before the execution starts."""
+    """The poll is open before the execution starts."""
     activity = await service.activity()
     poll = asyncio.create_task(service.take(activity))
     await service.client.describe_activity(activity)
@@ -47,7 +47,7 @@ async def an_open_poll_is_given_the_task_that_arrives(service: Service) -> objec
 
 @behaviour(4)
 async def four_polls_are_given_four_different_tasks(service: Service) -> object:
-    """No task is handed over twice."""
+    """No task is given to two polls."""
     activity = await service.activity()
     polls = [asyncio.create_task(service.take(activity)) for _ in range(4)]
     for _ in polls:
@@ -57,7 +57,7 @@ async def four_polls_are_given_four_different_tasks(service: Service) -> object:
 
 @behaviour(("SUCCEEDED", {"done": True}))
 async def a_success_ends_the_execution_with_the_output(service: Service) -> object:
-    """The everyday end."""
+    """A success ends the execution."""
     task, execution = await service.task()
     await service.client.send_task_success(task.task_token, '{"done": true}')
     said = await service.ended(execution)
@@ -66,7 +66,7 @@ async def a_success_ends_the_execution_with_the_output(service: Service) -> obje
 
 @behaviour(("FAILED", "Broken", "why"))
 async def a_failure_ends_the_execution_with_its_error_and_cause(service: Service) -> object:
-    """With no Retry in the state."""
+    """The state has no Retry."""
     task, execution = await service.task()
     await service.client.send_task_failure(task.task_token, "Broken", "why")
     said = await service.ended(execution)
@@ -75,7 +75,7 @@ async def a_failure_ends_the_execution_with_its_error_and_cause(service: Service
 
 @behaviour("SUCCEEDED")
 async def a_failure_that_the_state_retries_comes_back_as_another_task(service: Service) -> object:
-    """What brings back the work of a lost worker."""
+    """Retry repeats the work of a lost worker."""
     activity = await service.activity()
     execution = await service.execution(activity, Retry=[{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 1}])
     first = await service.take(activity)
@@ -88,7 +88,7 @@ async def a_failure_that_the_state_retries_comes_back_as_another_task(service: S
 
 @behaviour("TaskTimedOut")
 async def a_second_conclusion_is_refused(service: Service) -> object:
-    """The token is spent."""
+    """The first conclusion invalidates the token."""
     task, execution = await service.task()
     await service.client.send_task_success(task.task_token, "{}")
     await service.ended(execution)
@@ -97,7 +97,7 @@ async def a_second_conclusion_is_refused(service: Service) -> object:
 
 @behaviour("TaskTimedOut")
 async def a_heartbeat_after_the_conclusion_is_refused(service: Service) -> object:
-    """The token is spent."""
+    """The conclusion invalidates the token."""
     task, execution = await service.task()
     await service.client.send_task_success(task.task_token, "{}")
     await service.ended(execution)
@@ -106,7 +106,7 @@ async def a_heartbeat_after_the_conclusion_is_refused(service: Service) -> objec
 
 @behaviour("TaskTimedOut")
 async def a_task_of_a_stopped_execution_is_refused(service: Service) -> object:
-    """How a worker learns that nobody waits for it any more."""
+    """A worker learns by this refusal that its execution was stopped."""
     task, execution = await service.task()
     await service.call("StopExecution", executionArn=execution)
     await service.ended(execution, within_seconds=2)
@@ -115,37 +115,37 @@ async def a_task_of_a_stopped_execution_is_refused(service: Service) -> object:
 
 @behaviour("InvalidToken")
 async def a_malformed_token_is_invalid(service: Service) -> object:
-    """A token is the service's own form."""
+    """A token has the service's own form."""
     return await outcome(service.client.send_task_heartbeat("nonsense"))
 
 
 @behaviour("InvalidOutput")
 async def output_that_is_not_json_is_refused(service: Service) -> object:
-    """And the task could still be concluded."""
+    """The task can still be concluded afterwards."""
     task, _ = await service.task()
     return await outcome(service.client.send_task_success(task.task_token, "{not json"))
 
 
 @behaviour("ValidationException")
 async def output_over_the_limit_is_refused(service: Service) -> object:
-    """262,144 bytes are allowed."""
+    """The limit is 262,144 bytes."""
     task, _ = await service.task()
     return await outcome(service.client.send_task_success(task.task_token, json.dumps("x" * 262_144)))
 
 
 @behaviour("accepted")
 async def a_heartbeat_is_accepted_where_the_state_asks_for_none(service: Service) -> object:
-    """No HeartbeatSeconds in the state."""
+    """The state has no HeartbeatSeconds."""
     task, _ = await service.task()
     return await outcome(service.client.send_task_heartbeat(task.task_token))
 
 
 @behaviour("SUCCEEDED")
 async def heartbeats_keep_a_task_alive_beyond_its_heartbeat_seconds(service: Service) -> object:
-    """Nine seconds of work under a limit of six between heartbeats."""
+    """Nine seconds of work, with HeartbeatSeconds of six."""
     task, execution = await service.task(HeartbeatSeconds=6)
     for _ in range(6):
-        await asyncio.sleep(1.5)  # the passing of the service's time is what is tested
+        await asyncio.sleep(1.5)  # the test is about time in the service, so it must pass
         await service.client.send_task_heartbeat(task.task_token)
     await service.client.send_task_success(task.task_token, "{}")
     return (await service.ended(execution))["status"]
@@ -153,7 +153,7 @@ async def heartbeats_keep_a_task_alive_beyond_its_heartbeat_seconds(service: Ser
 
 @behaviour(("ended", "TaskTimedOut"))
 async def a_missed_heartbeat_ends_the_task(service: Service) -> object:
-    """The execution goes on without it, and a late success is refused."""
+    """The execution continues with the time-out, and a late success is refused."""
     task, execution = await service.task(HeartbeatSeconds=1)
     said = await service.ended(execution, within_seconds=_OVERDUE_SECONDS)
     late = await outcome(service.client.send_task_success(task.task_token, "{}"))
@@ -162,7 +162,7 @@ async def a_missed_heartbeat_ends_the_task(service: Service) -> object:
 
 @behaviour(("ended", "TaskTimedOut"))
 async def a_task_over_its_timeout_seconds_is_ended(service: Service) -> object:
-    """Whatever its heartbeats say."""
+    """Heartbeats do not prolong it."""
     task, execution = await service.task(TimeoutSeconds=1)
     said = await service.ended(execution, within_seconds=_OVERDUE_SECONDS)
     late = await outcome(service.client.send_task_success(task.task_token, "{}"))
@@ -171,25 +171,25 @@ async def a_task_over_its_timeout_seconds_is_ended(service: Service) -> object:
 
 @behaviour("ActivityDoesNotExist")
 async def polling_an_activity_that_does_not_exist_is_refused(service: Service) -> object:
-    """At once, not after a minute."""
+    """The refusal comes at once, without the minute of a poll."""
     return await outcome(service.client.get_activity_task(_MISSING, "w"))
 
 
 @behaviour("ActivityDoesNotExist")
 async def describing_an_activity_that_does_not_exist_is_refused(service: Service) -> object:
-    """How the operator finds out."""
+    """The operator learns by this refusal that an activity is missing."""
     return await outcome(service.client.describe_activity(_MISSING))
 
 
 @behaviour("InvalidArn")
 async def a_malformed_arn_is_refused(service: Service) -> object:
-    """As such, not as a missing activity."""
+    """The error is about the ARN, not about a missing activity."""
     return await outcome(service.client.describe_activity("arn:aws:states:nowhere"))
 
 
 @behaviour("the same ARN")
 async def an_activity_created_again_is_the_same(service: Service) -> object:
-    """Creation may be repeated."""
+    """A creation may be repeated."""
     arn = await service.activity()
     code = await outcome(service.call("CreateActivity", name=arn.rsplit(":", 1)[-1]))
     return "the same ARN" if code == "accepted" else code
@@ -197,7 +197,7 @@ async def an_activity_created_again_is_the_same(service: Service) -> object:
 
 @behaviour(["ActivityScheduled", "ActivityStarted", "ActivitySucceeded"])
 async def the_history_tells_of_the_activity(service: Service) -> object:
-    """Only the events between the state's entry and exit."""
+    """Only the events between the state's entry and exit are compared."""
     task, execution = await service.task()
     await service.client.send_task_success(task.task_token, "{}")
     await service.ended(execution)

@@ -1,4 +1,4 @@
-"""The services under test: the fake in this process, emulators once a session."""
+"""The services under test: the fake in this process, each emulator once a session."""
 
 import contextlib
 import os

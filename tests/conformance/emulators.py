@@ -1,7 +1,7 @@
 """Public Step Functions emulators as processes on this machine, from the same locks as the cluster's pods.
 
-Each has an environment of its own in the cache (their botocore pins differ from ours), which `make prepare` makes, and
-a free port. They are killed by process id: LocalEmu outlives SIGTERM for minutes.
+Each has its own environment in the cache (their botocore pins differ from ours), which `make prepare` makes, and a free
+port. They are ended by SIGKILL, because LocalEmu ignores SIGTERM for minutes.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ EMULATORS = {
         ),
         EmulatorRecipe(
             name="localemu",
-            # Its code says 3.12; it imports warnings.deprecated, which came with 3.13.
+            # Its metadata says 3.12, but it imports warnings.deprecated, which is new in 3.13.
             python=(3, 13),
             command=("bin/python", "-m", "localemu.runtime.main"),
             settings={
@@ -62,7 +62,7 @@ EMULATORS = {
 
 
 class NoPythonError(Exception):
-    """This machine has no Python that the emulator runs on."""
+    """This machine has no Python that can run the emulator."""
 
 
 @contextlib.contextmanager
@@ -94,7 +94,7 @@ def running(recipe: EmulatorRecipe) -> Iterator[str]:
 
 
 def environment_of(recipe: EmulatorRecipe) -> Environment:
-    """Return the environment that an emulator runs in. Raises NoPythonError when no Python here can be in it."""
+    """Return the emulator's environment. Raises NoPythonError when no Python of this machine fits it."""
     lock = _LOCKS / recipe.name / "requirements.lock"
     mend = lock.with_name("mend.sh")
     return Environment(recipe.name, lock, _python(recipe.python), mend=mend if mend.exists() else None)
@@ -109,14 +109,14 @@ def _python(oldest: tuple[int, int]) -> str:
     on_path = [found for name in names if (found := shutil.which(name))]
     in_pyenv = [str(path) for name in names for path in sorted(versions.glob(f"*/bin/{name}"))]
     for candidate in (*on_path, *in_pyenv):
-        # pyenv's shims are on the PATH whether or not their version is active: only running one tells.
+        # pyenv puts shims on the PATH also for inactive versions, so the candidate must be run.
         if subprocess.run([candidate, "-c", "import ssl"], check=False, capture_output=True).returncode == 0:
             return candidate
     raise NoPythonError(f"needs Python {oldest[0]}.{oldest[1]} or newer, and this machine has none that runs")
 
 
 def _wait_until_ready(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    """Return when the emulator answers HTTP, with whatever status. Raises AssertionError with its log."""
+    """Return when the emulator answers HTTP with any status. Raises AssertionError with its log."""
 
     def answers() -> bool:
         try:

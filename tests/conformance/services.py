@@ -23,7 +23,7 @@ _numbers = itertools.count(1)
 
 
 class Service:
-    """Short words for the calls that behaviours are made of. `name` is `fake` or an emulator's."""
+    """Short methods for the calls of the behaviours. `name` is `fake` or an emulator's."""
 
     def __init__(self, name: str, url: str) -> None:
         self.name = name
@@ -39,11 +39,11 @@ class Service:
         await self.client.close()
 
     async def call(self, operation: str, **parameters: Any) -> dict[str, Any]:
-        """Call an operation that our client does not have."""
+        """Call an operation that our client does not offer."""
         return await self._caller.call(operation, parameters, timeout_seconds=20)
 
     async def activity(self) -> str:
-        """Make an activity of a new name; return its ARN."""
+        """Make an activity with a new name; return its ARN."""
         made = await self.call("CreateActivity", name=new_name())
         return str(made["activityArn"])
 
@@ -70,11 +70,11 @@ class Service:
         return await self.take(activity), execution
 
     async def describe(self, execution_arn: str) -> dict[str, Any]:
-        """Return what the service says of an execution."""
+        """Return the service's description of an execution."""
         return await self.call("DescribeExecution", executionArn=execution_arn)
 
     async def ended(self, execution_arn: str, *, within_seconds: float = 10.0) -> dict[str, Any]:
-        """Return what the service says of an execution when it has ended, or when the time is over."""
+        """Return the service's description of an execution when it has ended, or when the time is over."""
 
         async def over() -> dict[str, Any] | None:
             said = await self.describe(execution_arn)
@@ -95,5 +95,5 @@ async def outcome(call: Awaitable[object]) -> str:
 
 
 def new_name() -> str:
-    """Return a name that nothing else has."""
+    """Return a unique name."""
     return f"conformance-{os.getpid()}-{next(_numbers)}"

@@ -1,4 +1,4 @@
-"""Sources under test, each with what is behind it: how a task comes there, loses its lease, and what became of it."""
+"""Sources under test, each with its other side: it adds tasks, takes leases away, and shows the results."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -16,9 +16,9 @@ from activity_worker.wire.redis_connection import open_client
 from tests.conformance.services import Service
 from tests.servers.redis import RedisServer
 
-#: How long an empty poll is held.
+#: Seconds for which an empty poll is held.
 HOLD_SECONDS = 0.2
-#: What became of a task: succeeded with this result, or failed with this in what is told of it.
+#: The result of a task: (succeeded, result) or (failed, error text).
 Outcome = tuple[str, Any]
 
 
@@ -27,24 +27,24 @@ class Stand(Protocol):
 
     @property
     def source(self) -> Source:
-        """What is tested."""
+        """The source under test."""
         ...
 
     async def put(self, n: int) -> None:
-        """Let a task come."""
+        """Add a task."""
         ...
 
     async def take_away(self, token: str) -> None:
-        """End the lease: the task is somebody else's now, or nobody's."""
+        """End the lease of a task, which may be given to another worker or to none."""
         ...
 
     async def outcomes(self) -> dict[int, Outcome]:
-        """Return what became of the tasks that are concluded, by their `n`."""
+        """Return the outcomes of the concluded tasks, by their `n`."""
         ...
 
 
 class MemoryStand:
-    """The source of tests."""
+    """The in-memory source."""
 
     def __init__(self) -> None:
         self.source: MemorySource = MemorySource(hold_seconds=HOLD_SECONDS)
@@ -72,7 +72,7 @@ class StepFunctionsStand:
         self._fake = fake
         self._arn = fake.create_activity("work")
         self.source: Source = StepFunctionsSource(service.client, self._arn)
-        # The fake forgets the input of a task that is over.
+        # The fake forgets the input of a concluded task.
         self._numbers: dict[str, int] = {}
 
     async def put(self, n: int) -> None:

@@ -1,4 +1,4 @@
-"""boto3 against the fake: the wire has the service's own shape."""
+"""boto3 against the fake: the fake's HTTP API has the service's own form."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from activity_worker.testing import StepFunctionsFake
 
 
 def client(url: str) -> Any:
-    """Return boto3's client, which tries nothing twice."""
+    """Return boto3's client without retries."""
     return boto3.client(
         "stepfunctions",
         endpoint_url=url,
@@ -25,7 +25,7 @@ def client(url: str) -> Any:
 
 
 async def with_boto3(story: Callable[[Any], None]) -> StepFunctionsFake:
-    """Run a story with boto3 in a thread; return the fake it ran on."""
+    """Run a story with boto3 in a thread; return the fake."""
     async with StepFunctionsFake() as fake:
         sfn = client(fake.url)
         try:
@@ -35,7 +35,7 @@ async def with_boto3(story: Callable[[Any], None]) -> StepFunctionsFake:
     return fake
 
 
-async def test_boto3_can_make_run_and_read_all_that_the_fake_knows() -> None:
+async def test_boto3_can_create_run_and_read_everything_the_fake_has() -> None:
     def story(sfn: Any) -> None:
         arn = sfn.create_activity(name="resize")["activityArn"]
         assert sfn.describe_activity(activityArn=arn)["name"] == "resize"
@@ -75,7 +75,7 @@ async def test_boto3_can_make_run_and_read_all_that_the_fake_knows() -> None:
     assert [(task.state, task.conclusions) for task in fake.tasks] == [("failed", 1), ("succeeded", 1), ("aborted", 0)]
 
 
-async def test_boto3_knows_the_fakes_errors_by_their_classes() -> None:
+async def test_boto3_maps_the_fakes_errors_to_its_classes() -> None:
     def story(sfn: Any) -> None:
         known = sfn.exceptions
         with pytest.raises(known.ActivityDoesNotExist):

@@ -1,4 +1,4 @@
-"""Our client when things go wrong, over the fake."""
+"""Our client of Step Functions when calls fail, against the fake."""
 
 import asyncio
 import gc
@@ -26,7 +26,7 @@ from tests.conformance.services import Service
 
 @pytest.fixture
 async def fake() -> AsyncIterator[StepFunctionsFake]:
-    """A fake of its own for each test."""
+    """A new fake for each test."""
     async with StepFunctionsFake() as fake:
         yield fake
 
@@ -42,7 +42,7 @@ async def service(fake: StepFunctionsFake) -> AsyncIterator[Service]:
     ("fault", "kind"),
     [(Fault.THROTTLE, "throttled"), (Fault.DENY, "denied"), (Fault.SERVER_ERROR, "retryable")],
 )
-async def test_a_refusal_is_of_its_kind_and_is_not_tried_again(
+async def test_refusal_has_its_error_class_and_is_not_retried(
     fake: StepFunctionsFake, service: Service, fault: Fault, kind: str
 ) -> None:
     arn = fake.create_activity("a")
@@ -55,9 +55,7 @@ async def test_a_refusal_is_of_its_kind_and_is_not_tried_again(
     assert fake.counts["call:DescribeActivity"] == 1
 
 
-async def test_a_reply_lost_after_the_deed_is_no_answer_and_the_deed_is_done_once(
-    fake: StepFunctionsFake, service: Service
-) -> None:
+async def test_lost_reply_is_an_error_and_the_call_takes_effect_once(fake: StepFunctionsFake, service: Service) -> None:
     (task,) = fake.schedule(fake.create_activity("a"))
     taken = await service.client.get_activity_task(task.activity_arn, "w")
     assert taken is not None
@@ -69,7 +67,7 @@ async def test_a_reply_lost_after_the_deed_is_no_answer_and_the_deed_is_done_onc
     assert (task.state, task.conclusions, task.refused) == ("succeeded", 1, 0)
 
 
-async def test_nobody_listening_names_the_place(fake: StepFunctionsFake, service: Service) -> None:
+async def test_refused_connection_names_the_endpoint(fake: StepFunctionsFake, service: Service) -> None:
     url = fake.url
     await fake.close()
 
@@ -79,7 +77,7 @@ async def test_nobody_listening_names_the_place(fake: StepFunctionsFake, service
     assert caught.value.retryable
 
 
-async def test_an_answer_that_does_not_come_ends_in_a_read_timeout(fake: StepFunctionsFake, service: Service) -> None:
+async def test_missing_answer_ends_in_a_read_timeout(fake: StepFunctionsFake, service: Service) -> None:
     fake.inject("DescribeActivity", Fault.HANG)
 
     with pytest.raises(EndpointUnreachableError, match="no answer in time") as caught:
@@ -88,12 +86,12 @@ async def test_an_answer_that_does_not_come_ends_in_a_read_timeout(fake: StepFun
     assert caught.value.code == "ReadTimeout"
 
 
-async def test_a_poll_is_never_cut_before_the_service_ends_it(service: Service) -> None:
+async def test_poll_lasts_until_the_service_ends_it(service: Service) -> None:
     with pytest.raises(ValueError, match="65"):
         StepFunctionsClient(service._caller, read_timeout_seconds=60)
 
 
-async def test_a_wrong_clock_is_set_right_once_by_the_services_own(fake: StepFunctionsFake, service: Service) -> None:
+async def test_wrong_clock_is_corrected_once_by_the_services_clock(fake: StepFunctionsFake, service: Service) -> None:
     arn = fake.create_activity("a")
     fake.settings.clock_offset_seconds = 1800
 
@@ -103,7 +101,7 @@ async def test_a_wrong_clock_is_set_right_once_by_the_services_own(fake: StepFun
     assert fake.counts["call:DescribeActivity"] == 3
 
 
-async def test_a_bad_signature_with_a_right_clock_is_not_sent_again(fake: StepFunctionsFake, service: Service) -> None:
+async def test_bad_signature_with_a_right_clock_is_not_retried(fake: StepFunctionsFake, service: Service) -> None:
     arn = fake.create_activity("a")
     fake.inject("DescribeActivity", Fault.BAD_SIGNATURE)
 
@@ -113,7 +111,7 @@ async def test_a_bad_signature_with_a_right_clock_is_not_sent_again(fake: StepFu
     assert fake.counts["call:DescribeActivity"] == 1
 
 
-async def test_polls_up_to_their_bound_do_not_hold_up_other_calls(fake: StepFunctionsFake, service: Service) -> None:
+async def test_maximum_number_of_polls_does_not_block_other_calls(fake: StepFunctionsFake, service: Service) -> None:
     arn = fake.create_activity("a")
     client = StepFunctionsClient(service._caller, max_connections=2)
     polls = [asyncio.create_task(client.get_activity_task(arn, "w")) for _ in range(3)]
@@ -126,9 +124,7 @@ async def test_polls_up_to_their_bound_do_not_hold_up_other_calls(fake: StepFunc
     assert all(await asyncio.gather(*polls))
 
 
-async def test_the_thousand_and_first_poll_of_an_activity_is_throttled(
-    fake: StepFunctionsFake, service: Service
-) -> None:
+async def test_poll_1001_of_an_activity_is_throttled(fake: StepFunctionsFake, service: Service) -> None:
     fake.settings.activity_worker_limit = 1
     arn = fake.create_activity("a")
     poll = asyncio.create_task(service.client.get_activity_task(arn, "w"))
@@ -142,14 +138,14 @@ async def test_the_thousand_and_first_poll_of_an_activity_is_throttled(
     assert await poll is not None
 
 
-async def test_a_poll_that_was_hung_up_can_lose_a_task(fake: StepFunctionsFake, service: Service) -> None:
-    """Why no poll may be aborted: the fake does what the service can do."""
+async def test_aborted_poll_can_lose_a_task(fake: StepFunctionsFake, service: Service) -> None:
+    """A poll must not be aborted: the fake then loses a task, as the service can."""
     arn = fake.create_activity("a")
     poll = asyncio.create_task(service.client.get_activity_task(arn, "w"))
     await fake.until(lambda: fake.open_polls(arn) == 1)
     poll.cancel()
     await asyncio.gather(poll, return_exceptions=True)
-    await service.client.describe_activity(arn)  # by its answer the fake has seen the connection close
+    await service.client.describe_activity(arn)  # when this is answered, the fake has seen the connection close
 
     (task,) = fake.schedule(arn)
     await fake.until(lambda: bool(fake.counts.get("handed_to_nobody")))
@@ -157,7 +153,7 @@ async def test_a_poll_that_was_hung_up_can_lose_a_task(fake: StepFunctionsFake, 
     assert task.state == "started"
 
 
-async def test_neither_token_nor_input_nor_output_is_ever_shown(fake: StepFunctionsFake, service: Service) -> None:
+async def test_token_input_and_output_are_never_shown(fake: StepFunctionsFake, service: Service) -> None:
     (task,) = fake.schedule(fake.create_activity("a"), '"secret input"')
     taken = await service.client.get_activity_task(task.activity_arn, "w")
     assert taken is not None
@@ -171,9 +167,7 @@ async def test_neither_token_nor_input_nor_output_is_ever_shown(fake: StepFuncti
     assert taken.task_token not in shown
 
 
-async def test_a_token_that_a_service_repeats_in_its_message_is_struck_out(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_token_in_a_services_message_is_redacted(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     async def repeat(headers: object, body: bytes, *, timeout_seconds: float) -> transport.Answer:
         said = {"__type": "com.amazonaws#InvalidToken", "message": "no such token: my-token"}
         return transport.Answer(400, json.dumps(said).encode(), "", "", "request-1")
@@ -186,7 +180,7 @@ async def test_a_token_that_a_service_repeats_in_its_message_is_struck_out(
     assert str(caught.value) == "InvalidToken: no such token: ... (request request-1)"
 
 
-async def test_a_closed_client_leaves_nothing_open(fake: StepFunctionsFake) -> None:
+async def test_closed_client_leaves_no_connection_open(fake: StepFunctionsFake) -> None:
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", ResourceWarning)
         async with Service("fake", fake.url) as service:
@@ -240,7 +234,7 @@ async def test_the_fake_is_inspected_and_turned_over_http(fake: StepFunctionsFak
     assert fake.settings == FakeSettings(poll_hold_seconds=1.0)
 
 
-async def test_an_empty_poll_is_no_task(fake: StepFunctionsFake, service: Service) -> None:
+async def test_empty_poll_returns_no_task(fake: StepFunctionsFake, service: Service) -> None:
     fake.settings.poll_hold_seconds = 0.01
 
     assert await service.client.get_activity_task(fake.create_activity("a"), "w") is None
@@ -248,7 +242,7 @@ async def test_an_empty_poll_is_no_task(fake: StepFunctionsFake, service: Servic
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a file with a key and a certificate for 127.0.0.1 that signed itself."""
+    """Return a file with a key and a self-signed certificate for 127.0.0.1."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fake")])
     now = datetime.now(UTC)
@@ -267,7 +261,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-async def test_tls_trusts_the_bundle_of_the_environment_and_nobody_else(
+async def test_tls_trusts_only_the_bundle_of_the_environment(
     certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -13,8 +13,8 @@ from tests.cluster import certificates
 from tests.conformance.services import Service
 
 
-async def test_the_fake_says_where_it_listens_serves_and_ends_on_sigterm() -> None:
-    """The line it prints is what scripts wait for."""
+async def test_fake_prints_its_address_serves_and_ends_on_sigterm() -> None:
+    """Scripts wait for the line that it prints."""
     command = [sys.executable, "-W", "error", "-m", "activity_worker.testing.stepfunctions", "--port", "0"]
     with subprocess.Popen([*command, "--region", "eu-west-1"], stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -36,7 +36,7 @@ async def test_the_fake_says_where_it_listens_serves_and_ends_on_sigterm() -> No
     assert process.returncode == 0
 
 
-def test_the_fake_serves_https_with_a_certificate_of_the_callers_own(tmp_path: Path) -> None:
+def test_fake_serves_https_with_the_callers_certificate(tmp_path: Path) -> None:
     authority = certificates.authority(tmp_path, "ca")
     own = certificates.issue(authority, tmp_path, "fake", user="fake", addresses=["127.0.0.1"])
     command = [sys.executable, "-W", "error", "-m", "activity_worker.testing.stepfunctions", "--port", "0"]

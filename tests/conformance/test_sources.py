@@ -1,4 +1,4 @@
-"""One suite for every source: what a worker is promised of it, and what a worker on it promises."""
+"""One suite for every source: its promises to a worker, and a worker's promises on it."""
 
 import asyncio
 import json
@@ -17,14 +17,14 @@ from tests.servers.redis import RedisServer, redis_server
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RedisServer]:
-    """A Redis server for those that need one."""
+    """A Redis server for the stands that need one."""
     with redis_server() as running:
         yield running
 
 
 @pytest.fixture(params=list(STANDS))
 async def stand(request: pytest.FixtureRequest, server: RedisServer) -> AsyncIterator[Stand]:
-    """Yield each source in turn, with nothing in it."""
+    """Yield each source in turn, without any task."""
     async with STANDS[str(request.param)](server) as standing:
         yield standing
 
@@ -39,11 +39,11 @@ def number(task: Task) -> int:
     return int(json.loads(task.input)["n"])
 
 
-async def test_an_empty_poll_ends_with_nothing(stand: Stand) -> None:
+async def test_empty_poll_returns_nothing(stand: Stand) -> None:
     assert await stand.source.lease("conformance") is None
 
 
-async def test_an_open_poll_is_given_the_task_that_arrives(stand: Stand) -> None:
+async def test_open_poll_gets_an_arriving_task(stand: Stand) -> None:
     polling = asyncio.create_task(take(stand))
     await asyncio.sleep(0)
     await stand.put(7)
@@ -51,7 +51,7 @@ async def test_an_open_poll_is_given_the_task_that_arrives(stand: Stand) -> None
     assert number(await polling) == 7
 
 
-async def test_polls_at_once_are_given_different_tasks_in_their_order(stand: Stand) -> None:
+async def test_concurrent_polls_get_different_tasks(stand: Stand) -> None:
     for n in range(4):
         await stand.put(n)
 
@@ -61,14 +61,14 @@ async def test_polls_at_once_are_given_different_tasks_in_their_order(stand: Sta
     assert len({task.token for task in tasks}) == 4
 
 
-async def test_a_task_is_leased_once(stand: Stand) -> None:
+async def test_task_is_leased_once(stand: Stand) -> None:
     await stand.put(1)
     await take(stand)
 
     assert await stand.source.lease("conformance") is None
 
 
-async def test_a_success_and_a_failure_reach_the_other_side(stand: Stand) -> None:
+async def test_success_and_failure_reach_the_other_side(stand: Stand) -> None:
     for n in (1, 2):
         await stand.put(n)
     first, second = await take(stand), await take(stand)
@@ -80,7 +80,7 @@ async def test_a_success_and_a_failure_reach_the_other_side(stand: Stand) -> Non
     assert await stand.outcomes() == {1: ("succeeded", {"é": [1, None]}), 2: ("failed", "why")}
 
 
-async def test_a_conclusion_is_taken_once(stand: Stand) -> None:
+async def test_second_conclusion_is_refused(stand: Stand) -> None:
     for first in ("succeed", "fail"):
         await stand.put(1)
         task = await take(stand)
@@ -96,7 +96,7 @@ async def test_a_conclusion_is_taken_once(stand: Stand) -> None:
             await stand.source.fail(task.token, "E", "late")
 
 
-async def test_a_lease_that_was_taken_away_concludes_nothing(stand: Stand) -> None:
+async def test_conclusion_of_a_lost_lease_has_no_effect(stand: Stand) -> None:
     await stand.put(1)
     task = await take(stand)
     await stand.take_away(task.token)
@@ -110,13 +110,13 @@ async def test_a_lease_that_was_taken_away_concludes_nothing(stand: Stand) -> No
     assert await stand.outcomes() == {}
 
 
-async def test_a_token_that_is_none_is_refused(stand: Stand) -> None:
+async def test_unknown_token_is_refused(stand: Stand) -> None:
     for call in (stand.source.heartbeat("nonsense"), stand.source.succeed("nonsense", "{}")):
         with pytest.raises((InvalidTokenError, LeaseLostError)):
             await call
 
 
-async def test_neither_token_nor_input_shows(stand: Stand) -> None:
+async def test_token_and_input_are_not_shown(stand: Stand) -> None:
     await stand.put(4711)
     task = await take(stand)
 
@@ -126,7 +126,7 @@ async def test_neither_token_nor_input_shows(stand: Stand) -> None:
     assert "4711" not in str(refused.value)
 
 
-async def test_a_worker_runs_what_comes_and_says_what_came_of_it(stand: Stand) -> None:
+async def test_worker_runs_tasks_and_reports_their_results(stand: Stand) -> None:
     async def odd_ones_fail(request: TaskRequest) -> dict[str, int]:
         if request.input["n"] % 2:
             raise LookupError("an odd one")
@@ -145,7 +145,7 @@ async def test_a_worker_runs_what_comes_and_says_what_came_of_it(stand: Stand) -
     assert [(found[n][0], found[n][1].splitlines()[0]) for n in (1, 3, 5)] == [("failed", "an odd one")] * 3
 
 
-async def test_a_lost_lease_cancels_the_handler_and_nothing_is_concluded(stand: Stand) -> None:
+async def test_lost_lease_cancels_the_handler_and_concludes_nothing(stand: Stand) -> None:
     began: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     cancelled = asyncio.Event()
 
@@ -166,7 +166,7 @@ async def test_a_lost_lease_cancels_the_handler_and_nothing_is_concluded(stand: 
     assert await stand.outcomes() == {}
 
 
-async def test_a_handler_over_its_deadline_fails_its_task(stand: Stand) -> None:
+async def test_handler_beyond_its_deadline_fails_its_task(stand: Stand) -> None:
     async def for_ever(request: TaskRequest) -> None:
         await asyncio.Event().wait()
 

@@ -1,4 +1,4 @@
-"""One suite for every Step Functions service: the fake does what the service does, an emulator what its list says."""
+"""One suite for every Step Functions service: the fake behaves like the service, an emulator as its list says."""
 
 import tomllib
 from pathlib import Path
@@ -14,13 +14,13 @@ DIFFERENCES: dict[str, dict[str, Any]] = tomllib.loads((Path(__file__).parent / 
 
 
 def as_data(seen: object) -> object:
-    """Return a value as TOML has it: lists, no tuples."""
+    """Return a value in TOML's types: lists instead of tuples."""
     return [as_data(part) for part in seen] if isinstance(seen, (list, tuple)) else seen
 
 
 @pytest.mark.timeout(180)  # the first use of an emulator installs it
 @pytest.mark.parametrize("behaviour", [pytest.param(each, id=each.__name__) for each in BEHAVIOURS])
-async def test_a_service_does_what_is_known_of_it(service: Service, behaviour: Behaviour) -> None:
+async def test_service_behaves_as_documented(service: Service, behaviour: Behaviour) -> None:
     norm = as_data(BEHAVIOURS[behaviour])
     difference = DIFFERENCES.get(service.name, {}).get(behaviour.__name__)
 
@@ -33,7 +33,7 @@ async def test_a_service_does_what_is_known_of_it(service: Service, behaviour: B
         assert seen == difference["does"]
 
 
-def test_every_listed_difference_is_of_a_known_emulator_and_behaviour_and_says_why() -> None:
+def test_listed_differences_have_known_emulator_behaviour_and_reason() -> None:
     names = {behaviour.__name__: as_data(norm) for behaviour, norm in BEHAVIOURS.items()}
     for emulator, listed in DIFFERENCES.items():
         assert emulator in EMULATORS

@@ -1,4 +1,4 @@
-"""The worker runtime over every Step Functions service: what it promises does not depend on who answers."""
+"""The worker runtime on every Step Functions service keeps the same promises."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ from tests.conformance.services import Service
 async def working(
     service: Service, arn: str, handler: Callable[..., Any], **options: Any
 ) -> AsyncIterator[ActivityWorker]:
-    """Run one worker. Its last poll is given up, for the emulators would hold it for a minute."""
+    """Run one worker. Its last poll is cancelled at the end, because the emulators would hold it for a minute."""
     source = StepFunctionsSource(service.client, arn)
     worker = ActivityWorker(source, handler, events=EventEmitter(), options=TaskOptions(**options))
     await worker.start()
@@ -34,7 +34,7 @@ async def double(request: TaskRequest) -> dict[str, int]:
     return {"n": request.input["n"] * 2}
 
 
-async def test_every_execution_succeeds_with_what_its_handler_returned(service: Service) -> None:
+async def test_every_execution_succeeds_with_its_handlers_result(service: Service) -> None:
     arn = await service.activity()
     executions = [await service.execution(arn, json.dumps({"n": number})) for number in range(3)]
 
@@ -45,7 +45,7 @@ async def test_every_execution_succeeds_with_what_its_handler_returned(service: 
     assert [json.loads(said["output"]) for said in ended] == [{"n": 0}, {"n": 2}, {"n": 4}]
 
 
-async def test_a_handler_that_threw_fails_its_execution_with_the_name_of_the_error(service: Service) -> None:
+async def test_exception_fails_the_execution_with_its_class_name(service: Service) -> None:
     async def broken(request: TaskRequest) -> None:
         raise LookupError("nothing there")
 
@@ -59,7 +59,7 @@ async def test_a_handler_that_threw_fails_its_execution_with_the_name_of_the_err
     assert "nothing there" in said["cause"]
 
 
-async def test_a_task_that_failed_once_succeeds_by_the_retry_of_its_state(service: Service) -> None:
+async def test_failed_task_succeeds_by_the_retry_of_its_state(service: Service) -> None:
     tries: list[int] = []
 
     async def second_time_lucky(request: TaskRequest, respond: TaskResponseToolkit) -> None:
@@ -78,9 +78,9 @@ async def test_a_task_that_failed_once_succeeds_by_the_retry_of_its_state(servic
     assert (said["status"], len(tries)) == ("SUCCEEDED", 2)
 
 
-async def test_a_task_outlives_its_heartbeat_seconds_because_the_worker_heartbeats(service: Service) -> None:
+async def test_heartbeats_keep_a_task_beyond_its_heartbeat_seconds(service: Service) -> None:
     async def slow(request: TaskRequest) -> str:
-        await asyncio.sleep(8)  # longer than the state's HeartbeatSeconds, which only the service's clock can judge
+        await asyncio.sleep(8)  # longer than the state's HeartbeatSeconds, in the service's own clock
         return "done"
 
     arn = await service.activity()
@@ -92,8 +92,8 @@ async def test_a_task_outlives_its_heartbeat_seconds_because_the_worker_heartbea
     assert said["status"] == "SUCCEEDED"
 
 
-async def test_a_spent_token_cancels_the_handler() -> None:
-    """Over the fake alone: no emulator answers a heartbeat with TaskTimedOut."""
+async def test_invalid_token_cancels_the_handler() -> None:
+    """On the fake alone: no emulator answers a heartbeat with TaskTimedOut."""
     cancelled = asyncio.Event()
 
     async def patient(request: TaskRequest) -> None:

@@ -74,9 +74,7 @@ class ElectionStage:
         await eventually("a worker is busy", lambda: len(stage.kubelet.busy()) == 1)
         # While the operator held the task, it may have asked for a third worker: no pod starts after this.
         await self._at_rest()
-        await eventually(
-            "the pool has the workers that were asked for", lambda: ready(stage, workers), seconds=FURNISH_SECONDS
-        )
+        await eventually("the pool has its workers", lambda: ready(stage, workers), seconds=FURNISH_SECONDS)
         stage.kubelet.may_start.clear()
         await self._wait_at_zero(workers)
         await self._at_rest()

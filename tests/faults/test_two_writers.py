@@ -75,9 +75,7 @@ async def _fight(made: Stage, rival: Rival) -> tuple[float, int]:
     began, begun = time.monotonic(), time.time()
     task = asyncio.create_task(rival.run())
     try:
-        await eventually(
-            "the pool's status says that the Deployment is contested", lambda: _contested(made), seconds=60.0
-        )
+        await eventually("the status says that the Deployment is contested", lambda: _contested(made), seconds=60.0)
         await asyncio.sleep(max(0.0, began + FIGHT_SECONDS - time.monotonic()))
     finally:
         task.cancel()

@@ -1,1 +1,1 @@
-"""Users, workers and tenants who mean harm: what they may try, and what must come of it."""
+"""Attacks by users, workers and tenants, and how the operator must withstand them."""

@@ -33,8 +33,8 @@ _CONTROLLERS, _THEIR_TOKEN = "controllers", "token-of-controllers"
 class ControlPlane:
     """A control plane whose processes were started; its API server may not answer yet.
 
-    `trust` is a client's context that trusts its authority alone. `folder` has all of its files, a log of each process
-    among them.
+    `trust` is a client's TLS context that trusts only its CA. `folder` has all of its files, also a log of each
+    process.
     """
 
     url: str
@@ -44,7 +44,7 @@ class ControlPlane:
 
     @property
     def ca_file(self) -> Path:
-        """The certificate of the authority that vouches for the API server."""
+        """The certificate of the CA of the API server."""
         return self.folder / "ca.crt"
 
     @property
@@ -90,7 +90,7 @@ class ControlPlane:
             return False
 
     def send(self, method: str, path: str, body: object = None, *, seconds: float = 30.0) -> tuple[int, str]:
-        """Call the API server as a user who may do everything; returns the status and the body of its answer.
+        """Call the API server as an administrator; return the status and the body of its answer.
 
         `body` is sent as JSON. Raises OSError when no answer comes within `seconds`.
         """
@@ -109,7 +109,7 @@ class ControlPlane:
 
 @contextmanager
 def control_plane(users: Mapping[str, str], *, audit_policy: str = "") -> Iterator[ControlPlane]:
-    """Start etcd and the API server, and yield at once; processes and data are gone at the end.
+    """Start etcd and the API server, and yield at once; processes and data are removed at the end.
 
     `users` are names by bearer token; each of them may do everything. With an `audit_policy` (YAML) the API server
     writes an audit log, which is never rotated.
@@ -124,12 +124,12 @@ def control_plane(users: Mapping[str, str], *, audit_policy: str = "") -> Iterat
 
 
 def audit_log(folder: Path) -> Path:
-    """Return where a control plane with this folder logs writes."""
+    """Return the audit log of a control plane with this folder."""
     return folder / "audit.jsonl"
 
 
 def kubeconfig(path: Path, url: str, user: str, token: str, ca_file: Path | None = None) -> Path:
-    """Write a kubeconfig for a user with a token; a reader at the same time sees the former file or the new one."""
+    """Write a kubeconfig for a user with a token; the write is atomic."""
     cluster = {"server": url} | ({"certificate-authority": str(ca_file)} if ca_file else {})
     document = {
         "apiVersion": "v1",
@@ -147,7 +147,7 @@ def kubeconfig(path: Path, url: str, user: str, token: str, ca_file: Path | None
 
 def _start(stack: ExitStack, folder: Path, name: str, argv: Sequence[str]) -> None:
     log = stack.enter_context((folder / f"{name}.log").open("wb"))
-    # PLW1509: between fork and exec the function makes one system call, which no other thread's lock holds up.
+    # PLW1509: between fork and exec the function makes one system call, which cannot block on another thread's lock.
     process = subprocess.Popen(argv, stdout=log, stderr=log, preexec_fn=die_with_parent)  # noqa: PLW1509
     stack.callback(process.wait)
     stack.callback(process.kill)
@@ -172,7 +172,7 @@ def _audit(folder: Path, policy: str) -> list[str]:
 
 
 def _etcd(folder: Path) -> list[str]:
-    advertised = "http://127.0.0.1:2380"  # the form is checked, but a cluster of one member dials nobody
+    advertised = "http://127.0.0.1:2380"  # etcd checks the form, but a cluster of one member opens no connection to it
     return [
         str(_binary("etcd")),
         "--name=test",

@@ -1,4 +1,4 @@
-"""The user that servers of tests run as: one without rights, where the tests run as root."""
+"""The user of the tests' servers: an unprivileged one where the tests run as root."""
 
 import os
 from pathlib import Path
@@ -8,11 +8,11 @@ NOBODY = 65534
 
 
 def unprivileged() -> dict[str, Any]:
-    """Return the arguments of a subprocess that gives up root; none when there is nothing to give up."""
+    """Return the arguments of a subprocess that gives up root; without root, none."""
     return {"user": NOBODY, "group": NOBODY} if os.geteuid() == 0 else {}
 
 
 def own(folder: Path) -> None:
-    """Give a folder to the user that the servers run as."""
+    """Give a folder to the servers' user."""
     if os.geteuid() == 0:
         os.chown(folder, NOBODY, NOBODY)

@@ -1,4 +1,4 @@
-"""A free port."""
+"""Free ports for the servers of tests."""
 
 import itertools
 import os
@@ -8,15 +8,15 @@ import socket
 from collections.abc import Iterator
 from contextlib import suppress
 
-#: Lower than the ports that the kernel gives to outgoing connections: no connection takes a port before a server does,
-#: or between a server's end and its next start.
+#: Below the ports that the kernel gives to outgoing connections, so that no connection takes a port before a server
+#: does, or between a server's end and its next start.
 _PORTS = range(20_000, 32_000)
-#: FIRST-END (END is not in), set by `tests.suites` for each of the suites that run side by side.
+#: FIRST-END (END is exclusive), set by `tests.suites` for each of the suites that run at the same time.
 _VARIABLE = "ACTIVITYPOOL_TEST_PORTS"
 
 
 def _ours() -> range:
-    """Return the ports of this process: a suite has its own, and so has each pytest-xdist worker (gw0, gw1) of it."""
+    """Return the ports of this process: a suite has its own, and so has each of its pytest-xdist workers (gw0, gw1)."""
     given = os.environ.get(_VARIABLE)
     ports = range(*map(int, given.split("-"))) if given else _PORTS
     found = re.fullmatch(r"gw(\d+)", os.environ.get("PYTEST_XDIST_WORKER", ""))
@@ -30,7 +30,7 @@ def _ours() -> range:
 
 
 def _in_turn() -> Iterator[int]:
-    """Yield the ports one after the other from a random start, so that a port is not handed out twice in a row."""
+    """Yield the ports one after the other from a random start, so that two successive calls return different ports."""
     ours = _ours()
     begin = random.randrange(len(ours))
     return itertools.cycle((*ours[begin:], *ours[:begin]))
@@ -40,7 +40,7 @@ _turn = _in_turn()
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that nobody listened on just now, another one at each call."""
+    """Return a TCP port of 127.0.0.1 on which no process listened just now, another one at each call."""
     for port in _turn:
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port

@@ -24,7 +24,7 @@ from tests.servers.start import end, start
 
 @dataclass
 class PostgresServer:
-    """A server on 127.0.0.1 and on `also`. It may be stopped and started again on the same port and folder."""
+    """A server on 127.0.0.1 and on `also`. It may be stopped and restarted with the same port and folder."""
 
     folder: Path
     port: int
@@ -35,13 +35,13 @@ class PostgresServer:
 
     @property
     def url(self) -> str:
-        """The URL of its administrator, who needs no password."""
+        """The URL of its administrator, without a password."""
         return self.url_of("test")
 
     def url_of(
         self, user: str, *, password: str = "", database: str = "postgres", options: str = "", host: str = "127.0.0.1"
     ) -> str:
-        """Return somebody's URL."""
+        """Return the URL of a user."""
         who = f"{user}:{password}" if password else user
         return f"postgresql://{who}@{host}:{self.port}/{database}{'?' if options else ''}{options}"
 
@@ -61,13 +61,13 @@ class PostgresServer:
         self._running = start("PostgreSQL", command, self.folder, answers)
 
     def stop(self) -> None:
-        """End it in order, without waiting for its clients."""
+        """End it without waiting for its clients."""
         if self._running is not None:
             end(self._running, signal.SIGINT)
             self._running = None
 
     def signal_all(self, number: signal.Signals) -> None:
-        """Signal every one of its processes: stopped ones hold their connections and answer nothing."""
+        """Send a signal to each of its processes. Stopped processes keep their connections and answer nothing."""
         assert self._running is not None
         children = Path(f"/proc/{self._running.pid}/task/{self._running.pid}/children").read_text().split()
         for pid in (self._running.pid, *map(int, children)):
@@ -80,9 +80,9 @@ def postgres_server(
 ) -> Iterator[PostgresServer]:
     """Yield a running server; it is ended and removed afterwards.
 
-    Without `durable` it does not wait for the disk: for tests that are not about crashes of the server. `tls`: it can
-    speak TLS, vouched for by a CA of its own, as 127.0.0.1. `logins` are lines of its pg_hba.conf for all but the
-    user test, who is let in from this machine. `also` is a further address on which it listens.
+    Without `durable` it does not wait for the disk: for tests that are not about crashes of the server. `tls`: it
+    accepts TLS, with a CA of its own, as 127.0.0.1. `logins` are lines of its pg_hba.conf for all users but `test`, who
+    is always let in from this machine. `also` is a further address on which it listens.
     """
     top = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
     debian.own(top)
@@ -124,7 +124,7 @@ def postgres_server(
 
 @contextmanager
 def standby_of(server: PostgresServer) -> Iterator[PostgresServer]:
-    """Yield a running server that follows another one and can be read only."""
+    """Yield a running read-only server that follows another one."""
     top = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
     debian.own(top)
     follower = PostgresServer(top, free_port(), server.settings)
@@ -146,14 +146,14 @@ def postgres(*, durable: bool = True) -> Iterator[str]:
 
 
 async def new_database(server: str) -> str:
-    """Make an empty database on a server that `postgres` yielded; returns its URL."""
+    """Make an empty database on a server of `postgres`; return its URL."""
     name = f"t{uuid.uuid4().hex[:8]}"
     await execute(server, f"CREATE DATABASE {name}")
     return server.removesuffix("postgres") + name
 
 
 async def execute(url: str, *statements: str) -> None:
-    """Run statements, each by itself."""
+    """Run statements, each in a transaction of its own."""
     engine = create_async_engine(url.replace("postgresql", "postgresql+asyncpg", 1), isolation_level="AUTOCOMMIT")
     async with engine.connect() as connection:
         for statement in statements:
@@ -171,7 +171,7 @@ def _run(command: list[str | Path], cwd: Path) -> None:
 
 
 async def wait_for_listeners(engine: AsyncEngine, count: int) -> None:
-    """Wait until that many connections to the engine's database listen for notifications."""
+    """Wait until `count` connections to the engine's database listen for notifications."""
     listening = (
         select(func.count())
         .select_from(table("pg_stat_activity"))

@@ -1,4 +1,4 @@
-"""A Prometheus server of a test's own, which scrapes itself and what a test serves."""
+"""A Prometheus server of a test's own; it scrapes itself and the test's targets."""
 
 import shutil
 import subprocess
@@ -20,7 +20,7 @@ from tests.servers.start import end, start
 
 @dataclass
 class PrometheusServer:
-    """A server on 127.0.0.1. It may be stopped and started again on the same port and folder."""
+    """A server on 127.0.0.1. It may be stopped and restarted with the same port and folder."""
 
     folder: Path
     port: int
@@ -42,7 +42,7 @@ class PrometheusServer:
         self._running = start("Prometheus", command, self.folder, self._ready)
 
     def stop(self) -> None:
-        """End it in order."""
+        """End it."""
         if self._running is not None:
             end(self._running)
             self._running = None
@@ -52,7 +52,7 @@ class PrometheusServer:
             with urllib.request.urlopen(f"{self.url}/-/ready", timeout=2) as reply:
                 return int(reply.status) == 200
         except urllib.error.HTTPError as refused:
-            # Who asks for a password or a token is up.
+            # A server that asks for credentials is up.
             return refused.code == 401
         except OSError:
             return False
@@ -64,7 +64,7 @@ def prometheus_server(
 ) -> Iterator[PrometheusServer]:
     """Yield a running server that scrapes itself and these HOST:PORTs every second; it is ended and removed afterwards.
 
-    `users` are names with the bcrypt hashes of their passwords; without any everybody may ask.
+    `users` are names with the bcrypt hashes of their passwords; without users, no password is needed.
     """
     folder = Path(tempfile.mkdtemp(prefix="prometheus-", dir="/tmp"))
     server = PrometheusServer(folder, free_port())

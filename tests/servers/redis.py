@@ -21,7 +21,7 @@ from tests.servers.start import end, start
 
 @dataclass
 class RedisServer:
-    """A server on 127.0.0.1. It may be killed, frozen and started again on the same port and folder."""
+    """A server on 127.0.0.1. It may be killed, frozen and restarted with the same port and folder."""
 
     folder: Path
     port: int
@@ -35,7 +35,7 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        """The URL with which a client may use it."""
+        """The URL for a client."""
         who = f"{self.userinfo}@" if self.userinfo else ""
         if self.tls_ca is not None:
             return f"rediss://{who}127.0.0.1:{self.port}/0?ssl_ca_certs={self.tls_ca}"
@@ -58,30 +58,30 @@ class RedisServer:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """Its process id."""
         assert self._running is not None
         return self._running.pid
 
     def kill(self) -> None:
-        """End it as a lost machine does, without a word to anybody."""
+        """Kill it, like a machine that is lost."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """End it in order."""
+        """End it."""
         self._end(signal.SIGTERM)
 
     def freeze(self) -> None:
-        """Let it hold its connections and answer nothing, until `thaw`."""
+        """Stop its process: it keeps its connections and answers nothing, until `thaw`."""
         assert self._running is not None
         self._running.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Continue its process."""
         assert self._running is not None
         self._running.send_signal(signal.SIGCONT)
 
     def say(self, *command: str) -> str:
-        """Run a command by redis-cli, as the server's default user; returns what it prints."""
+        """Run a command by redis-cli, as the server's default user; return the output."""
         asked: list[str | Path] = [packages.find("redis-cli"), "-p", str(self.port)]
         if self.tls_ca is not None:
             asked += ["--tls", "--cacert", self.tls_ca]
@@ -118,8 +118,8 @@ def redis_server(
     """Yield a running server; it is ended and removed afterwards.
 
     `password` is the default user's. `users` are lines as an ACL file has them: `NAME on >SECRET ~queue:* +@all`.
-    `appendonly`: what it has answered survives a kill. `tls`: it speaks nothing else, vouched for by a CA of its own.
-    `config` adds to its configuration.
+    `appendonly`: every answered write survives a kill. `tls`: it accepts only TLS, with a CA of its own. `config` adds
+    to its configuration.
     """
     folder = Path(tempfile.mkdtemp(prefix="redis-", dir="/tmp"))
     port = port or free_port()
@@ -160,7 +160,7 @@ class Replicated:
 
     @property
     def url(self) -> str:
-        """The URL with which a client finds the master of the day."""
+        """The URL with which a client finds the present master."""
         hosts = ",".join(sentinel.address for sentinel in self.sentinels)
         who = f"{self.master.userinfo}@" if self.master.userinfo else ""
         return f"redis+sentinel://{who}{hosts}/shop/0"
@@ -168,7 +168,7 @@ class Replicated:
 
 @contextmanager
 def redis_with_sentinels(*, password: str = "", sentinels: int = 3) -> Iterator[Replicated]:
-    """Yield a master with a replica, both of which save what they answer, and sentinels that fail over after 1 s."""
+    """Yield a master with a replica, both with an append-only file, and sentinels that fail over after 1 s."""
     with ExitStack() as stack:
         secret = {"masterauth": password} if password else {}
         master = stack.enter_context(redis_server(password=password, appendonly=True, config=secret))
@@ -193,10 +193,10 @@ def redis_with_sentinels(*, password: str = "", sentinels: int = 3) -> Iterator[
 
 @contextmanager
 def redis_cluster(*, nodes: int = 3, password: str = "") -> Iterator[tuple[RedisServer, ...]]:
-    """Yield the masters of a cluster without replicas, among which the slots are divided."""
+    """Yield the masters of a cluster without replicas, which share the hash slots."""
     with ExitStack() as stack:
         secret = {"masterauth": password} if password else {}
-        # None of them is ever lost: only a machine that stands still could have one taken for dead.
+        # The tests end none of them; the time-out only keeps a stalled machine from marking one as failed.
         config = {"cluster-enabled": "yes", "cluster-node-timeout": "5000"} | secret
         members = []
         for _ in range(nodes):
@@ -235,7 +235,7 @@ def _agrees(sentinel: RedisServer, sentinels: int) -> bool:
 
 
 def _cluster_port() -> int:
-    """Return a port with the one above it, on which the cluster talks to itself: both are given to nobody else."""
+    """Return a port; the port above it, for the cluster's own traffic, is reserved too."""
     while True:
         port, above = free_port(), free_port()
         if above == port + 1:

@@ -1,1 +1,1 @@
-"""Half an hour of load and faults drawn at random; afterwards everything is counted, and must not have grown."""
+"""Half an hour of load and random faults; afterwards no task may be lost and no process may have grown."""

@@ -33,10 +33,10 @@ def tell(text: str) -> None:
 
 
 async def run(said: argparse.Namespace, kept: Path) -> int:
-    """Soak; return the exit code. What is needed to find out why goes into the folder `kept`."""
+    """Soak; return the exit code. Files for the diagnosis of a failure go into the folder `kept`."""
     _log_workers(kept / "workers.log")
     tell(f"soak of {said.minutes:g} minutes, --seed {said.seed}")
-    # No call may leave this machine, whatever role or service a made-up pool names.
+    # No call may leave this machine, whatever role or service a generated pool names.
     environment = {VARIABLE: said.leak, "AWS_ENDPOINT_URL": "http://127.0.0.1:1", **clock_wall.environment()}
     async with ground() as here, nursery(here.folder, "tests.soak.zygote", **environment) as operators:
         began = time.monotonic()
@@ -68,7 +68,7 @@ def _report(run: Soak, found: Found) -> None:
 
 
 def _keep(run: Soak, found: Found, kept: Path) -> None:
-    """Write down what happened when, and copy the operators' logs."""
+    """Write the timeline, and copy the operators' logs."""
     lines = [
         f"{_clock(one.at)} {one.strike} -> {one.whom}, over after "
         f"{one.over - one.at:.1f} s, converged {one.converged} {one.owed}"
@@ -85,7 +85,7 @@ def _keep(run: Soak, found: Found, kept: Path) -> None:
 
 
 def _stories(run: Soak) -> Iterator[tuple[float, str]]:
-    """Yield what is known of each task that timed out: (when, words)."""
+    """Yield what is known of each task that timed out: (time, text)."""
     tasks = {lease_id(task.token): task for task in run.world.tasks() if task.state == "timed_out"}
     for lease, task in tasks.items():
         yield task.started_at or 0.0, f"{lease[:8]} given to {task.worker_name}"

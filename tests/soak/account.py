@@ -1,23 +1,24 @@
-"""PURE: what became of every attempt at a task, and whose fault it was.
+"""PURE: the result of every attempt at a task, and which fault caused it.
 
-An attempt that timed out is lost, unless a fault had killed its holder: a worker with the task, a process whose open
-poll the service answered, an operator that had no time to record it, or an answer that the fault itself swallowed.
+An attempt that timed out is lost, unless a fault killed its holder: a worker with the task, a process whose open poll
+the service answered, an operator that had no time to record it, or an answer that the fault itself dropped.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-#: Seconds for which the service answers the poll of a process that is dead, beyond its own holding: what pipes hold.
+#: Seconds for which the service answers polls of a dead process, beyond the time it holds them: data buffered in
+#: sockets.
 PIPES_SECONDS = 2.0
-#: Seconds within which a task that a poll brought an operator must be recorded although its calls are refused or hang:
-#: two writes of 5 s that get no answer, and the waits between.
+#: Seconds within which an operator must record a task from its poll although its calls are refused or hang: two writes
+#: of 5 s without an answer, and the waits between.
 RECORDED_SECONDS = 15.0
 OPERATOR = "activitypool-operator/"
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One task of the service: who polled it (`by`), and its times in seconds."""
+    """One task of the service: its poller (`by`), and its times in seconds."""
 
     lease: str
     state: str
@@ -38,7 +39,7 @@ class Death:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A handler began with a task in a process, told from the one before it in the same pod."""
+    """A handler began with a task; `holder` is the pod and its process."""
 
     lease: str
     holder: str
@@ -47,7 +48,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was seen: deaths, handlers that began, recorded leases, and answers that a fault swallowed, with its name.
+    """What was observed: deaths, handlers that began, recorded leases, and answers that a fault dropped, by name.
 
     `holder_ends` is when a holder of `begun` was killed, by name.
     """
@@ -61,7 +62,7 @@ class Evidence:
 
 
 def timed_out(attempts: Iterable[Attempt], seen: Evidence) -> tuple[list[Attempt], dict[str, str]]:
-    """Return the attempts that were lost, and of the others that timed out the fault, by lease."""
+    """Return the lost attempts, and for the others that timed out the fault, by lease."""
     lost, excused = [], dict[str, str]()
     for attempt in attempts:
         if attempt.state == "timed_out":
@@ -74,7 +75,7 @@ def timed_out(attempts: Iterable[Attempt], seen: Evidence) -> tuple[list[Attempt
 
 
 def _fault(attempt: Attempt, seen: Evidence) -> str:
-    """Return the fault that took the attempt's holder away, "" when none did."""
+    """Return the fault that killed the attempt's holder, "" if there is none."""
     if attempt.lease in seen.swallowed:
         return seen.swallowed[attempt.lease]
     for death in seen.deaths:
@@ -84,7 +85,7 @@ def _fault(attempt: Attempt, seen: Evidence) -> str:
 
 
 def _polled_by_the_dead(attempt: Attempt, death: Death, seen: Evidence) -> bool:
-    """Whether the service gave it to a process that was dead, or died before it could record it or begin."""
+    """Whether the poll was of a process that was dead, or died before it could record or begin the task."""
     if attempt.lease in seen.recorded or any(one.lease == attempt.lease for one in seen.begun):
         return False
     since = death.at - attempt.started_at
@@ -96,7 +97,7 @@ def _polled_by_the_dead(attempt: Attempt, death: Death, seen: Evidence) -> bool:
 
 
 def duplicates(seen: Evidence) -> list[Begun]:
-    """Return where a handler began with a task that another one, which nothing had killed, had begun."""
+    """Return where a handler began with a task while another handler, which had not been killed, had begun with it."""
     first: dict[str, Begun] = {}
     found = []
     for begun in seen.begun:

@@ -1,4 +1,4 @@
-"""PURE: faults that wait for the next call or event that suits them, whatever its number."""
+"""PURE: faults that strike the next call or event with a fitting name, whatever its number."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from tests.faults.calls import OPERATOR, WORKER
 from tests.faults.plan import Fault, Kind, Plan
 
-#: Calls that are no write of an object's: they come for as long as a process lives.
+#: Periodic calls, which write no object of a pool.
 CLOCKWORK = frozenset({"PUT leases", "POST tokenreviews"})
 
 
 @dataclass(slots=True)
 class Trap:
-    """What befalls the next `left` calls or events whose names `suits`, until `end` on the clock."""
+    """A fault for the next `left` calls or events whose names `suits`, until `end` on the clock."""
 
     kind: Kind
     suits: Callable[[str], bool]
@@ -23,7 +23,7 @@ class Trap:
 
 
 class Ambush(Plan):
-    """A plan without numbers: traps are laid at any time. Counts writes by name; `clock` gives seconds."""
+    """A plan without numbers: traps can be added at any time. It counts writes by name; `clock` gives seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__()
@@ -33,28 +33,28 @@ class Ambush(Plan):
         self.writes: Counter[str] = Counter()
 
     def lay(self, kind: Kind, suits: Callable[[str], bool], times: int, seconds: float) -> Trap:
-        """Have `kind` strike the next calls or events of such names; returns the trap, which counts them."""
+        """Let `kind` strike the next calls or events with such names; return the trap, which counts them."""
         trap = Trap(kind, suits, times, self._clock() + seconds)
         (self._events if kind.name.startswith(("EVENT", "STREAM")) else self._calls).append(trap)
         return trap
 
     def lift(self) -> None:
-        """Take all traps away."""
+        """Remove all traps."""
         self._calls.clear()
         self._events.clear()
 
     def call(self, name: str) -> Fault | None:
-        """Take note of a call; return what befalls it."""
+        """Count a call; return its fault."""
         if not name.startswith(("WATCH", OPERATOR, WORKER)) and name not in CLOCKWORK:
             self.writes[name] += 1
         return self._spring(self._calls, name)
 
     def read(self, name: str) -> Fault | None:
-        """Return what befalls a GET or a LIST."""
+        """Return the fault of a GET or a LIST."""
         return self._spring(self._calls, name)
 
     def event(self, name: str) -> Fault | None:
-        """Return what befalls an event of a watch."""
+        """Return the fault of an event of a watch."""
         return self._spring(self._events, name)
 
     def _spring(self, traps: list[Trap], name: str) -> Fault | None:

@@ -1,4 +1,4 @@
-"""PURE: which fault strikes when. Drawn from a seeded generator, so that a seed tells the order of a run's faults."""
+"""PURE: which fault strikes when. A seeded generator draws them, so that a seed fixes the order of a run's faults."""
 
 import random
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from tests.faults.plan import Kind
 
 
 class What(StrEnum):
-    """What may befall a run; the rows of its table."""
+    """The faults of a run; the rows of its table."""
 
     LEADER_KILLED = "leader killed"
     STANDBY_KILLED = "standby killed"
@@ -57,15 +57,16 @@ class What(StrEnum):
     """Made up from the CRD's schema and hostile texts; they are deleted again."""
 
 
-#: Faults after which an operator is another process.
+#: Faults that replace an operator's process.
 DEATHS = frozenset({What.LEADER_KILLED, What.STANDBY_KILLED, What.CRASH_AT_A_CALL})
-#: Faults that strike one call only: a process is killed once, and a token is refused until the next has come.
+#: Faults that strike only once: a process is killed once, and a token is refused until the next one is there.
 ONCE = DEATHS | {What.TOKEN_ROTATED}
-#: Faults that take the holder of a task away: nothing but the state machine's Retry brings it back.
+#: Faults that kill the holder of a task, so that the state machine's Retry must repeat it.
 HOLDERS_KILLED = frozenset({What.WORKER_KILLED, What.POD_REMOVED})
-#: How often each is drawn in comparison: those that end a process less often, so that processes live to be measured.
+#: How often each is drawn in proportion. Faults that end a process are rarer, so that processes live long enough to be
+#: measured.
 WEIGHTS: Mapping[What, float] = dict.fromkeys(What, 2.0) | dict.fromkeys(DEATHS, 1.0)
-#: How each way of breaking a call or an event is drawn.
+#: The ways in which a call or an event is broken.
 WAYS: Mapping[What, tuple[Kind, ...]] = {
     What.CRASH_AT_A_CALL: (Kind.CRASH_BEFORE, Kind.CRASH_AFTER),
     What.CALLS_REFUSED: (Kind.UNAUTHORIZED, Kind.FORBIDDEN, Kind.CONFLICT, Kind.GONE, Kind.THROTTLED, Kind.FAILED),
@@ -79,8 +80,9 @@ WAYS: Mapping[What, tuple[Kind, ...]] = {
     What.AWS_ANSWERS_LOST: (Kind.CUT, Kind.LOST_ANSWER),
     What.WORKERS_ANSWERS_LOST: (Kind.CUT, Kind.LOST_ANSWER),
 }
-#: Seconds that a fault lasts which lasts. A frozen leader must outsleep its Lease of 4 s, and the 5 s that it has for
-#: what it was about to write. As shipped the one includes the other: a Lease lasts 5 s longer than its holder leads.
+#: Seconds for which a lasting fault lasts. A frozen leader must outlast its Lease of 4 s and the 5 s of a write that it
+#: was about to send. With the shipped settings the first includes the second: a Lease lasts 5 s longer than its holder
+#: leads.
 LENGTHS: Mapping[What, tuple[float, float]] = {
     What.LEADER_FROZEN: (6.0, 10.0),
     What.STANDBY_FROZEN: (3.0, 9.0),
@@ -103,8 +105,10 @@ MOST_STRUCK = 4
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """One fault: `way` and `times` where it strikes calls or events, `seconds` where it lasts, `luck` (0 to 1) to
-    choose among those whom it can befall, and `gap` seconds before it comes.
+    """One fault.
+
+    `way` and `times` are for faults that strike calls or events, `seconds` for those that last. `luck` (0 to 1) chooses
+    among the possible victims. `gap` is the seconds before the fault.
     """
 
     what: What
@@ -120,7 +124,7 @@ class Strike:
 
 
 def strikes(dice: random.Random) -> Iterator[Strike]:
-    """Yield faults for ever. Each kind comes once before any is left to chance, so that a run has them all."""
+    """Yield faults for ever. Each kind comes once first, in random order; after that they are drawn at random."""
     first = list(What)
     dice.shuffle(first)
     while True:

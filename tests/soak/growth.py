@@ -1,10 +1,12 @@
-"""PURE: what "flat" means, and which processes were not.
+"""PURE: which processes have grown.
 
-A process is judged by its samples from the moment at which it has led for `warm_up` seconds in sum; one that never led
-for so long, by those after as many seconds of its life and before it first led. Until then an interpreter fills its
-caches and its allocator's arenas: one that leads for ten seconds now and then goes up a step each time. Growth is the
-Theil-Sen slope over them. It is held against two limits, and wrong only beyond both: a rate, and an amount over the
-time looked at, below which a rate says nothing (arenas come in 1 MB, a burst of ten pods is ten connections).
+A process is judged by its samples from the moment at which it has led for `warm_up` seconds in sum. A process that
+never led that long is judged from `warm_up` seconds after its start until it first led. Before that an interpreter
+fills its caches and its allocator's arenas, and a process that leads for ten seconds now and then grows by a step each
+time.
+
+Growth is the Theil-Sen slope of the samples. It is wrong if it exceeds two limits: a rate, and an amount over the
+judged time. Below the amount the rate is noise (arenas come in 1 MB, a burst of ten pods is ten connections).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,21 +15,21 @@ from itertools import pairwise, takewhile
 
 from tests.soak.slope import Point, percentile, slope
 
-#: Seconds of a process that are not judged, and the least that must be left; of a run of ten minutes or more.
+#: Seconds of a process that are not judged, and the least seconds that must remain, in a run of ten minutes or more.
 WARM_UP_SECONDS = 120.0
 LEAST_SECONDS = 150.0
-#: The same of a short run, which finds only leaks that are a multiple of the limits.
+#: The same in a short run, which finds only leaks that are a multiple of the limits.
 SHORT_WARM_UP_SECONDS = 40.0
 SHORT_LEAST_SECONDS = 50.0
-#: Of the loop's beats 95 of 100 must come no later than this, on a machine that does other things as well.
+#: 95 of 100 beats of the loop must be at most this late, in seconds, on a machine that has other work too.
 LAG_SECONDS = 0.5
-#: Beats below which the latest of twenty is one beat, and says what that moment was like.
+#: With fewer beats, the 95th percentile would be a single beat, which depends on one moment.
 LEAST_BEATS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look at a process. `rss` is in KB, `lag` in seconds; None where the process did not say."""
+    """One sample of a process. `rss` is in KB, `lag` in seconds; None where the process gave no value."""
 
     at: float
     replica: str
@@ -41,7 +43,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What may grow how fast: `a_minute` and `amount` in units of the samples, shown in `unit` after `divide`."""
+    """The limits of a measure: `a_minute` and `amount` in units of the samples, shown in `unit` after `divide`."""
 
     a_minute: float
     amount: float
@@ -90,7 +92,7 @@ def lines(samples: Iterable[Sample], warm_up: float, least: float) -> list[Line]
 
 
 def _warm(life: Sequence[Sample], warm_up: float) -> list[Sample]:
-    """Return the samples of a process that has filled what it fills once in its role."""
+    """Return the samples of a process after its warm-up."""
     led = 0.0
     for number, (before, one) in enumerate(pairwise(life), 1):
         led += one.at - before.at if before.leads else 0.0
@@ -101,7 +103,7 @@ def _warm(life: Sequence[Sample], warm_up: float) -> list[Sample]:
 
 
 def _line(measure: str, judged: Sequence[Sample]) -> Line:
-    """Judge a measure. A leader has more connections than a standby: only samples of the same role are compared."""
+    """Judge a measure. A leader has more connections than a standby, so only samples of the same role are compared."""
     points: dict[bool, list[Point]] = {True: [], False: []}
     for one in judged:
         if (value := getattr(one, measure)) is not None:
@@ -121,7 +123,7 @@ def _late(beats: Sequence[float], high: float) -> str:
 
 
 def _grown(measure: str, rate: float, seconds: float, low: float, high: float) -> str:
-    """Return what is wrong, "" for nothing. What grows spreads as far as it grew, what only breathes further."""
+    """Return what is wrong, or "". A steady growth spreads as far as it grew; a mere fluctuation spreads further."""
     limit = LIMITS[measure]
     if rate * 60.0 <= limit.a_minute or rate * seconds <= max(limit.amount, (high - low) / 2.0):
         return ""

@@ -1,4 +1,4 @@
-"""Hostile workers and users beside the load: reports that nobody may send, pools that nobody should make."""
+"""Hostile workers and users beside the load: reports that must be refused, and pools that nobody should make."""
 
 import asyncio
 import base64
@@ -20,22 +20,22 @@ from tests.hostile.users.pools import specs
 from tests.hostile.workers.wire import REPORT
 from tests.soak.world import World
 
-#: Made up once; each fault sends some of them.
+#: The number of generated pools, and how many of them each fault creates.
 MADE_UP, AT_A_TIME = 120, 6
-#: Connections at once, and seconds between two requests on each: what the processor has to spare beside the load.
+#: Connections at once, and seconds between two requests on each: as much as the processor can take beside the load.
 SENDERS, PAUSE_SECONDS = 4, 0.05
 ANSWER_SECONDS = 10.0
 HERE = "hostile"
 
 
 def unsigned(number: int) -> str:
-    """Return a token for the operator that nobody signed: each is another one, and asked about."""
+    """Return a token for the operator with a false signature; each is different, so each causes a TokenReview."""
     claims = json.dumps({"aud": [TOKEN_AUDIENCE], "exp": 9_999_999_999, "sub": f"forged {number}"})
     return f"e30.{base64.urlsafe_b64encode(claims.encode()).rstrip(b'=').decode()}.c2ln"
 
 
 def lies(pod: Raw, pool: str, namespace: str, number: int) -> bytes:
-    """Return a report about somebody else's pod."""
+    """Return a report about another worker's pod."""
     said = {
         "protocol": 1, "namespace": namespace, "pool": pool, "podName": pod["name"], "podUid": pod["uid"],
         "incarnation": "forged", "sequence": 2**40 + number, "state": "drained", "slots": 1, "busy": 0,
@@ -44,23 +44,23 @@ def lies(pod: Raw, pool: str, namespace: str, number: int) -> bytes:
     return json.dumps(said).encode()
 
 
-#: What is sent beside that: more than a report may have, JSON without an end, none, and numbers that are none.
+#: Other bodies: one over the size limit, JSON without an end, an empty one, and values that are no numbers.
 ODD = (b"x" * (MAX_REPORT_BYTES + 1), b"[" * 50_000, b"", b"{}", b"null", b'{"sequence": NaN}', b"9" * 10_000)
 
 
 class Hostile:
-    """Sends what a world's operators must refuse; what is not refused becomes a trouble of the run."""
+    """Sends what a world's operators must refuse; a request that is not refused becomes an error of the run."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._serial = itertools.count(1)
         self._pools = drawn(specs(), MADE_UP)
-        #: The stranger's own pod: no worker of any pool, whatever its label says; with a real token.
+        #: The attacker's own pod: it has a real token and a label, but belongs to no pool.
         self._pod: Raw = {}
         self._token = ""
 
     async def report(self, port: int, seconds: float, luck: float) -> str:
-        """Send reports to a replica's own port; return how many were answered how, "" when none was."""
+        """Send reports to a replica's own port; return the number of answers by status, "" if there was none."""
         await self._furnish()
         answers: Counter[int] = Counter()
         async with asyncio.timeout(seconds + 2 * ANSWER_SECONDS), asyncio.TaskGroup() as group:
@@ -72,7 +72,7 @@ class Hostile:
         return ", ".join(f"{count} x {status}" for status, count in sorted(answers.items()))
 
     async def make_pools(self, seconds: float, luck: float) -> str:
-        """Make some pools, leave them for so long, and take them away."""
+        """Make some pools, delete them after `seconds`."""
         await self._furnish()
         world, first = self._world, int(luck * len(self._pools))
         chosen = [self._pools[(first + number) % len(self._pools)] for number in range(AT_A_TIME)]
@@ -115,7 +115,7 @@ class Hostile:
                     async with session.post(url, data=body, headers=headers) as answer:
                         await answer.read()
                         answers[answer.status] += 1
-                except (aiohttp.ClientError, OSError):  # hung up on; a time-out is among the last
+                except (aiohttp.ClientError, OSError):  # the server closed the connection; TimeoutError is an OSError
                     answers[0] += 1
                 await asyncio.sleep(PAUSE_SECONDS)
 

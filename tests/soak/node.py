@@ -1,4 +1,4 @@
-"""A node whose workers can be killed: nothing more is said to anybody, and the container starts again in its pod."""
+"""A node whose workers can be killed: the worker sends nothing more, and the container restarts in its pod."""
 
 import asyncio
 import time
@@ -28,7 +28,7 @@ Handle = Callable[[str, Any], Awaitable[Any]]
 
 
 class Mortal:
-    """A source that says nothing more to the service once its process is dead, however its tasks are wound up."""
+    """A source that sends nothing to the service once its process is dead, however its tasks end."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -36,7 +36,7 @@ class Mortal:
         self.dead = False
 
     async def lease(self, worker_name: str) -> Task | None:
-        """Poll; what the answer brings after the process's death nobody has."""
+        """Poll; an answer after the process's death is dropped."""
         task = await self._living().lease(worker_name)
         self._living()
         return task
@@ -64,7 +64,10 @@ class Mortal:
 
 
 class MortalKubelet(Kubelet):
-    """A played node. `handle(holder, request)` runs tasks; a holder is a pod's name and which process in it."""
+    """A simulated node.
+
+    `handle(holder, request)` runs tasks; a holder is a pod's name and the number of its process.
+    """
 
     def __init__(
         self, api: Api, namespace: str, system: str, folder: Path, service: StepFunctionsFake, handle: Handle
@@ -74,7 +77,7 @@ class MortalKubelet(Kubelet):
         self._killed: dict[str, tuple[asyncio.Event, str]] = {}
         self._sources: dict[str, Mortal] = {}
         self._holders: dict[str, str] = {}
-        #: Pods by UID that somebody who is not the operator removed, with the fault's name: that is no harm of ours.
+        #: Pods by UID that a test removed, with the fault's name: these removals are no failure of the operator.
         self.outsiders: dict[str, str] = {}
         self.deaths: list[Death] = []
         #: When holders were killed, by name.
@@ -82,7 +85,7 @@ class MortalKubelet(Kubelet):
         self.when_interrupted: list[float] = []
 
     def holding(self) -> list[str]:
-        """Return the UIDs of pods whose workers have a task, sorted by name so that luck is repeatable."""
+        """Return the UIDs of pods whose workers have a task, sorted by pod name, so a seed's choice repeats."""
         found = [uid for uid, worker in self.workers.items() if worker.running]
         return sorted(found or self.workers, key=lambda uid: self._pods[uid])
 
@@ -91,12 +94,12 @@ class MortalKubelet(Kubelet):
         return self._pods[uid]
 
     def kill(self, uid: str, fault: str) -> None:
-        """Kill the worker in a pod; it starts again there."""
+        """Kill the worker in a pod; the container restarts there."""
         self._die(uid, fault)
         self._killed[uid][0].set()
 
     def _die(self, uid: str, fault: str) -> None:
-        """Note what the worker had, and silence it."""
+        """Record the tasks of the worker, and stop it without any further call."""
         source, holder = self._sources[uid], self._holders[uid]
         if not source.dead:
             source.dead = True

@@ -1,19 +1,19 @@
-"""PURE: the pools of a soak, and what arrives at each: bursts, trickles and silences."""
+"""PURE: the pools of a soak, and the arrivals at each: bursts, trickles and silences."""
 
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-#: Seconds without a task heartbeat after which the service gives a task up: the least that docs/limits.md asks for.
+#: The tasks' HeartbeatSeconds: the least that docs/limits.md recommends.
 TASK_SECONDS = 30
-#: Quick to shrink and to go to zero, so that a run starts from zero many times.
+#: Short times for scale-in and for zero, so that a run starts from zero many times.
 DOWN = {"stabilizationWindowSeconds": 3, "zeroAfterSeconds": 4}
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A pool: its spec beside what all have, how long its tasks take, and in how many of ten they fail at first."""
+    """A pool: its own fields of the spec, how long its tasks take, and how many of ten fail at first."""
 
     name: str
     spec: dict[str, Any] = field(default_factory=dict)
@@ -36,7 +36,7 @@ POOLS = (
     Pool("slots", {"slotsPerWorker": 3, "maxWorkers": 2}),
     Pool("slots-minimum", {"slotsPerWorker": 2, "minWorkers": 1, "maxWorkers": 3}, failing=1),
 )
-#: What a pool is changed to for a while, by luck.
+#: The changes of a pool's spec that a fault can draw; they are taken back later.
 CHANGES: tuple[dict[str, Any], ...] = (
     {"handlerImage": "registry.invalid/handler:2"},
     {"maxWorkers": 5},
@@ -60,14 +60,14 @@ def whole(pool: Pool) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Executions that start together, `wait` seconds after the last did: how long each takes, and fails how often."""
+    """Executions that start together, `wait` seconds after the previous ones, with their duration and failures."""
 
     wait: float
     tasks: tuple[tuple[float, int], ...]
 
 
 def arrivals(pool: Pool, dice: random.Random) -> Iterator[Arrival]:
-    """Yield what arrives at a pool, for ever."""
+    """Yield the arrivals at a pool, for ever."""
     while True:
         yield Arrival(dice.uniform(2.0, 15.0), ())
         if dice.random() < 0.5:

@@ -1,4 +1,4 @@
-"""What each operator's process takes, looked at from outside: memory, open files, and what its metrics say."""
+"""The resources of each operator's process: memory, open files, and some of its metrics."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ _RSS = re.compile(r"^VmRSS:\s+(\d+) kB$", re.MULTILINE)
 
 
 async def sample(session: aiohttp.ClientSession, replica: Replica, at: float) -> Sample | None:
-    """Look at a replica's process; None while it has none."""
+    """Measure a replica's process; None while it has none."""
     pid = replica._pid
     try:
         rss, files = _taken(Path(f"/proc/{pid}"))
@@ -46,5 +46,5 @@ async def _scrape(session: aiohttp.ClientSession, port: int) -> dict[str, float]
     try:
         async with session.get(f"http://127.0.0.1:{port}/metrics") as answer:
             return {name: float(value) for name, value in _SERIES.findall(await answer.text())}
-    except (aiohttp.ClientError, OSError):  # a time-out is among the last
+    except (aiohttp.ClientError, OSError):  # TimeoutError is an OSError
         return {}

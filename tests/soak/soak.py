@@ -1,4 +1,4 @@
-"""One soak: load and faults for so many minutes, then quiet, then what came of it."""
+"""One soak: load and faults for some minutes, then rest, then the verdict."""
 
 import asyncio
 import os
@@ -26,28 +26,28 @@ from tests.soak.world import World, world
 
 SAMPLE_SECONDS = 5.0
 PROGRESS_SECONDS = 30.0
-#: Seconds that a process needs after SIGCONT until its metrics speak of itself again, not of its sleep.
+#: Seconds after SIGCONT during which a process's metrics still show the effect of its stop.
 THAWED_SECONDS = 5.0
 #: Share of a run after which no operator is killed any more, so that its last processes live long enough to be judged.
 DEADLY_SHARE = 0.4
-#: Minutes from which a run must be able to judge growth, and with the full warm-up.
+#: Minutes from which a run must be able to judge growth, with the full warm-up.
 LONG_MINUTES = 8.0
-#: Seconds that all executions have at the end: one may be waiting for a heartbeat time-out, behind others.
+#: Seconds for all executions to end: one may wait for a heartbeat time-out, behind others.
 FINISH_SECONDS = 240.0
 REST_SECONDS = 120.0
-#: Seconds at rest until what is due at a time is done too (a status that counts what ended), and those in which writes
-#: are counted.
+#: Seconds at rest until timed work is done too (a status that counts ended executions), and seconds in which writes are
+#: counted.
 SETTLE_SECONDS = 15.0
 QUIET_SECONDS = 60.0
 SHORT_QUIET_SECONDS = 20.0
 QUIET_TRIES = 4
-#: Pools whose tasks are short, for the execution that shows that a fault is over.
+#: Pools with short tasks, for the execution that shows that a fault is over.
 CANARIES = tuple(pool for pool in POOLS if pool.name in {"zero-short", "minimum"})
 
 
 @dataclass(slots=True)
 class Soak:
-    """A run under way. `say` prints a line."""
+    """A running soak. `say` prints a line."""
 
     world: World
     minutes: float
@@ -71,11 +71,11 @@ class Soak:
 
     @property
     def long(self) -> bool:
-        """Whether it is long enough to be judged in full."""
+        """Whether the run is long enough to be judged in full."""
         return self.minutes >= LONG_MINUTES
 
     async def play(self) -> Found:
-        """Load and strike, let it come to rest, and return what was found."""
+        """Apply load and faults, wait for rest, and return the findings."""
         await self._until("an operator leads and all pools are polled for", self._polled, REST_SECONDS)
         self.began = time.monotonic()
         async with _beside(self.watch.run(), self._sample(), self._progress()):
@@ -149,7 +149,7 @@ class Soak:
         return any(one.name == last.replica and one._pid == last.pid for one in self.world.replicas)
 
     async def _until(self, what: str, holds: Callable[[], bool], seconds: float) -> None:
-        """Wait; what does not come within so many seconds is a trouble of the run."""
+        """Wait until `holds`; a time-out after `seconds` becomes an error of the run."""
         try:
             await eventually(what, holds, seconds=seconds, every_seconds=0.2, details=self._excerpt)
         except NotInTimeError as error:
@@ -171,7 +171,10 @@ class Soak:
         return self.watch.settled and len(self.world.node.workers) == least
 
     async def _quiet_writes(self) -> Counter[str]:
-        """Return the writes at rest. A new leader writes to every pool once: who leads must not change meanwhile."""
+        """Return the writes at rest.
+
+        A new leader writes to every pool once, so the leader must not change meanwhile.
+        """
         for _ in range(QUIET_TRIES):
             await asyncio.sleep(SETTLE_SECONDS)
             before, terms = self._writes(), await self.world.changes_of_leader()
@@ -183,7 +186,7 @@ class Soak:
 
     @property
     def quiet_seconds(self) -> float:
-        """How long writes are counted at the end."""
+        """Seconds for which writes are counted at the end."""
         return QUIET_SECONDS if self.long else SHORT_QUIET_SECONDS
 
     def _writes(self) -> Counter[str]:
@@ -221,7 +224,7 @@ def _process(last: Sample) -> str:
 
 @asynccontextmanager
 async def _beside(*works: "asyncio._CoroutineLike[None]") -> AsyncIterator[None]:
-    """Run these beside the context; one that fails ends it, and all end with it."""
+    """Run these coroutines beside the context; a failure of one ends it, and all end with it."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(work) for work in works]
         yield

@@ -1,4 +1,4 @@
-"""Carries out what was drawn: each fault, on whom it befalls, and its end."""
+"""Carries out the drawn faults: chooses each victim, and ends each fault."""
 
 import asyncio
 import os
@@ -21,16 +21,16 @@ from tests.soak.world import World
 
 #: Seconds that a fault waits for a call or an event that it can strike.
 LURK_SECONDS = 6.0
-#: More calls than there are.
+#: More calls than a run makes.
 EVERY = 1_000_000
-#: Kinds whose watches are told that they are gone.
+#: Kinds whose watches get 410 Gone.
 WATCHED = ("pods", "deployments", "activitypools")
 
 T = TypeVar("T")
 
 
 class Striker:
-    """Strikes a world. `strike` returns whom, and None when there was nobody or nothing to strike."""
+    """Strikes a world. `strike` returns the victim, or None when there was none."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -38,7 +38,7 @@ class Striker:
         self.frozen: set[str] = set()
 
     async def strike(self, strike: Strike) -> str | None:
-        """Have a fault befall the world, and wait until it is over."""
+        """Apply a fault to the world, and wait until it is over."""
         self._world.fault = strike.what
         return await self._ways()[strike.what](strike)
 
@@ -75,7 +75,7 @@ class Striker:
         }
 
     async def _replica(self, what: What) -> Replica | None:
-        """Return the replica that a fault is meant for."""
+        """Return the replica that a fault strikes."""
         leader = await self._world.leader()
         leads = what not in {What.STANDBY_KILLED, What.STANDBY_FROZEN}
         found = [one for one in self._world.replicas if one.alive and (one.name == leader) is leads]
@@ -93,7 +93,7 @@ class Striker:
         return await self._trap(strike, lambda name: not name.startswith(spared) and name != "PUT leases")
 
     async def _break_calls(self, strike: Strike) -> str | None:
-        # A poll or a watch that hangs hangs for a minute; what a kubelet does about that is not played here.
+        # A poll or a watch would hang for a minute; the kubelet's liveness probe, which ends that, is not simulated.
         hangs = strike.what is What.CALLS_HUNG
         return await self._trap(
             strike, lambda name: not name.startswith(OPERATOR) and not (hangs and name.startswith("WATCH"))
@@ -112,7 +112,7 @@ class Striker:
         return await self._trap(strike, lambda name: not name.startswith("BOOKMARK"))
 
     async def _trap(self, strike: Strike, suits: Callable[[str], bool]) -> str | None:
-        """Lay a trap for the leader and wait until it has struck as often as it should, or for as long as it lurks."""
+        """Add a trap for the leader and wait until it has struck as often as planned, or its time is over."""
         replica = await self._replica(strike.what)
         if replica is None:
             return None
@@ -246,7 +246,7 @@ def to_api_server(name: str) -> bool:
 
 
 async def _sprung(trap: Trap) -> None:
-    """Wait until a trap has struck as often as it may, or lurked as long."""
+    """Wait until a trap has struck as often as planned, or its time is over."""
     with suppress(NotInTimeError):
         await eventually("the trap has struck", lambda: not trap.left, seconds=LURK_SECONDS, every_seconds=0.1)
 

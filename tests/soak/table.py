@@ -26,7 +26,7 @@ def _cells(fault: str, row: Row) -> tuple[str, ...]:
 
 
 def growth(lines: Sequence[Line]) -> str:
-    """Return a line for each process and measure: how low, how high, how fast it grew."""
+    """Return a line for each process and measure: its lowest and highest value, and how fast it grew."""
     cells: list[Sequence[str]] = [("process", "measure", "p10", "p95", "a minute", "limit", "seconds", "")]
     for line in lines:
         limit = LIMITS[line.measure]

@@ -1,4 +1,4 @@
-"""PURE: what a soak found, whose fault it was, and whether anything of it must not be."""
+"""PURE: the findings of a soak, the fault that caused each, and whether the run passes."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,17 +9,17 @@ from tests.soak.account import Attempt, Death, Evidence
 from tests.soak.draw import DEATHS, Strike
 from tests.soak.growth import Line
 
-#: Seconds from the end of a fault within which every pool's status must have been seen to say what is, and an execution
-#: that was started then must have succeeded.
+#: Seconds after a fault within which every pool's status must have been true, and an execution that was started then
+#: must have succeeded.
 CONVERGE_SECONDS = 60.0
-#: Writes a minute of all operators together to the API server, election aside, once nothing happens any more.
+#: The most writes a minute of all operators together to the API server at rest, without the election.
 QUIET_WRITES = 2.0
 NOBODY = "no fault"
 
 
 @dataclass(slots=True)
 class Struck:
-    """A fault that struck: from `at` to `over` in seconds, whom, how many executions ran, seconds to converge."""
+    """A fault that struck: from `at` to `over` in seconds, its victim, how many executions ran, seconds to converge."""
 
     strike: Strike
     at: float
@@ -27,7 +27,7 @@ class Struck:
     in_flight: int = 0
     over: float = 0.0
     converged: float | None = None
-    #: What it waits for, or what it waited for last, in words.
+    #: What it waits for, or waited for last, as text.
     owed: str = ""
 
 
@@ -39,12 +39,12 @@ class Found:
     statuses: Mapping[str, int]
     attempts: Sequence[Attempt]
     seen: Evidence
-    #: Pods that were deleted with tasks by nobody who may, and handlers that were cancelled: (when, words).
+    #: Pods with tasks that were deleted without permission, and handlers that were cancelled: (time, text).
     interrupted: Sequence[tuple[float, str]]
     growth: Sequence[Line]
     quiet_writes_a_minute: float
     quiet_writes: Mapping[str, int]
-    #: What went wrong with the run itself, or did not come to rest at its end.
+    #: Errors of the run itself, and pools that did not come to rest at its end.
     troubles: Sequence[str] = ()
     #: Whether a run of this length must have processes that lived long enough to be judged.
     must_judge_growth: bool = True
@@ -52,7 +52,7 @@ class Found:
 
 @dataclass(slots=True)
 class Row:
-    """What came with one kind of fault."""
+    """The counts for one kind of fault."""
 
     times: int = 0
     in_flight: int = 0
@@ -65,16 +65,16 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The rows by fault, and everything that must not be, in words: good when there is none."""
+    """The rows by fault, and every failure as text; the run passes if there is none."""
 
     rows: Mapping[str, Row]
     wrong: Sequence[str] = field(default_factory=tuple)
 
 
 def operators_deaths(struck: Sequence[Struck], ends: Mapping[str, Sequence[float]], patience: float) -> list[Death]:
-    """Return the ends of operators that a fault brought about; one that ended by itself has no excuse.
+    """Return the ends of operators that a fault caused; an operator that ended by itself is a failure.
 
-    `ends` are seconds, by replica; `patience` is how long a fault may wait for a call to strike at.
+    `ends` are seconds, by replica; `patience` is how long a fault may wait for a call to strike.
     """
     deaths = []
     for replica, when in ends.items():
@@ -89,7 +89,7 @@ def operators_deaths(struck: Sequence[Struck], ends: Mapping[str, Sequence[float
 
 
 def judge(found: Found) -> Verdict:
-    """Return what came of it all."""
+    """Return the verdict on the findings."""
     lost, excused = account.timed_out(found.attempts, found.seen)
     twice = account.duplicates(found.seen)
     rows: dict[str, Row] = {}

@@ -1,4 +1,4 @@
-"""Looks at every pool once a second: whether what its status says is so, and so when a fault is over and forgotten."""
+"""Checks every pool once a second: whether its status is true, and how long after a fault it becomes true."""
 
 import asyncio
 import time
@@ -13,12 +13,12 @@ from tests.soak.verdict import CONVERGE_SECONDS, Struck
 from tests.soak.world import World
 
 LOOK_SECONDS = 1.0
-#: How long a fault that has not converged is looked at: far beyond the limit, to know how far.
+#: Seconds for which a fault that has not converged is observed: beyond the limit, to measure by how much.
 LONGEST_SECONDS = 3 * CONVERGE_SECONDS
 
 
 def truthful(pool: Raw, deployments: Sequence[Raw], pods: Sequence[Raw]) -> bool:
-    """Whether a pool's status says what is: generation seen, pods as many as wanted, and as many of them ready."""
+    """Whether a pool's status is true: generation, number of pods, number of ready pods."""
     status = pool.get("status") or {}
     staying = [raw for raw in pods if "deletionTimestamp" not in raw["metadata"]]
     ready = sum(is_ready(raw) for raw in staying)
@@ -32,7 +32,7 @@ def truthful(pool: Raw, deployments: Sequence[Raw], pods: Sequence[Raw]) -> bool
 
 @dataclass(slots=True)
 class Debt:
-    """A fault that is over, the pools not yet seen truthful since, and an execution begun at its end."""
+    """A fault that is over, the pools whose status has not been true since, and an execution started at its end."""
 
     struck: Struck
     pools: set[str] = field(default_factory=lambda: {pool.name for pool in POOLS})
@@ -40,7 +40,7 @@ class Debt:
 
 
 class Watch:
-    """`owe` a fault's convergence; `run` notes when it is paid."""
+    """`owe` registers a fault; `run` records when it has converged."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -48,16 +48,16 @@ class Watch:
         self.untruthful: set[str] = set()
 
     def owe(self, struck: Struck, canary: str) -> None:
-        """Look from now on until every pool was seen truthful and the canary has succeeded."""
+        """Observe from now on until every pool's status was true and the canary has succeeded."""
         self._debts.append(Debt(struck, canary=canary))
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is owed and every pool's status is true."""
+        """Whether every fault has converged and every pool's status is true."""
         return not self._debts and not self.untruthful
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check until cancelled."""
         while True:
             began = time.monotonic()
             self.untruthful = await self._look()
@@ -85,7 +85,7 @@ class Watch:
         return not owed or since > LONGEST_SECONDS
 
     def _sung(self, number: str) -> bool:
-        """Whether the canary has succeeded, or tells nothing because its holder was killed and Retry has it."""
+        """Whether the canary has succeeded, or shows nothing because its holder was killed and Retry repeats it."""
         run = self._world.fake._executions.execution(self._world.runs[number].arn)
         return run.status == "SUCCEEDED" or any(event["type"] == "ActivityTimedOut" for event in run.history)
 

@@ -1,4 +1,4 @@
-"""What a soak plays on: tests/faults' stage with many pools, whose executions and holders are all written down."""
+"""The stage of a soak: tests/faults' stage with many pools, which records all executions and holders."""
 
 import asyncio
 import json
@@ -22,18 +22,18 @@ from tests.soak.node import MortalKubelet
 from tests.soak.pools import POOLS, TASK_SECONDS, Pool, whole
 
 HOLD_SECONDS = 2.0
-#: How often an execution whose attempt timed out, or whose handler failed, is tried again.
+#: How often an execution is retried whose attempt timed out, or whose handler failed.
 RETRIES = 12
 SETTINGS = {"sweep_seconds": 10.0}
 
 
 class HandlerFailedError(Exception):
-    """What a handler raises that was told to fail."""
+    """Raised by a handler whose task asks it to fail."""
 
 
 @dataclass(slots=True)
 class Execution:
-    """One execution: its pool, when it was started, and how often its handler has failed as it was told to."""
+    """One execution: its pool, its start, and how often its handler has failed on purpose."""
 
     pool: Pool
     arn: str
@@ -43,19 +43,19 @@ class Execution:
 
 @dataclass(slots=True)
 class Seen:
-    """What the world itself noticed, in seconds of the monotonic clock."""
+    """What the world itself recorded, in seconds of the monotonic clock."""
 
     begun: list[Begun] = field(default_factory=list)
-    #: Answers with a task that never arrived, with the fault that is to blame.
+    #: Answers with a task that were dropped, with the fault that dropped them.
     swallowed: dict[str, str] = field(default_factory=dict)
-    #: What befell the records of leases: (when, lease, words).
+    #: Writes of lease records: (time, lease, text).
     records: list[tuple[float, str, str]] = field(default_factory=list)
-    #: Handlers that were cancelled although nothing had killed their process: (when, whose).
+    #: Handlers that were cancelled although their process was not killed: (time, holder).
     cancelled: list[tuple[float, str]] = field(default_factory=list)
 
 
 class World(Stage):
-    """A stage with the pools of `pools`. Executions are started with `begin` and found by number."""
+    """A stage with the pools of `pools`. `begin` starts executions, which are found by number."""
 
     activities = tuple(pool.name for pool in POOLS)
 
@@ -68,7 +68,7 @@ class World(Stage):
         self.seen = Seen()
         self.runs: dict[str, Execution] = {}
         self.reports_cut = False
-        #: The fault that strikes now, "" between faults: it is to blame for what is swallowed.
+        #: The present fault, "" between faults; dropped answers are attributed to it.
         self.fault = ""
 
     def reached(self) -> list[Replica]:
@@ -76,11 +76,11 @@ class World(Stage):
         return [] if self.reports_cut else super().reached()
 
     def plan_of(self, caller: str) -> Ambush:
-        """Return the ambush of a caller, which both of a replica's proxies share."""
+        """Return the ambush of a caller, which both proxies of a replica share."""
         return self.ambushes.setdefault(caller, Ambush(time.monotonic))
 
     def heard(self, caller: str, call: Call, status: int, said: bytes, passed: bool) -> None:
-        """Take note of the tasks that were handed to a replica or swallowed, and of recorded leases."""
+        """Record the tasks that an answer brought to a replica or that a fault dropped, and the recorded leases."""
         super().heard(caller, call, status, said, passed)
         if "lease-records" in call.name:
             self._note_record(caller, call, status, said, passed)
@@ -94,7 +94,7 @@ class World(Stage):
         self.seen.records.append((time.monotonic(), str(name).removeprefix("lease-"), words))
 
     async def run_task(self, holder: str, request: Any) -> Any:
-        """Run a task as its input says: so many seconds, and failing so many times before it succeeds."""
+        """Run a task as its input says: for `seconds`, after `fails` failures."""
         self.ran[request.lease_id] += 1
         self.seen.begun.append(Begun(request.lease_id, holder, time.monotonic()))
         execution = self.runs[request.input["number"]]
@@ -123,18 +123,18 @@ class World(Stage):
         return self.fake._executions.execution(self.runs[number].arn).status
 
     def statuses(self) -> Counter[str]:
-        """Return how many executions have which status."""
+        """Return the number of executions by status."""
         return Counter(self.status(number) for number in self.runs)
 
     def attempts(self) -> list[Attempt]:
-        """Return every attempt that has ended or was begun."""
+        """Return every attempt that has ended or that a handler began."""
         return [
             Attempt(lease_id(task.token), task.state, task.worker_name, task.started_at or 0.0, task.ended_at or 0.0)
             for task in self.tasks()
         ]
 
     def evidence(self) -> Evidence:
-        """Return what the judge needs beside the service's own count."""
+        """Return the evidence for the judge beside the service's own counts."""
         return Evidence(
             deaths=tuple(self.node.deaths),
             begun=tuple(self.seen.begun),
@@ -164,7 +164,7 @@ class World(Stage):
 
 @asynccontextmanager
 async def world(ground: Ground, nursery: Nursery, number: str) -> AsyncIterator[World]:
-    """Set it up with two operators and all pools; processes go with the context."""
+    """Set the world up with two operators and all pools; processes end with the context."""
     async with stage_of(World, ground, nursery, number, 2, **SETTINGS) as made:
         await made.create_pools()
         yield made

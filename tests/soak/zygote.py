@@ -1,7 +1,7 @@
 """`python -m tests.soak.zygote`: operators as in `tests.faults.zygote`, with a leak if `SOAK_LEAK` asks for one.
 
-That is how the judge is seen to fail. "memory:6" keeps 6 MB more a minute, "files:30" 30 files; "lag:200" holds the
-main loop up every second, by 200 ms more each minute.
+The leaks show that the judge can fail. "memory:6" keeps 6 MB more a minute, "files:30" 30 files; "lag:200" blocks the
+main loop every second, by 200 ms more each minute.
 """
 
 import asyncio
@@ -18,7 +18,8 @@ from tests.faults import zygote
 from tests.faults.election_zygote import _block
 
 VARIABLE = "SOAK_LEAK"
-#: What an operator imports when the first pool needs it, a made-up one in the midst of a run: that is no growth.
+#: Modules that an operator imports when the first pool needs them. They are imported before, so that they do not count
+#: as growth.
 WHEN_NEEDED = tuple(f"activity_operator.backlog.{source}" for source in ("redis", "taskstore", "prometheus"))
 LEAKS = ("memory", "files", "lag")
 _kept: list[Any] = []
@@ -35,7 +36,7 @@ async def _leaking(settings: Settings, policy: PolicyFile) -> int:
 
 
 async def _leak(kind: str, a_second: float) -> None:
-    """Keep so much more every second."""
+    """Leak `a_second` each second."""
     owed = 0.0
     while True:
         await asyncio.sleep(1.0)
@@ -52,7 +53,7 @@ def main() -> None:
     """Fork operators until the input ends; SIGUSR1 blocks the loop of one for a moment."""
     for module in WHEN_NEEDED:
         importlib.import_module(module)
-    # Inherited by what is forked.
+    # The forked operators inherit the handler.
     signal.signal(signal.SIGUSR1, _block)
     if os.environ.get(VARIABLE):
         operator.run = _leaking

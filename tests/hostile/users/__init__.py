@@ -1,1 +1,1 @@
-"""People who may create ActivityPools, and what they may try."""
+"""Attacks by users who may create ActivityPools."""

@@ -1,4 +1,4 @@
-"""All made-up pools and all former findings on one API server at once, and everything that can be seen of them."""
+"""Creates all generated pools and all former findings on one API server at once, and collects the effects."""
 
 import asyncio
 from collections import Counter, defaultdict
@@ -14,15 +14,15 @@ from tests.hostile.users.findings import FINDINGS
 from tests.hostile.users.pools import specs
 from tests.hostile.users.stand import Answer, Stand, condition
 
-#: Pools at a time: more would only be slower.
+#: Pools at a time; larger chunks are slower.
 CHUNK = 250
-#: Seconds in which nothing should be written, and for which a refused Deployment waits here (`zygote.HASTE`).
+#: Seconds in which the operator should write nothing, and after which it retries a refused Deployment (`zygote.HASTE`).
 PAUSE_SECONDS, REJECTED_SECONDS = 4.0, 2.0
 
 
 @dataclass
 class Seen:
-    """One accepted pool: the object, its Deployments, and what admission says to a pod of each."""
+    """One accepted pool: the object, its Deployments, and the API server's answer to a pod of each."""
 
     pool: Raw
     deployments: list[Raw]
@@ -31,7 +31,7 @@ class Seen:
 
 @dataclass
 class Batch:
-    """What came of all: answers by name, pools that were accepted, what was written at rest."""
+    """The results: answers by name, accepted pools, and the writes at rest."""
 
     specs: dict[str, Any] = field(default_factory=dict)
     answers: dict[str, Answer] = field(default_factory=dict)
@@ -42,13 +42,13 @@ class Batch:
     namespace: str = ""
 
     def rejected(self) -> int:
-        """Return how many Deployments the API server refused, which are tried again."""
+        """Return how many Deployments the API server refused; the operator retries them."""
         said = [condition(one.pool) for one in self.seen.values()]
         return sum(c["reason"] == "PodTemplateRejected" and "spec.podTemplate" not in c["message"] for c in said)
 
 
 async def play(here: Stand) -> Batch:
-    """Send everything, wait until it is settled, look at it, and take it away."""
+    """Create everything, wait until it is settled, collect the effects, and delete it."""
     found = Batch(namespace=await here.namespace("tenant"))
     todo: list[tuple[str, Any]] = [(f"found-{finding.name}", finding.spec) for finding in FINDINGS]
     todo += [(f"made-{number}", spec) for number, spec in enumerate(drawn(specs(), EXAMPLES))]
@@ -84,13 +84,13 @@ async def _judge(here: Stand, one: Seen) -> None:
 
 
 async def admit(here: Stand, deployment: Raw) -> Answer:
-    """Return what the API server says to a pod of the Deployment, which it is not to make."""
+    """Return the API server's answer to a dry run that creates a pod of the Deployment."""
     template, namespace = deployment["spec"]["template"], deployment["metadata"]["namespace"]
     body = {"metadata": {"name": "pod", **template["metadata"]}, "spec": template["spec"]}
     return await here.send("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", body)
 
 
 def told(words: Sequence[str], found: Batch) -> str:
-    """Return what is wrong, with the first pools that it is about, for the message of a test that fails."""
+    """Return the failures and the specs of the first pools concerned, for an assertion's message."""
     names = [word.partition(":")[0] for word in words[:5]]
     return "\n".join([*words[:20], *(f"{name}: {found.specs.get(name)}" for name in names)])

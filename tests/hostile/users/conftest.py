@@ -1,4 +1,4 @@
-"""One control plane and one operator for all tests; what many of them look at is played once."""
+"""One control plane and one operator for all tests; what many tests check is played once."""
 
 from collections.abc import AsyncIterator
 
@@ -18,12 +18,12 @@ async def here() -> AsyncIterator[Stand]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def batch(here: Stand) -> Batch:
-    """Generated pools and former findings, side by side."""
+    """Generated pools and former findings, played at the same time."""
     return await play(here)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give whoever plays the batch the time that it takes."""
+    """Give the first test that uses the batch a longer time limit."""
     for item in items:
         if "hostile/users" in str(item.path):
             item.add_marker(pytest.mark.timeout(900))

@@ -1,7 +1,7 @@
-"""How many pools are made up, and which: the same ones every time, unless the environment asks for more.
+"""How many pools are generated, and from which seed: the same each time, unless the environment asks for more.
 
-HOSTILE_USERS_EXAMPLES   pools of the batch (default 160); beyond the default they are new ones each time
-HOSTILE_USERS_SEED       makes those the same again; a failing run says which seed it had
+HOSTILE_USERS_EXAMPLES   pools of the batch (default 160); with more, the seed is random
+HOSTILE_USERS_SEED       repeats a random seed, which a failing run prints
 """
 
 import os
@@ -19,7 +19,7 @@ SEED = int(os.environ.get("HOSTILE_USERS_SEED", str(0 if EXAMPLES <= DEFAULT_EXA
 
 
 def drawn(strategy: st.SearchStrategy[T], count: int) -> list[T]:
-    """Return so many examples; nothing is shrunk, because many are tried at once."""
+    """Return `count` examples. They are not shrunk, because many are played at once."""
     found: list[T] = []
 
     @seed(SEED)

@@ -1,7 +1,7 @@
-"""Pools that broke a promise once, or nearly: each with what must come of it now.
+"""Pools that once broke a promise, or nearly did, each with the outcome that is now required.
 
-`field`: refused at admission, blaming it. `reason` and `words`: accepted, and the condition says so. Neither: it gets
-its Deployment.
+`field`: refused at admission, and the answer names this field. `reason` and `words`: accepted, and the condition has
+them. Neither: the pool gets its Deployment.
 """
 
 from dataclasses import dataclass
@@ -27,13 +27,13 @@ def activity(**changes: Any) -> dict[str, Any]:
 
 
 def redis(**changes: Any) -> dict[str, Any]:
-    """Return an honest pool of a queue, its source changed so."""
+    """Return an honest pool of a queue with these changes of its source."""
     source = {"address": "127.0.0.1:1", "flow": "f", "queue": "q", **changes}
     return {"source": {"redis": source}, "handlerImage": IMAGE, "maxWorkers": 2}
 
 
 def pod(**fields: Any) -> dict[str, Any]:
-    """Return a pool with these fields of its pods, one of which is wanted at once."""
+    """Return a pool with these fields of its pod spec and minWorkers 1."""
     return activity(podTemplate={"spec": fields}, minWorkers=1)
 
 
@@ -48,7 +48,7 @@ def context(**fields: Any) -> dict[str, Any]:
 
 
 def nested(levels: int) -> Any:
-    """Return an object in an object in an object."""
+    """Return `levels` nested objects."""
     found: Any = 1
     for _ in range(levels):
         found = {"a": found}
@@ -56,7 +56,7 @@ def nested(levels: int) -> Any:
 
 
 def token(audience: str) -> dict[str, Any]:
-    """Return a pool whose pods mount a token of their own choice."""
+    """Return a pool whose pods mount a token for this audience."""
     sources = [{"serviceAccountToken": {"audience": audience, "path": "t"}}]
     return pod(volumes=[{"name": "t", "projected": {"sources": sources}}])
 
@@ -65,7 +65,7 @@ REJECTED = "PodTemplateRejected"
 RESTRICTED = "is not allowed in a restricted pod; remove it"
 OWN = "is the operator's"
 
-#: These raised in the operator, for ever, and nothing was said of them.
+#: These made the operator raise an exception again and again, without a condition.
 RAISED = (
     Finding("capabilities-text", context(capabilities="x"), "", REJECTED, "capabilities 'x' must be an object"),
     Finding("capability-number", context(capabilities={"add": 5}), "", REJECTED, f"add '5' {RESTRICTED}"),
@@ -77,7 +77,7 @@ RAISED = (
     Finding("port-object", worker(ports=[{"name": {}}]), "", REJECTED, "ports"),
     Finding("deep", pod(affinity=nested(800)), "", REJECTED, "is nested more than 40 levels deep"),
 )
-#: These were lost without a word, or overruled.
+#: These were silently lost or overruled.
 LOST = (
     Finding("containers-text", pod(containers="worker"), "", REJECTED, "containers 'worker' must be a list"),
     Finding("containers-object", pod(containers={}), "", REJECTED, "containers: must be a list"),
@@ -88,7 +88,7 @@ LOST = (
     Finding("report-volume", pod(volumes=[{"name": "activitypool-report", "secret": {}}]), "", REJECTED, OWN),
     Finding("long-key", pod(**{"x" * 1100: 1}), "", REJECTED, "of 1100 characters; remove it"),
 )
-#: These made pods that a restricted namespace refuses, and any other one runs.
+#: These made pods that a restricted namespace refuses and any other namespace runs.
 ESCALATED = (
     Finding("sysctl", pod(securityContext={"sysctls": [{"name": "kernel.msgmax"}]}), "", REJECTED, RESTRICTED),
     Finding("selinux", pod(securityContext={"seLinuxOptions": {"user": "root"}}), "", REJECTED, RESTRICTED),
@@ -122,7 +122,7 @@ ESCALATED = (
         OWN,
     ),
 )
-#: These are honest, and were refused or changed on the way.
+#: These are honest, and were once refused or changed.
 HONEST = (
     Finding("sidecar", pod(containers=[{"name": "side", "image": IMAGE}])),
     Finding("init", pod(initContainers=[{"name": "first", "image": IMAGE}])),
@@ -134,7 +134,7 @@ HONEST = (
     Finding("emoji-queue", redis(queue="\U0001f600")),
     Finding("nulls", pod(containers=None, volumes=None, securityContext=None, nodeSelector=None)),
 )
-#: These passed admission, and the operator or a pod could not use them; or they tried to be more than a name.
+#: These once passed admission, and the operator or a pod could not use them; or they inject code by a name.
 ADMISSION = (
     Finding("arn-space", activity(activityArn=ARN + "a\u00a0b"), "spec.activityArn"),
     Finding("arn-tab", activity(activityArn=ARN + "a\x0bb"), "spec.activityArn"),

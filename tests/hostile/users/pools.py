@@ -1,7 +1,8 @@
-"""PURE: a generator of ActivityPools: the CRD's own schema says which fields there are, and what they may hold.
+"""PURE: a generator of ActivityPools. The CRD's own schema gives the fields and their values.
 
-A pool is an honest one of some source, in which a few fields are changed: to what the schema allows, to its edges and
-beyond them, to hostile texts, to values of another type. A field that a later version adds is found here by itself.
+A pool starts as an honest one of some source; then a few fields are changed: to what the schema allows, to its limits
+and beyond them, to hostile texts, to values of another type. A field that a later version adds is included
+automatically.
 """
 
 import copy
@@ -20,7 +21,7 @@ CRD_FILE = Path(__file__).parents[3] / "crds" / "activitypools.activitypools.dev
 ARN = "arn:aws:states:us-east-1:123456789012:activity:"
 IMAGE = "registry.invalid/handler:1"
 SECRET = {"name": "server", "key": "url"}
-#: More workers than these would only make more pods of the same template.
+#: With more workers, the same template would only make more pods.
 MOST_WORKERS = 2
 
 Spec = dict[str, Any]
@@ -45,14 +46,14 @@ class Leaf:
 
 
 def spec_schema() -> dict[str, Any]:
-    """Return the schema of `spec`, from the CRD as it is installed."""
+    """Return the schema of `spec`, from the CRD of this tree."""
     crd = yaml.safe_load(CRD_FILE.read_text(encoding="utf-8"))
     schema: dict[str, Any] = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     return schema
 
 
 def leaves(schema: dict[str, Any], path: Path_ = ()) -> Iterator[Leaf]:
-    """Yield every field of a schema that is no group of others; the pod template is made elsewhere."""
+    """Yield every field of a schema that is no object; the pod template has a generator of its own."""
     for name, child in schema.get("properties", {}).items():
         if (*path, name) == ("podTemplate",):
             continue
@@ -66,7 +67,7 @@ LEAVES = tuple(leaves(spec_schema()))
 
 
 def honest(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
-    """Return values that the schema itself allows, most of them at its edges."""
+    """Return values that the schema allows, mostly at its limits."""
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
     match schema.get("type"):
@@ -103,7 +104,7 @@ def hostile(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
     return HOSTILE
 
 
-#: Values of the right form that say something bad, by the field's last name.
+#: Values of the right form with hostile content, by the last part of the field's path.
 _WORDS: dict[str, tuple[Any, ...]] = {
     "activityArn": (
         *(ARN + text for text in INJECTIONS),
@@ -133,14 +134,17 @@ def _value(leaf: Leaf) -> st.SearchStrategy[Any]:
 
 
 def put(spec: Spec, path: Path_, value: Any) -> None:
-    """Set a field, making the groups on the way."""
+    """Set a field; missing parent objects are created."""
     for name in path[:-1]:
         spec = spec.setdefault(name, {})
     spec[path[-1]] = value
 
 
 def fits(leaf: Leaf, spec: Spec) -> bool:
-    """Whether the field is of the source that the pool has: another one beside it is all that would be said."""
+    """Whether the field belongs to the pool's source.
+
+    With a field of another source, the answer would only name the two sources.
+    """
     if leaf.path[0] == "source":
         return "source" in spec and leaf.path[1] in spec["source"]
     if leaf.path == ("activityArn",):
@@ -150,7 +154,7 @@ def fits(leaf: Leaf, spec: Spec) -> bool:
 
 @st.composite
 def specs(draw: st.DrawFn, most: int = 3) -> Spec:
-    """Return a spec with at most so many fields changed."""
+    """Return a spec with at most `most` fields changed."""
     spec = copy.deepcopy(draw(st.sampled_from(SOURCES))) | {"handlerImage": IMAGE, "maxWorkers": 2}
     fitting = [leaf for leaf in LEAVES if fits(leaf, spec)]
     for leaf in draw(st.lists(st.sampled_from(fitting), max_size=most, unique_by=lambda leaf: leaf.path)):
@@ -161,7 +165,7 @@ def specs(draw: st.DrawFn, most: int = 3) -> Spec:
 
 
 def bounded(spec: Spec) -> Spec:
-    """Return the spec, paused where it would make more pods than a test has use for."""
+    """Return the spec, paused if it would make more pods than the test needs."""
     sizes = [spec.get(name) for name in ("minWorkers", "replicas")]
     if any(isinstance(size, int) and size > MOST_WORKERS for size in sizes):
         spec["paused"] = True

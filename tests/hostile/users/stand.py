@@ -1,4 +1,4 @@
-"""A control plane, an operator as it ships, an honest pool at work beside, and namespaces for everybody else."""
+"""A control plane, an operator as it ships, an honest pool at work, and namespaces for the other pools."""
 
 import asyncio
 import json
@@ -22,15 +22,15 @@ from tests.manifests import pool
 
 #: Calls to the API server in flight at once.
 SIDE_BY_SIDE = 16
-#: Seconds until every pool must have been told where it stands, on a slow machine.
+#: Seconds within which every pool's status must be settled, on a slow machine.
 SETTLED_SECONDS = 240.0
-#: Writes that go on at rest: the election, and TokenReviews of the honest pool's workers.
+#: Writes that continue at rest: the election's, and TokenReviews of the honest pool's workers.
 _AT_REST = {"leases", "tokenreviews"}
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the API server said to one pool."""
+    """The API server's answer to one pool."""
 
     status: int
     body: Raw
@@ -42,18 +42,18 @@ class Answer:
 
     @property
     def message(self) -> str:
-        """The server's words, "" where it had none."""
+        """The server's message, "" if it gave none."""
         return str(self.body.get("message", ""))
 
     @property
     def fields(self) -> list[str]:
-        """The fields that the server blames."""
+        """The fields that the server's answer names."""
         causes = (self.body.get("details") or {}).get("causes") or ()
         return [str(cause.get("field", "")) for cause in causes]
 
 
 class Stand:
-    """What tests of hostile users stand on. Made by `stand`."""
+    """What tests of hostile users need. Made by `stand`."""
 
     def __init__(self, made: Stage, session: aiohttp.ClientSession) -> None:
         self.stage = made
@@ -63,13 +63,13 @@ class Stand:
         self._turn = asyncio.Semaphore(SIDE_BY_SIDE)
 
     async def namespace(self, name: str, level: str = "restricted") -> str:
-        """Make a namespace whose Pod Security level is enforced, with its default account; return its name."""
+        """Make a namespace with this Pod Security level, and its default ServiceAccount; return its name."""
         self.namespaces.add(name)
         await self.api.make_namespace(name, {"pod-security.kubernetes.io/enforce": level})
         return name
 
     async def send(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Answer:
-        """Call the API server and return its answer, whatever it is. `body`: bytes go as they are."""
+        """Call the API server and return its answer, whatever it is. A `body` of bytes is sent unchanged."""
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         timeout = aiohttp.ClientTimeout(total=6 * CALL_SECONDS)
         async with (
@@ -84,11 +84,11 @@ class Stand:
             return Answer(answer.status, found)
 
     async def create(self, namespace: str, name: str, spec: Any) -> Answer:
-        """Send a pool."""
+        """Create a pool."""
         return await self.send("POST", POOLS.path(namespace), pool(name, spec))
 
     async def replace(self, namespace: str, name: str, spec: Any) -> Answer:
-        """Put another spec into a pool's place, again if the operator has written the pool since it was read."""
+        """Replace a pool's spec; repeat that if the operator has written the pool since it was read."""
 
         async def put() -> Answer | None:
             found = await self.pool(namespace, name)
@@ -98,7 +98,7 @@ class Stand:
         return await eventually(f"pool {name} is replaced or refused", put)
 
     async def create_all(self, namespace: str, specs: Sequence[Any], prefix: str = "p") -> dict[str, Answer]:
-        """Send many pools side by side; return the answers by name."""
+        """Create many pools at the same time; return the answers by name."""
         names = [f"{prefix}{number}" for number in range(len(specs))]
         answers = await asyncio.gather(
             *(self.create(namespace, name, spec) for name, spec in zip(names, specs, strict=True))
@@ -106,7 +106,7 @@ class Stand:
         return dict(zip(names, answers, strict=True))
 
     async def pool(self, namespace: str, name: str) -> Raw:
-        """Return a pool, which must be there."""
+        """Return a pool, which must exist."""
         answer = await self.send("GET", POOLS.path(namespace, name))
         assert answer.status == 200, answer.message
         return answer.body
@@ -121,11 +121,11 @@ class Stand:
         return await self.api.items(DEPLOYMENTS.path(namespace))
 
     async def events(self, namespace: str) -> list[Raw]:
-        """Return what was said of a namespace's pools."""
+        """Return the Events of a namespace's pools."""
         return await self.api.items(EVENTS.path(namespace))
 
     async def settled(self, namespace: str, names: Iterable[str], seconds: float = SETTLED_SECONDS) -> dict[str, Raw]:
-        """Wait until the status of each pool speaks of its generation and says something; return the pools.
+        """Wait until each pool's status is of its generation and has a Ready condition; return the pools.
 
         Raises NotInTimeError that names the pools without such a status.
         """
@@ -146,13 +146,13 @@ class Stand:
         return {name: found[name] for name in wanted}
 
     async def writes_within(self, seconds: float) -> Counter[str]:
-        """Return what the operator wrote in that time, without what goes on at rest."""
+        """Return the operator's writes in that time, without those that continue at rest."""
         before = await self._writes()
         await asyncio.sleep(seconds)
         return (await self._writes()) - before
 
     async def metrics(self) -> str:
-        """Return the operator's exposition."""
+        """Return the operator's metrics page."""
         settings: Any = self.stage.replicas[0]._asked["settings"]
         url = f"http://127.0.0.1:{settings['health_port']}/metrics"
         async with aiohttp.ClientSession() as session, session.get(url) as answer:
@@ -168,23 +168,23 @@ class Stand:
         return found
 
     def log(self) -> str:
-        """Return what the operator has logged so far."""
+        """Return the operator's log so far."""
         return "".join(replica.log.read_text(errors="replace") for replica in self.stage.replicas)
 
     def troubles(self) -> str:
-        """Return what the log has of exceptions, and how often the operator ended."""
+        """Return the exceptions in the log, and how often the operator ended."""
         log = self.log()
         ends = sum(replica.ended for replica in self.stage.replicas)
         found = "Traceback" in log or '"error"' in log
         return (f"the operator ended {ends} times\n" if ends else "") + (log[-6000:] if found else "")
 
     def policy(self, *rules: Raw) -> None:
-        """Write the tenancy policy, which the operator reads again by itself."""
+        """Write the tenancy policy; the operator reads it again by itself."""
         file = self.stage.folder / "tenancy.json"
         file.write_text(json.dumps({"rules": list(rules)}))
 
     async def honest_work(self, tasks: int = 2) -> None:
-        """Have the honest pool do some tasks; raises NotInTimeError when it does not."""
+        """Give the honest pool some tasks; raises NotInTimeError when it does not finish them."""
         before = len(self.stage.executions)
         self.stage.execute(tasks)
 
@@ -196,7 +196,7 @@ class Stand:
 
 
 def spoken_of(raw: Raw) -> bool:
-    """Whether a pool's status speaks of its generation, every condition of it included."""
+    """Whether a pool's status, including every condition, is of its generation."""
     status, generation = raw.get("status") or {}, raw["metadata"]["generation"]
     conditions = status.get("conditions") or ()
     told = condition(raw)
@@ -204,20 +204,20 @@ def spoken_of(raw: Raw) -> bool:
         status.get("observedGeneration") == generation
         and conditions
         and all(said.get("observedGeneration") == generation for said in conditions)
-        # "The first Deployment is being made" is no answer yet.
+        # "Pending" (the first Deployment is being made) is no result yet.
         and told.get("reason") != "Pending"
     )
 
 
 def condition(raw: Raw, kind: str = "Ready") -> Raw:
-    """Return one of a pool's conditions, {} when it has none of that type."""
+    """Return one of a pool's conditions, {} if it has none of that type."""
     found = (raw.get("status") or {}).get("conditions") or ()
     return next((dict(said) for said in found if said["type"] == kind), {})
 
 
 @asynccontextmanager
 async def stand(number: str = "users", log_format: Any = "json") -> AsyncIterator[Stand]:
-    """Set it up: the honest pool is at work when this returns."""
+    """Set the stand up; the honest pool is at work when this returns."""
     async with AsyncExitStack() as stack:
         here: Ground = await stack.enter_async_context(ground())
         # No call may leave this machine, whatever role or service a pool names.
@@ -231,7 +231,7 @@ async def stand(number: str = "users", log_format: Any = "json") -> AsyncIterato
         stack.push_async_callback(session.close)
         made = await stack.enter_async_context(stage(here, forks, number, log_format=log_format))
         found = Stand(made, session)
-        # Without the proxy for faults, which reads along and is no match for what comes here.
+        # The API server is reached without the fault proxy, which parses every call and is too slow for this.
         name = made.replicas[0].name
         kubeconfig(made.folder / f"{name}.kubeconfig", here.url, name, here.folder / "ca.crt")
         made.replicas[0].kill()

@@ -1,4 +1,4 @@
-"""PURE: a generator of pod templates: what is fine, what escalates, what is odd, and what is no pod spec at all."""
+"""PURE: a generator of pod templates: valid ones, ones that escalate, odd ones, and values that are no pod spec."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def objects(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any
 
 
 def often(good: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Return mostly what is given, and sometimes anything."""
+    """Return mostly values of `good`, and sometimes any JSON."""
     return st.integers(0, 9).flatmap(lambda die: JSON if die == 0 else good)
 
 
@@ -204,7 +204,7 @@ METADATA = objects(
 
 @st.composite
 def pod_specs(draw: st.DrawFn) -> Any:
-    """Return a pod spec of a few fields: with many of them the first one that is refused would hide all others."""
+    """Return a pod spec of a few fields: with many, the first refused field would hide all others."""
     chosen = draw(st.lists(st.sampled_from(sorted(POD)), min_size=1, max_size=3, unique=True))
     spec = {name: draw(POD[name]) for name in chosen}
     if draw(st.integers(0, 19)) == 0:

@@ -1,4 +1,4 @@
-"""What one pool, or its status, can hold must not cost the operator its sight of the others."""
+"""One pool or its status, whatever it contains, must not stop the operator's work on other pools."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ DEEPEST = 9_900
 
 
 @pytest.mark.parametrize("levels", [400, 1_500, DEEPEST])
-async def test_a_pool_without_a_bottom_ends_no_operator_and_is_refused_in_words(here: Stand, levels: int) -> None:
+async def test_deeply_nested_pool_is_refused_and_operator_survives(here: Stand, levels: int) -> None:
     namespace = await here.namespace(f"abyss-{levels}")
     text = json.dumps(pool("deep", activity(podTemplate={"spec": {"affinity": "ABYSS"}})))
     body = text.replace('"ABYSS"', '{"a":' * levels + "1" + "}" * levels).encode()
@@ -30,7 +30,7 @@ async def test_a_pool_without_a_bottom_ends_no_operator_and_is_refused_in_words(
         found = (await here.settled(namespace, ["deep"]))["deep"]
         assert "is nested more than 40 levels deep" in condition(found)["message"]
         if levels == DEEPEST:
-            # Not only the watch must bear it, but the lists of a new start.
+            # After a restart the lists must handle it too, not only the watch.
             here.stage.replicas[0].kill()
         assert (await here.create(namespace, "beside", activity(activityArn=ARN + "beside"))).accepted
         await here.settled(namespace, ["beside"])
@@ -51,7 +51,7 @@ async def test_a_pool_without_a_bottom_ends_no_operator_and_is_refused_in_words(
     ],
     ids="-".join,
 )
-async def test_a_status_that_a_user_wrote_is_written_anew(here: Stand, status: dict[str, Any]) -> None:
+async def test_status_written_by_a_user_is_overwritten(here: Stand, status: dict[str, Any]) -> None:
     namespace = await here.namespace(f"forged-{abs(hash(json.dumps(status)))}")
     assert (await here.create(namespace, "p", activity(activityArn=ARN + "forged"))).accepted
     await here.settled(namespace, ["p"])
@@ -66,7 +66,7 @@ async def test_a_status_that_a_user_wrote_is_written_anew(here: Stand, status: d
     await here.send("DELETE", POOLS.path(namespace))
 
 
-async def test_a_name_that_is_taken_is_said_and_what_has_it_is_left_alone(here: Stand) -> None:
+async def test_name_conflict_is_reported_and_the_other_object_is_left_alone(here: Stand) -> None:
     namespace = await here.namespace("taken")
     spec = activity(activityArn=ARN + "taken")
     assert (await here.create(namespace, "p", spec)).accepted

@@ -1,4 +1,4 @@
-"""What is another team's, and what would lend the operator's credentials: as the policy says, also when it changes."""
+"""The tenancy policy protects other teams' objects and the operator's credentials, also after it changes."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 ROLE = "arn:aws:iam::123456789012:role/team-a"
 OTHERS = ARN.replace("123456789012", "999999999999")
-#: What a team tries, by the field that a policy may forbid; "" is what it may do under any.
+#: What a team tries, by the field that a policy may forbid; "" is allowed under any policy.
 TRIES = {
     "own": activity(activityArn=ARN + "team-a-resize", minWorkers=1),
     "arn": activity(activityArn=OTHERS + "team-b-secret", minWorkers=1),
@@ -45,7 +45,7 @@ FIELDS = {
     "other": "spec.aws.endpointUrl",
     "watch": "spec.scaling.prometheus.serverUrl",
 }
-#: The honest pool's namespace may do as before.
+#: The rule that lets the honest pool's namespace work as before.
 EVERYBODY_ELSE = {"namespaces": ["pools-*"], "endpointUrls": ["*"]}
 STRICT = {
     "namespaces": ["team-*"],
@@ -57,13 +57,13 @@ LAX = {"namespaces": ["team-*"], "activityArns": ["*"], "roleArns": [ROLE + "*"]
 
 
 async def refused(here: Stand, namespace: str) -> Mapping[str, str]:
-    """Return what is said of the pools that the policy refuses."""
+    """Return the Ready messages of the pools that the policy refuses, by name."""
     pools = await here.pools(namespace)
     said = {name: condition(raw) for name, raw in pools.items()}
     return {name: told["message"] for name, told in said.items() if told.get("reason") == "TenancyDenied"}
 
 
-async def test_a_policy_is_enforced_and_enforced_anew_when_it_changes(here: Stand) -> None:
+async def test_policy_is_enforced_and_enforced_again_after_a_change(here: Stand) -> None:
     namespace = await here.namespace("team-a")
     here.policy(EVERYBODY_ELSE, STRICT)
     for name, spec in TRIES.items():
@@ -98,7 +98,7 @@ async def test_a_policy_is_enforced_and_enforced_anew_when_it_changes(here: Stan
     here.policy({"namespaces": ["*"], "endpointUrls": ["*"]})
 
 
-async def test_a_broken_policy_leaves_the_last_good_one_in_force_and_without_rules_nothing_is_lent(here: Stand) -> None:
+async def test_broken_policy_keeps_the_last_good_one_and_empty_policy_denies(here: Stand) -> None:
     namespace = await here.namespace("team-b")
     file = here.stage.folder / "tenancy.json"
     here.policy()

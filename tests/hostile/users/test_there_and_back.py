@@ -1,4 +1,4 @@
-"""What is changed and changed back is as it was: nothing of the other way is left once its workers have gone."""
+"""A change that is reverted leaves no trace once the workers of the change have gone."""
 
 import asyncio
 import copy
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PAIRS = 40 * max(1, EXAMPLES // DEFAULT_EXAMPLES)
 
-#: A pool that had more workers keeps them for a while; here for none.
+#: A pool that had more workers keeps them for this time; here for none.
 AT_ONCE = {"scaleDown": {"stabilizationWindowSeconds": 0}}
 HERE: tuple[Spec, ...] = (
     {"activityArn": ARN + "a", "minWorkers": 1},
@@ -34,7 +34,7 @@ HERE: tuple[Spec, ...] = (
 
 @st.composite
 def journeys(draw: st.DrawFn) -> tuple[Spec, Spec]:
-    """Return where a pool begins, and where it goes before it comes back: to another image, template, source, …"""
+    """Return a pool's spec, and the spec to which it changes meanwhile: another image, template, source, …"""
     here = copy.deepcopy(draw(st.sampled_from(HERE))) | {"handlerImage": IMAGE, "maxWorkers": 2, "scaling": AT_ONCE}
     there: dict[str, Any] = copy.deepcopy(here) | draw(
         st.fixed_dictionaries(
@@ -57,7 +57,7 @@ def journeys(draw: st.DrawFn) -> tuple[Spec, Spec]:
 
 
 def shown(deployments: list[Raw]) -> dict[str, Any]:
-    """Return what a pool's Deployments are, without what counts changes."""
+    """Return a pool's Deployments without the fields that count changes."""
     found = {}
     for raw in deployments:
         spec = json.loads(json.dumps(raw["spec"]))
@@ -78,7 +78,7 @@ async def of_pools(here: Stand, namespace: str) -> dict[str, dict[str, Any]]:
     return {name: shown(deployments) for name, deployments in found.items()}
 
 
-async def test_there_and_back_is_where_it_began(here: Stand) -> None:
+async def test_reverted_change_restores_the_deployments(here: Stand) -> None:
     namespace = await here.namespace("travellers")
     pairs = {f"p{number}": pair for number, pair in enumerate(drawn(journeys(), PAIRS))}
     for name, (first, _) in pairs.items():
@@ -112,7 +112,7 @@ async def test_there_and_back_is_where_it_began(here: Stand) -> None:
 
     await eventually("everything is as it was", back, seconds=SETTLED_SECONDS, every_seconds=0.5, details=changed)
     pools = await here.pools(namespace)
-    # What was said of the other spec is taken back, too.
+    # Conditions about the other spec are removed, too.
     assert [
         name for name, raw in pools.items() if condition(raw)["reason"] in {"InvalidSpec", "PodTemplateRejected"}
     ] == []

@@ -1,4 +1,4 @@
-"""Whatever a user declares is refused in words, or done and said; it harms nobody, and nobody gains by it."""
+"""Every pool that a user declares is either refused with a reason or carried out; it harms no other pool."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.hostile.users.stand import Stand, condition
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_what_is_refused_is_refused_for_a_field_that_the_answer_names(batch: Batch) -> None:
+async def test_refusal_names_the_refused_field(batch: Batch) -> None:
     refused = {name: answer for name, answer in batch.answers.items() if not answer.accepted}
     words = [
         f"{name}: {answer.status} {answer.message[:300]}"
@@ -23,14 +23,14 @@ async def test_what_is_refused_is_refused_for_a_field_that_the_answer_names(batc
     assert 20 < len(refused) < len(batch.answers) - 60
 
 
-async def test_what_is_accepted_is_done_or_the_condition_says_why_not(batch: Batch) -> None:
+async def test_accepted_pool_is_carried_out_or_its_condition_says_why_not(batch: Batch) -> None:
     words = [word for one in batch.seen.values() for word in verdict.of_pool(one.pool, one.deployments)]
 
     assert not words, f"seed {SEED}\n{told(words, batch)}"
     assert sum(bool(one.deployments) for one in batch.seen.values()) > 30
 
 
-async def test_no_pod_escalates_and_nothing_of_the_operators_is_overruled(batch: Batch) -> None:
+async def test_no_pod_escalates_and_no_field_of_the_operator_is_overruled(batch: Batch) -> None:
     words = [
         word for one in batch.seen.values() for raw in one.deployments for word in verdict.of_deployment(raw, one.pool)
     ]
@@ -38,7 +38,7 @@ async def test_no_pod_escalates_and_nothing_of_the_operators_is_overruled(batch:
     assert not words, f"seed {SEED}\n{told(words, batch)}"
 
 
-async def test_every_pod_is_restricted_in_the_api_servers_own_eyes(batch: Batch) -> None:
+async def test_every_pod_passes_the_restricted_pod_security_level(batch: Batch) -> None:
     words = [
         f"{name}: {answer.status} {answer.message[:400]}"
         for name, one in batch.seen.items()
@@ -49,7 +49,7 @@ async def test_every_pod_is_restricted_in_the_api_servers_own_eyes(batch: Batch)
     assert not words, f"seed {SEED}\n{told(words, batch)}"
 
 
-async def test_at_rest_only_what_the_api_server_refused_is_tried_again(batch: Batch) -> None:
+async def test_at_rest_only_refused_deployments_are_retried(batch: Batch) -> None:
     chunks = 1 + len(batch.answers) // 250
     tries = batch.rejected() * (PAUSE_SECONDS / REJECTED_SECONDS + 1)
 
@@ -57,7 +57,7 @@ async def test_at_rest_only_what_the_api_server_refused_is_tried_again(batch: Ba
     assert batch.writes["patch activitypools"] <= 0.2 * len(batch.seen) + 20 * chunks
 
 
-async def test_no_line_of_the_log_is_anothers_and_none_tells_of_a_bug(batch: Batch, here: Stand) -> None:
+async def test_log_has_no_forged_line_and_no_sign_of_a_bug(batch: Batch, here: Stand) -> None:
     # Another test breaks the policy's file on purpose.
     log = "".join(line for line in here.log().splitlines(True) if "the tenancy policy cannot be used" not in line)
     words = list(verdict.of_log(log))
@@ -66,7 +66,7 @@ async def test_no_line_of_the_log_is_anothers_and_none_tells_of_a_bug(batch: Bat
     assert not here.stage.replicas[0].ended
 
 
-async def test_metrics_and_events_say_nothing_that_a_user_made_up(batch: Batch, here: Stand) -> None:
+async def test_metrics_and_events_contain_no_text_of_a_user(batch: Batch, here: Stand) -> None:
     assert not list(verdict.of_metrics(batch.metrics, here.namespaces, batch.namespace, batch.seen))
     assert f'namespace="{batch.namespace}"' in batch.metrics
     assert batch.events
@@ -74,7 +74,7 @@ async def test_metrics_and_events_say_nothing_that_a_user_made_up(batch: Batch, 
 
 
 @pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.name)
-async def test_what_was_found_once_stays_mended(finding: Finding, batch: Batch) -> None:
+async def test_former_finding_stays_fixed(finding: Finding, batch: Batch) -> None:
     name = f"found-{finding.name}"
     answer = batch.answers[name]
     assert answer.accepted is not bool(finding.field), answer.message

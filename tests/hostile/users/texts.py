@@ -1,8 +1,8 @@
-"""PURE: texts that have broken somebody's software before: injections, odd characters, odd lengths."""
+"""PURE: texts that have broken software before: injections, odd characters, odd lengths."""
 
 from hypothesis import strategies as st
 
-#: What tries to be more than a text, where it is logged, shown, put into a label, a shell or YAML.
+#: Texts that attack the place where they are logged, shown, put into a label, a shell or YAML.
 INJECTIONS = (
     'a\n{"level":"error","message":"forged"}',
     "a\r\nSet-Cookie: a=b",
@@ -34,10 +34,10 @@ INJECTIONS = (
     " ",
     "",
 )
-#: Lengths at which somebody's limit lies.
+#: Lengths around common limits.
 LENGTHS = (1, 47, 48, 63, 64, 128, 253, 254, 512, 1025)
 LONG = tuple("a" * length for length in LENGTHS)
 
-#: Any text that JSON can carry; surrogates alone it cannot.
+#: Any text that JSON can carry, which excludes lone surrogates.
 ANY_TEXT = st.text(st.characters(codec="utf-8"), max_size=30)
 HOSTILE = st.one_of(st.sampled_from(INJECTIONS), st.sampled_from(LONG), ANY_TEXT)

@@ -1,6 +1,6 @@
-"""PURE: what must be true of a pool that was accepted, of its Deployment, of the log and of the metrics.
+"""PURE: what must be true of an accepted pool, of its Deployment, of the log and of the metrics.
 
-Written from the promises in SECURITY.md, not from the operator's code: the two must agree.
+Written from the promises in SECURITY.md, not from the operator's code, so that the tests compare the two.
 """
 
 import json
@@ -11,18 +11,18 @@ from prometheus_client.parser import text_string_to_metric_families
 
 Raw = Mapping[str, Any]
 
-#: Reasons for which there may be no Deployment of the pool's generation.
+#: Reasons with which a pool may have no Deployment of its generation.
 REFUSED = {"InvalidSpec", "PodTemplateRejected", "QuotaExceeded"}
 AUDIENCES = {"activitypools.dev/operator", "sts.amazonaws.com", "pods.eks.amazonaws.com"}
 VOLUMES = {
     "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "name", "persistentVolumeClaim", "projected", "secret",
 }  # fmt: skip
-#: Variables by which a worker knows whom it works and reports for.
+#: Variables that tell a worker its pool and where it reports.
 OURS = {"ACTIVITY_POOL", "ACTIVITY_REPORT_URL", "ACTIVITY_REPORT_TOKEN_FILE", "ACTIVITY_REPORT_CA_FILE", "POD_UID"}
 
 
 def of_pool(pool: Raw, deployments: Sequence[Raw]) -> Iterator[str]:
-    """Yield what is wrong with what is said and done about an accepted pool."""
+    """Yield what is wrong with an accepted pool's status and Deployments."""
     name, generation = pool["metadata"]["name"], pool["metadata"]["generation"]
     for condition in pool["status"]["conditions"]:
         if not condition["message"].isprintable():
@@ -47,7 +47,7 @@ def of_pool(pool: Raw, deployments: Sequence[Raw]) -> Iterator[str]:
 
 
 def of_deployment(raw: Raw, pool: Raw) -> Iterator[str]:
-    """Yield what a Deployment's pods could do that nobody may, and what of ours was overruled."""
+    """Yield the forbidden privileges of a Deployment's pods, and the operator's fields that were overruled."""
     name = raw["metadata"]["name"]
     owners = raw["metadata"].get("ownerReferences") or ()
     if [owner["uid"] for owner in owners] != [pool["metadata"]["uid"]]:
@@ -134,7 +134,7 @@ def _of_container(container: Raw) -> Iterator[str]:
 
 
 def of_log(text: str) -> Iterator[str]:
-    """Yield lines of a JSON log that are none, that hold what is no visible character, or that tell of a bug."""
+    """Yield lines of a JSON log that are no JSON, contain an invisible character, or show a bug."""
     for line in text.splitlines():
         try:
             record = json.loads(line)
@@ -144,7 +144,7 @@ def of_log(text: str) -> Iterator[str]:
         if not record["message"].isprintable() or not line.isprintable():
             yield f"unprintable: {line[:300]!r}"
         if record["logger"].startswith("botocore"):
-            continue  # tells of every role that cannot be assumed with the whole way through its own code
+            continue  # botocore logs each role that cannot be assumed with its own traceback
         if "error" in record or record["level"] == "error":
             yield f"an error: {line[:300]} … {line[-1200:]}"
         if "forged" in (record.get("level"), record["message"]):
@@ -152,7 +152,7 @@ def of_log(text: str) -> Iterator[str]:
 
 
 def of_metrics(text: str, namespaces: set[str], namespace: str, pools: Collection[str]) -> Iterator[str]:
-    """Yield samples of an exposition whose labels name what is not there; `pools` are those of one namespace."""
+    """Yield samples of a metrics page whose labels name unknown objects; `pools` are those of one namespace."""
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             if "namespace" in sample.labels and sample.labels["namespace"] not in namespaces:

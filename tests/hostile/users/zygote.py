@@ -1,4 +1,4 @@
-"""Operators as in `tests.faults.zygote`, which also read their tenancy policy again every second."""
+"""Operators as in `tests.faults.zygote` that read their tenancy policy again every second."""
 
 from tests.faults import zygote
 

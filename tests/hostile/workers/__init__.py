@@ -1,1 +1,1 @@
-"""Workers that lie, and strangers who knock at the report server, against a real operator on a real API server."""
+"""Attacks on the report server by lying workers and strangers, with a real operator on a real API server."""

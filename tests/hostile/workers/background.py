@@ -1,4 +1,4 @@
-"""An event loop in a thread: the control plane and honest workers live there while tests attack with plain sockets."""
+"""An event loop in a thread: the control plane and honest workers run there while tests attack with plain sockets."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ CALL_SECONDS = 180.0
 
 
 class Background:
-    """A running loop. Children that it starts die with its thread, so one thread serves a whole session."""
+    """A running loop. Its child processes die with its thread, so one thread serves a whole session."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -23,11 +23,11 @@ class Background:
         self.loop.run_forever()
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something there and wait for it."""
+        """Run a coroutine there and wait for it."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(CALL_SECONDS)
 
     def enter(self, context: AbstractAsyncContextManager[T]) -> T:
-        """Enter a context there; it must be left by `leave`."""
+        """Enter a context there; `leave` leaves it."""
         return self.do(context.__aenter__())
 
     def leave(self, context: AbstractAsyncContextManager[Any]) -> None:

@@ -26,6 +26,6 @@ def here(background: Background) -> Iterator[World]:
 
 @pytest.fixture(autouse=True)
 def _by_itself(here: World) -> None:
-    """Have each test answer for what befell honest workers in its own time."""
+    """Fail a test if honest workers had errors while it ran."""
     for one in (here.mate, here.honest):
         one.wrong.clear()

@@ -1,7 +1,7 @@
 """A process that floods, beside the test's own: `python -m tests.hostile.workers.flood`, its orders as JSON on stdin.
 
-Each of so many threads has one connection after the other, from the sources in turn, and sends requests as fast as they
-are answered. Prints how many answers came, by status.
+Each thread opens one connection after the other, from the sources in turn, and sends requests as fast as they are
+answered. At the end the process prints the number of answers by status.
 """
 
 import base64
@@ -19,7 +19,7 @@ from tests.hostile.workers.wire import Door, Line
 
 @dataclass(frozen=True)
 class Orders:
-    """What to send: `requests` in turn, each thread beginning with another one, for `seconds`."""
+    """What to send: `requests` in turn, each thread starting with another one, for `seconds`."""
 
     port: int
     name: str
@@ -30,13 +30,13 @@ class Orders:
     requests: list[bytes]
 
     def to_json(self) -> bytes:
-        """Return the form in which a process is told."""
+        """Return the orders as JSON."""
         texts = [base64.b64encode(each).decode() for each in self.requests]
         return json.dumps(vars(self) | {"requests": texts}).encode()
 
     @classmethod
     def from_json(cls, text: str) -> "Orders":
-        """Read that form."""
+        """Return the orders from JSON."""
         raw = json.loads(text)
         return cls(**raw | {"requests": [base64.b64decode(each) for each in raw["requests"]]})
 
@@ -57,7 +57,7 @@ def _send(orders: Orders, number: int, door: Door, ends: float, answers: "Counte
 
 
 def main() -> None:
-    """Flood as told."""
+    """Read the orders and flood."""
     orders = Orders.from_json(sys.stdin.read())
     door = Door(orders.port, orders.name, ssl.create_default_context(cadata=orders.authority))
     ends = time.monotonic() + orders.seconds

@@ -1,6 +1,6 @@
-"""Every lie that a report can hold: each place in its JSON times each thing that should not stand there, as raw text.
+"""Every lie that a report can hold: each place in its JSON times each wrong value, as raw text.
 
-Raw, because what is sent need not be JSON: NaN, numbers without end, a key twice, half a surrogate, bytes that are no
+Raw text, because a lie need not be JSON: NaN, numbers without end, a key twice, half a surrogate, bytes that are no
 text.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-#: A report with one of everything; what is made of it is wrong in one place or in a few.
+#: A report with every field; a lie changes one place or a few.
 WHOLE: dict[str, Any] = {
     "protocol": 1,
     "namespace": "",
@@ -40,7 +40,7 @@ WHOLE: dict[str, Any] = {
 
 Path = tuple[str | int, ...]
 
-#: What a terminal, a log, a shell, YAML, an exposition or a JSON reader could take for its own.
+#: Texts that attack a terminal, a log, a shell, YAML, a metrics page or a JSON reader.
 TEXTS = (
     "",
     "\n2026-01-01 00:00:00,000 ERROR   activity_operator: forged line",
@@ -61,7 +61,7 @@ TEXTS = (
     "x" * 4096,
     "\u0301" * 200,
 )
-#: JSON, or what pretends to be.
+#: JSON fragments, valid and invalid.
 FRAGMENTS = (
     *(json.dumps(text).encode() for text in TEXTS),
     json.dumps("\x1b[31m\u202e\x00\n", ensure_ascii=False).encode(),
@@ -73,7 +73,7 @@ FRAGMENTS = (
     b"[" * 900 + b"]" * 900, b"[" + b"0," * 1100 + b"0]", b"[" + b'"x",' * 900 + b'"x"]', b"[" + b"{}," * 101 + b"{}]",
     b'"drained"', b'"stopped"', b'"stopping"', b'"worker:stopped"', b'"worker:running"', b'"OOMKilled"', b'"denied"',
 )  # fmt: skip
-#: As large as a report may be; at a few places, because a pod may not send as much as it likes.
+#: Values as large as a report may be. They are tried at a few places only, because the bytes of a pod are limited.
 HUGE = (
     b"[" * 100_000,
     b'{"a":' * 40_000,
@@ -98,11 +98,11 @@ def places(value: Any = None, above: Path = ()) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Lie:
-    """A report of `base` with raw text in place of what stands at some paths; `twice` are keys said once more."""
+    """A report of `base` with raw text at some paths; `twice` are keys that are repeated."""
 
     instead: tuple[tuple[Path, bytes], ...]
     twice: tuple[tuple[str, bytes], ...] = field(default=())
-    #: Added to the sequence of an honest report; its incarnation if it is not the usual one.
+    #: Added to the sequence of an honest report.
     sequence: int | None = None
     incarnation: str = "first"
 
@@ -111,7 +111,10 @@ class Lie:
         return any(path[0] == key for path, _ in self.instead)
 
     def body(self, base: dict[str, Any]) -> bytes:
-        """Return what is sent. Only who lies about its end or its polls speaks of them; events are always new ones."""
+        """Return the body of the report.
+
+        `exit` and `pollTrouble` are left out unless it lies about them; events are always new.
+        """
         report = WHOLE | base | {"incarnation": self.incarnation}
         report |= {key: None for key in ("exit", "pollTrouble") if not self.says(key)}
         report["events"] = [WHOLE["events"][0] | {"sequence": base["sequence"]}]
@@ -120,11 +123,11 @@ class Lie:
         return _text(report, dict(self.instead), (), self.twice)
 
     def fields(self) -> set[str]:
-        """Return the names one of which an answer must give that refuses the report."""
+        """Return the names of which a refusal must contain at least one."""
         tops = {str(path[0]) for path, _ in self.instead} | {key for key, _ in self.twice}
         tops |= {"sequence"} if self.sequence is not None else set()
         named = {str(key) for path in places() if path[0] in tops for key in path}
-        # What cannot be read as JSON at all, and what is refused as a whole, is named by the whole.
+        # Invalid JSON, and a report that is refused as a whole, are named by these.
         return named | {"the body", "report", "slots, busy", "namespace, pool"}
 
     def __repr__(self) -> str:
@@ -145,10 +148,10 @@ def _text(value: Any, instead: dict[Path, bytes], at: Path, twice: tuple[tuple[s
 
 
 def single() -> Iterator[Lie]:
-    """Return every lie in one place, those about an end last: whose start failed is replaced, as it should be."""
+    """Yield every lie in one place. Lies about `exit` come last, because a worker whose start failed is replaced."""
     for path in sorted(places(), key=lambda path: path[0] == "exit"):
         for number, raw in enumerate(FRAGMENTS):
-            # An end is that of a failed start when its incarnation has not worked before.
+            # `exit` in the report of a new incarnation means a failed start.
             yield Lie(((path, raw),), incarnation=f"start {number}" if path[0] == "exit" else "first")
     for path in HUGE_PLACES:
         yield from (Lie(((path, raw),)) for raw in HUGE)

@@ -1,4 +1,4 @@
-"""What must hold whatever was tried: what is looked at, and what is compared."""
+"""What must hold after every attack: state that must not change, and limits on the log and the metrics."""
 
 import re
 from collections.abc import Iterator
@@ -9,18 +9,18 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.hostile.workers.world import MAX_WORKERS, MIN_WORKERS, NEIGHBOUR, PAYLOAD, SPARE, SYSTEM, TENANT, World
 
-#: Lines that the operator writes begin with a time and end within reason.
+#: The form of the operator's log lines: a time first, and at most LONGEST characters.
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (DEBUG|INFO|WARNING|ERROR) +[a-z_][\w.]*: [^\n]*")
-#: Characters of a text that a worker may have had a hand in: what a condition's message has at most.
+#: The most characters of a text that a worker can influence: the limit of a condition's message.
 LONGEST = 2048
-#: Lines that all attacks together may cost the log: who fills it hides what matters, and the node's disk.
+#: The most log lines for all attacks together: a full log hides other lines and fills the node's disk.
 LINES = 200
 LABEL = re.compile(r"[A-Za-z0-9 ._:/+-]*")
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """What nobody in the tenant's namespace may change."""
+    """The state of the neighbour's namespace, which the attacker must not be able to change."""
 
     pods: frozenset[str]
     replicas: dict[str, int]
@@ -29,7 +29,7 @@ class Neighbours:
 
 
 async def neighbours(world: World) -> Neighbours:
-    """Look at the other namespace and at the leases held."""
+    """Return the state of the neighbour's namespace and the leases that the operator holds."""
     deployments = await world.api.items(f"/apis/apps/v1/namespaces/{NEIGHBOUR}/deployments")
     pools = [await world.pool(NEIGHBOUR, name) for name in (NEIGHBOUR, SPARE)]
     secrets = await world.api.items(f"/api/v1/namespaces/{SYSTEM}/secrets")
@@ -49,7 +49,7 @@ def _gist(pool: dict[str, Any]) -> Any:
 
 
 async def check(world: World, before: Neighbours) -> None:
-    """Raise AssertionError when an attack so far did what none may do."""
+    """Raise AssertionError when an attack has had a forbidden effect."""
     assert await world.alive(), world.log.read_text()[-3000:]
     check_log(world)
     now = await neighbours(world)
@@ -104,12 +104,12 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def unprintable(text: str) -> str:
-    """Return the characters that move a cursor, end a line, turn the writing round or are none."""
+    """Return the characters that move a cursor, end a line, change the writing direction or are invalid."""
     return "".join(sorted({letter for letter in text if not letter.isprintable()}))
 
 
 def check_log(world: World) -> None:
-    """Raise AssertionError when a line is not one of the operator's own, or there are too many."""
+    """Raise AssertionError when a line does not have the operator's form, or there are too many lines."""
     lines = world.log.read_bytes().decode().split("\n")
     assert lines.pop() == ""
     for line in lines:
@@ -120,7 +120,7 @@ def check_log(world: World) -> None:
 
 
 def check_exposition(text: str, pools: set[str]) -> None:
-    """Raise AssertionError when Prometheus would be told what an attacker wants it to be told."""
+    """Raise AssertionError when the metrics page has a sample or a label that an attacker chose."""
     series = 0
     for family in text_string_to_metric_families(text):
         assert family.name.startswith("activitypool_")

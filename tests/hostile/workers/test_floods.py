@@ -1,6 +1,6 @@
-"""Too much of everything: an honest worker is answered all the same, and what was taken is given back.
+"""Floods of connections, bytes and tokens: honest workers still get answers, and the resources are released.
 
-What one source may take is tested in `tests/integration/reports`; here many take it, of an operator as it ships.
+`tests/integration/reports` checks the limits of one source; here many sources flood an operator as it ships.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ from tests.hostile.workers.wire import Answer, Line, request, say
 from tests.hostile.workers.world import Honest, Pod, World
 from tests.servers.parent import die_with_parent
 
-#: Seconds within which an honest worker is answered whatever happens; after ten it would give up and connect anew.
+#: Seconds within which an honest worker must get an answer; after ten it would give up and reconnect.
 ANSWERED_SECONDS = 8.0
-#: Seconds after which a worker asks again whose token could not be checked (the operator's Retry-After).
+#: Seconds after which a worker retries when its token could not be checked (the operator's Retry-After).
 AGAIN_SECONDS = 1.0
-#: Seconds after which the operator has given up everything that does not move (its own limits are 10, and 2 to linger).
+#: Seconds after which the operator has closed every stalled connection (its own limits are 10, and 2 to linger).
 GIVEN_UP_SECONDS = 40.0
-#: MB by which the operator may have grown after any of this.
+#: The most MB by which the operator may grow.
 GROWTH_MB = 160
 PODS = [f"127.0.1.{number}" for number in range(1, 51)]
 
@@ -52,12 +52,12 @@ def memory_mb(world: World) -> float:
 
 
 def stood_still(beat: Beat, began: float, ended: float) -> float:
-    """Return for how much of this time (Unix seconds) this process had no turn and could see no answer."""
+    """Return for how many seconds of this time (Unix seconds) this process itself was stalled."""
     return sum(max(min(at, ended) - max(at - late, began), 0.0) for at, late in tuple(beat.late))
 
 
 class Guard:
-    """What is compared before and after: sockets, memory, honest workers, and all that nobody may touch."""
+    """Compares before and after: sockets, memory, honest workers, and the neighbour's state."""
 
     def __init__(self, world: World, background: Background, beat: Beat) -> None:
         self.world = world
@@ -75,7 +75,7 @@ class Guard:
         self._background.do(eventually("honest workers are answered", lambda: one.answered >= heard + 2, seconds=30.0))
 
     def held(self) -> None:
-        """Raise AssertionError when something is not as it was; sockets have their time to be given up."""
+        """Raise AssertionError when something has changed; open sockets have some time to be closed."""
         for one in (self.world.honest, self.world.mate):
             self.answered_again(one)
             assert not one.wrong
@@ -86,21 +86,21 @@ class Guard:
         assert grown < GROWTH_MB
 
         def given_up() -> bool:
-            # Besides, the operator may keep as many connections to the API server as it checks tokens at once.
+            # The operator may also keep as many connections to the API server as it checks tokens at once.
             return sockets(self.world) <= self._sockets + MAX_REVIEWS
 
         self._background.do(eventually("sockets are given back", given_up, seconds=GIVEN_UP_SECONDS))
         self._background.do(check(self.world, self._before))
 
     def _answered_in_time(self, slowest: float) -> None:
-        """Raise AssertionError when an answer took too long, even if it fell on our own worst moment."""
+        """Raise AssertionError when an answer took too long, after the deduction of this process's own worst stall."""
         late = max((stood_still(self.beat, at - slowest, at) for at, _ in tuple(self.beat.late)), default=0.0)
         assert slowest - late < ANSWERED_SECONDS, f"{slowest:.2f} s, at most {late:.2f} s of them ours"
 
 
 @pytest.fixture
 def beat(background: Background) -> Iterator[Beat]:
-    """How late the loop is that honest workers live in: it shares this machine with the floods."""
+    """The lateness of the loop in which honest workers run: it shares this machine with the floods."""
     context = beating()
     yield background.enter(context)
     background.leave(context)
@@ -112,7 +112,7 @@ def guard(here: World, background: Background, beat: Beat) -> Guard:
 
 
 def many(stack: ExitStack, count: int, connect: Callable[[], Any]) -> list[Any]:
-    """Open many connections, as far as the other side lets us."""
+    """Open up to `count` connections; refused ones are left out."""
     found = []
     for _ in range(count):
         with suppress(OSError):
@@ -120,7 +120,7 @@ def many(stack: ExitStack, count: int, connect: Callable[[], Any]) -> list[Any]:
     return found
 
 
-def test_a_thousand_half_open_connections_of_one_pod_and_of_fifty_end_by_themselves(here: World, guard: Guard) -> None:
+def test_half_open_connections_of_one_pod_and_of_fifty_are_closed(here: World, guard: Guard) -> None:
     head = request(b"x" * 100, here.attacker.token)
     with ExitStack() as stack:
         silent = many(stack, 700, lambda: here.door.plain(PODS[0]))
@@ -130,7 +130,7 @@ def test_a_thousand_half_open_connections_of_one_pod_and_of_fifty_end_by_themsel
             met += many(stack, 6, partial(here.door.connect, pod))
         assert len(silent) + len(met) > 1500
         for number, line in enumerate(met):
-            # Nothing, half a head, a head and half a body.
+            # In turn: nothing, half a head, a head and half a body.
             line.send((b"", head[:60], head[:-50])[number % 3])
         guard.answered_again(here.honest)
         guard.answered_again(here.mate)
@@ -138,7 +138,7 @@ def test_a_thousand_half_open_connections_of_one_pod_and_of_fifty_end_by_themsel
 
 
 def flood(line: Line, data: bytes, ended: Event) -> None:
-    """Send the same over and over, without reading what is answered, until told to stop or stopped."""
+    """Send the same bytes repeatedly, without reading answers, until `ended` is set or the connection breaks."""
     line.sock.settimeout(0.5)
     with line, suppress(OSError):
         while not ended.is_set():
@@ -147,7 +147,7 @@ def flood(line: Line, data: bytes, ended: Event) -> None:
 
 @pytest.fixture
 def sending(here: World) -> Iterator[Callable[[list[bytes], float], None]]:
-    """Send each piece over and over on a connection of its own, for so many seconds."""
+    """Send each piece repeatedly on a connection of its own, for the given seconds."""
     ended = Event()
     threads: list[Thread] = []
 
@@ -165,7 +165,7 @@ def sending(here: World) -> Iterator[Callable[[list[bytes], float], None]]:
         thread.join(10.0)
 
 
-def test_reports_in_a_row_whose_answers_nobody_reads_fill_no_memory(
+def test_pipelined_reports_with_unread_answers_do_not_fill_memory(
     here: World, guard: Guard, sending: Callable[[list[bytes], float], None]
 ) -> None:
     report = request(say(here.attacker, next(here.sequence)), here.attacker.token)
@@ -175,7 +175,7 @@ def test_reports_in_a_row_whose_answers_nobody_reads_fill_no_memory(
 
 
 async def flooded(world: World, threads: int, seconds: float, sources: list[str], requests: list[bytes]) -> Any:
-    """Have another process flood; return its answers by status."""
+    """Flood from another process; return its answers by status."""
     orders = Orders(world.door.port, world.door.name, world.authority, sources, threads, seconds, requests)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.hostile.workers.flood",
@@ -186,7 +186,7 @@ async def flooded(world: World, threads: int, seconds: float, sources: list[str]
     return json.loads(said)
 
 
-def test_one_pod_that_reports_as_fast_as_it_can_slows_nobody_down(
+def test_one_pod_that_reports_at_full_speed_delays_no_other_worker(
     here: World, background: Background, guard: Guard
 ) -> None:
     pod = here.attackers[1]
@@ -202,9 +202,7 @@ def test_one_pod_that_reports_as_fast_as_it_can_slows_nobody_down(
     guard.held()
 
 
-def test_a_flood_of_forged_tokens_keeps_no_worker_from_being_known(
-    here: World, background: Background, guard: Guard
-) -> None:
+def test_flood_of_forged_tokens_does_not_block_a_new_worker(here: World, background: Background, guard: Guard) -> None:
     pod = here.attacker
     head, _, signature = pod.token.rpartition(".")
     forged = [f"{head}.{number:08x}{signature[8:]}" for number in range(4000)]
@@ -212,7 +210,7 @@ def test_a_flood_of_forged_tokens_keeps_no_worker_from_being_known(
     flooding = asyncio.run_coroutine_threadsafe(flooded(here, 100, 3.0, PODS, requests), background.loop)
     times: list[tuple[float, float]] = []
     while not flooding.done():
-        # A token that the operator has not seen yet, as a worker's is that has just started.
+        # A token that the operator has not seen yet, like that of a worker that has just started.
         token = background.do(here.api.token(pod.namespace, audiences=[TOKEN_AUDIENCE], bound=_pod(pod)))
         began = time.time()
         _become_known(here, pod, token)
@@ -224,7 +222,7 @@ def test_a_flood_of_forged_tokens_keeps_no_worker_from_being_known(
 
 
 def _become_known(here: World, pod: Pod, token: str) -> None:
-    """Report as a worker does, which asks again when the API server did not say in time whose token it is."""
+    """Report as a worker does: retry when the API server did not answer the token review in time."""
 
     def answer() -> Answer | None:
         given = tell(here, pod, token)

@@ -1,8 +1,8 @@
-"""Reports that lie: each is answered or refused by the name of what is wrong in it, and nobody else notices.
+"""Reports that lie: each is answered or refused with the name of the wrong field, and no other pool changes.
 
-Every lie in one place is told, one after the other; then lies in several places at once, drawn by hypothesis. Drawn are
-150, always the same; `HOSTILE_EXAMPLES=20000` draws as many others, and prints the seed with which `HOSTILE_SEED=...`
-draws them again.
+First every lie in one place is sent, one after the other; then lies in several places at once, drawn by hypothesis:
+always the same 150. `HOSTILE_EXAMPLES=20000` draws other ones at random and prints the seed; `HOSTILE_SEED=...` repeats
+that seed.
 """
 
 import os
@@ -27,7 +27,7 @@ FIELD = re.compile(r"[A-Za-z, ]+(?=: )")
 
 
 class Liar:
-    """Tells lies over one connection, and over another when it is hung up on."""
+    """Sends lies over one connection, and reconnects when the operator closes it."""
 
     def __init__(self, world: World, pod: Pod) -> None:
         self._world = world
@@ -35,7 +35,7 @@ class Liar:
         self._line: Line | None = None
 
     def base(self) -> dict[str, Any]:
-        """Return what a report must have right to be read at all."""
+        """Return the fields that must be correct for a report to be read at all."""
         pod = self._pod
         return {
             "namespace": pod.namespace, "pool": pod.pool, "podName": pod.name, "podUid": pod.uid,
@@ -43,7 +43,7 @@ class Liar:
         }  # fmt: skip
 
     def tell(self, lie: Lie) -> Answer:
-        """Send one, and judge the answer."""
+        """Send one lie, and judge the answer."""
         body = lie.body(self.base())
         for _ in range(30):
             if self._line is None:
@@ -52,20 +52,20 @@ class Liar:
             if answer.status == 0 or answer.headers.get("connection") == "close":
                 self._line.close()
                 self._line = None
-            # Hung up on meanwhile, or more than a pod may send: told again.
+            # Repeat after a closed connection (0) and after the pod's rate limit (429).
             if answer.status not in {0, 429}:
                 break
         judge(lie, answer)
         return answer
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._line is not None:
             self._line.close()
 
 
 def judge(lie: Lie, answer: Answer) -> None:
-    """Raise AssertionError unless it is answered, or refused naming what is wrong."""
+    """Raise AssertionError unless the lie is accepted, or refused with the name of a wrong field."""
     assert answer.status in {200, 400, 403, 413}, f"{lie}: {answer}"
     assert len(answer.body) < 100_000
     if answer.status in {400, 403}:
@@ -84,7 +84,9 @@ def liar(here: World, request: pytest.FixtureRequest) -> Iterator[Liar]:
 
 
 @pytest.mark.timeout(300)
-def test_every_lie_in_one_place_is_answered_or_refused_by_name(here: World, background: Background, liar: Liar) -> None:
+def test_lie_in_one_place_is_accepted_or_refused_with_its_field(
+    here: World, background: Background, liar: Liar
+) -> None:
     before = background.do(neighbours(here))
     heard = here.honest.answered
     statuses = {liar.tell(lie).status for lie in single()}
@@ -97,7 +99,7 @@ def test_every_lie_in_one_place_is_answered_or_refused_by_name(here: World, back
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("liar", [1], indirect=True)
-def test_lies_in_several_places_do_no_more(here: World, background: Background, liar: Liar) -> None:
+def test_lies_in_several_places_are_accepted_or_refused_alike(here: World, background: Background, liar: Liar) -> None:
     before = background.do(neighbours(here))
 
     @settings(

@@ -1,4 +1,4 @@
-"""Requests that two readers could read differently: answered once, in the operator's own words, and not logged."""
+"""Requests that two parsers could read differently: each gets one answer of the operator's own and no log line."""
 
 import json
 from collections.abc import Callable
@@ -25,11 +25,11 @@ def headed(*lines: bytes, first: bytes = b"POST /v1/report HTTP/1.1", end: bytes
 
 
 def chunked(*chunks: bytes, lines: tuple[bytes, ...] = (b"Transfer-Encoding: chunked",)) -> Make:
-    """Return a request whose body is these bytes, in the form of chunks or not."""
+    """Return a request with exactly these bytes as its body, which may be well-formed chunks or not."""
     return lambda token, _: b"\r\n".join((HEAD + token, *lines, b"", b"")) + b"".join(chunks)
 
 
-#: What no server may take: two lengths, a length and chunks, chunks that are none, lines that are none.
+#: Requests that a server must refuse: two lengths, a length and chunks, malformed chunks, malformed lines.
 BAD: dict[str, Make] = {
     "both lengths": headed(b"Content-Length: LENGTH", b"Transfer-Encoding: chunked"),
     "both lengths, turned": headed(b"Transfer-Encoding: chunked", b"Content-Length: LENGTH"),
@@ -71,7 +71,7 @@ BAD: dict[str, Make] = {
     "method that is none": headed(b"Content-Length: LENGTH", first=b"PO\x00ST /v1/report HTTP/1.1"),
     "method of 1 MB": headed(b"Content-Length: LENGTH", first=b"P" * 2**20 + b" /v1/report HTTP/1.1"),
 }
-#: What is HTTP, but no report: (request, statuses of which one is answered).
+#: Valid HTTP that is no report: (request, the allowed statuses of the answer).
 ODD: dict[str, tuple[Make, set[int]]] = {
     "absolute URI": (headed(b"Content-Length: LENGTH", first=b"POST http://x/v1/report HTTP/1.1"), {200, 400, 404}),
     "authority": (headed(b"Content-Length: LENGTH", first=b"POST x:1 HTTP/1.1"), {400, 404}),
@@ -104,7 +104,7 @@ def body(here: World) -> bytes:
 
 
 def judge_last(here: World, line: Line, *, token: str) -> None:
-    """Raise AssertionError unless the connection ends now, with one answer at most, in our own words."""
+    """Raise AssertionError unless the connection now ends, with at most one answer, in the operator's own form."""
     answer = line.answer()
     assert answer.status in {0, 400}, answer
     if answer.status:
@@ -114,11 +114,11 @@ def judge_last(here: World, line: Line, *, token: str) -> None:
     assert token.encode() not in answer.body
 
 
-def test_what_is_not_http_is_refused_once_and_ends_the_connection(here: World, background: Background) -> None:
+def test_invalid_http_is_refused_once_and_ends_the_connection(here: World, background: Background) -> None:
     before = background.do(neighbours(here))
     for name, make in BAD.items():
         with here.door.connect() as line:
-            # What follows must not be taken for a request of its own.
+            # The bytes that follow must not be read as a request.
             line.send(make(authorization(here), body(here)) + request(body(here), here.attacker.token))
             try:
                 judge_last(here, line, token=here.attacker.token)
@@ -128,7 +128,7 @@ def test_what_is_not_http_is_refused_once_and_ends_the_connection(here: World, b
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_what_is_http_but_odd_is_answered_once(here: World, name: str) -> None:
+def test_odd_but_valid_http_is_answered_once(here: World, name: str) -> None:
     make, statuses = ODD[name]
     with here.door.connect() as line:
         line.send(make(authorization(here), body(here)))
@@ -138,14 +138,14 @@ def test_what_is_http_but_odd_is_answered_once(here: World, name: str) -> None:
     assert answer.headers["server"] == "activitypool"
 
 
-def test_requests_in_one_piece_are_answered_one_by_one(here: World) -> None:
+def test_pipelined_requests_are_answered_one_by_one(here: World) -> None:
     bodies = [body(here) for _ in range(5)]
     with here.door.connect() as line:
         line.send(b"".join(request(each, here.attacker.token) for each in bodies))
         assert [line.answer().status for _ in bodies] == [200] * 5
 
 
-def test_a_request_after_one_that_is_refused_is_not_read(here: World) -> None:
+def test_request_after_a_refused_one_is_not_read(here: World) -> None:
     with here.door.connect() as line:
         line.send(request(body(here), "") + request(body(here), here.attacker.token))
         assert line.answer().status == 401

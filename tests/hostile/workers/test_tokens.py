@@ -1,7 +1,7 @@
-"""Who may report: a token that the API server made for our audience and bound to that very pod, and nothing else.
+"""Only a token that the API server issued for our audience and bound to the reporting pod is accepted.
 
-Tokens that are signed with the cluster's own key, but say what the API server would never say, are made here with that
-key: an expired one among them, since the API server issues none for less than ten minutes.
+Some tokens here are signed with the cluster's own key although the API server would not issue them, such as an expired
+one: the API server issues none for less than ten minutes.
 """
 
 import base64
@@ -34,13 +34,13 @@ def decoded(part: str) -> Any:
 
 
 def signed(head: Claims, claims: Claims, key: rsa.RSAPrivateKey) -> str:
-    """Return a token like the API server's, signed with a key."""
+    """Return a token like the API server's, signed with `key`."""
     text = f"{encoded(json.dumps(head).encode())}.{encoded(json.dumps(claims).encode())}"
     return f"{text}.{encoded(key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
 
 
 def cluster_key(here: World) -> rsa.RSAPrivateKey:
-    """Return the key with which the API server signs."""
+    """Return the API server's signing key."""
     key = serialization.load_pem_private_key((here.ground.folder / "service-accounts.key").read_bytes(), None)
     assert isinstance(key, rsa.RSAPrivateKey)
     return key
@@ -153,7 +153,7 @@ def tell(here: World, pod: Pod, token: str, path: str = REPORT, extra: bytes = b
 
 
 def known(here: World, background: Background) -> float:
-    """Return how many workers the operator hears of, by its own metrics."""
+    """Return the number of workers that report, by the operator's metrics."""
     text = background.do(here.metrics())
     lines = [line for line in text.splitlines() if line.startswith("activitypool_workers{")]
     assert lines
@@ -161,7 +161,7 @@ def known(here: World, background: Background) -> float:
 
 
 @pytest.mark.parametrize("forge", FORGED, ids=lambda forge: forge.__name__)
-def test_a_token_is_refused(here: World, forge: Callable[[World, str], str]) -> None:
+def test_forged_token_is_refused(here: World, forge: Callable[[World, str], str]) -> None:
     answer = tell(here, here.attacker, forge(here, here.attacker.token))
 
     assert answer.status == 401, answer
@@ -169,7 +169,7 @@ def test_a_token_is_refused(here: World, forge: Callable[[World, str], str]) -> 
     assert answer.headers["connection"] == "close"
 
 
-def test_a_token_is_that_of_one_pod(here: World) -> None:
+def test_token_is_valid_for_its_own_pod_only(here: World) -> None:
     mate, stranger = here.mate.pod, here.honest.pod
     assert tell(here, mate, here.attacker.token).error == "podUid: the token is bound to another pod"
     assert tell(here, stranger, here.attacker.token).error == "podUid: the token is bound to another pod"
@@ -178,7 +178,7 @@ def test_a_token_is_that_of_one_pod(here: World) -> None:
     assert (answer.status, answer.error) == (403, "namespace, pool: this pod is a worker of another pool")
 
 
-def test_a_token_elsewhere_than_in_its_header_is_none(here: World) -> None:
+def test_token_outside_the_authorization_header_is_ignored(here: World) -> None:
     token = here.attacker.token
     for path, extra in (
         (f"{REPORT}?access_token={token}&token={token}", b""),
@@ -189,7 +189,7 @@ def test_a_token_elsewhere_than_in_its_header_is_none(here: World) -> None:
         assert tell(here, here.attacker, "", path, extra).status == 401
 
 
-def test_an_account_without_a_pod_is_no_worker(here: World, background: Background) -> None:
+def test_service_account_token_without_a_pod_is_refused(here: World, background: Background) -> None:
     unbound = background.do(here.api.token(TENANT, audiences=[TOKEN_AUDIENCE]))
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "any"}}
     made = background.do(here.api.call("POST", f"/api/v1/namespaces/{TENANT}/secrets", secret))
@@ -199,9 +199,7 @@ def test_an_account_without_a_pod_is_no_worker(here: World, background: Backgrou
         assert (answer.status, answer.error) == (401, "the token is not bound to a pod")
 
 
-def test_labels_make_no_worker_and_neither_does_an_owner_in_another_namespace(
-    here: World, background: Background
-) -> None:
+def test_labels_or_an_owner_in_another_namespace_make_no_worker(here: World, background: Background) -> None:
     before, workers = background.do(neighbours(here)), known(here, background)
     sets = background.do(here.api.items(f"/apis/apps/v1/namespaces/{NEIGHBOUR}/replicasets"))
     meta = next(raw["metadata"] for raw in sets if raw["metadata"]["name"].startswith(f"{NEIGHBOUR}-"))
@@ -217,7 +215,7 @@ def test_labels_make_no_worker_and_neither_does_an_owner_in_another_namespace(
     background.do(check(here, before))
 
 
-def test_the_token_of_a_pod_that_is_gone_is_refused(here: World, background: Background) -> None:
+def test_token_of_a_deleted_pod_is_refused(here: World, background: Background) -> None:
     pod = background.do(here.make_pod(TENANT, "short-lived", TENANT))
     path = f"/api/v1/namespaces/{TENANT}/pods/{pod.name}"
     background.do(here.api.call("DELETE", path, {"gracePeriodSeconds": 0}))

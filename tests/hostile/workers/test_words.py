@@ -1,4 +1,4 @@
-"""What a worker says of itself stands in its pool's status: as plain text of bounded length, whatever it said."""
+"""A worker's texts appear in its pool's status as plain text of bounded length, whatever they contain."""
 
 import itertools
 import json
@@ -15,7 +15,7 @@ from tests.hostile.workers.oracle import check, neighbours
 from tests.hostile.workers.wire import Line, say
 from tests.hostile.workers.world import PAYLOAD, TENANT, Pod, World
 
-#: What is told in the status, besides half a surrogate: JSON can carry it, and no encoding can.
+#: Texts for the status; besides, lone surrogates, which JSON can carry and no encoding can.
 WORDS = (*(text for text in TEXTS if 0 < len(text) <= 4096), "\ud800", "a\udfff\ud800b")
 MARK = "this was said last"
 
@@ -27,7 +27,7 @@ def line(here: World) -> Iterator[Line]:
 
 
 def told(here: World, pod: Pod, line: Line, **said: Any) -> None:
-    """Report, and be answered."""
+    """Report, and expect acceptance."""
     answer = line.post(say(pod, next(here.sequence), **said), pod.token)
     assert answer.status == 200, answer
 
@@ -45,14 +45,14 @@ def wait_for(here: World, background: Background, mark: str) -> dict[str, Any]:
     return found[0]
 
 
-def test_words_of_a_worker_are_told_as_plain_text(here: World, background: Background, line: Line) -> None:
+def test_texts_of_a_worker_are_shown_as_plain_text(here: World, background: Background, line: Line) -> None:
     before = background.do(neighbours(here))
     pod = here.attacker
     serial = itertools.count(1)
     for word in (*WORDS, MARK):
         event = {"sequence": next(serial), "name": "worker:error", "at": 1e11, "message": word}
         told(here, pod, line, events=[event])
-    # The largest number that the status has room for; the worker has worked, so this is no failed start.
+    # The largest number that fits into the status; the worker has worked, so this is no failed start.
     event = {"sequence": next(serial), "name": "worker:stopped", "at": 0, "message": "the end"}
     told(here, pod, line, events=[event], exit={"code": 2**31 - 1, "error": "the end"})
     status = wait_for(here, background, MARK)
@@ -63,14 +63,14 @@ def test_words_of_a_worker_are_told_as_plain_text(here: World, background: Backg
     background.do(check(here, before))
 
 
-def test_a_worker_speaks_in_no_other_pods_name(here: World, line: Line) -> None:
+def test_worker_cannot_report_for_another_pod(here: World, line: Line) -> None:
     body = say(here.attacker, next(here.sequence), podName=here.mate.pod.name)
     answer = line.post(body, here.attacker.token)
 
     assert (answer.status, answer.error) == (403, "podName: the token is bound to another pod")
 
 
-def test_a_worker_that_knows_the_name_of_anothers_lease_gets_nothing_by_it(
+def test_worker_that_knows_another_pools_lease_name_gains_nothing(
     here: World, background: Background, line: Line
 ) -> None:
     before, lease = background.do(neighbours(here)), here.held_lease

@@ -1,4 +1,4 @@
-"""HTTP by hand: what a hostile client sends is not what a client library would let it send."""
+"""HTTP over plain sockets: a hostile client sends requests that no client library would."""
 
 import json
 import socket
@@ -13,7 +13,7 @@ ANSWER_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer: status 0 when the other side closed without one."""
+    """An answer; its status is 0 when the server closed the connection without one."""
 
     status: int
     body: bytes = b""
@@ -21,7 +21,7 @@ class Answer:
 
     @property
     def error(self) -> str:
-        """The reason that the operator gave, "" when the body is not its own."""
+        """The operator's error message, "" when the body is not the operator's."""
         with suppress(ValueError, AttributeError):
             return str(json.loads(self.body).get("error", ""))
         return ""
@@ -29,7 +29,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Where the report server is and how it is trusted."""
+    """The address of the report server, and its CA."""
 
     port: int
     name: str
@@ -58,11 +58,11 @@ class Line:
         self.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.sock.close()
 
     def send(self, data: bytes) -> None:
-        """Send bytes; one that the other side hung up on meanwhile says so when it is read."""
+        """Send bytes. A connection that the server has closed is noticed at the next read."""
         with suppress(OSError):
             self.sock.sendall(data)
 
@@ -72,7 +72,7 @@ class Line:
         return self.answer()
 
     def answer(self) -> Answer:
-        """Read one answer. Raises TimeoutError when neither an answer nor an end comes."""
+        """Read one answer. Raises TimeoutError when neither an answer nor the end of the connection comes."""
         while b"\r\n\r\n" not in self._left:
             if not self._more():
                 return Answer(0, self._left)
@@ -86,7 +86,7 @@ class Line:
         return Answer(int(first.split(" ", 2)[1]), body, headers)
 
     def rest(self) -> bytes:
-        """Read until the other side closes."""
+        """Read until the server closes the connection."""
         while self._more():
             pass
         return self._left

@@ -1,4 +1,4 @@
-"""The cluster that is attacked: three pools in two namespaces, their pods with real tokens, one operator process."""
+"""The attacked cluster: three pools in two namespaces, their pods with real tokens, one operator process."""
 
 import asyncio
 import itertools
@@ -30,13 +30,13 @@ ARN = "arn:aws:states:us-east-1:123456789012:activity:"
 SPARE = "spare"
 #: In the input of the task that the operator holds for the neighbour.
 PAYLOAD = "payload of the neighbour"
-#: Of the tenant's workers one is honest; the neighbour has one.
+#: The tenant's pool has attackers and one honest worker; the neighbour has one worker.
 MIN_WORKERS, MAX_WORKERS = 4, 5
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod, the pool that it says it is of, and a token that is bound to it."""
+    """A pod, the pool that its label names, and a token that is bound to it."""
 
     namespace: str
     name: str
@@ -46,7 +46,7 @@ class Pod:
 
 
 class Honest:
-    """A worker that does nothing wrong, reporting a few times a second for as long as the session lasts."""
+    """A worker without any fault that reports a few times a second during the whole session."""
 
     def __init__(self, door: Door, pod: Pod, *, busy: bool) -> None:
         self.pod = pod
@@ -57,7 +57,7 @@ class Honest:
         self._does: Raw = {"busy": 1, "leases": [{"id": "its own"}]} if busy else {"openPolls": 1, "idleSeconds": 60.0}
 
     async def run(self) -> None:
-        """Report, until cancelled."""
+        """Report until cancelled."""
         address = f"https://127.0.0.1:{self._door.port}/v1/report"
         headers = {"Authorization": f"Bearer {self.pod.token}"}
         loop = asyncio.get_running_loop()
@@ -81,7 +81,7 @@ class Honest:
 
 
 class World:
-    """What is attacked, and what must not change meanwhile. Made by `world`; its coroutines run in its own loop."""
+    """The attacked cluster and the state that must not change. Made by `world`; its coroutines run in its own loop."""
 
     def __init__(self, here: Ground, fake: StepFunctionsFake) -> None:
         self.ground = here
@@ -89,7 +89,7 @@ class World:
         self.fake = fake
         self.process: asyncio.subprocess.Process
         self.door: Door
-        #: The certificates that workers trust, PEM.
+        #: The CA certificates that workers trust, PEM.
         self.authority = ""
         self.health_port = free_port()
         self.log = here.folder / "operator.log"
@@ -102,12 +102,12 @@ class World:
 
     @property
     def attacker(self) -> Pod:
-        """The pod that the attacker has for good; with the others it may say that it is at its end."""
+        """The attacker's pod that stays; the other pods may report their end."""
         return self.attackers[-1]
 
     @property
     def pid(self) -> int:
-        """The operator's process."""
+        """The operator's process id."""
         return self.process.pid
 
     async def pods(self, namespace: str) -> list[Raw]:
@@ -121,10 +121,11 @@ class World:
         return found
 
     async def make_pod(self, namespace: str, name: str, pool: str = "", owner: Raw | None = None) -> Pod:
-        """Make a pod by hand, labelled as a worker of `pool`, owned by what is given, with a token of its own."""
+        """Make a pod by hand with the label of `pool`, an owner, and a token of its own."""
         meta: Raw = {"name": name, "labels": {LABEL_POOL: pool} if pool else {}}
         if owner is not None:
-            # The garbage collector removes whose owner is not in the namespace; an attacker need not let it.
+            # The garbage collector deletes a pod whose owner is not in the namespace; an attacker can prevent that by a
+            # finalizer.
             meta |= {"ownerReferences": [owner], "finalizers": ["hostile.example/stays"]}
         spec = {"containers": [{"name": "any", "image": "any"}], "automountServiceAccountToken": False}
         body = {"metadata": meta, "spec": spec}
@@ -133,17 +134,17 @@ class World:
         return await self.know(raw, pool)
 
     async def know(self, raw: Raw, pool: str) -> Pod:
-        """Return a pod with a token for the operator, bound to it."""
+        """Return a pod with a token for the operator that is bound to it."""
         meta = raw["metadata"]
         token = await self.api.token(meta["namespace"], audiences=[TOKEN_AUDIENCE], bound=raw)
         return Pod(meta["namespace"], meta["name"], meta["uid"], pool, token)
 
     async def metrics(self) -> str:
-        """Return what Prometheus is told."""
+        """Return the operator's metrics page."""
         return await self._health("/metrics")
 
     async def alive(self) -> bool:
-        """Whether the process runs and says that it lives."""
+        """Whether the process runs and its liveness probe succeeds."""
         return self.process.returncode is None and await self._health("/livez") == "ok\n"
 
     async def _health(self, path: str) -> str:
@@ -154,7 +155,10 @@ class World:
 
 @asynccontextmanager
 async def world() -> AsyncIterator[World]:
-    """Set everything up: some fifteen seconds. Processes, pools and folders go with the context."""
+    """Set everything up, which takes some fifteen seconds.
+
+    Processes, pools and folders are removed with the context.
+    """
     async with AsyncExitStack() as stack:
         here = await stack.enter_async_context(ground())
         fake = StepFunctionsFake(settings=FakeSettings(poll_hold_seconds=2.0))
@@ -194,9 +198,9 @@ async def _furnish(made: World) -> None:
 
 
 async def _start_operator(stack: AsyncExitStack, made: World) -> None:
-    """Start it; text logs, because a line that an attacker broke shows there.
+    """Start the operator with text logs, in which a line that an attacker broke would show.
 
-    It is as it ships but for its election: the only replica, on a machine that is flooded, may renew its Lease late.
+    It runs as it ships, except for a longer Lease: the only replica, on a flooded machine, may renew late.
     """
     folder = made.ground.folder
     pod = {"containers": [{"name": "operator", "image": "played"}], "automountServiceAccountToken": False}
@@ -251,7 +255,7 @@ async def _killed(process: asyncio.subprocess.Process) -> None:
 
 
 async def _workers(made: World, namespace: str, count: int) -> list[Pod]:
-    """Wait for the pods of the pool that is named as its namespace, and have them run."""
+    """Wait for the pods of the pool with the namespace's name, and mark them as running."""
     found: list[Raw] = []
 
     async def came() -> bool:
@@ -281,7 +285,7 @@ async def _run(made: World, raw: Raw) -> None:
 
 
 async def _hold_a_lease(made: World) -> None:
-    """Have a task arrive at a pool without workers, so that the operator holds a lease that the attacker may want."""
+    """Start a task for a pool without workers, so that the operator holds a lease that the attacker may want."""
     made.fake.schedule(f"{ARN}{NEIGHBOUR}-{SPARE}", json.dumps({"secret": PAYLOAD}), heartbeat_seconds=600.0)
     records = f"/api/v1/namespaces/{SYSTEM}/secrets"
 

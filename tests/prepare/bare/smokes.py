@@ -38,8 +38,8 @@ SMOKES = (
     Smoke(
         "conformance",
         (
-            "tests/conformance/test_worker.py::test_every_execution_succeeds_with_what_its_handler_returned",
-            "tests/conformance/test_sources.py::test_a_task_is_leased_once",
+            "tests/conformance/test_worker.py::test_every_execution_succeeds_with_its_handlers_result",
+            "tests/conformance/test_sources.py::test_task_is_leased_once",
         ),
     ),
     Smoke(
@@ -70,7 +70,7 @@ SMOKES = (
     ),
     # One of those that load libfaketime.
     Smoke("faults", command=("tests.faults", "--part", "election", "--only", "leader an hour ahead", "--lanes", "1")),
-    Smoke("hostile", ("tests/hostile/workers/test_words.py::test_a_worker_speaks_in_no_other_pods_name",)),
+    Smoke("hostile", ("tests/hostile/workers/test_words.py::test_worker_cannot_report_for_another_pod",)),
     UP,
     Smoke(
         "cluster",
