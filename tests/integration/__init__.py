@@ -1,1 +1,1 @@
-"""Tests."""
+"""Tests with real servers, processes and API servers."""

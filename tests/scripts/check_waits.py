@@ -107,7 +107,7 @@ ALLOWED: Mapping[tuple[str, str], str] = {
     ("faults/kubelet.py", "Kubelet._environment"): PLAYED,
     ("faults/proxy.py", "Proxy._stream"): "the lateness is the fault",
     ("faults/replicas.py", "Replica._keep"): PLAYED,
-    ("integration/backlog/test_taskstore.py", "test_a_new_instance_is_heard_of_at_once"): (
+    ("integration/backlog/test_taskstore.py", "test_new_instance_is_counted_at_once"): (
         "an announcement is held back for a while after the one before"
     ),
     ("integration/redis/test_kills.py", "_leased"): "it polls as the worker's runtime does",

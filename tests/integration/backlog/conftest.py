@@ -1,4 +1,4 @@
-"""Counted pools beside servers of the test's own."""
+"""Pools with counted sources beside the test's own servers."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""Counted pools of one namespace beside real servers: Secrets in memory, everything else as in the operator."""
+"""Counted pools of one namespace beside real servers: Secrets are in memory, the rest is the operator's."""
 
 import asyncio
 import base64
@@ -18,12 +18,12 @@ from activity_operator.counted_signals import CountedSignals
 from tests.eventually import eventually
 from tests.servers.redis import RedisServer
 
-#: What a crowded machine may take over something that takes a moment.
+#: The longest time that a short operation takes on a busy machine.
 PATIENCE_SECONDS = 30.0
 
 
 class Counted:
-    """The operator's counts, and everything that they said: `seen` are all numbers of each pool, in order."""
+    """The operator's counts and errors; `seen` has all numbers of each pool, in order."""
 
     def __init__(self) -> None:
         self.secrets: dict[str, str] = {}
@@ -51,16 +51,16 @@ class Counted:
         self._signals.order(key, self._orders[key], self._specs[key])
 
     def pool(self, queue: str, url: str | None = None, *, secret: str = "shop") -> None:
-        """Count a queue, whose pool is named like it, at the URL of a Secret; with `url` the Secret is made first."""
+        """Count a queue at the URL of a Secret; the pool has the queue's name. With `url` the Secret is made first."""
         if url is not None:
             self.secrets[secret] = url
         raw = {"urlSecretRef": {"name": secret, "key": "url"}, "flow": "shop", "queue": queue}
         self.order(queue, {"source": {"redis": raw}})
 
     def order(self, name: str, source: dict[str, Any]) -> None:
-        """Count what a pool with these fields in its spec asks for."""
+        """Count the backlog of a pool with these fields in its spec."""
         spec = self._specs["team", name] = PoolSpec.model_validate({**source, "handlerImage": "h", "maxWorkers": 1})
-        # As the first look at the pool would: what it is watched by is asked for with what it counts.
+        # As on the pool's first reconciliation, the sentinel order is set with the source.
         self._orders["team", name] = SentinelOrder(
             counts=spec.source_kind != "stepFunctions", watched=spec.scaling.prometheus is not None
         )
@@ -72,12 +72,12 @@ class Counted:
         return signals[0].tasks if signals else None
 
     def age(self, queue: str, now: float) -> float:
-        """Return the seconds since that was counted."""
+        """Return the seconds since that count."""
         signals, _ = self._signals.said(("team", queue))
         return now - signals[0].observed_at
 
     def error(self, queue: str) -> SourceError | None:
-        """Return why the queue could not be counted at the last change."""
+        """Return the error of the last change, None if the count worked."""
         return self._changes.get(("team", queue), ((), None))[1]
 
     async def until(self, what: str, holds: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
@@ -85,7 +85,7 @@ class Counted:
         await eventually(what, holds, seconds=seconds, details=lambda: f"{self.seen}, {self.errors}")
 
     async def counts(self, queue: str, tasks: int, seconds: float = PATIENCE_SECONDS) -> None:
-        """Wait until so many tasks are counted, and no error is left."""
+        """Wait until `tasks` tasks are counted, without an error."""
 
         def right() -> bool:
             return self.tasks(queue) == tasks and self.error(queue) is None
@@ -93,24 +93,24 @@ class Counted:
         await self.until(f"{tasks} tasks are counted in {queue}", right, seconds)
 
     async def fails(self, queue: str, seconds: float = PATIENCE_SECONDS) -> SourceError:
-        """Wait until it cannot be counted, and return why."""
+        """Wait until the count fails, and return the error."""
         await self.until(f"{queue} has an error", lambda: self.error(queue) is not None, seconds)
         error = self.error(queue)
         assert error is not None
         return error
 
     async def stop(self) -> None:
-        """Count no more."""
+        """Stop counting."""
         await self._signals.stop()
 
 
 def push(server: RedisServer, queue: str, jobs: int, *how: str) -> None:
-    """Let so many jobs wait."""
+    """Add jobs to a queue."""
     server.say(*how, "RPUSH", f"queue:{queue}:waiting", *(f"job-{number}" for number in range(jobs)))
 
 
 def with_ca(server: RedisServer, **more: Any) -> str:
-    """Return the URL of a TLS server with its CA in it, as an operator can use it."""
+    """Return the URL of a TLS server that contains its CA, in a form for the operator."""
     assert server.tls_ca is not None
     plain = server.url.partition("?")[0]
     return f"{plain}?ssl_ca_data={quote(server.tls_ca.read_text())}" + "".join(f"&{k}={v}" for k, v in more.items())

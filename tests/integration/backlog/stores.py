@@ -1,4 +1,4 @@
-"""Task stores with instances in them, and the operator's counter beside them."""
+"""Task stores with instances, and the operator's counter beside them."""
 
 import time
 import uuid
@@ -21,7 +21,7 @@ KEY = ("team", "orders")
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[TaskStore]:
-    """Yield a store, its tables made."""
+    """Yield a store with its tables."""
     store = await TaskStore.open(url)
     try:
         yield store
@@ -30,7 +30,7 @@ async def opened(url: str) -> AsyncIterator[TaskStore]:
 
 
 async def put(store: TaskStore, task: str = "order", *, at: float | None = None, count: int = 1) -> None:
-    """Create instances as a program does: announced, and due at a time or now."""
+    """Create instances as a program does: announced, and due at `at` or now."""
     definition = parse({"name": task, "steps": ["a"]})
     await store.sync(definition, time.time())
     for _ in range(count):
@@ -39,7 +39,7 @@ async def put(store: TaskStore, task: str = "order", *, at: float | None = None,
 
 
 async def fill(store: TaskStore, rows: Iterable[dict[str, Any]]) -> None:
-    """Put instances there as they may be, unannounced: only what a count looks at has to be given."""
+    """Insert instances in any state, without an announcement; fields that a count does not read have defaults."""
     rest = {"definition_id": "d", "data": {}, "status": {}, "success": False, "request": "", "revision": 1}
     rest |= {"runner": "", "created": 0.0, "updated": 0.0}
     async with store.engine.begin() as connection:
@@ -48,7 +48,7 @@ async def fill(store: TaskStore, rows: Iterable[dict[str, Any]]) -> None:
 
 
 class Watched:
-    """One pool's count of a store, asked so seldom that only announcements can bring news.
+    """One pool's count of a store. It polls so seldom that only announcements can bring changes.
 
     `tasks` and `reason` are the number of waiting tasks and the error's reason at the last call of `on_change`.
     """
@@ -71,7 +71,7 @@ class Watched:
         self.reason = "" if error is None else error.reason
 
     async def until(self, tasks: int, seconds: float = 30.0) -> None:
-        """Wait until so many are counted and nothing is wrong."""
+        """Wait until `tasks` tasks are counted, without an error."""
         await eventually(
             f"{tasks} tasks are counted",
             lambda: self.tasks == tasks and not self.reason,
@@ -81,13 +81,13 @@ class Watched:
         )
 
     async def until_fails(self) -> str:
-        """Wait until it cannot be counted; returns the reason."""
+        """Wait until the count fails; return the reason."""
         return await eventually("the count fails", lambda: self.reason)
 
 
 @asynccontextmanager
 async def watched(url: str, *tasks: str, interval: float = 60.0) -> AsyncIterator[Watched]:
-    """Yield a count that is stopped afterwards."""
+    """Yield a count, which is stopped at the end."""
     one = Watched(url, tasks, interval=interval)
     try:
         yield one

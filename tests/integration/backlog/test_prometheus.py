@@ -1,4 +1,4 @@
-"""Queries to a real Prometheus server as a lower bound, beside any source: results, faults and what they cost."""
+"""Queries to a real Prometheus server as a lower bound beside any source: results, faults and cost."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -18,7 +18,7 @@ from tests.servers.ports import free_port
 from tests.servers.prometheus import PrometheusServer, prometheus_server
 
 ARN = "arn:aws:states:us-east-1:123456789012:activity:resize"
-#: The bcrypt hash of a password that nobody here gives.
+#: A user with the bcrypt hash of a password that the tests do not use.
 SOMEBODY = {"somebody": "$2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay"}
 
 
@@ -39,7 +39,7 @@ async def scraped(server: PrometheusServer) -> None:
 
 
 async def ask(url: str, *queries: str, token: str = "") -> Any:
-    """Return the answers to some queries, of one query its own answer."""
+    """Return the answers to some queries; for one query, the answer itself."""
     counter, place = Prometheus(), Place(url, 15.0, token)
     try:
         found = await counter.read(place, queries)
@@ -59,7 +59,7 @@ async def refusal(url: str, query: str, token: str = "") -> tuple[str, str]:
 
 
 def source(url: str, query: str, *, interval: int = 1, **more: Any) -> dict[str, Any]:
-    """Return a pool of an activity that a query watches."""
+    """Return the fields of a pool with an activity and a query."""
     watcher = {"serverUrl": url, "query": query, "intervalSeconds": interval, **more}
     return {"activityArn": ARN, "scaling": {"prometheus": watcher}}
 
@@ -78,7 +78,7 @@ def source(url: str, query: str, *, interval: int = 1, **more: Any) -> dict[str,
         ("sum(prometheus_build_info)", 1),
     ],
 )
-async def test_a_number_is_how_many_tasks_wait(server: PrometheusServer, query: str, tasks: int) -> None:
+async def test_number_is_the_count_of_waiting_tasks(server: PrometheusServer, query: str, tasks: int) -> None:
     assert await ask(server.url, query) == tasks
 
 
@@ -101,7 +101,9 @@ async def test_a_number_is_how_many_tasks_wait(server: PrometheusServer, query: 
         ),
     ],
 )
-async def test_what_is_no_number_is_said_with_the_fix(server: PrometheusServer, query: str, sentence: str) -> None:
+async def test_result_that_is_no_number_is_an_error_with_the_fix(
+    server: PrometheusServer, query: str, sentence: str
+) -> None:
     reason, message = await refusal(server.url, query)
 
     assert reason == "QueryFailed"
@@ -109,7 +111,7 @@ async def test_what_is_no_number_is_said_with_the_fix(server: PrometheusServer, 
     assert len(message) < 400
 
 
-async def test_the_documents_queries_do_what_they_say(server: PrometheusServer) -> None:
+async def test_documented_queries_work(server: PrometheusServer) -> None:
     answers = 'sum(nothing) or 0 * sum(up{job="self"} == 1)'
     gone = 'sum(nothing) or 0 * sum(up{job="nobody"} == 1)'
     working_hours = "vector(20) * (hour() >= bool 7) * (hour() < bool 9)"
@@ -120,16 +122,14 @@ async def test_the_documents_queries_do_what_they_say(server: PrometheusServer) 
     assert await ask(server.url, working_hours.replace("hour()", "hour(vector(27000))")) == 20
 
 
-async def test_a_query_that_fails_hurts_its_own_pool_only(server: PrometheusServer) -> None:
+async def test_failing_query_affects_its_own_pool_only(server: PrometheusServer) -> None:
     found = await ask(server.url, "vector(1)", "sum(", "vector(2)", "vector(1)")
 
     assert (found[0], found[2], found[3]) == (1, 2, 1)
     assert found[1].reason == "QueryFailed"
 
 
-async def test_a_pool_grows_by_what_is_told_and_never_takes_it_for_exact(
-    server: PrometheusServer, counted: Counted
-) -> None:
+async def test_query_is_a_lower_bound_and_never_an_exact_count(server: PrometheusServer, counted: Counted) -> None:
     counted.order("resize", source(server.url, "vector(5)"))
     await counted.counts("resize", 5)
 
@@ -138,7 +138,7 @@ async def test_a_pool_grows_by_what_is_told_and_never_takes_it_for_exact(
     assert error is None
 
 
-async def test_the_servers_own_numbers_are_followed(server: PrometheusServer, counted: Counted) -> None:
+async def test_servers_own_numbers_are_followed(server: PrometheusServer, counted: Counted) -> None:
     counted.order("resize", source(server.url, 'sum(prometheus_http_requests_total{handler="/api/v1/query"})'))
 
     await counted.until("three different numbers are counted", lambda: len(set(counted.seen.get("resize", []))) >= 3)
@@ -157,10 +157,10 @@ async def _served(session: aiohttp.ClientSession) -> tuple[float, float]:
     return sum(accepted), sum(answered)
 
 
-async def test_five_hundred_pools_cost_a_query_each_many_at_a_time(
+async def test_five_hundred_pools_cost_one_query_each_in_parallel(
     server: PrometheusServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What makes a round short is counted, not timed: some 0.3 s on a machine that has nothing else to do.
+    # The test counts queries instead of seconds; a round takes some 0.3 s on an idle machine.
     monkeypatch.setattr("activity_operator.backlog.prometheus.ANSWER_SECONDS", 90.0)
     async with aiohttp.ClientSession(server.url) as session:
         before = await _served(session)
@@ -169,11 +169,11 @@ async def test_five_hundred_pools_cost_a_query_each_many_at_a_time(
 
     assert found == list(range(500))
     assert after[1] - before[1] == 500
-    # A connection for each query at a time, kept for the next; the server's own scrape may have to open another one.
+    # One connection for each concurrent query, which is reused; the server's own scrape may need another one.
     assert AT_ONCE <= after[0] - before[0] < 2 * AT_ONCE
 
 
-async def test_a_server_that_asks_who_we_are_refuses_with_the_fix() -> None:
+async def test_missing_credentials_are_reported_with_the_fix() -> None:
     with prometheus_server(users=SOMEBODY) as strict:
         for token in ("", "wrong"):
             reason, message = await refusal(strict.url, "vector(1)", token)
@@ -181,7 +181,7 @@ async def test_a_server_that_asks_who_we_are_refuses_with_the_fix() -> None:
             assert "give or correct spec.scaling.prometheus.tokenSecretRef (HTTP 401)" in message
 
 
-async def test_nobody_listens() -> None:
+async def test_refused_connection_is_reported() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     reason, message = await refusal(url, "vector(1)")
 
@@ -189,21 +189,21 @@ async def test_nobody_listens() -> None:
     assert f"no answer from Prometheus at {url}" in message
 
 
-async def test_a_server_that_speaks_no_tls(server: PrometheusServer) -> None:
+async def test_server_without_tls_is_reported(server: PrometheusServer) -> None:
     reason, message = await refusal(server.url.replace("http", "https"), "vector(1)")
 
     assert reason == "TlsFailed"
     assert "check its certificate and spec.scaling.prometheus.serverUrl" in message
 
 
-async def test_a_path_under_which_no_prometheus_is(server: PrometheusServer) -> None:
+async def test_wrong_path_is_reported(server: PrometheusServer) -> None:
     reason, message = await refusal(f"{server.url}/elsewhere", "vector(1)")
 
     assert reason == "QueryFailed"
     assert "knows no /api/v1/query: correct spec.scaling.prometheus.serverUrl (HTTP 404)" in message
 
 
-async def test_a_server_that_is_restarted_is_told_after_some_tries_and_the_last_number_is_kept(
+async def test_restart_is_reported_after_retries_and_last_number_is_kept(
     counted: Counted,
 ) -> None:
     with prometheus_server() as flaky:
@@ -218,7 +218,7 @@ async def test_a_server_that_is_restarted_is_told_after_some_tries_and_the_last_
 
 
 class Fake:
-    """A web server that says what a test wants, and keeps what it was asked."""
+    """A web server that gives the test's answers and keeps the requests."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
@@ -255,7 +255,7 @@ def vector(*numbers: str) -> dict[str, Any]:
     return {"status": "success", "data": {"resultType": "vector", "result": result}}
 
 
-async def test_the_token_goes_to_the_server_and_nowhere_else(fake: Fake) -> None:
+async def test_token_is_sent_to_the_server_only(fake: Fake) -> None:
     fake.answer = vector("4")
     assert await ask(fake.url, "q", token="hunter2") == 4
     assert fake.asked == [("q", "Bearer hunter2")]
@@ -271,7 +271,7 @@ async def test_the_token_goes_to_the_server_and_nowhere_else(fake: Fake) -> None
 
 
 @pytest.mark.parametrize("token", ["two words", "line\nbreak", "umläut"])
-async def test_a_secret_that_holds_no_token(fake: Fake, token: str) -> None:
+async def test_secret_without_a_token_is_reported(fake: Fake, token: str) -> None:
     reason, message = await refusal(fake.url, "q", token)
 
     assert (reason, fake.asked) == ("SecretUnusable", [])
@@ -281,7 +281,7 @@ async def test_a_secret_that_holds_no_token(fake: Fake, token: str) -> None:
 @pytest.mark.parametrize(
     ("status", "expected"), [(401, "AccessDenied"), (403, "AccessDenied"), (503, "BackendUnreachable")]
 )
-async def test_a_status_without_an_answer(fake: Fake, status: int, expected: str) -> None:
+async def test_error_status_is_reported(fake: Fake, status: int, expected: str) -> None:
     fake.answer = lambda: web.Response(status=status, text="hunter2")
 
     reason, message = await refusal(fake.url, "q", "hunter2")
@@ -299,7 +299,7 @@ async def test_a_status_without_an_answer(fake: Fake, status: int, expected: str
         lambda: web.json_response([1]),
     ],
 )
-async def test_what_is_no_prometheus(fake: Fake, answer: Any) -> None:
+async def test_server_that_is_no_prometheus_is_reported(fake: Fake, answer: Any) -> None:
     fake.answer = answer
     reason, message = await refusal(fake.url, "q")
 
@@ -312,19 +312,19 @@ async def test_what_is_no_prometheus(fake: Fake, answer: Any) -> None:
         {"resultType": "vector", "result": [{"value": {"1": 2}}]}, {"resultType": "scalar", "result": [0]},
         {"resultType": "scalar", "result": [0, None]}, {"resultType": "scalar", "result": {"1": "5"}}],
 )  # fmt: skip
-async def test_an_answer_of_another_shape_is_no_number(fake: Fake, data: Any) -> None:
+async def test_answer_of_another_form_is_an_error(fake: Fake, data: Any) -> None:
     fake.answer = {"status": "success", "data": data}
 
     assert (await refusal(fake.url, "q"))[0] == "QueryFailed"
 
 
-async def test_an_endless_answer_is_not_read_to_its_end(fake: Fake) -> None:
+async def test_endless_answer_is_cut_off(fake: Fake) -> None:
     fake.answer = lambda: web.Response(body=b" " * 50_000_000, content_type="application/json")
 
     assert "is larger than 262144 bytes" in (await refusal(fake.url, "q"))[1]
 
 
-async def test_a_query_that_takes_too_long_hurts_its_own_pool_only(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_query_affects_its_own_pool_only(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("activity_operator.backlog.prometheus.ANSWER_SECONDS", 0.5)
     fake.answer, fake.slow = vector("1"), {"slow"}
     quick, slow = await ask(fake.url, "quick", "slow")

@@ -1,4 +1,4 @@
-"""The operator counts on every kind of Redis server that a URL can name, and goes on when the server comes back."""
+"""The operator counts on every kind of Redis server that a URL can name, and continues when the server comes back."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ PASSWORD = "hunter2"
 READER = f"reader on >{PASSWORD} ~queue:* +llen"
 
 
-async def test_a_password(counted: Counted) -> None:
+async def test_password_in_the_url(counted: Counted) -> None:
     with redis_server(password=PASSWORD) as server:
         push(server, "orders", 3)
         counted.pool("orders", server.url)
@@ -22,7 +22,7 @@ async def test_a_password(counted: Counted) -> None:
         await counted.counts("orders", 3)
 
 
-async def test_an_acl_user_needs_no_more_than_llen_on_the_queues_lists(counted: Counted) -> None:
+async def test_acl_user_needs_only_llen_on_the_queues_lists(counted: Counted) -> None:
     with redis_server(users=[READER]) as server:
         push(server, "orders", 3)
         counted.pool("orders", f"redis://reader:{PASSWORD}@{server.address}/0")
@@ -30,7 +30,7 @@ async def test_an_acl_user_needs_no_more_than_llen_on_the_queues_lists(counted: 
         await counted.counts("orders", 3)
 
 
-async def test_tls_with_a_ca_of_ones_own_inside_the_url(counted: Counted) -> None:
+async def test_tls_with_a_private_ca_in_the_url(counted: Counted) -> None:
     with redis_server(tls=True, password=PASSWORD) as server:
         push(server, "orders", 3)
         counted.pool("orders", with_ca(server))
@@ -38,7 +38,7 @@ async def test_tls_with_a_ca_of_ones_own_inside_the_url(counted: Counted) -> Non
         await counted.counts("orders", 3)
 
 
-async def test_another_database(counted: Counted) -> None:
+async def test_database_in_the_url(counted: Counted) -> None:
     with redis_server() as server:
         push(server, "orders", 3, "-n", "5")
         counted.pool("orders", server.url.removesuffix("0") + "5")
@@ -57,7 +57,7 @@ async def test_500_queues_are_one_exchange_a_round_on_one_connection(counted: Co
         await eventually(
             "five rounds are counted",
             lambda: _calls(server)["calls"] - before["calls"] >= 5 * 500,
-            every_seconds=2.0,  # looking is a call, too
+            every_seconds=2.0,  # every check of the condition is a call, too
         )
         after = _calls(server)
         took = time.monotonic() - began
@@ -65,7 +65,7 @@ async def test_500_queues_are_one_exchange_a_round_on_one_connection(counted: Co
     rounds = (after["calls"] - before["calls"]) / 500
     assert rounds == int(rounds), "a round of some queues only"
     assert rounds <= took / REDIS_SECONDS + 1
-    # 500 commands are more than one read of the server's buffer, and far fewer reads than commands.
+    # 500 commands need more than one read of the server's buffer, but far fewer reads than commands.
     assert (after["reads"] - before["reads"]) / rounds <= 5
     assert after["clients"] == 2, "the operator's connection, and the one that asks this"
 
@@ -80,7 +80,7 @@ def _calls(server: RedisServer) -> dict[str, int]:
     }
 
 
-async def test_a_server_that_is_killed_and_started_again_is_counted_again_and_never_seen_empty(
+async def test_restarted_server_is_counted_again_and_never_as_empty(
     counted: Counted,
 ) -> None:
     with redis_server(appendonly=True, password=PASSWORD) as server:
@@ -98,7 +98,7 @@ async def test_a_server_that_is_killed_and_started_again_is_counted_again_and_ne
     assert set(counted.seen["orders"]) == {3, 4}
 
 
-async def test_a_server_that_freezes_is_told_and_its_last_count_grows_old(counted: Counted) -> None:
+async def test_frozen_server_is_reported_and_its_last_count_ages(counted: Counted) -> None:
     with redis_server() as server:
         push(server, "orders", 3)
         counted.pool("orders", f"{server.url}?socket_timeout=0.3&socket_connect_timeout=0.3")
@@ -110,7 +110,7 @@ async def test_a_server_that_freezes_is_told_and_its_last_count_grows_old(counte
 
         server.thaw()
         await counted.counts("orders", 3)
-        # The same number again is no change that it would tell of.
+        # An unchanged count causes no notification, so the age is polled.
         await eventually(
             "a count is young again",
             lambda: counted.age("orders", time.time()) < 0.5,
@@ -120,7 +120,7 @@ async def test_a_server_that_freezes_is_told_and_its_last_count_grows_old(counte
 
 
 @pytest.mark.timeout(120)
-async def test_a_failover_by_sentinels_is_followed_and_no_queue_is_seen_empty(counted: Counted) -> None:
+async def test_sentinel_failover_is_followed_and_no_queue_counts_as_empty(counted: Counted) -> None:
     with redis_with_sentinels(password=PASSWORD) as group:
         push(group.master, "orders", 3)
         group.master.say("WAIT", "1", "5000")
@@ -140,7 +140,7 @@ async def test_a_failover_by_sentinels_is_followed_and_no_queue_is_seen_empty(co
 
 
 @pytest.mark.timeout(120)
-async def test_the_queues_of_a_cluster_are_counted_wherever_their_slots_go(counted: Counted) -> None:
+async def test_queues_of_a_cluster_are_counted_after_slots_move(counted: Counted) -> None:
     with redis_cluster(nodes=3, password=PASSWORD) as members:
         queues = [f"q{number}" for number in range(60)]
         for number, queue in enumerate(queues):

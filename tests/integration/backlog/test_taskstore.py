@@ -1,4 +1,4 @@
-"""How many instances of a real store are due: what counts, how soon news are heard, what a crowd and a restart cost."""
+"""The count of due instances in a real store: which ones count, how fast changes are seen, the cost of large stores."""
 
 import asyncio
 import random
@@ -30,7 +30,7 @@ async def url(server: PostgresServer) -> str:
     return await new_database(server.url)
 
 
-async def test_due_is_what_the_runners_take_for_due_whatever_the_instances_are(url: str) -> None:
+async def test_count_has_the_same_rule_for_due_as_the_runners(url: str) -> None:
     rng = random.Random(5)
     rows = [
         {
@@ -56,7 +56,7 @@ async def test_due_is_what_the_runners_take_for_due_whatever_the_instances_are(u
     assert expected[0] > 100
 
 
-async def test_an_instance_that_is_leased_is_not_due_until_its_runner_falls_silent(url: str) -> None:
+async def test_leased_instance_is_due_when_its_lease_expires(url: str) -> None:
     async with opened(url) as store:
         await put(store)
         now = time.time()
@@ -69,7 +69,7 @@ async def test_an_instance_that_is_leased_is_not_due_until_its_runner_falls_sile
             await counter.leave(Place(url, 1.0))
 
 
-async def test_a_store_without_tables_has_nothing_to_do_and_is_seen_when_it_gets_them(url: str) -> None:
+async def test_store_without_tables_counts_zero_until_they_exist(url: str) -> None:
     async with watched(url, interval=0.2) as count:
         await count.until(0)
         async with opened(url) as store:
@@ -77,7 +77,7 @@ async def test_a_store_without_tables_has_nothing_to_do_and_is_seen_when_it_gets
             await count.until(1)
 
 
-async def test_a_new_instance_is_heard_of_at_once(url: str) -> None:
+async def test_new_instance_is_counted_at_once(url: str) -> None:
     took = []
     async with opened(url) as store, watched(url) as count:
         await count.until(0)
@@ -88,11 +88,11 @@ async def test_a_new_instance_is_heard_of_at_once(url: str) -> None:
             await count.until(number)
             took.append(time.monotonic() - began)
 
-    # Some 0.03 s on a machine that has nothing else to do; a minute, until it is asked again, if it were not announced.
+    # Some 0.03 s on an idle machine; without the announcement it would be a minute, until the next poll.
     assert median(took) < 2.0, took
 
 
-async def test_a_storm_of_announcements_costs_ten_counts_a_second_and_the_last_one_is_heard(url: str) -> None:
+async def test_many_announcements_cost_ten_counts_a_second_at_most(url: str) -> None:
     async with opened(url) as store, watched(url) as count:
         await count.until(0)
         began, before = time.monotonic(), len(count.rounds)
@@ -108,7 +108,7 @@ async def test_a_storm_of_announcements_costs_ten_counts_a_second_and_the_last_o
     assert rounds <= stormed / LEAST_SECONDS + 2, (rounds, stormed)
 
 
-async def test_a_crowd_of_other_tasks_hides_none_of_ours(url: str) -> None:
+async def test_many_instances_of_other_tasks_do_not_affect_the_count(url: str) -> None:
     crowd = (
         "INSERT INTO activitypool_instances SELECT 'c' || n, 'crowd', 'd', '{}', '{}', 1, FALSE, FALSE, FALSE, '', 1, "
         f"'', 0, 0 FROM generate_series(1, {MOST_DUE + 1000}) AS n"
@@ -128,7 +128,7 @@ async def test_a_crowd_of_other_tasks_hides_none_of_ours(url: str) -> None:
     assert rested >= min(1.0, 9 * took)
 
 
-async def test_a_lost_connection_is_no_news(server: PostgresServer, url: str) -> None:
+async def test_lost_connection_changes_nothing(server: PostgresServer, url: str) -> None:
     async with opened(url) as store, watched(url, interval=0.2) as count:
         await put(store)
         await count.until(1)
@@ -143,7 +143,7 @@ async def test_a_lost_connection_is_no_news(server: PostgresServer, url: str) ->
         assert [outcome for outcome, _ in count.rounds if outcome != "ok"] == ["unreachable"]
 
 
-async def test_a_server_that_is_restarted_is_said_to_be_gone_and_counted_again() -> None:
+async def test_restarted_server_is_reported_and_counted_again() -> None:
     with postgres_server() as server:
         async with opened(server.url) as store:
             await put(store, count=3)
@@ -156,7 +156,7 @@ async def test_a_server_that_is_restarted_is_said_to_be_gone_and_counted_again()
             await count.until(3)
 
 
-async def test_of_several_hosts_the_one_that_can_be_written_to_is_counted_and_a_standby_alone_is_counted_too() -> None:
+async def test_of_several_hosts_the_primary_is_counted_or_else_a_standby() -> None:
     with postgres_server(durable=False) as server, standby_of(server) as standby:
         both = server.url.replace("127.0.0.1:", f"127.0.0.1:{standby.port},127.0.0.1:")
         async with opened(server.url) as store:
@@ -165,13 +165,13 @@ async def test_of_several_hosts_the_one_that_can_be_written_to_is_counted_and_a_
             await count.until(1)
             async with opened(both) as store:
                 await put(store)
-            # Heard of, which a standby's clients are not.
+            # This change comes by an announcement, which a standby's clients do not get.
             await count.until(2)
         async with watched(standby.url, interval=0.2) as count:
             await count.until(2)
 
 
-async def test_a_server_that_hangs_is_said_to_be_unreachable_and_counted_again() -> None:
+async def test_hanging_server_is_reported_unreachable_and_counted_again() -> None:
     with postgres_server(durable=False) as server:
         async with opened(server.url) as store:
             await put(store)
@@ -185,7 +185,7 @@ async def test_a_server_that_hangs_is_said_to_be_unreachable_and_counted_again()
             await count.until(1)
 
 
-async def test_pools_that_come_and_go_leave_no_connection(server: PostgresServer, url: str) -> None:
+async def test_removed_pools_leave_no_connection(server: PostgresServer, url: str) -> None:
     async with watched(url) as count:
         await count.until(0)
     left = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'activity-operator'"

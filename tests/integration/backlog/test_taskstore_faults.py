@@ -19,7 +19,7 @@ from tests.servers.ports import free_port
 from tests.servers.postgres import PostgresServer, execute, postgres_server
 
 PASSWORD, WRONG = "hunter2", "tr0ub4dor"
-#: The user `plain` may come without TLS, `safe` with it only; both need their password.
+#: The user `plain` may connect without TLS, `safe` only with TLS; both need their password.
 LOGINS = "hostnossl all safe 127.0.0.1/32 reject\nhost all all 127.0.0.1/32 scram-sha-256"
 STORE = {"source": {"taskStore": {"urlSecretRef": {"name": "shop", "key": "url"}}}}
 
@@ -38,7 +38,7 @@ def no_tls() -> Iterator[PostgresServer]:
 
 @pytest.fixture(autouse=True)
 async def users(server: PostgresServer) -> None:
-    """Users with a password, of whom `plain` and `safe` may read the one instance that there is."""
+    """Make users with a password; `plain` and `safe` may read the only instance."""
     async with opened(server.url) as store:
         if await store.listed():
             return
@@ -50,7 +50,7 @@ async def users(server: PostgresServer) -> None:
 
 
 async def says(url: str) -> tuple[str, str]:
-    """Return reason and message of the operator's count at this URL, after checking that no password is in it."""
+    """Return reason and message of the operator's count at this URL; check that neither contains a password."""
     counted = Counted()
     counted.secrets["shop"] = url
     counted.order("orders", STORE)
@@ -65,7 +65,7 @@ async def says(url: str) -> tuple[str, str]:
 
 
 async def due(url: str) -> int:
-    """Return what the operator counts."""
+    """Return the operator's count."""
     counter = TaskStores()
     try:
         (found,) = await counter.read(Place(url, 1.0), [""])
@@ -76,7 +76,7 @@ async def due(url: str) -> int:
 
 
 async def seen(url: str) -> int:
-    """Return how many instances a worker finds."""
+    """Return the number of instances that a worker finds."""
     store = await TaskStore.open(url, migrate=False)
     try:
         return len(await store.listed())
@@ -85,7 +85,7 @@ async def seen(url: str) -> int:
 
 
 @pytest.mark.parametrize(("user", "password"), [("plain", WRONG), ("nobody", PASSWORD), ("plain", "")])
-async def test_a_user_or_a_password_that_the_server_refuses(server: PostgresServer, user: str, password: str) -> None:
+async def test_refused_user_or_password(server: PostgresServer, user: str, password: str) -> None:
     url = server.url_of(user, password=password)
     reason, message = await says(url)
 
@@ -98,14 +98,14 @@ async def test_a_user_or_a_password_that_the_server_refuses(server: PostgresServ
     assert not [secret for secret in (PASSWORD, WRONG) if secret in str(denied.value)]
 
 
-async def test_a_user_who_may_not_read_the_table(server: PostgresServer) -> None:
+async def test_user_without_rights_to_the_table(server: PostgresServer) -> None:
     reason, message = await says(server.url_of("blind", password=PASSWORD))
 
     assert reason == "AccessDenied"
     assert "rights (SELECT on activitypool_instances) (permission denied for table activitypool_instances)" in message
 
 
-async def test_a_database_that_is_not_there(server: PostgresServer) -> None:
+async def test_database_that_does_not_exist(server: PostgresServer) -> None:
     url = server.url_of("plain", password=PASSWORD, database="gone")
     reason, message = await says(url)
 
@@ -116,7 +116,7 @@ async def test_a_database_that_is_not_there(server: PostgresServer) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "no-such-host.invalid"])
-async def test_a_server_that_nobody_reaches(host: str) -> None:
+async def test_unreachable_server(host: str) -> None:
     url = f"postgresql://plain:{PASSWORD}@{host}:{free_port()}/tasks"
     reason, message = await says(url)
 
@@ -128,7 +128,7 @@ async def test_a_server_that_nobody_reaches(host: str) -> None:
 
 
 @pytest.mark.parametrize("url", [f"mysql://me:{PASSWORD}@db/tasks", f"postgresql://me:{PASSWORD}@db:x/tasks", PASSWORD])
-async def test_a_secret_that_holds_no_url_of_a_store(url: str) -> None:
+async def test_secret_without_a_store_url(url: str) -> None:
     reason, message = await says(url)
 
     assert reason == "SecretUnusable"
@@ -138,7 +138,7 @@ async def test_a_secret_that_holds_no_url_of_a_store(url: str) -> None:
 
 
 def options(server: PostgresServer, how: str) -> str:
-    """Return the options of a URL with the CA's file and its text in their places."""
+    """Return the options of a URL, with the CA's file and its text filled in."""
     assert server.ca is not None
     file = server.ca.certificate_file
     return how.replace("FILE", str(file)).replace("TEXT", quote(file.read_text()))
@@ -157,13 +157,13 @@ def options(server: PostgresServer, how: str) -> str:
         "sslmode=verify-full&sslrootcert=FILE&connect_timeout=5&application_name=shop",
     ],
 )
-async def test_worker_and_operator_speak_tls_by_the_same_url(server: PostgresServer, how: str) -> None:
+async def test_worker_and_operator_use_tls_with_the_same_url(server: PostgresServer, how: str) -> None:
     url = server.url_of("safe", password=PASSWORD, options=options(server, how))
 
     assert await due(url) == await seen(url) == 1
 
 
-async def test_worker_and_operator_are_refused_alike_where_tls_is_a_must(server: PostgresServer) -> None:
+async def test_worker_and_operator_are_refused_alike_if_tls_is_required(server: PostgresServer) -> None:
     url = server.url_of("safe", password=PASSWORD, options="sslmode=disable")
     reason, message = await says(url)
 
@@ -173,7 +173,7 @@ async def test_worker_and_operator_are_refused_alike_where_tls_is_a_must(server:
         await seen(url)
 
 
-async def test_a_server_without_tls(no_tls: PostgresServer) -> None:
+async def test_server_without_tls(no_tls: PostgresServer) -> None:
     assert await due(no_tls.url) == 0
     url = no_tls.url_of("test", options="sslmode=require")
     reason, message = await says(url)
@@ -185,9 +185,7 @@ async def test_a_server_without_tls(no_tls: PostgresServer) -> None:
 
 
 @pytest.mark.parametrize("how", ["sslrootcert=FILE", "ssl_ca_data=TEXT", "sslrootcert=system", ""])
-async def test_a_certificate_that_the_ca_in_the_url_does_not_vouch_for(
-    server: PostgresServer, tmp_path: Path, how: str
-) -> None:
+async def test_certificate_of_another_ca_than_the_urls(server: PostgresServer, tmp_path: Path, how: str) -> None:
     other = certificates.authority(tmp_path, "other").certificate_file
     how = how.replace("FILE", str(other)).replace("TEXT", quote(other.read_text()))
     url = server.url_of("safe", password=PASSWORD, options=f"sslmode=verify-ca&{how}".rstrip("&"))
@@ -199,7 +197,7 @@ async def test_a_certificate_that_the_ca_in_the_url_does_not_vouch_for(
         await seen(url)
 
 
-async def test_a_certificate_of_another_host(server: PostgresServer) -> None:
+async def test_certificate_for_another_host(server: PostgresServer) -> None:
     how = options(server, "sslmode=verify-full&sslrootcert=FILE")
     url = server.url_of("safe", password=PASSWORD, options=how).replace("127.0.0.1", "localhost")
     reason, message = await says(url)
@@ -209,7 +207,7 @@ async def test_a_certificate_of_another_host(server: PostgresServer) -> None:
     assert await due(url.replace("verify-full", "verify-ca")) == 1
 
 
-async def test_a_ca_that_is_in_a_file_of_the_workers_only(server: PostgresServer) -> None:
+async def test_ca_file_that_only_the_worker_has(server: PostgresServer) -> None:
     how = "sslmode=verify-full&sslrootcert=/etc/shop/ca.crt"
     url = server.url_of("safe", password=PASSWORD, options=how)
     reason, message = await says(url)
@@ -221,7 +219,7 @@ async def test_a_ca_that_is_in_a_file_of_the_workers_only(server: PostgresServer
         await seen(url)
 
 
-async def test_a_client_certificate_of_the_operators_is_not_lent(server: PostgresServer) -> None:
+async def test_operators_client_certificate_is_not_used(server: PostgresServer) -> None:
     how = "sslmode=require&sslcert=/etc/operator/tls.crt&sslkey=/etc/operator/tls.key"
     reason, message = await says(server.url_of("safe", password=PASSWORD, options=how))
 
@@ -229,7 +227,7 @@ async def test_a_client_certificate_of_the_operators_is_not_lent(server: Postgre
     assert "the operator lends pools no client certificate (sslcert, sslkey)" in message
 
 
-async def test_a_password_of_the_operators_environment_is_not_lent(
+async def test_password_in_the_operators_environment_is_not_used(
     server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
@@ -238,7 +236,7 @@ async def test_a_password_of_the_operators_environment_is_not_lent(
     assert (await says(server.url_of("plain")))[0] == "AccessDenied"
 
 
-async def test_a_refusal_says_more_than_that_the_server_is_not_there() -> None:
+async def test_refusal_has_its_own_message_not_the_one_for_unreachable() -> None:
     with pytest.raises(SourceProblemError) as refused:
         await due("postgresql://db/tasks?host=elsewhere")
 

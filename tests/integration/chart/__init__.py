@@ -1,1 +1,1 @@
-"""The Helm chart, rendered by Helm itself; no cluster is needed."""
+"""The Helm chart, rendered by Helm; no cluster is needed."""

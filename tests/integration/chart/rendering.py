@@ -1,4 +1,4 @@
-"""Helm on the command line, and what it renders as objects."""
+"""Runs Helm and reads the objects that it renders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Objects = dict[tuple[str, str], dict[str, Any]]
 
 
 class Helm:
-    """One Helm binary, used on the chart."""
+    """A Helm binary and the chart."""
 
     def __init__(self, binary: Path) -> None:
         self._binary = binary
@@ -42,11 +42,11 @@ class Helm:
         return done.stdout
 
     def objects(self, values: dict[str, Any] | None = None) -> Objects:
-        """Return what the chart renders, by kind and name."""
+        """Return the rendered objects, by kind and name."""
         return {(raw["kind"], raw["metadata"]["name"]): raw for raw in self.rendered(values)}
 
     def rendered(self, values: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Return what the chart renders, as it comes."""
+        """Return the rendered objects, in Helm's order."""
         text = self.run("template operator", "--namespace", NAMESPACE, values=values)
         return [raw for raw in yaml.safe_load_all(text) if raw]
 
@@ -67,12 +67,12 @@ def environment(objects: Objects) -> dict[str, str]:
 
 
 def granted(objects: Objects, kind: str) -> set[tuple[str, str, str, str]]:
-    """Return what the operator's role grants: group, resource, verb, and the name it is limited to ("" for any)."""
+    """Return the rights of the operator's role: group, resource, verb, and the resource name ("" for any)."""
     return granted_by(objects[kind, "activity-operator"])
 
 
 def granted_by(role: dict[str, Any]) -> set[tuple[str, str, str, str]]:
-    """Return the same of any role."""
+    """Return the rights of a role, as `granted` does."""
     return {
         (group, resource, verb, name)
         for rule in role["rules"]

@@ -1,4 +1,4 @@
-"""The chart installs what the operator's code expects: names, ports, rights and policy are compared with the code."""
+"""The chart fits the operator's code: names, ports, rights and policy are compared with the code."""
 
 from __future__ import annotations
 
@@ -55,22 +55,22 @@ def objects(helm: Helm) -> Objects:
 
 @pytest.fixture(scope="module")
 def settings(objects: Objects) -> Settings:
-    """The settings of a process with the environment that the chart gives it."""
+    """The operator's settings with the environment of the chart."""
     return Settings.read([], environment(objects))
 
 
-def test_lint_finds_nothing_to_warn_of(helm: Helm) -> None:
+def test_helm_lint_gives_no_warning(helm: Helm) -> None:
     helm.run("lint", "--strict")
 
 
-def test_the_crd_in_the_chart_is_a_copy_of_the_generated_one() -> None:
-    """Mended by `cp crds/*.yaml charts/activity-operator/files/`."""
+def test_chart_has_a_copy_of_the_generated_crd() -> None:
+    """Fix with `cp crds/*.yaml charts/activity-operator/files/`."""
     expected = (ROOT / "crds" / f"{CRD}.yaml").read_text()
 
     assert expected == (CHART / "files" / f"{CRD}.yaml").read_text()
 
 
-def test_the_crd_is_rendered_unchanged_and_outlives_the_release(objects: Objects) -> None:
+def test_crd_is_rendered_unchanged_and_kept_on_uninstall(objects: Objects) -> None:
     expected = yaml.safe_load((ROOT / "crds" / f"{CRD}.yaml").read_text())
     rendered = objects["CustomResourceDefinition", CRD]
 
@@ -78,24 +78,24 @@ def test_the_crd_is_rendered_unchanged_and_outlives_the_release(objects: Objects
     assert rendered["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
 
 
-def test_the_crd_can_be_left_to_others(helm: Helm) -> None:
+def test_crd_can_be_left_out(helm: Helm) -> None:
     assert ("CustomResourceDefinition", CRD) not in helm.objects({"crds": {"install": False}})
 
 
-def test_every_variable_is_one_that_the_operator_reads(objects: Objects) -> None:
-    """A name with a slip in it would be ignored silently."""
+def test_operator_reads_every_variable_of_the_chart(objects: Objects) -> None:
+    """The operator would ignore a misspelled name silently."""
     known = {each.metadata["from"].variable for each in Settings.__dataclass_fields__.values()}
 
     assert set(environment(objects)) <= known
 
 
-def test_an_environment_of_the_user_may_not_replace_what_the_chart_sets(helm: Helm, objects: Objects) -> None:
+def test_extra_environment_cannot_replace_the_charts_variables(helm: Helm, objects: Objects) -> None:
     for name in environment(objects):
         with pytest.raises(AssertionError, match="extraEnv"):
             helm.objects({"extraEnv": [{"name": name, "value": "x"}]})
 
 
-def test_workers_reach_the_leader_by_the_url_that_they_are_given(objects: Objects, settings: Settings) -> None:
+def test_workers_reach_the_leader_by_their_report_url(objects: Objects, settings: Settings) -> None:
     service = objects["Service", settings.report_service]
     (port,) = service["spec"]["ports"]
     ports = {each["name"]: each["containerPort"] for each in container(objects)["ports"]}
@@ -107,15 +107,15 @@ def test_workers_reach_the_leader_by_the_url_that_they_are_given(objects: Object
     assert service["spec"]["selector"].items() - pod_labels.items() == {(LABEL_LEADER, "true")}
 
 
-def test_workers_reach_a_leader_that_kubernetes_calls_unready(objects: Objects, settings: Settings) -> None:
-    """A node whose kubelet hangs makes its pods unready, and the leader among them would have no workers any more."""
+def test_workers_reach_a_leader_that_is_not_ready(objects: Objects, settings: Settings) -> None:
+    """A node whose kubelet hangs makes its pods NotReady; a leader on it must still get reports."""
     service = objects["Service", settings.report_service]
 
     assert service["spec"]["publishNotReadyAddresses"] is True
     assert service["spec"]["selector"][LABEL_LEADER] == "true", "whoever does not lead must not be led to"
 
 
-def test_probes_and_scrapes_go_to_the_health_port(objects: Objects, settings: Settings) -> None:
+def test_probes_and_scrapes_use_the_health_port(objects: Objects, settings: Settings) -> None:
     only = container(objects)
     ports = {each["name"]: each["containerPort"] for each in only["ports"]}
     (metrics,) = objects["Service", "activity-operator-metrics"]["spec"]["ports"]
@@ -126,7 +126,7 @@ def test_probes_and_scrapes_go_to_the_health_port(objects: Objects, settings: Se
     assert ports["health"] == settings.health_port
 
 
-def test_the_rights_are_what_the_operator_calls_and_no_more(objects: Objects) -> None:
+def test_role_grants_exactly_the_operators_calls(objects: Objects) -> None:
     watched = {(kind.group, kind.plural, verb, "") for kind in KINDS for verb in ("list", "watch")}
     written = {
         (kinds.POOLS.group, "activitypools", "get", ""),
@@ -143,7 +143,7 @@ def test_the_rights_are_what_the_operator_calls_and_no_more(objects: Objects) ->
     assert granted(objects, "ClusterRole") == watched | written
 
 
-def test_leases_and_secrets_are_open_in_its_own_namespace_only(objects: Objects, settings: Settings) -> None:
+def test_leases_and_secrets_are_granted_in_the_own_namespace_only(objects: Objects, settings: Settings) -> None:
     leases = {(kinds.LEASES.group, "leases", verb, settings.lease_name) for verb in ("get", "update")}
     secrets = {(kinds.SECRETS.group, "secrets", verb, "") for verb in ("get", "list", "create", "update", "delete")}
 
@@ -152,7 +152,7 @@ def test_leases_and_secrets_are_open_in_its_own_namespace_only(objects: Objects,
     assert objects["Role", "activity-operator"]["metadata"]["namespace"] == settings.namespace
 
 
-def test_secrets_of_pools_may_be_read_by_name_in_the_namespaces_that_are_listed_and_nowhere_else(helm: Helm) -> None:
+def test_pool_secrets_can_be_granted_by_name_in_listed_namespaces(helm: Helm) -> None:
     found = helm.rendered({"secretNamespaces": ["team-a", "team-b"]})
     roles = [each for each in found if each["metadata"]["name"] == "activity-operator-secrets"]
 
@@ -164,9 +164,7 @@ def test_secrets_of_pools_may_be_read_by_name_in_the_namespaces_that_are_listed_
     assert all(each["subjects"] == [account] for each in roles if each["kind"] == "RoleBinding")
 
 
-def test_secrets_of_pools_may_be_read_everywhere_when_that_is_said_and_not_by_default(
-    helm: Helm, objects: Objects
-) -> None:
+def test_pool_secrets_can_be_granted_everywhere_but_not_by_default(helm: Helm, objects: Objects) -> None:
     everywhere = helm.objects({"secretNamespaces": ["*", "team-a"]})
     name = "activity-operator-secrets"
 
@@ -176,13 +174,13 @@ def test_secrets_of_pools_may_be_read_everywhere_when_that_is_said_and_not_by_de
     assert name not in {found for _, found in objects}
 
 
-def test_how_often_redis_is_counted_reaches_the_operator(helm: Helm, settings: Settings) -> None:
+def test_redis_interval_reaches_the_operator(helm: Helm, settings: Settings) -> None:
     slower = Settings.read([], environment(helm.objects({"redisCountSeconds": 2.5})))
 
     assert (settings.redis_count_seconds, slower.redis_count_seconds) == (0.1, 2.5)
 
 
-def test_pods_meet_the_restricted_standard_on_a_read_only_root(objects: Objects) -> None:
+def test_pods_meet_the_restricted_standard_with_a_read_only_root(objects: Objects) -> None:
     pod = objects["Deployment", "activity-operator"]["spec"]["template"]["spec"]
     only = container(objects)
     volumes = {each["name"]: each for each in pod["volumes"]}
@@ -198,7 +196,7 @@ def test_pods_meet_the_restricted_standard_on_a_read_only_root(objects: Objects)
     assert mounted["/tmp"]["emptyDir"]["medium"] == "Memory"
 
 
-def test_two_replicas_of_which_one_may_be_evicted_at_a_time(helm: Helm, objects: Objects) -> None:
+def test_one_of_two_replicas_may_be_evicted_at_a_time(helm: Helm, objects: Objects) -> None:
     budget = ("PodDisruptionBudget", "activity-operator")
 
     assert objects["Deployment", "activity-operator"]["spec"]["replicas"] == 2
@@ -207,7 +205,7 @@ def test_two_replicas_of_which_one_may_be_evicted_at_a_time(helm: Helm, objects:
 
 
 @pytest.mark.parametrize("stop_seconds", [75, 300])
-def test_a_pod_outlives_the_polls_that_it_awaits(helm: Helm, stop_seconds: int) -> None:
+def test_grace_period_is_longer_than_the_wait_for_open_polls(helm: Helm, stop_seconds: int) -> None:
     objects = helm.objects({"stopSeconds": stop_seconds})
     grace = objects["Deployment", "activity-operator"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
 
@@ -225,7 +223,7 @@ def test_no_rules_mean_the_default_policy(objects: Objects, settings: Settings) 
     assert parse_policy(_policy(objects, settings)) == parse_policy(None)
 
 
-def test_the_operator_reads_the_rules_as_they_were_written(helm: Helm, settings: Settings) -> None:
+def test_operator_reads_the_policy_rules_unchanged(helm: Helm, settings: Settings) -> None:
     objects = helm.objects({"tenancy": {"rules": [RULE, {"namespaces": ["*"]}]}})
 
     written = Rule(("team-*",), ("arn:*:a-*",), ("arn:r",), ("http://e:1",), ("redis:6379",))
@@ -266,6 +264,6 @@ def test_the_image_has_the_charts_version_unless_a_tag_is_given(helm: Helm, obje
         ({"redisCountSeconds": 0}, "redisCountSeconds"),
     ],
 )
-def test_a_value_that_cannot_be_used_is_refused_by_name(helm: Helm, values: dict[str, Any], named: str) -> None:
+def test_unusable_value_is_refused_by_name(helm: Helm, values: dict[str, Any], named: str) -> None:
     with pytest.raises(AssertionError, match=named):
         helm.objects(values)

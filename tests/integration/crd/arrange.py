@@ -1,4 +1,4 @@
-"""What the tests of the CRD are made with: pools to send, and a kubectl that sends them to a real API server."""
+"""Helpers for the tests of the CRD: pools, and a kubectl for a real API server."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ MINIMAL: dict[str, Any] = {
 
 
 def pool(name: str = "resize-images", **changes: Any) -> dict[str, Any]:
-    """Return the smallest good pool with these changes to its spec; a change to None takes the field away."""
+    """Return the smallest valid pool with these changes to its spec; a change to None removes the field."""
     spec = {field: value for field, value in {**MINIMAL, **changes}.items() if value is not None}
     return {
         "apiVersion": "activitypools.dev/v1alpha1",
@@ -34,14 +34,14 @@ def pool(name: str = "resize-images", **changes: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Answer:
-    """What kubectl said."""
+    """Exit code and output of kubectl."""
 
     ok: bool
     out: str
     err: str
 
     def object(self) -> dict[str, Any]:
-        """Return the object that was printed as JSON. Fails the test when kubectl failed."""
+        """Return the object that kubectl printed as JSON. Fails the test when kubectl failed."""
         assert self.ok, self.err
         parsed: dict[str, Any] = json.loads(self.out)
         return parsed
@@ -49,14 +49,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Kubectl:
-    """kubectl of one control plane, in one namespace."""
+    """kubectl for one control plane, in one namespace."""
 
     plane: ControlPlane
     kubeconfig: Path
     namespace: str = "default"
 
     def __call__(self, *arguments: str, stdin: str | None = None) -> Answer:
-        """Run kubectl and return what it said, also when it failed."""
+        """Run kubectl and return its answer, also when it failed."""
         command = [
             str(self.plane.kubectl),
             "--kubeconfig",
@@ -69,9 +69,9 @@ class Kubectl:
         return Answer(done.returncode == 0, done.stdout, done.stderr)
 
     def dry_run(self, manifest: dict[str, Any]) -> Answer:
-        """Send a pool to the API server, which says what it would store, or why not.
+        """Send a pool to the API server as a dry run.
 
-        Without kubectl, whose start takes longer than all else of such a test.
+        This bypasses kubectl, whose start takes longer than the rest of such a test.
         """
         path = f"/apis/activitypools.dev/v1alpha1/namespaces/{self.namespace}/activitypools"
         query = "?dryRun=All&fieldValidation=Strict&fieldManager=kubectl"
@@ -96,6 +96,6 @@ class Kubectl:
         waited = self("wait", "--for=condition=Established", f"crd/{CRD_NAME}", "--timeout=30s")
         assert waited.ok, waited.err
         deadline = time.monotonic() + 30
-        # "Established" comes before the rules are enforced.
+        # The condition "Established" is True before the rules are enforced.
         while self.dry_run(pool(minWorkers=6)).ok or not self.dry_run(pool()).ok:
             assert time.monotonic() < deadline, "the API server does not serve this tree's CRD"

@@ -1,4 +1,4 @@
-"""The tests of the CRD run against an API server of their own, in namespaces of their own."""
+"""The tests of the CRD use an API server of their own, each in its own namespace."""
 
 import uuid
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.servers.control_plane import control_plane, kubeconfig
 
 @contextmanager
 def fresh_namespace(kubectl: Kubectl) -> Iterator[Kubectl]:
-    """Give kubectl in a new namespace, which is deleted afterwards."""
+    """Yield kubectl in a new namespace, which is deleted afterwards."""
     namespace = f"crd-{uuid.uuid4().hex[:8]}"
     made = kubectl("create", "namespace", namespace)
     assert made.ok, made.err
@@ -25,7 +25,7 @@ def fresh_namespace(kubectl: Kubectl) -> Iterator[Kubectl]:
 
 @pytest.fixture(scope="session")
 def cluster_kubectl() -> Iterator[Kubectl]:
-    """Yield kubectl of an API server with this tree's CRD, in a namespace in which nothing is ever stored."""
+    """Yield kubectl for an API server with this tree's CRD, in a namespace for dry runs only."""
     with control_plane({"token-of-test": "test"}) as plane:
         config = kubeconfig(plane.folder / "kubeconfig", plane.url, "test", "token-of-test", plane.ca_file)
         plane.wait_ready()

@@ -1,4 +1,4 @@
-"""What cannot work is refused at apply, by the API server itself, with a sentence that says what to fix."""
+"""The API server refuses an unusable pool at apply, with a message that names the fix."""
 
 from typing import Any
 
@@ -17,15 +17,13 @@ PROMETHEUS = {"serverUrl": "http://prometheus.monitoring:9090", "query": "sum(wa
 
 
 def counted(**changes: Any) -> dict[str, Any]:
-    """Return a pool whose source is the one given by name, with these further changes to its spec."""
+    """Return a pool with the given source and these changes to its spec."""
     source = {name: changes.pop(name) for name in ("redis", "taskStore", "stepFunctions") if name in changes}
     return pool(activityArn=None, source=source, **changes)
 
 
 @pytest.mark.parametrize("text", [case[1] for case in MALFORMED], ids=[case[0] for case in MALFORMED])
-def test_a_malformed_arn_is_refused_with_the_same_sentences_as_in_the_operator(
-    cluster_kubectl: Kubectl, text: str
-) -> None:
+def test_malformed_arn_is_refused_with_the_operators_message(cluster_kubectl: Kubectl, text: str) -> None:
     short = cluster_kubectl.dry_run(pool(activityArn=text))
     long = cluster_kubectl.dry_run(pool(activityArn=None, source={"stepFunctions": {"activityArn": text}}))
 
@@ -39,7 +37,7 @@ def test_a_malformed_arn_is_refused_with_the_same_sentences_as_in_the_operator(
 
 
 @pytest.mark.parametrize("text", WELL_FORMED)
-def test_a_well_formed_arn_is_accepted_in_both_forms(cluster_kubectl: Kubectl, text: str) -> None:
+def test_valid_arn_is_accepted_in_both_forms(cluster_kubectl: Kubectl, text: str) -> None:
     assert cluster_kubectl.dry_run(pool(activityArn=text)).ok
     assert cluster_kubectl.dry_run(pool(activityArn=None, source={"stepFunctions": {"activityArn": text}})).ok
 
@@ -82,7 +80,7 @@ def test_a_well_formed_arn_is_accepted_in_both_forms(cluster_kubectl: Kubectl, t
         ),
     ],
 )
-def test_what_cannot_work_is_refused_with_its_field_and_the_fix(
+def test_unusable_spec_is_refused_with_its_field_and_the_fix(
     cluster_kubectl: Kubectl, changes: dict[str, Any], field: str, sentence: str
 ) -> None:
     answer = cluster_kubectl.dry_run(pool(**changes))
@@ -172,7 +170,7 @@ IN_SECRET = "a URL with a password belongs into a Secret (urlSecretRef)"
             "spec.scaling.prometheus.intervalSeconds", "greater than or equal to 1"),
     ],
 )  # fmt: skip
-def test_a_counted_source_that_cannot_work_is_refused_with_its_field_and_the_fix(
+def test_unusable_counted_source_is_refused_with_field_and_fix(
     cluster_kubectl: Kubectl, changes: dict[str, Any], field: str, sentence: str
 ) -> None:
     answer = cluster_kubectl.dry_run(counted(**dict(changes)))
@@ -198,7 +196,7 @@ def test_a_counted_source_that_cannot_work_is_refused_with_its_field_and_the_fix
         {"stepFunctions": {"activityArn": GOOD_ARN}, "scaling": {"prometheus": PROMETHEUS}},
     ],
 )
-def test_a_counted_source_that_works_is_accepted(cluster_kubectl: Kubectl, changes: dict[str, Any]) -> None:
+def test_valid_counted_source_is_accepted(cluster_kubectl: Kubectl, changes: dict[str, Any]) -> None:
     answer = cluster_kubectl.dry_run(counted(**dict(changes)))
 
     assert answer.ok, answer.err
@@ -216,13 +214,13 @@ def test_a_counted_source_that_works_is_accepted(cluster_kubectl: Kubectl, chang
         {"podTemplate": {"metadata": {"labels": {"team": "images"}}, "spec": {"nodeSelector": {"disk": "ssd"}}}},
     ],
 )
-def test_the_edges_of_what_works_are_accepted(cluster_kubectl: Kubectl, changes: dict[str, Any]) -> None:
+def test_limits_of_valid_values_are_accepted(cluster_kubectl: Kubectl, changes: dict[str, Any]) -> None:
     answer = cluster_kubectl.dry_run(pool(**changes))
 
     assert answer.ok, answer.err
 
 
-def test_a_name_of_47_characters_fits_and_one_of_48_is_told_its_length(cluster_kubectl: Kubectl) -> None:
+def test_name_may_have_47_characters_and_48_are_refused(cluster_kubectl: Kubectl) -> None:
     assert cluster_kubectl.dry_run(pool("p" * 47)).ok
     refused = cluster_kubectl.dry_run(pool("p" * 48))
     assert "the name has 48 characters; a pool's name has at most 47" in refused.err
@@ -230,11 +228,11 @@ def test_a_name_of_47_characters_fits_and_one_of_48_is_told_its_length(cluster_k
 
 
 @pytest.mark.parametrize("name", ["1st", "resize.images"])
-def test_a_name_that_no_service_could_have_is_refused(cluster_kubectl: Kubectl, name: str) -> None:
+def test_name_that_is_no_service_name_is_refused(cluster_kubectl: Kubectl, name: str) -> None:
     assert f"the name '{name}' does not fit" in cluster_kubectl.dry_run(pool(name)).err
 
 
-def test_the_activity_cannot_be_changed_and_the_sentence_says_which_it_is(kubectl: Kubectl) -> None:
+def test_activity_is_immutable_and_the_message_names_it(kubectl: Kubectl) -> None:
     kubectl.apply(pool())
 
     for changed in (
@@ -245,7 +243,7 @@ def test_the_activity_cannot_be_changed_and_the_sentence_says_which_it_is(kubect
         assert f"the activity's ARN cannot be changed (it is {GOOD_ARN}); make a new pool" in refused.err
 
 
-def test_the_same_activity_may_move_between_the_two_forms(kubectl: Kubectl) -> None:
+def test_same_activity_may_change_between_its_two_forms(kubectl: Kubectl) -> None:
     kubectl.apply(pool())
 
     moved = kubectl.apply(pool(activityArn=None, source=IN_SOURCE))
@@ -261,9 +259,7 @@ def test_everything_else_can_be_changed(kubectl: Kubectl) -> None:
 
 
 @pytest.mark.parametrize("source", [{"redis": REDIS}, {"taskStore": STORE}], ids=lambda source: str(next(iter(source))))
-def test_an_activity_and_a_counted_source_are_not_changed_into_each_other(
-    kubectl: Kubectl, source: dict[str, Any]
-) -> None:
+def test_source_cannot_change_between_activity_and_counted(kubectl: Kubectl, source: dict[str, Any]) -> None:
     kubectl.apply(pool())
     refused = kubectl.dry_run(pool(activityArn=None, source=source))
     assert f"the activity (it is {GOOD_ARN}) cannot be changed to another source; make a new pool" in refused.err
@@ -273,7 +269,7 @@ def test_an_activity_and_a_counted_source_are_not_changed_into_each_other(
     assert "this source cannot be changed to an activity; make a new pool for it" in refused.err
 
 
-def test_the_queue_and_the_server_of_a_counted_source_can_be_changed(kubectl: Kubectl) -> None:
+def test_queue_and_server_of_a_counted_source_can_be_changed(kubectl: Kubectl) -> None:
     kubectl.apply(counted(redis=REDIS))
 
     assert kubectl.apply(counted(redis={**REDIS, "queue": "crop"}))["metadata"]["generation"] == 2

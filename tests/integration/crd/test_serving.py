@@ -1,4 +1,4 @@
-"""What the API server makes of the CRD: defaults, columns, explanations, and the two subresources."""
+"""What the API server derives from the CRD: defaults, columns, explanations, and the two subresources."""
 
 import json
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def a_full_status(generation: int) -> PoolStatus:
-    """Return a status in which every field says something."""
+    """Return a status in which every field has a value."""
     ready = Condition(ConditionType.READY, "True", Reason.POOL_READY, "2 workers are ready", generation)
     return PoolStatus(
         observed_generation=generation,
@@ -43,7 +43,7 @@ def write_status(kubectl: Kubectl, status: dict[str, Any]) -> dict[str, Any]:
     return kubectl(*arguments, stdin=json.dumps(manifest)).object()
 
 
-def test_the_api_server_fills_in_the_models_defaults(kubectl: Kubectl) -> None:
+def test_api_server_fills_in_the_models_defaults(kubectl: Kubectl) -> None:
     stored = kubectl.apply(pool())["spec"]
 
     expected = parse_spec(MINIMAL).model_dump(by_alias=True, exclude_none=True, exclude={"aws", "pod_template"})
@@ -51,7 +51,7 @@ def test_the_api_server_fills_in_the_models_defaults(kubectl: Kubectl) -> None:
     assert parse_spec(stored) == parse_spec(MINIMAL)
 
 
-def test_a_group_that_is_given_in_part_gets_the_rest(kubectl: Kubectl) -> None:
+def test_partial_group_gets_the_other_defaults(kubectl: Kubectl) -> None:
     stored = kubectl.apply(pool(scaling={"scaleDown": {"zeroAfterSeconds": 5}}))["spec"]["scaling"]
 
     assert stored == {
@@ -60,7 +60,7 @@ def test_a_group_that_is_given_in_part_gets_the_rest(kubectl: Kubectl) -> None:
     }
 
 
-def test_an_optional_group_stays_unset_and_is_filled_in_once_it_is_there(kubectl: Kubectl) -> None:
+def test_optional_group_is_unset_or_gets_its_defaults(kubectl: Kubectl) -> None:
     query = {"serverUrl": "http://prometheus:9090", "query": "vector(0)"}
     redis = {"address": "redis:6379", "flow": "images", "queue": "resize"}
 
@@ -82,9 +82,7 @@ def test_an_optional_group_stays_unset_and_is_filled_in_once_it_is_there(kubectl
         ({"taskStore": {"url": "postgresql://db/tasks", "tasks": ["order"]}}, '["order"]'),
     ],
 )
-def test_the_wide_columns_name_the_source_however_it_is_written(
-    kubectl: Kubectl, source: dict[str, Any], shown: str
-) -> None:
+def test_wide_columns_show_the_source_in_each_form(kubectl: Kubectl, source: dict[str, Any], shown: str) -> None:
     kubectl.apply(pool(activityArn=None, source=source))
 
     header, row = kubectl("get", "apool", "-o", "wide").out.splitlines()
@@ -92,13 +90,13 @@ def test_the_wide_columns_name_the_source_however_it_is_written(
     assert row[at:].split()[0] == shown
 
 
-def test_before_the_operator_looks_the_observed_generation_is_minus_one(kubectl: Kubectl) -> None:
+def test_observed_generation_is_minus_one_before_the_first_status(kubectl: Kubectl) -> None:
     kubectl.apply(pool())
 
     assert kubectl("get", "apool", "resize-images", "-o", "json").object()["status"] == {"observedGeneration": -1}
 
 
-def test_what_the_operator_writes_is_what_it_reads(kubectl: Kubectl) -> None:
+def test_status_is_read_back_as_it_was_written(kubectl: Kubectl) -> None:
     kubectl.apply(pool())
     status = a_full_status(1)
 
@@ -108,7 +106,7 @@ def test_what_the_operator_writes_is_what_it_reads(kubectl: Kubectl) -> None:
     assert parse_status(stored["status"]) == status
 
 
-def test_columns_show_sizes_and_the_wide_ones_say_why(kubectl: Kubectl) -> None:
+def test_columns_show_sizes_and_wide_columns_the_reason(kubectl: Kubectl) -> None:
     kubectl.apply(pool(minWorkers=1))
     write_status(kubectl, a_full_status(1).as_dict())
 
@@ -122,7 +120,7 @@ def test_columns_show_sizes_and_the_wide_ones_say_why(kubectl: Kubectl) -> None:
     assert "2 workers are ready" in wide
 
 
-def test_kubectl_scale_pins_the_pool_though_replicas_were_absent(kubectl: Kubectl) -> None:
+def test_kubectl_scale_pins_a_pool_without_replicas(kubectl: Kubectl) -> None:
     kubectl.apply(pool())
 
     scaled = kubectl("scale", "apool/resize-images", "--replicas=4")
@@ -137,7 +135,7 @@ def test_kubectl_scale_beyond_max_is_accepted_for_the_operator_to_limit(kubectl:
     assert kubectl("scale", "apool/resize-images", "--replicas=50").ok
 
 
-def test_scale_gives_an_autoscaler_the_size_and_the_selector(kubectl: Kubectl) -> None:
+def test_scale_subresource_has_the_size_and_the_selector(kubectl: Kubectl) -> None:
     kubectl.apply(pool(replicas=3))
     write_status(kubectl, a_full_status(1).as_dict())
 
@@ -147,7 +145,7 @@ def test_scale_gives_an_autoscaler_the_size_and_the_selector(kubectl: Kubectl) -
     assert scale["status"] == {"replicas": 3, "selector": "activitypools.dev/pool=resize-images"}
 
 
-def test_writing_the_status_does_not_make_a_new_generation(kubectl: Kubectl) -> None:
+def test_status_update_keeps_the_generation(kubectl: Kubectl) -> None:
     kubectl.apply(pool())
 
     assert write_status(kubectl, a_full_status(1).as_dict())["metadata"]["generation"] == 1
@@ -160,7 +158,7 @@ def test_kubectl_wait_sees_a_pool_become_ready(kubectl: Kubectl) -> None:
     assert kubectl("wait", "--for=condition=Ready", "apool/resize-images", "--timeout=10s").ok
 
 
-def test_kubectl_explain_tells_unit_and_default(cluster_kubectl: Kubectl) -> None:
+def test_kubectl_explain_shows_unit_and_default(cluster_kubectl: Kubectl) -> None:
     told = " ".join(cluster_kubectl("explain", "apool.spec.scaling.scaleDown.zeroAfterSeconds").out.split())
 
     assert "Seconds without any task" in told
@@ -180,11 +178,11 @@ def test_kubectl_explain_tells_unit_and_default(cluster_kubectl: Kubectl) -> Non
         ("scaling.prometheus.intervalSeconds", "Seconds between two queries (default 15)"),
     ],
 )
-def test_kubectl_explain_tells_how_a_source_is_written(cluster_kubectl: Kubectl, field: str, sentence: str) -> None:
+def test_kubectl_explain_shows_the_form_of_a_source(cluster_kubectl: Kubectl, field: str, sentence: str) -> None:
     assert sentence in " ".join(cluster_kubectl("explain", f"apool.spec.{field}").out.split())
 
 
-def test_an_unknown_field_is_told_at_once(cluster_kubectl: Kubectl) -> None:
+def test_unknown_field_is_reported_at_once(cluster_kubectl: Kubectl) -> None:
     answer = cluster_kubectl.dry_run(pool(maxWorker=3))
 
     assert 'unknown field "spec.maxWorker"' in answer.err

@@ -1,4 +1,4 @@
-"""A server of the suite's own, emptied before every test, and a flow on it."""
+"""A server for the suite, which is emptied before every test, and a flow on it."""
 
 from collections.abc import AsyncIterator, Iterator
 

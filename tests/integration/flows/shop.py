@@ -1,4 +1,4 @@
-"""One flow for all tests, as we define it and as the published package does."""
+"""One flow for all tests, defined by our library and by the published package."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ SHOP = FlowDefinition(
     lookup=("user", "tags"),
 )
 
-#: The same in the package's words.
+#: The same queues in the package's form.
 PEERS_QUEUES: list[dict[str, Any]] = [
     {"queueName": "prepare", "attributesToGet": ["user", "absent"], "nextQueueName": "check"},
     {
@@ -25,7 +25,7 @@ PEERS_QUEUES: list[dict[str, Any]] = [
     {"queueName": "send", "attributesToGet": ["user", "sum", "children:check:jobs"]},
 ]
 
-#: What a job is made with: of every JSON type, and text of every sort.
+#: The fields of a new job: every JSON type, and many kinds of text.
 FIELDS: dict[str, Any] = {
     "user": 62,
     "tags": ["new", 3, True],
@@ -34,7 +34,7 @@ FIELDS: dict[str, Any] = {
     "none": None,
     "nested": {"b": [1, {"a": {}}], "empty": []},
 }
-#: What its first worker says: two children for the parent queue.
+#: The result of the first worker: two children for the parent queue.
 PREPARED: dict[str, Any] = {
     "sum": 124,
     "children:check:params": [{"childName": "stock", "item": "pen"}, {"childName": "stock", "item": {"id": 7}}],

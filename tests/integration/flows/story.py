@@ -1,4 +1,4 @@
-"""What a server holds and was told, so that two tellings of one story can be compared byte for byte."""
+"""The contents of a server and the commands that it got, to compare two runs of one story byte for byte."""
 
 import asyncio
 import re
@@ -11,9 +11,9 @@ from redis.asyncio import Redis
 from activity_worker.wire.redis_connection import RedisClient
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-#: How far two stories may be apart in time, in seconds: times to live are rounded to it.
+#: Seconds by which two runs may differ: times to live are rounded to it.
 _APART = 10
-#: A worker calls itself what it likes.
+#: The value of a lock is the worker's own choice.
 _LOCKED = re.compile(r"^(SET lock:\S+) \S+ EX")
 #: Seconds until a listener has read what the server has already sent.
 HEARD_SECONDS = 30.0
@@ -21,7 +21,7 @@ _END = "the-end-of-the-story"
 
 
 class Names:
-    """Names for ids, in the order in which they are met: two stories with other ids read the same."""
+    """Replaces ids by names in order of their appearance, so that two runs with different ids compare equal."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
@@ -31,7 +31,7 @@ class Names:
         return _ID.sub(lambda found: self._known.setdefault(found[0], f"<{len(self._known) + 1}>"), text)
 
 
-async def told(client: RedisClient, names: Names) -> dict[str, Any]:
+async def contents(client: RedisClient, names: Names) -> dict[str, Any]:
     """Return every key with its type, value and time to live; fields of hashes in the order of the server."""
     found = {}
     for key in sorted(await client.call("KEYS", "*"), key=_without_ids):
@@ -45,8 +45,8 @@ async def told(client: RedisClient, names: Names) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def overheard(client: RedisClient, names: Names) -> AsyncIterator[list[str]]:
-    """Yield the commands that change something, as the server is told them while the context is open.
+async def recorded_commands(client: RedisClient, names: Names) -> AsyncIterator[list[str]]:
+    """Yield the commands that changed data while the context was open.
 
     The list is filled when the context ends.
     """
@@ -76,7 +76,7 @@ async def _listen(monitor: Any, heard: list[str]) -> None:
 
 
 def _without_empty_transactions(heard: list[str]) -> list[str]:
-    """Leave out transactions that only looked: who waits for children looks as often as it likes."""
+    """Leave out transactions without a write: a worker that waits for children polls at its own pace."""
     found: list[str] = []
     for command in heard:
         if command == "EXEC" and found and found[-1] == "MULTI":
@@ -95,7 +95,7 @@ def _named(value: Any, names: Names) -> Any:
 
 
 def _without_ids(key: str) -> tuple[str, str]:
-    """Sort keys by what they are, and by age: ids sort by the time at which they were made."""
+    """Sort keys by their kind, then by age: an id contains the time at which it was made."""
     return _ID.sub("", key), key
 
 

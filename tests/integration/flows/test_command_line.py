@@ -1,4 +1,4 @@
-"""`activity-worker flows` as a process: the monitor that a cluster runs, and what people ask."""
+"""`activity-worker flows` as a process: the monitor that runs in a cluster, and the commands for people."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ QUEUES = ("--flow", "shop", "--queue", "prepare", "--queue", "check", "--queue",
 
 @contextlib.asynccontextmanager
 async def command(*arguments: str, url: str = "") -> AsyncIterator[asyncio.subprocess.Process]:
-    """Start `activity-worker flows ...` and kill what is left of it."""
+    """Start `activity-worker flows ...` and kill it at the end if it still runs."""
     asked = [sys.executable, "-m", "activity_worker", "flows", *arguments, *QUEUES]
     environment = {key: value for key, value in os.environ.items() if key.startswith(("COVERAGE_", "PYTHON"))}
     environment |= {"ACTIVITY_REDIS_URL": url} if url else {}
@@ -39,7 +39,7 @@ async def command(*arguments: str, url: str = "") -> AsyncIterator[asyncio.subpr
 
 
 async def answer(*arguments: str, url: str) -> tuple[int, str, str]:
-    """Run it to its end; returns its exit code and what it said."""
+    """Run the command to its end; return its exit code, its output and its errors."""
     async with command(*arguments, url=url) as process:
         out, err = await asyncio.wait_for(process.communicate(), 30)
         assert process.returncode is not None
@@ -47,7 +47,7 @@ async def answer(*arguments: str, url: str) -> tuple[int, str, str]:
 
 
 async def answers(client: RedisClient) -> bool:
-    """Tell whether the server does more than accept connections."""
+    """Whether the server answers commands."""
     try:
         await client.call("GET", "something")
     except RedisError:
@@ -56,11 +56,11 @@ async def answers(client: RedisClient) -> bool:
 
 
 async def take(client: RedisClient) -> None:
-    """Take a job as a worker does that dies before it locks it."""
+    """Take a job like a worker that dies before it locks the job."""
     await client.call("LMOVE", keys.waiting("prepare"), keys.processing("prepare"), "LEFT", "RIGHT")
 
 
-async def test_the_monitor_fails_lost_jobs_says_so_and_ends_with_sigterm(
+async def test_monitor_fails_lost_jobs_logs_them_and_ends_on_sigterm(
     flow: Flow, client: RedisClient, redis_url: str
 ) -> None:
     job_id = await flow.create({"secret": "s3cr3t"})
@@ -86,7 +86,7 @@ def server() -> Iterator[RedisServer]:
         yield server
 
 
-async def test_the_monitor_and_whoever_waits_outlive_their_server(server: RedisServer) -> None:
+async def test_monitor_and_waiting_clients_survive_a_restart_of_the_server(server: RedisServer) -> None:
     watching = command("monitor", "--look-seconds", "0.1", "--gap-seconds", "0.3", url=server.url)
     async with Flow.open(SHOP, server.url) as flow, watching as process:
         assert process.stderr is not None
@@ -108,7 +108,7 @@ async def test_the_monitor_and_whoever_waits_outlive_their_server(server: RedisS
     assert "p4ssw0rd" not in err.decode()
 
 
-async def test_queues_are_listed_and_a_job_shown_and_tried_again(
+async def test_queues_are_listed_and_a_job_is_shown_and_retried(
     flow: Flow, client: RedisClient, redis_url: str
 ) -> None:
     first = await flow.create({"user": 1, "text": "x" * 200})
@@ -149,7 +149,7 @@ async def test_queues_are_listed_and_a_job_shown_and_tried_again(
         (("show", "nobody"), "", 2, "no value for --redis-url"),
     ],
 )
-async def test_what_cannot_be_is_said_with_its_fix(arguments: tuple[str, ...], url: str, code: int, words: str) -> None:
+async def test_error_names_its_fix(arguments: tuple[str, ...], url: str, code: int, words: str) -> None:
     found, _, err = await answer(*arguments, url=url)
 
     assert (found, words in err) == (code, True), err

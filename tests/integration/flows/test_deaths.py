@@ -1,4 +1,4 @@
-"""Workers that die with a job in their hands, of ours and of the package's, and a monitor that sees to it."""
+"""Workers of ours and of the package's die while they hold a job; the monitor handles the job."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ QUEUES = [(place.flow, place.name) for place in SHOP.places()]
 
 @contextlib.asynccontextmanager
 async def monitored(client: RedisClient, requeue: int = 0) -> AsyncIterator[LockMonitor]:
-    """Let a monitor look while the context is open."""
+    """Run a monitor while the context is open."""
     monitor = LockMonitor(client, QUEUES, MonitorOptions(look_seconds=0.05, gap_seconds=0.3, requeue=requeue))
     running = asyncio.create_task(monitor.run())
     try:
@@ -33,9 +33,7 @@ async def in_stock(request: TaskRequest) -> dict[str, Any]:
     return {"done": True}
 
 
-async def test_a_job_of_their_worker_that_died_is_failed_when_its_lock_has_run_out(
-    flow: Flow, peer: PeerFlow, client: RedisClient
-) -> None:
+async def test_monitor_fails_the_job_of_their_dead_worker(flow: Flow, peer: PeerFlow, client: RedisClient) -> None:
     async def die(job: dict[str, Any]) -> dict[str, Any]:
         await peer.kill()
         return {}
@@ -48,7 +46,7 @@ async def test_a_job_of_their_worker_that_died_is_failed_when_its_lock_has_run_o
     assert (job.failure, monitor.failed) == (Failure("prepare lock time exceeded", "prepare"), 1)
 
 
-async def test_a_parent_that_was_killed_is_put_back_and_another_waits_for_the_same_children(
+async def test_killed_parent_is_requeued_and_waits_for_the_same_children(
     flow: Flow, client: RedisClient, redis_url: str
 ) -> None:
     job_id = await flow.create({"user": 1, **PREPARED})

@@ -1,4 +1,4 @@
-"""docs/redis.md and the example do what they say."""
+"""docs/redis.md and the example are correct."""
 
 import asyncio
 import importlib.util
@@ -17,7 +17,7 @@ DOC = (ROOT / "docs" / "redis.md").read_text(encoding="utf-8")
 FLOWS = DOC[DOC.index("## Flows") :]
 
 
-async def test_the_snippets_make_and_follow_a_job_and_work_on_it(
+async def test_snippets_make_follow_and_run_a_job(
     client: RedisClient, redis_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names: dict[str, Any] = {}
@@ -37,7 +37,7 @@ async def test_the_snippets_make_and_follow_a_job_and_work_on_it(
     assert (job.state, job.queue, job.done) == (JobState.COMPLETED, "send", True)
 
 
-async def test_the_example_sends_an_order(client: RedisClient, redis_url: str) -> None:
+async def test_example_sends_an_order(client: RedisClient, redis_url: str) -> None:
     spec = importlib.util.spec_from_file_location("example_flows", ROOT / "examples" / "flows" / "shop.py")
     assert spec is not None
     assert spec.loader is not None
@@ -50,7 +50,7 @@ async def test_the_example_sends_an_order(client: RedisClient, redis_url: str) -
     assert [child.fields["left"] for child in job.children] == [3, 5]
 
 
-async def test_the_page_names_every_flag_of_the_monitor() -> None:
+async def test_page_names_every_flag_of_the_monitor() -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "activity_worker", "flows", "monitor", "--help"), stdout=asyncio.subprocess.PIPE
     )

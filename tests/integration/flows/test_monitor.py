@@ -1,4 +1,4 @@
-"""Locks that ran out: what was left behind is failed or put back, what was only just taken is left alone."""
+"""Expired locks: the monitor fails or requeues abandoned jobs and leaves jobs alone that were taken just now."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ PREPARE = ("shop", "prepare")
 @pytest.fixture
 async def taken(client: RedisClient) -> Callable[[Flow], Awaitable[str]]:
     async def take(flow: Flow) -> str:
-        """Make a job and take it as a worker does, up to the moment before it locks the job."""
+        """Make a job and take it like a worker that has not locked the job yet."""
         job_id = await flow.create({"user": 1})
         await client.call("LMOVE", keys.waiting("prepare"), keys.processing("prepare"), "LEFT", "RIGHT")
         return job_id
@@ -35,7 +35,7 @@ def monitor(client: RedisClient, **options: Any) -> LockMonitor:
     return LockMonitor(client, QUEUES, MonitorOptions(**{"gap_seconds": 5.0, **options}))
 
 
-async def test_a_job_whose_lock_is_gone_is_failed_in_the_words_of_the_dialect(
+async def test_job_without_its_lock_is_failed_with_the_dialects_error(
     flow: Flow, taken: Taken, client: RedisClient
 ) -> None:
     job_id = await taken(flow)
@@ -58,7 +58,7 @@ async def test_a_job_whose_lock_is_gone_is_failed_in_the_words_of_the_dialect(
     assert looking.failed == 1
 
 
-async def test_a_job_that_was_just_taken_is_left_to_its_worker(flow: Flow, taken: Taken, client: RedisClient) -> None:
+async def test_job_that_was_just_taken_is_left_alone(flow: Flow, taken: Taken, client: RedisClient) -> None:
     job_id = await taken(flow)
     looking = monitor(client)
 
@@ -67,14 +67,14 @@ async def test_a_job_that_was_just_taken_is_left_to_its_worker(flow: Flow, taken
     assert (await flow.get(job_id)).state is JobState.PROCESSING
 
 
-async def test_a_worker_that_locks_between_the_look_and_the_failure_wins(
+async def test_worker_that_locks_before_the_monitor_acts_keeps_its_job(
     flow: Flow, taken: Taken, client: RedisClient
 ) -> None:
     job_id = await taken(flow)
     locked = asyncio.Event()
 
     class LockedMeanwhile(RedisClient):
-        """Lets the worker lock the job after the monitor has seen that it has no lock, before it acts on it."""
+        """A client that lets the worker lock the job after the monitor has read it, before the monitor acts."""
 
         async def call(self, *command: Any) -> Any:
             if command[0] in {"EVAL", "EVALSHA"}:
@@ -92,7 +92,7 @@ async def test_a_worker_that_locks_between_the_look_and_the_failure_wins(
     assert (await flow.get(job_id)).state is JobState.PROCESSING
 
 
-async def test_a_job_that_was_completed_between_the_look_and_the_failure_is_not_failed(
+async def test_job_completed_before_the_monitor_acts_is_not_failed(
     flow: Flow, taken: Taken, client: RedisClient
 ) -> None:
     job_id = await taken(flow)
@@ -124,7 +124,7 @@ async def test_two_monitors_fail_a_job_once(flow: Flow, taken: Taken, client: Re
     assert sum(looking.failed for looking in both) == 1
 
 
-async def test_a_job_that_is_no_longer_kept_is_taken_off_its_list_and_not_made_again(
+async def test_deleted_job_is_removed_from_its_list_and_not_recreated(
     flow: Flow, taken: Taken, client: RedisClient
 ) -> None:
     job_id = await taken(flow)
@@ -137,9 +137,7 @@ async def test_a_job_that_is_no_longer_kept_is_taken_off_its_list_and_not_made_a
     assert await client.call("KEYS", "*") == ["job:shop:user:1"]
 
 
-async def test_a_failure_that_a_worker_wrote_before_it_died_keeps_its_words(
-    flow: Flow, taken: Taken, client: RedisClient
-) -> None:
+async def test_error_recorded_by_a_dead_worker_is_kept(flow: Flow, taken: Taken, client: RedisClient) -> None:
     job_id = await taken(flow)
     fields = keys.pairs(keys.failure("prepare", "no paper left"))
     await client.call("HSET", keys.job("shop", job_id), *fields)
@@ -152,7 +150,7 @@ async def test_a_failure_that_a_worker_wrote_before_it_died_keeps_its_words(
     assert (await flow.lengths())["prepare"] == (0, 0)
 
 
-async def test_when_asked_a_job_is_put_back_as_often_as_said_and_then_failed(
+async def test_job_is_requeued_as_often_as_configured_and_then_failed(
     flow: Flow, taken: Taken, client: RedisClient
 ) -> None:
     job_id = await taken(flow)
@@ -169,7 +167,7 @@ async def test_when_asked_a_job_is_put_back_as_often_as_said_and_then_failed(
     assert (await flow.get(job_id)).fields["retries:prepare"] == 2
 
 
-async def test_a_job_that_was_put_back_and_taken_again_is_under_no_suspicion(
+async def test_requeued_and_retaken_job_is_observed_from_the_start(
     flow: Flow, taken: Taken, client: RedisClient
 ) -> None:
     job_id = await taken(flow)
@@ -183,7 +181,7 @@ async def test_a_job_that_was_put_back_and_taken_again_is_under_no_suspicion(
     assert (await flow.get(job_id)).state is JobState.PROCESSING
 
 
-async def test_a_parent_of_theirs_goes_on_after_the_lost_child(flow: Flow, peer: PeerFlow, client: RedisClient) -> None:
+async def test_their_parent_continues_after_a_lost_child(flow: Flow, peer: PeerFlow, client: RedisClient) -> None:
     await peer.parents("check")
     job_id = await flow.create({"user": 1, "children:check:params": [{"childName": "stock", "item": 1}]})
     await client.call("LMOVE", keys.waiting("prepare"), keys.waiting("check"), "LEFT", "RIGHT")
@@ -203,7 +201,7 @@ async def test_a_parent_of_theirs_goes_on_after_the_lost_child(flow: Flow, peer:
     assert child.failure == Failure("check:stock lock time exceeded", "check:stock")
 
 
-async def test_it_runs_until_it_is_stopped(flow: Flow, taken: Taken, client: RedisClient) -> None:
+async def test_monitor_runs_until_it_is_stopped(flow: Flow, taken: Taken, client: RedisClient) -> None:
     job_id = await taken(flow)
     looking = monitor(client, look_seconds=0.01, gap_seconds=0.05)
     running = asyncio.create_task(looking.run())

@@ -1,4 +1,4 @@
-"""Jobs that our flow makes and the package's workers run: we see where they are and what became of them."""
+"""Our flow makes jobs and the package's workers run them: our flow sees their positions and results."""
 
 import asyncio
 from typing import Any
@@ -25,7 +25,7 @@ async def sent(job: dict[str, Any]) -> dict[str, Any]:
     return {"done": True, "tracking": f"T-{job['sum']}"}
 
 
-async def test_a_job_goes_through_all_queues_with_children_and_its_results_are_seen(flow: Flow, peer: PeerFlow) -> None:
+async def test_job_passes_all_queues_with_children_and_results_are_seen(flow: Flow, peer: PeerFlow) -> None:
     await peer.workers("prepare", prepared)
     await peer.parents("check")
     await peer.children("check", "stock", in_stock, 2)
@@ -50,9 +50,7 @@ async def test_a_job_goes_through_all_queues_with_children_and_its_results_are_s
     ]
 
 
-async def test_a_worker_gets_the_attributes_of_its_queue_and_null_for_one_that_is_absent(
-    flow: Flow, peer: PeerFlow
-) -> None:
+async def test_worker_gets_its_queues_attributes_and_null_for_absent_ones(flow: Flow, peer: PeerFlow) -> None:
     jobs: list[dict[str, Any]] = []
 
     async def note(job: dict[str, Any]) -> dict[str, Any]:
@@ -68,7 +66,7 @@ async def test_a_worker_gets_the_attributes_of_its_queue_and_null_for_one_that_i
     assert jobs == [{"id": job_id, "user": 62, "absent": None}]
 
 
-async def test_a_job_is_seen_where_it_is(flow: Flow, peer: PeerFlow) -> None:
+async def test_position_of_a_job_is_seen(flow: Flow, peer: PeerFlow) -> None:
     working, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(job: dict[str, Any]) -> dict[str, Any]:
@@ -98,7 +96,7 @@ async def test_a_job_is_seen_where_it_is(flow: Flow, peer: PeerFlow) -> None:
     await eventually("it waits for the next queue", sent_on)
 
 
-async def test_a_failure_of_theirs_is_seen_and_tried_again(flow: Flow, peer: PeerFlow) -> None:
+async def test_failure_of_their_worker_is_seen_and_retried(flow: Flow, peer: PeerFlow) -> None:
     tries: list[str] = []
 
     async def once_bitten(job: dict[str, Any]) -> dict[str, Any]:
@@ -121,7 +119,7 @@ async def test_a_failure_of_theirs_is_seen_and_tried_again(flow: Flow, peer: Pee
     assert tries == [job_id, job_id]
 
 
-async def test_of_many_that_try_a_failed_job_again_one_does(flow: Flow, client: RedisClient) -> None:
+async def test_only_one_of_many_concurrent_retries_succeeds(flow: Flow, client: RedisClient) -> None:
     job_id = await flow.create({"user": 1})
     await client.call("LMOVE", keys.waiting("prepare"), keys.processing("prepare"), "LEFT", "RIGHT")
     await client.call("SET", keys.lock("prepare", job_id), "a worker that is gone")
@@ -149,7 +147,7 @@ async def test_both_find_a_job_by_its_attributes(flow: Flow, peer: PeerFlow, cli
     assert [job.id for job in await flow.find("user", 1)] == [second]
 
 
-async def test_they_find_what_we_delete_no_more_and_no_worker_gets_it(
+async def test_job_deleted_by_us_is_gone_for_their_flow_and_workers(
     flow: Flow, peer: PeerFlow, client: RedisClient
 ) -> None:
     job_id = await flow.create({"user": 1, "tags": ["x"]})

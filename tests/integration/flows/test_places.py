@@ -1,4 +1,4 @@
-"""Flows on a cluster, and on a server that has lost its master."""
+"""Flows on a cluster, and on a server whose master failed."""
 
 import asyncio
 from typing import Any
@@ -12,7 +12,7 @@ from activity_worker.wire.redis_errors import RedisError
 from tests.integration.flows.shop import SHOP
 from tests.servers.redis import cluster_url, redis_cluster, redis_with_sentinels
 
-#: One hash tag in all names: in a cluster all keys of the flow are in one slot.
+#: All names have one hash tag, so that all keys of the flow are in one slot of a cluster.
 TAGGED = FlowDefinition(
     "{shop}",
     (
@@ -31,7 +31,7 @@ async def in_stock(request: TaskRequest) -> dict[str, Any]:
     return {"done": True}
 
 
-async def test_a_flow_with_one_hash_tag_lives_in_a_cluster() -> None:
+async def test_flow_with_one_hash_tag_works_on_a_cluster() -> None:
     with redis_cluster() as members:
         async with Flow.open(TAGGED, cluster_url(members)) as flow:
             workers = FlowWorkers(flow)
@@ -59,12 +59,12 @@ async def test_a_flow_with_one_hash_tag_lives_in_a_cluster() -> None:
                 await flow.create({"user": 62})
 
 
-async def test_who_waits_for_a_job_sees_it_finished_by_the_next_master() -> None:
+async def test_waiting_client_sees_its_job_finished_after_a_failover() -> None:
     with redis_with_sentinels() as group:
         async with Flow.open(SHOP, group.url) as flow:
             job_id = await flow.create({"user": 62})
             async with asyncio.timeout(10):
-                # A failover may lose what no replica has: here it is to be there.
+                # A failover may lose writes that the replica does not have yet; here the replica must have them.
                 await flow.client.call("WAIT", 1, 5000)
             waiting = asyncio.create_task(flow.wait(job_id, timeout_seconds=60))
             group.master.kill()

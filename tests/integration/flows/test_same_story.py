@@ -1,6 +1,6 @@
-"""One story, told by the package alone and by us alone: the same keys, values and times to live, byte for byte.
+"""One story, run by the package alone and by us alone, gives the same keys, values and times to live, byte for byte.
 
-Ids and the names of workers differ, and the order of reads. What is deliberately different is listed here, and in
+Ids, the names of workers and the order of reads differ. The deliberate differences are listed here and in
 docs/deviations.md.
 """
 
@@ -18,14 +18,14 @@ from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient
 from tests.eventually import eventually
 from tests.integration.flows.shop import FIELDS, PEERS_QUEUES, PREPARED, SHOP
-from tests.integration.flows.story import Names, overheard, told
+from tests.integration.flows.story import Names, contents, recorded_commands
 from tests.peers.queues.peer import peer_flow
 
 Function = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class Teller(Protocol):
-    """Whoever makes jobs and works on them."""
+    """An implementation that makes jobs and works on them."""
 
     async def create(self, fields: dict[str, Any], correlation_id: str | None = None) -> str: ...
 
@@ -96,7 +96,7 @@ Story = Callable[[Teller, RedisClient], Awaitable[None]]
 
 
 async def made(teller: Teller, client: RedisClient) -> None:
-    """Jobs are made, with every sort of value and without a correlation id."""
+    """Make jobs with every kind of value, one without a correlation id."""
     await teller.create(FIELDS, "c-1")
     await teller.create({"user": "", "tags": []})
     await teller.create({"user": None, "tags": ["twice", "twice"], "other": 1})
@@ -125,7 +125,7 @@ async def delivered(teller: Teller, client: RedisClient) -> None:
 
 
 async def without_children(teller: Teller, client: RedisClient) -> None:
-    """A parent without children goes on at once."""
+    """A parent without children continues at once."""
 
     async def prepare(job: dict[str, Any]) -> dict[str, Any]:
         return {"children:check:params": []}
@@ -136,7 +136,7 @@ async def without_children(teller: Teller, client: RedisClient) -> None:
 
 
 async def sent_elsewhere(teller: Teller, client: RedisClient) -> None:
-    """A result says where its job goes, and that is not saved."""
+    """A result names the next queue, and that field is not saved."""
 
     async def prepare(job: dict[str, Any]) -> dict[str, Any]:
         return {"nextQueue": "send", "sum": 0}
@@ -147,7 +147,7 @@ async def sent_elsewhere(teller: Teller, client: RedisClient) -> None:
 
 
 async def failed(teller: Teller, client: RedisClient) -> None:
-    """A worker function throws."""
+    """A worker function raises an exception."""
 
     async def prepare(job: dict[str, Any]) -> dict[str, Any]:
         raise ValueError('no "paper" left, \u00e9')
@@ -160,7 +160,7 @@ async def failed(teller: Teller, client: RedisClient) -> None:
 
 
 async def too_slow(teller: Teller, client: RedisClient) -> None:
-    """A worker function outlasts its lock."""
+    """A worker function takes longer than its lock."""
 
     async def prepare(job: dict[str, Any]) -> dict[str, Any]:
         await asyncio.Event().wait()
@@ -173,18 +173,18 @@ async def too_slow(teller: Teller, client: RedisClient) -> None:
 
 
 async def hopeless(teller: Teller, client: RedisClient) -> None:
-    """A job whose children can never be made fails: a parent without its field."""
+    """A job whose children cannot be made fails: a parent without its field."""
     await teller.work({}, parents=("check",))
     job_id = await teller.create({"user": 1})
     await client.call("LMOVE", keys.waiting("prepare"), keys.waiting("check"), "LEFT", "RIGHT")
     await eventually("it has failed", lambda: client.call("HGET", keys.job("shop", job_id), keys.FAILED))
     await eventually("it has left the queue", lambda: _nobody(client, keys.processing("check")))
-    # The words are each one's own: theirs are those of the language.
+    # The error texts differ: theirs come from their language.
     await client.call("HDEL", keys.job("shop", job_id), keys.FAILED_ERROR)
 
 
 @pytest.mark.parametrize("story", [made, delivered, without_children, sent_elsewhere])
-async def test_a_story_leaves_the_same_behind_whoever_tells_it(client: RedisClient, story: Story) -> None:
+async def test_story_gives_the_same_data_in_both_implementations(client: RedisClient, story: Story) -> None:
     held_by_them, heard_of_them = await _tell(theirs, story, client)
     held_by_us, heard_of_us = await _tell(ours, story, client)
 
@@ -194,7 +194,7 @@ async def test_a_story_leaves_the_same_behind_whoever_tells_it(client: RedisClie
 
 
 @pytest.mark.parametrize(("story", "queue"), [(failed, "prepare"), (too_slow, "prepare"), (hopeless, "check")])
-async def test_a_failure_leaves_the_same_behind_but_for_the_lock_which_we_take_away(
+async def test_failure_gives_the_same_data_except_that_we_delete_the_lock(
     client: RedisClient, story: Story, queue: str
 ) -> None:
     held_by_them, _ = await _tell(theirs, story, client)
@@ -202,7 +202,7 @@ async def test_a_failure_leaves_the_same_behind_but_for_the_lock_which_we_take_a
 
     left = {key for key in held_by_them if key not in held_by_us}
     locks = [key.rpartition(":")[0] for key in left]
-    # Theirs outlives a job that was too slow by a second, and may be over before it is looked at.
+    # Their lock outlives a job that was too slow by a second, and may have expired before it is read.
     assert locks == [f"lock:{queue}"] or (story is too_slow and not locks)
     assert not [key for key in held_by_us if key.startswith("lock:")]
     assert held_by_us == {key: value for key, value in held_by_them.items() if key not in left}
@@ -211,9 +211,9 @@ async def test_a_failure_leaves_the_same_behind_but_for_the_lock_which_we_take_a
 async def _tell(teller: Open, story: Story, client: RedisClient) -> tuple[dict[str, Any], list[str]]:
     await client.call("FLUSHALL")
     names = Names()
-    async with overheard(client, names) as heard, teller(client) as one:
+    async with recorded_commands(client, names) as heard, teller(client) as one:
         await story(one, client)
-        held = await told(client, names)
+        held = await contents(client, names)
     return held, heard
 
 

@@ -1,4 +1,4 @@
-"""Jobs that the package's flow makes and our workers run: it sees results, failures and children as its own."""
+"""The package's flow makes jobs and our workers run them: it sees results, failures and children as usual."""
 
 import asyncio
 from itertools import pairwise
@@ -27,7 +27,7 @@ async def send(request: TaskRequest) -> dict[str, Any]:
 
 
 async def finished(peer: PeerFlow, user: int) -> dict[str, Any]:
-    """Wait until the peer sees its job done; returns the job with its children."""
+    """Wait until the peer sees its job finished; return the job with its children."""
 
     async def done() -> bool:
         return (await peer.find("user", user))[0].get("done") is True
@@ -37,9 +37,7 @@ async def finished(peer: PeerFlow, user: int) -> dict[str, Any]:
     return job
 
 
-async def test_its_job_goes_through_our_workers_with_children_and_it_sees_the_results(
-    flow: Flow, peer: PeerFlow
-) -> None:
+async def test_their_job_passes_our_workers_with_children_and_results(flow: Flow, peer: PeerFlow) -> None:
     workers = FlowWorkers(flow)
     workers.serve("prepare", prepare)
     workers.parents("check", check_seconds=0.05)
@@ -66,7 +64,7 @@ async def test_its_job_goes_through_our_workers_with_children_and_it_sees_the_re
     ]
 
 
-async def test_our_worker_gets_the_job_as_its_own_would(flow: Flow, peer: PeerFlow) -> None:
+async def test_our_worker_gets_the_job_as_their_worker_would(flow: Flow, peer: PeerFlow) -> None:
     jobs = []
 
     async def note(request: TaskRequest) -> dict[str, Any]:
@@ -83,7 +81,7 @@ async def test_our_worker_gets_the_job_as_its_own_would(flow: Flow, peer: PeerFl
     assert await flow.lengths(["check", "send"]) == {"check": (0, 0), "send": (1, 0)}
 
 
-async def test_it_sees_our_failure_in_its_own_words(flow: Flow, peer: PeerFlow) -> None:
+async def test_their_flow_sees_our_failure_in_its_own_form(flow: Flow, peer: PeerFlow) -> None:
     async def fail(request: TaskRequest) -> None:
         raise ValueError("no paper left, \u00e9")
 
@@ -148,7 +146,7 @@ async def test_our_parent_waits_for_children_of_theirs(flow: Flow, peer: PeerFlo
     assert [child["done"] for child in job["children:check:jobs"]] == [True, True]
 
 
-async def test_our_parent_goes_on_after_a_child_that_their_monitor_failed(
+async def test_our_parent_continues_after_a_child_failed_by_their_monitor(
     flow: Flow, peer: PeerFlow, client: RedisClient
 ) -> None:
     workers = FlowWorkers(flow)
@@ -170,9 +168,7 @@ async def test_our_parent_goes_on_after_a_child_that_their_monitor_failed(
     assert first.failure.message == "check:stock lock time exceeded"
 
 
-async def test_our_parent_fails_when_a_child_is_gone_instead_of_waiting_for_ever(
-    flow: Flow, client: RedisClient
-) -> None:
+async def test_our_parent_fails_when_a_child_is_deleted(flow: Flow, client: RedisClient) -> None:
     workers = FlowWorkers(flow)
     workers.serve("prepare", prepare)
     workers.parents("check", check_seconds=0.05)
@@ -187,7 +183,7 @@ async def test_our_parent_fails_when_a_child_is_gone_instead_of_waiting_for_ever
     assert job.failure.message.startswith(f"job:check:stock:{first.id}: a child that is gone")
 
 
-async def test_a_parent_that_was_put_back_waits_for_the_children_that_it_has(flow: Flow, client: RedisClient) -> None:
+async def test_requeued_parent_waits_for_its_existing_children(flow: Flow, client: RedisClient) -> None:
     workers = FlowWorkers(flow)
     workers.parents("check", check_seconds=0.05)
     job_id = await flow.create({"user": 1, **PREPARED})
@@ -203,9 +199,7 @@ async def test_a_parent_that_was_put_back_waits_for_the_children_that_it_has(flo
     assert await flow.lengths(["check:stock"]) == {"check:stock": (0, 0)}
 
 
-async def test_a_parent_whose_worker_has_to_stop_gives_its_job_back_and_waits_on_later(
-    flow: Flow, client: RedisClient
-) -> None:
+async def test_parent_of_a_stopped_worker_is_returned_and_continues_later(flow: Flow, client: RedisClient) -> None:
     workers = FlowWorkers(flow)
     workers.parents("check", check_seconds=0.05)
     job_id = await flow.create({"user": 1, **PREPARED})
@@ -238,8 +232,8 @@ async def test_our_parent_renews_its_lock_while_it_waits(client: RedisClient) ->
         return sum(later > earlier for earlier, later in pairwise(left)) == 5
 
     async with workers:
-        # Once when it was set, four times since, three seconds apart: a handler's deadline, nine seconds here, does not
-        # hold for parents.
+        # The lock was set once and renewed four times, three seconds apart: the handler's deadline, here nine seconds,
+        # does not apply to waiting parents.
         await eventually("the lock is prolonged", renewed, seconds=60)
         (child,) = (await flow.get(job_id, children=True)).children
         await client.call("HSET", keys.job("check:stock", child.id), "done", "true")
@@ -248,7 +242,7 @@ async def test_our_parent_renews_its_lock_while_it_waits(client: RedisClient) ->
     assert job.failure is None
 
 
-async def test_workers_are_ready_running_and_stopped_and_can_be_started_again(flow: Flow, peer: PeerFlow) -> None:
+async def test_stopped_workers_can_be_started_again(flow: Flow, peer: PeerFlow) -> None:
     working, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(request: TaskRequest) -> dict[str, Any]:
@@ -271,7 +265,7 @@ async def test_workers_are_ready_running_and_stopped_and_can_be_started_again(fl
     await stopping
     seen.append(workers.status)
     assert seen == [WorkerStatus.READY, WorkerStatus.RUNNING, WorkerStatus.STOPPED]
-    # The job under way was finished, the other one not begun.
+    # The running job was finished, the other one was not started.
     assert await flow.lengths(["prepare", "send"]) == {"prepare": (1, 0), "send": (1, 0)}
 
     async with workers:

@@ -1,4 +1,4 @@
-"""Values of every sort: what we write is what the package writes, and each reads the other's."""
+"""Values of every kind: we write the same bytes as the package, and each reads the other's."""
 
 import random
 import sys
@@ -10,7 +10,7 @@ from activity_worker.wire.redis_connection import RedisClient
 from tests.peers.queues.peer import PeerFlow
 
 _JOBS = 150
-#: Letters that encoders treat each in their own way: quotes, controls, line separators, pairs and their halves.
+#: Characters that encoders treat differently: quotes, controls, line separators, surrogate pairs and lone surrogates.
 _LETTERS = [
     *"aZ09 \"\\/'<>&",
     *map(chr, range(0x21)),
@@ -22,7 +22,7 @@ _LETTERS = [
 
 def _text(chance: random.Random) -> str:
     joined = "".join(chance.choices(_LETTERS, k=chance.randint(0, 6)))
-    # Two halves that happen to meet are a pair: JSON cannot tell them from one letter.
+    # Two lone surrogates that happen to be adjacent form a pair: JSON cannot express the difference.
     return joined.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
@@ -32,7 +32,7 @@ def _value(chance: random.Random, depth: int = 0) -> Any:
         case "text":
             return _text(chance)
         case "whole":
-            # As far as JavaScript counts.
+            # The range of integers in JavaScript.
             return chance.choice([0, -1, 7, 2**53 - 1, -(2**53) + 1, chance.randint(-(10**9), 10**9)])
         case "word":
             return chance.choice([None, True, False])
@@ -42,7 +42,7 @@ def _value(chance: random.Random, depth: int = 0) -> Any:
             return {"k" + _text(chance): _value(chance, depth + 1) for _ in range(chance.randint(0, 3))}
 
 
-async def test_values_are_the_same_bytes_whoever_writes_them(flow: Flow, peer: PeerFlow, client: RedisClient) -> None:
+async def test_both_write_the_same_bytes_for_a_value(flow: Flow, peer: PeerFlow, client: RedisClient) -> None:
     chance = random.Random(3)
     for number in range(_JOBS):
         fields = {"user": number, **{f"f{n}": _value(chance) for n in range(4)}}
@@ -56,7 +56,7 @@ async def test_values_are_the_same_bytes_whoever_writes_them(flow: Flow, peer: P
         assert [{**job, "id": ""} for job in await peer.find("user", number)] == [{"id": "", **fields}] * 2
 
 
-async def test_a_number_with_a_point_is_read_alike_and_looked_up_alike(flow: Flow, peer: PeerFlow) -> None:
+async def test_float_is_read_and_looked_up_alike(flow: Flow, peer: PeerFlow) -> None:
     for number in (1.0, 0.5, -2.25, 1e15, 1e21, 1e-7, 123456.789, sys.float_info.max, 5e-324):
         ours, theirs = await flow.create({"sum": number, "n": 1}), await peer.create({"sum": number, "n": 1})
         for job_id in (ours, theirs):

@@ -1,4 +1,4 @@
-"""The published package's flow, whose parents and children are worker processes as a pool runs them."""
+"""The published package's flow; its parents and children run in worker processes like those of a pool."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.integration.flows.worker_process import worker
 from tests.peers.queues.peer import PeerFlow
 
 
-async def test_parents_and_children_in_worker_processes_serve_their_flow(peer: PeerFlow, redis_url: str) -> None:
+async def test_worker_processes_serve_parents_and_children_of_their_flow(peer: PeerFlow, redis_url: str) -> None:
     async def prepare(job: dict[str, Any]) -> dict[str, Any]:
         return PREPARED
 
@@ -40,9 +40,7 @@ async def test_parents_and_children_in_worker_processes_serve_their_flow(peer: P
     assert [(child["echo"], child["left"]) for child in job["children:check:jobs"]] == [("pen", 3), ({"id": 7}, 3)]
 
 
-async def test_a_parents_process_that_may_wait_no_longer_gives_its_job_back(
-    flow: Flow, client: RedisClient, redis_url: str
-) -> None:
+async def test_stopped_process_of_a_parent_gives_its_job_back(flow: Flow, client: RedisClient, redis_url: str) -> None:
     job_id = await flow.create({"user": 1, **PREPARED})
     await client.call("LMOVE", keys.waiting("prepare"), keys.waiting("check"), "LEFT", "RIGHT")
     parent = worker(

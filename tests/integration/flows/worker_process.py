@@ -1,4 +1,4 @@
-"""`activity-worker run` on a Redis queue, as a pool runs it."""
+"""`activity-worker run` on a Redis queue, as in a pool."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ _ROOT = Path(__file__).parents[3]
 async def worker(
     handler: str, url: str, flow: str, queue: str, *flags: str
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run it with its queue in the environment; unless it was killed it must end well with SIGTERM."""
+    """Run a worker with its queue in the environment; unless it was killed, it must exit with 0 on SIGTERM."""
     queue_of = {"ACTIVITY_REDIS_URL": url, "ACTIVITY_REDIS_FLOW": flow, "ACTIVITY_REDIS_QUEUE": queue}
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = await asyncio.create_subprocess_exec(

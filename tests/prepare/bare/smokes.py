@@ -57,15 +57,15 @@ SMOKES = (
         "redis",
         (
             "tests/integration/redis/test_servers.py::test_a_user_of_few_rights_can_work_over_tls",
-            "tests/integration/flows/test_our_flow_their_workers.py::test_a_job_is_seen_where_it_is",
+            "tests/integration/flows/test_our_flow_their_workers.py::test_position_of_a_job_is_seen",
         ),
     ),
     Smoke(
         "backlog",
         (
-            "tests/integration/backlog/test_prometheus.py::test_a_number_is_how_many_tasks_wait",
-            "tests/integration/backlog/test_redis_servers.py::test_a_password",
-            "tests/integration/backlog/test_taskstore.py::test_a_new_instance_is_heard_of_at_once",
+            "tests/integration/backlog/test_prometheus.py::test_number_is_the_count_of_waiting_tasks",
+            "tests/integration/backlog/test_redis_servers.py::test_password_in_the_url",
+            "tests/integration/backlog/test_taskstore.py::test_new_instance_is_counted_at_once",
         ),
     ),
     # One of those that load libfaketime.
@@ -87,8 +87,8 @@ SMOKES = (
             "tests/e2e/test_task_store.py::test_wrong_password_is_reported_and_the_new_secret_is_read",
         ),
     ),
-    Smoke("chart", ("tests/integration/chart/test_chart.py::test_lint_finds_nothing_to_warn_of",)),
-    Smoke("crd", ("tests/integration/crd/test_serving.py::test_the_api_server_fills_in_the_models_defaults",)),
+    Smoke("chart", ("tests/integration/chart/test_chart.py::test_helm_lint_gives_no_warning",)),
+    Smoke("crd", ("tests/integration/crd/test_serving.py::test_api_server_fills_in_the_models_defaults",)),
     Smoke("operator", ("tests/integration/operator/test_at_rest.py",)),
     Smoke("cluster down", command=("tests.cluster", "down")),
 )
