@@ -111,7 +111,7 @@ ALLOWED: Mapping[tuple[str, str], str] = {
         "an announcement is held back for a while after the one before"
     ),
     ("integration/redis/test_kills.py", "_leased"): "it polls as the worker's runtime does",
-    ("integration/reports/test_broken_connections.py", "test_a_connection_that_breaks_is_not_worth_a_line"): (
+    ("integration/reports/test_broken_connections.py", "test_broken_connection_is_not_logged"): (
         "the server notices the break before, while or after it answers"
     ),
     ("integration/steps/kills.py", "_runner.worked"): PLAYED,

@@ -1,4 +1,4 @@
-"""Words for the tests: a pool, a running operator, waiting for something to become so."""
+"""Helpers for the operator's tests: a pool's manifest, a running operator, and reads of its Deployments."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -21,7 +21,7 @@ from tests.integration.operator.plain import PlainBrain, PlainOutside
 
 
 def settings(namespace: str, **more: Any) -> Settings:
-    """Return settings for one test. Its Lease lasts as long as it ships: a busy machine ends no term."""
+    """Return settings for one test. The Lease lasts as long as shipped, so that a busy machine ends no term."""
     quick: dict[str, Any] = {
         "namespace": namespace,
         "lease_retry_seconds": 0.3,
@@ -32,7 +32,7 @@ def settings(namespace: str, **more: Any) -> Settings:
 
 
 class Running:
-    """A running operator process, with what a test looks at."""
+    """A running operator process, and what a test reads of it."""
 
     def __init__(self, process: Process, brain: PlainBrain) -> None:
         self.process = process
@@ -44,7 +44,7 @@ class Running:
         return self.process.outside
 
     async def get(self, path: str) -> tuple[int, str]:
-        """Ask the health port."""
+        """GET a path of the health port."""
         url = f"http://127.0.0.1:{self.process.health.port}{path}"
         async with aiohttp.ClientSession() as session, session.get(url) as answer:
             return answer.status, await answer.text()
@@ -59,9 +59,10 @@ async def operator(
     rooms: Callable[[str], StepFunctions] | None = None,
     **more: Any,
 ) -> AsyncIterator[Running]:
-    """Run an operator that looks after the pools of one namespace.
+    """Run an operator for the pools of one namespace.
 
-    `watch_over` gives kopf credentials of its own; with `rooms` the real rooms are used, over that task service.
+    `watch_over` gives kopf credentials of its own; with `rooms` the operator's real components are used, over that task
+    service.
     """
     brain = PlainBrain(namespace)
 
@@ -88,7 +89,7 @@ def pool(name: str, **spec: Any) -> Raw:
 
 
 async def find(kube: KubeClient, namespace: str, name: str) -> Raw | None:
-    """Return a Deployment, None when there is none."""
+    """Return a Deployment, None if there is none."""
     try:
         return await kube.get(DEPLOYMENTS, namespace, name)
     except ApiError as error:
@@ -98,6 +99,6 @@ async def find(kube: KubeClient, namespace: str, name: str) -> Raw | None:
 
 
 async def replicas(kube: KubeClient, namespace: str, name: str) -> int | None:
-    """Return a Deployment's replicas, None when there is none."""
+    """Return a Deployment's replicas, None if there is no Deployment."""
     found = await find(kube, namespace, name)
     return None if found is None else int(found["spec"]["replicas"])

@@ -1,4 +1,4 @@
-"""The operator's cluster package against a real API server: a namespace a test, the CRD of this tree."""
+"""The operator's cluster package with a real API server: a namespace for each test, the CRD of this tree."""
 
 import json
 import uuid
@@ -54,7 +54,7 @@ def _kubeconfig(plane: ControlPlane) -> Path:
 
 @pytest.fixture
 async def kube(load: Credentials) -> AsyncIterator[KubeClient]:
-    """A client of the test's own."""
+    """The test's own client."""
     client = await KubeClient.connect(load)
     yield client
     await client.close()
@@ -71,7 +71,7 @@ async def namespace(kube: KubeClient) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def road(load: Credentials) -> AsyncIterator[Road]:
-    """A way to the API server that the test can cut."""
+    """A connection to the API server that the test can cut."""
     async with road_to((await endpoint(load)).server) as road:
         yield road
 

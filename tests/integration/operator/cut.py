@@ -1,4 +1,4 @@
-"""A way to the API server that a test can cut: refuse connections, or let them hang without a byte."""
+"""A relay to the API server that a test can cut: it refuses connections, or keeps them open without a byte."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -34,7 +34,7 @@ class Road:
         self._open.set()
 
     def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Lead a connection on, in a task of ours: asyncio takes one of its own that is cancelled for a fault."""
+        """Relay a connection in a task of ours: asyncio logs an error when a handler task of its own is cancelled."""
         if self._refusing:
             writer.transport.abort()
             return
@@ -46,7 +46,7 @@ class Road:
         try:
             there, back = await asyncio.open_connection(*self._target)
         except OSError:
-            # Nobody asks for this task's outcome.
+            # The task's result is not awaited.
             self._writers.discard(writer)
             writer.transport.abort()
             return
@@ -76,7 +76,7 @@ class Road:
             writer.transport.abort()
 
     def over(self, load: Credentials) -> Credentials:
-        """Return credentials whose server is reached over this road."""
+        """Return credentials whose server is reached through this relay."""
 
         async def relayed(configuration: Any) -> None:
             await load(configuration)
@@ -87,7 +87,7 @@ class Road:
 
 @asynccontextmanager
 async def road_to(server: str) -> AsyncIterator[Road]:
-    """Open a road to the API server at `server` (a URL)."""
+    """Open a relay to the API server at `server` (a URL)."""
     parts = urlsplit(server)
     road = Road(parts.hostname or "127.0.0.1", parts.port or 443)
     listening = await asyncio.start_server(road.meet, "127.0.0.1", 0)

@@ -1,4 +1,4 @@
-"""The other rooms in their plainest form: sizes that a test sets, no reports, no polls."""
+"""Simple stand-ins for the operator's other components: sizes that a test sets, no reports, no polls."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from activity_worker.contract import LABEL_POOL, LABEL_REVISION, Directive
 
 
 class PlainBrain:
-    """One Deployment a pool, of the size that `sizes` says; pools of other namespaces are left alone."""
+    """Decides one Deployment for each pool, of the size in `sizes`; pools of other namespaces are left alone."""
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
@@ -119,7 +119,7 @@ class PlainBrain:
 
 
 class PlainReports:
-    """No worker ever reported."""
+    """Reports without any worker."""
 
     trouble = ""
 
@@ -127,13 +127,13 @@ class PlainReports:
         return ()
 
     def set_directives(self, namespace: str, pool: str, directives: Mapping[str, Directive]) -> None:
-        """Tell nobody."""
+        """Do nothing."""
 
     def suspect(self, now: float) -> str:
         return ""
 
     def forget(self, pod_uid: str) -> None:
-        """Know nobody."""
+        """Do nothing."""
 
     def events(self, namespace: str, pool: str) -> Sequence[PoolEventLike]:
         return ()
@@ -141,14 +141,14 @@ class PlainReports:
     def note(
         self, key: Key, name: str, message: str, *, at: float, pod: str = "", exit_code: int | None = None
     ) -> None:
-        """Keep no story."""
+        """Do nothing."""
 
     def forget_pool(self, namespace: str, pool: str) -> None:
-        """Have nothing to forget."""
+        """Do nothing."""
 
 
 class PlainSignals:
-    """No polls; what was ordered and withdrawn is kept for the test."""
+    """No polls; the orders and withdrawals are recorded for the test."""
 
     def __init__(self) -> None:
         self.orders: dict[Key, SentinelOrder] = {}
@@ -165,7 +165,7 @@ class PlainSignals:
 
 
 class PlainOutside:
-    """All of it together."""
+    """All stand-ins together."""
 
     def __init__(self, brain: PlainBrain, backbone: Backbone) -> None:
         self.brain = brain
@@ -178,23 +178,23 @@ class PlainOutside:
         self.no_poll_open.set()
 
     async def start(self) -> None:
-        """Listen to nobody."""
+        """Do nothing."""
 
     def begin_term(self, now: float, expected_workers: int) -> None:
         self.terms.append(True)
 
     async def prepare(self, namespace: str) -> None:
-        """Need nothing."""
+        """Do nothing."""
 
     def store_filled(self) -> None:
-        """Have nothing to restore."""
+        """Do nothing."""
 
     def end_term(self) -> None:
         self.terms.append(False)
 
     async def close_polls(self, timeout_seconds: float) -> None:
-        """Wait as long as the test says that polls are open."""
+        """Wait as long as the test sets for open polls."""
         await self.no_poll_open.wait()
 
     async def stop(self) -> None:
-        """Have nothing to stop."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""A pool at rest costs nothing: not one write besides the operator's Lease."""
+"""A pool at rest causes no write except the renewals of the operator's Lease."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from tests.integration.operator.arrange import operator, pool, replicas
 async def test_pools_at_rest_cost_no_write(
     kube: KubeClient, load: Credentials, namespace: str, writes: Callable[[], list[dict[str, Any]]]
 ) -> None:
-    """Sweeps pass, statuses and Deployments are as they should be, and nobody writes."""
+    """Resyncs pass; the statuses and Deployments are correct, so nothing is written."""
     for number in range(5):
         await kube.create(POOLS, namespace, pool(f"p{number}"))
     async with operator(namespace, load, sweep_seconds=1.0) as running:
@@ -34,7 +34,7 @@ async def test_pools_at_rest_cost_no_write(
             rest.extend(f"{entry['verb']} {entry['requestURI']}" for entry in writes())
             return not rest
 
-        # For longer than counts are held back.
+        # Longer than the interval at which counts are written.
         await consistently("nothing is written", is_at_rest, seconds=12, every_seconds=1, details=lambda: rest)
         assert len(running.brain.seen) > looks, "the sweeps must have looked at the pools meanwhile"
 
@@ -51,6 +51,6 @@ async def replicas_are(kube: KubeClient, namespace: str, name: str, wanted: int)
 
 
 async def has_status(kube: KubeClient, namespace: str, name: str) -> bool:
-    """Whether the operator has spoken of the pool's present generation."""
+    """Whether the pool's status is of its present generation."""
     found = await kube.get(POOLS, namespace, name)
     return bool(found["status"].get("observedGeneration") == found["metadata"]["generation"])

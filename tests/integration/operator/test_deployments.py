@@ -1,4 +1,4 @@
-"""What the operator keeps of Deployments: made, sized, put back, refused, left alone."""
+"""How the operator maintains Deployments: it creates, sizes and restores them, or leaves them alone."""
 
 import time
 from typing import Any
@@ -14,7 +14,7 @@ from tests.integration.operator.arrange import find, operator, pool, replicas
 
 
 async def events(kube: KubeClient, namespace: str, reason: str) -> list[Raw]:
-    """Return the Events of a reason."""
+    """Return the Events with this reason."""
     found, _ = await kube.list(EVENTS, namespace)
     return [event for event in found if event["reason"] == reason]
 
@@ -37,7 +37,7 @@ async def status(kube: KubeClient, namespace: str, name: str, field: str, value:
     return bool(found["status"].get(field) == value)
 
 
-async def test_the_first_raise_is_written_at_once_and_later_ones_are_gathered(
+async def test_first_scale_up_is_written_at_once_and_later_ones_are_combined(
     kube: KubeClient, load: Credentials, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Longer than a busy machine stalls.
@@ -61,18 +61,18 @@ async def test_the_first_raise_is_written_at_once_and_later_ones_are_gathered(
 
 
 def stored(running: Any, name: str) -> int:
-    """Return the replicas that the operator itself knows of."""
+    """Return the replicas in the operator's cache."""
     raw = running.process.store.by_name(DEPLOYMENTS, running.brain.namespace, name)
     return int(raw["spec"]["replicas"])
 
 
 def settled(running: Any, name: str) -> bool:
-    """Whether the pool has its Deployment and nothing is left to do."""
+    """Whether the pool has its Deployment and the operator has nothing left to do."""
     raw = running.process.store.by_name(DEPLOYMENTS, running.brain.namespace, f"{name}-r1")
     return raw is not None and not len(running.process.queue)
 
 
-async def test_an_edit_of_the_deployment_is_put_back_and_said(
+async def test_edit_of_a_deployment_is_reverted_with_an_event(
     kube: KubeClient, load: Credentials, namespace: str
 ) -> None:
     async with operator(namespace, load) as running:
@@ -96,7 +96,7 @@ async def test_an_edit_of_the_deployment_is_put_back_and_said(
         assert "image" in said[0]["note"]
 
 
-async def test_a_deployment_that_another_operator_version_rendered_is_left_alone(
+async def test_deployment_rendered_by_another_operator_version_is_kept(
     kube: KubeClient, load: Credentials, namespace: str
 ) -> None:
     async with operator(namespace, load) as running:
@@ -114,7 +114,7 @@ async def test_a_deployment_that_another_operator_version_rendered_is_left_alone
         assert not any(seen.deployments[0].drifted for seen in running.brain.seen if seen.deployments)
 
 
-async def test_quantities_that_the_api_server_rewrites_are_no_edit(
+async def test_quantities_normalized_by_the_api_server_are_no_edit(
     kube: KubeClient, load: Credentials, namespace: str
 ) -> None:
     async with operator(namespace, load) as running:
@@ -129,9 +129,7 @@ async def test_quantities_that_the_api_server_rewrites_are_no_edit(
         assert not running.brain.seen[-1].deployments[0].drifted
 
 
-async def test_a_manifest_that_the_api_server_refuses_reaches_the_status(
-    kube: KubeClient, load: Credentials, namespace: str
-) -> None:
+async def test_refused_manifest_is_shown_in_the_status(kube: KubeClient, load: Credentials, namespace: str) -> None:
     async with operator(namespace, load) as running:
         running.brain.template = {"imagePullPolicy": "Whenever"}
         await kube.create(POOLS, namespace, pool("p"))
@@ -145,7 +143,7 @@ async def test_a_manifest_that_the_api_server_refuses_reaches_the_status(
         assert await find(kube, namespace, "p-r1") is None
 
 
-async def test_an_unknown_field_is_refused_not_dropped(kube: KubeClient, load: Credentials, namespace: str) -> None:
+async def test_unknown_field_is_refused_and_not_dropped(kube: KubeClient, load: Credentials, namespace: str) -> None:
     async with operator(namespace, load) as running:
         running.brain.template = {"imagePolicy": "Never"}
         await kube.create(POOLS, namespace, pool("p"))
@@ -155,7 +153,7 @@ async def test_an_unknown_field_is_refused_not_dropped(kube: KubeClient, load: C
         )
 
 
-async def test_a_deployment_of_somebody_else_is_not_taken_over(
+async def test_deployment_of_another_owner_is_not_taken_over(
     kube: KubeClient, load: Credentials, namespace: str
 ) -> None:
     labels = {"app": "theirs"}
@@ -175,7 +173,7 @@ async def test_a_deployment_of_somebody_else_is_not_taken_over(
         assert APPLIED not in found["metadata"].get("annotations", {})
 
 
-async def test_of_a_deleted_pool_nothing_is_kept(kube: KubeClient, load: Credentials, namespace: str) -> None:
+async def test_state_of_a_deleted_pool_is_dropped(kube: KubeClient, load: Credentials, namespace: str) -> None:
     async with operator(namespace, load) as running:
         made = await kube.create(POOLS, namespace, pool("p"))
         await eventually("pool p is settled", lambda: settled(running, "p"))
@@ -190,7 +188,7 @@ async def test_of_a_deleted_pool_nothing_is_kept(kube: KubeClient, load: Credent
         assert f'activitypool="p",condition="Ready",namespace="{namespace}"' not in text
 
 
-async def test_two_pools_on_one_activity_see_each_other(kube: KubeClient, load: Credentials, namespace: str) -> None:
+async def test_two_pools_on_one_activity_are_reported(kube: KubeClient, load: Credentials, namespace: str) -> None:
     arn = "arn:aws:states:us-east-1:123456789012:activity:shared"
     async with operator(namespace, load) as running:
         for name in ("a", "b"):
@@ -203,7 +201,9 @@ async def test_two_pools_on_one_activity_see_each_other(kube: KubeClient, load: 
         await eventually("every rival of the pool is known", lambda: expected <= rivals())
 
 
-async def test_counts_alone_are_written_ten_seconds_apart(kube: KubeClient, load: Credentials, namespace: str) -> None:
+async def test_status_with_only_new_counts_is_written_every_ten_seconds(
+    kube: KubeClient, load: Credentials, namespace: str
+) -> None:
     async with operator(namespace, load) as running:
         await kube.create(POOLS, namespace, pool("p"))
         await eventually("the status is of generation 1", lambda: status(kube, namespace, "p", "observedGeneration", 1))
@@ -217,7 +217,7 @@ async def test_counts_alone_are_written_ten_seconds_apart(kube: KubeClient, load
         )
 
 
-async def test_a_spec_that_cannot_be_used_is_said_and_nothing_is_made(
+async def test_invalid_spec_is_reported_and_nothing_is_created(
     kube: KubeClient, load: Credentials, namespace: str
 ) -> None:
     bad = {"spec": {"containers": [{"name": "worker", "imagePullPolicy": 7}], "hostNetwork": True}}

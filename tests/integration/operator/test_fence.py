@@ -1,4 +1,4 @@
-"""A write whose leave is withdrawn while it waits for a connection is not sent."""
+"""A write is not sent when the permission to write is withdrawn while it waits for a connection."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ from tests.eventually import eventually
 
 
 class Slow:
-    """An API server that answers when it is told to."""
+    """An API server that answers when the test says so."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -53,7 +53,7 @@ async def one_connection(server: Slow) -> AsyncIterator[KubeClient]:
 
 
 @pytest.mark.parametrize("stays", [True, False], ids=["it still leads", "it leads no more"])
-async def test_leave_is_asked_for_once_more_when_a_connection_is_free(stays: bool) -> None:
+async def test_permission_is_checked_again_when_a_connection_is_free(stays: bool) -> None:
     server, leads = Slow(), True
 
     def ask() -> None:

@@ -1,4 +1,4 @@
-"""Two operators, one Lease: never two that write, and a former leader's lowering write is refused."""
+"""Two operators, one Lease: only one of them writes, and a former leader's scale-down is refused."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from tests.integration.operator.plain import PlainBrain
 
 @dataclass
 class AlwaysLeading:
-    """A process that believes in its Lease, whatever became of it."""
+    """An elector that always claims to lead."""
 
     leading: bool = True
     led_since: float = 0.0
@@ -43,7 +43,7 @@ async def a_deployment(kube: KubeClient, namespace: str, size: int) -> tuple[Raw
 
 
 @pytest.mark.parametrize("wanted", [0, 2], ids=["a fall", "a raise that would be a fall"])
-async def test_a_former_leaders_lowering_write_is_refused(kube: KubeClient, namespace: str, wanted: int) -> None:
+async def test_former_leaders_scale_down_is_refused(kube: KubeClient, namespace: str, wanted: int) -> None:
     made, seen_by_former = await a_deployment(kube, namespace, 1)
     version = seen_by_former["metadata"]["resourceVersion"] if wanted < 1 else None
     stale = Store(lambda _: None)
@@ -58,9 +58,7 @@ async def test_a_former_leaders_lowering_write_is_refused(kube: KubeClient, name
 
 
 @pytest.mark.parametrize("wanted", [1, 3], ids=["a fall", "a raise that would be a fall"])
-async def test_a_former_leaders_whole_apply_does_not_lower_either(
-    kube: KubeClient, namespace: str, wanted: int
-) -> None:
+async def test_former_leaders_whole_apply_does_not_scale_down(kube: KubeClient, namespace: str, wanted: int) -> None:
     made, seen_by_former = await a_deployment(kube, namespace, 2)
     stale = Store(lambda _: None)
     stale.put(DEPLOYMENTS, seen_by_former)
@@ -76,7 +74,7 @@ async def test_a_former_leaders_whole_apply_does_not_lower_either(
     assert await replicas(kube, namespace, "p-r1") == 5
 
 
-async def test_without_the_lease_nothing_is_written(kube: KubeClient, namespace: str) -> None:
+async def test_operator_writes_nothing_without_the_lease(kube: KubeClient, namespace: str) -> None:
     made, seen = await a_deployment(kube, namespace, 1)
     store = Store(lambda _: None)
     store.put(DEPLOYMENTS, seen)
@@ -91,7 +89,7 @@ async def test_without_the_lease_nothing_is_written(kube: KubeClient, namespace:
 
 @dataclass
 class Candidate:
-    """One elector on its own road, and whether it leads."""
+    """An elector on its own relay, and whether it leads."""
 
     elector: Elector
     kube: KubeClient
@@ -115,10 +113,10 @@ async def candidate(namespace: str, load: Credentials, name: str) -> Candidate:
 
 
 @pytest.mark.parametrize("fault", ["hang", "refuse"])
-async def test_two_electors_never_lead_together(
+async def test_two_electors_never_lead_at_the_same_time(
     kube: KubeClient, load: Credentials, namespace: str, road: Road, fault: str
 ) -> None:
-    """The holder loses its way to the API server, silently or loudly; the other one takes over after the Lease."""
+    """The holder loses the API server, silently or with an error; the other elector leads after the Lease."""
     one = await candidate(namespace, road.over(load), "one")
     two = await candidate(namespace, load, "two")
     first = asyncio.create_task(one.elector.run())
@@ -150,7 +148,7 @@ async def test_two_electors_never_lead_together(
     assert two.elector.term > one.elector.term
 
 
-async def test_the_next_operator_takes_over_at_once_when_the_first_ends(
+async def test_next_operator_leads_at_once_when_the_first_one_stops(
     kube: KubeClient, load: Credentials, namespace: str
 ) -> None:
     async with operator(namespace, load, lease_duration_seconds=30.0, lease_renew_deadline_seconds=20.0) as one:
@@ -159,13 +157,13 @@ async def test_the_next_operator_takes_over_at_once_when_the_first_ends(
             await eventually("the second operator has listed everything", lambda: two.process.sweeper.covered)
             assert not two.process.elector.leading
             one.process.end()
-            # Sooner than the Lease of the first would run out.
+            # Sooner than the first one's Lease would expire.
             await eventually("the second operator leads", lambda: two.process.elector.leading, seconds=20)
             await kube.create(POOLS, namespace, pool("p"))
             await eventually("Deployment p-r1 exists", lambda: find(kube, namespace, "p-r1"))
 
 
-async def test_a_standby_decides_nothing_and_is_ready(kube: KubeClient, load: Credentials, namespace: str) -> None:
+async def test_standby_decides_nothing_and_is_ready(kube: KubeClient, load: Credentials, namespace: str) -> None:
     async with operator(namespace, load) as one:
         await eventually("the first operator leads", lambda: one.process.elector.leading)
         async with operator(namespace, load) as two:
@@ -178,7 +176,7 @@ async def test_a_standby_decides_nothing_and_is_ready(kube: KubeClient, load: Cr
             assert two.outside.terms == []
 
 
-async def test_a_process_that_ends_lets_another_lead_while_its_polls_are_still_open(
+async def test_stopping_operator_gives_up_the_lease_before_its_polls_end(
     kube: KubeClient, load: Credentials, namespace: str
 ) -> None:
     async with operator(namespace, load) as second, operator(namespace, load) as first:

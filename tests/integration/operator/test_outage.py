@@ -1,4 +1,4 @@
-"""The API server is away: nobody decides, nobody gives up, and nothing has to be restarted when it is back."""
+"""The API server is unavailable: the operator decides nothing, keeps running, and continues afterwards."""
 
 from activity_operator.cluster.kinds import POOLS
 from activity_operator.cluster.kube import Credentials, KubeClient
@@ -8,14 +8,14 @@ from tests.integration.operator.arrange import find, operator, pool, replicas
 from tests.integration.operator.cut import Road
 
 
-async def test_an_operator_outlives_an_outage_and_goes_on(
+async def test_operator_survives_an_outage_and_continues(
     kube: KubeClient, load: Credentials, namespace: str, road: Road
 ) -> None:
     async with operator(namespace, road.over(load)) as running:
         await kube.create(POOLS, namespace, pool("p"))
         await eventually("Deployment p-r1 exists", lambda: find(kube, namespace, "p-r1"))
         road.refuse()
-        # Its deadline passes first.
+        # The renew deadline passes first.
         await eventually("the operator has lost its lead", lambda: running.outside.terms == [True, False], seconds=30)
         running.brain.sizes["p"] = 2
 
@@ -34,7 +34,7 @@ async def test_an_operator_outlives_an_outage_and_goes_on(
         assert running.outside.terms == [True, False, True]
 
 
-async def test_an_operator_that_starts_during_an_outage_waits_for_its_end(
+async def test_operator_that_starts_during_an_outage_waits_for_its_end(
     kube: KubeClient, load: Credentials, namespace: str, road: Road
 ) -> None:
     road.refuse()
@@ -50,10 +50,10 @@ async def test_an_operator_that_starts_during_an_outage_waits_for_its_end(
         assert (await running.get("/readyz"))[0] == 200
 
 
-async def test_while_the_api_server_is_away_no_polls_are_ordered(
+async def test_no_polls_are_ordered_during_an_outage(
     kube: KubeClient, load: Credentials, namespace: str, road: Road
 ) -> None:
-    """A task that a poll would bring could not be recorded."""
+    """The operator could not record a task that a poll would bring."""
     async with operator(
         namespace, road.over(load), lease_duration_seconds=60.0, lease_renew_deadline_seconds=50.0
     ) as running:

@@ -1,4 +1,4 @@
-"""All the rooms in one process: certificates reach a pool's namespace, and the report port answers as it should."""
+"""All components in one process: certificates reach a pool's namespace, and the report port answers correctly."""
 
 import socket
 import ssl
@@ -21,7 +21,7 @@ PORTS: dict[str, Any] = {"report_port": 0, "report_host": "127.0.0.1"}
 
 
 async def bundle(kube: KubeClient, namespace: str) -> str:
-    """Return what workers of the namespace trust, "" before there is anything."""
+    """Return the CA bundle for workers of the namespace, "" if there is none yet."""
     try:
         found: Raw = await kube.get(CONFIG_MAPS, namespace, "activitypool-ca")
     except ApiError:
@@ -30,7 +30,7 @@ async def bundle(kube: KubeClient, namespace: str) -> str:
 
 
 async def ask(running: Running, trusted: str, name: str) -> tuple[int, str]:
-    """Send an empty report without a token, as a worker would that verifies the Service's name."""
+    """Send an empty report without a token, like a worker that verifies the Service's name."""
     rooms = running.process.outside
     assert isinstance(rooms, AllRooms)
     url = f"https://127.0.0.1:{rooms.server.port}{REPORT_PATH}"
@@ -43,12 +43,12 @@ async def ask(running: Running, trusted: str, name: str) -> tuple[int, str]:
 
 
 def all_looked_at(running: Running, count: int) -> bool:
-    """Whether so many pools have been decided on."""
+    """Whether `count` pools have been reconciled."""
     return len({seen.pool.name for seen in running.brain.seen}) == count
 
 
 @pytest.mark.parametrize("leads", [True, False])
-async def test_workers_find_the_leader_over_tls_and_nobody_gets_in_without_a_token(
+async def test_workers_reach_the_leader_by_tls_and_need_a_token(
     kube: KubeClient, load: Credentials, namespace: str, leads: bool
 ) -> None:
     async with operator(namespace, load, rooms=StepFunctions, **PORTS) as first:
@@ -68,10 +68,10 @@ async def test_workers_find_the_leader_over_tls_and_nobody_gets_in_without_a_tok
             assert (await ask(second, trusted, name))[0] == 421
 
 
-async def test_a_new_leader_writes_no_bundle_that_stands_there(
+async def test_new_leader_does_not_rewrite_an_unchanged_bundle(
     kube: KubeClient, load: Credentials, namespace: str, writes: Callable[[], list[dict[str, Any]]]
 ) -> None:
-    """It wrote one in every namespace, changed or not: as many writes at a failover as there are tenants."""
+    """Otherwise a failover would cause one write for each tenant's namespace."""
     for number in range(3):
         await kube.create(POOLS, namespace, pool(f"p{number}"))
     written = []
@@ -83,7 +83,7 @@ async def test_a_new_leader_writes_no_bundle_that_stands_there(
     assert written == [["patch"], []]
 
 
-async def test_a_process_that_cannot_listen_for_reports_ends_and_says_why(load: Credentials, namespace: str) -> None:
+async def test_operator_that_cannot_listen_for_reports_ends_with_the_reason(load: Credentials, namespace: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         async with operator(namespace, load, rooms=StepFunctions, report_host="127.0.0.1", report_port=port) as running:

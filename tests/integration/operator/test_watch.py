@@ -1,4 +1,4 @@
-"""What becomes of a watch that is cut: its losses are found by the sweep, and a dead one fails /livez."""
+"""A watch that is cut: the resync finds the lost events, and a dead watch fails /livez."""
 
 from activity_operator.cluster.kinds import DEPLOYMENTS, POOLS
 from activity_operator.cluster.kube import Credentials, KubeClient
@@ -7,8 +7,8 @@ from tests.integration.operator.arrange import find, operator, pool
 from tests.integration.operator.cut import Road
 
 
-async def test_a_cut_watch_fails_livez(kube: KubeClient, load: Credentials, namespace: str, road: Road) -> None:
-    """The API server answers everything but sends no event: no error is raised anywhere."""
+async def test_dead_watch_fails_livez(kube: KubeClient, load: Credentials, namespace: str, road: Road) -> None:
+    """The API server answers everything but sends no event, so no error is raised anywhere."""
     watch = road.over(load)
     async with operator(namespace, load, watch_over=watch, sweep_seconds=2.0, watch_grace_seconds=2.0) as running:
         await kube.create(POOLS, namespace, pool("p"))
@@ -29,16 +29,16 @@ async def test_a_cut_watch_fails_livez(kube: KubeClient, load: Credentials, name
 
 
 async def alive(running: object) -> bool:
-    """Whether /livez is content."""
+    """Whether /livez succeeds."""
     return bool((await running.get("/livez"))[0] == 200)  # type: ignore[attr-defined]
 
 
-async def test_a_quiet_watch_is_not_taken_for_a_dead_one(kube: KubeClient, load: Credentials, namespace: str) -> None:
-    # So long a grace that a slow machine, too, hears in time what the cluster says of the Deployment and its pod.
+async def test_quiet_watch_is_not_taken_for_a_dead_one(kube: KubeClient, load: Credentials, namespace: str) -> None:
+    # Long enough that even a slow machine gets the events of the Deployment and its pod in time.
     async with operator(namespace, load, sweep_seconds=0.5, watch_grace_seconds=4.0) as running:
         await kube.create(POOLS, namespace, pool("p"))
         await eventually("Deployment p-r1 exists", lambda: find(kube, namespace, "p-r1"))
-        # Until kopf has started, it owes what the sweep has found.
+        # Until kopf has started, the watch lags behind the resync.
         await eventually("no watch is to be checked", lambda: running.process.freshness.next_check is None)
 
         async def well() -> bool:
@@ -47,7 +47,7 @@ async def test_a_quiet_watch_is_not_taken_for_a_dead_one(kube: KubeClient, load:
         await consistently("the health port says alive", well, seconds=6, every_seconds=0.3)
 
 
-async def test_what_is_deleted_while_the_watch_is_away_is_found_by_the_sweep(
+async def test_resync_finds_a_deletion_that_the_watch_missed(
     kube: KubeClient, load: Credentials, namespace: str, road: Road
 ) -> None:
     async with operator(namespace, load, watch_over=road.over(load), sweep_seconds=600.0) as running:
@@ -70,7 +70,7 @@ async def test_what_is_deleted_while_the_watch_is_away_is_found_by_the_sweep(
         road.mend()
 
 
-async def test_a_watch_that_comes_back_tells_what_it_missed(
+async def test_watch_that_comes_back_reports_what_it_missed(
     kube: KubeClient, load: Credentials, namespace: str, road: Road
 ) -> None:
     async with operator(namespace, load, watch_over=road.over(load), sweep_seconds=600.0) as running:
@@ -88,7 +88,7 @@ async def test_a_watch_that_comes_back_tells_what_it_missed(
         assert await running.get("/livez") == (200, "ok\n")
 
 
-async def test_a_watch_that_ends_for_good_ends_the_process(kube: KubeClient, load: Credentials, namespace: str) -> None:
+async def test_watch_that_ends_for_good_ends_the_process(kube: KubeClient, load: Credentials, namespace: str) -> None:
     async with operator(namespace, load) as running:
         await eventually("the operator has listed everything", lambda: running.process.sweeper.covered)
         stop = running.process.watcher._stop_kopf

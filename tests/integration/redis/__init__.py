@@ -1,1 +1,1 @@
-"""A queue of a flow on real Redis servers, and all that can happen to it."""
+"""A flow's queue on real Redis servers, and the faults of workers and servers."""

@@ -1,4 +1,4 @@
-"""A server of the suite's own, emptied before every test."""
+"""A server for the suite, which is emptied before every test."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -10,14 +10,14 @@ from tests.servers.redis import RedisServer, redis_server
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[RedisServer]:
-    """One server for all tests that do not harm it."""
+    """One server for all tests that do not damage it."""
     with redis_server() as running:
         yield running
 
 
 @pytest.fixture
 async def client(server: RedisServer) -> AsyncIterator[RedisClient]:
-    """Ask the server past everything that is tested."""
+    """A direct client of the server."""
     asking = open_client(server.url)
     await asking.call("FLUSHALL")
     yield asking
@@ -26,5 +26,5 @@ async def client(server: RedisServer) -> AsyncIterator[RedisClient]:
 
 @pytest.fixture(params=["dialect", "atomic"])
 def atomic(request: pytest.FixtureRequest) -> bool:
-    """Try both ways to conclude."""
+    """Run the test with both protocols: the dialect and the atomic steps."""
     return bool(request.param == "atomic")

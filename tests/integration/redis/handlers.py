@@ -1,4 +1,4 @@
-"""Handlers whose results are objects, as a job's must be. Run in child processes only."""
+"""Handlers whose results are objects, as a job requires. Run in child processes only."""
 
 from activity_worker.activity import TaskRequest
 from tests.integration.worker import handlers

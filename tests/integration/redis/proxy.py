@@ -1,4 +1,4 @@
-"""A way to a Redis server on which a worker can be killed, cut off or held up before and after any of its commands."""
+"""A proxy to a Redis server that kills, cuts off or holds a worker before and after any of its commands."""
 
 import asyncio
 from collections import defaultdict
@@ -11,7 +11,7 @@ import hiredis
 
 
 class Fate(StrEnum):
-    """What happens at the chosen command. `after`: the server has carried it out, and its answer is lost."""
+    """What happens at the chosen command. `after`: the server has run it, and its answer is lost."""
 
     CUT_BEFORE = "the connections are cut before"
     CUT_AFTER = "the connections are cut after"
@@ -30,9 +30,9 @@ class Fate(StrEnum):
 
 @dataclass
 class Proxy:
-    """Passes commands on one by one and writes them down. At the `at`th (from 0) of them `fate` strikes, once.
+    """Forwards commands one by one and records them. At the `at`th (from 0) of them `fate` strikes, once.
 
-    `struck` is set then; who is held goes on with `release`.
+    `struck` is set then; a held command continues with `release`.
     """
 
     port: int
@@ -48,7 +48,7 @@ class Proxy:
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection of the worker's."""
+        """Serve one connection of the worker."""
         if self.dead:
             writer.close()
             return
@@ -61,7 +61,7 @@ class Proxy:
         try:
             await self._pass(reader, writer, there, out)
         except OSError:
-            pass  # an end of the way has gone
+            pass  # either side has closed the connection
         finally:
             writer.close()
             out.close()
@@ -101,7 +101,7 @@ class Proxy:
         self.cut()
 
     def cut(self) -> None:
-        """Cut all connections that there are."""
+        """Cut all open connections."""
         for writer in self._writers:
             writer.transport.abort()
         self._writers.clear()

@@ -1,4 +1,4 @@
-"""One queue between two others, jobs in it, and where a job is."""
+"""One queue between two others, its jobs, and functions that show where a job is."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ QUEUE = RedisQueue(FLOW, "pack", ("order", "absent"), next_queue="send", lock_se
 
 @dataclass(frozen=True)
 class Whereabouts:
-    """Where a job is, how often in each list, and what its hash says."""
+    """Where a job is: how often in each list, and the content of its hash."""
 
     waiting: int
     processing: int
@@ -37,7 +37,7 @@ class Whereabouts:
 
 
 def source(url: str, *, atomic: bool, queue: RedisQueue = QUEUE) -> RedisSource:
-    """Return a worker's source. An atomic one looks for lost locks at every poll."""
+    """Return a worker's source. An atomic source looks for expired locks at every poll."""
     made = RedisSource(open_client(url), queue, atomic=atomic, owns_client=True)
     steps: Steps = made._steps
     if isinstance(steps, AtomicSteps):
@@ -54,7 +54,7 @@ async def create(client: RedisClient, job_id: str = "j1", queue: RedisQueue = QU
 
 
 async def whereabouts(client: RedisClient, job_id: str = "j1", queue: RedisQueue = QUEUE) -> Whereabouts:
-    """Look for a job."""
+    """Return where a job is."""
     waiting, processing, sent, lock, stored = await client.pipeline(
         [
             ("LRANGE", keys.waiting(queue.name), 0, -1),
@@ -69,13 +69,13 @@ async def whereabouts(client: RedisClient, job_id: str = "j1", queue: RedisQueue
 
 
 async def let_locks_expire(client: RedisClient) -> None:
-    """Pass the time after which every lock has run out."""
+    """Let every lock expire."""
     for key in await client.call("KEYS", "lock:*"):
         await client.call("DEL", key)
 
 
 async def recover(client: RedisClient, monitor: LockMonitor | None = None) -> None:
-    """Let the flow's monitor look, long enough for it to be sure."""
+    """Run the flow's monitor long enough to act on abandoned jobs."""
     monitor = monitor or LockMonitor(client, [(FLOW, QUEUE.name)])
     await monitor.look(0.0)
     await monitor.look(60.0)

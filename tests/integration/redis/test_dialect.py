@@ -1,4 +1,4 @@
-"""What a worker reads and writes, to the byte, and which commands it sends for it."""
+"""The exact bytes that a worker reads and writes, and the commands that it sends."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from tests.servers.redis import RedisServer
 
 
 async def _leased(worker: RedisSource) -> tuple[RedisSource, Task]:
-    """Return a worker with the job that it took."""
+    """Return a worker and the job that it has leased."""
     task = await worker.lease("w")
     assert task is not None
     return worker, task
@@ -30,7 +30,7 @@ async def _hash(client: RedisClient, key: str = "job:shop:j1") -> dict[str, str]
     return dict(zip(stored[::2], stored[1::2], strict=True))
 
 
-async def test_a_job_is_its_id_and_the_attributes_that_the_queue_asks_for(
+async def test_job_has_its_id_and_the_attributes_that_the_queue_wants(
     server: RedisServer, client: RedisClient, atomic: bool
 ) -> None:
     await create(client, order={"n": 1.5, "names": ["é", '"']}, secret="not asked for")
@@ -46,9 +46,7 @@ async def test_a_job_is_its_id_and_the_attributes_that_the_queue_asks_for(
     await worker.close()
 
 
-async def test_jobs_are_taken_in_the_order_in_which_they_came(
-    server: RedisServer, client: RedisClient, atomic: bool
-) -> None:
+async def test_jobs_are_leased_in_the_order_of_arrival(server: RedisServer, client: RedisClient, atomic: bool) -> None:
     for job_id in ("a", "b", "c"):
         await create(client, job_id)
     worker = source(server.url, atomic=atomic)
@@ -60,7 +58,7 @@ async def test_jobs_are_taken_in_the_order_in_which_they_came(
     await worker.close()
 
 
-async def test_a_result_is_saved_as_json_field_by_field_and_the_job_passed_on(
+async def test_result_is_saved_as_json_by_field_and_the_job_passed_on(
     server: RedisServer, client: RedisClient, atomic: bool
 ) -> None:
     await create(client)
@@ -80,7 +78,7 @@ async def test_a_result_is_saved_as_json_field_by_field_and_the_job_passed_on(
     await worker.close()
 
 
-async def test_a_result_may_choose_the_next_queue(server: RedisServer, client: RedisClient, atomic: bool) -> None:
+async def test_result_may_choose_the_next_queue(server: RedisServer, client: RedisClient, atomic: bool) -> None:
     await create(client)
     worker, task = await _leased(source(server.url, atomic=atomic))
 
@@ -92,7 +90,7 @@ async def test_a_result_may_choose_the_next_queue(server: RedisServer, client: R
     await worker.close()
 
 
-async def test_a_job_without_a_next_queue_has_arrived(server: RedisServer, client: RedisClient, atomic: bool) -> None:
+async def test_job_without_a_next_queue_is_finished(server: RedisServer, client: RedisClient, atomic: bool) -> None:
     await create(client)
     worker, task = await _leased(
         source(server.url, atomic=atomic, queue=RedisQueue("shop", "pack", block_seconds=0.02))
@@ -105,7 +103,7 @@ async def test_a_job_without_a_next_queue_has_arrived(server: RedisServer, clien
     await worker.close()
 
 
-async def test_a_failure_is_recorded_as_the_text_lists_it_and_the_lock_is_gone(
+async def test_failure_is_recorded_as_documented_and_unlocks_the_job(
     server: RedisServer, client: RedisClient, atomic: bool
 ) -> None:
     await create(client)
@@ -124,7 +122,7 @@ async def test_a_failure_is_recorded_as_the_text_lists_it_and_the_lock_is_gone(
     await worker.close()
 
 
-async def test_the_commands_are_the_texts(server: RedisServer, client: RedisClient) -> None:
+async def test_commands_are_the_documented_ones(server: RedisServer, client: RedisClient) -> None:
     await create(client)
     async with proxy(server.port) as way:
         worker = source(way.url, atomic=False)
@@ -140,7 +138,7 @@ async def test_the_commands_are_the_texts(server: RedisServer, client: RedisClie
     ("output", "words"),
     [('"text"', "a JSON object"), ("[1]", "a JSON object"), ('{"nextQueue": 7}', "the name of a queue")],
 )
-async def test_a_result_that_cannot_be_saved_is_refused_in_words_and_changes_nothing(
+async def test_invalid_result_is_refused_with_a_message_and_changes_nothing(
     server: RedisServer, client: RedisClient, atomic: bool, output: str, words: str
 ) -> None:
     await create(client)
@@ -155,10 +153,10 @@ async def test_a_result_that_cannot_be_saved_is_refused_in_words_and_changes_not
     await worker.close()
 
 
-async def test_a_job_that_somebody_took_out_is_taken_back_from_the_queue_it_really_went_to(
+async def test_lost_job_is_removed_from_the_next_queue_that_it_was_sent_to(
     server: RedisServer, client: RedisClient
 ) -> None:
-    """The original takes it out of the queue's own next one, whichever the result chose."""
+    """The original implementation removes it from the queue's default next queue, although the result chose another."""
     await create(client)
     worker = source(server.url, atomic=False)
     task = await worker.lease("w")
@@ -174,9 +172,7 @@ async def test_a_job_that_somebody_took_out_is_taken_back_from_the_queue_it_real
     await worker.close()
 
 
-async def test_without_its_lock_a_worker_changes_nothing(
-    server: RedisServer, client: RedisClient, atomic: bool
-) -> None:
+async def test_worker_without_its_lock_changes_nothing(server: RedisServer, client: RedisClient, atomic: bool) -> None:
     for owner in (None, "another"):
         await client.call("FLUSHALL")
         await create(client)
@@ -200,7 +196,7 @@ async def test_without_its_lock_a_worker_changes_nothing(
         await worker.close()
 
 
-async def test_a_heartbeat_prolongs_the_lock_only_where_the_queue_says_so(
+async def test_heartbeat_renews_the_lock_only_if_the_queue_asks_for_it(
     server: RedisServer, client: RedisClient, atomic: bool
 ) -> None:
     for renew, least in ((False, 0), (True, 59)):
@@ -217,7 +213,9 @@ async def test_a_heartbeat_prolongs_the_lock_only_where_the_queue_says_so(
         await worker.close()
 
 
-async def test_a_heartbeat_prolongs_nobody_elses_lock(server: RedisServer, client: RedisClient, atomic: bool) -> None:
+async def test_heartbeat_does_not_renew_another_workers_lock(
+    server: RedisServer, client: RedisClient, atomic: bool
+) -> None:
     await create(client)
     worker, task = await _leased(source(server.url, atomic=atomic, queue=RedisQueue("shop", "pack", renew_lock=True)))
     await client.call("SET", "lock:pack:j1", "another", "EX", 9)
@@ -229,7 +227,7 @@ async def test_a_heartbeat_prolongs_nobody_elses_lock(server: RedisServer, clien
     await worker.close()
 
 
-async def test_a_late_answer_is_refused_although_the_same_worker_has_the_job_again(
+async def test_late_answer_is_refused_although_its_worker_has_the_job_again(
     server: RedisServer, client: RedisClient, atomic: bool
 ) -> None:
     await create(client)
@@ -250,10 +248,8 @@ async def test_a_late_answer_is_refused_although_the_same_worker_has_the_job_aga
     await worker.close()
 
 
-async def test_a_poll_that_is_given_up_gives_back_the_job_it_brings(
-    server: RedisServer, client: RedisClient, atomic: bool
-) -> None:
-    """At the front, unlocked: as if it had never been taken."""
+async def test_cancelled_poll_gives_its_job_back(server: RedisServer, client: RedisClient, atomic: bool) -> None:
+    """The job is at the front again and unlocked, as if it had never been leased."""
     queue = RedisQueue("shop", "pack", block_seconds=5)
     async with proxy(server.port) as way:
         worker = source(way.url, atomic=atomic, queue=queue)
@@ -268,7 +264,7 @@ async def test_a_poll_that_is_given_up_gives_back_the_job_it_brings(
     assert await client.call("KEYS", "*") == ["queue:pack:waiting"]
 
 
-async def test_a_handler_over_the_locks_time_fails_its_job_with_the_dialects_words(
+async def test_handler_beyond_the_locks_time_fails_with_the_dialects_error(
     server: RedisServer, client: RedisClient, atomic: bool
 ) -> None:
     async def for_ever(request: TaskRequest) -> None:
@@ -284,7 +280,7 @@ async def test_a_handler_over_the_locks_time_fails_its_job_with_the_dialects_wor
     await worker.close()
 
 
-async def test_a_handler_that_loses_its_lock_is_cancelled_and_its_job_left_alone(
+async def test_lost_lock_cancels_the_handler_and_leaves_the_job_alone(
     server: RedisServer, client: RedisClient, atomic: bool
 ) -> None:
     began, ended = asyncio.Event(), asyncio.Event()
@@ -311,7 +307,7 @@ async def test_a_handler_that_loses_its_lock_is_cancelled_and_its_job_left_alone
     await worker.close()
 
 
-async def test_an_attribute_that_is_not_json_fails_the_job_and_says_so(
+async def test_attribute_that_is_not_json_fails_the_job_with_the_reason(
     server: RedisServer, client: RedisClient, atomic: bool
 ) -> None:
     async def never(request: TaskRequest) -> None:
@@ -327,10 +323,8 @@ async def test_an_attribute_that_is_not_json_fails_the_job_and_says_so(
     await worker.close()
 
 
-async def test_with_atomic_steps_a_job_that_a_dying_worker_had_failed_has_failed(
-    server: RedisServer, client: RedisClient
-) -> None:
-    """It died between the record and the list, as one of the plain dialect may."""
+async def test_atomic_job_failed_by_a_dying_worker_stays_failed(server: RedisServer, client: RedisClient) -> None:
+    """The worker died between the record and the list, as a worker of the plain dialect can."""
     await create(client, failed=True, failedErrorMsg="its own words")
     await client.call("LMOVE", "queue:pack:waiting", "queue:pack:processing", "LEFT", "RIGHT")
     worker = source(server.url, atomic=True)
@@ -343,7 +337,7 @@ async def test_with_atomic_steps_a_job_that_a_dying_worker_had_failed_has_failed
     await worker.close()
 
 
-async def test_with_atomic_steps_a_job_whose_workers_fall_silent_is_tried_again_and_fails_at_last(
+async def test_atomic_job_of_silent_workers_is_retried_and_fails_in_the_end(
     server: RedisServer, client: RedisClient
 ) -> None:
     await create(client)

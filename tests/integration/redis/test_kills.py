@@ -1,4 +1,4 @@
-"""A worker is killed, or cut off, before and after every one of its commands: no job is stuck, none ends twice."""
+"""A worker is killed or cut off before and after each of its commands: no job is stuck, none ends twice."""
 
 import asyncio
 import time
@@ -17,14 +17,14 @@ from tests.integration.redis.queue import create, let_locks_expire, recover, sou
 from tests.servers.redis import RedisServer, redis_server
 
 ENDS = ("succeed", "fail")
-#: For so long a patient worker tries again what nobody answers: a server is killed and started meanwhile.
+#: Seconds for which a patient worker retries unanswered calls, while a server is killed and restarted.
 PATIENCE_SECONDS = 20.0
-#: So often it asks for a job where there is none.
+#: The number of polls after which the worker gives up.
 POLLS = 50
 
 
 async def work(worker: RedisSource, end: str, name: str, *, patient: bool = False) -> str:
-    """Lease a job and conclude it; returns what became of that: done, refused, or nothing."""
+    """Lease a job and conclude it; return "done", "refused" or "nothing"."""
     try:
         task = await _leased(worker, name, patient=patient)
     except SourceError:
@@ -40,7 +40,7 @@ async def work(worker: RedisSource, end: str, name: str, *, patient: bool = Fals
             await worker.fail(token, "Broken", "no more boxes")
 
     try:
-        # As the runtime does: what was not answered is said again.
+        # Like the runtime: an unanswered call is sent again.
         await conclude(send, lost=lambda: None, for_seconds=PATIENCE_SECONDS if patient else 0.0, spread=lambda: -0.98)
     except SourceError:
         return "refused"
@@ -48,7 +48,7 @@ async def work(worker: RedisSource, end: str, name: str, *, patient: bool = Fals
 
 
 async def _leased(worker: RedisSource, name: str, *, patient: bool) -> Task | None:
-    """Poll for a job; raises the last `SourceError` when patience is over."""
+    """Poll for a job; raises the last `SourceError` when the time is over."""
     deadline = time.monotonic() + (PATIENCE_SECONDS if patient else 0.0)
     polls = 0
     while True:
@@ -57,7 +57,7 @@ async def _leased(worker: RedisSource, name: str, *, patient: bool) -> Task | No
         except SourceError:
             if time.monotonic() >= deadline:
                 raise
-            await asyncio.sleep(0.02)  # as the runtime does, which sleeps longer
+            await asyncio.sleep(0.02)  # like the runtime, which sleeps longer
             continue
         polls += 1
         if task is not None or not patient or polls == POLLS:
@@ -78,7 +78,7 @@ async def _fresh(client: RedisClient) -> None:
 
 
 async def _clean_run(server: RedisServer, client: RedisClient, end: str, *, atomic: bool) -> list[str]:
-    """Return the commands of a worker that nothing happens to."""
+    """Return the commands of a worker without any fault."""
     await _fresh(client)
     async with proxy(server.port) as way, working(way.url, atomic=atomic) as worker:
         assert await work(worker, end, "first") == "done"
@@ -86,7 +86,7 @@ async def _clean_run(server: RedisServer, client: RedisClient, end: str, *, atom
 
 
 async def _then(client: RedisClient, url: str, way: Proxy, *, atomic: bool) -> str:
-    """Pass the time, and let another worker do what is left; returns what became of its work."""
+    """Let locks expire, and let another worker do the remaining work; return its result."""
     assert way.struck.is_set()
     await let_locks_expire(client)
     if not atomic:
@@ -99,7 +99,7 @@ async def _then(client: RedisClient, url: str, way: Proxy, *, atomic: bool) -> s
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_a_worker_killed_at_any_command_leaves_a_job_that_ends_once(
+async def test_job_of_a_worker_killed_at_any_command_ends_once(
     server: RedisServer, client: RedisClient, atomic: bool, end: str
 ) -> None:
     commands = await _clean_run(server, client, end, atomic=atomic)
@@ -113,7 +113,7 @@ async def test_a_worker_killed_at_any_command_leaves_a_job_that_ends_once(
 
             found = await whereabouts(client)
             assert found.ended_once, f"{where}: {found}, {ends}"
-            # What the first was told is what holds; of one that heard nothing either may hold.
+            # An answer that a worker got is valid. If the first worker got none, either may have ended the job.
             assert ends.count("done") <= 1, f"{where}: {ends}"
             if not found.failed:
                 assert found.fields["completed-queue"] == "pack", where
@@ -121,10 +121,10 @@ async def test_a_worker_killed_at_any_command_leaves_a_job_that_ends_once(
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_a_worker_cut_off_at_any_command_ends_its_job_by_itself(
+async def test_worker_cut_off_at_any_command_still_ends_its_job(
     server: RedisServer, client: RedisClient, atomic: bool, end: str
 ) -> None:
-    """Without a monitor and before any lock expires: it lives, and says again what was not answered."""
+    """No monitor runs and no lock expires: the worker is alive and repeats unanswered calls."""
     commands = await _clean_run(server, client, end, atomic=atomic)
     for at, command in enumerate(commands):
         for fate in (Fate.CUT_BEFORE, Fate.CUT_AFTER):
@@ -136,7 +136,7 @@ async def test_a_worker_cut_off_at_any_command_ends_its_job_by_itself(
             assert way.struck.is_set()
             found = await whereabouts(client)
             if command == "BLMOVE" and fate.after and not atomic:
-                # The id of the job was in the answer that is lost: only a monitor finds it.
+                # The job's id was in the lost answer, so only a monitor can find the job.
                 assert (became, found.processing, found.lock) == ("nothing", 1, None), where
                 continue
             assert found.ended_once, f"{where}: {found}, {became}"
@@ -144,10 +144,10 @@ async def test_a_worker_cut_off_at_any_command_ends_its_job_by_itself(
             assert became == "done", f"{where}: {became}"
 
 
-async def test_a_worker_that_ends_before_it_heard_what_it_took_gives_it_back(
+async def test_worker_stopped_before_it_got_its_lease_gives_the_job_back(
     server: RedisServer, client: RedisClient, atomic: bool
 ) -> None:
-    """Cut off before SET, or after the step that leases."""
+    """It is cut off before SET, or after the step that leases."""
     await _clean_run(server, client, "succeed", atomic=atomic)
     await client.call("FLUSHALL")
     await create(client)
@@ -160,8 +160,8 @@ async def test_a_worker_that_ends_before_it_heard_what_it_took_gives_it_back(
     assert (found.waiting, found.processing, found.lock) == (1, 0, None)
 
 
-async def test_a_server_killed_at_any_command_has_its_job_ended_once_when_it_is_back(atomic: bool) -> None:
-    """The server saves what it answers; whoever was cut off goes on."""
+async def test_job_ends_once_when_the_server_is_killed_at_any_command(atomic: bool) -> None:
+    """The server persists every write before it answers; the clients reconnect."""
     with redis_server(appendonly=True) as own:
         asking = open_client(own.url)
         commands = await _clean_run(own, asking, "succeed", atomic=atomic)

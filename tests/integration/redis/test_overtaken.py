@@ -1,4 +1,4 @@
-"""A worker is held up before each of its commands until its lock is gone and another has its job: who ends it?"""
+"""A worker is held before each of its commands until its lock has expired and another worker has its job."""
 
 import asyncio
 import contextlib
@@ -17,15 +17,15 @@ from tests.integration.redis.queue import FLOW, QUEUE, create, let_locks_expire,
 from tests.integration.redis.test_kills import work
 from tests.servers.redis import RedisServer
 
-#: Where the dialect lets a worker that comes too late write its result over that of the one that ended the job, and
-#: where it passes on a job a second time, if somebody waits for it there. docs/redis.md says so.
+#: Commands before which a late worker of the dialect overwrites the result of the worker that ended the job; and those
+#: after which it passes a job on twice, if another worker waits in the next queue. See docs/redis.md.
 OVERWRITES = {"SET", "HSET"}
 PASSES_ON_TWICE = {"SET", "HSET", "MULTI", "RPUSH", "LREM", "DEL", "EXEC"}
 
 
 @dataclass(frozen=True)
 class Came:
-    """Before which command it was held, what the two workers were told, whose result it is, how often it arrived."""
+    """The command before which the worker was held, both results, whose output was kept, how often it was sent on."""
 
     command: str
     first: str
@@ -35,7 +35,7 @@ class Came:
 
     @property
     def ended_by_one(self) -> bool:
-        """Whether exactly one was told that it ended the job, the result is its, and the job was passed on once."""
+        """Whether exactly one worker ended the job, its output was kept, and the job was passed on once."""
         told = [name for name in ("first", "second") if getattr(self, name) == "done"]
         return told == [self.by] and self.arrived == 1
 
@@ -43,9 +43,9 @@ class Came:
 async def held_at_each(
     server: RedisServer, client: RedisClient, *, atomic: bool, awaited: bool, second_ends: str
 ) -> list[Came]:
-    """Return what came of holding the first worker before each of its commands.
+    """Return a row for each command of the first worker at which it was held.
 
-    `awaited`: somebody waits for jobs in the next queue. `second_ends` its job `before` the first goes on, or `after`.
+    `awaited`: another worker waits in the next queue. `second_ends` its job `before` or `after` the first continues.
     """
     await client.call("FLUSHALL")
     await client.call("SCRIPT", "FLUSH")
@@ -91,7 +91,7 @@ async def _held(
 
 
 async def _put_back(client: RedisClient, *, atomic: bool) -> None:
-    """Let the held worker's job wait again, as its lock is gone. Atomic workers do it themselves."""
+    """Return the held worker's job to the queue after its lock has expired. Atomic workers do it themselves."""
     await let_locks_expire(client)
     if not atomic:
         await recover(client, LockMonitor(client, [(FLOW, QUEUE.name)], MonitorOptions(requeue=9)))
@@ -107,7 +107,7 @@ async def _end(worker: RedisSource, token: str) -> str:
 
 @contextlib.asynccontextmanager
 async def _next_queue(server: RedisServer, awaited: bool) -> AsyncIterator[list[str]]:
-    """Yield the jobs that a worker of the next queue has taken: none if nobody waits there."""
+    """Yield the jobs that a worker of the next queue has taken, none unless `awaited`."""
     arrivals: list[str] = []
     if not awaited:
         yield arrivals
@@ -130,7 +130,7 @@ async def _next_queue(server: RedisServer, awaited: bool) -> AsyncIterator[list[
 
 @pytest.mark.parametrize("second_ends", ["before", "after"])
 @pytest.mark.parametrize("awaited", [False, True], ids=["nobody waits next", "somebody waits next"])
-async def test_with_atomic_steps_one_of_two_workers_ends_a_job(
+async def test_atomic_job_is_ended_by_one_of_two_workers(
     server: RedisServer, client: RedisClient, awaited: bool, second_ends: str
 ) -> None:
     found = await held_at_each(server, client, atomic=True, awaited=awaited, second_ends=second_ends)
@@ -140,19 +140,17 @@ async def test_with_atomic_steps_one_of_two_workers_ends_a_job(
     assert [came.second for came in found] == ["done"] * 3, "it had the lock"
 
 
-async def test_with_the_dialect_no_job_is_passed_on_twice_where_nobody_waits_for_it(
+async def test_dialect_passes_no_job_on_twice_if_no_worker_waits_for_it(
     server: RedisServer, client: RedisClient
 ) -> None:
-    """The undoing is for that."""
+    """The dialect's undo step prevents it."""
     for second_ends in ("before", "after"):
         found = await held_at_each(server, client, atomic=False, awaited=False, second_ends=second_ends)
 
         assert [came for came in found if came.arrived != 1 or came.first == came.second == "done"] == []
 
 
-async def test_the_dialect_is_unsafe_exactly_where_the_documentation_says_so(
-    server: RedisServer, client: RedisClient
-) -> None:
+async def test_dialect_is_unsafe_only_where_the_documentation_says_so(server: RedisServer, client: RedisClient) -> None:
     found = await held_at_each(server, client, atomic=False, awaited=True, second_ends="before")
 
     assert {came.command for came in found if came.by != "second"} == OVERWRITES

@@ -18,7 +18,7 @@ OURS = "tests.integration.redis.handlers"
 
 
 def settings(server: RedisServer, *, atomic: bool = False, lock_seconds: int = 60) -> dict[str, str]:
-    """Return what the operator sets in a pod."""
+    """Return the variables that the operator sets in a pod."""
     return {
         Env.REDIS_URL: server.url,
         Env.REDIS_FLOW: "shop",
@@ -41,7 +41,7 @@ async def ended(client: RedisClient, job_id: str = "j1") -> Whereabouts:
     return await whereabouts(client, job_id)
 
 
-async def test_jobs_are_run_in_processes_and_sigterm_ends_the_worker_within_a_poll(
+async def test_jobs_run_in_processes_and_sigterm_ends_worker_within_a_poll(
     server: RedisServer, client: RedisClient, atomic: bool
 ) -> None:
     for number in range(20):
@@ -61,7 +61,7 @@ async def test_jobs_are_run_in_processes_and_sigterm_ends_the_worker_within_a_po
     assert await client.call("KEYS", "lock:*") == []
 
 
-async def test_a_handler_that_holds_the_interpreter_beyond_the_locks_time_is_killed_and_its_job_failed(
+async def test_handler_that_blocks_beyond_its_lock_is_killed_and_job_failed(
     server: RedisServer, client: RedisClient, atomic: bool
 ) -> None:
     await create(client, seconds=60)
@@ -73,7 +73,7 @@ async def test_a_handler_that_holds_the_interpreter_beyond_the_locks_time_is_kil
     assert found.fields["failedErrorMsg"] == "Execution timeout of 1 seconds exceeded"
 
 
-async def test_a_lock_is_renewed_while_a_handler_holds_the_interpreter(
+async def test_lock_is_renewed_while_a_handler_holds_the_interpreter(
     server: RedisServer, client: RedisClient, atomic: bool
 ) -> None:
     await create(client, seconds=20)
@@ -85,10 +85,10 @@ async def test_a_lock_is_renewed_while_a_handler_holds_the_interpreter(
     assert not found.failed
 
 
-async def test_the_job_of_a_killed_worker_is_run_by_another_when_its_lock_has_run_out(
+async def test_job_of_a_killed_worker_runs_on_another_after_its_lock(
     server: RedisServer, client: RedisClient, atomic: bool
 ) -> None:
-    """Atomic workers put it back; the dialect has a monitor for it, which fails it."""
+    """Atomic workers requeue the job; in the dialect a monitor does it, which would fail the job by default."""
     await create(client, seconds=30)
     named = settings(server, atomic=atomic, lock_seconds=4)
     async with worker("run", f"{OURS}:sleeps", env=named) as first:
@@ -103,7 +103,7 @@ async def test_the_job_of_a_killed_worker_is_run_by_another_when_its_lock_has_ru
             return not await leased()
 
         await eventually("the job's lock has expired", expired)
-        # The second one has all of its lock's time for a short job; the first must not have ended it.
+        # The second worker has its full lock time for a short job; the first must not have ended the job before.
         await client.call("HSET", keys.job("shop", "j1"), *keys.pairs({"seconds": 0.1}))
         async with worker("run", f"{OURS}:sleeps", env=named):
             if not atomic:
@@ -116,7 +116,7 @@ async def test_the_job_of_a_killed_worker_is_run_by_another_when_its_lock_has_ru
 
 
 @pytest.mark.parametrize("what", ["password", "port"])
-async def test_a_worker_that_cannot_poll_says_why_and_no_secret(server: RedisServer, what: str) -> None:
+async def test_failed_poll_is_logged_with_the_reason_and_no_secret(server: RedisServer, what: str) -> None:
     named = settings(server)
     at = server.address if what == "password" else "127.0.0.1:1"
     named[Env.REDIS_URL] = f"redis://worker:s3cret@{at}/0"
@@ -128,7 +128,7 @@ async def test_a_worker_that_cannot_poll_says_why_and_no_secret(server: RedisSer
     assert [line for line in running.lines if "s3cret" in line] == []
 
 
-async def test_a_url_that_cannot_be_used_is_a_usage_error() -> None:
+async def test_unusable_url_is_a_usage_error() -> None:
     env: dict[str, str] = {Env.REDIS_URL: "redis://u:s3cret@h/first", Env.REDIS_FLOW: "f", Env.REDIS_QUEUE: "q"}
     async with worker("run", f"{HANDLERS}:doubles", env=env) as running:
         assert await running.exit_code() == 2
@@ -136,7 +136,7 @@ async def test_a_url_that_cannot_be_used_is_a_usage_error() -> None:
     assert "s3cret" not in "".join(running.lines)
 
 
-async def test_names_that_a_cluster_would_spread_are_a_usage_error() -> None:
+async def test_names_in_several_slots_of_a_cluster_are_a_usage_error() -> None:
     env: dict[str, str] = {Env.REDIS_URL: "redis+cluster://h", Env.REDIS_FLOW: "f", Env.REDIS_QUEUE: "q"}
     async with worker("run", f"{HANDLERS}:doubles", env=env) as running:
         assert await running.exit_code() == 2

@@ -1,4 +1,4 @@
-"""Servers with passwords, users and TLS, sentinels and clusters; and each way in which they may be out of reach."""
+"""Servers with passwords, users and TLS, sentinels and clusters; and each way in which they can be unreachable."""
 
 import asyncio
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from tests.servers.redis import RedisServer, cluster_url, redis_cluster, redis_s
 
 SECRET = "s3cret-Pa:ss@"
 QUOTED = "s3cret-Pa%3Ass%40"
-#: What a worker of a queue needs, and nothing else; docs/redis.md names it.
+#: Exactly the rights that a worker of a queue needs; docs/redis.md lists them.
 ACL = (
     "~queue:pack:* ~queue:send:waiting ~lock:pack:* ~job:shop:* "
     "-@all +blmove +set +hmget +get +hset +multi +exec +rpush +lrem +del +lpos +lpush +eval +evalsha"
@@ -28,7 +28,7 @@ IN_SCRIPTS = "+lmove +hget +hexists +expire +exists +lrange +hincrby"
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[RedisServer]:
-    """A server with a password, a user of few rights, and TLS."""
+    """A server with a password, a user with few rights, and TLS."""
     users = [f"worker on >{SECRET} {ACL}", f"atomic on >{SECRET} {ACL} {IN_SCRIPTS}", "nobody on >x ~nothing +@all"]
     with redis_server(password=SECRET, users=users, tls=True) as running:
         yield running
@@ -39,7 +39,7 @@ def as_user(server: RedisServer, user: str, password: str = QUOTED, **parts: str
     return f"rediss://{user}:{password}@127.0.0.1:{server.port}/0?ssl_ca_certs={server.tls_ca}"
 
 
-async def test_a_user_of_few_rights_can_work_over_tls(guarded: RedisServer, atomic: bool) -> None:
+async def test_user_with_few_rights_can_work_over_tls(guarded: RedisServer, atomic: bool) -> None:
     asking = open_client(as_user(guarded, "default"))
     for end in ("succeed", "fail"):
         await asking.call("FLUSHALL")
@@ -74,7 +74,7 @@ async def test_a_user_of_few_rights_can_work_over_tls(guarded: RedisServer, atom
         ("redis+cluster://:{secret}@127.0.0.1:{free}", UnreachableError, "ConnectionRefused"),
     ],
 )
-async def test_a_poll_says_what_is_wrong_and_no_secret(
+async def test_failed_poll_has_the_reason_and_no_secret(
     guarded: RedisServer, url: str, kind: type[SourceError], code: str
 ) -> None:
     where = {"at": guarded.address, "ca": guarded.tls_ca, "secret": QUOTED, "free": free_port()}
@@ -88,7 +88,7 @@ async def test_a_poll_says_what_is_wrong_and_no_secret(
     await worker.close()
 
 
-async def test_tls_and_its_lack_are_told_apart_from_a_lost_server(server: RedisServer, guarded: RedisServer) -> None:
+async def test_tls_errors_differ_from_an_unreachable_server(server: RedisServer, guarded: RedisServer) -> None:
     secure = source(f"rediss://127.0.0.1:{server.port}?socket_connect_timeout=0.5", atomic=False)
     plain = source(guarded.url.partition("?")[0].replace("rediss", "redis"), atomic=False)
 
@@ -101,9 +101,9 @@ async def test_tls_and_its_lack_are_told_apart_from_a_lost_server(server: RedisS
     await plain.close()
 
 
-async def test_a_server_that_is_silent_is_given_up_and_found_again() -> None:
+async def test_silent_server_times_out_and_is_used_again_later() -> None:
     with redis_server() as own:
-        # Time enough on a slow machine: two of the calls are to be answered.
+        # Long enough for a slow machine, because two of the calls must be answered.
         worker = source(f"{own.url}?socket_timeout=2", atomic=False)
         assert await worker.lease("w") is None
         own.freeze()
@@ -116,7 +116,7 @@ async def test_a_server_that_is_silent_is_given_up_and_found_again() -> None:
         await worker.close()
 
 
-async def test_a_key_of_another_type_is_told_without_its_content(server: RedisServer) -> None:
+async def test_key_of_another_type_is_reported_without_its_content(server: RedisServer) -> None:
     asking = open_client(server.url)
     await asking.call("FLUSHALL")
     await asking.call("SET", "queue:pack:waiting", "a payload")
@@ -131,13 +131,13 @@ async def test_a_key_of_another_type_is_told_without_its_content(server: RedisSe
 
 
 async def _blocked(client: RedisClient) -> None:
-    """Wait until somebody waits on the server, which has no way to tell but to be asked."""
+    """Wait until a client is blocked on the server, which only a query can show."""
     said = ""
     while "blocked_clients:1" not in said:
         said = await client.call("INFO", "clients")
 
 
-async def test_one_blocked_poll_holds_up_no_other_call(server: RedisServer) -> None:
+async def test_blocked_poll_does_not_delay_other_calls(server: RedisServer) -> None:
     worker = source(server.url, atomic=False, queue=RedisQueue("shop", "empty", block_seconds=60.0))
     polling = asyncio.create_task(worker.lease("w"))
     other = open_client(server.url)
@@ -171,7 +171,7 @@ def members(cluster: tuple[RedisServer, ...]) -> tuple[RedisServer, ...]:
 TAGGED = RedisQueue("{shop}", "{shop}pack", next_queue="{shop}send", block_seconds=0.02)
 
 
-async def test_a_job_goes_its_way_wherever_its_slot_is(members: tuple[RedisServer, ...], atomic: bool) -> None:
+async def test_job_passes_its_queues_wherever_its_slot_is(members: tuple[RedisServer, ...], atomic: bool) -> None:
     asking = open_client(cluster_url(members))
     for tag in ("{shop}", "{b}", "{c}", "{d}"):
         queue = RedisQueue(tag, f"{tag}pack", next_queue=f"{tag}send", block_seconds=0.02)
@@ -187,7 +187,7 @@ async def test_a_job_goes_its_way_wherever_its_slot_is(members: tuple[RedisServe
     await asking.close()
 
 
-async def test_keys_that_may_lie_in_several_slots_are_refused_with_the_fix(members: tuple[RedisServer, ...]) -> None:
+async def test_keys_in_several_slots_are_refused_with_the_fix(members: tuple[RedisServer, ...]) -> None:
     with pytest.raises(ValueError, match="hash tag"):
         source(cluster_url(members), atomic=False)
 
@@ -205,7 +205,7 @@ async def test_keys_that_may_lie_in_several_slots_are_refused_with_the_fix(membe
     await asking.close()
 
 
-async def test_a_slot_that_moves_to_another_node_is_found_there(members: tuple[RedisServer, ...], atomic: bool) -> None:
+async def test_slot_that_moves_to_another_node_is_found(members: tuple[RedisServer, ...], atomic: bool) -> None:
     asking = open_client(cluster_url(members))
     await create(asking, queue=TAGGED)
     worker = source(cluster_url(members), atomic=atomic, queue=TAGGED)
@@ -213,7 +213,7 @@ async def test_a_slot_that_moves_to_another_node_is_found_there(members: tuple[R
     assert task is not None
     await asyncio.to_thread(_move_slot, members, "{shop}")
 
-    assert await work(worker, "succeed", "w") in {"nothing", "refused"}  # the poll learns where the queue is
+    assert await work(worker, "succeed", "w") in {"nothing", "refused"}  # the poll learns the queue's new node
     await worker.succeed(task.token, "{}")
 
     assert (await whereabouts(asking, queue=TAGGED)).ended_once
@@ -223,7 +223,7 @@ async def test_a_slot_that_moves_to_another_node_is_found_there(members: tuple[R
 
 
 def _move_slot(members: tuple[RedisServer, ...], key: str) -> None:
-    """Give the slot of a key to another node, with all that is in it."""
+    """Move the slot of a key, with its data, to another node."""
     slot = members[0].say("CLUSTER", "KEYSLOT", key)
     ids = {one.port: one.say("CLUSTER", "MYID") for one in members}
     holder = next(one for one in members if one.say("CLUSTER", "COUNTKEYSINSLOT", slot) != "0")
@@ -237,9 +237,10 @@ def _move_slot(members: tuple[RedisServer, ...], key: str) -> None:
 
 
 @pytest.mark.timeout(180)
-async def test_a_failover_in_the_midst_of_work_leaves_no_job_behind(atomic: bool) -> None:
-    """The master is lost between a job's lease and its end, and while a poll waits; what it knew has reached the
-    replica. The sentinels name the new one.
+async def test_failover_during_work_loses_no_job(atomic: bool) -> None:
+    """The master is lost between a job's lease and its end, and while a poll waits; its data has reached the replica.
+
+    The sentinels name the new master.
     """
     with redis_with_sentinels(password="x") as group:
         asking = open_client(group.url)
@@ -268,10 +269,10 @@ async def test_a_failover_in_the_midst_of_work_leaves_no_job_behind(atomic: bool
         await asking.close()
 
 
-async def test_a_node_of_a_cluster_that_is_named_as_a_server_says_how_to_name_it(
+async def test_url_of_one_cluster_node_is_refused_with_the_right_form(
     members: tuple[RedisServer, ...], atomic: bool
 ) -> None:
-    """The other nodes have the queue; the one that has it serves it."""
+    """Other nodes refuse with the form for clusters; the node with the queue serves it."""
     said = []
     for one in members:
         worker = source(one.url, atomic=atomic, queue=TAGGED)

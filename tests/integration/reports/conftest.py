@@ -1,4 +1,4 @@
-"""A report server with a certificate of our own authority, on a free port of 127.0.0.1."""
+"""A report server with a certificate of the operator's CA, on a free port of 127.0.0.1."""
 
 import ssl
 import time
@@ -23,7 +23,7 @@ REPORT = report(slots=1)
 
 
 class Office:
-    """What stands behind the server: knows one token, one pod, and answers every report."""
+    """The handler behind the server: it knows one token and one pod, and answers every report."""
 
     def __init__(self) -> None:
         self.leads = True
@@ -59,7 +59,7 @@ def material() -> Material:
 
 @pytest.fixture
 def trust(material: Material) -> ssl.SSLContext:
-    """A client's context that trusts our authority alone."""
+    """A client's TLS context that trusts only our CA."""
     return ssl.create_default_context(cadata=material.bundle)
 
 
@@ -67,7 +67,7 @@ def trust(material: Material) -> ssl.SSLContext:
 async def start(
     office: Office, material: Material, tmp_path: Path
 ) -> AsyncIterator[Callable[..., Awaitable[ReportServer]]]:
-    """Start servers with changed limits; all are stopped at the end."""
+    """Start servers with given limits; all are stopped at the end."""
     servers: list[ReportServer] = []
 
     async def start_one(**limits: float) -> ReportServer:
@@ -100,13 +100,13 @@ async def client(trust: ssl.SSLContext) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 def url(server: ReportServer, path: str = REPORT_PATH) -> str:
-    """Return where the server listens; its certificate is for NAME, which clients give as server_hostname."""
+    """Return the server's URL; its certificate is for NAME, which clients set as server_hostname."""
     return f"https://127.0.0.1:{server.port}{path}"
 
 
 @pytest.fixture
 async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
-    """The task service and the records, for operators and workers one after the other."""
+    """The task service and the lease records, for operators and workers one after the other."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     fake = StepFunctionsFake()

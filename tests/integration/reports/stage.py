@@ -1,4 +1,4 @@
-"""What tasks travel through: the task service's fake, records of leases, operators and workers that talk over TLS."""
+"""The components that a task passes: the service's fake, lease records, operators and workers that report by TLS."""
 
 import ssl
 import time
@@ -40,7 +40,7 @@ class OnePod:
 
 
 class Operator:
-    """The operator's rooms for reports and leases, without a cluster; polls until a worker has reported."""
+    """The operator's components for reports and leases, without a cluster; it polls until a worker has reported."""
 
     def __init__(self, fake: StepFunctionsFake, arn: str, records: Records, term: int) -> None:
         self.target = PollTarget(arn, endpoint_url=fake.url)
@@ -80,7 +80,7 @@ class Operator:
 
 
 class Stage:
-    """The fake service, the records, and operators one after the other on one address."""
+    """The fake service, the records, and operators that use one address one after the other."""
 
     def __init__(self, fake: StepFunctionsFake, folder: Path) -> None:
         self.fake = fake

@@ -1,4 +1,4 @@
-"""From a poll of the operator into a real worker process and to its end, over TLS and Step Functions' protocol."""
+"""A task's path: from a poll of the operator into a real worker process and to its end, over TLS and HTTP."""
 
 from contextlib import AsyncExitStack
 
@@ -6,7 +6,7 @@ from tests.eventually import eventually
 from tests.integration.reports.stage import Stage, succeeded
 
 
-async def test_tasks_that_waited_for_a_worker_are_each_run_once(stage: Stage) -> None:
+async def test_tasks_that_waited_for_a_worker_run_once_each(stage: Stage) -> None:
     async with stage.operator() as operator:
         operator.look()
         stage.fake.schedule(stage.arn, '{"n": 1}', count=7, heartbeat_seconds=10.0)
@@ -21,7 +21,7 @@ async def test_tasks_that_waited_for_a_worker_are_each_run_once(stage: Stage) ->
     assert stage.records.calls["claim"] == 7
 
 
-async def test_a_task_outlives_the_operator_that_took_it(stage: Stage) -> None:
+async def test_task_survives_the_operator_that_leased_it(stage: Stage) -> None:
     async with AsyncExitStack() as stack:
         async with stage.operator() as first:
             first.look()
@@ -29,7 +29,7 @@ async def test_a_task_outlives_the_operator_that_took_it(stage: Stage) -> None:
             await eventually("the first operator holds three tasks", lambda: first.held() == 3)
         second = await stack.enter_async_context(stage.operator())
         assert second.held() == 3
-        # Half a second apart: for longer than a task lives without.
+        # Half a second apart, for longer than a task lives without heartbeats.
         await eventually(
             "every task has 24 heartbeats", lambda: all(task.heartbeats >= 24 for task in stage.fake.tasks)
         )

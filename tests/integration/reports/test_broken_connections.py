@@ -1,4 +1,4 @@
-"""A worker's connection that breaks, however and whenever, is everyday: no traceback, no warning. A bug has both."""
+"""A worker's broken connection causes no traceback and no warning; a bug causes both."""
 
 import asyncio
 import gc
@@ -28,18 +28,18 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """Answer whatever still comes with a reset, as the kernel does for a process that was killed."""
+    """Close the connection with a reset, as the kernel does for a killed process."""
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
 
 
 def end_without_goodbye(writer: asyncio.StreamWriter) -> None:
-    """End the connection below TLS, which is not told."""
+    """End the connection below TLS, without a close_notify."""
     writer.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
 
 def garble(writer: asyncio.StreamWriter) -> None:
-    """Send a TLS record that nobody can decrypt."""
+    """Send a TLS record that cannot be decrypted."""
     os.write(writer.get_extra_info("socket").fileno(), b"\x17\x03\x03\x00\x20" + b"x" * 32)
 
 
@@ -58,12 +58,12 @@ MOMENTS = {
 
 @pytest.fixture
 async def quiet(caplog: pytest.LogCaptureFixture) -> AsyncIterator[list[dict[str, Any]]]:
-    """Fail the test when anything was logged above INFO, or with a traceback, or came to nobody at all."""
+    """Fail the test if a line above INFO or with a traceback was logged, or an exception was not retrieved."""
     unheard: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, what: unheard.append(what))
     caplog.set_level(logging.DEBUG)
     yield unheard
-    # A task's exception that nobody took is told when the task is collected.
+    # asyncio reports an exception that was not retrieved when the task is collected.
     gc.collect()
     await asyncio.sleep(0)
     assert unheard == []
@@ -72,7 +72,7 @@ async def quiet(caplog: pytest.LogCaptureFixture) -> AsyncIterator[list[dict[str
 
 
 async def until_gone(server: ReportServer) -> None:
-    """Wait until the server has noticed that nobody is connected any more."""
+    """Wait until the server has no open connection."""
     await eventually("no connection is left", lambda: server._door is None or not server._door.sources.total())
 
 
@@ -87,7 +87,7 @@ async def answers(server: ReportServer, trust: ssl.SSLContext) -> bool:
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("how", BREAKS)
 @pytest.mark.parametrize("when", MOMENTS)
-async def test_a_connection_that_breaks_is_not_worth_a_line(
+async def test_broken_connection_is_not_logged(
     start: Start, trust: ssl.SSLContext, office: Office, how: str, when: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = await start()
@@ -111,7 +111,7 @@ async def test_a_connection_that_breaks_is_not_worth_a_line(
     if b"\r\n\r\n" in MOMENTS[when]:
         await asked.wait()
     BREAKS[how](writer)
-    # The server hears of it before, while or after it answers.
+    # The server notices it before, while or after it answers.
     for _ in range(len(when) % 3):
         await asyncio.sleep(0.01)
     broken.set()
@@ -125,9 +125,7 @@ async def test_a_connection_that_breaks_is_not_worth_a_line(
 
 
 @pytest.mark.usefixtures("quiet")
-async def test_a_connection_that_breaks_in_its_handshake_is_not_worth_a_line(
-    start: Start, trust: ssl.SSLContext
-) -> None:
+async def test_connection_broken_in_its_handshake_is_not_logged(start: Start, trust: ssl.SSLContext) -> None:
     server = await start()
     for sent in (b"", b"\x16\x03\x01", b"GET / HTTP/1.1\r\n\r\n"):
         _, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -140,10 +138,10 @@ async def test_a_connection_that_breaks_in_its_handshake_is_not_worth_a_line(
 
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("head", [GOOD, BAD], ids=["known", "stranger"])
-async def test_a_body_that_turns_out_to_be_no_http_is_refused_without_a_traceback(
+async def test_body_that_is_no_http_is_refused_without_a_traceback(
     start: Start, trust: ssl.SSLContext, office: Office, head: bytes
 ) -> None:
-    """A stranger is answered before the rest comes: what is wrong with it is met while it is thrown away."""
+    """A client without a token is answered before the body; the error appears while the body is discarded."""
     server = await start(request_seconds=0.5)
     asked, identify = asyncio.Event(), office.identify
 
@@ -155,13 +153,13 @@ async def test_a_body_that_turns_out_to_be_no_http_is_refused_without_a_tracebac
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=trust, server_hostname=NAME)
     writer.write(head + CHUNKED + b"2\r\n{}\r\n")
     await asked.wait()
-    # Nothing of the answer comes before the next piece where the whole body is waited for.
+    # If the server waits for the whole body, no part of the answer comes before the next piece.
     line = await reader.readline() if head == BAD else b""
     writer.write(b"no size\r\n\r\n")
     line = line or await reader.readline()
     writer.close()
 
-    # One of the HTTP library's parsers tells who waits for the body, the other lets them wait.
+    # One of the HTTP library's parsers reports the error at once, the other lets the body time out.
     assert line.split()[1] in ({b"401"} if head == BAD else {b"400", b"408"})
     assert office.statuses[0] == int(line.split()[1])
     assert await answers(server, trust)
@@ -170,7 +168,7 @@ async def test_a_body_that_turns_out_to_be_no_http_is_refused_without_a_tracebac
 @pytest.mark.parametrize(
     "bug", [RuntimeError("a bug"), ConnectionResetError("of another connection"), TimeoutError("of a call of ours")]
 )
-async def test_a_bug_is_logged_with_its_traceback_whatever_it_looks_like(
+async def test_bug_is_logged_with_its_traceback_in_any_case(
     start: Start, trust: ssl.SSLContext, office: Office, caplog: pytest.LogCaptureFixture, bug: Exception
 ) -> None:
     server = await start()

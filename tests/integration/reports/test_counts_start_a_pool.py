@@ -1,6 +1,6 @@
-"""A pool that reads counts, on CloudWatch emulators that others wrote.
+"""A pool that reads CloudWatch counts, with public CloudWatch emulators.
 
-They publish no counts of their own accord: what Step Functions would have counted is put there with boto3.
+The emulators publish no metrics themselves: the test puts the values of Step Functions there with boto3.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ def emulators() -> Iterator[Callable[[str], str]]:
 def cloudwatch_url(
     request: pytest.FixtureRequest, emulators: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> str:
-    """Yield each emulator's URL in turn."""
+    """Return each emulator's URL in turn."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     try:
@@ -67,7 +67,7 @@ def cloudwatch_url(
 
 
 async def count(url: str, arn: str, name: str, values: dict[float, int]) -> None:
-    """Count so many events of an activity at these times."""
+    """Put the number of events of an activity at these times."""
     client = boto3.client("cloudwatch", region_name=REGION, endpoint_url=url)
     data = [
         {"MetricName": name, "Dimensions": [{"Name": "ActivityArn", "Value": arn}], "Timestamp": at, "Value": value}
@@ -76,7 +76,7 @@ async def count(url: str, arn: str, name: str, values: dict[float, int]) -> None
     await asyncio.to_thread(client.put_metric_data, Namespace="AWS/States", MetricData=data)
 
 
-async def test_what_boto3_put_is_read_by_the_minute_and_by_the_hour(cloudwatch_url: str) -> None:
+async def test_metrics_from_boto3_are_read_by_minute_and_by_hour(cloudwatch_url: str) -> None:
     busy = f"arn:aws:states:{REGION}:123456789012:activity:busy{time.monotonic_ns()}"
     quiet = f"arn:aws:states:{REGION}:123456789012:activity:quiet"
     now = time.time()
@@ -96,7 +96,7 @@ async def test_what_boto3_put_is_read_by_the_minute_and_by_the_hour(cloudwatch_u
     assert by_hour == {busy: (Flow(hours.end - 3600, 3600, 7, 0),), quiet: ()}
 
 
-async def test_where_nobody_listens_the_endpoint_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_refused_connection_names_the_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     service = CloudWatch()
@@ -108,12 +108,12 @@ async def test_where_nobody_listens_the_endpoint_is_named(monkeypatch: pytest.Mo
 
 
 async def no_secret(namespace: str, name: str) -> NoReturn:
-    """Nothing here names a Secret."""
+    """No pool here names a Secret."""
     raise AssertionError(f"Secret {namespace}/{name} was read")
 
 
 class CountingOperator(Operator):
-    """The operator's rooms with the core that decides; its cluster is one Deployment of at most one pod."""
+    """The operator's components with the deciding core; its cluster is one Deployment of at most one pod."""
 
     def __init__(self, fake: StepFunctionsFake, arn: str, records: Records, cloudwatch_url: str) -> None:
         super().__init__(fake, arn, records, term=1)
@@ -196,9 +196,7 @@ async def counting(stage: Stage, url: str) -> AsyncIterator[CountingOperator]:
         await operator.stop()
 
 
-async def test_a_pool_at_zero_starts_by_its_counts_does_the_work_and_goes_back(
-    stage: Stage, cloudwatch_url: str
-) -> None:
+async def test_counts_start_a_pool_at_zero_and_it_goes_back_after_the_work(stage: Stage, cloudwatch_url: str) -> None:
     stage.fake.schedule(stage.arn, '{"n": 1}', count=3, heartbeat_seconds=3.0)
     await count(cloudwatch_url, stage.arn, "ActivitiesScheduled", {time.time() - 200: 3})
     async with counting(stage, cloudwatch_url) as operator:
@@ -209,7 +207,7 @@ async def test_a_pool_at_zero_starts_by_its_counts_does_the_work_and_goes_back(
         operator.pod_starts()
         async with stage.worker("doubles"):
             await eventually("three executions have succeeded", lambda: succeeded(stage) == 3)
-            # CloudWatch never tells that they were started; the worker's own empty polls do.
+            # The emulators publish no metric of started tasks; the worker's own empty polls show that none waits.
             await eventually("the operator wants no worker", lambda: operator.desired == 0)
             await eventually(
                 "the worker reports that it is drained",

@@ -1,4 +1,4 @@
-"""The health ports of operator and worker, which ask nobody who they are: bounded, and never closed to a probe."""
+"""The health ports of operator and worker, which need no credentials: bounded, and always open for a probe."""
 
 import asyncio
 import gc
@@ -21,9 +21,9 @@ from tests.integration.worker.process import probe
 Server = of_operator.HealthServer | of_worker.HealthServer
 Start = Callable[..., Awaitable[Server]]
 Line = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-#: Another source than a test's own probes.
+#: Another source address than that of the test's own probes.
 STRANGER = "127.0.0.2"
-#: As Prometheus and kubelet ask.
+#: The requests of Prometheus and kubelet.
 ASKED = {
     "/metrics": (
         "User-Agent: Prometheus/3.5.0",
@@ -38,7 +38,7 @@ ASKED = {
 
 @pytest.fixture(params=["operator", "worker"])
 async def start(request: pytest.FixtureRequest) -> AsyncIterator[Start]:
-    """Start servers with changed limits; all are stopped at the end."""
+    """Start servers with given limits; all are stopped at the end."""
     servers: list[Server] = []
 
     async def start_one(**limits: Any) -> Server:
@@ -61,7 +61,7 @@ async def start(request: pytest.FixtureRequest) -> AsyncIterator[Start]:
 
 @pytest.fixture(autouse=True)
 async def quiet(caplog: pytest.LogCaptureFixture) -> AsyncIterator[None]:
-    """Fail the test when what strangers did was logged above INFO or with a traceback, or a task ended by it."""
+    """Fail the test if strangers caused a log line above INFO, a traceback, or a task's end."""
     unheard: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, what: unheard.append(what))
     caplog.set_level(logging.DEBUG)
@@ -78,7 +78,7 @@ async def connect(port: int, source: str = STRANGER) -> Line:
 
 
 async def rest(line: Line) -> bytes:
-    """Read until the other side ends the connection."""
+    """Read until the server closes the connection."""
     try:
         async with asyncio.timeout(20.0):
             return await line[0].read()
@@ -93,7 +93,7 @@ def door(server: Any) -> Any:
 
 
 @pytest.mark.parametrize("path", ASKED)
-async def test_probes_and_scrapes_are_answered_and_their_connection_ends(start: Start, path: str) -> None:
+async def test_probes_and_scrapes_are_answered_and_closed(start: Start, path: str) -> None:
     line = await connect((await start()).port)
     line[1].write("\r\n".join((f"GET {path} HTTP/1.1", "Host: 10.0.0.1:8080", *ASKED[path], "", "")).encode())
     answer = await rest(line)
@@ -122,7 +122,7 @@ async def test_probes_and_scrapes_are_answered_and_their_connection_ends(start: 
         "long header", "many headers", "TLS", "three at once",
     ],
 )  # fmt: skip
-async def test_anything_else_is_answered_once_and_costs_no_line_of_the_log(
+async def test_other_request_is_answered_once_and_not_logged(
     start: Start, asked: bytes, status: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     line = await connect((await start()).port)
@@ -138,7 +138,7 @@ async def test_anything_else_is_answered_once_and_costs_no_line_of_the_log(
 @pytest.mark.parametrize(
     "asked", [b"GET /" + b"x" * 2**20, b"GET /livez HTTP/1.1\r\nX: " + b"x" * 2**20, b"X" * 2**20], ids=str
 )
-async def test_what_is_much_too_long_is_cut_off(start: Start, asked: bytes) -> None:
+async def test_oversized_request_is_cut_off(start: Start, asked: bytes) -> None:
     line = await connect((await start()).port)
     line[1].write(asked)
 
@@ -146,14 +146,14 @@ async def test_what_is_much_too_long_is_cut_off(start: Start, asked: bytes) -> N
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /livez HTTP/1.1\r\n"], ids=["nothing", "half a head"])
-async def test_a_head_that_does_not_come_is_not_waited_for(start: Start, sent: bytes) -> None:
+async def test_missing_head_times_out(start: Start, sent: bytes) -> None:
     line = await connect((await start(head_seconds=0.2)).port)
     line[1].write(sent)
 
     assert await rest(line) == b""
 
 
-async def test_a_head_that_trickles_in_is_cut_off(start: Start) -> None:
+async def test_slow_head_is_cut_off(start: Start) -> None:
     line = await connect((await start(head_seconds=0.3)).port)
 
     async def trickle() -> None:
@@ -166,7 +166,7 @@ async def test_a_head_that_trickles_in_is_cut_off(start: Start) -> None:
     trickling.cancel()
 
 
-async def test_connections_that_stay_silent_keep_no_probe_out(start: Start) -> None:
+async def test_silent_connections_do_not_block_a_probe(start: Start) -> None:
     server = await start(connections=8, head_seconds=60.0)
     silent = [await connect(server.port) for _ in range(50)]
     await eventually("eight connections are present", lambda: len(door(server).present) == 8)
@@ -180,7 +180,7 @@ async def test_connections_that_stay_silent_keep_no_probe_out(start: Start) -> N
         writer.close()
 
 
-async def test_who_comes_often_pushes_out_itself_and_not_a_probe_on_its_way(start: Start) -> None:
+async def test_busy_source_loses_its_own_connections_and_not_a_probes(start: Start) -> None:
     server = await start(connections=8, head_seconds=60.0)
     slow = await connect(server.port, "127.0.0.1")
     slow[1].write(b"GET /livez HTTP/1.1\r\n")
@@ -194,7 +194,7 @@ async def test_who_comes_often_pushes_out_itself_and_not_a_probe_on_its_way(star
         writer.close()
 
 
-async def test_connections_that_are_gone_are_not_counted(start: Start) -> None:
+async def test_closed_connections_are_not_counted(start: Start) -> None:
     server = await start(connections=2)
     for _ in range(10):
         assert (await probe(server.port, "/livez"))[0] == 200
@@ -202,8 +202,8 @@ async def test_connections_that_are_gone_are_not_counted(start: Start) -> None:
     await eventually("no connection is left", lambda: not door(server).present and not door(server).sources)
 
 
-async def test_an_answer_that_nobody_reads_is_given_up() -> None:
-    """Closed in good order, such a connection would stay until it is read: for ever."""
+async def test_answer_that_is_not_read_is_abandoned() -> None:
+    """A graceful close would keep such a connection for ever."""
     body = b"x" * 2**24
     server = of_operator.HealthServer({}, {}, lambda: body, "127.0.0.1", 0, PlainLimits(life_seconds=0.5))
     await server.start()

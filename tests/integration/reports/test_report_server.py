@@ -1,4 +1,4 @@
-"""The report server over real TLS: what it answers, and what it does not put up with."""
+"""The report server over real TLS: its answers and its limits."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ async def connect(server: ReportServer, trust: ssl.SSLContext) -> tuple[asyncio.
 
 
 async def closed(reader: asyncio.StreamReader) -> bytes:
-    """Read until the other side closes."""
+    """Read until the server closes the connection."""
     try:
         async with asyncio.timeout(10.0):
             return await reader.read()
@@ -44,7 +44,7 @@ async def closed(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
-async def test_a_report_is_answered(start: Start, client: aiohttp.ClientSession, office: Office) -> None:
+async def test_report_is_answered(start: Start, client: aiohttp.ClientSession, office: Office) -> None:
     server = await start()
     status, body, _ = await post(client, server)
 
@@ -61,7 +61,7 @@ async def test_reports_share_a_connection(start: Start, client: aiohttp.ClientSe
     assert office.statuses == [200] * 5
 
 
-async def test_a_standby_answers_421_and_closes(start: Start, client: aiohttp.ClientSession, office: Office) -> None:
+async def test_standby_answers_421_and_closes(start: Start, client: aiohttp.ClientSession, office: Office) -> None:
     server = await start()
     office.leads = False
     status, body, response = await post(client, server, headers={})
@@ -71,7 +71,7 @@ async def test_a_standby_answers_421_and_closes(start: Start, client: aiohttp.Cl
     assert office.heard == []
 
 
-async def test_an_operator_that_stops_leading_while_it_answers_grants_nothing(
+async def test_operator_that_loses_the_lead_while_it_answers_grants_nothing(
     start: Start, client: aiohttp.ClientSession, office: Office
 ) -> None:
     server = await start()
@@ -87,7 +87,7 @@ async def test_an_operator_that_stops_leading_while_it_answers_grants_nothing(
 
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer bad"}, {"Authorization": "Basic x"}])
-async def test_a_stranger_is_refused_with_a_bare_reason(
+async def test_unauthenticated_request_is_refused_with_a_short_reason(
     start: Start, client: aiohttp.ClientSession, office: Office, headers: dict[str, str]
 ) -> None:
     status, body, _ = await post(client, await start(), headers=headers)
@@ -96,9 +96,7 @@ async def test_a_stranger_is_refused_with_a_bare_reason(
     assert office.heard == []
 
 
-async def test_a_token_that_cannot_be_checked_now_is_to_be_tried_again(
-    start: Start, client: aiohttp.ClientSession
-) -> None:
+async def test_token_that_cannot_be_checked_now_is_to_be_retried(start: Start, client: aiohttp.ClientSession) -> None:
     status, _, response = await post(client, await start(), headers={"Authorization": "Bearer later"})
 
     assert status == 503
@@ -121,7 +119,7 @@ async def test_a_token_that_cannot_be_checked_now_is_to_be_tried_again(
         ({"incarnation": ""}, 400, "incarnation: expected a name"),
     ],
 )
-async def test_a_report_that_cannot_be_is_refused_naming_the_field(
+async def test_invalid_report_is_refused_with_the_field(
     start: Start, client: aiohttp.ClientSession, office: Office, *, change: dict[str, Any], status: int, reason: str
 ) -> None:
     answered, body, _ = await post(client, await start(), REPORT.to_wire() | change)
@@ -131,7 +129,7 @@ async def test_a_report_that_cannot_be_is_refused_naming_the_field(
     assert office.heard == []
 
 
-async def test_a_pod_that_the_watch_has_not_shown_yet_is_to_try_again(
+async def test_pod_unknown_to_the_watch_is_to_retry(
     start: Start, client: aiohttp.ClientSession, office: Office
 ) -> None:
     office.members.clear()
@@ -142,7 +140,7 @@ async def test_a_pod_that_the_watch_has_not_shown_yet_is_to_try_again(
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000])
-async def test_what_is_no_report_is_refused(start: Start, client: aiohttp.ClientSession, body: bytes) -> None:
+async def test_body_that_is_no_report_is_refused(start: Start, client: aiohttp.ClientSession, body: bytes) -> None:
     assert (await post(client, await start(), body))[0] == 400
 
 
@@ -150,15 +148,11 @@ async def test_unknown_fields_are_ignored(start: Start, client: aiohttp.ClientSe
     assert (await post(client, await start(), REPORT.to_wire() | {"new": {"in": "version 9"}}))[0] == 200
 
 
-async def test_a_body_that_is_too_large_is_refused_before_it_is_read(
-    start: Start, client: aiohttp.ClientSession
-) -> None:
+async def test_body_over_the_limit_is_refused_before_it_is_read(start: Start, client: aiohttp.ClientSession) -> None:
     assert (await post(client, await start(), b"x" * (MAX_REPORT_BYTES + 1)))[0] == 413
 
 
-async def test_a_body_that_hides_its_size_is_refused_when_it_is_too_large(
-    start: Start, client: aiohttp.ClientSession
-) -> None:
+async def test_chunked_body_over_the_limit_is_refused(start: Start, client: aiohttp.ClientSession) -> None:
     async def endless() -> Any:
         for _ in range(64):
             yield b"x" * 8192
@@ -169,7 +163,7 @@ async def test_a_body_that_hides_its_size_is_refused_when_it_is_too_large(
 
 
 @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/v1/report", 405), ("POST", "/metrics", 404)])
-async def test_there_is_nothing_else(
+async def test_other_paths_and_methods_are_refused(
     start: Start, client: aiohttp.ClientSession, method: str, path: str, status: int
 ) -> None:
     server = await start()
@@ -177,7 +171,7 @@ async def test_there_is_nothing_else(
         assert response.status == status
 
 
-async def test_a_full_registry_and_a_fault_of_ours_are_said(
+async def test_full_registry_and_internal_error_are_reported(
     start: Start, client: aiohttp.ClientSession, office: Office
 ) -> None:
     server = await start()
@@ -201,7 +195,7 @@ async def test_no_log_line_holds_a_token(
     assert "Bearer" not in caplog.text
 
 
-async def test_a_pod_that_sends_too_much_is_told_so_before_it_is_read(
+async def test_pod_over_its_rate_limit_is_refused_before_its_body_is_read(
     start: Start, client: aiohttp.ClientSession, office: Office
 ) -> None:
     server = await start()
@@ -214,7 +208,7 @@ async def test_a_pod_that_sends_too_much_is_told_so_before_it_is_read(
     assert len(office.heard) == 1
 
 
-async def test_what_is_no_http_is_counted_and_costs_no_line_of_the_log(
+async def test_invalid_http_is_counted_and_not_logged(
     start: Start, trust: ssl.SSLContext, office: Office, caplog: pytest.LogCaptureFixture
 ) -> None:
     reader, writer = await connect(await start(), trust)
@@ -230,14 +224,14 @@ async def test_what_is_no_http_is_counted_and_costs_no_line_of_the_log(
     writer.close()
 
 
-async def test_a_connection_that_says_nothing_is_closed(start: Start, trust: ssl.SSLContext) -> None:
+async def test_silent_connection_is_closed(start: Start, trust: ssl.SSLContext) -> None:
     reader, writer = await connect(await start(request_seconds=0.2), trust)
 
     assert await closed(reader) == b""
     writer.close()
 
 
-async def test_a_head_that_trickles_in_is_cut_off(start: Start, trust: ssl.SSLContext) -> None:
+async def test_slow_head_is_cut_off(start: Start, trust: ssl.SSLContext) -> None:
     reader, writer = await connect(await start(request_seconds=0.3), trust)
 
     async def trickle() -> None:
@@ -252,7 +246,7 @@ async def test_a_head_that_trickles_in_is_cut_off(start: Start, trust: ssl.SSLCo
     writer.close()
 
 
-async def test_a_body_that_trickles_in_is_cut_off(start: Start, trust: ssl.SSLContext, office: Office) -> None:
+async def test_slow_body_is_cut_off(start: Start, trust: ssl.SSLContext, office: Office) -> None:
     reader, writer = await connect(await start(request_seconds=0.2), trust)
     writer.write(b"POST /v1/report HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\nContent-Length: 100\r\n\r\n{")
     answer = await closed(reader)
@@ -262,7 +256,7 @@ async def test_a_body_that_trickles_in_is_cut_off(start: Start, trust: ssl.SSLCo
     writer.close()
 
 
-async def test_a_connection_that_pauses_too_long_is_closed(start: Start, trust: ssl.SSLContext) -> None:
+async def test_idle_connection_is_closed(start: Start, trust: ssl.SSLContext) -> None:
     reader, writer = await connect(await start(idle_seconds=0.2), trust)
     body = json.dumps(REPORT.to_wire()).encode()
     head = f"POST /v1/report HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -273,7 +267,7 @@ async def test_a_connection_that_pauses_too_long_is_closed(start: Start, trust: 
 
 
 @pytest.mark.parametrize("limit", ["connections_per_source", "connections"])
-async def test_one_source_and_all_together_have_so_many_connections_and_no_more(
+async def test_connections_of_one_source_and_of_all_are_limited(
     start: Start, trust: ssl.SSLContext, limit: str
 ) -> None:
     server = await start(**{limit: 2})
@@ -292,7 +286,7 @@ async def test_one_source_and_all_together_have_so_many_connections_and_no_more(
         each.close()
 
 
-async def test_a_handshake_that_never_comes_is_given_up(start: Start) -> None:
+async def test_missing_handshake_times_out(start: Start) -> None:
     server = await start(handshake_seconds=0.2)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
 
@@ -301,7 +295,7 @@ async def test_a_handshake_that_never_comes_is_given_up(start: Start) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
-async def test_old_tls_is_not_spoken(start: Start, trust: ssl.SSLContext) -> None:
+async def test_old_tls_versions_are_refused(start: Start, trust: ssl.SSLContext) -> None:
     server = await start()
     trust.set_ciphers("ALL:@SECLEVEL=0")
     trust.minimum_version = ssl.TLSVersion.TLSv1
@@ -311,14 +305,12 @@ async def test_old_tls_is_not_spoken(start: Start, trust: ssl.SSLContext) -> Non
         await connect(server, trust)
 
 
-async def test_a_client_that_does_not_trust_our_authority_gets_no_further(start: Start) -> None:
+async def test_client_without_our_ca_fails_its_handshake(start: Start) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
         await connect(await start(), ssl.create_default_context())
 
 
-async def test_stopping_lets_a_report_in_progress_be_answered(
-    start: Start, client: aiohttp.ClientSession, office: Office
-) -> None:
+async def test_running_report_is_answered_on_stop(start: Start, client: aiohttp.ClientSession, office: Office) -> None:
     server = await start()
     asked, go_on = asyncio.Event(), asyncio.Event()
     answer = office.answer

@@ -56,7 +56,7 @@ SMOKES = (
     Smoke(
         "redis",
         (
-            "tests/integration/redis/test_servers.py::test_a_user_of_few_rights_can_work_over_tls",
+            "tests/integration/redis/test_servers.py::test_user_with_few_rights_can_work_over_tls",
             "tests/integration/flows/test_our_flow_their_workers.py::test_position_of_a_job_is_seen",
         ),
     ),
