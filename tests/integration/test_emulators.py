@@ -1,4 +1,4 @@
-"""The Step Functions emulators in the cluster carry a task from StartExecution to its end."""
+"""The Step Functions emulators in the cluster run a task from StartExecution to its end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def cluster() -> Cluster:
-    """The cluster, up and well."""
+    """The running, healthy cluster."""
     return up()
 
 
@@ -75,7 +75,7 @@ def _ends(states: Any, execution: str, *ends: str) -> None:
     )
 
 
-def test_a_task_is_taken_heartbeaten_and_concluded(states: Any) -> None:
+def test_task_is_polled_heartbeaten_and_concluded(states: Any) -> None:
     """The calls that a worker makes, from this machine."""
     activity, execution = _start(states, "concluded", HeartbeatSeconds=30)
 
@@ -89,7 +89,7 @@ def test_a_task_is_taken_heartbeaten_and_concluded(states: Any) -> None:
 
 @pytest.mark.parametrize("emulator", ["localemu"], indirect=True)
 def test_localemu_times_out_a_task_without_heartbeats(emulator: Emulator, states: Any) -> None:
-    """LocalEmu enforces HeartbeatSeconds, which ministack does not."""
+    """LocalEmu enforces HeartbeatSeconds; ministack does not."""
     activity, execution = _start(states, "silent", HeartbeatSeconds=2)
 
     states.get_activity_task(activityArn=activity, workerName="test")
@@ -97,8 +97,8 @@ def test_localemu_times_out_a_task_without_heartbeats(emulator: Emulator, states
     _ends(states, execution, "FAILED", "TIMED_OUT")
 
 
-def test_a_pod_reaches_the_emulator_by_its_name(emulator: Emulator, cluster: Cluster) -> None:
-    """The URL that pods are given answers, from a pod."""
+def test_pod_reaches_the_emulator_by_its_name(emulator: Emulator, cluster: Cluster) -> None:
+    """The URL for pods answers in a pod."""
     ask = f"""
 import urllib.error, urllib.request
 try:

@@ -1,4 +1,4 @@
-"""The local cluster is a real one: what tests and the demo lean on, asked of it from outside and from a pod."""
+"""The local cluster has the features that the tests and the demo need, seen from outside and from a pod."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMESPACE = "test-local-cluster"
 
 @pytest.fixture(scope="module")
 def cluster() -> Cluster:
-    """The cluster, up and well; it is left running for the next suite."""
+    """The running, healthy cluster; it is left running for the next suite."""
     return up()
 
 
@@ -38,7 +38,7 @@ def web(cluster: Cluster) -> Iterator[str]:
         yield name
 
 
-def test_a_service_is_reached_by_its_name_from_another_pod(cluster: Cluster, web: str) -> None:
+def test_service_is_reached_by_its_name_from_another_pod(cluster: Cluster, web: str) -> None:
     """DNS short and full, ClusterIP and pod network work together."""
     ask = "import urllib.request as u; print(*(u.urlopen(url, timeout=5).status for url in {urls!r}))"
     urls = [f"http://{probe.NAME}/hostname", f"http://{probe.NAME}.{web}.svc.cluster.local/hostname"]
@@ -46,8 +46,8 @@ def test_a_service_is_reached_by_its_name_from_another_pod(cluster: Cluster, web
     assert probe.in_pod(cluster, web, ask.format(urls=urls)) == "200 200"
 
 
-def test_a_name_that_no_service_has_is_not_found_at_once(cluster: Cluster, web: str) -> None:
-    """A wrong name is an answer, not a time-out."""
+def test_unknown_service_name_is_refused_at_once(cluster: Cluster, web: str) -> None:
+    """DNS answers NXDOMAIN instead of a time-out."""
     ask = """
 import socket, time
 began = time.monotonic()
@@ -60,8 +60,8 @@ except socket.gaierror as error:
     assert probe.in_pod(cluster, web, ask) == "True True"
 
 
-def test_a_privileged_pod_is_refused_in_a_restricted_namespace(cluster: Cluster, web: str) -> None:
-    """Pod Security is enforced, and says which rule."""
+def test_privileged_pod_is_refused_in_a_restricted_namespace(cluster: Cluster, web: str) -> None:
+    """Pod Security is enforced, and its message names the rule."""
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -73,8 +73,8 @@ def test_a_privileged_pod_is_refused_in_a_restricted_namespace(cluster: Cluster,
         probe.apply(cluster, pod)
 
 
-def test_the_audit_log_names_who_created_what(cluster: Cluster, web: str) -> None:
-    """Every request is logged with user, verb, object and answer before the caller hears of it."""
+def test_audit_log_names_the_creator_of_an_object(cluster: Cluster, web: str) -> None:
+    """Every request is logged with user, verb, object and answer before the caller gets the answer."""
     probe.kubectl(cluster, "--namespace", web, "create", "configmap", "audited")
 
     assert cluster.audit_log is not None
@@ -88,11 +88,11 @@ def test_the_audit_log_names_who_created_what(cluster: Cluster, web: str) -> Non
 
 
 def test_logs_can_be_read(cluster: Cluster, web: str) -> None:
-    """The API server reaches the kubelet, and the kubelet the container's log."""
+    """The API server reaches the kubelet, and the kubelet reads the container's log."""
     assert "GET /hostname" in probe.kubectl(cluster, "--namespace", web, "logs", f"deployment/{probe.NAME}")
 
 
-def test_a_port_can_be_forwarded(cluster: Cluster, web: str) -> None:
+def test_port_forward_works(cluster: Cluster, web: str) -> None:
     """`kubectl port-forward` gives this machine a pod's port."""
     argv = [str(cluster.kubectl), f"--kubeconfig={cluster.kubeconfig}", "--namespace", web]
     argv += ["port-forward", f"service/{probe.NAME}", ":80"]
@@ -108,8 +108,8 @@ def test_a_port_can_be_forwarded(cluster: Cluster, web: str) -> None:
             forwarding.kill()
 
 
-def test_a_pod_reaches_the_api_server_with_its_token(cluster: Cluster, web: str) -> None:
-    """The Service `kubernetes`, the projected token and the authority's certificate belong together."""
+def test_pod_reaches_the_api_server_with_its_token(cluster: Cluster, web: str) -> None:
+    """The Service `kubernetes`, the projected token and the CA certificate fit together."""
     ask = """
 import json, os, ssl, urllib.request
 folder = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -124,8 +124,8 @@ print(json.load(urllib.request.urlopen(request, context=trust, timeout=5))["stat
     assert probe.in_pod(cluster, web, ask) == f"system:serviceaccount:{web}:default"
 
 
-def test_a_pod_reaches_this_machine_at_the_host_address(cluster: Cluster, web: str) -> None:
-    """A fake that a test runs on this machine can serve pods."""
+def test_pod_reaches_this_machine_at_the_host_address(cluster: Cluster, web: str) -> None:
+    """Pods can call a fake service that a test runs on this machine."""
     with http.server.HTTPServer((cluster.host_ip, 0), http.server.SimpleHTTPRequestHandler) as server:
         answering = threading.Thread(target=server.handle_request)
         answering.start()
@@ -138,7 +138,7 @@ def test_a_pod_reaches_this_machine_at_the_host_address(cluster: Cluster, web: s
             answering.join(timeout=10)
 
 
-def test_an_aggregated_api_can_trust_the_front_proxy(cluster: Cluster) -> None:
+def test_aggregated_api_can_trust_the_front_proxy(cluster: Cluster) -> None:
     """The request-header flags are published where extension API servers look for them."""
     published = probe.kubectl(
         *(cluster, "--namespace", "kube-system", "get", "configmap", "extension-apiserver-authentication"),

@@ -1,4 +1,4 @@
-"""Task stores to test on: SQLite in a file, and PostgreSQL."""
+"""The tests' task stores: SQLite in a file, and PostgreSQL."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""Processes that die at a write of their choice, played in one process: before it, within its transaction, or after.
+"""Simulated processes that die at a chosen write: before it, within its transaction, or after it.
 
-Whoever dies stops there: nothing more is written in its name, and its calls are given up.
+A dead process stops there: it writes nothing more, and its calls are abandoned.
 """
 
 import asyncio
@@ -20,14 +20,15 @@ LEASE = 60.0
 
 
 class DeathError(BaseException):
-    """The process is gone: no handler of errors gets to see it."""
+    """The process has died; a BaseException, so that no error handler catches it."""
 
 
 @dataclass
 class Fate:
-    """Which writes are somebody's last, counted from 1 over all processes, and at what moment of them.
+    """Which writes kill the process that makes them, counted from 1 over all processes, and at what moment.
 
-    `spared` are those that were given up before that moment: a renewal, when the call that it was for has returned.
+    `spared` counts writes that were cancelled before that moment: a renewal, when the call that it was for has
+    returned.
     """
 
     moment: Moment = "before"
@@ -37,13 +38,13 @@ class Fate:
     spared: int = 0
 
     def met(self) -> bool:
-        """Count a write; whether whoever makes it dies."""
+        """Count a write; return whether its process dies."""
         self.writes += 1
         return self.writes in self.last
 
 
 class MortalGate:
-    """A way to the database of one process, whose fate may end at any write."""
+    """One process's gate to the database; its fate may end it at any write."""
 
     def __init__(self, gate: Gate, fate: Fate) -> None:
         self._gate = gate
@@ -97,13 +98,13 @@ class MortalGate:
 
 @dataclass
 class Stage:
-    """Runners and people on one store, with a clock that stands still but for what they wait for."""
+    """Runners and people on one store. The clock stands still except when a runner waits."""
 
     store: TaskStore
     tasks: Tasks
     fate: Fate
     now: float = 1000.0
-    #: What runners did, as the world saw it: keys of effects by name, in order, each once.
+    #: The runners' effects on the outside world: key of the effect -> name, in order, each once.
     effects: dict[str, str] = field(default_factory=dict)
     gates: list[MortalGate] = field(default_factory=list)
 
@@ -111,7 +112,7 @@ class Stage:
         self.tasks._clock = lambda: self.now
 
     async def person(self, act: Callable[[TaskStore], Awaitable[T]]) -> T:
-        """Do something as somebody who tries again when the process that did it has died."""
+        """Act as a person who repeats the action when its process has died."""
         while True:
             done, value = await self._lived(act)
             if done:
@@ -119,7 +120,7 @@ class Stage:
                 return value
 
     async def run(self, instance: str, *, calls: int | None = None, lease_seconds: float = LEASE) -> None:
-        """Let one runner after the other work until the instance is complete or stands still, or for so many calls."""
+        """Run one runner after the other until the instance is complete or waits, or for `calls` calls."""
         while True:
 
             async def work(store: TaskStore) -> bool:
@@ -137,11 +138,11 @@ class Stage:
                 return
             if calls is not None and len(self.effects) >= calls and not there.status.running:
                 return
-            # The end of a lease, or of a delay.
+            # Set the clock to the end of the lease, or of the delay.
             self.now = max(self.now, there.next_run_time)
 
     async def _lived(self, act: Callable[[TaskStore], Awaitable[T]]) -> tuple[bool, T | None]:
-        """Do it in a process of its own; whether it was done, and with what."""
+        """Act in a process of its own; return whether it was finished, and its result."""
         store = TaskStore(self.store.engine)
         gate = store._gate = MortalGate(store._gate, self.fate)
         self.gates.append(gate)
@@ -158,19 +159,19 @@ class Stage:
         return True, doing.result()
 
     async def renewals(self, count: int) -> None:
-        """Wait until whoever runs has written so often; during a call that can only be its lease."""
+        """Wait until the present runner has made `count` writes; during a call these can only renew its lease."""
         gate = self.gates[-1]
         most = gate.writes + count
         async with gate.wrote:
             await gate.wrote.wait_for(lambda: gate.writes >= most)
 
     def effect(self, key: str, name: str) -> None:
-        """Have an effect on the world, once for its key."""
+        """Record an effect on the world, once for its key."""
         self.effects.setdefault(key, name)
 
 
 async def ending(stage: Stage, instance: str) -> tuple[Any, ...]:
-    """Return all that must be the same however often somebody died."""
+    """Return everything that must be equal with and without deaths."""
     stored = await stage.store.get(instance)
     this = stored.instance
     failures = [(one.step_num, one.sub_step, one.error.code) for one in this.status.failures]

@@ -1,4 +1,4 @@
-"""How many instances are due, as the tables' own rule has it: what every other way of counting is compared with."""
+"""The number of due instances by the tables' own rule, to which every other count is compared."""
 
 from collections.abc import Collection
 from typing import Any
@@ -9,5 +9,5 @@ from activity_worker.wire.taskstore import INSTANCES, is_due
 
 
 def count_due(now: float, tasks: Collection[str] = ()) -> Select[Any]:
-    """Return the statement that counts instances due now: waiting ones, and those whose runner fell silent."""
+    """Return the statement that counts due instances: waiting ones, and those whose lease has expired."""
     return select(func.count()).select_from(INSTANCES).where(is_due(now, tasks))

@@ -1,4 +1,4 @@
-"""Runners in processes that are killed at random, and what must hold when all instances are complete.
+"""Runner processes that are killed at random, and the checks when all instances are complete.
 
 `python -m tests.endurance steps` is the long run.
 """
@@ -23,7 +23,8 @@ from activity_worker.steps.store import Revision
 from activity_worker.wire.taskstore import INSTANCES
 from tests.integration.steps.world import World, expected, troubles
 
-#: Long beside what a busy machine takes from a claim's commit to a line in a file, so that no live lease ends there.
+#: Seconds, long compared to the time from a claim's commit to a line in a file on a busy machine, so that no live lease
+#: expires there.
 LEASE_SECONDS = 12.0
 SLOTS = 4
 
@@ -33,7 +34,7 @@ Made = tuple[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Run:
-    """What a run is asked for: `kills` runners die, one after the other, each some time after one was ready."""
+    """The parameters of a run: `kills` runners die one after the other, each some time after one was ready."""
 
     url: str
     folder: Path
@@ -46,13 +47,13 @@ class Run:
 
     @property
     def over(self) -> Path:
-        """The file that says that all is complete."""
+        """The file that says that all instances are complete."""
         return self.folder.with_name(self.folder.name + ".over")
 
 
 @dataclass
 class Found:
-    """What a run came to; `wrong` has a sentence for each instance that is not as it should be."""
+    """The result of a run; `wrong` has a sentence for each failed instance."""
 
     seconds: float
     kills: int
@@ -88,7 +89,7 @@ async def _create(asked: Run, rng: random.Random) -> dict[str, Made]:
 
 
 def _work(asked: Run, rng: random.Random) -> Mapping[str, float]:
-    """Keep so many runners alive until all is complete; return who was killed, and when it was surely dead."""
+    """Keep the runners alive until all instances are complete; return when each killed runner was surely dead."""
     context = mp.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     numbers, kills = itertools.count(), dict[str, float]()
@@ -97,7 +98,7 @@ def _work(asked: Run, rng: random.Random) -> Mapping[str, float]:
     watching.start()
     while not asked.over.exists():
         while len(alive) < asked.runners:
-            # A pipe of its own: one that is killed must leave no lock behind that others wait for.
+            # Each has a pipe of its own: a killed process must not hold a shared lock.
             ours, its = context.Pipe()
             name = f"runner-{next(numbers)}"
             alive[ours] = context.Process(target=_runner, args=(asked, name, its), name=name)
@@ -120,7 +121,7 @@ def _work(asked: Run, rng: random.Random) -> Mapping[str, float]:
 
 
 def _watch(asked: Run) -> None:
-    """Say when all are complete, or that nothing more happens."""
+    """Report when all instances are complete, or that nothing changes any more."""
 
     async def watched() -> None:
         store = await TaskStore.open(asked.url, migrate=False)
@@ -186,7 +187,7 @@ async def _judge(asked: Run, names: dict[str, Made], kills: Mapping[str, float],
 
 
 def together(lines: Sequence[Mapping[str, Any]], kills: Mapping[str, float]) -> list[str]:
-    """Nobody calls while another one does: told by what the calls themselves wrote, and by who was killed when."""
+    """Return a sentence for each call that began during another one, by the calls' own lines and the kills."""
     wrong: list[str] = []
     open_calls: dict[str, float] = {}
     for line in lines:
@@ -201,7 +202,7 @@ def together(lines: Sequence[Mapping[str, Any]], kills: Mapping[str, float]) -> 
 
 
 def _leases(history: Sequence[Revision]) -> list[str]:
-    """Another runner comes in only when the lease is over."""
+    """Return a sentence for each takeover before the lease had expired."""
     return [
         f"{after.runner} took it from {before.runner} at {after.at}, with a lease until {before.next_run_time}"
         for before, after in itertools.pairwise(history)
@@ -210,7 +211,7 @@ def _leases(history: Sequence[Revision]) -> list[str]:
 
 
 def fences(world: World, name: str, history: Sequence[Revision]) -> list[str]:
-    """Each call was made under a revision of its own, by the runner that the store gave it to, in the store's order."""
+    """Return a sentence for each call without a revision of its own by its runner, in the store's order."""
     owners = {one.number: one.runner for one in history if one.status["running"]}
     lines = world.lines(name)
     wrong = [

@@ -1,6 +1,6 @@
-"""Tasks for workers in processes of their own: what happens to an instance is lines in its file, in POOL_FOLDER.
+"""Tasks for worker processes: each instance appends lines to its own file, in POOL_FOLDER.
 
-Loaded in handlers' processes; a test makes instances with them too.
+Loaded in handler processes; the tests create instances with them, too.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ def say(**line: Any) -> None:
 
 
 def lines(instance_id: str, folder: Path = FOLDER) -> list[dict[str, Any]]:
-    """Return what has happened to an instance."""
+    """Return the lines of an instance."""
     path = folder / f"{instance_id}.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Hold a lock that ends with the process; one that somebody else holds is told."""
+    """Hold a lock that ends with the process; a lock that another process holds is recorded as a line."""
     file = os.open(FOLDER / f"{current().instance_id}.lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
@@ -58,7 +58,7 @@ def was_done(_: dict[str, Any]) -> bool | None:
 
 
 def visit(data: dict[str, Any]) -> None:
-    """Wait at the gate if this step has one, then have an effect."""
+    """Wait at the gate if this step has one, then have the effect."""
     with alone():
         say(call=True)
         while current().step_num in data.get("gates", []) and not (FOLDER / "gate").exists():
@@ -83,7 +83,7 @@ def hold_the_interpreter(data: dict[str, Any]) -> None:
 
 
 def die(data: dict[str, Any]) -> None:
-    """Take the process along, so many times; then have an effect."""
+    """Kill the own process as often as the data asks; then have the effect."""
     with alone():
         say(call=True)
         if sum("call" in line for line in lines(current().instance_id)) <= data["deaths"]:
@@ -116,7 +116,7 @@ tasks = Tasks(TASKS)
 
 
 def versioned(*steps: str) -> Tasks:
-    """Return a task of which there are versions."""
+    """Return a task with this version's steps."""
     return Tasks([Task("versioned", [step(name) for name in steps], methods=dict.fromkeys(steps, visit))])
 
 
@@ -125,7 +125,7 @@ NO_TASKS = {"tasks": "in a map"}
 
 
 class SlowWorld(World):
-    """A world in which everything takes a moment, so that many die in the middle of it."""
+    """A world in which everything takes a moment, so that many runners die amid a call."""
 
     def _write(self, line: dict[str, Any]) -> None:
         time.sleep(0.03)

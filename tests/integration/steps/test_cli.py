@@ -1,4 +1,4 @@
-"""`activity-worker steps …` as a person at a terminal sees it, on the orders of the example."""
+"""`activity-worker steps …` in a terminal, on the orders of the example."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ Say = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
-    """Run a command; its exit code, what it printed and what it complained of."""
+    """Run a command; return its exit code, its output and its errors."""
     monkeypatch.setenv("ACTIVITY_STORE_URL", f"sqlite:///{tmp_path}/orders.db")
     monkeypatch.setenv("ORDERS_JOURNAL", str(tmp_path / "journal.jsonl"))
     monkeypatch.chdir(ORDERS)
@@ -39,19 +39,19 @@ def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 def squeezed(text: str) -> list[str]:
-    """Lines with single spaces, times as WHEN."""
+    """Return lines with single spaces, and times replaced by WHEN."""
     return [re.sub(" +", " ", re.sub(MOMENT, "WHEN", line)).strip() for line in text.splitlines()]
 
 
 @pytest.fixture
 def orders(say: Say) -> None:
-    """Two orders that have been run: number 1 was delivered, number 2 was not on the shelf."""
+    """Run two orders: number 1 was delivered, number 2 was out of stock."""
     done = subprocess.run([sys.executable, "orders.py"], cwd=ORDERS, check=True, capture_output=True, text=True)
     assert done.stdout.count("succeeded") == 2
 
 
 @pytest.mark.usefixtures("orders")
-def test_the_example_fails_at_fulfilment_and_refunds(say: Say, tmp_path: Path) -> None:
+def test_example_fails_at_fulfilment_and_refunds(say: Say, tmp_path: Path) -> None:
     journal = (tmp_path / "journal.jsonl").read_text()
     did = [re.findall('"did": "(.*?)", "order": 2', line) for line in journal.splitlines()]
 
@@ -59,7 +59,7 @@ def test_the_example_fails_at_fulfilment_and_refunds(say: Say, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("orders")
-def test_instances_their_steps_and_their_revisions_are_shown(say: Say) -> None:
+def test_instances_steps_and_revisions_are_shown(say: Say) -> None:
     listed = squeezed(say("ls", "--limit", "1")[1])
     name = listed[1].split()[0]
     assert listed[0] == "ID TASK STATE STEP NEXT RUN AGE"
@@ -87,7 +87,7 @@ def test_instances_their_steps_and_their_revisions_are_shown(say: Say) -> None:
     ]
 
 
-def test_an_instance_is_created_paused_resumed_and_canceled(say: Say) -> None:
+def test_instance_is_created_paused_resumed_and_canceled(say: Say) -> None:
     order = ("new", "orders:tasks", "order", '{"number": 7, "item": "teapot"}', "--id", "seven")
     assert say(*order)[:2] == (0, "seven\n")
     assert say(*order)[:2] == (0, "seven\n")
@@ -164,7 +164,7 @@ NEW = ("new", "orders:tasks", "order")
         ),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(say: Say, arguments: tuple[str, ...], code: int, words: str) -> None:
+def test_impossible_command_is_refused_in_one_line(say: Say, arguments: tuple[str, ...], code: int, words: str) -> None:
     say(*NEW)
     answer, out, complaint = say(*arguments)
 
@@ -174,14 +174,14 @@ def test_what_cannot_be_is_said_in_one_line(say: Say, arguments: tuple[str, ...]
     assert "pw@" not in complaint
 
 
-def test_without_a_store_it_says_how_to_name_one(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_store_is_reported_with_the_way_to_name_one(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ACTIVITY_STORE_URL")
 
     words = "no task store: give --store, or set ACTIVITY_STORE_URL; for example sqlite:///tasks.db"
     assert say("ls") == (EXIT_USAGE, "", f"activity-worker steps: {words}\n")
 
 
-def test_who_only_looks_makes_no_store(say: Say, tmp_path: Path) -> None:
+def test_read_only_command_creates_no_store(say: Say, tmp_path: Path) -> None:
     for command in (("ls",), ("show", "x"), ("cancel", "x"), ("prune", "--older-than", "1d")):
         assert say(*command)[0] == EXIT_USAGE
 
@@ -195,7 +195,7 @@ def test_who_only_looks_makes_no_store(say: Say, tmp_path: Path) -> None:
         ("1 +", "invalid syntax (broken_tasks.py, line 1)"),
     ],
 )
-def test_a_module_that_cannot_be_loaded_is_said_with_the_place(
+def test_module_that_cannot_be_loaded_is_reported_with_its_place(
     say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, words: str
 ) -> None:
     file = tmp_path / "broken_tasks.py"
@@ -206,8 +206,8 @@ def test_a_module_that_cannot_be_loaded_is_said_with_the_place(
     assert say("run", "broken_tasks") == (EXIT_USAGE, "", f"activity-worker steps: {said}\n")
 
 
-def test_a_store_that_cannot_be_opened_leaves_no_thread_that_fails(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The asynchronous driver's thread told the event loop of its end, which was closed by then, on a busy machine."""
+def test_failed_open_of_a_store_leaves_no_thread_behind(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine, the asynchronous driver's thread once notified the event loop after it was closed."""
     stop = aiosqlite.Connection.stop
     failed: list[object] = []
 
@@ -225,7 +225,7 @@ def test_a_store_that_cannot_be_opened_leaves_no_thread_that_fails(say: Say, mon
     assert failed == []
 
 
-def test_a_server_that_refuses_is_told_with_what_to_do(say: Say, server: str) -> None:
+def test_refusing_server_is_reported_with_the_fix(say: Say, server: str) -> None:
     asyncio.run(execute(server, "CREATE USER nobody_much PASSWORD 'x'"))
     mine = server.replace("test@", "nobody_much:x@")
     for url, words in (
@@ -237,7 +237,7 @@ def test_a_server_that_refuses_is_told_with_what_to_do(say: Say, server: str) ->
         assert (code, words in complaint, complaint.count("\n")) == (EXIT_ERROR, True, 1), complaint
 
 
-def test_an_instance_may_start_later(say: Say) -> None:
+def test_instance_may_start_later(say: Say) -> None:
     assert say(*NEW, "--in", "3d")[0] == 0
 
     (row,) = squeezed(say("ls")[1])[1:]
@@ -245,13 +245,13 @@ def test_an_instance_may_start_later(say: Say) -> None:
     assert " in 3d " in row
 
 
-def test_a_runner_runs_orders_until_it_is_told_to_stop(say: Say, tmp_path: Path) -> None:
+def test_runner_runs_orders_until_it_is_stopped(say: Say, tmp_path: Path) -> None:
     say("new", "orders:tasks", "order", '{"number": 1, "item": "teapot"}', "--id", "one")
     journal = tmp_path / "journal.jsonl"
     os.mkfifo(journal)
     command = [sys.executable, "-m", "activity_worker", "steps", "run", "orders:tasks"]
     with subprocess.Popen(command, cwd=ORDERS, stderr=subprocess.DEVNULL) as runner:
-        # The first line says that it works; the pipe's end, that every step is behind it.
+        # The first line shows that the runner works; the pipe's end comes after the last step.
         with journal.open() as lines:
             assert '"did": "mail: received"' in lines.readline()
             journal.unlink()
@@ -261,7 +261,7 @@ def test_a_runner_runs_orders_until_it_is_told_to_stop(say: Say, tmp_path: Path)
 
 
 @pytest.mark.usefixtures("orders")
-def test_what_was_completed_is_pruned(say: Say) -> None:
+def test_completed_instances_are_pruned(say: Say) -> None:
     assert say("prune", "--older-than", "1d")[1] == "0 instances deleted\n"
     assert say("prune", "--older-than", "0s", "--keep-failed")[1].endswith("deleted\n")
     assert say("prune", "--older-than", "soon")[0] == EXIT_USAGE

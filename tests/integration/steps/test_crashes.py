@@ -1,4 +1,4 @@
-"""Whoever dies before, within or after any write to the store: the instance comes to the same end as if nobody had."""
+"""A process dies before, within or after any write to the store: the instance ends as without the death."""
 
 import asyncio
 import itertools
@@ -14,7 +14,7 @@ from activity_worker.steps.turns import CannotRetryError
 from tests.integration.steps.deaths import Fate, Moment, Stage, ending
 from tests.integration.steps.world import World, expected
 
-#: Every write of a story is died at in turn.
+#: The process dies at each write of a story in turn.
 pytestmark = pytest.mark.timeout(400)
 
 Scenario = Callable[[Stage], Awaitable[str]]
@@ -23,7 +23,7 @@ SURE: dict[str, Any] = {"retry": {"retries": 9, "delays": [1]}, "check": "was_do
 
 
 class Shop:
-    """Orders whose effects are kept outside of the store, each with a check; a call may wait for somebody."""
+    """Orders whose effects are recorded outside of the store, each with a check; a call may wait for an action."""
 
     def __init__(self) -> None:
         self.stage: Stage | None = None
@@ -43,7 +43,7 @@ class Shop:
         self.tasks = Tasks([order, Task("letter", ["write"], methods={"write": self.effect})])
 
     async def pay(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Pay, while somebody does something if they are waited for."""
+        """Pay; while the call runs, a test may act."""
         assert self.stage is not None
         await self.effect(arguments)
         if self.waits:
@@ -54,18 +54,18 @@ class Shop:
         return {"paid": True}
 
     async def ship(self, arguments: dict[str, Any]) -> None:
-        """Ship, or have nothing left."""
+        """Ship, or fail because nothing is left."""
         if not self.stock:
             raise FinalError("OutOfStock", "the last one has gone")
         await self.effect(arguments)
 
     async def effect(self, _: dict[str, Any]) -> None:
-        """Do what the step is about."""
+        """Have the effect of the step."""
         assert self.stage is not None
         self.stage.effect(current().key, f"{current().sub_step} {current().task_name} {current().step_num}")
 
     async def done(self, _: dict[str, Any]) -> Any:
-        """Whether it was done; `paid` is lost with a call's answer, and nobody reads it here."""
+        """Return whether the effect happened; the output `paid` was lost with the call's answer and is unused."""
         assert self.stage is not None
         return True if current().key in self.stage.effects else None
 
@@ -101,7 +101,7 @@ async def canceled_between_calls(stage: Stage, shop: Shop) -> str:
 
 
 async def while_a_call_runs(stage: Stage, shop: Shop, act: Callable[[TaskStore], Awaitable[Any]]) -> None:
-    """Somebody acts while the first call is made; a runner that died before it is not waited for."""
+    """Act while the first call runs; if a runner died before that call, do not wait for it."""
     shop.waits = True
     running = asyncio.ensure_future(stage.run("mine"))
     await shop.inside.wait()
@@ -136,7 +136,7 @@ async def failed_and_retried(stage: Stage, shop: Shop) -> str:
         try:
             await retry(store, name, stage.now)
         except CannotRetryError:
-            # It was done before somebody died.
+            # The action was done before the process died.
             assert (await store.get(name)).instance.status.round == 1
         return True
 
@@ -157,7 +157,7 @@ SCENARIOS: dict[str, tuple[Callable[[Stage, Shop], Awaitable[str]], bool, list[s
 
 
 async def played(store: TaskStore, name: str, fate: Fate) -> tuple[Any, ...]:
-    """Play a scenario on a store that is emptied for it; return how it ended."""
+    """Play a scenario on an emptied store; return its end."""
     await emptied(store)
     shop = Shop()
     shop.stage = Stage(store, shop.tasks, fate)
@@ -172,7 +172,7 @@ async def emptied(store: TaskStore) -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-async def test_the_end_is_the_same_whoever_dies_at_whichever_write(store: TaskStore, name: str) -> None:
+async def test_end_is_the_same_whichever_write_a_process_dies_at(store: TaskStore, name: str) -> None:
     nobody = Fate()
     ended = await played(store, name, nobody)
     _, success, effects = SCENARIOS[name]
@@ -183,10 +183,10 @@ async def test_the_end_is_the_same_whoever_dies_at_whichever_write(store: TaskSt
         for last in ({number}, {number, number + 1}):
             fate = Fate(moment, frozenset(last))
             assert await played(store, name, fate) == ended, f"death {moment} write {sorted(last)}"
-            # A lease of a moment is renewed as time passes: the story without deaths may have had a write more.
+            # A very short lease is renewed as time passes: the run without deaths may have made one write more.
             assert fate.deaths or fate.spared or (name == "renewed" and fate.writes < number)
             fates.append(fate)
-    # All that a story cannot do without were died at.
+    # A death must have struck at most of the writes that every run makes.
     assert sum(bool(fate.deaths or fate.spared) for fate in fates) > 0.75 * len(fates)
 
 
@@ -197,7 +197,7 @@ async def test_the_end_is_the_same_whoever_dies_at_whichever_write(store: TaskSt
         ("lenient", {"before": {"0": 1}, "after": {"3": 1}, "breaks": 2}),
     ],
 )
-async def test_troubles_and_deaths_together_come_to_the_end_that_the_troubles_have(
+async def test_errors_and_deaths_together_end_as_the_errors_alone(
     store: TaskStore, tmp_path: Path, task: str, troubles: dict[str, Any]
 ) -> None:
     (tmp_path / "world").mkdir()

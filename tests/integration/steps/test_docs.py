@@ -1,4 +1,4 @@
-"""docs/steps.md does what it says."""
+"""docs/steps.md is correct."""
 
 import re
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 DOC = (Path(__file__).parents[3] / "docs" / "steps.md").read_text(encoding="utf-8")
 
 
-def test_the_example_in_the_document_prints_what_stands_below_it(tmp_path: Path) -> None:
+def test_example_of_the_document_prints_the_documented_output(tmp_path: Path) -> None:
     first, second = re.findall(r"```python\n(.*?)```", DOC, re.DOTALL)[:2]
     said = re.findall(r"```text\n(.*?)```", DOC, re.DOTALL)[0]
     (tmp_path / "order.py").write_text(first + second, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""SQLite's one writer: what goes together into a transaction, and what that means for those who asked."""
+"""SQLite's single writer: which requests share a transaction, and what each caller gets."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ from activity_worker.steps.gates import Threaded
 
 
 class Numbers:
-    """A table of numbers behind a gate whose thread can be held up."""
+    """A table of numbers behind a gate whose thread can be blocked."""
 
     def __init__(self, path: Path) -> None:
         self.engine: Engine = create_engine(f"sqlite:///{path}")
@@ -57,7 +57,7 @@ async def numbers(tmp_path: Path) -> AsyncIterator[Numbers]:
 
 
 async def held_up(numbers: Numbers, *asked: int) -> list["asyncio.Task[int]"]:
-    """Ask for numbers while the thread is busy; they wait together."""
+    """Ask for numbers while the thread is blocked, so that they wait together."""
     holding = numbers.hold_up()
     await asyncio.to_thread(numbers.begun.wait, 20)
     tasks = [asyncio.create_task(numbers.insert(number)) for number in asked]
@@ -68,15 +68,15 @@ async def held_up(numbers: Numbers, *asked: int) -> list["asyncio.Task[int]"]:
     return tasks
 
 
-async def test_what_waits_goes_together(numbers: Numbers) -> None:
+async def test_waiting_requests_share_a_transaction(numbers: Numbers) -> None:
     tasks = await held_up(numbers, 1, 2, 3)
 
     assert await asyncio.gather(*tasks) == [1, 2, 3]
     assert await numbers.all() == [1, 2, 3]
-    assert numbers.commits == 1 + 1 + 1  # who held them up, they, and the look
+    assert numbers.commits == 1 + 1 + 1  # the blocking request, the waiting ones, and the read
 
 
-async def test_one_that_fails_is_told_and_takes_nobody_along(numbers: Numbers) -> None:
+async def test_failing_request_gets_its_error_and_affects_no_other(numbers: Numbers) -> None:
     one, bad, two = await held_up(numbers, 1, -1, 2)
 
     with pytest.raises(ValueError, match="-1 is no number here"):
@@ -85,7 +85,7 @@ async def test_one_that_fails_is_told_and_takes_nobody_along(numbers: Numbers) -
     assert await numbers.all() == [1, 2]
 
 
-async def test_what_is_given_up_before_it_began_is_not_done(numbers: Numbers) -> None:
+async def test_request_cancelled_before_its_start_is_not_done(numbers: Numbers) -> None:
     holding = numbers.hold_up()
     await asyncio.to_thread(numbers.begun.wait, 20)
     given_up, wanted = asyncio.create_task(numbers.insert(1)), asyncio.create_task(numbers.insert(2))
@@ -99,7 +99,7 @@ async def test_what_is_given_up_before_it_began_is_not_done(numbers: Numbers) ->
     assert await numbers.all() == [2]
 
 
-async def test_a_transaction_that_cannot_be_committed_is_told_to_all(numbers: Numbers) -> None:
+async def test_failed_commit_is_an_error_for_every_request(numbers: Numbers) -> None:
     def refused(connection: Connection) -> None:
         if connection.exec_driver_sql("SELECT count(*) FROM numbers").scalar_one() > 0:
             raise OSError("the disk is full")

@@ -1,4 +1,4 @@
-"""A multi-step task as an activity's handler: the worker dies, and another goes on where it was."""
+"""A multi-step task as an activity's handler: the worker dies, and another continues where it stopped."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from activity_worker.testing.environment import ActivityEnvironment
 QUICK = RunnerOptions("", lease_seconds=0.5, poll_seconds=0.1)
 
 
-async def test_a_task_whose_worker_died_is_finished_by_the_next_with_no_step_made_twice(url: str) -> None:
+async def test_next_worker_finishes_a_dead_workers_task_without_repeats(url: str) -> None:
     task, hanging, calls = Task("order", data={"currency": "EUR"}), asyncio.Event(), []
 
     @task.step()
@@ -40,13 +40,13 @@ async def test_a_task_whose_worker_died_is_finished_by_the_next_with_no_step_mad
     answer = {**work, "currency": "EUR", "paid": 3}
     assert await ActivityEnvironment().run(handler, work) == answer
     assert calls == ["pay", "ship", "ship"]
-    # Finished, but nobody was told: the next is.
+    # The instance is complete, but its task was not concluded: the next attempt concludes it.
     assert await ActivityEnvironment().run(handler, work) == answer
     assert calls == ["pay", "ship", "ship"]
     assert await ActivityEnvironment().run(handler, {"execution": {"id": "e-2"}, "amount": 4}) != answer
 
 
-async def test_a_failed_instance_fails_its_task_by_its_code_and_is_started_again_only_if_asked(url: str) -> None:
+async def test_failed_instance_fails_its_task_and_restarts_only_if_asked(url: str) -> None:
     broken = [True]
     task = Task("order", ["pay"])
 
@@ -69,7 +69,7 @@ async def test_a_failed_instance_fails_its_task_by_its_code_and_is_started_again
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("value", [{}, {"id": None}, {"id": ""}, {"id": {}}, [1], "text"])
-async def test_a_task_without_its_key_fails(url: str, value: object) -> None:
+async def test_task_without_its_key_fails(url: str, value: object) -> None:
     handler = task_handler(Tasks([Task("t", ["m"], methods={"m": print})]), "t", store_url=url, key="id")
 
     with pytest.raises(TaskFailed, match="the input has no text or number at 'id'") as failed:
@@ -77,7 +77,7 @@ async def test_a_task_without_its_key_fails(url: str, value: object) -> None:
     assert failed.value.error == "Steps.NoKey"
 
 
-async def test_retries_are_waited_for_and_a_paused_instance_until_it_goes_on(url: str, store: TaskStore) -> None:
+async def test_handler_waits_for_retries_and_paused_instances(url: str, store: TaskStore) -> None:
     failures = [RuntimeError("first"), RuntimeError("second")]
     task, paused = Task("t", [{"method": "m", "retry": {"retries": 2, "delays": [0.05]}}, "n"]), asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Runner processes killed at random: nothing is stuck, nothing is done twice, no two hold one lease."""
+"""Runner processes are killed at random: no instance is stuck, no effect happens twice, no lease is shared."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from activity_worker.steps import TaskStore
 from tests.integration.steps.kills import Run, run, together
 
-#: Raise it for the long run: 10000.
+#: Set it to 10000 for the long run.
 INSTANCES = int(os.environ.get("ACTIVITYPOOL_KILL_INSTANCES", "150"))
 
 
@@ -22,7 +22,7 @@ def test_killed_runners_leave_nothing_stuck_and_nothing_done_twice(url: str, sto
     assert found.takeovers > 0
 
 
-def test_two_who_call_at_once_are_seen_unless_one_of_them_was_dead() -> None:
+def test_concurrent_calls_are_detected_unless_one_runner_was_dead() -> None:
     def line(runner: str, call: str, at: float) -> dict[str, object]:
         return {"runner": runner, "call": call, "at": at}
 

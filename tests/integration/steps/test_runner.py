@@ -1,4 +1,4 @@
-"""Runners on a real store: order, lease, takeover, stop; and what people may ask for."""
+"""Runners on a real store: order, lease, takeover and stop; cancel, pause and retry."""
 
 import asyncio
 import threading
@@ -60,7 +60,7 @@ async def test_sync_and_async_methods_of_the_task_and_of_modules(store: TaskStor
     assert threads != [threading.main_thread()]
 
 
-async def test_a_retry_waits_for_its_time_while_others_run(store: TaskStore, clock: Clock) -> None:
+async def test_retry_waits_for_its_time_while_others_run(store: TaskStore, clock: Clock) -> None:
     task = Task("t", [step("flaky", retry={"delays": [30]})])
     outcomes = [RuntimeError("first"), None]
 
@@ -82,9 +82,7 @@ async def test_a_retry_waits_for_its_time_while_others_run(store: TaskStore, clo
     assert (await store.get(name)).instance.success
 
 
-async def test_an_instance_is_run_as_far_as_it_goes_before_the_next_one_is_taken(
-    store: TaskStore, clock: Clock
-) -> None:
+async def test_instance_runs_as_far_as_it_can_before_the_next_is_taken(store: TaskStore, clock: Clock) -> None:
     calls: list[tuple[str, int]] = []
     methods = {name: lambda it, name=name: calls.append((name, it["n"])) for name in "abc"}
     app, runner = await start(store, clock, Task("t", list("abc"), methods=methods))
@@ -96,7 +94,7 @@ async def test_an_instance_is_run_as_far_as_it_goes_before_the_next_one_is_taken
     assert calls == [(name, n) for n in (1, 2) for name in "abc"]
 
 
-async def test_a_step_that_creates_another_task_creates_it_once(store: TaskStore, clock: Clock) -> None:
+async def test_step_that_creates_another_task_creates_it_once(store: TaskStore, clock: Clock) -> None:
     child = Task("child", ["work"], methods={"work": lambda arguments: {"worked": arguments["n"]}})
     parent = Task("parent", [step("task.child.new", output={"id": "child"}, input={"n": "n"})])
     app, runner = await start(store, clock, child, parent)
@@ -108,9 +106,7 @@ async def test_a_step_that_creates_another_task_creates_it_once(store: TaskStore
     assert len(await store.listed(["child"])) == 1
 
 
-async def test_a_step_may_be_a_method_of_another_task_and_a_new_task_gets_the_session(
-    store: TaskStore, clock: Clock
-) -> None:
+async def test_step_may_be_a_method_of_another_task_and_get_the_session(store: TaskStore, clock: Clock) -> None:
     sessions: list[Any] = []
     methods = {"look": lambda arguments: sessions.append((current().task_name, arguments["session"]))}
     child = Task("child", ["look"], methods=methods)
@@ -122,7 +118,7 @@ async def test_a_step_may_be_a_method_of_another_task_and_a_new_task_gets_the_se
     assert sessions == [("parent", {"user": "u"}), ("child", {"user": "u"})]
 
 
-async def test_a_scheduled_instance_waits(store: TaskStore, clock: Clock) -> None:
+async def test_scheduled_instance_waits(store: TaskStore, clock: Clock) -> None:
     app, runner = await start(store, clock, Task("t", ["m"], methods={"m": lambda _: None}))
     name = await app.new(store, "t", at=2000.0)
 
@@ -132,7 +128,7 @@ async def test_a_scheduled_instance_waits(store: TaskStore, clock: Clock) -> Non
     assert (await store.get(name)).instance.complete
 
 
-async def test_a_version_whose_methods_are_not_here_is_left_to_others(store: TaskStore, clock: Clock) -> None:
+async def test_version_with_unknown_methods_is_left_to_other_runners(store: TaskStore, clock: Clock) -> None:
     newer = Tasks([Task("t", ["b"], methods={"b": lambda _: None})], clock=clock)
     name = await newer.new(store, "t")
     _, old = await start(store, clock, Task("t", ["a"], methods={"a": lambda _: None}))
@@ -142,7 +138,7 @@ async def test_a_version_whose_methods_are_not_here_is_left_to_others(store: Tas
     assert (await store.get(name)).instance.success
 
 
-async def test_a_method_beyond_its_time_fails(store: TaskStore, clock: Clock) -> None:
+async def test_method_beyond_its_time_limit_fails(store: TaskStore, clock: Clock) -> None:
     task = Task("t", [step("slow", timeout=0.01)])
 
     @task.method
@@ -156,7 +152,7 @@ async def test_a_method_beyond_its_time_fails(store: TaskStore, clock: Clock) ->
     assert (await store.get(name)).instance.status.failures[0].error.message == "slow took longer than 0.01 s"
 
 
-async def test_what_is_not_json_fails_and_says_so(store: TaskStore, clock: Clock) -> None:
+async def test_output_that_is_not_json_fails_with_the_reason(store: TaskStore, clock: Clock) -> None:
     app, runner = await start(store, clock, Task("t", ["m"], methods={"m": lambda _: {"x": object()}}))
     name = await app.new(store, "t")
     await runner.run_due()
@@ -165,7 +161,7 @@ async def test_what_is_not_json_fails_and_says_so(store: TaskStore, clock: Clock
     assert (error.code, error.message[:24]) == ("ReturnNotJson", "what m returned cannot b")
 
 
-async def test_a_call_is_lost_with_its_runner_and_made_again_by_the_next(store: TaskStore, clock: Clock) -> None:
+async def test_call_lost_with_its_runner_is_repeated_by_the_next(store: TaskStore, clock: Clock) -> None:
     task, begun, calls = Task("t", ["hang"]), asyncio.Event(), []
 
     @task.method
@@ -190,7 +186,7 @@ async def test_a_call_is_lost_with_its_runner_and_made_again_by_the_next(store: 
     assert len(calls) == 2
 
 
-async def test_a_runner_whose_lease_was_taken_over_gives_its_call_up(store: TaskStore, clock: Clock) -> None:
+async def test_runner_whose_lease_was_taken_over_abandons_its_call(store: TaskStore, clock: Clock) -> None:
     task, begun, given_up = Task("t", ["hang"]), asyncio.Event(), asyncio.Event()
     calls: list[int] = []
 
@@ -207,7 +203,7 @@ async def test_a_runner_whose_lease_was_taken_over_gives_its_call_up(store: Task
 
     app = Tasks([task], clock=clock)
     await app.sync(store)
-    # Its clock stands still: what it renews is over when the other comes.
+    # Its clock stands still, so its renewed lease has expired for the other runner.
     slow = Tasks([task], clock=Clock(clock.now)).runner(store, RunnerOptions("r1", lease_seconds=0.3))
     name = await app.new(store, "t")
     running = asyncio.create_task(slow.run_one())
@@ -220,7 +216,7 @@ async def test_a_runner_whose_lease_was_taken_over_gives_its_call_up(store: Task
     assert (await store.get(name)).instance.success
 
 
-async def test_a_new_instance_starts_at_once_and_stop_ends_between_calls(store: TaskStore) -> None:
+async def test_new_instance_starts_at_once_and_stop_waits_for_the_call(store: TaskStore) -> None:
     task, inside, go_on = Task("t", ["first", "second"]), asyncio.Event(), asyncio.Event()
 
     @task.method
@@ -246,7 +242,7 @@ async def test_a_new_instance_starts_at_once_and_stop_ends_between_calls(store: 
     assert (left.status.step_num, left.status.running, left.complete) == (1, False, False)
 
 
-async def test_people_cancel_pause_and_retry(store: TaskStore, clock: Clock) -> None:
+async def test_cancel_pause_and_retry_by_a_person(store: TaskStore, clock: Clock) -> None:
     undone: list[str] = []
     task = Task("t", [step("pay", reverse="refund"), step("ship", retry=True)])
     broken = [True]
@@ -285,21 +281,19 @@ async def test_people_cancel_pause_and_retry(store: TaskStore, clock: Clock) -> 
         await retry(store, fails, clock.now)
 
 
-def test_a_method_that_is_not_there_is_said_at_once() -> None:
+def test_missing_method_is_reported_at_once() -> None:
     with pytest.raises(DefinitionError, match=r"task 't', step 1, reverse: there is no method 'module.mail.x': no mod"):
         Tasks([Task("t", ["a", step("a", reverse="module.mail.x")], methods={"a": print})])
     with pytest.raises(DefinitionError, match=r"there is no method 'task.gone.new': no task 'gone' is registered"):
         Tasks([Task("t", ["task.gone.new"])])
 
 
-async def test_an_unknown_task_is_said(store: TaskStore) -> None:
+async def test_unknown_task_is_reported(store: TaskStore) -> None:
     with pytest.raises(UnknownTaskError, match="there is no task 'b'; there are a"):
         await Tasks([Task("a", ["m"], methods={"m": print})]).new(store, "b")
 
 
-async def test_a_store_that_fails_for_a_moment_loses_no_outcome(
-    store: TaskStore, clock: Clock, monkeypatch: Any
-) -> None:
+async def test_short_failure_of_the_store_loses_no_outcome(store: TaskStore, clock: Clock, monkeypatch: Any) -> None:
     monkeypatch.setattr(lease, "AGAIN_SECONDS", 0.01)
     calls: list[int] = []
     app, runner = await start(store, clock, Task("t", ["m", "m"], methods={"m": lambda _: calls.append(1)}))
@@ -322,7 +316,7 @@ async def test_a_store_that_fails_for_a_moment_loses_no_outcome(
     assert (len(calls), failures) == (2, 2)
 
 
-async def test_the_slots_of_a_runner_each_hear_of_an_instance(store: TaskStore) -> None:
+async def test_each_slot_of_a_runner_gets_an_announced_instance(store: TaskStore) -> None:
     task, both, met = Task("t", ["meet"]), asyncio.Barrier(2), asyncio.Queue[int]()
 
     @task.method
@@ -341,7 +335,7 @@ async def test_the_slots_of_a_runner_each_hear_of_an_instance(store: TaskStore) 
     await running
 
 
-async def test_a_method_knows_the_key_of_its_effect(store: TaskStore, clock: Clock) -> None:
+async def test_method_knows_the_key_of_its_effect(store: TaskStore, clock: Clock) -> None:
     keys: list[str] = []
     task = Task("t", [step("pay", retry={"delays": [0]}, check="paid", reverse="refund"), "ship"])
 
@@ -374,7 +368,7 @@ async def test_a_method_knows_the_key_of_its_effect(store: TaskStore, clock: Clo
 
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
-async def test_announcements_are_heard_again_after_the_connection_was_lost(store: TaskStore) -> None:
+async def test_announcements_work_again_after_a_lost_connection(store: TaskStore) -> None:
     bell = Bell()
     async with announcements(store.engine, bell):
         heard = bell.rings
@@ -385,7 +379,7 @@ async def test_announcements_are_heard_again_after_the_connection_was_lost(store
         assert bell.rings > heard
 
 
-async def test_one_slot_of_a_runner_looks_out_for_all(store: TaskStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_slot_of_a_runner_polls_for_all(store: TaskStore, monkeypatch: pytest.MonkeyPatch) -> None:
     app = Tasks([Task("t", ["m"], methods={"m": lambda _: ran.set()})])
     await app.sync(store)
     ran, looked, claims, claim = asyncio.Event(), asyncio.Event(), list[int](), store.claim
@@ -406,10 +400,10 @@ async def test_one_slot_of_a_runner_looks_out_for_all(store: TaskStore, monkeypa
     runner.stop()
     await running
 
-    assert len(claims) <= 8 + 4  # the one that took it, the one behind, and two that were ended
+    assert len(claims) <= 8 + 4  # the slot that took it, the next one, and the two that were stopped
 
 
-async def test_what_is_taken_while_its_runner_is_stopped_is_left_to_others_at_once(
+async def test_instance_taken_during_a_stop_is_given_back_at_once(
     store: TaskStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []

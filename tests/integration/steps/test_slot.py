@@ -1,4 +1,4 @@
-"""What a handler's process does with an instance that its supervisor has taken."""
+"""A handler process runs an instance that its supervisor has claimed."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ Note = Mapping[str, Any]
 
 
 class Place:
-    """A handler, its tasks and what it told."""
+    """A handler, its tasks, and the events that it reported."""
 
     def __init__(self, url: str, store: TaskStore) -> None:
         self.store = store
@@ -41,11 +41,11 @@ class Place:
         return called
 
     def give(self, name: str, method: Any) -> None:
-        """Have a method do something else."""
+        """Replace a method."""
         self.tasks.methods.own["t"][name] = method
 
     async def taken(self, runner: str = "pod:a-1") -> TaskRequest:
-        """Create an instance and take it as a supervisor does."""
+        """Create an instance and claim it like a supervisor."""
         await self.tasks.new(self.store, "t", {"card": "4711"})
         held = await self.tasks.runner(self.store, RunnerOptions(runner)).take(runner)
         assert held is not None
@@ -64,7 +64,7 @@ async def stored(place: Place, request: TaskRequest) -> Any:
     return (await place.store.get(held_by(request.task.token)[0])).instance
 
 
-async def test_a_claimed_instance_is_run_to_its_end_and_every_call_is_told(place: Place) -> None:
+async def test_claimed_instance_runs_to_its_end_and_reports_every_call(place: Place) -> None:
     request = await place.taken()
     await place.handler.handle(request)
 
@@ -75,7 +75,7 @@ async def test_a_claimed_instance_is_run_to_its_end_and_every_call_is_told(place
     assert "4711" not in repr(place.notes)
 
 
-async def test_a_claim_that_is_another_runners_by_now_makes_no_call(place: Place) -> None:
+async def test_claim_that_another_runner_has_taken_over_makes_no_call(place: Place) -> None:
     request = await place.taken()
     this = await place.store.get(held_by(request.task.token)[0])
     later = place.tasks.runner(place.store, RunnerOptions("pod:b-2", lease_seconds=60))
@@ -87,7 +87,7 @@ async def test_a_claim_that_is_another_runners_by_now_makes_no_call(place: Place
     assert place.calls == []
 
 
-async def test_a_handler_that_drains_leaves_the_next_instance_due_at_once(place: Place) -> None:
+async def test_draining_handler_leaves_the_instance_due_at_once(place: Place) -> None:
     place.handler.begin(stopping=True)
     request = await place.taken()
     await place.handler.handle(request)
@@ -97,7 +97,7 @@ async def test_a_handler_that_drains_leaves_the_next_instance_due_at_once(place:
     assert left.next_run_time <= place.tasks.now()
 
 
-async def test_a_handler_that_is_told_to_stop_makes_no_further_call(place: Place) -> None:
+async def test_stopped_handler_makes_no_further_call(place: Place) -> None:
     async def first(_: dict[str, Any]) -> None:
         place.handler.stop()
 
@@ -112,7 +112,7 @@ async def test_a_handler_that_is_told_to_stop_makes_no_further_call(place: Place
 
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
-async def test_what_is_left_is_announced(place: Place) -> None:
+async def test_instance_that_is_left_is_announced(place: Place) -> None:
     bell = Bell()
     async with announcements(place.store.engine, bell):
         request = await place.taken()
@@ -125,7 +125,7 @@ async def test_what_is_left_is_announced(place: Place) -> None:
                 await bell.wait(heard, 5.0)
 
 
-async def test_a_cancelled_handler_waits_for_the_function_in_its_thread(place: Place) -> None:
+async def test_cancelled_handler_waits_for_the_function_in_its_thread(place: Place) -> None:
     began, go = threading.Event(), threading.Event()
 
     def first(_: dict[str, Any]) -> None:
@@ -146,7 +146,7 @@ async def test_a_cancelled_handler_waits_for_the_function_in_its_thread(place: P
     assert (await stored(place, request)).status.running
 
 
-async def test_a_failed_instance_fails_its_task_under_the_errors_code(place: Place) -> None:
+async def test_failed_instance_fails_its_task_with_the_errors_code(place: Place) -> None:
     async def first(_: dict[str, Any]) -> None:
         raise FinalError("SoldOut", "card 4711")
 
@@ -158,7 +158,7 @@ async def test_a_failed_instance_fails_its_task_under_the_errors_code(place: Pla
     assert (caught.value.error, "4711" in caught.value.cause) == ("SoldOut", False)
 
 
-async def test_an_outcome_that_cannot_be_saved_is_told_without_what_it_was(
+async def test_outcome_that_cannot_be_saved_is_reported_without_content(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def record(*_: Any) -> Any:

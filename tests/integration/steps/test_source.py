@@ -1,4 +1,4 @@
-"""The task store as a worker's source: leases, heartbeats, what is given back, and trouble."""
+"""The task store as a worker's source: leases, heartbeats, returned instances, and errors."""
 
 import asyncio
 import json
@@ -56,13 +56,13 @@ def claim_of(task: Leased) -> Claim:
 
 
 async def run(store: TaskStore, tasks: Tasks, task: Leased) -> None:
-    """Do what a handler's process does with a lease."""
+    """Do the work of a handler process with a lease."""
     claim = claim_of(task)
     runner = tasks.runner(store, RunnerOptions(claim.runner, renews=False))
     await runner.go_on(await store.get(claim.instance_id))
 
 
-def test_it_is_a_source_that_handlers_processes_share() -> None:
+def test_source_can_be_shared_by_handler_processes() -> None:
     source = TaskStoreSource(TaskStoreSettings("postgresql://tasks:secret@db/tasks", LEASE))
 
     assert isinstance(source, SharedSource)
@@ -70,7 +70,7 @@ def test_it_is_a_source_that_handlers_processes_share() -> None:
     assert "secret" not in repr(source.name)
 
 
-async def test_a_lease_is_a_due_instance_that_is_saved_as_running(
+async def test_lease_is_a_due_instance_that_is_saved_as_running(
     source: TaskStoreSource, store: TaskStore, tasks: Tasks
 ) -> None:
     name = await tasks.new(store, "t", {"card": "4711"})
@@ -85,7 +85,7 @@ async def test_a_lease_is_a_due_instance_that_is_saved_as_running(
     assert await source.lease("pod:b") is None
 
 
-async def test_each_claim_has_a_name_of_its_own(
+async def test_each_claim_has_its_own_name(
     source: TaskStoreSource, store: TaskStore, tasks: Tasks, clock: Clock
 ) -> None:
     await tasks.new(store, "t")
@@ -101,7 +101,7 @@ async def test_each_claim_has_a_name_of_its_own(
     await source.heartbeat(second.token)
 
 
-async def test_a_heartbeat_renews_the_lease_whichever_call_it_is_at(
+async def test_heartbeat_renews_the_lease_at_any_call(
     source: TaskStoreSource, store: TaskStore, tasks: Tasks, clock: Clock
 ) -> None:
     name = await tasks.new(store, "t")
@@ -116,7 +116,7 @@ async def test_a_heartbeat_renews_the_lease_whichever_call_it_is_at(
     assert await source.lease("pod:b") is None
 
 
-async def test_a_heartbeat_leaves_an_instance_alone_that_has_no_call_to_make(
+async def test_heartbeat_does_not_change_an_instance_without_a_call(
     source: TaskStoreSource, store: TaskStore, clock: Clock
 ) -> None:
     async def m(_: dict[str, Any]) -> None:
@@ -132,7 +132,7 @@ async def test_a_heartbeat_leaves_an_instance_alone_that_has_no_call_to_make(
     assert (await store.get(name)).instance.next_run_time == clock.now + 300
 
 
-async def test_what_a_dead_process_left_is_due_soon_and_later_with_each_time(
+async def test_instance_of_a_dead_process_is_due_after_growing_delays(
     source: TaskStoreSource, store: TaskStore, tasks: Tasks, clock: Clock
 ) -> None:
     name = await tasks.new(store, "t")
@@ -163,7 +163,7 @@ async def test_giving_back_never_prolongs_a_lease(
     assert (await store.get(name)).instance.next_run_time == 1000.0 + LEASE
 
 
-async def test_a_version_whose_methods_are_not_here_is_left_and_one_whose_are_is_taken(
+async def test_version_with_unknown_methods_is_left_and_a_known_one_taken(
     source: TaskStoreSource, store: TaskStore, clock: Clock
 ) -> None:
     methods = {name: lambda _: None for name in "mnx"}
@@ -172,7 +172,7 @@ async def test_a_version_whose_methods_are_not_here_is_left_and_one_whose_are_is
     await lacking.new(store, "t")
     assert await source.lease("pod:a") is None
 
-    # Made by another program, after this one had looked.
+    # Another program created it, after this worker had read the versions.
     name = await reordered.new(store, "t")
     assert await source.lease("pod:a") is None
     clock.now += 10.0
@@ -180,9 +180,7 @@ async def test_a_version_whose_methods_are_not_here_is_left_and_one_whose_are_is
     assert await source.lease("pod:a") is None
 
 
-async def test_modules_are_offered_by_the_names_of_what_can_be_called(
-    source: TaskStoreSource, store: TaskStore, clock: Clock
-) -> None:
+async def test_modules_are_offered_by_their_callables(source: TaskStoreSource, store: TaskStore, clock: Clock) -> None:
     class Mail:
         ready = True
 
@@ -212,12 +210,12 @@ async def test_modules_are_offered_by_the_names_of_what_can_be_called(
 
 
 @pytest.mark.parametrize("offer", [None, {}, {"tasks": [{"name": "t"}], "methods": {}, "modules": {}}, {"tasks": 3}])
-def test_what_is_no_tasks_object_is_refused(offer: Any) -> None:
+def test_object_that_is_no_tasks_is_refused(offer: Any) -> None:
     with pytest.raises(OfferError):
         TaskStoreSource(TaskStoreSettings("sqlite://", LEASE)).introduce(offer)
 
 
-async def test_a_canceled_instance_is_concluded_by_the_claim_and_the_next_is_leased(
+async def test_claim_concludes_a_canceled_instance_and_leases_the_next(
     source: TaskStoreSource, store: TaskStore, tasks: Tasks, clock: Clock
 ) -> None:
     canceled, other = await tasks.new(store, "t"), await tasks.new(store, "t", at=1001.0)
@@ -228,10 +226,10 @@ async def test_a_canceled_instance_is_concluded_by_the_claim_and_the_next_is_lea
     assert claim_of(await leased(source)).instance_id in {canceled, other}
 
 
-async def test_a_poll_hears_of_a_new_instance_at_once(
+async def test_poll_gets_a_new_instance_at_once(
     server: str, clock: Clock, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Whoever hears nothing finds it when the poll ends, and not before.
+    # Without the announcement, the poll would find it only at its end.
     monkeypatch.setattr("activity_worker.sources.taskstore.POLL_SECONDS", {"postgresql": 2 * HOLD_SECONDS})
     url = await new_database(server)
     source = TaskStoreSource(TaskStoreSettings(url, LEASE), clock=clock)
@@ -248,7 +246,7 @@ async def test_a_poll_hears_of_a_new_instance_at_once(
 
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
-async def test_what_is_given_back_is_announced(source: TaskStoreSource, store: TaskStore, tasks: Tasks) -> None:
+async def test_returned_instance_is_announced(source: TaskStoreSource, store: TaskStore, tasks: Tasks) -> None:
     bell = Bell()
     async with announcements(store.engine, bell):
         await tasks.new(store, "t")
@@ -260,7 +258,7 @@ async def test_what_is_given_back_is_announced(source: TaskStoreSource, store: T
                 await bell.wait(heard, 5.0)
 
 
-async def test_a_cordon_ends_the_polls_that_wait_and_those_to_come(url: str, tasks: Tasks) -> None:
+async def test_cordon_ends_open_polls_and_later_ones(url: str, tasks: Tasks) -> None:
     source = TaskStoreSource(TaskStoreSettings(url, LEASE))
     source.introduce(offer_of(tasks.methods))
     polls = [asyncio.create_task(source.lease(f"pod:{slot}")) for slot in "ab"]
@@ -279,7 +277,7 @@ async def test_a_cordon_ends_the_polls_that_wait_and_those_to_come(url: str, tas
         (("//test@", "//nobody:hunter2@"), DeniedError, 'role "nobody" does not exist'),
     ],
 )
-async def test_trouble_is_sorted_by_what_can_be_done_about_it(
+async def test_errors_are_classified_by_their_fix(
     server: str, tasks: Tasks, change: tuple[str, str], kind: type[SourceError], words: str
 ) -> None:
     source = TaskStoreSource(TaskStoreSettings(server.replace(*change), LEASE))
@@ -292,7 +290,7 @@ async def test_trouble_is_sorted_by_what_can_be_done_about_it(
     await source.close()
 
 
-async def test_a_store_that_nobody_serves_is_unreachable_and_used_once_it_is_there(tasks: Tasks) -> None:
+async def test_store_that_is_down_is_unreachable_and_used_once_it_is_up(tasks: Tasks) -> None:
     source = TaskStoreSource(TaskStoreSettings(f"postgresql://u:hunter2@127.0.0.1:{free_port()}/x", LEASE))
     source.introduce(offer_of(tasks.methods))
     for call in (source.lease("pod:a"), source.heartbeat('["a", "b"]'), source.fail('["a", "b"]', "x", "")):
@@ -302,7 +300,7 @@ async def test_a_store_that_nobody_serves_is_unreachable_and_used_once_it_is_the
     await source.close()
 
 
-async def test_a_url_that_cannot_be_read_is_not_repeated(tasks: Tasks) -> None:
+async def test_unreadable_url_is_not_repeated(tasks: Tasks) -> None:
     source = TaskStoreSource(TaskStoreSettings("hunter2 is no url", LEASE))
     source.introduce(offer_of(tasks.methods))
     with pytest.raises(SourceError, match="StoreUrl") as caught:
@@ -310,7 +308,7 @@ async def test_a_url_that_cannot_be_read_is_not_repeated(tasks: Tasks) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-async def test_what_was_just_taken_is_left_when_a_cordon_comes_between(
+async def test_instance_taken_during_a_cordon_is_given_back(
     source: TaskStoreSource, store: TaskStore, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claim = TaskStore.claim

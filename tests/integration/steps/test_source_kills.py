@@ -1,4 +1,4 @@
-"""Workers on one store whose handlers and supervisors are killed at random: nothing is stuck, nothing is done twice."""
+"""Handlers and supervisors on one store are killed at random: no instance is stuck, no effect happens twice."""
 
 import asyncio
 import contextlib
@@ -22,14 +22,12 @@ from tests.servers.postgres import new_database
 
 INSTANCES_RUN = int(os.environ.get("ACTIVITYPOOL_KILL_INSTANCES", "60"))
 HANDLERS_KILLED, WORKERS_KILLED = 12, 2
-#: Revisions between two deaths: on a machine where processes start slowly, all would die before they work.
+#: Revisions between two kills: where processes start slowly, all would die before they work.
 LIVED = 4
 
 
 @pytest.mark.timeout(max(600, 2 * INSTANCES_RUN))
-async def test_killed_handlers_and_workers_leave_nothing_stuck_and_nothing_done_twice(
-    server: str, tmp_path: Path
-) -> None:
+async def test_killed_handlers_and_workers_leave_nothing_stuck_or_repeated(server: str, tmp_path: Path) -> None:
     url = await new_database(server)
     folder = tmp_path / "world"
     folder.mkdir()
@@ -57,7 +55,7 @@ async def test_killed_handlers_and_workers_leave_nothing_stuck_and_nothing_done_
 
 
 class Workers:
-    """Two workers of two slots, and whoever takes the place of one that ended."""
+    """Two workers of two slots each, and the replacements of ended ones."""
 
     def __init__(self, stack: contextlib.AsyncExitStack, handler: str, url: str, **env: str) -> None:
         self._stack = stack
@@ -73,7 +71,7 @@ class Workers:
         return self
 
     async def work_and_die(self, store: TaskStore, rng: random.Random) -> int:
-        """Have handlers killed, and now and then a worker; return how many were, when all is complete."""
+        """Kill handlers, and sometimes a worker, until all instances are complete; return the number of kills."""
         deaths = 0
         for kill in range(HANDLERS_KILLED + WORKERS_KILLED):
             if not await self._goes_on(store):
@@ -81,7 +79,7 @@ class Workers:
             await asyncio.sleep(rng.uniform(0.1, 0.5))
             victim = rng.choice(self._alive)
             if kill % (1 + HANDLERS_KILLED // WORKERS_KILLED) == 0:
-                # It may have ended by itself: of the handler that was killed before this one.
+                # The worker may have ended by itself, because of the handler that was killed before.
                 with contextlib.suppress(ProcessLookupError):
                     victim.process.kill()
                 await victim.process.wait()
@@ -99,7 +97,7 @@ class Workers:
         return deaths
 
     async def _goes_on(self, store: TaskStore) -> bool:
-        """Wait until some revisions more are written, or all is complete; whether anything is left."""
+        """Wait until some more revisions are written, or all is complete; return whether anything is left."""
         enough = await _revisions(store) + LIVED
 
         async def gone_on() -> bool:
@@ -110,7 +108,7 @@ class Workers:
         return await _left(store) > 0
 
     async def _replaced(self) -> None:
-        """Start ended ones again, as a container is: one whose handler was killed before it was ready ends too."""
+        """Restart ended workers like a kubelet; a worker also ends when its handler is killed before it is ready."""
         self._alive = [one if one.process.returncode is None else await self._one() for one in self._alive]
 
     async def _one(self) -> WorkerProcess:

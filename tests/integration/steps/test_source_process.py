@@ -1,4 +1,4 @@
-"""Workers as processes on a task store: stopped, drained, killed, and slower than their leases."""
+"""Worker processes on a task store: stopped, drained, killed, and slower than their leases."""
 
 import asyncio
 import itertools
@@ -40,7 +40,7 @@ HANDLER = "tests.integration.steps.pool_tasks"
 
 
 class Shop:
-    """A store, a folder that its instances leave lines in, and workers."""
+    """A store, a folder for the instances' lines, and workers."""
 
     def __init__(self, url: str, store: TaskStore, folder: Path) -> None:
         self.url = url
@@ -50,7 +50,7 @@ class Shop:
     def worker(
         self, *flags: str, tasks: str = "tasks", lease: float = 60, env: dict[str, str] | None = None
     ) -> AbstractAsyncContextManager[WorkerProcess]:
-        """A worker that runs these tasks."""
+        """Return a worker that runs these tasks."""
         known = {Env.STORE_URL: self.url, Env.STORE_LEASE_SECONDS: str(lease), "POOL_FOLDER": str(self.folder)}
         return worker("run", f"{HANDLER}:{tasks}", "--log-format", "json", *flags, env={**known, **(env or {})})
 
@@ -59,16 +59,16 @@ class Shop:
         return await tasks.new(self.store, task, data)
 
     def lines(self, name: str) -> list[dict[str, Any]]:
-        """What has happened to an instance."""
+        """Return the lines of an instance."""
         return pool_tasks.lines(name, self.folder)
 
     async def called(self, name: str, calls: int = 1) -> dict[str, Any]:
-        """Wait for so many calls to have begun; return the last of them."""
+        """Wait until `calls` calls have begun; return the last of them."""
         await eventually(f"{name} was called {calls} times", lambda: len(self._calls(name)) >= calls)
         return self._calls(name)[calls - 1]
 
     async def ended(self, name: str) -> Stored:
-        """Wait until an instance is complete; nobody may have run it beside somebody else."""
+        """Wait until an instance is complete; check that no two processes ran it at the same time."""
 
         async def complete() -> Stored | None:
             stored = await self.store.get(name)
@@ -79,16 +79,16 @@ class Shop:
         return stored
 
     async def runners(self, name: str) -> list[str]:
-        """Who ran an instance, one after the other: the names of the workers."""
+        """Return the names of the workers that ran an instance, in order."""
         names = [one.runner.split(":")[0] for one in await self.store.history(name) if one.status["running"]]
         return [name for name, _ in itertools.groupby(names)]
 
     def effects(self, name: str) -> list[int]:
-        """The steps of an instance's effects, in order."""
+        """Return the steps of an instance's effects, in order."""
         return [line["step"] for line in self.lines(name) if "effect" in line]
 
     def open_gate(self) -> None:
-        """Let calls that wait go on."""
+        """Let waiting calls continue."""
         (self.folder / "gate").touch()
 
     def _calls(self, name: str) -> list[dict[str, Any]]:
@@ -111,7 +111,7 @@ async def operator() -> AsyncIterator[FakeOperator]:
     await operator.stop()
 
 
-async def test_a_worker_runs_instances_to_their_end_and_counts_what_it_does(shop: Shop) -> None:
+async def test_worker_runs_instances_to_their_end_and_counts_them(shop: Shop) -> None:
     port = free_port()
     walk, fails, waits = [await shop.new(task) for task in ("walk", "fails", "waits")]
     async with shop.worker("--slots", "2", "--health-port", str(port)) as running:
@@ -131,7 +131,7 @@ async def test_a_worker_runs_instances_to_their_end_and_counts_what_it_does(shop
     assert metric(shown, 'activity_worker_instance_reversals_total{task="fails"}') == 1
     assert metric(shown, 'activity_worker_instances_total{outcome="succeeded",task="walk"}') == 1
     assert metric(shown, 'activity_worker_instances_total{outcome="failed",task="fails"}') == 1
-    # The retry was a claim of its own: the slot was free meanwhile.
+    # The retry was a claim of its own, because the slot was free meanwhile.
     assert metric(shown, "activity_worker_instance_claim_duration_seconds_count") == 4
     assert metric(shown, "activity_worker_instance_start_delay_seconds_count") == 4
     assert walk not in shown
@@ -139,9 +139,7 @@ async def test_a_worker_runs_instances_to_their_end_and_counts_what_it_does(shop
 
 
 @pytest.mark.parametrize("step", [0, 1], ids=["a plain method", "a coroutine"])
-async def test_a_worker_that_is_to_stop_ends_between_two_calls_and_another_goes_on_at_once(
-    shop: Shop, step: int
-) -> None:
+async def test_stopped_worker_ends_between_two_calls_and_another_continues(shop: Shop, step: int) -> None:
     name = await shop.new("walk", gates=[step])
     port = free_port()
     async with shop.worker("--name", "first", "--health-port", str(port)) as first:
@@ -159,12 +157,12 @@ async def test_a_worker_that_is_to_stop_ends_between_two_calls_and_another_goes_
     assert not [line for line in shop.lines(name) if "asked" in line]
     assert await shop.runners(name) == ["first", "second"]
     left, taken = _handover(await shop.store.history(name))
-    # Far less than the lease of 60 s. That the second one hears of it, and does not just look again, has its own tests.
+    # Far less than the lease of 60 s. Other tests check that an announcement, not a poll, causes the takeover.
     assert taken.at - left.at < HOLD_SECONDS / 2
 
 
 class Orders:
-    """What an operator tells its one worker from now on."""
+    """The directives of an operator for its one worker."""
 
     def __init__(self, operator: FakeOperator) -> None:
         self.directive = Directive.RUN
@@ -175,7 +173,7 @@ class Orders:
         return Reply(term=1, next_report_seconds=0.1, ack=ack, directive=self.directive)
 
 
-async def test_a_directive_to_drain_leaves_the_task_at_its_next_call_and_can_be_taken_back(
+async def test_drain_directive_ends_the_task_at_its_next_call(
     shop: Shop, operator: FakeOperator, tmp_path: Path
 ) -> None:
     name = await shop.new("walk", gates=[0])
@@ -195,7 +193,7 @@ async def test_a_directive_to_drain_leaves_the_task_at_its_next_call_and_can_be_
     assert shop.effects(name) == [0, 1, 2]
 
 
-async def test_a_drain_that_is_taken_back_leaves_a_worker_that_works(
+async def test_worker_works_again_after_its_drain_is_taken_back(
     shop: Shop, operator: FakeOperator, tmp_path: Path
 ) -> None:
     name = await shop.new("walk", gates=[0])
@@ -216,7 +214,7 @@ async def test_a_drain_that_is_taken_back_leaves_a_worker_that_works(
         assert (await shop.ended(other)).instance.success
 
 
-async def test_a_call_that_outlasts_the_drain_is_killed_and_its_check_is_asked_elsewhere(shop: Shop) -> None:
+async def test_call_beyond_the_drain_is_killed_and_checked_elsewhere(shop: Shop) -> None:
     name = await shop.new("walk", gates=[0])
     async with shop.worker("--drain-timeout-seconds", "0.2", lease=60) as first:
         pid = (await shop.called(name))["pid"]
@@ -233,7 +231,7 @@ async def test_a_call_that_outlasts_the_drain_is_killed_and_its_check_is_asked_e
     assert asked.at - lost.at < 30.0
 
 
-async def test_a_stay_beyond_the_deadline_is_killed_and_gone_on_with(shop: Shop) -> None:
+async def test_claim_beyond_its_deadline_is_killed_and_continued(shop: Shop) -> None:
     name = await shop.new("walk", gates=[0])
     async with shop.worker("--task-deadline-seconds", "3", lease=600) as running:
         pid = (await shop.called(name))["pid"]
@@ -246,7 +244,7 @@ async def test_a_stay_beyond_the_deadline_is_killed_and_gone_on_with(shop: Shop)
     assert shop.effects(name) == [0, 1, 2]
 
 
-async def test_an_idle_worker_stops_without_waiting_for_its_polls_to_end(shop: Shop) -> None:
+async def test_idle_worker_stops_without_waiting_for_its_polls(shop: Shop) -> None:
     async with shop.worker("--log-format", "text") as running:
         await running.line_with("worker ready")
         began = time.monotonic()
@@ -255,7 +253,7 @@ async def test_an_idle_worker_stops_without_waiting_for_its_polls_to_end(shop: S
     assert time.monotonic() - began < HOLD_SECONDS / 2
 
 
-async def test_a_killed_handler_costs_a_moment_and_not_a_lease(shop: Shop) -> None:
+async def test_killed_handler_costs_a_moment_and_not_a_lease(shop: Shop) -> None:
     name = await shop.new("walk", gates=[0])
     async with shop.worker(lease=600) as running:
         os.kill((await shop.called(name))["pid"], signal.SIGKILL)
@@ -267,7 +265,7 @@ async def test_a_killed_handler_costs_a_moment_and_not_a_lease(shop: Shop) -> No
     assert shop.effects(name) == [0, 1, 2]
 
 
-async def test_a_killed_worker_takes_its_handler_along_and_another_goes_on_after_the_lease(shop: Shop) -> None:
+async def test_killed_workers_instance_continues_after_the_lease(shop: Shop) -> None:
     name = await shop.new("walk", gates=[0])
     async with shop.worker(lease=3) as first:
         pid = (await shop.called(name))["pid"]
@@ -280,23 +278,23 @@ async def test_a_killed_worker_takes_its_handler_along_and_another_goes_on_after
     assert shop.effects(name) == [0, 1, 2]
 
 
-async def test_a_worker_that_stood_still_gives_up_what_another_took_meanwhile(shop: Shop) -> None:
+async def test_stalled_worker_abandons_an_instance_that_was_taken_over(shop: Shop) -> None:
     name = await shop.new("walk", gates=[0])
     async with shop.worker("--name", "first", lease=2) as first:
         pid = (await shop.called(name))["pid"]
         first.process.send_signal(signal.SIGSTOP)
-        # So long a lease that the first never takes back what the second holds.
+        # The lease is so long that the first worker never takes back the second one's instance.
         async with shop.worker("--name", "second", lease=30):
             assert (await shop.called(name, 2))["pid"] != pid
             first.process.send_signal(signal.SIGCONT)
-            # What it was doing, a plain function in a thread, ends with its process.
+            # Its call, a plain function in a thread, ends with its process.
             await eventually(f"process {pid} has ended", lambda: not _runs(pid))
             shop.open_gate()
             await eventually(
                 "the second step has had its effect",
                 lambda: "effect" in shop.lines(name)[-1] and shop.lines(name)[-1]["step"] == 2,
             )
-        # It works on.
+        # The first worker continues to work.
         other = await shop.new("walk")
         assert (await shop.ended(other)).instance.success
 
@@ -304,7 +302,7 @@ async def test_a_worker_that_stood_still_gives_up_what_another_took_meanwhile(sh
     assert await shop.runners(name) == ["first", "second"]
 
 
-async def test_a_worker_lives_through_the_loss_of_every_connection(shop: Shop) -> None:
+async def test_worker_survives_the_loss_of_all_connections(shop: Shop) -> None:
     name = await shop.new("walk", gates=[1])
     others = select(func.pg_terminate_backend(column("pid"))).select_from(table("pg_stat_activity"))
     others = others.where(column("datname") == func.current_database(), column("pid") != func.pg_backend_pid())
@@ -322,7 +320,7 @@ async def test_a_worker_lives_through_the_loss_of_every_connection(shop: Shop) -
     assert not [line for line in shop.lines(name) if "asked" in line]
 
 
-async def test_a_laptop_runs_instances_on_a_file(tmp_path: Path) -> None:
+async def test_worker_without_a_cluster_runs_instances_on_a_file(tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
     url = f"sqlite:///{tmp_path}/tasks.db"
     store = await TaskStore.open(url)
@@ -337,7 +335,7 @@ async def test_a_laptop_runs_instances_on_a_file(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_method_that_holds_the_interpreter_keeps_its_lease(shop: Shop) -> None:
+async def test_method_that_holds_the_interpreter_keeps_its_lease(shop: Shop) -> None:
     name = await shop.new("gil", seconds=14)
     async with shop.worker("--name", "first", lease=6), shop.worker("--name", "second", lease=6):
         assert (await shop.ended(name)).instance.success
@@ -346,7 +344,7 @@ async def test_a_method_that_holds_the_interpreter_keeps_its_lease(shop: Shop) -
     assert len([line for line in shop.lines(name) if "call" in line]) == 1
 
 
-async def test_a_method_that_kills_its_process_is_called_again_with_pauses(shop: Shop) -> None:
+async def test_method_that_kills_its_process_is_repeated_with_pauses(shop: Shop) -> None:
     name = await shop.new("dies", deaths=2)
     async with shop.worker():
         assert (await shop.ended(name)).instance.success
@@ -357,7 +355,7 @@ async def test_a_method_that_kills_its_process_is_called_again_with_pauses(shop:
     assert times[2] - times[1] > 1.9
 
 
-async def test_a_version_is_left_by_workers_that_lack_it_and_run_by_those_that_have_it(shop: Shop) -> None:
+async def test_version_is_run_only_by_workers_that_have_its_methods(shop: Shop) -> None:
     of_old = await shop.new("versioned", pool_tasks.old)
     of_new = await shop.new("versioned", pool_tasks.new)
     async with shop.worker("--name", "older", tasks="old"):
@@ -365,14 +363,14 @@ async def test_a_version_is_left_by_workers_that_lack_it_and_run_by_those_that_h
         assert not (await shop.store.get(of_new)).instance.status.running
         async with shop.worker("--name", "newer", tasks="new"):
             assert (await shop.ended(of_new)).instance.success
-            # What the newer one lacks nothing of it runs too.
+            # A worker with the newer code also runs old versions whose methods it has.
             again = await shop.new("versioned", pool_tasks.old)
             assert (await shop.ended(again)).instance.success
 
     assert await shop.runners(of_new) == ["newer"]
 
 
-async def test_a_store_that_does_not_answer_is_poll_trouble_without_a_password(
+async def test_store_that_does_not_answer_is_reported_without_a_password(
     shop: Shop, operator: FakeOperator, tmp_path: Path
 ) -> None:
     url = f"postgresql://shop:hunter2@127.0.0.1:{free_port()}/shop"
@@ -402,13 +400,13 @@ async def test_a_store_that_does_not_answer_is_poll_trouble_without_a_password(
         ),
     ],
 )
-async def test_a_handler_that_does_not_fit_its_source_is_told_at_once(arguments: tuple[str, ...], words: str) -> None:
+async def test_handler_that_does_not_fit_its_source_is_refused_at_once(arguments: tuple[str, ...], words: str) -> None:
     async with worker("run", *arguments, "--log-format", "text") as running:
         assert await running.exit_code() == EXIT_ERROR
         assert await running.line_with(words)
 
 
-async def test_a_runner_without_a_pool_shows_its_metrics_too(shop: Shop) -> None:
+async def test_runner_without_a_pool_has_metrics_too(shop: Shop) -> None:
     port = free_port()
     name = await shop.new("walk")
     env = {Env.STORE_URL: shop.url, "POOL_FOLDER": str(shop.folder)}
@@ -423,7 +421,7 @@ async def test_a_runner_without_a_pool_shows_its_metrics_too(shop: Shop) -> None
     assert metric(shown, "activity_worker_instance_claim_duration_seconds_count") == 1
 
 
-async def test_a_port_that_is_taken_is_told_in_one_line(shop: Shop) -> None:
+async def test_port_in_use_is_reported_in_one_line(shop: Shop) -> None:
     with socket.socket() as taken:
         taken.bind(("", 0))
         taken.listen()
@@ -434,7 +432,7 @@ async def test_a_port_that_is_taken_is_told_in_one_line(shop: Shop) -> None:
 
 
 def _handover(history: Sequence[Revision]) -> tuple[Revision, Revision]:
-    """The revisions around the first change of runners."""
+    """Return the revisions around the first change of runners."""
     pairs = itertools.pairwise(history)
     return next((a, b) for a, b in pairs if a.runner not in {"", b.runner} and b.runner)
 

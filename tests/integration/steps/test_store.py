@@ -52,7 +52,7 @@ async def claim(store: TaskStore, runner: str = "r1", now: float = NOW) -> Store
     return held
 
 
-async def test_the_longest_due_is_taken_first_and_the_future_waits(store: TaskStore) -> None:
+async def test_longest_due_instance_is_taken_first_and_future_ones_wait(store: TaskStore) -> None:
     later, first = await put(store, NOW - 1), await put(store, NOW - 5)
     await put(store, NOW + 1)
 
@@ -61,7 +61,7 @@ async def test_the_longest_due_is_taken_first_and_the_future_waits(store: TaskSt
     assert await store.next_due([DEFINITION.id]) == NOW + 1
 
 
-async def test_a_claim_is_saved_as_running_with_the_end_of_its_lease(store: TaskStore) -> None:
+async def test_claim_is_saved_as_running_with_the_end_of_its_lease(store: TaskStore) -> None:
     name = await put(store)
     held = await claim(store)
     seen = await store.get(name)
@@ -70,7 +70,7 @@ async def test_a_claim_is_saved_as_running_with_the_end_of_its_lease(store: Task
     assert (seen.instance.status.running, seen.instance.next_run_time, seen.runner) == (True, NOW + LEASE, "r1")
 
 
-async def test_two_runners_never_take_the_same(store: TaskStore) -> None:
+async def test_two_runners_never_take_the_same_instance(store: TaskStore) -> None:
     names = {await put(store) for _ in range(6)}
     held = await asyncio.gather(*(claim_if_due(store, f"r{n}") for n in range(8)))
 
@@ -78,7 +78,7 @@ async def test_two_runners_never_take_the_same(store: TaskStore) -> None:
     assert sorted(taken) == sorted(names)
 
 
-async def test_an_instance_that_somebody_writes_holds_up_no_claim_of_the_next(server: str) -> None:
+async def test_locked_instance_does_not_block_the_claim_of_the_next(server: str) -> None:
     store = await TaskStore.open(await new_database(server))
     first, second = await put(store, NOW - 5), await put(store)
     async with store.engine.begin() as writing, asyncio.timeout(20):
@@ -89,7 +89,7 @@ async def test_an_instance_that_somebody_writes_holds_up_no_claim_of_the_next(se
     await store.close()
 
 
-async def test_the_next_call_is_begun_in_the_same_write(store: TaskStore) -> None:
+async def test_next_call_begins_in_the_same_write(store: TaskStore) -> None:
     await put(store)
     held = await store.record(await claim(store), NOW, finish({"y": 2}))
 
@@ -98,7 +98,7 @@ async def test_the_next_call_is_begun_in_the_same_write(store: TaskStore) -> Non
     assert (done.instance.complete, done.instance.success, done.instance.data) == (True, True, {"x": 1, "y": 2})
 
 
-async def test_after_its_lease_another_runner_takes_over_and_the_first_is_refused(store: TaskStore) -> None:
+async def test_another_runner_takes_over_after_the_lease(store: TaskStore) -> None:
     await put(store)
     old = await claim(store)
     assert await claim_if_due(store, "r2", NOW + LEASE - 1) is None
@@ -111,7 +111,7 @@ async def test_after_its_lease_another_runner_takes_over_and_the_first_is_refuse
     assert (await store.record(new, NOW + LEASE, finish())).instance.status.step_num == 1
 
 
-async def test_a_renewed_lease_is_not_taken_over(store: TaskStore) -> None:
+async def test_renewed_lease_is_not_taken_over(store: TaskStore) -> None:
     name = await put(store)
     held = await claim(store)
     await store.renew(held, NOW + 500)
@@ -120,7 +120,7 @@ async def test_a_renewed_lease_is_not_taken_over(store: TaskStore) -> None:
     assert [revision.number for revision in await store.history(name)] == [1, 2]
 
 
-async def test_history_keeps_every_revision_and_data_where_it_changed(store: TaskStore) -> None:
+async def test_history_keeps_every_revision_and_changed_data(store: TaskStore) -> None:
     name = await put(store)
     held = await store.record(await claim(store), NOW + 1, finish({"y": 2}))
     await store.record(held, NOW + 2, finish())
@@ -133,7 +133,7 @@ async def test_history_keeps_every_revision_and_data_where_it_changed(store: Tas
     assert [one.status["step"] for one in history] == ["a", "a", "b", "b"]
 
 
-async def test_an_id_is_created_once(store: TaskStore) -> None:
+async def test_id_is_created_once(store: TaskStore) -> None:
     await store.sync(DEFINITION, NOW)
     made = creating.instance(DEFINITION, {"n": 1}, now=NOW, instance_id="mine")
 
@@ -142,7 +142,7 @@ async def test_an_id_is_created_once(store: TaskStore) -> None:
     assert (await store.get("mine")).instance.data == {"x": 1, "n": 1}
 
 
-async def test_an_instance_keeps_the_version_it_was_created_with(store: TaskStore) -> None:
+async def test_instance_keeps_the_version_it_was_created_with(store: TaskStore) -> None:
     newer = parse({"name": "order", "steps": ["a", "c"]})
     old, new = await put(store), await put(store, definition=newer)
 
@@ -154,7 +154,7 @@ async def test_an_instance_keeps_the_version_it_was_created_with(store: TaskStor
     assert held.instance.id == new
 
 
-async def test_a_paused_instance_stands_still_from_the_next_call_on(store: TaskStore) -> None:
+async def test_paused_instance_stops_before_the_next_call(store: TaskStore) -> None:
     name = await put(store)
     held = await claim(store)
     await store.change(name, NOW, lambda _, stored: turns.paused(stored.instance, paused=True))
@@ -174,7 +174,7 @@ async def test_a_paused_instance_stands_still_from_the_next_call_on(store: TaskS
     assert (await claim(store)).instance.id == name
 
 
-async def test_a_cancel_is_seen_by_the_runner_when_its_call_ends(store: TaskStore) -> None:
+async def test_runner_sees_a_cancel_when_its_call_ends(store: TaskStore) -> None:
     name = await put(store)
     held = await claim(store)
     asked = await store.change(
@@ -186,7 +186,7 @@ async def test_a_cancel_is_seen_by_the_runner_when_its_call_ends(store: TaskStor
     assert (after.instance.complete, after.instance.success, after.cancel) == (True, False, False)
 
 
-async def test_what_is_due_is_counted_also_by_task(store: TaskStore) -> None:
+async def test_due_instances_are_counted_also_by_task(store: TaskStore) -> None:
     await put(store)
     await put(store, NOW + 10)
     await put(store, definition=parse({"name": "other", "steps": ["a"]}))
@@ -199,14 +199,14 @@ async def test_what_is_due_is_counted_also_by_task(store: TaskStore) -> None:
     assert counts == [2, 3, 2]
 
 
-async def test_an_unknown_instance_is_said(store: TaskStore) -> None:
+async def test_unknown_instance_is_reported(store: TaskStore) -> None:
     with pytest.raises(UnknownInstanceError, match="there is no task instance 'gone'"):
         await store.get("gone")
     with pytest.raises(UnknownInstanceError):
         await store.change("gone", NOW, lambda _, stored: stored.instance)
 
 
-async def test_opening_again_finds_everything(url: str) -> None:
+async def test_reopened_store_has_all_instances(url: str) -> None:
     first = await TaskStore.open(url)
     name = await put(first)
     await first.close()
@@ -215,16 +215,16 @@ async def test_opening_again_finds_everything(url: str) -> None:
     assert (await second.get(name)).instance.data == {"x": 1}
     assert (await claim(second)).instance.id == name
     await second.close()
-    await second.close()  # once more does no harm
+    await second.close()  # closing twice does no harm
 
 
-async def test_an_opening_that_is_refused_leaves_no_connection(server: str) -> None:
+async def test_refused_open_leaves_no_connection(server: str) -> None:
     await execute(server, "CREATE USER refused")
     engines = []
     for _ in range(3):
         with pytest.raises(ProgrammingError, match="permission denied for schema public") as refused:
             await TaskStore.open(server.replace("test@", "refused@"))
-        engines.append(refused)  # keeps what the garbage collector would close
+        engines.append(refused)  # keeps the engine from the garbage collector, which would close its connections
 
     looker = await TaskStore.open(await new_database(server))
     count = text("SELECT count(*) FROM pg_stat_activity WHERE usename = 'refused'")
@@ -234,7 +234,7 @@ async def test_an_opening_that_is_refused_leaves_no_connection(server: str) -> N
     await looker.close()
 
 
-async def test_the_migrations_make_the_tables_that_the_code_uses(store: TaskStore) -> None:
+async def test_migrations_make_the_tables_that_the_code_uses(store: TaskStore) -> None:
     def differences(connection: Connection) -> list[object]:
         context = MigrationContext.configure(connection, opts={"version_table": "activitypool_schema"})
         return list(compare_metadata(context, METADATA))
@@ -243,7 +243,7 @@ async def test_the_migrations_make_the_tables_that_the_code_uses(store: TaskStor
         assert await connection.run_sync(differences) == []
 
 
-async def test_tables_of_a_newer_program_are_used_as_they_are(url: str, store: TaskStore) -> None:
+async def test_tables_of_a_newer_program_are_used_unchanged(url: str, store: TaskStore) -> None:
     name = await put(store)
     async with store.engine.begin() as connection:
         await connection.execute(text("UPDATE activitypool_schema SET version_num = '9999'"))
@@ -253,7 +253,7 @@ async def test_tables_of_a_newer_program_are_used_as_they_are(url: str, store: T
     await older.close()
 
 
-async def test_a_version_that_cannot_be_read_here_is_left_to_others(store: TaskStore) -> None:
+async def test_version_of_unknown_format_is_left_to_others(store: TaskStore) -> None:
     await put(store)
     row = {"id": "newer", "name": "order", "source": {"name": "order", "steps": ["a"], "future": 1}, "created": NOW}
     async with store.engine.begin() as connection:
@@ -263,7 +263,7 @@ async def test_a_version_that_cannot_be_read_here_is_left_to_others(store: TaskS
     assert [one.id for one in await store.versions(["order"])] == [DEFINITION.id]
 
 
-async def test_a_store_in_memory_serves_several_at_once() -> None:
+async def test_store_in_memory_serves_several_at_once() -> None:
     store = await TaskStore.open("sqlite://")
     names = {await put(store) for _ in range(4)}
     held = await asyncio.gather(*(claim(store, f"r{n}") for n in range(4)))
@@ -273,7 +273,7 @@ async def test_a_store_in_memory_serves_several_at_once() -> None:
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-async def test_who_only_looks_waits_for_no_writer(store: TaskStore) -> None:
+async def test_readers_do_not_wait_for_a_writer(store: TaskStore) -> None:
     name = await put(store)
     async with asyncio.timeout(20), store.engine.begin() as writing:
         await writing.execute(text("UPDATE activitypool_instances SET paused = true"))
@@ -281,7 +281,7 @@ async def test_who_only_looks_waits_for_no_writer(store: TaskStore) -> None:
         assert await store.next_due([DEFINITION.id]) == NOW
 
 
-async def test_a_runner_that_took_over_from_itself_is_refused_what_it_held_before(store: TaskStore) -> None:
+async def test_runner_that_took_over_from_itself_cannot_use_its_old_lease(store: TaskStore) -> None:
     await put(store)
     old = await claim(store)
     new = await claim(store, now=NOW + LEASE)
@@ -304,7 +304,7 @@ async def completed(store: TaskStore, at: float, outcome: Outcome) -> str:
     return name
 
 
-async def test_what_was_completed_long_ago_is_pruned_with_its_history_and_nothing_else(
+async def test_only_instances_completed_long_ago_are_pruned_with_history(
     store: TaskStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "PRUNED_AT_ONCE", 2)
@@ -321,10 +321,10 @@ async def test_what_was_completed_long_ago_is_pruned_with_its_history_and_nothin
     async with store.engine.connect() as connection:
         kept = (await connection.execute(select(HISTORY.c.instance_id).distinct())).scalars().all()
     assert set(kept) == {young, waits}
-    assert await put(store) != ""  # its version is still there
+    assert await put(store) != ""  # its version still exists
 
 
-async def test_pruning_that_breaks_off_leaves_no_instance_without_its_history(
+async def test_interrupted_pruning_leaves_no_instance_without_history(
     store: TaskStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = await completed(store, NOW, Returned())
@@ -340,8 +340,8 @@ async def test_pruning_that_breaks_off_leaves_no_instance_without_its_history(
     assert [one.number for one in await store.history(name)] == [1, 2, 3, 4]
 
 
-async def test_what_is_claimed_becomes_what_the_rules_say(store: TaskStore) -> None:
-    """On PostgreSQL the plainest case is one statement, which knows the rules by heart."""
+async def test_claimed_instance_has_the_state_that_the_rules_give(store: TaskStore) -> None:
+    """On PostgreSQL the plainest case is one statement, which contains the rules once more."""
     name = await put(store, NOW - 3)
 
     def rules(taken: Taken, now: float, *, canceled: bool = False) -> Instance:
@@ -371,7 +371,7 @@ async def test_what_is_claimed_becomes_what_the_rules_say(store: TaskStore) -> N
     assert await store.get(name) == canceled.held
 
 
-async def test_only_the_instance_that_is_named_is_claimed_and_only_when_it_is_due(store: TaskStore) -> None:
+async def test_named_instance_is_claimed_only_when_it_is_due(store: TaskStore) -> None:
     await put(store, NOW - 5)
     named, later = await put(store), await put(store, NOW + 1)
 
@@ -382,7 +382,7 @@ async def test_only_the_instance_that_is_named_is_claimed_and_only_when_it_is_du
 
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
-async def test_a_connection_that_the_server_has_closed_is_not_used(
+async def test_connection_closed_by_the_server_is_not_used(
     url: str, store: TaskStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "_UNUSED_SECONDS", 0.0)

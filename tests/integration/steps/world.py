@@ -1,7 +1,7 @@
-"""A task whose effects are lines in files, and whose troubles are in its data: for runners that die at any moment.
+"""A task whose effects are lines in files, and whose errors are in its data: for runners that die at any moment.
 
-Each instance has a file of its own. A line is appended in one write, so that no reader sees half of one. Each call says
-there when it begins and ends, by the machine's own clock: who worked on what at one time is told by no database.
+Each instance has a file of its own. A line is appended in one write, so that no reader sees half a line. Each call
+records its begin and end there, by the machine's clock, independently of the database.
 """
 
 import json
@@ -18,12 +18,12 @@ from activity_worker.steps import FinalError, Task, Tasks, current
 
 #: Steps of the task.
 STEPS = 4
-#: More than the tries that the data breaks and the runners that may die in one call.
+#: More retries than the errors in the data and the runners that may die in one call.
 SURE = {"retry": {"retries": 40, "delays": [0.05]}, "check": "was_done"}
 
 
 def troubles(rng: random.Random) -> dict[str, Any]:
-    """Return the data of an instance: how often each step's call fails first, and which step breaks for good."""
+    """Return the data of an instance: how often each step's call fails first, and which step fails for good."""
     return {
         "before": {str(n): rng.choice([0, 0, 0, 1, 2]) for n in range(STEPS)},
         "after": {str(n): rng.choice([0, 0, 0, 1]) for n in range(STEPS)},
@@ -39,11 +39,11 @@ class World:
     called: threading.Event = field(default_factory=threading.Event, compare=False)
 
     def tasks(self) -> Tasks:
-        """Return the task in its two kinds: errors count, and errors of the third step are ignored."""
+        """Return the task in its two forms: errors count, and errors of the third step are ignored."""
         return Tasks([self._task("strict", ignores=False), self._task("lenient", ignores=True)])
 
     def lines(self, instance: str) -> list[dict[str, Any]]:
-        """Return what happened to an instance, in order."""
+        """Return the lines of an instance, in order."""
         path = self.folder / instance
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
@@ -56,7 +56,7 @@ class World:
             {
                 "method": "work",
                 "retry": SURE["retry"],
-                # What was lost with the call's answer, its check says.
+                # The check returns the output that was lost with the call's answer.
                 "check": {"method": "was_done", "output": {"worked": "worked"}},
                 "error": {"method": "tell", **SURE},
                 "reverse": {"method": "undo", **SURE},
@@ -108,7 +108,7 @@ class World:
 
 
 def expected(task: str, data: Mapping[str, Any]) -> tuple[bool, list[str]]:
-    """Return how such an instance ends: whether it succeeds, and the effects that it has, each once."""
+    """Return the end of such an instance: whether it succeeds, and its effects, each once."""
     breaks = data["breaks"]
     if breaks is None:
         return True, [f"method {n}" for n in range(STEPS)]

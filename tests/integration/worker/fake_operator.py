@@ -1,4 +1,4 @@
-"""An operator for tests: answers reports as it is told to and remembers them."""
+"""An operator for tests: it gives the test's answers to reports, and records the reports."""
 
 import asyncio
 import datetime as dt
@@ -51,13 +51,13 @@ class FakeOperator:
             await self._runner.cleanup()
 
     async def report_with(self, wanted: Callable[[Report], bool]) -> Report:
-        """Wait for a report that fits, also among those that came already."""
+        """Wait for a report that fits; earlier reports count, too."""
         async with self._news:
             await self._news.wait_for(lambda: any(wanted(report) for report in self.reports))
         return next(report for report in self.reports if wanted(report))
 
     async def further(self, count: int = 1) -> Report:
-        """Wait until `count` more reports have come; return the last."""
+        """Wait until `count` more reports have come; return the last one."""
         goal = len(self.reports) + count
         async with self._news:
             await self._news.wait_for(lambda: len(self.reports) >= goal)
@@ -84,7 +84,7 @@ def _last_event(report: Report) -> int:
 
 
 def make_authority(folder: Path, name: str) -> tuple[Path, ssl.SSLContext]:
-    """Return a CA file and a server context for 127.0.0.1 that it vouches for."""
+    """Return a CA file, and a server context for 127.0.0.1 with a certificate of that CA."""
     folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

@@ -1,4 +1,4 @@
-"""Handlers for tests: good ones, and everything a handler should not do. Run in child processes only."""
+"""Handlers for tests: correct ones, and ones with every kind of misbehaviour. Run in child processes only."""
 
 import asyncio
 import ctypes
@@ -128,13 +128,13 @@ def sleeps(request: TaskRequest) -> str:
 
 
 def waits_at_the_gate(request: TaskRequest) -> str:
-    """Go on when there is the file that the input names."""
+    """Continue when the file that the input names exists."""
     while not Path(request.input["gate"]).exists():
         time.sleep(0.02)
     return "went on"
 
 
 def _say(request: TaskRequest) -> None:
-    """Tell the test that the handler is in the middle of it."""
+    """Tell the test that the handler is running."""
     if "started" in request.input:
         Path(request.input["started"]).write_text(str(os.getpid()))

@@ -17,7 +17,7 @@ from tests.eventually import eventually
 
 ROOT = Path(__file__).parents[3]
 HANDLERS = "tests.integration.worker.handlers"
-#: For whatever a process does in a second or two, on a machine that may be crowded.
+#: Seconds for what a process does in a second or two, on a busy machine.
 PATIENCE_SECONDS = 90.0
 
 
@@ -37,7 +37,7 @@ class WorkerProcess:
         return next(line for line in self.lines if text in line)
 
     def facts(self, message: str) -> list[dict[str, Any]]:
-        """Return the JSON log lines whose message starts like that."""
+        """Return the JSON log lines whose message starts with `message`."""
         entries = [json.loads(line) for line in self.lines if line.startswith("{")]
         return [entry for entry in entries if entry["message"].startswith(message)]
 
@@ -49,7 +49,7 @@ class WorkerProcess:
         return code
 
     def children(self) -> list[int]:
-        """Return the ids of the process's own children."""
+        """Return the process ids of its children."""
         text = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         return [int(word) for word in text.split()]
 
@@ -70,7 +70,7 @@ class WorkerProcess:
 
 @contextlib.asynccontextmanager
 async def worker(*arguments: str, env: dict[str, str] | None = None) -> AsyncIterator[WorkerProcess]:
-    """Start `activity-worker` with these arguments in an environment without anybody's AWS settings."""
+    """Start `activity-worker` with these arguments, in an environment without AWS settings of the user."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "ACTIVITY_", "POD_"))}
     clean |= {"PYTHONPATH": str(ROOT), "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"} | (env or {})
     process = await asyncio.create_subprocess_exec(
@@ -84,7 +84,7 @@ async def worker(*arguments: str, env: dict[str, str] | None = None) -> AsyncIte
 
 
 def reporting_env(port: int, folder: Path) -> dict[str, str]:
-    """Return what the operator sets in a pod that reports to 127.0.0.1 without TLS."""
+    """Return the variables that the operator sets in a pod, to report to 127.0.0.1 without TLS."""
     token = folder / "token"
     token.write_text("secret-token")
     return {
@@ -113,7 +113,7 @@ async def stopping(port: int) -> None:
 
 
 def metric(text: str, name: str) -> float:
-    """Return a metric's value from an exposition."""
+    """Return a metric's value from a metrics page."""
     found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
     assert found, f"{name} is not in the exposition"
     return float(found[1])

@@ -1,4 +1,4 @@
-"""Real child processes, and everything a handler can do to one."""
+"""Real child processes, and all that a handler can do to one."""
 
 import asyncio
 import json
@@ -33,14 +33,14 @@ from .process import HANDLERS, ROOT
 
 @dataclass(frozen=True)
 class Worker:
-    """Who asks."""
+    """The worker that a runner belongs to."""
 
     worker_name: str = "pod:abcde"
     activity_arn: str = "arn"
 
 
 class Channel:
-    """A source's end that remembers what it was told."""
+    """A source's channel that records its calls."""
 
     def __init__(self) -> None:
         self.said: list[tuple[str, ...]] = []
@@ -70,13 +70,13 @@ class Run:
         self.task = asyncio.create_task(runner.run(request, self.respond))
 
     def cancel(self, reason: CancelReason, detail: str = "") -> None:
-        """End the task as a worker does: the signal, then the cancellation."""
+        """End the task as a worker does: first the signal, then the cancellation."""
         self.signal.cancel(reason, detail)
         self.task.cancel()
 
     @property
     def output(self) -> Any:
-        """What the service was told."""
+        """Return the output that the service got."""
         assert self.respond.response is not None
         return self.respond.response.output
 
@@ -101,13 +101,13 @@ async def start(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Start]:
 
 
 async def written(file: Path) -> str:
-    """Wait until a handler has written `file`; return what."""
+    """Wait until a handler has written `file`; return its text."""
     await eventually(f"{file.name} is written", lambda: file.exists() and file.stat().st_size > 0)
     return text_of(file)
 
 
 async def gone(pid: int) -> None:
-    """Wait until no process has this id (a zombie of somebody else's counts as gone)."""
+    """Wait until no process has this id; a zombie of another parent counts as ended."""
     await eventually(f"process {pid} has ended", lambda: not runs(pid))
 
 
@@ -122,7 +122,7 @@ def text_of(file: Path) -> str:
     return file.read_text()
 
 
-async def test_a_plain_function_runs_in_a_process_of_its_own(start: Start) -> None:
+async def test_plain_function_runs_in_its_own_process(start: Start) -> None:
     runner = await start("doubles")
     run = Run(runner, n=21)
     await run.task
@@ -131,14 +131,14 @@ async def test_a_plain_function_runs_in_a_process_of_its_own(start: Start) -> No
     assert runner.pid != os.getpid()
 
 
-async def test_a_coroutine_function_runs_there_too(start: Start) -> None:
+async def test_coroutine_function_runs_in_its_own_process(start: Start) -> None:
     run = Run(await start("doubles_async"), n=4)
     await run.task
 
     assert run.output == 8
 
 
-async def test_a_handler_answers_through_the_pipe(start: Start) -> None:
+async def test_handler_answers_through_the_pipe(start: Start) -> None:
     run = Run(await start("answers"), a=1)
     await run.task
 
@@ -147,7 +147,7 @@ async def test_a_handler_answers_through_the_pipe(start: Start) -> None:
     assert run.respond.progress.details == {"done": 1}
 
 
-async def test_a_child_that_has_done_its_part_is_not_killed_because_the_service_is_slow(start: Start) -> None:
+async def test_finished_child_is_not_killed_because_the_service_is_slow(start: Start) -> None:
     runner = await start("doubles_async", cancel_grace_seconds=0.0)
     child, answering, answer = runner.pid, asyncio.Event(), asyncio.Event()
     run = Run(runner, n=4)
@@ -168,14 +168,14 @@ async def test_a_child_that_has_done_its_part_is_not_killed_because_the_service_
     assert (run.output, after.output, runner.pid) == (8, 10, child)
 
 
-async def test_a_handler_fails_its_task_through_the_pipe(start: Start) -> None:
+async def test_handler_fails_its_task_through_the_pipe(start: Start) -> None:
     run = Run(await start("answers_async"))
     await run.task
 
     assert run.channel.said == [("failure", "Custom.Error", "because")]
 
 
-async def test_a_second_answer_is_refused_as_in_process(start: Start) -> None:
+async def test_second_answer_is_refused_as_in_process(start: Start) -> None:
     run = Run(await start("answers_twice"))
     with pytest.raises(ResponseAlreadySentError):
         await run.task
@@ -183,7 +183,7 @@ async def test_a_second_answer_is_refused_as_in_process(start: Start) -> None:
     assert run.output == 1
 
 
-async def test_an_exception_arrives_with_its_name_its_message_and_where_it_was_raised(start: Start) -> None:
+async def test_exception_arrives_with_its_name_message_and_place(start: Start) -> None:
     run = Run(await start("throws"))
     with pytest.raises(Exception, match="no such thing") as caught:
         await run.task
@@ -193,7 +193,7 @@ async def test_an_exception_arrives_with_its_name_its_message_and_where_it_was_r
     assert "children.py" not in cause_of(caught.value)
 
 
-async def test_a_failure_by_name_arrives_as_it_was_said(start: Start) -> None:
+async def test_failure_by_name_arrives_unchanged(start: Start) -> None:
     run = Run(await start("fails_by_name"))
     with pytest.raises(Exception, match="none left") as caught:
         await run.task
@@ -201,12 +201,12 @@ async def test_a_failure_by_name_arrives_as_it_was_said(start: Start) -> None:
     assert (error_name(caught.value), cause_of(caught.value)) == ("Shop.SoldOut", "none left")
 
 
-async def test_an_output_that_is_not_json_is_said_to_be_so(start: Start) -> None:
+async def test_output_that_is_not_json_is_reported(start: Start) -> None:
     with pytest.raises(OutputNotJsonError, match="set"):
         await Run(await start("returns_a_set")).task
 
 
-async def test_the_module_is_imported_once_for_many_tasks(start: Start) -> None:
+async def test_module_is_imported_once_for_many_tasks(start: Start) -> None:
     runner = await start("counts")
     runs = [Run(runner) for _ in range(1)]
     for _ in range(2):
@@ -217,7 +217,7 @@ async def test_the_module_is_imported_once_for_many_tasks(start: Start) -> None:
     assert [run.output for run in runs] == [1, 2, 3]
 
 
-async def test_the_kernel_takes_the_child_first_and_a_terminal_cannot_interrupt_it(start: Start) -> None:
+async def test_oom_killer_prefers_the_child_and_ctrl_c_does_not_reach_it(start: Start) -> None:
     run = Run(await start("tells_where"))
     await run.task
 
@@ -228,9 +228,7 @@ async def test_the_kernel_takes_the_child_first_and_a_terminal_cannot_interrupt_
     ("handler", "how"),
     [("exits", "exited with code 7"), ("crashes", "SIGSEGV"), ("is_killed", "SIGKILL")],
 )
-async def test_a_child_that_ends_by_itself_costs_its_own_task_and_is_replaced(
-    start: Start, handler: str, how: str
-) -> None:
+async def test_child_that_ends_fails_its_own_task_and_is_replaced(start: Start, handler: str, how: str) -> None:
     runner = await start(handler)
     first = runner.pid
     with pytest.raises(HandlerExitedError, match=how) as caught:
@@ -242,7 +240,7 @@ async def test_a_child_that_ends_by_itself_costs_its_own_task_and_is_replaced(
     assert runner.pid != first
 
 
-async def test_a_kill_for_want_of_memory_is_told_from_one_from_outside(start: Start, tmp_path: Path) -> None:
+async def test_oom_kill_differs_from_another_kill(start: Start, tmp_path: Path) -> None:
     counter = tmp_path / "memory.events"
     counter.write_text("oom_kill 0\n")
     endings: list[Ending] = []
@@ -258,7 +256,7 @@ async def test_a_kill_for_want_of_memory_is_told_from_one_from_outside(start: St
     )
 
 
-async def test_an_exit_by_exception_is_a_failure_like_any_other(start: Start) -> None:
+async def test_exit_by_exception_is_an_ordinary_failure(start: Start) -> None:
     runner = await start("raises_system_exit")
     first = runner.pid
     with pytest.raises(Exception, match="3") as caught:
@@ -267,7 +265,7 @@ async def test_an_exit_by_exception_is_a_failure_like_any_other(start: Start) ->
     assert (error_name(caught.value), runner.pid) == ("SystemExit", first)
 
 
-async def test_a_child_that_is_killed_while_idle_is_replaced_before_the_next_task(start: Start) -> None:
+async def test_idle_child_that_is_killed_is_replaced_before_the_next_task(start: Start) -> None:
     runner = await start("doubles")
     first = runner.pid
     assert first is not None
@@ -280,7 +278,7 @@ async def test_a_child_that_is_killed_while_idle_is_replaced_before_the_next_tas
 
 
 @pytest.mark.parametrize("handler", ["hangs", "hangs_politely", "holds_the_interpreter"])
-async def test_the_hard_deadline_kills_whatever_the_handler_does(start: Start, tmp_path: Path, handler: str) -> None:
+async def test_hard_deadline_kills_any_handler(start: Start, tmp_path: Path, handler: str) -> None:
     runner = await start(handler, deadline_seconds=0.5)
     run = Run(runner, started=str(tmp_path / "started"), file=str(tmp_path / "file"))
     with pytest.raises(DeadlineExceededError, match=r"longer than 0\.5 s") as caught:
@@ -290,7 +288,7 @@ async def test_the_hard_deadline_kills_whatever_the_handler_does(start: Start, t
     await gone(int(text_of(tmp_path / "started")))
 
 
-async def test_a_lost_lease_ends_a_coroutine_and_keeps_its_child(start: Start, tmp_path: Path) -> None:
+async def test_lost_lease_ends_a_coroutine_and_keeps_its_child(start: Start, tmp_path: Path) -> None:
     runner = await start("hangs_politely")
     before = runner.pid
     run = Run(runner, started=str(tmp_path / "started"), file=str(tmp_path / "file"))
@@ -303,7 +301,7 @@ async def test_a_lost_lease_ends_a_coroutine_and_keeps_its_child(start: Start, t
     assert runner.pid == before
 
 
-async def test_a_plain_function_learns_why_it_is_cancelled(start: Start, tmp_path: Path) -> None:
+async def test_plain_function_gets_the_reason_of_its_cancellation(start: Start, tmp_path: Path) -> None:
     run = Run(await start("watches_the_signal"), started=str(tmp_path / "started"), file=str(tmp_path / "file"))
     await written(tmp_path / "started")
     run.cancel(CancelReason.LEASE_LOST, "TaskTimedOut")
@@ -314,7 +312,7 @@ async def test_a_plain_function_learns_why_it_is_cancelled(start: Start, tmp_pat
 
 
 @pytest.mark.parametrize("handler", ["hangs", "holds_the_interpreter"])
-async def test_a_handler_that_ignores_its_cancellation_is_killed_after_the_grace(
+async def test_handler_that_ignores_its_cancellation_is_killed_later(
     start: Start, tmp_path: Path, handler: str
 ) -> None:
     runner = await start(handler, cancel_grace_seconds=0.2)
@@ -327,7 +325,7 @@ async def test_a_handler_that_ignores_its_cancellation_is_killed_after_the_grace
     await gone(pid)
 
 
-async def test_killing_a_child_takes_what_it_has_started_with_it(start: Start, tmp_path: Path) -> None:
+async def test_killed_childs_own_children_are_killed_too(start: Start, tmp_path: Path) -> None:
     runner = await start("leaves_a_grandchild")
     run = Run(runner, file=str(tmp_path / "grandchild"))
     grandchild = int(await written(tmp_path / "grandchild"))
@@ -338,7 +336,7 @@ async def test_killing_a_child_takes_what_it_has_started_with_it(start: Start, t
     await gone(grandchild)
 
 
-async def test_a_flood_of_progress_becomes_a_few_heartbeats(start: Start) -> None:
+async def test_many_progress_calls_become_a_few_heartbeats(start: Start) -> None:
     run = Run(await start("floods"))
     await run.task
 
@@ -346,14 +344,14 @@ async def test_a_flood_of_progress_becomes_a_few_heartbeats(start: Start) -> Non
     assert 1 <= run.channel.beats <= 20
 
 
-async def test_a_flood_of_calls_is_answered_in_turn(start: Start) -> None:
+async def test_many_calls_are_answered_in_order(start: Start) -> None:
     run = Run(await start("floods_with_calls"))
     await run.task
 
     assert (run.output, run.channel.beats) == (5_000, 5_000)
 
 
-async def test_the_supervisors_loop_turns_while_a_handler_holds_the_interpreter(start: Start, tmp_path: Path) -> None:
+async def test_supervisors_loop_runs_while_a_handler_holds_the_interpreter(start: Start, tmp_path: Path) -> None:
     run = Run(await start("holds_the_interpreter"), seconds=5, started=str(tmp_path / "started"))
     await written(tmp_path / "started")
     async with beating() as beat:
@@ -373,7 +371,7 @@ async def test_the_supervisors_loop_turns_while_a_handler_holds_the_interpreter(
         ("tests.integration.worker.broken_handler:handle", "RuntimeError: the database is not there"),
     ],
 )
-async def test_a_handler_that_cannot_be_loaded_is_named_with_the_reason(
+async def test_handler_that_cannot_be_loaded_is_reported_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, handler: str, said: str
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

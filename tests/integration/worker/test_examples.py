@@ -1,4 +1,4 @@
-"""The handlers in `examples/` do what their first lines say."""
+"""The handlers in `examples/` work as their first lines say."""
 
 import importlib.util
 from base64 import b64encode
@@ -41,7 +41,7 @@ async def test_resize_fails_by_name_on_what_is_no_image() -> None:
     assert type(caught.value).__name__ == "NotAnImageError"
 
 
-async def test_wordcount_counts_and_says_how_far_it_is(tmp_path: Path) -> None:
+async def test_wordcount_counts_and_reports_progress(tmp_path: Path) -> None:
     (tmp_path / "book.txt").write_text("two words\n" * 2500)
     environment = ActivityEnvironment()
 
@@ -60,7 +60,7 @@ async def test_wordcount_fails_by_name_without_a_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("example", "most"), [("resize", 50), ("orders", 10)])
-def test_the_pool_manifest_is_valid(example: str, most: int) -> None:
+def test_pool_manifest_is_valid(example: str, most: int) -> None:
     manifest = yaml.safe_load((EXAMPLES / example / "pool.yaml").read_text())
 
     assert PoolSpec.model_validate(manifest["spec"]).max_workers == most

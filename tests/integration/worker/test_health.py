@@ -1,4 +1,4 @@
-"""What kubelet reads."""
+"""The worker's health server, which the kubelet probes."""
 
 import time
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from .process import probe
 
 
 class Worker:
-    """What the server asks."""
+    """The worker's state, which the server reads."""
 
     state = WorkerState.RUNNING
     problem = ""
@@ -34,7 +34,7 @@ async def server(asked: Worker) -> AsyncIterator[HealthServer]:
 
 
 @pytest.mark.parametrize("state", WorkerState)
-async def test_ready_means_that_it_has_or_takes_tasks(server: HealthServer, asked: Worker, state: WorkerState) -> None:
+async def test_ready_worker_has_or_takes_tasks(server: HealthServer, asked: Worker, state: WorkerState) -> None:
     asked.state = state
 
     assert await probe(server.port, "/readyz") == (
@@ -43,14 +43,14 @@ async def test_ready_means_that_it_has_or_takes_tasks(server: HealthServer, aske
     )
 
 
-async def test_a_dead_part_is_told_by_livez(server: HealthServer, asked: Worker) -> None:
+async def test_livez_fails_and_names_a_dead_component(server: HealthServer, asked: Worker) -> None:
     assert await probe(server.port, "/livez") == (200, "ok\n")
 
     asked.problem = "the report loop has died"
     assert await probe(server.port, "/livez") == (503, "the report loop has died\n")
 
 
-async def test_a_loop_that_was_stuck_says_so_once_it_turns_again(
+async def test_blocked_loop_is_noticed_once_it_runs_again(
     server: HealthServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "STUCK_AFTER_SECONDS", 0.2)

@@ -1,4 +1,4 @@
-"""The report loop against an operator over real connections."""
+"""The report loop with an operator over real connections."""
 
 import asyncio
 import contextlib
@@ -21,14 +21,14 @@ from .fake_operator import FakeOperator, make_authority
 
 @dataclass
 class Bench:
-    """A reporter, what it sees, and what it was ordered."""
+    """A reporter, the worker's state that it reports, and the directives that it got."""
 
     seen: Snapshot = field(default_factory=lambda: Snapshot(WorkerState.STARTING))
     orders: list[Orders] = field(default_factory=list)
     reporter: Reporter | None = None
 
     def show(self, snapshot: Snapshot) -> None:
-        """Change what the worker does."""
+        """Change the worker's state."""
         assert self.reporter is not None
         self.seen = snapshot
         self.reporter.changed()
@@ -56,7 +56,7 @@ async def reporting(url: str, token: Path | None = None, ca: Path | None = None)
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_reports_go_over_one_connection_and_never_two_at_a_time(operator: FakeOperator) -> None:
+async def test_reports_share_one_connection_one_at_a_time(operator: FakeOperator) -> None:
     await operator.start()
     async with reporting(f"http://127.0.0.1:{operator.port}") as bench:
         for number in range(20):
@@ -67,7 +67,7 @@ async def test_reports_go_over_one_connection_and_never_two_at_a_time(operator: 
     assert [report.sequence for report in operator.reports] == list(range(1, len(operator.reports) + 1))
 
 
-async def test_drain_is_ordered_and_drained_is_told_at_once(operator: FakeOperator) -> None:
+async def test_drain_is_applied_and_drained_is_reported_at_once(operator: FakeOperator) -> None:
     operator.answer = lambda _: Reply(term=1, next_report_seconds=600.0, directive=Directive.DRAIN)
     await operator.start()
     async with reporting(f"http://127.0.0.1:{operator.port}") as bench:
@@ -78,7 +78,7 @@ async def test_drain_is_ordered_and_drained_is_told_at_once(operator: FakeOperat
     assert bench.orders[0].directive is Directive.DRAIN
 
 
-async def test_a_standby_is_left_for_the_leader_over_a_new_connection(operator: FakeOperator) -> None:
+async def test_reporter_leaves_a_standby_and_finds_the_leader(operator: FakeOperator) -> None:
     operator.answers.extend([lambda _: web.Response(status=421)] * 2)
     await operator.start()
     async with reporting(f"http://127.0.0.1:{operator.port}"):
@@ -87,7 +87,7 @@ async def test_a_standby_is_left_for_the_leader_over_a_new_connection(operator: 
     assert len(operator.connections) >= 3
 
 
-async def test_an_operator_that_refuses_is_asked_again(operator: FakeOperator) -> None:
+async def test_refused_report_is_repeated(operator: FakeOperator) -> None:
     operator.answers.append(lambda _: web.Response(status=503, text="not yet"))
     await operator.start()
     async with reporting(f"http://127.0.0.1:{operator.port}") as bench:
@@ -97,7 +97,9 @@ async def test_an_operator_that_refuses_is_asked_again(operator: FakeOperator) -
     assert [report.sequence for report in operator.reports][:2] == [1, 2]
 
 
-async def test_a_silent_operator_holds_nobody_back(monkeypatch: pytest.MonkeyPatch, operator: FakeOperator) -> None:
+async def test_silent_operator_does_not_block_the_worker(
+    monkeypatch: pytest.MonkeyPatch, operator: FakeOperator
+) -> None:
     monkeypatch.setattr(reporter_module, "SILENCE_SECONDS", 0.05)
     await operator.start()
     port = operator.port
@@ -107,7 +109,7 @@ async def test_a_silent_operator_holds_nobody_back(monkeypatch: pytest.MonkeyPat
         await bench.reporter.first_answer()
 
 
-async def test_the_token_is_read_for_every_report(tmp_path: Path, operator: FakeOperator) -> None:
+async def test_token_is_read_for_every_report(tmp_path: Path, operator: FakeOperator) -> None:
     token = tmp_path / "token"
     token.write_text("first\n")
     await operator.start()
@@ -119,7 +121,7 @@ async def test_the_token_is_read_for_every_report(tmp_path: Path, operator: Fake
     assert (operator.tokens[0], operator.tokens[-1]) == ("Bearer first", "Bearer second")
 
 
-async def test_an_operator_that_the_ca_does_not_vouch_for_gets_no_report(
+async def test_operator_with_an_untrusted_certificate_gets_no_report(
     tmp_path: Path, operator: FakeOperator, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, stranger = make_authority(tmp_path / "stranger", "stranger")
@@ -133,7 +135,7 @@ async def test_an_operator_that_the_ca_does_not_vouch_for_gets_no_report(
     assert "certificate verify failed" in caplog.text.lower()
 
 
-async def test_a_renewed_ca_is_trusted_without_a_restart(tmp_path: Path, operator: FakeOperator) -> None:
+async def test_renewed_ca_is_trusted_without_a_restart(tmp_path: Path, operator: FakeOperator) -> None:
     ca, _ = make_authority(tmp_path / "old", "old")
     new_ca, new_server = make_authority(tmp_path / "new", "new")
     await operator.start(tls=new_server)
@@ -144,7 +146,7 @@ async def test_a_renewed_ca_is_trusted_without_a_restart(tmp_path: Path, operato
     assert operator.reports
 
 
-async def test_the_end_is_delivered_before_the_process_goes(operator: FakeOperator) -> None:
+async def test_last_report_is_delivered_before_the_process_ends(operator: FakeOperator) -> None:
     operator.answer = lambda _: Reply(term=1, next_report_seconds=600.0)
     await operator.start()
     async with reporting(f"http://127.0.0.1:{operator.port}") as bench:

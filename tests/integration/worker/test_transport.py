@@ -1,4 +1,4 @@
-"""Calls whose answer comes late, while the process stands still, or never; over sockets, on both loops."""
+"""HTTP calls whose answer comes late, while the process stalls, or never; over sockets, on both event loops."""
 
 import asyncio
 import socket
@@ -19,7 +19,7 @@ ANSWER = b'HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n{"taskToken":"t"}'
 
 
 class Server:
-    """Takes one call in a thread of its own, so that it goes on while the client stands still."""
+    """Accepts one call in a thread of its own, which runs while the client's process stalls."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -32,7 +32,7 @@ class Server:
         self._thread.start()
 
     async def sees_the_end(self) -> bool:
-        """Answer, and return whether the connection was or is closed from the other side, soon."""
+        """Answer; return whether the client closes the connection soon."""
         self.answer.set()
         return await asyncio.to_thread(self._hung_up.wait, 5)
 
@@ -87,9 +87,7 @@ def poll(transport: Transport) -> Awaitable[Answer]:
     return transport.post({}, b"{}", timeout_seconds=LIMIT)
 
 
-def test_an_answer_that_came_while_the_process_stood_still_past_the_limit_is_returned(
-    runner: asyncio.Runner, server: Server
-) -> None:
+def test_answer_that_came_while_the_process_stalled_is_returned(runner: asyncio.Runner, server: Server) -> None:
     def stand_still() -> None:
         server.answer.set()
         assert server.answered.wait(10)
@@ -105,7 +103,7 @@ def test_an_answer_that_came_while_the_process_stood_still_past_the_limit_is_ret
     assert (answer.status, answer.body) == (200, b'{"taskToken":"t"}')
 
 
-def test_a_call_that_is_never_answered_ends_with_the_grace_and_hangs_up(
+def test_unanswered_call_ends_after_the_grace_and_disconnects(
     runner: asyncio.Runner, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(patience, "GRACE_SECONDS", 0.2)
@@ -124,7 +122,7 @@ def test_a_call_that_is_never_answered_ends_with_the_grace_and_hangs_up(
     assert LIMIT + 0.2 - 0.01 <= took < LIMIT + 5
 
 
-def test_a_cancelled_call_hangs_up_and_is_cancelled(runner: asyncio.Runner, server: Server) -> None:
+def test_cancelled_call_disconnects(runner: asyncio.Runner, server: Server) -> None:
     async def scene(transport: Transport) -> bool:
         loop, asked = asyncio.get_running_loop(), asyncio.Event()
         server.asked = lambda: loop.call_soon_threadsafe(asked.set)

@@ -1,4 +1,4 @@
-"""`activity-worker run` as a process, against the Step Functions fake and an operator for tests."""
+"""`activity-worker run` as a process, with the Step Functions fake and an operator for tests."""
 
 import json
 import os
@@ -47,18 +47,18 @@ def run_of(fake: StepFunctionsFake, handler: str, *more: str) -> tuple[str, ...]
 
 
 class Gate:
-    """What the tasks of a test wait for, which are handled by `waits_at_the_gate`: a file."""
+    """A file for which the tasks of a test wait; `waits_at_the_gate` handles them."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "gate"
 
     @property
     def text(self) -> str:
-        """A task's input."""
+        """Return a task's input."""
         return json.dumps({"gate": str(self._file)})
 
     def open(self) -> None:
-        """Let them go on."""
+        """Let the tasks continue."""
         self._file.touch()
 
 
@@ -67,7 +67,7 @@ def gate(tmp_path: Path) -> Gate:
     return Gate(tmp_path)
 
 
-async def test_a_laptop_runs_a_handler_with_no_cluster_and_reads_what_happens(fake: StepFunctionsFake) -> None:
+async def test_worker_without_a_cluster_runs_a_handler_and_logs_it(fake: StepFunctionsFake) -> None:
     arn = fake.create_activity("work")
     (good,) = fake.schedule(arn, '{"n": 21}')
     (bad,) = fake.schedule(arn, '{"secret": "4711"}')
@@ -83,7 +83,7 @@ async def test_a_laptop_runs_a_handler_with_no_cluster_and_reads_what_happens(fa
     assert [line for line in running.lines if "4711" in line or good.token in line] == []
 
 
-async def test_task_heartbeats_go_on_while_the_handler_holds_the_interpreter(fake: StepFunctionsFake) -> None:
+async def test_heartbeats_continue_while_the_handler_holds_the_interpreter(fake: StepFunctionsFake) -> None:
     arn = fake.create_activity("work")
     tasks = fake.schedule(arn, '{"seconds": 6}', count=2, heartbeat_seconds=10.0)
     options = ("--slots", "2", "--task-heartbeat-seconds", "0.25")
@@ -93,7 +93,7 @@ async def test_task_heartbeats_go_on_while_the_handler_holds_the_interpreter(fak
     assert [(task.state, task.heartbeats >= 8) for task in tasks] == [("succeeded", True)] * 2
 
 
-async def test_a_spent_task_ends_its_handler_and_the_slot_goes_on(fake: StepFunctionsFake, tmp_path: Path) -> None:
+async def test_invalid_token_ends_the_handler_and_the_slot_continues(fake: StepFunctionsFake, tmp_path: Path) -> None:
     arn = fake.create_activity("work")
     text = json.dumps({"file": str(tmp_path / "file"), "started": str(tmp_path / "started")})
     (spent,) = fake.schedule(arn, text, timeout_seconds=0.5)
@@ -110,7 +110,7 @@ async def test_a_spent_task_ends_its_handler_and_the_slot_goes_on(fake: StepFunc
     ("handler", "error"),
     [("exits", "ActivityPool.HandlerExited"), ("crashes", "ActivityPool.HandlerExited"), ("throws", "LookupError")],
 )
-async def test_a_handler_that_dies_costs_its_own_task(fake: StepFunctionsFake, handler: str, error: str) -> None:
+async def test_handler_that_dies_fails_its_own_task(fake: StepFunctionsFake, handler: str, error: str) -> None:
     arn = fake.create_activity("work")
     tasks = fake.schedule(arn, "{}", count=2)
     async with worker(*run_of(fake, handler)) as running:
@@ -120,7 +120,7 @@ async def test_a_handler_that_dies_costs_its_own_task(fake: StepFunctionsFake, h
     assert {task.error for task in tasks} == {error}
 
 
-async def test_the_hard_deadline_fails_the_task_of_a_handler_that_holds_the_interpreter(
+async def test_hard_deadline_fails_a_task_that_holds_the_interpreter(
     fake: StepFunctionsFake,
 ) -> None:
     arn = fake.create_activity("work")
@@ -131,7 +131,9 @@ async def test_the_hard_deadline_fails_the_task_of_a_handler_that_holds_the_inte
     assert task.error == "ActivityPool.DeadlineExceeded"
 
 
-async def test_sigterm_lets_the_task_finish_and_again_means_nothing_new(fake: StepFunctionsFake, gate: Gate) -> None:
+async def test_sigterm_lets_the_task_finish_and_a_second_one_changes_nothing(
+    fake: StepFunctionsFake, gate: Gate
+) -> None:
     arn, port = fake.create_activity("work"), free_port()
     (task,) = fake.schedule(arn, gate.text)
     async with worker(*run_of(fake, "waits_at_the_gate", "--health-port", str(port))) as running:
@@ -146,8 +148,8 @@ async def test_sigterm_lets_the_task_finish_and_again_means_nothing_new(fake: St
     assert (task.state, late.state) == ("succeeded", "scheduled")
 
 
-async def test_an_open_poll_is_awaited_at_the_end_and_what_it_brings_is_run() -> None:
-    """The poll is held for much longer than a slow machine takes to stop a worker and to start a task."""
+async def test_open_poll_is_awaited_at_the_end_and_its_task_is_run() -> None:
+    """The poll is held much longer than a slow machine takes to stop a worker and to start a task."""
     async with StepFunctionsFake(settings=FakeSettings(poll_hold_seconds=20.0)) as fake:
         arn, port = fake.create_activity("work"), free_port()
         async with worker(*run_of(fake, "sleeps", "--health-port", str(port))) as running:
@@ -160,7 +162,7 @@ async def test_an_open_poll_is_awaited_at_the_end_and_what_it_brings_is_run() ->
     assert task.state == "succeeded"
 
 
-async def test_at_the_drain_deadline_unfinished_tasks_are_failed_for_the_state_machine_to_retry(
+async def test_drain_deadline_fails_unfinished_tasks_for_a_retry(
     fake: StepFunctionsFake,
 ) -> None:
     arn = fake.create_activity("work")
@@ -174,9 +176,7 @@ async def test_at_the_drain_deadline_unfinished_tasks_are_failed_for_the_state_m
 
 
 @pytest.mark.parametrize("handler", ["hangs", "holds_the_interpreter"])
-async def test_handlers_die_with_a_supervisor_that_is_killed(
-    fake: StepFunctionsFake, tmp_path: Path, handler: str
-) -> None:
+async def test_handlers_die_with_a_killed_supervisor(fake: StepFunctionsFake, tmp_path: Path, handler: str) -> None:
     arn = fake.create_activity("work")
     fake.schedule(arn, json.dumps({"started": str(tmp_path / "started")}))
     async with worker(*run_of(fake, handler)) as running:
@@ -199,14 +199,14 @@ async def test_handlers_die_with_a_supervisor_that_is_killed(
         (("--version",), 0, ""),
     ],
 )
-async def test_usage_errors_say_what_to_write(arguments: tuple[str, ...], code: int, said: str) -> None:
+async def test_usage_error_has_the_fix(arguments: tuple[str, ...], code: int, said: str) -> None:
     async with worker(*arguments) as running:
         assert await running.exit_code() == code
 
     assert said in "".join(running.lines)
 
 
-async def test_a_handler_that_does_not_import_ends_the_worker_with_its_reason(fake: StepFunctionsFake) -> None:
+async def test_handler_that_does_not_import_ends_the_worker_with_the_reason(fake: StepFunctionsFake) -> None:
     arn = fake.create_activity("work")
     arguments = ("run", "nowhere:handle", "--activity-arn", arn, "--endpoint-url", fake.url)
     async with worker(*arguments) as running:
@@ -216,13 +216,13 @@ async def test_a_handler_that_does_not_import_ends_the_worker_with_its_reason(fa
     assert fake.counts.get("call:GetActivityTask", 0) == 0
 
 
-async def test_on_a_laptop_polls_that_fail_for_good_end_the_worker(fake: StepFunctionsFake) -> None:
+async def test_permanent_poll_error_ends_a_worker_without_a_cluster(fake: StepFunctionsFake) -> None:
     fake.inject("GetActivityTask", Fault.DENY, None)
     async with worker(*run_of(fake, "doubles")) as running:
         assert await running.exit_code() == EXIT_POLLING
 
 
-async def test_a_pod_reports_before_its_first_poll_and_tells_its_life(
+async def test_pod_reports_before_its_first_poll_and_until_its_end(
     fake: StepFunctionsFake, operator: FakeOperator, tmp_path: Path
 ) -> None:
     arn = fake.create_activity("work")
@@ -252,7 +252,7 @@ async def test_a_pod_reports_before_its_first_poll_and_tells_its_life(
     assert task.token not in str(operator.reports)
 
 
-async def test_a_crash_at_start_is_reported_before_the_process_ends(
+async def test_crash_at_start_is_reported_before_the_process_ends(
     fake: StepFunctionsFake, operator: FakeOperator, tmp_path: Path
 ) -> None:
     arguments = ("run", "nowhere:handle", "--activity-arn", fake.create_activity("work"))
@@ -265,7 +265,7 @@ async def test_a_crash_at_start_is_reported_before_the_process_ends(
     assert "nowhere" in end.exit.error
 
 
-async def test_a_drained_worker_says_so_is_unready_and_polls_no_more_until_it_is_removed(
+async def test_drained_worker_is_not_ready_and_does_not_poll(
     fake: StepFunctionsFake, operator: FakeOperator, tmp_path: Path, gate: Gate
 ) -> None:
     arn = fake.create_activity("work")
@@ -295,7 +295,7 @@ async def test_a_drained_worker_says_so_is_unready_and_polls_no_more_until_it_is
         await _stops(running)
 
 
-async def test_a_drain_can_be_taken_back_while_a_task_runs(
+async def test_drain_can_be_taken_back_while_a_task_runs(
     fake: StepFunctionsFake, operator: FakeOperator, tmp_path: Path, gate: Gate
 ) -> None:
     arn = fake.create_activity("work")
@@ -317,7 +317,7 @@ async def test_a_drain_can_be_taken_back_while_a_task_runs(
     assert operator.reports[-1].state is WorkerState.RUNNING
 
 
-async def test_an_offered_lease_is_claimed_run_reported_and_released(
+async def test_offered_lease_is_claimed_run_reported_and_released(
     fake: StepFunctionsFake, operator: FakeOperator, tmp_path: Path, gate: Gate
 ) -> None:
     arn = fake.create_activity("work")
@@ -347,7 +347,7 @@ async def test_an_offered_lease_is_claimed_run_reported_and_released(
     assert (polls_while_it_ran <= 2, task.heartbeats >= 1, operator.reports[-1].released) == (True, True, ())
 
 
-async def test_a_worker_goes_on_when_the_operator_is_gone(
+async def test_worker_continues_without_the_operator(
     fake: StepFunctionsFake, operator: FakeOperator, tmp_path: Path
 ) -> None:
     await operator.stop()
@@ -384,7 +384,7 @@ async def _stops(running: WorkerProcess) -> None:
     assert await running.exit_code() == 0
 
 
-async def test_the_metrics_tell_heartbeats_that_the_service_refused(fake: StepFunctionsFake) -> None:
+async def test_metrics_count_refused_heartbeats(fake: StepFunctionsFake) -> None:
     arn = fake.create_activity("work")
     fake.inject("SendTaskHeartbeat", Fault.SERVER_ERROR, 2)
     (task,) = fake.schedule(arn, '{"seconds": 3600}', heartbeat_seconds=600)

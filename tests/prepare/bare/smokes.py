@@ -49,8 +49,8 @@ SMOKES = (
     Smoke(
         "steps",
         (
-            "tests/integration/steps/test_cli.py::test_the_example_fails_at_fulfilment_and_refunds",
-            "tests/integration/steps/test_store.py::test_an_id_is_created_once",
+            "tests/integration/steps/test_cli.py::test_example_fails_at_fulfilment_and_refunds",
+            "tests/integration/steps/test_store.py::test_id_is_created_once",
         ),
     ),
     Smoke(
@@ -75,8 +75,8 @@ SMOKES = (
     Smoke(
         "cluster",
         (
-            "tests/integration/test_local_cluster.py::test_a_service_is_reached_by_its_name_from_another_pod",
-            "tests/integration/test_emulators.py::test_a_task_is_taken_heartbeaten_and_concluded",
+            "tests/integration/test_local_cluster.py::test_service_is_reached_by_its_name_from_another_pod",
+            "tests/integration/test_emulators.py::test_task_is_polled_heartbeaten_and_concluded",
         ),
     ),
     # First among those that bring the CRD: Helm takes over none that it did not make.
