@@ -34,6 +34,10 @@ int main(void) {
 # What a container never reads: caches, manuals, translations.
 UNUSED = ("var/cache/apt", "var/lib/apt/lists", "var/log", "usr/share/doc", "usr/share/man", "usr/share/locale")
 
+#: Open files and processes of a build. Debian 13's buildah asks for more than some machines let root have; Debian 12's
+#: sets 32,768 processes before it looks at its options, and root without CAP_SYS_RESOURCE cannot raise that again.
+LIMIT = 32_768
+
 
 def build(recipe: Recipe) -> bool:
     """Build a recipe's archive unless it is there; returns whether it was built.
@@ -105,10 +109,9 @@ def _build_layers(scratch: Path, name: str, dockerfile: str) -> None:
 def _build(dockerfile: Path, scratch: Path, name: str, arguments: Mapping[str, str]) -> None:
     options: list[str | Path] = ["--isolation", "chroot", "--layers", "--pull-never", "--format", "docker"]
     options += ["--volume", f"{MACHINE_CERTIFICATES}:{MACHINE_CERTIFICATES}:ro"]
-    # A newer buildah asks for more open files and processes than some machines let root have.
     for kind, limit in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC)):
-        soft, hard = resource.getrlimit(limit)
-        options += ["--ulimit", f"{kind}={soft}:{hard}"]
+        most = min(LIMIT, resource.getrlimit(limit)[1])
+        options += ["--ulimit", f"{kind}={most}:{most}"]
     if settings := image_key.pip_settings():
         (scratch / "pip.conf").write_text(settings)
         options += ["--volume", f"{scratch / 'pip.conf'}:/etc/pip.conf:ro"]

@@ -28,7 +28,7 @@ class Helm:
     def run(self, command: str, *arguments: str, values: dict[str, Any] | None = None) -> str:
         """Run a command on the chart with these values, and an image unless they have one.
 
-        Raises AssertionError with Helm's own words when the command fails.
+        Raises AssertionError with Helm's output when the command fails.
         """
         done = subprocess.run(
             [self._binary, *command.split(), *arguments, CHART, "--values", "-"],

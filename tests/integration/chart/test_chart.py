@@ -49,7 +49,7 @@ def helm() -> Helm:
 
 @pytest.fixture(scope="module")
 def objects(helm: Helm) -> Objects:
-    """What the chart renders with no value but the image given."""
+    """The chart rendered with no value except the image."""
     return helm.objects()
 
 

@@ -34,7 +34,7 @@ async def test_resize_scales_an_image() -> None:
     assert output == {"image": small, "width": 2, "height": 1}
 
 
-async def test_resize_fails_by_name_on_what_is_no_image() -> None:
+async def test_resize_fails_by_name_for_data_that_is_no_image() -> None:
     with pytest.raises(ValueError, match="binary PPM") as caught:
         await ActivityEnvironment().run(handler_of("resize"), {"image": b64encode(b"meow").decode(), "width": 2})
 
