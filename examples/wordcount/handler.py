@@ -6,8 +6,7 @@ Output: {"lines": 201, "words": 1581}
 
 from pathlib import Path
 
-from activity_worker.activity import TaskRequest
-from activity_worker.blocking import BlockingToolkit
+from activity_worker.activity import BlockingToolkit, TaskRequest
 
 LINES_A_HEARTBEAT = 1000
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from aiohttp import web
 
-from activity_worker.wire.plain_server import Page, PlainLimits, PlainServer, Sparing
+from activity_worker.wire.plain_server import Page, PlainLimits, PlainServer, ThrottledCache
 
 #: A check returns what is wrong as a sentence, or "".
 Check = Callable[[], str]
@@ -34,7 +34,7 @@ class HealthServer:
         port: int,
         limits: PlainLimits | None = None,
     ) -> None:
-        self._metrics = Sparing(metrics)
+        self._metrics = ThrottledCache(metrics)
         self._host = host
         self.port = port
         self._wrong: dict[str, frozenset[str]] = {}

@@ -9,7 +9,7 @@ from functools import partial
 from activity_operator.api.spec import PoolSpec
 from activity_operator.backlog.activity_counts import ActivityCounts
 from activity_operator.backlog.cloudwatch import CloudWatch
-from activity_operator.backlog.protocol import LeasedTask, PollTarget
+from activity_operator.backlog.protocol import PollTarget
 from activity_operator.backlog.sentinel import Sentinels
 from activity_operator.backlog.stepfunctions import StepFunctions
 from activity_operator.cluster.kinds import PODS, POOLS, SECRETS, Key
@@ -32,6 +32,7 @@ from activity_operator.workers.reception import Reception
 from activity_operator.workers.registry import WorkerRegistry
 from activity_operator.workers.server import ReportServer
 from activity_operator.workers.surroundings import Surroundings
+from activity_worker.contract import LeasedTask
 
 #: What the records of the last polls may take when the polls themselves used up the time-out.
 LAST_RECORDS_SECONDS = 10.0

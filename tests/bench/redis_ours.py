@@ -8,7 +8,7 @@ from typing import Any
 
 import uvloop
 
-from activity_worker import ActivityConsumer, PoolManager
+from activity_worker import ActivityConsumer, SlotPool
 from activity_worker.activity import TaskRequest
 from activity_worker.sources.redis import RedisSource
 from activity_worker.sources.redis_job import RedisQueue
@@ -26,7 +26,7 @@ async def work(url: str, slots: int, conclude: str) -> None:
     """Run a pool of `slots` workers until killed."""
     queue = RedisQueue(flow=QUEUE, name=QUEUE, attributes=("number",))
     source = RedisSource(open_client(url), queue, atomic=conclude == "atomic", owns_client=True)
-    await ActivityConsumer([PoolManager(source, noop, max_workers=slots)]).run()
+    await ActivityConsumer([SlotPool(source, noop, slots=slots)]).run()
 
 
 if __name__ == "__main__":

@@ -13,14 +13,14 @@ import sys
 import uvloop
 
 from activity_worker.activity import TaskRequest, TaskResponseToolkit
-from activity_worker.children import ChildRunner
-from activity_worker.logs import set_up_logs
-from activity_worker.runner import HandlerRunner
-from activity_worker.settings import Settings
-from activity_worker.source_settings import StepFunctionsSettings, region_of
+from activity_worker.config.logging import set_up_logs
+from activity_worker.config.settings import WorkerSettings
+from activity_worker.config.sources import StepFunctionsSettings, region_of
+from activity_worker.runtime.runner import HandlerRunner
 from activity_worker.sources.protocol import Source
 from activity_worker.sources.stepfunctions import StepFunctionsSource
-from activity_worker.supervisor import Supervisor
+from activity_worker.subprocess.runner import SubprocessRunner
+from activity_worker.supervisor.supervisor import Supervisor
 from activity_worker.wire.stepfunctions import StepFunctionsClient
 
 HANDLER = "tests.bench.worker_handlers:hold_the_interpreter"
@@ -30,8 +30,8 @@ class SharedChildren:
     """A few child processes for many slots."""
 
     def __init__(self, count: int) -> None:
-        self._children = [ChildRunner(HANDLER) for _ in range(count)]
-        self._idle: asyncio.Queue[ChildRunner] = asyncio.Queue()
+        self._children = [SubprocessRunner(HANDLER) for _ in range(count)]
+        self._idle: asyncio.Queue[SubprocessRunner] = asyncio.Queue()
 
     async def start(self) -> None:
         """Start the children."""
@@ -65,7 +65,7 @@ class SharingRunner:
 class SharingSupervisor(Supervisor):
     """The image's supervisor; its slots run tasks in `shared`."""
 
-    def __init__(self, settings: Settings, source: Source, shared: SharedChildren) -> None:
+    def __init__(self, settings: WorkerSettings, source: Source, shared: SharedChildren) -> None:
         self._shared = shared
         super().__init__(settings, source)
 
@@ -78,7 +78,7 @@ async def work(url: str, arn: str, slots: int, processes: int) -> None:
     shared = SharedChildren(processes)
     await shared.start()
     source = StepFunctionsSource(StepFunctionsClient.open(endpoint_url=url), arn)
-    settings = Settings(StepFunctionsSettings(arn, region_of(arn), url), handler=HANDLER, slots=slots)
+    settings = WorkerSettings(StepFunctionsSettings(arn, region_of(arn), url), handler=HANDLER, slots=slots)
     await SharingSupervisor(settings, source, shared).run()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import uvloop
 
-from activity_worker import ActivityConsumer, EventEmitter, EventName, PoolManager
+from activity_worker import ActivityConsumer, EventEmitter, EventName, SlotPool
 from activity_worker.activity import TaskRequest
 from activity_worker.sources.stepfunctions import StepFunctionsSource
 from activity_worker.wire.stepfunctions import StepFunctionsClient
@@ -27,7 +27,7 @@ async def work(url: str, arn: str, slots: int) -> None:
     for name in EventName:
         events.on(name, lambda *_, name=name.value: counts.update((name,)))
     source = StepFunctionsSource(StepFunctionsClient.open(endpoint_url=url), arn, owns_client=True)
-    await ActivityConsumer([PoolManager(source, noop, max_workers=slots, events=events)]).run()
+    await ActivityConsumer([SlotPool(source, noop, slots=slots, events=events)]).run()
 
 
 if __name__ == "__main__":

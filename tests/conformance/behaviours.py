@@ -52,14 +52,14 @@ async def four_polls_are_given_four_different_tasks(service: Service) -> object:
     polls = [asyncio.create_task(service.take(activity)) for _ in range(4)]
     for _ in polls:
         await service.execution(activity)
-    return len({task.task_token for task in await asyncio.gather(*polls)})
+    return len({task.token for task in await asyncio.gather(*polls)})
 
 
 @behaviour(("SUCCEEDED", {"done": True}))
 async def a_success_ends_the_execution_with_the_output(service: Service) -> object:
     """A success ends the execution."""
     task, execution = await service.task()
-    await service.client.send_task_success(task.task_token, '{"done": true}')
+    await service.client.send_task_success(task.token, '{"done": true}')
     said = await service.ended(execution)
     return said["status"], json.loads(said.get("output", "null"))
 
@@ -68,7 +68,7 @@ async def a_success_ends_the_execution_with_the_output(service: Service) -> obje
 async def a_failure_ends_the_execution_with_its_error_and_cause(service: Service) -> object:
     """The state has no Retry."""
     task, execution = await service.task()
-    await service.client.send_task_failure(task.task_token, "Broken", "why")
+    await service.client.send_task_failure(task.token, "Broken", "why")
     said = await service.ended(execution)
     return said["status"], said.get("error"), said.get("cause")
 
@@ -79,10 +79,10 @@ async def a_failure_that_the_state_retries_comes_back_as_another_task(service: S
     activity = await service.activity()
     execution = await service.execution(activity, Retry=[{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 1}])
     first = await service.take(activity)
-    await service.client.send_task_failure(first.task_token, "Broken", "")
+    await service.client.send_task_failure(first.token, "Broken", "")
     second = await service.take(activity)
-    assert first.task_token != second.task_token
-    await service.client.send_task_success(second.task_token, "{}")
+    assert first.token != second.token
+    await service.client.send_task_success(second.token, "{}")
     return (await service.ended(execution))["status"]
 
 
@@ -90,18 +90,18 @@ async def a_failure_that_the_state_retries_comes_back_as_another_task(service: S
 async def a_second_conclusion_is_refused(service: Service) -> object:
     """The first conclusion invalidates the token."""
     task, execution = await service.task()
-    await service.client.send_task_success(task.task_token, "{}")
+    await service.client.send_task_success(task.token, "{}")
     await service.ended(execution)
-    return await outcome(service.client.send_task_success(task.task_token, "{}"))
+    return await outcome(service.client.send_task_success(task.token, "{}"))
 
 
 @behaviour("TaskTimedOut")
 async def a_heartbeat_after_the_conclusion_is_refused(service: Service) -> object:
     """The conclusion invalidates the token."""
     task, execution = await service.task()
-    await service.client.send_task_success(task.task_token, "{}")
+    await service.client.send_task_success(task.token, "{}")
     await service.ended(execution)
-    return await outcome(service.client.send_task_heartbeat(task.task_token))
+    return await outcome(service.client.send_task_heartbeat(task.token))
 
 
 @behaviour("TaskTimedOut")
@@ -110,7 +110,7 @@ async def a_task_of_a_stopped_execution_is_refused(service: Service) -> object:
     task, execution = await service.task()
     await service.call("StopExecution", executionArn=execution)
     await service.ended(execution, within_seconds=2)
-    return await outcome(service.client.send_task_success(task.task_token, "{}"))
+    return await outcome(service.client.send_task_success(task.token, "{}"))
 
 
 @behaviour("InvalidToken")
@@ -123,21 +123,21 @@ async def a_malformed_token_is_invalid(service: Service) -> object:
 async def output_that_is_not_json_is_refused(service: Service) -> object:
     """The task can still be concluded afterwards."""
     task, _ = await service.task()
-    return await outcome(service.client.send_task_success(task.task_token, "{not json"))
+    return await outcome(service.client.send_task_success(task.token, "{not json"))
 
 
 @behaviour("ValidationException")
 async def output_over_the_limit_is_refused(service: Service) -> object:
     """The limit is 262,144 bytes."""
     task, _ = await service.task()
-    return await outcome(service.client.send_task_success(task.task_token, json.dumps("x" * 262_144)))
+    return await outcome(service.client.send_task_success(task.token, json.dumps("x" * 262_144)))
 
 
 @behaviour("accepted")
 async def a_heartbeat_is_accepted_where_the_state_asks_for_none(service: Service) -> object:
     """The state has no HeartbeatSeconds."""
     task, _ = await service.task()
-    return await outcome(service.client.send_task_heartbeat(task.task_token))
+    return await outcome(service.client.send_task_heartbeat(task.token))
 
 
 @behaviour("SUCCEEDED")
@@ -146,8 +146,8 @@ async def heartbeats_keep_a_task_alive_beyond_its_heartbeat_seconds(service: Ser
     task, execution = await service.task(HeartbeatSeconds=6)
     for _ in range(6):
         await asyncio.sleep(1.5)  # the test is about time in the service, so it must pass
-        await service.client.send_task_heartbeat(task.task_token)
-    await service.client.send_task_success(task.task_token, "{}")
+        await service.client.send_task_heartbeat(task.token)
+    await service.client.send_task_success(task.token, "{}")
     return (await service.ended(execution))["status"]
 
 
@@ -156,7 +156,7 @@ async def a_missed_heartbeat_ends_the_task(service: Service) -> object:
     """The execution continues with the time-out, and a late success is refused."""
     task, execution = await service.task(HeartbeatSeconds=1)
     said = await service.ended(execution, within_seconds=_OVERDUE_SECONDS)
-    late = await outcome(service.client.send_task_success(task.task_token, "{}"))
+    late = await outcome(service.client.send_task_success(task.token, "{}"))
     return ("running" if said["status"] == "RUNNING" else "ended"), late
 
 
@@ -165,7 +165,7 @@ async def a_task_over_its_timeout_seconds_is_ended(service: Service) -> object:
     """Heartbeats do not prolong it."""
     task, execution = await service.task(TimeoutSeconds=1)
     said = await service.ended(execution, within_seconds=_OVERDUE_SECONDS)
-    late = await outcome(service.client.send_task_success(task.task_token, "{}"))
+    late = await outcome(service.client.send_task_success(task.token, "{}"))
     return ("running" if said["status"] == "RUNNING" else "ended"), late
 
 
@@ -199,7 +199,7 @@ async def an_activity_created_again_is_the_same(service: Service) -> object:
 async def the_history_tells_of_the_activity(service: Service) -> object:
     """Only the events between the state's entry and exit are compared."""
     task, execution = await service.task()
-    await service.client.send_task_success(task.task_token, "{}")
+    await service.client.send_task_success(task.token, "{}")
     await service.ended(execution)
     history = await service.call("GetExecutionHistory", executionArn=execution)
     kinds = [event["type"] for event in history["events"]]

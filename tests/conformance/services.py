@@ -10,11 +10,12 @@ from typing import Any, Self
 
 from botocore.credentials import Credentials
 
+from activity_worker.contract import LeasedTask
 from activity_worker.wire.aws import AwsJsonCaller
-from activity_worker.wire.credentials import CredentialsKeeper
-from activity_worker.wire.endpoint import Endpoint
+from activity_worker.wire.credentials import CredentialsProvider
+from activity_worker.wire.endpoint import AwsEndpoint
 from activity_worker.wire.errors import WireError
-from activity_worker.wire.stepfunctions import ActivityTask, StepFunctionsClient
+from activity_worker.wire.stepfunctions import StepFunctionsClient
 from tests.eventually import NotInTimeError, eventually
 
 REGION = "us-east-1"
@@ -27,8 +28,8 @@ class Service:
 
     def __init__(self, name: str, url: str) -> None:
         self.name = name
-        endpoint = Endpoint(url, REGION, "states", "")
-        keeper = CredentialsKeeper(lambda: Credentials("test", "test"))
+        endpoint = AwsEndpoint(url, REGION, "states", "")
+        keeper = CredentialsProvider(lambda: Credentials("test", "test"))
         self._caller = AwsJsonCaller(endpoint, keeper, target_prefix="AWSStepFunctions")
         self.client = StepFunctionsClient(self._caller)
 
@@ -55,7 +56,7 @@ class Service:
         started = await self.call("StartExecution", stateMachineArn=machine["stateMachineArn"], input=execution_input)
         return str(started["executionArn"])
 
-    async def take(self, activity_arn: str) -> ActivityTask:
+    async def take(self, activity_arn: str) -> LeasedTask:
         """Poll until a task comes."""
         async with asyncio.timeout(30):
             while True:
@@ -63,7 +64,7 @@ class Service:
                 if task is not None:
                     return task
 
-    async def task(self, **state: Any) -> tuple[ActivityTask, str]:
+    async def task(self, **state: Any) -> tuple[LeasedTask, str]:
         """Start an execution and take its task; return both."""
         activity = await self.activity()
         execution = await self.execution(activity, **state)

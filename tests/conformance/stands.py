@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from activity_worker.sources.memory import MemorySource
 from activity_worker.sources.protocol import Source
 from activity_worker.sources.redis import RedisSource
-from activity_worker.sources.redis_job import Lease, RedisQueue
+from activity_worker.sources.redis_job import JobLock, RedisQueue
 from activity_worker.sources.stepfunctions import StepFunctionsSource
 from activity_worker.testing import FakeSettings, StepFunctionsFake
 from activity_worker.wire import redis_keys as keys
@@ -108,7 +108,7 @@ class RedisStand:
         self._put.append(n)
 
     async def take_away(self, token: str) -> None:
-        await self.client.call("SET", keys.lock("pack", Lease.of(token).job_id), "another", "EX", 60)
+        await self.client.call("SET", keys.lock("pack", JobLock.of(token).job_id), "another", "EX", 60)
 
     async def outcomes(self) -> dict[int, Outcome]:
         found: dict[int, Outcome] = {}

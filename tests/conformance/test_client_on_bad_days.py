@@ -62,7 +62,7 @@ async def test_lost_reply_is_an_error_and_the_call_takes_effect_once(fake: StepF
     fake.inject("SendTaskSuccess", Fault.DROP_REPLY)
 
     with pytest.raises(EndpointUnreachableError):
-        await service.client.send_task_success(taken.task_token, "{}")
+        await service.client.send_task_success(taken.token, "{}")
 
     assert (task.state, task.conclusions, task.refused) == ("succeeded", 1, 0)
 
@@ -157,20 +157,20 @@ async def test_token_input_and_output_are_never_shown(fake: StepFunctionsFake, s
     (task,) = fake.schedule(fake.create_activity("a"), '"secret input"')
     taken = await service.client.get_activity_task(task.activity_arn, "w")
     assert taken is not None
-    await service.client.send_task_success(taken.task_token, '"secret output"')
+    await service.client.send_task_success(taken.token, '"secret output"')
     with pytest.raises(WireError) as caught:
-        await service.client.send_task_success(taken.task_token, '"secret output"')
+        await service.client.send_task_success(taken.token, '"secret output"')
 
     shown = f"{taken!r} {taken} {caught.value!r} {task!r} {fake.state()}"
 
     assert "secret" not in shown
-    assert taken.task_token not in shown
+    assert taken.token not in shown
 
 
 async def test_token_in_a_services_message_is_redacted(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def repeat(headers: object, body: bytes, *, timeout_seconds: float) -> transport.Answer:
+    async def repeat(headers: object, body: bytes, *, timeout_seconds: float) -> transport.HttpResponse:
         said = {"__type": "com.amazonaws#InvalidToken", "message": "no such token: my-token"}
-        return transport.Answer(400, json.dumps(said).encode(), "", "", "request-1")
+        return transport.HttpResponse(400, json.dumps(said).encode(), "", "", "request-1")
 
     monkeypatch.setattr(service._caller._transport, "post", repeat)
 

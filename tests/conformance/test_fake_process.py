@@ -23,7 +23,7 @@ async def test_fake_prints_its_address_serves_and_ends_on_sigterm() -> None:
             async with Service("fake", url) as service:
                 arn = await service.activity()
                 task, _ = await service.task()
-                await service.client.send_task_success(task.task_token, "{}")
+                await service.client.send_task_success(task.token, "{}")
             with urllib.request.urlopen(f"{url}/_fake/state?tasks=0", timeout=10) as reply:
                 state = json.load(reply)
         finally:

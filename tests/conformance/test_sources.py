@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from activity_worker.activity import TaskRequest
+from activity_worker.contract import LeasedTask
 from activity_worker.errors import InvalidTokenError, LeaseLostError, SourceError
-from activity_worker.options import TaskOptions
-from activity_worker.sources.protocol import Task
-from activity_worker.worker import ActivityWorker
+from activity_worker.runtime.options import TaskOptions
+from activity_worker.runtime.slot import Slot
 from tests.conformance.stands import STANDS, Stand
 from tests.servers.redis import RedisServer, redis_server
 
@@ -29,13 +29,13 @@ async def stand(request: pytest.FixtureRequest, server: RedisServer) -> AsyncIte
         yield standing
 
 
-async def take(stand: Stand) -> Task:
+async def take(stand: Stand) -> LeasedTask:
     task = await stand.source.lease("conformance")
     assert task is not None
     return task
 
 
-def number(task: Task) -> int:
+def number(task: LeasedTask) -> int:
     return int(json.loads(task.input)["n"])
 
 
@@ -134,7 +134,7 @@ async def test_worker_runs_tasks_and_reports_their_results(stand: Stand) -> None
 
     for n in range(6):
         await stand.put(n)
-    worker = ActivityWorker(stand.source, odd_ones_fail)
+    worker = Slot(stand.source, odd_ones_fail)
     while await worker.run_once():
         pass
 
@@ -157,7 +157,7 @@ async def test_lost_lease_cancels_the_handler_and_concludes_nothing(stand: Stand
             cancelled.set()
 
     await stand.put(1)
-    worker = ActivityWorker(stand.source, patient, options=TaskOptions(heartbeat_seconds=0.05))
+    worker = Slot(stand.source, patient, options=TaskOptions(heartbeat_seconds=0.05))
     running = asyncio.create_task(worker.run_once())
     await stand.take_away(await began)
 
@@ -171,6 +171,6 @@ async def test_handler_beyond_its_deadline_fails_its_task(stand: Stand) -> None:
         await asyncio.Event().wait()
 
     await stand.put(1)
-    await ActivityWorker(stand.source, for_ever, options=TaskOptions(deadline_seconds=0.05)).run_once()
+    await Slot(stand.source, for_ever, options=TaskOptions(deadline_seconds=0.05)).run_once()
 
     assert (await stand.outcomes())[1][0] == "failed"

@@ -8,20 +8,18 @@ from typing import Any
 
 from activity_worker.activity import TaskRequest, TaskResponseToolkit
 from activity_worker.events import EventEmitter
-from activity_worker.options import TaskOptions
+from activity_worker.runtime.options import TaskOptions
+from activity_worker.runtime.slot import Slot
 from activity_worker.sources.stepfunctions import StepFunctionsSource
 from activity_worker.testing import StepFunctionsFake
-from activity_worker.worker import ActivityWorker
 from tests.conformance.services import Service
 
 
 @contextlib.asynccontextmanager
-async def working(
-    service: Service, arn: str, handler: Callable[..., Any], **options: Any
-) -> AsyncIterator[ActivityWorker]:
+async def working(service: Service, arn: str, handler: Callable[..., Any], **options: Any) -> AsyncIterator[Slot]:
     """Run one worker. Its last poll is cancelled at the end, because the emulators would hold it for a minute."""
     source = StepFunctionsSource(service.client, arn)
-    worker = ActivityWorker(source, handler, events=EventEmitter(), options=TaskOptions(**options))
+    worker = Slot(source, handler, events=EventEmitter(), options=TaskOptions(**options))
     await worker.start()
     try:
         yield worker

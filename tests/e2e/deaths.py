@@ -20,7 +20,7 @@ for process in pathlib.Path("/proc").iterdir():
             killed += 1
 sys.exit(killed == 0)
 """
-_SUPERVISOR, _HANDLER = "bin/activity-worker", "activity_worker.child_main"
+_SUPERVISOR, _HANDLER = "bin/activity-worker", "activity_worker.subprocess.main"
 
 
 def kill_handler(pool: BasePool, pod: str) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]
 import yaml
 
-from activity_worker.steps.store import Revision, Stored, TaskStore
+from activity_worker.steps.store.rows import Revision, StoredInstance
+from activity_worker.steps.store.task_store import TaskStore
 from tests.cluster import catalogue, find_image, load_image
 from tests.e2e.secret_pool import SecretPool
 from tests.e2e.stage import RESOURCES, ROOT, SHORT, Stage
@@ -76,11 +77,11 @@ class Shop(SecretPool):
         self.act()
         asyncio.run(self._order(items))
 
-    def instances(self) -> list[Stored]:
+    def instances(self) -> list[StoredInstance]:
         """Return every instance of the store."""
         return [stored for stored, _ in asyncio.run(self._stored())]
 
-    def incomplete(self) -> list[Stored]:
+    def incomplete(self) -> list[StoredInstance]:
         """Return the instances that are not complete."""
         return [stored for stored in self.instances() if not stored.instance.complete]
 
@@ -130,7 +131,7 @@ class Shop(SecretPool):
             await tasks.new(store, "order", {"number": number, "item": item})
         await store.close()
 
-    async def _stored(self, *, histories: bool = False) -> list[tuple[Stored, list[Revision]]]:
+    async def _stored(self, *, histories: bool = False) -> list[tuple[StoredInstance, list[Revision]]]:
         """Return every instance, with its history if that is asked for."""
         store = await TaskStore.open(self.url("orders", host="127.0.0.1"), migrate=False)
         try:

@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
+from activity_worker.config.settings import read_settings
+from activity_worker.config.sources import StepFunctionsSettings
 from activity_worker.contract import LABEL_LEADER, LABEL_POOL, TOKEN_AUDIENCE, WorkerState
-from activity_worker.health import READY
-from activity_worker.settings import read_settings
-from activity_worker.source_settings import StepFunctionsSettings
 from activity_worker.sources.opening import open_source
+from activity_worker.supervisor.health import READY
 from activity_worker.testing import StepFunctionsFake
 from tests.faults.api import Api, GoneError, Raw
 from tests.faults.worker import PlayedWorker

@@ -7,12 +7,12 @@ from typing import Any
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from activity_worker.report_state import Orders
-from activity_worker.reporter import Reporter
-from activity_worker.runner import Handler, InlineRunner
-from activity_worker.settings import ReportSettings, Settings
+from activity_worker.config.settings import ReportSettings, WorkerSettings
+from activity_worker.runtime.runner import Handler, InlineRunner
 from activity_worker.sources.protocol import Source
-from activity_worker.supervisor import Supervisor
+from activity_worker.supervisor.report_state import Orders
+from activity_worker.supervisor.reporter import Reporter
+from activity_worker.supervisor.supervisor import Supervisor
 
 
 class ClusterNames(AbstractResolver):
@@ -51,23 +51,23 @@ class PlayedWorker(Supervisor):
     While `heard` is False, none of its reports arrives.
     """
 
-    def __init__(self, settings: Settings, source: Source, handler: Callable[[Any], Any]) -> None:
+    def __init__(self, settings: WorkerSettings, source: Source, handler: Callable[[Any], Any]) -> None:
         super().__init__(settings, source)
         self.running = 0
         self.ran: list[str] = []
         self.heard = True
         self._given = handler
-        self._pool._runner_factory = lambda: InlineRunner(self._handle())
+        self._slot_pool._runner_factory = lambda: InlineRunner(self._handle())
 
     @property
     def asks(self) -> bool:
         """Whether it has an open poll, which may bring a task."""
-        return any(worker.open_poll for worker in self._pool.workers)
+        return any(worker.open_poll for worker in self._slot_pool.members)
 
     async def kill(self) -> None:
         """End at once like a killed process: it sends no report and awaits no task."""
-        await self._pool.stop(timeout_seconds=0.0, abort_polls=True)
-        await self._handover.close()
+        await self._slot_pool.stop(timeout_seconds=0.0, abort_polls=True)
+        await self._granted_leases.close()
 
     def _handle(self) -> Handler:
         async def handle(request: Any) -> Any:

@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from activity_worker.contract import WorkerState
+from activity_worker.config.settings import WorkerSettings, read_settings
+from activity_worker.config.sources import StepFunctionsSettings
+from activity_worker.contract import LeasedTask, WorkerState
 from activity_worker.errors import LeaseLostError
-from activity_worker.health import READY
-from activity_worker.settings import Settings, read_settings
-from activity_worker.source_settings import StepFunctionsSettings
 from activity_worker.sources.opening import open_source
-from activity_worker.sources.protocol import Source, Task
+from activity_worker.sources.protocol import Source
+from activity_worker.supervisor.health import READY
 from activity_worker.testing import StepFunctionsFake
 from tests.faults.api import Api, Raw
 from tests.faults.kubelet import LOOK_SECONDS, Kubelet, Node, _now, _status, restarted
@@ -35,7 +35,7 @@ class Mortal:
         self.name = source.name
         self.dead = False
 
-    async def lease(self, worker_name: str) -> Task | None:
+    async def lease(self, worker_name: str) -> LeasedTask | None:
         """Poll; an answer after the process's death is dropped."""
         task = await self._living().lease(worker_name)
         self._living()
@@ -125,7 +125,7 @@ class MortalKubelet(Kubelet):
         await asyncio.wait({leaving})
 
     async def _run_container(
-        self, raw: Raw, path: str, leaving: "asyncio.Task[bool]", settings: Settings, restarts: int
+        self, raw: Raw, path: str, leaving: "asyncio.Task[bool]", settings: WorkerSettings, restarts: int
     ) -> bool:
         """Run one process of the pod; return whether it was killed."""
         assert isinstance(settings.source, StepFunctionsSettings)

@@ -19,7 +19,7 @@ from activity_operator.api.spec import PoolSpec
 from activity_operator.metrics import Metrics
 from activity_worker.cli import make_parser
 from activity_worker.contract import EventName
-from activity_worker.metrics import WorkerMetrics
+from activity_worker.supervisor.metrics import WorkerMetrics
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -1,6 +1,9 @@
 """The worker runtime: it polls a task source, runs your handler, heartbeats and concludes the task.
 
 The names below are loaded when they are first used, so that `activity_worker.contract` costs nothing but itself.
+
+Three names are aliases, for people who know the activity consumer that this runtime is modelled on: `ActivityWorker` is
+`Slot`, `PoolManager` is `SlotPool`, `WorkerStatus` is `SlotStatus`. Nothing else in this project uses them.
 """
 
 from importlib import import_module
@@ -9,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from activity_worker import activity
     from activity_worker.activity import TaskRequest, TaskResponse, TaskResponseToolkit
-    from activity_worker.cancellation import CancellationSignal, CancelReason
-    from activity_worker.consumer import ActivityConsumer
-    from activity_worker.contract import EventName, ExitOutput
+    from activity_worker.contract import EventName, ExitOutput, LeasedTask
     from activity_worker.errors import (
         InvalidTaskInputError,
         NoResponseSentError,
@@ -19,14 +20,19 @@ if TYPE_CHECKING:
         TaskFailed,
     )
     from activity_worker.events import EventEmitter
-    from activity_worker.lifecycle import WorkerStatus
-    from activity_worker.options import TaskOptions
-    from activity_worker.polling import Polling
-    from activity_worker.pool import PoolManager
+    from activity_worker.runtime.cancellation import CancellationSignal, CancelReason
+    from activity_worker.runtime.consumer import ActivityConsumer
+    from activity_worker.runtime.lifecycle import SlotStatus
+    from activity_worker.runtime.options import Polling, TaskOptions
+    from activity_worker.runtime.slot import Slot
+    from activity_worker.runtime.slot_pool import SlotPool
     from activity_worker.sources.memory import MemorySource
-    from activity_worker.sources.protocol import Source, Task
+    from activity_worker.sources.protocol import Source
     from activity_worker.sources.stepfunctions import StepFunctionsSource
-    from activity_worker.worker import ActivityWorker
+
+    ActivityWorker = Slot
+    PoolManager = SlotPool
+    WorkerStatus = SlotStatus
 
 __all__ = [
     "ActivityConsumer",
@@ -37,14 +43,17 @@ __all__ = [
     "EventName",
     "ExitOutput",
     "InvalidTaskInputError",
+    "LeasedTask",
     "MemorySource",
     "NoResponseSentError",
     "Polling",
     "PoolManager",
     "ResponseAlreadySentError",
+    "Slot",
+    "SlotPool",
+    "SlotStatus",
     "Source",
     "StepFunctionsSource",
-    "Task",
     "TaskFailed",
     "TaskOptions",
     "TaskRequest",
@@ -54,32 +63,33 @@ __all__ = [
     "activity",
 ]
 
-_HOMES = {
+_NAMES_BY_MODULE = {
     "activity": ("TaskRequest", "TaskResponse", "TaskResponseToolkit"),
-    "cancellation": ("CancelReason", "CancellationSignal"),
-    "consumer": ("ActivityConsumer",),
-    "contract": ("EventName", "ExitOutput"),
+    "contract": ("EventName", "ExitOutput", "LeasedTask"),
     "errors": ("InvalidTaskInputError", "NoResponseSentError", "ResponseAlreadySentError", "TaskFailed"),
     "events": ("EventEmitter",),
-    "lifecycle": ("WorkerStatus",),
-    "options": ("TaskOptions",),
-    "polling": ("Polling",),
-    "pool": ("PoolManager",),
+    "runtime.cancellation": ("CancelReason", "CancellationSignal"),
+    "runtime.consumer": ("ActivityConsumer",),
+    "runtime.lifecycle": ("SlotStatus",),
+    "runtime.options": ("Polling", "TaskOptions"),
+    "runtime.slot": ("Slot",),
+    "runtime.slot_pool": ("SlotPool",),
     "sources.memory": ("MemorySource",),
-    "sources.protocol": ("Source", "Task"),
+    "sources.protocol": ("Source",),
     "sources.stepfunctions": ("StepFunctionsSource",),
-    "worker": ("ActivityWorker",),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
+_ALIASES = {"ActivityWorker": "Slot", "PoolManager": "SlotPool", "WorkerStatus": "SlotStatus"}
 
 
 def __getattr__(name: str) -> Any:
     if name == "activity":
         return import_module("activity_worker.activity")
-    home = _HOME_OF.get(name)
-    if home is None:
+    original = _ALIASES.get(name, name)
+    module = _MODULE_OF.get(original)
+    if module is None:
         raise AttributeError(f"module 'activity_worker' has no attribute {name!r}")
-    return getattr(import_module(f"activity_worker.{home}"), name)
+    return getattr(import_module(f"activity_worker.{module}"), original)
 
 
 def __dir__() -> list[str]:

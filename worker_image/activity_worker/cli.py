@@ -6,10 +6,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from activity_worker.config.logging import set_up_logs
+from activity_worker.config.reader import SettingsError
+from activity_worker.config.settings import DEFAULT_HANDLER, LOG_FORMATS, read_settings
+from activity_worker.config.sources import ATOMIC, DIALECT
 from activity_worker.contract import EXIT_ERROR, EXIT_USAGE, Env
-from activity_worker.logs import set_up_logs
-from activity_worker.settings import DEFAULT_HANDLER, LOG_FORMATS, SettingsError, read_settings
-from activity_worker.source_settings import ATOMIC, DIALECT
 
 _STEP_FUNCTIONS = (
     ("activity-arn", "ARN", f"the activity to poll (environment: {Env.ACTIVITY_ARN})"),
@@ -72,7 +73,7 @@ def make_parser() -> argparse.ArgumentParser:
 def _add_steps(commands: Any) -> None:
     """Add `steps` where its extra is installed."""
     if importlib.util.find_spec("sqlalchemy") is not None:
-        from activity_worker.steps.commands import add_parser  # noqa: PLC0415
+        from activity_worker.steps.cli.parser import add_parser  # noqa: PLC0415
 
         add_parser(commands)
 
@@ -80,7 +81,7 @@ def _add_steps(commands: Any) -> None:
 def _add_flows(commands: Any) -> None:
     """Add `flows` where its extra is installed."""
     if importlib.util.find_spec("hiredis") is not None:
-        from activity_worker.flows.commands import add_parser  # noqa: PLC0415
+        from activity_worker.flows.parser import add_parser  # noqa: PLC0415
 
         add_parser(commands)
 
@@ -88,26 +89,26 @@ def _add_flows(commands: Any) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code: 0, 1 (error), 2 (usage)."""
     parser = make_parser()
-    said = vars(parser.parse_args(arguments))
-    if said["command"] == "steps":
-        from activity_worker.steps import cli as steps  # noqa: PLC0415 - needs the extra of that name
+    args = vars(parser.parse_args(arguments))
+    if args["command"] == "steps":
+        from activity_worker.steps.cli import main as steps  # noqa: PLC0415 - needs the extra of that name
 
-        return steps.main(said)
-    if said["command"] == "flows":
+        return steps.main(args)
+    if args["command"] == "flows":
         from activity_worker.flows import cli as flows  # noqa: PLC0415 - needs the extra redis
 
-        return flows.main(said)
+        return flows.main(args)
     # Imported late, so that a usage error and --help answer at once.
-    from activity_worker.supervisor import run_until_stopped, version  # noqa: PLC0415
+    from activity_worker.supervisor.supervisor import run_until_stopped, version  # noqa: PLC0415
 
-    if said["version"]:
+    if args["version"]:
         print(f"activity-worker {version()}")  # noqa: T201 - what was asked for
         return 0
-    if said["command"] is None:
+    if args["command"] is None:
         parser.print_usage(sys.stderr)
         return EXIT_USAGE
     try:
-        settings = read_settings(said)
+        settings = read_settings(args)
     except SettingsError as error:
         print(f"activity-worker: {error}", file=sys.stderr)  # noqa: T201 - before logs are set up
         return EXIT_USAGE

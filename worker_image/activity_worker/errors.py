@@ -44,7 +44,7 @@ class HandlerSignatureError(ActivityError, TypeError):
     """The handler cannot be called with `(request)` or `(request, respond)`."""
 
 
-class OfferError(ActivityError):
+class CapabilitiesError(ActivityError):
     """What was named as the handler is not what the source needs."""
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from activity_worker.contract import EventName, ExitOutput
 
 if TYPE_CHECKING:
-    from activity_worker.activity import TaskRequest, TaskResponse
-    from activity_worker.sources.protocol import Task
-    from activity_worker.worker import ActivityWorker
+    from activity_worker.contract import LeasedTask
+    from activity_worker.runtime.slot import Slot
+    from activity_worker.task import TaskRequest, TaskResponse
 
 _log = logging.getLogger(__name__)
 
@@ -30,8 +30,8 @@ _Request = Literal[EventName.TASK_START, EventName.TASK_HEARTBEAT]
 class ReceivedTask:
     """A task and the worker that has it: the payload of `task:received` and `task:errored`."""
 
-    worker: "ActivityWorker" = field(repr=False)
-    task: "Task"
+    worker: "Slot" = field(repr=False)
+    task: "LeasedTask"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,30 +55,30 @@ class EventEmitter:
         self._listeners: dict[str, tuple[Listener, ...]] = {}
 
     @overload
-    def on(self, name: _Worker, listener: Callable[["ActivityWorker"], object]) -> Callable[[], None]: ...
+    def on(self, name: _Worker, listener: Callable[["Slot"], object]) -> Callable[[], None]: ...
     @overload
     def on(
         self,
         name: Literal[EventName.WORKER_STOPPED],
-        listener: Callable[["ActivityWorker", ExitOutput], object],
+        listener: Callable[["Slot", ExitOutput], object],
     ) -> Callable[[], None]: ...
     @overload
     def on(
         self,
         name: Literal[EventName.WORKER_ERROR],
-        listener: Callable[["ActivityWorker", BaseException], object],
+        listener: Callable[["Slot", BaseException], object],
     ) -> Callable[[], None]: ...
     @overload
     def on(
         self,
         name: Literal[EventName.POLLING_SUCCESS],
-        listener: Callable[["ActivityWorker", "Task | None"], object],
+        listener: Callable[["Slot", "LeasedTask | None"], object],
     ) -> Callable[[], None]: ...
     @overload
     def on(
         self,
         name: Literal[EventName.POLLING_ERROR],
-        listener: Callable[["ActivityWorker", PollingFailure], object],
+        listener: Callable[["Slot", PollingFailure], object],
     ) -> Callable[[], None]: ...
     @overload
     def on(

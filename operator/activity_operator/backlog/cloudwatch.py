@@ -15,7 +15,7 @@ from activity_operator.backlog.observed import Observed, timed, unobserved
 from activity_operator.backlog.protocol import PollTarget, SourceProblemError, Span
 from activity_operator.core.observation import Flow
 from activity_worker.wire.aws import AwsJsonCaller
-from activity_worker.wire.credentials import CredentialsKeeper, chain, new_session
+from activity_worker.wire.credentials import CredentialsProvider, chain, new_session
 from activity_worker.wire.endpoint import resolve
 from activity_worker.wire.errors import EndpointUnreachableError, WireError
 
@@ -47,7 +47,7 @@ def open_caller(target: PollTarget) -> Caller:
     endpoint = resolve(new_session(None), "cloudwatch", region=region, endpoint_url=url)
     role, external = target.role_arn or None, target.external_id or None
     load = chain(new_session(None), region=endpoint.region, role_arn=role, external_id=external)
-    return AwsJsonCaller(endpoint, CredentialsKeeper(load), target_prefix=TARGET_PREFIX)
+    return AwsJsonCaller(endpoint, CredentialsProvider(load), target_prefix=TARGET_PREFIX)
 
 
 class CloudWatch:

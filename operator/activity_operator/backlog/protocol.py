@@ -1,10 +1,11 @@
 """What the operator asks of a task service, and the words in which the service's answers are passed on."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Protocol, Self
 
 from activity_operator.core.observation import Flow, SourceError
+from activity_worker.contract import LeasedTask
 
 Key = tuple[str, str]
 
@@ -36,14 +37,6 @@ class Span:
     start: int
     end: int
     period: int
-
-
-@dataclass(frozen=True, slots=True)
-class LeasedTask:
-    """A task that the service handed to us. Neither part may be logged."""
-
-    token: str = field(repr=False)
-    input: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from activity_operator.backlog.observed import Observed, told, unobserved
 from activity_operator.backlog.protocol import SourceProblemError
 from activity_worker.wire import redis_keys
 from activity_worker.wire.redis_connection import RedisClient, open_client
-from activity_worker.wire.redis_errors import RedisError, Trouble
+from activity_worker.wire.redis_errors import RedisError, RedisErrorKind
 from activity_worker.wire.redis_url import RedisUrl, RedisUrlError, parse_redis_url
 
 _NEEDS = "correct user, password or ACL (it needs LLEN on the queue's lists)"
@@ -87,15 +87,15 @@ def problem(error: RedisError, url: RedisUrl) -> SourceProblemError:
     """Return in the conditions' words why a server cannot be asked."""
     words = f"{error.code}: {error.message}"
     server = f"the Redis server {url.shown}"
-    match error.trouble:
-        case Trouble.DENIED:
+    match error.kind:
+        case RedisErrorKind.DENIED:
             return SourceProblemError("AccessDenied", f"{server} refuses the operator: {_NEEDS} ({words})")
-        case Trouble.TLS:
+        case RedisErrorKind.TLS:
             text = f"no TLS with {server}: check its certificate, and the scheme and the CA in the URL"
             return SourceProblemError("TlsFailed", f"{text} ({words})")
-        case Trouble.UNREACHABLE:
+        case RedisErrorKind.UNREACHABLE:
             return unreachable(server, words)
-        case Trouble.MISSING:
+        case RedisErrorKind.MISSING:
             return SourceProblemError("SecretUnusable", f"{server} cannot be used: correct the URL ({words})")
     return SourceProblemError("QueryFailed", f"{server} does not count for the operator: correct the URL ({words})")
 
@@ -103,7 +103,7 @@ def problem(error: RedisError, url: RedisUrl) -> SourceProblemError:
 def refused(error: RedisError, one: str, url: RedisUrl) -> SourceProblemError:
     """Return in the conditions' words why one list cannot be counted on a server that can be asked."""
     words = f"{error.code}: {error.message}"
-    if error.trouble is Trouble.DENIED:
+    if error.kind is RedisErrorKind.DENIED:
         text = f"the Redis server {url.shown} refuses the operator LLEN on {one}: {_NEEDS} ({words})"
         return SourceProblemError("AccessDenied", text)
     text = f"the list {one} on the Redis server {url.shown} cannot be counted"

@@ -11,16 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from activity_operator.backlog import backoff, poller
-from activity_operator.backlog.protocol import (
-    Holdings,
-    Key,
-    LeasedTask,
-    PollTarget,
-    SourceProblemError,
-    TaskService,
-)
+from activity_operator.backlog.protocol import Holdings, Key, PollTarget, SourceProblemError, TaskService
 from activity_operator.core.decision import SentinelOrder
 from activity_operator.core.observation import SourceError, SourceFacts
+from activity_worker.contract import LeasedTask
 
 log = logging.getLogger(__name__)
 

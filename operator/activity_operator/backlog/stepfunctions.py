@@ -1,18 +1,13 @@
 """Step Functions as a task service: one client for each region, endpoint and role, and its errors in our words."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from activity_operator.backlog import words
 from activity_operator.backlog.clients import Clients
 from activity_operator.backlog.observed import Observed, timed, unobserved
-from activity_operator.backlog.protocol import (
-    LeasedTask,
-    PollTarget,
-    SourceProblemError,
-    TaskOverError,
-    TokenRefusedError,
-)
+from activity_operator.backlog.protocol import PollTarget, SourceProblemError, TaskOverError, TokenRefusedError
+from activity_worker.contract import LeasedTask
 from activity_worker.wire.errors import EndpointUnreachableError, WireError
 from activity_worker.wire.stepfunctions import MAX_CAUSE_LENGTH, MAX_ERROR_LENGTH, StepFunctionsClient
 
@@ -26,7 +21,7 @@ _WRONG_ARN = frozenset({"InvalidArn", "ValidationException"})
 class Client(Protocol):
     """The calls of `StepFunctionsClient` that the operator makes."""
 
-    async def get_activity_task(self, activity_arn: str, worker_name: str) -> Any:
+    async def get_activity_task(self, activity_arn: str, worker_name: str) -> LeasedTask | None:
         """Poll once."""
         ...
 
@@ -77,7 +72,7 @@ class StepFunctions:
                 task = await client.get_activity_task(target.arn, self.worker_name)
         except WireError as error:
             raise problem(error, target, "states:GetActivityTask") from error
-        return None if task is None else LeasedTask(task.task_token, task.input)
+        return task
 
     async def heartbeat(self, target: PollTarget, token: str) -> None:
         """Send one task heartbeat."""

@@ -15,7 +15,6 @@ from activity_operator.backlog.backoff import capped
 from activity_operator.backlog.protocol import (
     Holdings,
     Key,
-    LeasedTask,
     PollTarget,
     SourceProblemError,
     TaskOverError,
@@ -28,7 +27,7 @@ from activity_operator.workers.leases import Lease, LeaseRecords, PoolRef, Recor
 from activity_operator.workers.lingering import LINGER_SECONDS, Lingering
 from activity_operator.workers.removals import RETRY_CAP_SECONDS, RETRY_FIRST_SECONDS, Removals
 from activity_operator.workers.surroundings import Surroundings
-from activity_worker.contract import lease_id
+from activity_worker.contract import LeasedTask, lease_id
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from activity_operator.workers.allowance import Allowances
 from activity_operator.workers.authentication import Identity, RefusedError, ReviewUnavailableError
 from activity_operator.workers.registry import RegistryFullError
 from activity_worker.contract import MAX_REPORT_BYTES, REPORT_PATH, ContractError, Reply, Report
-from activity_worker.wire.door import Connection, Door, is_broken
+from activity_worker.wire.connection_limit import ConnectionLimiter, LimitedConnection, is_connection_error
 
 log = logging.getLogger(__name__)
 
@@ -199,7 +199,7 @@ class ReportServer:
         except TimeoutError:
             raise _RefusalError(408, "the report did not arrive in time", close=True) from None
         except Exception as error:
-            if not is_broken(error):
+            if not is_connection_error(error):
                 raise
             log.debug("a report broke off: %s", type(error).__name__)
             raise _RefusalError(400, "the report did not arrive whole", close=True) from None
@@ -234,7 +234,7 @@ class ReportServer:
             raise _RefusalError(403, "namespace, pool: this pod is a worker of another pool")
 
 
-class _Door(Door):
+class _Door(ConnectionLimiter):
     """Lets so many connections in, of each source and in all; `observed(status)` hears of what is no HTTP."""
 
     def __init__(self, handler: Any, limits: Limits, observed: Callable[[int], None]) -> None:
@@ -254,7 +254,7 @@ class _Door(Door):
             max_headers=64,
         )
 
-    def admits(self, newcomer: Connection) -> bool:
+    def may_connect(self, newcomer: LimitedConnection) -> bool:
         """Say whether there is room for another one of its source."""
         return (
             self.sources[newcomer.source] < self.limits.connections_per_source
@@ -267,7 +267,7 @@ class _Door(Door):
         return _json(400, {"error": NOT_HTTP})
 
 
-class _Connection(Connection):
+class _Connection(LimitedConnection):
     """One connection: closed when its first request does not come."""
 
     __slots__ = ("_first_request", "_seconds")
@@ -277,7 +277,7 @@ class _Connection(Connection):
         self._seconds = door.limits.request_seconds
         self._first_request: asyncio.TimerHandle | None = None
 
-    def admitted(self, transport: asyncio.Transport) -> None:
+    def on_connected(self, transport: asyncio.Transport) -> None:
         """Read little ahead, and wait for the first request."""
         cast("Any", transport).set_read_buffer_limits(high=READ_BYTES)
         self._first_request = asyncio.get_running_loop().call_later(self._seconds, self._end_if_silent)

@@ -10,8 +10,8 @@ from activity_operator.backlog.counting import Place
 from activity_operator.backlog.protocol import SourceProblemError
 from activity_operator.backlog.taskstore import TaskStores
 from activity_worker.errors import DeniedError, MissingError, SourceError, UnreachableError
-from activity_worker.steps.store import TaskStore
-from activity_worker.steps.trouble import translated
+from activity_worker.steps.store.db_errors import translated
+from activity_worker.steps.store.task_store import TaskStore
 from tests.cluster import certificates
 from tests.integration.backlog.counted import Counted
 from tests.integration.backlog.stores import opened, put

@@ -14,7 +14,7 @@ from tests.integration.flows.shop import PREPARED, SHOP
 from tests.integration.flows.worker_process import worker
 from tests.peers.queues.peer import PeerFlow
 
-QUEUES = [(place.flow, place.name) for place in SHOP.places()]
+QUEUES = [(flow_queue.flow, flow_queue.name) for flow_queue in SHOP.flow_queues()]
 
 
 @contextlib.asynccontextmanager

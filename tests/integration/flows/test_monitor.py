@@ -13,7 +13,7 @@ from tests.eventually import eventually
 from tests.integration.flows.shop import SHOP
 from tests.peers.queues.peer import PeerFlow
 
-QUEUES = [(place.flow, place.name) for place in SHOP.places()]
+QUEUES = [(flow_queue.flow, flow_queue.name) for flow_queue in SHOP.flow_queues()]
 PREPARE = ("shop", "prepare")
 
 

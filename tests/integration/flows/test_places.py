@@ -48,7 +48,7 @@ async def test_flow_with_one_hash_tag_works_on_a_cluster() -> None:
             await flow.client.call(
                 "LMOVE", keys.waiting("{shop}prepare"), keys.processing("{shop}prepare"), "LEFT", "RIGHT"
             )
-            queues = [(place.flow, place.name) for place in TAGGED.places()]
+            queues = [(flow_queue.flow, flow_queue.name) for flow_queue in TAGGED.flow_queues()]
             monitor = LockMonitor(flow.client, queues, MonitorOptions(gap_seconds=5.0))
             await monitor.look(now=100.0)
             await monitor.look(now=105.0)

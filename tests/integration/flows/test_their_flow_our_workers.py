@@ -6,7 +6,7 @@ from typing import Any
 
 from activity_worker.activity import TaskRequest
 from activity_worker.flows import Flow, FlowDefinition, FlowWorkers, JobState, Queue
-from activity_worker.lifecycle import WorkerStatus
+from activity_worker.runtime.lifecycle import SlotStatus
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient
 from tests.eventually import eventually
@@ -260,11 +260,11 @@ async def test_stopped_workers_can_be_started_again(flow: Flow, peer: PeerFlow) 
     await peer.create({"user": 2})
     await working.wait()
     stopping = asyncio.create_task(workers.stop())
-    await eventually("the workers stop", lambda: _is(workers, WorkerStatus.STOPPING))
+    await eventually("the workers stop", lambda: _is(workers, SlotStatus.STOPPING))
     go_on.set()
     await stopping
     seen.append(workers.status)
-    assert seen == [WorkerStatus.READY, WorkerStatus.RUNNING, WorkerStatus.STOPPED]
+    assert seen == [SlotStatus.READY, SlotStatus.RUNNING, SlotStatus.STOPPED]
     # The running job was finished, the other one was not started.
     assert await flow.lengths(["prepare", "send"]) == {"prepare": (1, 0), "send": (1, 0)}
 
@@ -277,5 +277,5 @@ async def _under_way(flow: Flow, queue: str, count: int) -> bool:
     return (await flow.lengths([queue]))[queue] == (0, count)
 
 
-async def _is(workers: FlowWorkers, status: WorkerStatus) -> bool:
+async def _is(workers: FlowWorkers, status: SlotStatus) -> bool:
     return workers.status is status

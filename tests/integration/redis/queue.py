@@ -5,9 +5,9 @@ from typing import Any
 
 from activity_worker.flows import LockMonitor
 from activity_worker.sources.redis import RedisSource
-from activity_worker.sources.redis_atomic import AtomicSteps
+from activity_worker.sources.redis_atomic import AtomicOperations
 from activity_worker.sources.redis_job import RedisQueue
-from activity_worker.sources.redis_steps import Steps
+from activity_worker.sources.redis_operations import JobOperations
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient, open_client
 
@@ -39,8 +39,8 @@ class Whereabouts:
 def source(url: str, *, atomic: bool, queue: RedisQueue = QUEUE) -> RedisSource:
     """Return a worker's source. An atomic source looks for expired locks at every poll."""
     made = RedisSource(open_client(url), queue, atomic=atomic, owns_client=True)
-    steps: Steps = made._steps
-    if isinstance(steps, AtomicSteps):
+    steps: JobOperations = made._steps
+    if isinstance(steps, AtomicOperations):
         steps.look_seconds = 0.0
     return made
 

@@ -6,19 +6,19 @@ import json
 import pytest
 
 from activity_worker.activity import TaskRequest
+from activity_worker.contract import LeasedTask
 from activity_worker.errors import LeaseLostError, SourceError
-from activity_worker.options import TaskOptions
-from activity_worker.sources.protocol import Task
+from activity_worker.runtime.options import TaskOptions
+from activity_worker.runtime.slot import Slot
 from activity_worker.sources.redis import RedisSource
 from activity_worker.sources.redis_job import RedisQueue
 from activity_worker.wire.redis_connection import RedisClient
-from activity_worker.worker import ActivityWorker
 from tests.integration.redis.proxy import proxy
 from tests.integration.redis.queue import create, source, whereabouts
 from tests.servers.redis import RedisServer
 
 
-async def _leased(worker: RedisSource) -> tuple[RedisSource, Task]:
+async def _leased(worker: RedisSource) -> tuple[RedisSource, LeasedTask]:
     """Return a worker and the job that it has leased."""
     task = await worker.lease("w")
     assert task is not None
@@ -273,7 +273,7 @@ async def test_handler_beyond_the_locks_time_fails_with_the_dialects_error(
     await create(client)
     queue = RedisQueue("shop", "pack", lock_seconds=1, block_seconds=0.02)
     worker = source(server.url, atomic=atomic, queue=queue)
-    await ActivityWorker(worker, for_ever, options=TaskOptions(deadline_seconds=1.0)).run_once()
+    await Slot(worker, for_ever, options=TaskOptions(deadline_seconds=1.0)).run_once()
 
     assert (await whereabouts(client)).fields["failedErrorMsg"] == "Execution timeout of 1 seconds exceeded"
     assert (await whereabouts(client)).ended_once
@@ -294,9 +294,7 @@ async def test_lost_lock_cancels_the_handler_and_leaves_the_job_alone(
 
     await create(client)
     worker = source(server.url, atomic=atomic)
-    at_work = asyncio.create_task(
-        ActivityWorker(worker, for_ever, options=TaskOptions(heartbeat_seconds=0.05)).run_once()
-    )
+    at_work = asyncio.create_task(Slot(worker, for_ever, options=TaskOptions(heartbeat_seconds=0.05)).run_once())
     await began.wait()
     await client.call("SET", "lock:pack:j1", "another")
 
@@ -316,7 +314,7 @@ async def test_attribute_that_is_not_json_fails_the_job_with_the_reason(
     await create(client)
     await client.call("HSET", "job:shop:j1", "order", "not json")
     worker = source(server.url, atomic=atomic)
-    await ActivityWorker(worker, never).run_once()
+    await Slot(worker, never).run_once()
 
     found = await client.call("HGET", "job:shop:j1", "failedErrorMsg")
     assert found == '"an attribute of the job is not JSON"'

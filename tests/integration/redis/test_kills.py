@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from activity_worker.concluding import conclude
+from activity_worker.contract import LeasedTask
 from activity_worker.errors import SourceError
-from activity_worker.sources.protocol import Task
+from activity_worker.runtime.task_run import conclude
 from activity_worker.sources.redis import RedisSource
 from activity_worker.wire.redis_connection import RedisClient, open_client
 from tests.integration.redis.proxy import Fate, Proxy, proxy
@@ -47,7 +47,7 @@ async def work(worker: RedisSource, end: str, name: str, *, patient: bool = Fals
     return "done"
 
 
-async def _leased(worker: RedisSource, name: str, *, patient: bool) -> Task | None:
+async def _leased(worker: RedisSource, name: str, *, patient: bool) -> LeasedTask | None:
     """Poll for a job; raises the last `SourceError` when the time is over."""
     deadline = time.monotonic() + (PATIENCE_SECONDS if patient else 0.0)
     polls = 0

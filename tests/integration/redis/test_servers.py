@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from activity_worker.concluding import conclude
 from activity_worker.errors import DeniedError, LeaseLostError, MissingError, SourceError, UnreachableError
+from activity_worker.runtime.task_run import conclude
 from activity_worker.sources.redis import RedisSource
 from activity_worker.sources.redis_job import RedisQueue
 from activity_worker.wire.redis_connection import RedisClient, open_client

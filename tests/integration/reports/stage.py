@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from activity_operator.backlog.protocol import LeasedTask, PollTarget
+from activity_operator.backlog.protocol import PollTarget
 from activity_operator.backlog.sentinel import Sentinels
 from activity_operator.backlog.stepfunctions import StepFunctions
 from activity_operator.core.decision import SentinelOrder
@@ -21,7 +21,7 @@ from activity_operator.workers.reception import Reception
 from activity_operator.workers.registry import WorkerRegistry
 from activity_operator.workers.server import ReportServer
 from activity_operator.workers.surroundings import Surroundings
-from activity_worker.contract import Env
+from activity_worker.contract import Env, LeasedTask
 from activity_worker.testing import StepFunctionsFake
 from tests.integration.worker.process import HANDLERS, WorkerProcess, worker
 from tests.servers.ports import free_port

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from activity_operator import health as of_operator
-from activity_worker import health as of_worker
 from activity_worker.contract import WorkerState
-from activity_worker.metrics import WorkerMetrics
+from activity_worker.supervisor import health as of_worker
+from activity_worker.supervisor.metrics import WorkerMetrics
 from activity_worker.wire.plain_server import PlainLimits
 from tests.eventually import eventually
 from tests.integration.worker.process import probe
 
-Server = of_operator.HealthServer | of_worker.HealthServer
+Server = of_operator.HealthServer | of_worker.WorkerHealthServer
 Start = Callable[..., Awaitable[Server]]
 Line = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 #: Another source address than that of the test's own probes.
@@ -49,7 +49,7 @@ async def start(request: pytest.FixtureRequest) -> AsyncIterator[Start]:
             servers.append(operator)
         else:
             registry = WorkerMetrics("1.2.3", 1).registry
-            worker = of_worker.HealthServer(registry, lambda: WorkerState.RUNNING, lambda: "", bounds)
+            worker = of_worker.WorkerHealthServer(registry, lambda: WorkerState.RUNNING, lambda: "", bounds)
             await worker.start(0, "127.0.0.1")
             servers.append(worker)
         return servers[-1]

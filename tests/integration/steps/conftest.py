@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from activity_worker.steps.store import TaskStore
+from activity_worker.steps.store.task_store import TaskStore
 from tests.clock import Clock
 from tests.servers.postgres import new_database, postgres
 

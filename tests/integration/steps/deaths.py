@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeVar
 from sqlalchemy import Connection
 
 from activity_worker.steps import RunnerOptions, TaskStore
-from activity_worker.steps.app import Tasks
-from activity_worker.steps.gates import Gate
+from activity_worker.steps.runner.tasks import Tasks
+from activity_worker.steps.store.transactions import Transactions
 
 T = TypeVar("T")
 Moment = Literal["before", "within", "after"]
@@ -46,8 +46,8 @@ class Fate:
 class MortalGate:
     """One process's gate to the database; its fate may end it at any write."""
 
-    def __init__(self, gate: Gate, fate: Fate) -> None:
-        self._gate = gate
+    def __init__(self, gate: Transactions, fate: Fate) -> None:
+        self._transactions = gate
         self._fate = fate
         self.died = asyncio.Event()
         self.wrote = asyncio.Condition()
@@ -55,15 +55,15 @@ class MortalGate:
 
     async def write(self, work: Callable[[Connection], T]) -> T:
         """See Gate."""
-        return await self._write(self._gate.write, work)
+        return await self._write(self._transactions.write, work)
 
     async def single(self, work: Callable[[Connection], T]) -> T:
         """See Gate."""
-        return await self._write(self._gate.single, work)
+        return await self._write(self._transactions.single, work)
 
     async def close(self) -> None:
         """See Gate."""
-        await self._gate.close()
+        await self._transactions.close()
 
     async def _write(self, way: Callable[..., Awaitable[T]], work: Callable[[Connection], T]) -> T:
         if self.died.is_set():
@@ -144,7 +144,7 @@ class Stage:
     async def _lived(self, act: Callable[[TaskStore], Awaitable[T]]) -> tuple[bool, T | None]:
         """Act in a process of its own; return whether it was finished, and its result."""
         store = TaskStore(self.store.engine)
-        gate = store._gate = MortalGate(store._gate, self.fate)
+        gate = store._transactions = MortalGate(store._transactions, self.fate)
         self.gates.append(gate)
         doing = asyncio.ensure_future(act(store))
         dying = asyncio.ensure_future(gate.died.wait())

@@ -19,7 +19,7 @@ from typing import Any, cast
 from sqlalchemy import func, select
 
 from activity_worker.steps import RunnerOptions, TaskStore
-from activity_worker.steps.store import Revision
+from activity_worker.steps.store.rows import Revision
 from activity_worker.wire.taskstore import INSTANCES
 from tests.integration.steps.world import World, expected, troubles
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from activity_worker.steps import FinalError, Task, Tasks, TaskStore, current, step
-from activity_worker.steps.app import cancel, pause, retry
-from activity_worker.steps.turns import CannotRetryError
+from activity_worker.steps.model.transitions import CannotRetryError
+from activity_worker.steps.runner.tasks import cancel, pause, retry
 from tests.integration.steps.deaths import Fate, Moment, Stage, ending
 from tests.integration.steps.world import World, expected
 

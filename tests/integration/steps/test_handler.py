@@ -8,8 +8,8 @@ import pytest
 
 from activity_worker.errors import TaskFailed
 from activity_worker.steps import FinalError, RunnerOptions, Task, Tasks, TaskStore, task_handler
-from activity_worker.steps.app import pause
-from activity_worker.steps.creating import derived_id
+from activity_worker.steps.model.new_instance import derived_id
+from activity_worker.steps.runner.tasks import pause
 from activity_worker.testing.environment import ActivityEnvironment
 
 QUICK = RunnerOptions("", lease_seconds=0.5, poll_seconds=0.1)

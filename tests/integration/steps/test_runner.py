@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from activity_worker.steps import lease
-from activity_worker.steps.announce import announcements
-from activity_worker.steps.app import Tasks, UnknownTaskError, cancel, pause, retry
-from activity_worker.steps.bell import Bell
-from activity_worker.steps.context import current
-from activity_worker.steps.errors import FinalError
-from activity_worker.steps.parse import DefinitionError
-from activity_worker.steps.runner import Runner, RunnerOptions
-from activity_worker.steps.store import Stored, TaskStore, Turn
-from activity_worker.steps.task import Task, step
-from activity_worker.steps.turns import CannotRetryError
+from activity_worker.steps.model.definition_parser import DefinitionError
+from activity_worker.steps.model.errors import FinalError
+from activity_worker.steps.model.task import Task, step
+from activity_worker.steps.model.transitions import CannotRetryError
+from activity_worker.steps.runner import lease
+from activity_worker.steps.runner.context import current
+from activity_worker.steps.runner.runner import Runner, RunnerOptions
+from activity_worker.steps.runner.tasks import Tasks, UnknownTaskError, cancel, pause, retry
+from activity_worker.steps.store.notifier import Notifier, announcements
+from activity_worker.steps.store.rows import StoredInstance
+from activity_worker.steps.store.task_store import TaskStore, Transition
 from tests.clock import Clock
 
 
@@ -299,7 +299,7 @@ async def test_short_failure_of_the_store_loses_no_outcome(store: TaskStore, clo
     app, runner = await start(store, clock, Task("t", ["m", "m"], methods={"m": lambda _: calls.append(1)}))
     saved, record, failures = [False, True], store.record, 0
 
-    async def fails(held: Stored, now: float, turn: Turn) -> Stored:
+    async def fails(held: StoredInstance, now: float, turn: Transition) -> StoredInstance:
         nonlocal failures
         if saved:
             if saved.pop():
@@ -369,14 +369,14 @@ async def test_method_knows_the_key_of_its_effect(store: TaskStore, clock: Clock
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
 async def test_announcements_work_again_after_a_lost_connection(store: TaskStore) -> None:
-    bell = Bell()
-    async with announcements(store.engine, bell):
-        heard = bell.rings
+    notifier = Notifier()
+    async with announcements(store.engine, notifier):
+        heard = notifier.notifications
         ask = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
         async with store.engine.begin() as connection:
             await connection.execute(text(ask))
-        await bell.wait(heard, 30)
-        assert bell.rings > heard
+        await notifier.wait(heard, 30)
+        assert notifier.notifications > heard
 
 
 async def test_one_slot_of_a_runner_polls_for_all(store: TaskStore, monkeypatch: pytest.MonkeyPatch) -> None:

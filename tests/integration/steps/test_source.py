@@ -8,23 +8,23 @@ from typing import Any
 
 import pytest
 
+from activity_worker.config.sources import TaskStoreSettings
+from activity_worker.contract import LeasedTask as Leased
 from activity_worker.errors import (
+    CapabilitiesError,
     DeniedError,
     LeaseLostError,
     MissingError,
-    OfferError,
     SourceError,
     UnreachableError,
 )
-from activity_worker.source_settings import TaskStoreSettings
 from activity_worker.sources.protocol import SharedSource
-from activity_worker.sources.protocol import Task as Leased
 from activity_worker.sources.taskstore import HOLD_SECONDS, TaskStoreSource
-from activity_worker.steps import RunnerOptions, Task, Tasks, TaskStore, app
-from activity_worker.steps.announce import announcements
-from activity_worker.steps.bell import Bell
-from activity_worker.steps.claim import Claim
-from activity_worker.steps.offer import offer_of
+from activity_worker.steps import RunnerOptions, Task, Tasks, TaskStore
+from activity_worker.steps.model.capabilities import capabilities_of
+from activity_worker.steps.model.claim import InstanceClaim
+from activity_worker.steps.runner import tasks as app
+from activity_worker.steps.store.notifier import Notifier, announcements
 from tests.clock import Clock
 from tests.servers.ports import free_port
 from tests.servers.postgres import new_database, wait_for_listeners
@@ -40,7 +40,7 @@ def tasks(clock: Clock) -> Tasks:
 @pytest.fixture
 async def source(url: str, clock: Clock, tasks: Tasks) -> AsyncIterator[TaskStoreSource]:
     made = TaskStoreSource(TaskStoreSettings(url, LEASE), hold_seconds=0.05, clock=clock)
-    made.introduce(offer_of(tasks.methods))
+    made.set_capabilities(capabilities_of(tasks.methods))
     yield made
     await made.close()
 
@@ -51,8 +51,8 @@ async def leased(source: TaskStoreSource, name: str = "pod:a") -> Leased:
     return task
 
 
-def claim_of(task: Leased) -> Claim:
-    return Claim.from_input(json.loads(task.input))
+def claim_of(task: Leased) -> InstanceClaim:
+    return InstanceClaim.from_input(json.loads(task.input))
 
 
 async def run(store: TaskStore, tasks: Tasks, task: Leased) -> None:
@@ -66,7 +66,7 @@ def test_source_can_be_shared_by_handler_processes() -> None:
     source = TaskStoreSource(TaskStoreSettings("postgresql://tasks:secret@db/tasks", LEASE))
 
     assert isinstance(source, SharedSource)
-    assert (source.longest_heartbeat_seconds, source.name) == (10.0, "task-store")
+    assert (source.max_heartbeat_seconds, source.name) == (10.0, "task-store")
     assert "secret" not in repr(source.name)
 
 
@@ -79,7 +79,7 @@ async def test_lease_is_a_due_instance_that_is_saved_as_running(
     held = await store.get(name)
     assert held.instance.status.running
     assert held.instance.next_run_time == 1000.0 + LEASE
-    assert claim_of(task) == Claim(name, held.runner, held.revision, LEASE)
+    assert claim_of(task) == InstanceClaim(name, held.runner, held.revision, LEASE)
     assert held.runner.startswith("pod:a-")
     assert "4711" not in task.token + task.input
     assert await source.lease("pod:b") is None
@@ -123,7 +123,7 @@ async def test_heartbeat_does_not_change_an_instance_without_a_call(
         raise RuntimeError("again")
 
     tasks = Tasks([Task("r", [{"method": "m", "retry": {"delays": [300]}}], methods={"m": m})], clock=clock)
-    source.introduce(offer_of(tasks.methods))
+    source.set_capabilities(capabilities_of(tasks.methods))
     name = await tasks.new(store, "r")
     task = await leased(source)
     await run(store, tasks, task)
@@ -200,19 +200,21 @@ async def test_modules_are_offered_by_their_callables(source: TaskStoreSource, s
 
     modules = {"mail": Mail(), "book": {"write": print, "size": 3, "_hidden": print}}
     offering = Tasks([Task("mails", ["module.mail.dynamic"])], modules=modules, clock=clock)
-    offer = offer_of(offering.methods)
-    assert offer["modules"] == {"mail": ["dynamic", "later", "send"], "book": ["write"]}
+    capabilities = capabilities_of(offering.methods)
+    assert capabilities["modules"] == {"mail": ["dynamic", "later", "send"], "book": ["write"]}
 
-    source.introduce(json.loads(json.dumps(offer)))
+    source.set_capabilities(json.loads(json.dumps(capabilities)))
     other = Tasks([Task("mails", ["module.mail.send", "module.book.write"])], modules=modules, clock=clock)
     name = await other.new(store, "mails")
     assert claim_of(await leased(source)).instance_id == name
 
 
-@pytest.mark.parametrize("offer", [None, {}, {"tasks": [{"name": "t"}], "methods": {}, "modules": {}}, {"tasks": 3}])
-def test_object_that_is_no_tasks_is_refused(offer: Any) -> None:
-    with pytest.raises(OfferError):
-        TaskStoreSource(TaskStoreSettings("sqlite://", LEASE)).introduce(offer)
+@pytest.mark.parametrize(
+    "capabilities", [None, {}, {"tasks": [{"name": "t"}], "methods": {}, "modules": {}}, {"tasks": 3}]
+)
+def test_object_that_is_no_tasks_is_refused(capabilities: Any) -> None:
+    with pytest.raises(CapabilitiesError):
+        TaskStoreSource(TaskStoreSettings("sqlite://", LEASE)).set_capabilities(capabilities)
 
 
 async def test_claim_concludes_a_canceled_instance_and_leases_the_next(
@@ -233,7 +235,7 @@ async def test_poll_gets_a_new_instance_at_once(
     monkeypatch.setattr("activity_worker.sources.taskstore.POLL_SECONDS", {"postgresql": 2 * HOLD_SECONDS})
     url = await new_database(server)
     source = TaskStoreSource(TaskStoreSettings(url, LEASE), clock=clock)
-    source.introduce(offer_of(tasks.methods))
+    source.set_capabilities(capabilities_of(tasks.methods))
     polling = asyncio.create_task(source.lease("pod:a"))
     store = await TaskStore.open(url)
     await wait_for_listeners(store.engine, 1)
@@ -247,20 +249,20 @@ async def test_poll_gets_a_new_instance_at_once(
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
 async def test_returned_instance_is_announced(source: TaskStoreSource, store: TaskStore, tasks: Tasks) -> None:
-    bell = Bell()
-    async with announcements(store.engine, bell):
+    notifier = Notifier()
+    async with announcements(store.engine, notifier):
         await tasks.new(store, "t")
-        await bell.wait(1, 5.0)
-        task, heard = await leased(source), bell.rings
+        await notifier.wait(1, 5.0)
+        task, heard = await leased(source), notifier.notifications
         await source.fail(task.token, "ActivityPool.HandlerExited", "")
         async with asyncio.timeout(5):
-            while bell.rings == heard:
-                await bell.wait(heard, 5.0)
+            while notifier.notifications == heard:
+                await notifier.wait(heard, 5.0)
 
 
 async def test_cordon_ends_open_polls_and_later_ones(url: str, tasks: Tasks) -> None:
     source = TaskStoreSource(TaskStoreSettings(url, LEASE))
-    source.introduce(offer_of(tasks.methods))
+    source.set_capabilities(capabilities_of(tasks.methods))
     polls = [asyncio.create_task(source.lease(f"pod:{slot}")) for slot in "ab"]
     done, _ = await asyncio.wait(polls, timeout=0.3)
     assert not done
@@ -281,7 +283,7 @@ async def test_errors_are_classified_by_their_fix(
     server: str, tasks: Tasks, change: tuple[str, str], kind: type[SourceError], words: str
 ) -> None:
     source = TaskStoreSource(TaskStoreSettings(server.replace(*change), LEASE))
-    source.introduce(offer_of(tasks.methods))
+    source.set_capabilities(capabilities_of(tasks.methods))
 
     with pytest.raises(kind) as caught:
         await source.lease("pod:a")
@@ -292,7 +294,7 @@ async def test_errors_are_classified_by_their_fix(
 
 async def test_store_that_is_down_is_unreachable_and_used_once_it_is_up(tasks: Tasks) -> None:
     source = TaskStoreSource(TaskStoreSettings(f"postgresql://u:hunter2@127.0.0.1:{free_port()}/x", LEASE))
-    source.introduce(offer_of(tasks.methods))
+    source.set_capabilities(capabilities_of(tasks.methods))
     for call in (source.lease("pod:a"), source.heartbeat('["a", "b"]'), source.fail('["a", "b"]', "x", "")):
         with pytest.raises(UnreachableError) as caught:
             await call
@@ -302,7 +304,7 @@ async def test_store_that_is_down_is_unreachable_and_used_once_it_is_up(tasks: T
 
 async def test_unreadable_url_is_not_repeated(tasks: Tasks) -> None:
     source = TaskStoreSource(TaskStoreSettings("hunter2 is no url", LEASE))
-    source.introduce(offer_of(tasks.methods))
+    source.set_capabilities(capabilities_of(tasks.methods))
     with pytest.raises(SourceError, match="StoreUrl") as caught:
         await source.lease("pod:a")
     assert "hunter2" not in str(caught.value)

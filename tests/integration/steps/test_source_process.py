@@ -28,7 +28,7 @@ from activity_worker.contract import (
 )
 from activity_worker.sources.taskstore import HOLD_SECONDS
 from activity_worker.steps import Tasks, TaskStore
-from activity_worker.steps.store import Revision, Stored
+from activity_worker.steps.store.rows import Revision, StoredInstance
 from tests.eventually import eventually
 from tests.integration.steps import pool_tasks
 from tests.integration.worker.fake_operator import FakeOperator
@@ -67,10 +67,10 @@ class Shop:
         await eventually(f"{name} was called {calls} times", lambda: len(self._calls(name)) >= calls)
         return self._calls(name)[calls - 1]
 
-    async def ended(self, name: str) -> Stored:
+    async def ended(self, name: str) -> StoredInstance:
         """Wait until an instance is complete; check that no two processes ran it at the same time."""
 
-        async def complete() -> Stored | None:
+        async def complete() -> StoredInstance | None:
             stored = await self.store.get(name)
             return stored if stored.instance.complete else None
 

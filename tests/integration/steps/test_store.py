@@ -9,14 +9,15 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, Delete, Table, delete, insert, select, text
 from sqlalchemy.exc import ProgrammingError
 
-from activity_worker.steps import creating, database, turns
-from activity_worker.steps import store as store_module
-from activity_worker.steps.definition import Definition
-from activity_worker.steps.instance import ErrorRecord, Instance
-from activity_worker.steps.outcome import Outcome, Raised, Returned
-from activity_worker.steps.parse import parse
-from activity_worker.steps.record import status_record
-from activity_worker.steps.store import LeaseLostError, Stored, Taken, TaskStore, UnknownInstanceError
+from activity_worker.steps.model import new_instance, transitions
+from activity_worker.steps.model.definition import Definition
+from activity_worker.steps.model.definition_parser import parse
+from activity_worker.steps.model.instance import ErrorRecord, Instance, Outcome, Raised, Returned
+from activity_worker.steps.model.status_json import status_record
+from activity_worker.steps.store import database
+from activity_worker.steps.store import task_store as store_module
+from activity_worker.steps.store.rows import ClaimedInstance, StoredInstance
+from activity_worker.steps.store.task_store import InstanceLeaseLostError, TaskStore, UnknownInstanceError
 from activity_worker.wire.taskstore import DEFINITIONS, HISTORY, INSTANCES, METADATA
 from tests.integration.steps.due import count_due
 from tests.servers.postgres import execute, new_database
@@ -28,25 +29,25 @@ DEFINITION = parse({"name": "order", "steps": ["a", "b"], "data": {"x": 1}})
 
 async def put(store: TaskStore, at: float = NOW, definition: Definition = DEFINITION) -> str:
     await store.sync(definition, NOW)
-    made = creating.instance(definition, {}, now=at)
+    made = new_instance.create_instance(definition, {}, now=at)
     assert await store.create(made, NOW)
     return made.id
 
 
 def finish(value: object = None, now: float = NOW):  # type: ignore[no-untyped-def]
-    return lambda definition, stored: turns.ended(
+    return lambda definition, stored: transitions.ended(
         definition, stored.instance, Returned(value), now, LEASE, canceled=stored.cancel
     )
 
 
 async def claim_if_due(
     store: TaskStore, runner: str = "r1", now: float = NOW, version: str = DEFINITION.id
-) -> Stored | None:
+) -> StoredInstance | None:
     taken = await store.claim(runner, lambda: now, [version], LEASE)
     return None if taken is None else taken.held
 
 
-async def claim(store: TaskStore, runner: str = "r1", now: float = NOW) -> Stored:
+async def claim(store: TaskStore, runner: str = "r1", now: float = NOW) -> StoredInstance:
     held = await claim_if_due(store, runner, now)
     assert held is not None
     return held
@@ -104,9 +105,9 @@ async def test_another_runner_takes_over_after_the_lease(store: TaskStore) -> No
     assert await claim_if_due(store, "r2", NOW + LEASE - 1) is None
     new = await claim(store, "r2", NOW + LEASE)
 
-    with pytest.raises(LeaseLostError):
+    with pytest.raises(InstanceLeaseLostError):
         await store.record(old, NOW + LEASE, finish())
-    with pytest.raises(LeaseLostError):
+    with pytest.raises(InstanceLeaseLostError):
         await store.renew(old, NOW + 500)
     assert (await store.record(new, NOW + LEASE, finish())).instance.status.step_num == 1
 
@@ -135,7 +136,7 @@ async def test_history_keeps_every_revision_and_changed_data(store: TaskStore) -
 
 async def test_id_is_created_once(store: TaskStore) -> None:
     await store.sync(DEFINITION, NOW)
-    made = creating.instance(DEFINITION, {"n": 1}, now=NOW, instance_id="mine")
+    made = new_instance.create_instance(DEFINITION, {"n": 1}, now=NOW, instance_id="mine")
 
     assert await store.create(made, NOW) is True
     assert await store.create(replace(made, data={"n": 2}), NOW) is False
@@ -157,20 +158,20 @@ async def test_instance_keeps_the_version_it_was_created_with(store: TaskStore) 
 async def test_paused_instance_stops_before_the_next_call(store: TaskStore) -> None:
     name = await put(store)
     held = await claim(store)
-    await store.change(name, NOW, lambda _, stored: turns.paused(stored.instance, paused=True))
+    await store.change(name, NOW, lambda _, stored: transitions.paused(stored.instance, paused=True))
 
     seen: list[bool] = []
 
-    def ended(definition: Definition, stored: Stored) -> Instance:
+    def ended(definition: Definition, stored: StoredInstance) -> Instance:
         seen.append(stored.instance.paused)
-        return turns.ended(definition, stored.instance, Returned(), NOW, LEASE, canceled=False)
+        return transitions.ended(definition, stored.instance, Returned(), NOW, LEASE, canceled=False)
 
     after = await store.record(held, NOW, ended)
     assert seen == [False, True]
     assert (after.instance.status.running, after.instance.status.step_num) == (False, 1)
     assert await claim_if_due(store, "r2", NOW + 999) is None
 
-    await store.change(name, NOW, lambda _, stored: turns.paused(stored.instance, paused=False))
+    await store.change(name, NOW, lambda _, stored: transitions.paused(stored.instance, paused=False))
     assert (await claim(store)).instance.id == name
 
 
@@ -178,7 +179,7 @@ async def test_runner_sees_a_cancel_when_its_call_ends(store: TaskStore) -> None
     name = await put(store)
     held = await claim(store)
     asked = await store.change(
-        name, NOW, lambda definition, stored: turns.asked_to_cancel(definition, stored.instance, NOW), cancel=True
+        name, NOW, lambda definition, stored: transitions.asked_to_cancel(definition, stored.instance, NOW), cancel=True
     )
     assert (asked.cancel, asked.revision) == (True, held.revision)
 
@@ -286,10 +287,10 @@ async def test_runner_that_took_over_from_itself_cannot_use_its_old_lease(store:
     old = await claim(store)
     new = await claim(store, now=NOW + LEASE)
 
-    with pytest.raises(LeaseLostError):
+    with pytest.raises(InstanceLeaseLostError):
         await store.record(old, NOW + LEASE, finish())
     saved = await store.record(new, NOW + LEASE, finish())
-    with pytest.raises(LeaseLostError):
+    with pytest.raises(InstanceLeaseLostError):
         await store.record(new, NOW + LEASE, finish())
     assert await store.get(saved.instance.id) == saved
 
@@ -299,7 +300,9 @@ async def completed(store: TaskStore, at: float, outcome: Outcome) -> str:
     held = await claim(store, now=at)
     while held.instance.status.running:
         held = await store.record(
-            held, at, lambda known, stored: turns.ended(known, stored.instance, outcome, at, LEASE, canceled=False)
+            held,
+            at,
+            lambda known, stored: transitions.ended(known, stored.instance, outcome, at, LEASE, canceled=False),
         )
     return name
 
@@ -344,8 +347,8 @@ async def test_claimed_instance_has_the_state_that_the_rules_give(store: TaskSto
     """On PostgreSQL the plainest case is one statement, which contains the rules once more."""
     name = await put(store, NOW - 3)
 
-    def rules(taken: Taken, now: float, *, canceled: bool = False) -> Instance:
-        return turns.taken(DEFINITION, taken.before, now, LEASE, canceled=canceled)
+    def rules(taken: ClaimedInstance, now: float, *, canceled: bool = False) -> Instance:
+        return transitions.taken(DEFINITION, taken.before, now, LEASE, canceled=canceled)
 
     fresh = await store.claim("r1", lambda: NOW, [DEFINITION.id], LEASE)
     assert fresh is not None
@@ -356,7 +359,7 @@ async def test_claimed_instance_has_the_state_that_the_rules_give(store: TaskSto
     assert lost.held.instance == rules(lost, NOW + LEASE)
     assert lost.held.instance.status.tries == {"method": 1}
 
-    def cancels(_: Definition, stored: Stored) -> Instance:
+    def cancels(_: Definition, stored: StoredInstance) -> Instance:
         return stored.instance
 
     await store.change(name, NOW, cancels, cancel=True)

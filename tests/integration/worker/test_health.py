@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from activity_worker import health
 from activity_worker.contract import WorkerState
-from activity_worker.health import HealthServer
-from activity_worker.metrics import WorkerMetrics
+from activity_worker.supervisor import health
+from activity_worker.supervisor.health import WorkerHealthServer
+from activity_worker.supervisor.metrics import WorkerMetrics
 
 from .process import probe
 
@@ -26,15 +26,15 @@ def asked() -> Worker:
 
 
 @pytest.fixture
-async def server(asked: Worker) -> AsyncIterator[HealthServer]:
-    server = HealthServer(WorkerMetrics("1.2.3", 1).registry, lambda: asked.state, lambda: asked.problem)
+async def server(asked: Worker) -> AsyncIterator[WorkerHealthServer]:
+    server = WorkerHealthServer(WorkerMetrics("1.2.3", 1).registry, lambda: asked.state, lambda: asked.problem)
     await server.start(0, "127.0.0.1")
     yield server
     await server.stop()
 
 
 @pytest.mark.parametrize("state", WorkerState)
-async def test_ready_worker_has_or_takes_tasks(server: HealthServer, asked: Worker, state: WorkerState) -> None:
+async def test_ready_worker_has_or_takes_tasks(server: WorkerHealthServer, asked: Worker, state: WorkerState) -> None:
     asked.state = state
 
     assert await probe(server.port, "/readyz") == (
@@ -43,7 +43,7 @@ async def test_ready_worker_has_or_takes_tasks(server: HealthServer, asked: Work
     )
 
 
-async def test_livez_fails_and_names_a_dead_component(server: HealthServer, asked: Worker) -> None:
+async def test_livez_fails_and_names_a_dead_component(server: WorkerHealthServer, asked: Worker) -> None:
     assert await probe(server.port, "/livez") == (200, "ok\n")
 
     asked.problem = "the report loop has died"
@@ -51,7 +51,7 @@ async def test_livez_fails_and_names_a_dead_component(server: HealthServer, aske
 
 
 async def test_blocked_loop_is_noticed_once_it_runs_again(
-    server: HealthServer, monkeypatch: pytest.MonkeyPatch
+    server: WorkerHealthServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "STUCK_AFTER_SECONDS", 0.2)
     watch = health.LoopWatch()
@@ -61,7 +61,7 @@ async def test_blocked_loop_is_noticed_once_it_runs_again(
     watch.stop()
 
 
-async def test_metrics_name_the_runtime(server: HealthServer) -> None:
+async def test_metrics_name_the_runtime(server: WorkerHealthServer) -> None:
     status, text = await probe(server.port, "/metrics")
 
     assert status == 200

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from activity_worker import reporter as reporter_module
+from activity_worker.config.settings import ReportSettings
 from activity_worker.contract import Directive, ExitOutput, Reply, WorkerState
-from activity_worker.metrics import WorkerMetrics
-from activity_worker.report_state import Identity, Orders, ReportState, Snapshot
-from activity_worker.reporter import Reporter
-from activity_worker.settings import ReportSettings
+from activity_worker.supervisor import reporter as reporter_module
+from activity_worker.supervisor.metrics import WorkerMetrics
+from activity_worker.supervisor.report_state import Orders, PodIdentity, ReportState, WorkerSnapshot
+from activity_worker.supervisor.reporter import Reporter
 
 from .fake_operator import FakeOperator, make_authority
 
@@ -23,11 +23,11 @@ from .fake_operator import FakeOperator, make_authority
 class Bench:
     """A reporter, the worker's state that it reports, and the directives that it got."""
 
-    seen: Snapshot = field(default_factory=lambda: Snapshot(WorkerState.STARTING))
+    seen: WorkerSnapshot = field(default_factory=lambda: WorkerSnapshot(WorkerState.STARTING))
     orders: list[Orders] = field(default_factory=list)
     reporter: Reporter | None = None
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: WorkerSnapshot) -> None:
         """Change the worker's state."""
         assert self.reporter is not None
         self.seen = snapshot
@@ -45,7 +45,7 @@ async def operator() -> AsyncIterator[FakeOperator]:
 async def reporting(url: str, token: Path | None = None, ca: Path | None = None) -> AsyncIterator[Bench]:
     bench = Bench()
     settings = ReportSettings(url, token, ca, namespace="shop", pool="resize", pod_name="pod", pod_uid="uid")
-    state = ReportState(Identity("shop", "resize", "pod", "uid", "one", slots=2))
+    state = ReportState(PodIdentity("shop", "resize", "pod", "uid", "one", slots=2))
     reporter = Reporter(settings, state, lambda: bench.seen, bench.orders.append, WorkerMetrics("test", 2))
     bench.reporter = reporter
     running = asyncio.create_task(reporter.run())
@@ -60,7 +60,7 @@ async def test_reports_share_one_connection_one_at_a_time(operator: FakeOperator
     await operator.start()
     async with reporting(f"http://127.0.0.1:{operator.port}") as bench:
         for number in range(20):
-            bench.show(Snapshot(WorkerState.RUNNING, busy=number % 3))
+            bench.show(WorkerSnapshot(WorkerState.RUNNING, busy=number % 3))
             await operator.further()
 
     assert (operator.most_in_flight, len(operator.connections)) == (1, 1)
@@ -72,7 +72,7 @@ async def test_drain_is_applied_and_drained_is_reported_at_once(operator: FakeOp
     await operator.start()
     async with reporting(f"http://127.0.0.1:{operator.port}") as bench:
         await operator.further()
-        bench.show(Snapshot(WorkerState.DRAINED))
+        bench.show(WorkerSnapshot(WorkerState.DRAINED))
         await operator.report_with(lambda report: report.state is WorkerState.DRAINED)
 
     assert bench.orders[0].directive is Directive.DRAIN
@@ -152,7 +152,7 @@ async def test_last_report_is_delivered_before_the_process_ends(operator: FakeOp
     async with reporting(f"http://127.0.0.1:{operator.port}") as bench:
         assert bench.reporter is not None
         await operator.further()
-        bench.show(Snapshot(WorkerState.STOPPED, exit=ExitOutput(10, "AccessDenied")))
+        bench.show(WorkerSnapshot(WorkerState.STOPPED, exit=ExitOutput(10, "AccessDenied")))
         await bench.reporter.say_goodbye()
 
     assert (operator.reports[-1].state, operator.reports[-1].exit) == (

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from activity_worker.wire import patience
+from activity_worker.wire import grace_timeout
 from activity_worker.wire.errors import EndpointUnreachableError
-from activity_worker.wire.transport import Answer, Transport
+from activity_worker.wire.transport import HttpResponse, Transport
 
 LIMIT = 0.3
 ANSWER = b'HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n{"taskToken":"t"}'
@@ -83,7 +83,7 @@ def run(runner: asyncio.Runner, server: Server, scene: Callable[[Transport], Awa
     return runner.run(play())
 
 
-def poll(transport: Transport) -> Awaitable[Answer]:
+def poll(transport: Transport) -> Awaitable[HttpResponse]:
     return transport.post({}, b"{}", timeout_seconds=LIMIT)
 
 
@@ -93,7 +93,7 @@ def test_answer_that_came_while_the_process_stalled_is_returned(runner: asyncio.
         assert server.answered.wait(10)
         time.sleep(2 * LIMIT)
 
-    async def scene(transport: Transport) -> Answer:
+    async def scene(transport: Transport) -> HttpResponse:
         loop = asyncio.get_running_loop()
         server.asked = lambda: loop.call_soon_threadsafe(stand_still)
         return await poll(transport)
@@ -106,7 +106,7 @@ def test_answer_that_came_while_the_process_stalled_is_returned(runner: asyncio.
 def test_unanswered_call_ends_after_the_grace_and_disconnects(
     runner: asyncio.Runner, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(grace_timeout, "GRACE_SECONDS", 0.2)
 
     async def scene(transport: Transport) -> float:
         began = time.monotonic()

@@ -371,7 +371,7 @@ async def _taken_by_the_operator(fake: StepFunctionsFake, arn: str) -> tuple[str
         finally:
             await client.close()
     assert task is not None
-    return task.task_token, task.input
+    return task.token, task.input
 
 
 async def _is_told_to_stop(running: WorkerProcess, port: int) -> None:

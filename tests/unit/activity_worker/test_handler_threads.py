@@ -7,8 +7,8 @@ import pytest
 
 from activity_worker import activity
 from activity_worker.activity import TaskRequest
-from activity_worker.blocking import BlockingToolkit
 from activity_worker.errors import LeaseLostError
+from activity_worker.runtime.blocking import BlockingToolkit
 from tests.unit.activity_worker.runtime.world import World
 
 

@@ -31,10 +31,7 @@ from activity_worker.contract.names import (
     WorkerState,
     lease_id,
 )
-from activity_worker.contract.reply import (
-    Grant,
-    Reply,
-)
+from activity_worker.contract.reply import Grant, Reply
 from activity_worker.contract.report import (
     Counters,
     ExitOutput,
@@ -44,6 +41,7 @@ from activity_worker.contract.report import (
     PollTrouble,
     Report,
 )
+from activity_worker.contract.task import LeasedTask
 
 __all__ = [
     "ERROR_DELETED",
@@ -73,6 +71,7 @@ __all__ = [
     "ExitOutput",
     "Grant",
     "HeldLease",
+    "LeasedTask",
     "LifecycleEvent",
     "PollFault",
     "PollTrouble",

@@ -27,21 +27,21 @@ __all__ = [
     "Queue",
 ]
 
-_HOMES = {
+_NAMES_BY_MODULE = {
     "definition": ("FlowDefinition", "FlowError", "Queue"),
     "flow": ("Flow",),
     "job": ("Failure", "Job", "JobState"),
     "monitor": ("LockMonitor", "MonitorOptions"),
     "workers": ("FlowWorkers",),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
+    module = _MODULE_OF.get(name)
+    if module is None:
         raise AttributeError(f"module 'activity_worker.flows' has no attribute {name!r}")
-    return getattr(import_module(f"activity_worker.flows.{home}"), name)
+    return getattr(import_module(f"activity_worker.flows.{module}"), name)
 
 
 def __dir__() -> list[str]:

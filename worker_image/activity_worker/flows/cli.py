@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from activity_worker.config.logging import set_up_logs
 from activity_worker.contract import EXIT_ERROR, EXIT_USAGE, Env
 from activity_worker.flows import show
 from activity_worker.flows.definition import FlowDefinition, FlowError, Queue
 from activity_worker.flows.flow import Flow
 from activity_worker.flows.job import JobState
 from activity_worker.flows.monitor import LockMonitor, MonitorOptions, find_unlocked
-from activity_worker.logs import set_up_logs
 from activity_worker.wire.redis_connection import open_client
 from activity_worker.wire.redis_errors import RedisError
 from activity_worker.wire.redis_url import RedisUrlError
@@ -26,21 +26,21 @@ class UsageError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _FlowCommand:
     """The flow that the arguments describe, and its queues with the flow of the jobs in each."""
 
     flow: Flow
     queues: tuple[tuple[str, str], ...]
-    said: Mapping[str, Any]
+    args: Mapping[str, Any]
 
 
-def main(said: Mapping[str, Any]) -> int:
+def main(args: Mapping[str, Any]) -> int:
     """Run a command and return the exit code: 0, 1 (error), 2 (usage)."""
-    if said["flows_command"] is None:
-        said["flows_parser"].print_help(sys.stderr)
+    if args["flows_command"] is None:
+        args["flows_parser"].print_help(sys.stderr)
         return EXIT_USAGE
     try:
-        asyncio.run(_run(said))
+        asyncio.run(_run(args))
     except (UsageError, RedisUrlError) as error:
         return _say(error, EXIT_USAGE)
     except FlowError as error:
@@ -55,10 +55,10 @@ def _say(error: object, code: int) -> int:
     return code
 
 
-async def _run(said: Mapping[str, Any]) -> None:
-    url = said["redis_url"] or os.environ.get(Env.REDIS_URL)
-    name = said["flow"] or os.environ.get(Env.REDIS_FLOW)
-    queues = said["queue"] or [text for text in [os.environ.get(Env.REDIS_QUEUE)] if text]
+async def _run(args: Mapping[str, Any]) -> None:
+    url = args["redis_url"] or os.environ.get(Env.REDIS_URL)
+    name = args["flow"] or os.environ.get(Env.REDIS_FLOW)
+    queues = args["queue"] or [text for text in [os.environ.get(Env.REDIS_QUEUE)] if text]
     for value, flag, variable in (
         (url, "--redis-url", Env.REDIS_URL),
         (name, "--flow", Env.REDIS_FLOW),
@@ -66,7 +66,7 @@ async def _run(said: Mapping[str, Any]) -> None:
     ):
         if not value:
             raise UsageError(f"no value for {flag}: pass it or set {variable}")
-    for child in said["child"]:
+    for child in args["child"]:
         parent, _, rest = child.partition(":")
         if not parent or not rest:
             raise UsageError(f"--child {child!r}: expected PARENT:CHILD, such as check:stock")
@@ -75,20 +75,20 @@ async def _run(said: Mapping[str, Any]) -> None:
         definition = FlowDefinition(name, tuple(Queue(queue) for queue in queues))
     except FlowError as error:
         raise UsageError(error) from None
-    pairs = (*((name, queue) for queue in queues), *((child, child) for child in said["child"]))
+    pairs = (*((name, queue) for queue in queues), *((child, child) for child in args["child"]))
     async with Flow(definition, open_client(url)) as flow:
-        command: Callable[[_Asked], Awaitable[str]] = _COMMANDS[said["flows_command"]]
-        if text := await command(_Asked(flow, pairs, said)):
+        command: Callable[[_FlowCommand], Awaitable[str]] = _COMMANDS[args["flows_command"]]
+        if text := await command(_FlowCommand(flow, pairs, args)):
             print(text)  # noqa: T201 - what was asked for
 
 
-async def _monitor(asked: _Asked) -> str:
-    said = asked.said
+async def _monitor(asked: _FlowCommand) -> str:
+    args = asked.args
     try:
-        options = MonitorOptions(said["look_seconds"], said["gap_seconds"], said["requeue"])
+        options = MonitorOptions(args["look_seconds"], args["gap_seconds"], args["requeue"])
     except ValueError as error:
         raise UsageError(str(error).replace("monitor.", "--").replace("_", "-")) from None
-    set_up_logs(said["log_format"])
+    set_up_logs(args["log_format"])
     monitor = LockMonitor(asked.flow.client, asked.queues, options)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -98,26 +98,26 @@ async def _monitor(asked: _Asked) -> str:
     return ""
 
 
-async def _ls(asked: _Asked) -> str:
+async def _ls(asked: _FlowCommand) -> str:
     client = asked.flow.client
     unlocked = [queue for _, queue, _ in await find_unlocked(client, asked.queues)]
     lengths = await asked.flow.lengths([queue for _, queue in asked.queues])
     return show.queues([(queue, *counts, unlocked.count(queue)) for queue, counts in lengths.items()])
 
 
-async def _show(asked: _Asked) -> str:
-    job = await asked.flow.get(asked.said["id"], children=True)
+async def _show(asked: _FlowCommand) -> str:
+    job = await asked.flow.get(asked.args["id"], children=True)
     if job.state is JobState.MISSING:
         raise FlowError(f"job {job.id} of flow {job.flow}: there is none, or it is no longer kept")
     return show.job(job)
 
 
-async def _retry(asked: _Asked) -> str:
-    queue = await asked.flow.retry(asked.said["id"], queue=asked.said["from_queue"])
-    return f"{asked.said['id']} waits in {queue}"
+async def _retry(asked: _FlowCommand) -> str:
+    queue = await asked.flow.retry(asked.args["id"], queue=asked.args["from_queue"])
+    return f"{asked.args['id']} waits in {queue}"
 
 
-_COMMANDS: dict[str, Callable[[_Asked], Awaitable[str]]] = {
+_COMMANDS: dict[str, Callable[[_FlowCommand], Awaitable[str]]] = {
     "monitor": _monitor,
     "ls": _ls,
     "show": _show,

@@ -42,7 +42,7 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FlowQueue:
     """A queue as the server knows it: its full name, and the flow that the jobs in it belong to."""
 
     flow: str
@@ -69,7 +69,7 @@ class FlowDefinition:
             raise FlowError(f"flow {self.name}: queues: give at least one")
         if self.keep_seconds < 1:
             raise FlowError(f"flow {self.name}: keep_seconds: {self.keep_seconds}: must be at least 1")
-        names = [place.name for place in self.places()]
+        names = [flow_queue.name for flow_queue in self.flow_queues()]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise FlowError(f"flow {self.name}: queues: {', '.join(twice)}: there more than once")
         for queue in self.queues:
@@ -78,17 +78,17 @@ class FlowDefinition:
                     f"flow {self.name}: queue {queue.name}: next_queue: {queue.next_queue!r}: no such queue"
                 )
 
-    def places(self) -> Iterator[Place]:
+    def flow_queues(self) -> Iterator[FlowQueue]:
         """Yield every queue with its full name, children after their parent."""
         for queue in self.queues:
-            yield from _places(self.name, queue.name, queue)
+            yield from _flow_queues(self.name, queue.name, queue)
 
-    def place(self, name: str) -> Place:
+    def flow_queue(self, name: str) -> FlowQueue:
         """Return the queue with this full name: PARENT:CHILD for a child. Raises `FlowError`."""
-        for place in self.places():
-            if place.name == name:
-                return place
-        known = ", ".join(place.name for place in self.places())
+        for flow_queue in self.flow_queues():
+            if flow_queue.name == name:
+                return flow_queue
+        known = ", ".join(flow_queue.name for flow_queue in self.flow_queues())
         raise FlowError(f"flow {self.name}: queue {name!r}: no such queue; there are {known}")
 
     def lookups(self, fields: Mapping[str, Any]) -> list[str]:
@@ -125,9 +125,9 @@ def _plain(value: Any) -> bool:
     return isinstance(value, (str, int, float)) and not isinstance(value, bool)
 
 
-def _places(flow: str, name: str, queue: Queue) -> Iterator[Place]:
-    yield Place(flow, name, queue)
+def _flow_queues(flow: str, name: str, queue: Queue) -> Iterator[FlowQueue]:
+    yield FlowQueue(flow, name, queue)
     for child in queue.children:
         full = keys.child_name(name, child.name)
         # The jobs of a child queue are a flow of their own, which has the queue's name.
-        yield from _places(full, full, child)
+        yield from _flow_queues(full, full, child)

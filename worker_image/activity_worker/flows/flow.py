@@ -6,8 +6,8 @@ from typing import Any, Self
 
 from activity_worker.flows import scripts
 from activity_worker.flows.definition import FlowDefinition, FlowError, lookup_key
-from activity_worker.flows.identity import uuid7
-from activity_worker.flows.job import Job, JobState, Sighting, child_of, judge
+from activity_worker.flows.job import Job, JobSnapshot, JobState, child_of, judge
+from activity_worker.flows.job_ids import uuid7
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import Command, RedisClient, open_client
 from activity_worker.wire.redis_errors import RedisError
@@ -93,8 +93,8 @@ class Flow:
                         trouble = error
                     await asyncio.sleep(look_seconds)
         except TimeoutError:
-            said = f"job {job_id} of flow {self.definition.name}: not finished in {timeout_seconds:g} s"
-            raise TimeoutError(f"{said}; {trouble}" if trouble else said) from trouble
+            problem = f"job {job_id} of flow {self.definition.name}: not finished in {timeout_seconds:g} s"
+            raise TimeoutError(f"{problem}; {trouble}" if trouble else problem) from trouble
 
     async def delete(self, job_id: str) -> bool:
         """Delete a job wherever it is, with its place in queues and look-up lists; tells whether it was there.
@@ -121,14 +121,14 @@ class Flow:
             raise FlowError(f"job {job_id}: is {job.state}: only a failed job is tried again")
         if not (name := queue or job.queue):
             raise FlowError(f"job {job_id}: does not say in which queue it failed: name one")
-        place = self.definition.place(name)
-        if not await scripts.retry(self.client, place.flow, place.name, job_id):
+        flow_queue = self.definition.flow_queue(name)
+        if not await scripts.retry(self.client, flow_queue.flow, flow_queue.name, job_id):
             raise FlowError(f"job {job_id}: was tried again by somebody else just now")
-        return place.name
+        return flow_queue.name
 
     async def lengths(self, queues: Sequence[str] = ()) -> dict[str, tuple[int, int]]:
         """Return how many jobs wait in each of `queues` (all, children's too), and how many are under way."""
-        names = list(queues) or [place.name for place in self.definition.places()]
+        names = list(queues) or [flow_queue.name for flow_queue in self.definition.flow_queues()]
         commands = [("LLEN", key(name)) for name in names for key in (keys.waiting, keys.processing)]
         counts = await self.client.pipeline(commands)
         return {name: (counts[2 * n], counts[2 * n + 1]) for n, name in enumerate(names)}
@@ -150,7 +150,7 @@ class Flow:
             answers = await self.client.transaction(
                 [("HGETALL", keys.job(flow, job_id)), *(("LPOS", key, job_id) for key in lists)]
             )
-            found.append(judge(flow, job_id, _sighting(answers, names)))
+            found.append(judge(flow, job_id, _job_snapshot(answers, names)))
         if children:
             found = [await self._with_children(job) for job in found]
         return found
@@ -163,7 +163,7 @@ class Flow:
         return Job(job.id, job.flow, job.state, job.queue, job.fields, job.failure, tuple(children))
 
     def _queues_of(self, flow: str) -> list[str]:
-        return [place.name for place in self.definition.places() if place.flow == flow] or [flow]
+        return [flow_queue.name for flow_queue in self.definition.flow_queues() if flow_queue.flow == flow] or [flow]
 
 
 def _pairs(flow: str, fields: Mapping[str, Any]) -> list[str]:
@@ -173,13 +173,13 @@ def _pairs(flow: str, fields: Mapping[str, Any]) -> list[str]:
         raise FlowError(f"flow {flow}: fields: {error}: every value must be JSON") from None
 
 
-def _sighting(answers: Sequence[Any], names: Sequence[str]) -> Sighting:
+def _job_snapshot(answers: Sequence[Any], names: Sequence[str]) -> JobSnapshot:
     """Return what a look found: the hash, and two positions a queue."""
-    stored, *places = answers
+    stored, *positions = answers
     fields = {name: keys.decode(value) for name, value in _in_pairs(stored)}
-    waiting = [name for n, name in enumerate(names) if places[2 * n] is not None]
-    processing = [name for n, name in enumerate(names) if places[2 * n + 1] is not None]
-    return Sighting(fields, waiting, processing)
+    waiting = [name for n, name in enumerate(names) if positions[2 * n] is not None]
+    processing = [name for n, name in enumerate(names) if positions[2 * n + 1] is not None]
+    return JobSnapshot(fields, waiting, processing)
 
 
 def _in_pairs(flat: Sequence[str]) -> Iterator[tuple[str, str]]:

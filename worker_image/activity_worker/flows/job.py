@@ -59,7 +59,7 @@ class Job:
     @property
     def done(self) -> bool:
         """Whether its `done` says so: a parent waits for that of its children."""
-        return says_yes(self.fields.get(keys.DONE))
+        return is_true(self.fields.get(keys.DONE))
 
     @property
     def completed_queue(self) -> str | None:
@@ -82,7 +82,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class JobSnapshot:
     """Where a job was found at one moment: the queues whose lists hold it."""
 
     fields: Mapping[str, Any]
@@ -90,7 +90,7 @@ class Sighting:
     processing: Sequence[str] = ()
 
 
-def judge(flow: str, job_id: str, seen: Sighting) -> Job:
+def judge(flow: str, job_id: str, seen: JobSnapshot) -> Job:
     """Return the job that was seen.
 
     A job that waits will be worked on, whatever it says of itself. A failed one may still be on a processing list: who
@@ -98,7 +98,7 @@ def judge(flow: str, job_id: str, seen: Sighting) -> Job:
     """
     fields = seen.fields
     completed = fields.get(keys.COMPLETED_QUEUE)
-    failure = _failure(fields) if says_yes(fields.get(keys.FAILED)) else None
+    failure = _failure(fields) if is_true(fields.get(keys.FAILED)) else None
     if seen.waiting:
         return Job(job_id, flow, JobState.WAITING, seen.waiting[0], fields)
     if failure is not None:
@@ -110,7 +110,7 @@ def judge(flow: str, job_id: str, seen: Sighting) -> Job:
     return Job(job_id, flow, JobState.ADRIFT if fields else JobState.MISSING, None, fields)
 
 
-def says_yes(value: Any) -> bool:
+def is_true(value: Any) -> bool:
     """Tell whether a field says yes: true, or "true", which is how the original's monitor writes it."""
     return value is True or value == "true"
 

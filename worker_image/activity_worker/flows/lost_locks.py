@@ -8,27 +8,27 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 #: (flow, queue, id) of a job under way.
-Suspect = tuple[str, str, str]
+JobAddress = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Suspicion:
+class UnlockedJobs:
     """Since when each job was found without a lock in every look, in seconds of the clock that the looks use."""
 
-    since: Mapping[Suspect, float]
+    since: Mapping[JobAddress, float]
 
-    def looked(self, unlocked: Iterable[Suspect], now: float) -> "Suspicion":
-        """Return the suspicion after another look; whoever has a lock now, or is gone, is forgotten."""
-        return Suspicion({suspect: self.since.get(suspect, now) for suspect in unlocked})
+    def after_look(self, unlocked: Iterable[JobAddress], now: float) -> "UnlockedJobs":
+        """Return the unlocked jobs after another look. A job that has a lock now, or is gone, is forgotten."""
+        return UnlockedJobs({job: self.since.get(job, now) for job in unlocked})
 
-    def lost(self, now: float, gap_seconds: float) -> list[Suspect]:
-        """Return who has been without a lock for long enough."""
-        return [suspect for suspect, since in self.since.items() if now - since >= gap_seconds]
+    def lost(self, now: float, gap_seconds: float) -> list[JobAddress]:
+        """Return the jobs that have been without a lock for `gap_seconds`."""
+        return [job for job, since in self.since.items() if now - since >= gap_seconds]
 
-    def without(self, settled: Iterable[Suspect]) -> "Suspicion":
-        """Return the suspicion without those that were dealt with: taken again, they are under no suspicion."""
+    def without(self, settled: Iterable[JobAddress]) -> "UnlockedJobs":
+        """Return the unlocked jobs without those that were dealt with."""
         gone = set(settled)
-        return Suspicion({suspect: since for suspect, since in self.since.items() if suspect not in gone})
+        return UnlockedJobs({job: since for job, since in self.since.items() if job not in gone})
 
 
-NOBODY = Suspicion({})
+NO_JOBS = UnlockedJobs({})

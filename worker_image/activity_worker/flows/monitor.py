@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from activity_worker.flows import scripts
-from activity_worker.flows.lost_locks import NOBODY, Suspect, Suspicion
+from activity_worker.flows.lost_locks import NO_JOBS, JobAddress, UnlockedJobs
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient
 from activity_worker.wire.redis_errors import RedisError
@@ -48,7 +48,7 @@ class LockMonitor:
         self.requeued = 0
         self._client = client
         self._queues = tuple(queues)
-        self._suspicion: Suspicion = NOBODY
+        self._unlocked_jobs: UnlockedJobs = NO_JOBS
         self._stopped = asyncio.Event()
         self._errors = 0
 
@@ -69,30 +69,30 @@ class LockMonitor:
             await self._pause()
         _log.info("stopped: %d failed, %d put back", self.failed, self.requeued)
 
-    async def look(self, now: float) -> list[Suspect]:
+    async def look(self, now: float) -> list[JobAddress]:
         """Look once at `now`, in seconds of any clock; returns the jobs that were failed or put back."""
-        self._suspicion = self._suspicion.looked(await find_unlocked(self._client, self._queues), now)
-        lost = self._suspicion.lost(now, self.options.gap_seconds)
-        self._suspicion = self._suspicion.without(lost)
-        return [suspect for suspect in lost if await self._settle(suspect)]
+        self._unlocked_jobs = self._unlocked_jobs.after_look(await find_unlocked(self._client, self._queues), now)
+        lost = self._unlocked_jobs.lost(now, self.options.gap_seconds)
+        self._unlocked_jobs = self._unlocked_jobs.without(lost)
+        return [job for job in lost if await self._settle(job)]
 
-    async def _settle(self, suspect: Suspect) -> bool:
-        flow, queue, job_id = suspect
+    async def _settle(self, job: JobAddress) -> bool:
+        flow, queue, job_id = job
         if self.options.requeue and await scripts.requeue_unlocked(
             self._client, flow, queue, job_id, self.options.requeue
         ):
             self.requeued += 1
-            _tell("a job's lock ran out: it waits again", suspect)
+            _tell("a job's lock ran out: it waits again", job)
             return True
         if await scripts.fail_unlocked(self._client, flow, queue, job_id):
             self.failed += 1
-            _tell("a job's lock ran out: it is failed", suspect)
+            _tell("a job's lock ran out: it is failed", job)
             return True
         return False
 
     def _failed_to_look(self, error: RedisError) -> None:
         # What happened while nobody looked is not known: suspicions begin again.
-        self._suspicion = NOBODY
+        self._unlocked_jobs = NO_JOBS
         self._errors += 1
         if self._errors == 1:
             _log.warning("the server cannot be asked, which is tried again: %s", error)
@@ -111,14 +111,14 @@ class LockMonitor:
             return
 
 
-async def find_unlocked(client: RedisClient, queues: Sequence[tuple[str, str]]) -> list[Suspect]:
+async def find_unlocked(client: RedisClient, queues: Sequence[tuple[str, str]]) -> list[JobAddress]:
     """Return the jobs under way that have no lock at this moment."""
     lists = await client.pipeline([("LRANGE", keys.processing(name), 0, -1) for _, name in queues])
     under_way = [(flow, name, job_id) for (flow, name), ids in zip(queues, lists, strict=True) for job_id in ids]
     locked = await client.pipeline([("EXISTS", keys.lock(name, job_id)) for _, name, job_id in under_way])
-    return [suspect for suspect, there in zip(under_way, locked, strict=True) if not there]
+    return [job for job, there in zip(under_way, locked, strict=True) if not there]
 
 
-def _tell(message: str, suspect: Suspect) -> None:
-    flow, queue, job_id = suspect
+def _tell(message: str, job: JobAddress) -> None:
+    flow, queue, job_id = job
     _log.warning(message, extra={"facts": {"flow": flow, "queue": queue, "job": job_id}})

@@ -8,24 +8,25 @@ ACTIVITY_REDIS_QUEUE.
 
 import os
 
-from activity_worker.activity import TaskRequest, TaskResponseToolkit
 from activity_worker.contract import Env
-from activity_worker.flows.definition import FlowError, Place, Queue
-from activity_worker.flows.parents import parent_worker
+from activity_worker.flows.children import parent_handler
+from activity_worker.flows.definition import FlowError, FlowQueue, Queue
+from activity_worker.runtime.toolkit import TaskResponseToolkit
+from activity_worker.task import TaskRequest
 from activity_worker.wire.redis_connection import open_client
 
 
 async def wait_for_children(request: TaskRequest, respond: TaskResponseToolkit) -> None:
     """Make the children that the job asks for, of whatever name, and wait until all are done."""
-    url, flow, queue = (_said(name) for name in (Env.REDIS_URL, Env.REDIS_FLOW, Env.REDIS_QUEUE))
+    url, flow, queue = (_required(name) for name in (Env.REDIS_URL, Env.REDIS_FLOW, Env.REDIS_QUEUE))
     client = open_client(url)
     try:
-        await parent_worker(client, Place(flow, queue, Queue(queue)))(request, respond)
+        await parent_handler(client, FlowQueue(flow, queue, Queue(queue)))(request, respond)
     finally:
         await client.close()
 
 
-def _said(name: str) -> str:
+def _required(name: str) -> str:
     value = os.environ.get(name)
     if not value:
         raise FlowError(f"{name}: not set: a parent queue's handler finds its queue there")

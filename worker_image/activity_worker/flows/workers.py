@@ -14,17 +14,16 @@ In a cluster a pool works on a queue instead, each with as many workers as it ne
 from dataclasses import dataclass
 from typing import Self
 
-from activity_worker.consumer import ActivityConsumer
 from activity_worker.contract import ExitOutput
 from activity_worker.events import EventEmitter
-from activity_worker.flows.definition import FlowError, Place
+from activity_worker.flows.children import CHECK_SECONDS, parent_handler
+from activity_worker.flows.definition import FlowError, FlowQueue
 from activity_worker.flows.flow import Flow
-from activity_worker.flows.parents import CHECK_SECONDS, parent_worker
-from activity_worker.lifecycle import WorkerStatus
-from activity_worker.options import TaskOptions
-from activity_worker.polling import Polling
-from activity_worker.pool import PoolManager
-from activity_worker.runner import Handler
+from activity_worker.runtime.consumer import ActivityConsumer
+from activity_worker.runtime.lifecycle import SlotStatus
+from activity_worker.runtime.options import Polling, TaskOptions
+from activity_worker.runtime.runner import Handler
+from activity_worker.runtime.slot_pool import SlotPool
 from activity_worker.sources.redis import RedisSource
 from activity_worker.sources.redis_job import RedisQueue
 
@@ -33,10 +32,10 @@ _MOST_HEARTBEAT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Post:
+class _QueueWorkers:
     """Workers of one queue, all alike."""
 
-    place: Place
+    flow_queue: FlowQueue
     handler: Handler
     attributes: tuple[str, ...]
     count: int
@@ -54,29 +53,29 @@ class FlowWorkers:
     def __init__(self, flow: Flow, *, events: EventEmitter | None = None) -> None:
         self._flow = flow
         self._events = events
-        self._posts: list[_Post] = []
+        self._posts: list[_QueueWorkers] = []
         self._consumer: ActivityConsumer | None = None
 
     @property
-    def status(self) -> WorkerStatus:
+    def status(self) -> SlotStatus:
         """Where they are in their lifecycle: ready, starting, running, stopping, stopped."""
-        return WorkerStatus.READY if self._consumer is None else self._consumer.status
+        return SlotStatus.READY if self._consumer is None else self._consumer.status
 
     def serve(self, queue: str, handler: Handler, count: int = 1, *, renew_lock: bool = False) -> None:
         """Let `count` workers run `handler` on a queue's jobs; a child queue is PARENT:CHILD. Before `start`."""
-        place = self._flow.definition.place(queue)
-        self._add(_Post(place, handler, place.queue.attributes, count, renew_lock))
+        flow_queue = self._flow.definition.flow_queue(queue)
+        self._add(_QueueWorkers(flow_queue, handler, flow_queue.queue.attributes, count, renew_lock))
 
     def parents(self, queue: str, count: int = 1, *, check_seconds: float = CHECK_SECONDS) -> None:
         """Let `count` workers make the children of a queue's jobs and wait for them, as long as that takes.
 
         They look every `check_seconds` (1) and renew their locks meanwhile. Before `start`.
         """
-        place = self._flow.definition.place(queue)
-        if not place.queue.children:
+        flow_queue = self._flow.definition.flow_queue(queue)
+        if not flow_queue.queue.children:
             raise FlowError(f"queue {queue}: has no children to wait for: give it some, or use serve")
-        handler = parent_worker(self._flow.client, place, self._flow.definition.keep_seconds, check_seconds)
-        self._add(_Post(place, handler, (), count, renew_lock=True))
+        handler = parent_handler(self._flow.client, flow_queue, self._flow.definition.keep_seconds, check_seconds)
+        self._add(_QueueWorkers(flow_queue, handler, (), count, renew_lock=True))
 
     async def start(self) -> None:
         """Begin to work. Stopped workers may be started again. Raises `FlowError` when there are none."""
@@ -102,9 +101,9 @@ class FlowWorkers:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    def _add(self, post: _Post) -> None:
+    def _add(self, post: _QueueWorkers) -> None:
         if self._consumer is not None:
-            raise FlowError(f"queue {post.place.name}: workers are added before start")
+            raise FlowError(f"queue {post.flow_queue.name}: workers are added before start")
         self._posts.append(post)
 
     def _made(self) -> ActivityConsumer:
@@ -114,26 +113,26 @@ class FlowWorkers:
             self._consumer = ActivityConsumer([self._pool(post) for post in self._posts])
         return self._consumer
 
-    def _pool(self, post: _Post) -> PoolManager:
-        place = post.place
-        lock_seconds = place.queue.lock_seconds
+    def _pool(self, post: _QueueWorkers) -> SlotPool:
+        flow_queue = post.flow_queue
+        lock_seconds = flow_queue.queue.lock_seconds
         queue = RedisQueue(
-            place.flow,
-            place.name,
+            flow_queue.flow,
+            flow_queue.name,
             post.attributes,
-            place.queue.next_queue,
+            flow_queue.queue.next_queue,
             lock_seconds,
             post.renew_lock,
-            place.queue.block_seconds,
+            flow_queue.queue.block_seconds,
         )
         options = TaskOptions(
             heartbeat_seconds=min(lock_seconds / 3, _MOST_HEARTBEAT_SECONDS),
             deadline_seconds=None if post.renew_lock else float(lock_seconds),
         )
-        return PoolManager(
+        return SlotPool(
             RedisSource(self._flow.client, queue),
             post.handler,
-            max_workers=post.count,
+            slots=post.count,
             events=self._events,
             polling=Polling.forever(),
             options=options,

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Literal
 
+from activity_worker.contract import LeasedTask
 from activity_worker.errors import LeaseLostError, SourceError
-from activity_worker.sources.protocol import Task
 
 Call = Literal["lease", "heartbeat", "succeed", "fail"]
 
@@ -36,7 +36,7 @@ class MemorySource:
         self.closed = False
         self.conclusions: dict[str, Conclusion] = {}
         self.heartbeats: list[str] = []
-        self._waiting: deque[Task] = deque()
+        self._waiting: deque[LeasedTask] = deque()
         self._pollers: deque[asyncio.Future[None]] = deque()
         self._leased: set[str] = set()
         self._numbers = count(1)
@@ -46,7 +46,7 @@ class MemorySource:
     def put(self, text: str = "null", token: str = "") -> str:
         """Queue a task with JSON text as its input; returns its token."""
         token = token or f"token-{next(self._numbers)}"
-        self._waiting.append(Task(token, text))
+        self._waiting.append(LeasedTask(token, text))
         while self._pollers:
             poller = self._pollers.popleft()
             if not poller.done():
@@ -69,7 +69,7 @@ class MemorySource:
             await changed.wait()
         return self.conclusions[token]
 
-    async def lease(self, worker_name: str) -> Task | None:  # noqa: ARG002 - the protocol's
+    async def lease(self, worker_name: str) -> LeasedTask | None:  # noqa: ARG002 - the protocol's
         """Return the next task, or None after `hold_seconds`."""
         self._answer("lease")
         if not self._waiting:

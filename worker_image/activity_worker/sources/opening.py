@@ -2,8 +2,8 @@
 
 import importlib.util
 
-from activity_worker.settings_reader import SettingsError
-from activity_worker.source_settings import (
+from activity_worker.config.reader import SettingsError
+from activity_worker.config.sources import (
     ATOMIC,
     RedisSettings,
     SourceSettings,

@@ -1,19 +1,12 @@
 """What a worker needs of a task source: lease a task, keep the lease alive, conclude it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from activity_worker.contract import LeasedTask
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """One leased task: the service's token, and its input as JSON text. Neither shows in a repr or a log."""
-
-    token: str = field(repr=False)
-    input: str = field(repr=False)
 
 
 class Source(Protocol):
@@ -24,7 +17,7 @@ class Source(Protocol):
         """What is polled: for Step Functions the activity's ARN."""
         ...
 
-    async def lease(self, worker_name: str) -> Task | None:
+    async def lease(self, worker_name: str) -> LeasedTask | None:
         """Poll once and return the task, or None after an empty poll. Cancelling it may lose a task."""
         ...
 
@@ -50,7 +43,7 @@ class SharedSource(Source, Protocol):
     """A source that handlers' processes deal with too: leases are taken and kept here, the rest is done there."""
 
     @property
-    def longest_heartbeat_seconds(self) -> float:
+    def max_heartbeat_seconds(self) -> float:
         """The longest time between two heartbeats with which leases last."""
         ...
 
@@ -59,11 +52,11 @@ class SharedSource(Source, Protocol):
         """What a handler's process needs in its environment."""
         ...
 
-    def introduce(self, offer: Mapping[str, Any] | None) -> None:
-        """Take what a handler's process says that it can run. Raises `OfferError` when that is nothing for it."""
+    def set_capabilities(self, capabilities: Mapping[str, Any] | None) -> None:
+        """Take what a handler's process can run; None for a plain function. Raises `CapabilitiesError`."""
         ...
 
-    def measured(self, note: Mapping[str, Any]) -> None:
+    def count_call(self, note: Mapping[str, Any]) -> None:
         """Count what a handler's process did."""
         ...
 

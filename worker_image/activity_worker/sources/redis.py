@@ -7,27 +7,26 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from activity_worker.contract import Env
+from activity_worker.contract import Env, LeasedTask
 from activity_worker.errors import DeniedError, LeaseLostError, MissingError, SourceError, UnreachableError
-from activity_worker.sources.protocol import Task
-from activity_worker.sources.redis_atomic import AtomicSteps
-from activity_worker.sources.redis_job import Lease, RedisQueue, failure_of, input_of, result_of
-from activity_worker.sources.redis_steps import DialectSteps, Steps
+from activity_worker.sources.redis_atomic import AtomicOperations
+from activity_worker.sources.redis_job import JobLock, RedisQueue, failure_of, input_of, result_of
+from activity_worker.sources.redis_operations import DialectOperations, JobOperations
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient
-from activity_worker.wire.redis_errors import RedisError, Trouble
-from activity_worker.wire.redis_places import check_tags
-from activity_worker.wire.redis_url import Kind
+from activity_worker.wire.redis_errors import RedisError, RedisErrorKind
+from activity_worker.wire.redis_topology import check_tags
+from activity_worker.wire.redis_url import TopologyKind
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-_KINDS: Final[dict[Trouble, type[SourceError]]] = {
-    Trouble.UNREACHABLE: UnreachableError,
-    Trouble.TLS: UnreachableError,
-    Trouble.DENIED: DeniedError,
-    Trouble.MISSING: MissingError,
-    Trouble.REFUSED: SourceError,
+_KINDS: Final[dict[RedisErrorKind, type[SourceError]]] = {
+    RedisErrorKind.UNREACHABLE: UnreachableError,
+    RedisErrorKind.TLS: UnreachableError,
+    RedisErrorKind.DENIED: DeniedError,
+    RedisErrorKind.MISSING: MissingError,
+    RedisErrorKind.REFUSED: SourceError,
 }
 #: What to do about a password that is missing or refused. A worker that runs keeps the URL with which it was started.
 _FIX: Final = (
@@ -46,7 +45,7 @@ class RedisSource:
     def __init__(
         self, client: RedisClient, queue: RedisQueue, *, atomic: bool = False, owns_client: bool = False
     ) -> None:
-        self._in_cluster = client.url.kind is Kind.CLUSTER
+        self._in_cluster = client.url.kind is TopologyKind.CLUSTER
         if self._in_cluster:
             check_tags(queue.flow, queue.name, queue.next_queue or queue.name)
         self.name = keys.waiting(queue.name)
@@ -55,12 +54,12 @@ class RedisSource:
         self._owns_client = owns_client
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count(1)
-        self._steps: Steps = AtomicSteps(client, queue) if atomic else DialectSteps(client, queue)
+        self._steps: JobOperations = AtomicOperations(client, queue) if atomic else DialectOperations(client, queue)
         self._giving_back: set[asyncio.Task[None]] = set()
         #: Conclusions that were sent and not answered.
-        self._unanswered: set[Lease] = set()
+        self._unanswered: set[JobLock] = set()
 
-    async def lease(self, worker_name: str) -> Task | None:
+    async def lease(self, worker_name: str) -> LeasedTask | None:
         """Wait for a job, 3 s by default. Cancelling it gives back the job that comes all the same."""
         taking = asyncio.create_task(self._take(worker_name))
         try:
@@ -73,15 +72,15 @@ class RedisSource:
         if found is None:
             return None
         lease, values = found
-        return Task(lease.token, input_of(lease.job_id, self._queue.attributes, values))
+        return LeasedTask(lease.token, input_of(lease.job_id, self._queue.attributes, values))
 
     async def heartbeat(self, token: str) -> None:
         """See whether the job is still ours, and prolong its lock where the queue says so."""
-        await _translated(self._steps.renew(Lease.of(token)))
+        await _translated(self._steps.renew(JobLock.of(token)))
 
     async def succeed(self, token: str, output: str) -> None:
         """Save the result, which is a JSON object, and pass the job on."""
-        lease, result = Lease.of(token), result_of(output, self._queue)
+        lease, result = JobLock.of(token), result_of(output, self._queue)
         if self._in_cluster and result.next_queue:
             try:
                 check_tags(self._queue.name, result.next_queue)
@@ -91,7 +90,7 @@ class RedisSource:
 
     async def fail(self, token: str, error: str, cause: str) -> None:
         """Save the failure; the job leaves the queue."""
-        lease, fields = Lease.of(token), failure_of(error, cause, self._queue)
+        lease, fields = JobLock.of(token), failure_of(error, cause, self._queue)
         await self._conclude(lease, lambda: self._steps.fail(lease, fields), failed=True)
 
     async def close(self) -> None:
@@ -105,13 +104,13 @@ class RedisSource:
         if self._owns_client:
             await self._client.close()
 
-    async def _take(self, worker_name: str) -> tuple[Lease, list[str | None]] | None:
+    async def _take(self, worker_name: str) -> tuple[JobLock, list[str | None]] | None:
         # New for each lease: a worker's own late answer must be known as late, too.
         owner = f"{worker_name}:{self._id}:{next(self._numbers)}"
         taken = await _translated(self._steps.take(owner))
-        return None if taken is None else (Lease(self._queue.name, taken.job_id, taken.owner), taken.values)
+        return None if taken is None else (JobLock(self._queue.name, taken.job_id, taken.owner), taken.values)
 
-    async def _give_back(self, taking: "asyncio.Task[tuple[Lease, list[str | None]] | None]") -> None:
+    async def _give_back(self, taking: "asyncio.Task[tuple[JobLock, list[str | None]] | None]") -> None:
         try:
             found = await taking
             if found is not None:
@@ -119,7 +118,7 @@ class RedisSource:
         except SourceError as error:
             _log.warning("a job that came after its poll was given up may be left locked: %s", error.code)
 
-    async def _conclude(self, lease: Lease, send: Callable[[], Awaitable[None]], *, failed: bool) -> None:
+    async def _conclude(self, lease: JobLock, send: Callable[[], Awaitable[None]], *, failed: bool) -> None:
         try:
             await _translated(send())
         except UnreachableError:
@@ -132,13 +131,13 @@ class RedisSource:
                 raise
         self._unanswered.discard(lease)
 
-    async def _is_concluded(self, lease: Lease, *, failed: bool) -> bool:
+    async def _is_concluded(self, lease: JobLock, *, failed: bool) -> bool:
         job, here = keys.job(self._queue.flow, lease.job_id), keys.encode(self._queue.name)
         names = (keys.COMPLETED_QUEUE, keys.FAILED, keys.FAILED_QUEUE)
         completed_in, has_failed, failed_in = await self._client.call("HMGET", job, *names)
         there = await self._client.call("LPOS", keys.processing(self._queue.name), lease.job_id)
-        said = failed_in == here if failed else completed_in == here and has_failed is None
-        return said and there is None
+        recorded = failed_in == here if failed else completed_in == here and has_failed is None
+        return recorded and there is None
 
 
 async def _translated(call: Awaitable[_T]) -> _T:
@@ -147,4 +146,4 @@ async def _translated(call: Awaitable[_T]) -> _T:
         return await call
     except RedisError as error:
         fix = _FIX if error.code in _PASSWORDS else ""
-        raise _KINDS[error.trouble](error.code, error.message, fix=fix) from error
+        raise _KINDS[error.kind](error.code, error.message, fix=fix) from error

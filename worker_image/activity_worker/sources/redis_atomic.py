@@ -7,9 +7,9 @@ workers themselves put back what is under way without a lock.
 import asyncio
 from typing import Final
 
-from activity_worker.sources.redis_job import Lease, RedisQueue, Result, Taken
+from activity_worker.sources.redis_job import JobLock, JobResult, LockedJob, RedisQueue
+from activity_worker.sources.redis_operations import job_moved, lock_lost
 from activity_worker.sources.redis_scripts import COMPLETE, FAIL, LEASE, RECOVER, RENEW, RETURN
-from activity_worker.sources.redis_steps import lost, moved
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient
 from activity_worker.wire.redis_errors import RedisError
@@ -21,7 +21,7 @@ LOOK_SECONDS: Final = 10.0
 MOST_RECOVERIES: Final = 3
 
 
-class AtomicSteps:
+class AtomicOperations:
     """The steps of the dialect as scripts. `look_seconds` is for tests."""
 
     def __init__(self, client: RedisClient, queue: RedisQueue, *, look_seconds: float = LOOK_SECONDS) -> None:
@@ -37,7 +37,7 @@ class AtomicSteps:
         self._unanswered: list[str] = []
         self._waits = asyncio.Lock()
 
-    async def take(self, owner: str) -> Taken | None:
+    async def take(self, owner: str) -> LockedJob | None:
         """Lease, or wait until there is something and lease then."""
         await self._recover()
         if (taken := await self._lease(owner)) is not None:
@@ -56,16 +56,16 @@ class AtomicSteps:
         finally:
             self._waits.release()
 
-    async def renew(self, lease: Lease) -> None:
+    async def renew(self, lease: JobLock) -> None:
         """Compare and prolong, or compare."""
         lock = keys.lock(self._queue.name, lease.job_id)
         if self._queue.renew_lock:
             if not await RENEW.run(self._client, [lock], lease.owner, self._queue.lock_for):
-                raise lost()
+                raise lock_lost()
         elif await self._client.call("GET", lock) != lease.owner:
-            raise lost()
+            raise lock_lost()
 
-    async def complete(self, lease: Lease, result: Result) -> None:
+    async def complete(self, lease: JobLock, result: JobResult) -> None:
         """All at once, or nothing."""
         onward = keys.waiting(result.next_queue) if result.next_queue else self._lock(lease)
         named = [*self._keys(lease), onward]
@@ -76,11 +76,11 @@ class AtomicSteps:
             )
         )
 
-    async def fail(self, lease: Lease, fields: list[str]) -> None:
+    async def fail(self, lease: JobLock, fields: list[str]) -> None:
         """All at once, or nothing."""
         _judge(await FAIL.run(self._client, self._keys(lease), lease.owner, lease.job_id, keys.KEEP_SECONDS, *fields))
 
-    async def give_back(self, lease: Lease) -> None:
+    async def give_back(self, lease: JobLock) -> None:
         """Put it to the front of those that wait."""
         named = [self._lock(lease), self._waiting, self._processing]
         await RETURN.run(self._client, named, lease.owner, lease.job_id)
@@ -89,9 +89,9 @@ class AtomicSteps:
         """Ask again for what was asked for and not answered; what comes instead goes back, too."""
         while self._unanswered:
             if (taken := await self._lease("")) is not None:
-                await self.give_back(Lease(self._queue.name, taken.job_id, taken.owner))
+                await self.give_back(JobLock(self._queue.name, taken.job_id, taken.owner))
 
-    async def _lease(self, owner: str) -> Taken | None:
+    async def _lease(self, owner: str) -> LockedJob | None:
         again = bool(self._unanswered)
         owner = self._unanswered.pop() if again else owner
         queue = self._queue
@@ -110,7 +110,7 @@ class AtomicSteps:
             if error.retryable:
                 self._unanswered.append(owner)
             raise
-        return None if found is None else Taken(found[0], owner, found[1:])
+        return None if found is None else LockedJob(found[0], owner, found[1:])
 
     async def _recover(self) -> None:
         """Look for jobs without a lock, one slot for all and not too often."""
@@ -131,15 +131,15 @@ class AtomicSteps:
             *seen,
         )
 
-    def _keys(self, lease: Lease) -> list[str]:
+    def _keys(self, lease: JobLock) -> list[str]:
         return [self._lock(lease), keys.job(self._queue.flow, lease.job_id), self._processing]
 
-    def _lock(self, lease: Lease) -> str:
+    def _lock(self, lease: JobLock) -> str:
         return keys.lock(self._queue.name, lease.job_id)
 
 
 def _judge(answer: int) -> None:
     if answer == 0:
-        raise lost()
+        raise lock_lost()
     if answer < 0:
-        raise moved()
+        raise job_moved()

@@ -35,7 +35,7 @@ class RedisQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class JobLock:
     """A job that is ours. `owner` is new for each lease, so that a worker's own late answer is known as late."""
 
     queue: str
@@ -58,7 +58,7 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class LockedJob:
     """A job as it was leased: whose it is now, and its attributes as they are stored."""
 
     job_id: str = field(repr=False)
@@ -67,7 +67,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class JobResult:
     """A handler's answer: the fields to save, encoded in turn, and the queue that is next ("": none)."""
 
     pairs: list[str] = field(repr=False)
@@ -84,20 +84,20 @@ def input_of(job_id: str, attributes: Sequence[str], values: Sequence[str | None
     return "{" + ",".join(f"{keys.encode(name)}:{value}" for name, value in fields.items()) + "}"
 
 
-def result_of(output: str, queue: RedisQueue) -> Result:
+def result_of(output: str, queue: RedisQueue) -> JobResult:
     """Return what an answer means; raises `SourceError` for one that is not a JSON object. Null is an empty one."""
     value = json.loads(output)
     fields: Any = {} if value is None else value
     if not isinstance(fields, dict):
         words = f"a job's result is a JSON object, whose fields are saved: a handler returned {_kind(fields)}"
         raise SourceError("ResultNotAnObject", words)
-    said = fields.pop(keys.NEXT_QUEUE, None)
-    if said is not None and not isinstance(said, str):
-        words = f"{keys.NEXT_QUEUE} of a job's result is the name of a queue, not {_kind(said)}"
+    next_queue = fields.pop(keys.NEXT_QUEUE, None)
+    if next_queue is not None and not isinstance(next_queue, str):
+        words = f"{keys.NEXT_QUEUE} of a job's result is the name of a queue, not {_kind(next_queue)}"
         raise SourceError("NextQueueNotAName", words)
     # The result's own word for it does not count: a job was completed where it was.
     fields.pop(keys.COMPLETED_QUEUE, None)
-    return Result(keys.pairs({**fields, keys.COMPLETED_QUEUE: queue.name}), said or queue.next_queue)
+    return JobResult(keys.pairs({**fields, keys.COMPLETED_QUEUE: queue.name}), next_queue or queue.next_queue)
 
 
 def failure_of(error: str, cause: str, queue: RedisQueue) -> list[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from activity_worker.contract import LeasedTask
 from activity_worker.errors import (
     DeniedError,
     InvalidTokenError,
@@ -13,7 +14,6 @@ from activity_worker.errors import (
     ThrottledError,
     UnreachableError,
 )
-from activity_worker.sources.protocol import Task
 from activity_worker.wire.errors import WireError
 
 if TYPE_CHECKING:
@@ -30,11 +30,10 @@ class StepFunctionsSource:
         self._client = client
         self._owns_client = owns_client
 
-    async def lease(self, worker_name: str) -> Task | None:
+    async def lease(self, worker_name: str) -> LeasedTask | None:
         """Poll once: up to 60 s on AWS."""
         with translated():
-            found = await self._client.get_activity_task(self.name, worker_name)
-        return None if found is None else Task(found.task_token, found.input)
+            return await self._client.get_activity_task(self.name, worker_name)
 
     async def heartbeat(self, token: str) -> None:
         """Send a task heartbeat."""

@@ -12,22 +12,21 @@ from contextlib import AsyncExitStack
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from activity_worker.contract import Env
-from activity_worker.errors import OfferError
-from activity_worker.source_settings import TaskStoreSettings
-from activity_worker.sources.protocol import Task
-from activity_worker.steps import keeping
-from activity_worker.steps.announce import announcements
-from activity_worker.steps.bell import Bell
-from activity_worker.steps.claim import Claim, held_by
-from activity_worker.steps.creating import new_id
-from activity_worker.steps.methods import Methods
-from activity_worker.steps.metrics import StepMetrics
-from activity_worker.steps.offer import methods_of
-from activity_worker.steps.runner import SHORTEST_SECONDS, Runner, RunnerOptions
-from activity_worker.steps.store import Stored, TaskStore
-from activity_worker.steps.trouble import translated
-from activity_worker.steps.watch import CallNote
+from activity_worker.config.sources import TaskStoreSettings
+from activity_worker.contract import Env, LeasedTask
+from activity_worker.errors import CapabilitiesError
+from activity_worker.steps.model.capabilities import methods_of
+from activity_worker.steps.model.claim import InstanceClaim, parse_token
+from activity_worker.steps.model.methods import Methods
+from activity_worker.steps.model.new_instance import new_id
+from activity_worker.steps.runner.metrics import StepMetrics
+from activity_worker.steps.runner.observer import CallSummary
+from activity_worker.steps.runner.runner import SHORTEST_SECONDS, Runner, RunnerOptions
+from activity_worker.steps.store import lease_operations
+from activity_worker.steps.store.db_errors import translated
+from activity_worker.steps.store.notifier import Notifier, announcements
+from activity_worker.steps.store.rows import StoredInstance
+from activity_worker.steps.store.task_store import TaskStore
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -43,7 +42,7 @@ _BEATS: Final = 3
 class TaskStoreSource:
     """The task store that `settings` name. It is opened when it is first asked.
 
-    `introduce` says which tasks there are, before the first poll. `hold_seconds` is how long a poll waits.
+    `set_capabilities` says which tasks there are, before the first poll. `hold_seconds` is how long a poll waits.
     """
 
     def __init__(
@@ -57,10 +56,10 @@ class TaskStoreSource:
         self._settings = settings
         self._hold_seconds = hold_seconds
         self._clock = clock
-        self._offer: Mapping[str, Any] | None = None
+        self._capabilities: Mapping[str, Any] | None = None
         self._methods: Methods | None = None
         self._metrics: StepMetrics | None = None
-        self._bell = Bell()
+        self._notifier = Notifier()
         self._cordoned = False
         self._opening = asyncio.Lock()
         self._closing = AsyncExitStack()
@@ -68,7 +67,7 @@ class TaskStoreSource:
         self._runner: Runner | None = None
 
     @property
-    def longest_heartbeat_seconds(self) -> float:
+    def max_heartbeat_seconds(self) -> float:
         """A third of the lease."""
         return self._settings.lease_seconds / _BEATS
 
@@ -81,38 +80,38 @@ class TaskStoreSource:
         """Count there what becomes of instances."""
         self._metrics = StepMetrics(registry)
 
-    def introduce(self, offer: Mapping[str, Any] | None) -> None:
+    def set_capabilities(self, capabilities: Mapping[str, Any] | None) -> None:
         """Take the tasks and methods of a handler's process; instances of other versions are left to others.
 
-        Raises `OfferError` for a handler that is no `Tasks` object.
+        Raises `CapabilitiesError` for a handler that is no `Tasks` object.
         """
-        if offer is None:
-            raise OfferError(
+        if capabilities is None:
+            raise CapabilitiesError(
                 "with a task store the handler is a Tasks object, such as orders:tasks, and not a function"
             )
-        if offer == self._offer:
+        if capabilities == self._capabilities:
             return
         try:
-            self._methods = methods_of(offer)
+            self._methods = methods_of(capabilities)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise OfferError(f"what it says that it can run cannot be read: {type(error).__name__}") from error
-        self._offer = offer
+            raise CapabilitiesError(f"what it says that it can run cannot be read: {type(error).__name__}") from error
+        self._capabilities = capabilities
         self._runner = None
         if self._metrics is not None:
-            self._metrics.know(self._methods.tasks)
+            self._metrics.set_tasks(self._methods.tasks)
 
-    def measured(self, note: Mapping[str, Any]) -> None:
+    def count_call(self, note: Mapping[str, Any]) -> None:
         """Count a call that a handler's process made; what is no note of one is not counted."""
         if self._metrics is not None:
             with contextlib.suppress(ValueError):
-                self._metrics.noted(CallNote.from_wire(note))
+                self._metrics.count_call(CallSummary.from_wire(note))
 
     def cordon(self, on: bool) -> None:
         """End the polls that wait, or (False) let them wait again."""
         self._cordoned = on
-        self._bell.ring()
+        self._notifier.notify()
 
-    async def lease(self, worker_name: str) -> Task | None:
+    async def lease(self, worker_name: str) -> LeasedTask | None:
         """Take the instance that has been due longest; None after `hold_seconds` in which none was.
 
         Raises `SourceError`s.
@@ -120,7 +119,7 @@ class TaskStoreSource:
         loop = asyncio.get_running_loop()
         until = loop.time() + self._hold_seconds
         while not self._cordoned:
-            heard = self._bell.rings
+            heard = self._notifier.notifications
             with translated():
                 runner = await self._ready()
                 # A name that no other claim has: what is left over of an earlier one cannot pass for this one.
@@ -133,15 +132,15 @@ class TaskStoreSource:
             left = until - loop.time()
             if left <= 0:
                 break
-            await self._bell.wait(heard, min(max(idle, SHORTEST_SECONDS), left))
+            await self._notifier.wait(heard, min(max(idle, SHORTEST_SECONDS), left))
         return None
 
     async def heartbeat(self, token: str) -> None:
         """Renew the lease; raises `LeaseLostError` when another worker has the instance."""
-        instance_id, runner = held_by(token)
+        instance_id, runner = parse_token(token)
         with translated():
             store = await self._opened()
-            await keeping.renew(store, instance_id, runner, self._clock() + self._settings.lease_seconds)
+            await lease_operations.renew(store, instance_id, runner, self._clock() + self._settings.lease_seconds)
 
     async def succeed(self, token: str, output: str) -> None:
         """Do nothing: the handler's process has recorded all there is."""
@@ -151,10 +150,10 @@ class TaskStoreSource:
 
         Nothing happens to an instance that has failed, or waits for its time. Raises `SourceError`s.
         """
-        instance_id, runner = held_by(token)
+        instance_id, runner = parse_token(token)
         with translated():
             store = await self._opened()
-            await keeping.give_back(store, instance_id, runner, self._clock(), self._settings.lease_seconds)
+            await lease_operations.give_back(store, instance_id, runner, self._clock(), self._settings.lease_seconds)
 
     async def close(self) -> None:
         """Give the store's connections back."""
@@ -168,7 +167,7 @@ class TaskStoreSource:
                 async with AsyncExitStack() as stack:
                     store = await TaskStore.open(self._settings.url)
                     stack.push_async_callback(store.close)
-                    await stack.enter_async_context(announcements(store.engine, self._bell))
+                    await stack.enter_async_context(announcements(store.engine, self._notifier))
                     self._closing = stack.pop_all()
                 self._store = store
             return self._store
@@ -178,7 +177,7 @@ class TaskStoreSource:
         if self._runner is None:
             methods = self._methods
             if methods is None:
-                raise OfferError("no handler has said yet what it can run")
+                raise CapabilitiesError("no handler has said yet what it can run")
             for definition in methods.tasks.values():
                 await store.sync(definition, self._clock())
             options = RunnerOptions(
@@ -186,16 +185,16 @@ class TaskStoreSource:
                 lease_seconds=self._settings.lease_seconds,
                 poll_seconds=POLL_SECONDS[store.engine.dialect.name],
             )
-            self._runner = Runner(store, methods, options, clock=self._clock, watch=self._metrics)
+            self._runner = Runner(store, methods, options, clock=self._clock, observer=self._metrics)
         return self._runner
 
-    async def _task(self, runner: Runner, held: Stored) -> Task | None:
+    async def _task(self, runner: Runner, held: StoredInstance) -> LeasedTask | None:
         """Return what was taken as a task; None when there is no call to make, or nobody to make it any more."""
         if not held.instance.status.running:
             return None
         if self._cordoned:
             await runner.leave(held)
-            await keeping.announce(runner.store, held.instance.task_name)
+            await lease_operations.announce(runner.store, held.instance.task_name)
             return None
-        claim = Claim(held.instance.id, held.runner, held.revision, self._settings.lease_seconds)
-        return Task(claim.token, claim.input)
+        claim = InstanceClaim(held.instance.id, held.runner, held.revision, self._settings.lease_seconds)
+        return LeasedTask(claim.token, claim.input)

@@ -4,14 +4,14 @@ import asyncio
 import json
 from typing import Any
 
-from activity_worker.activity import TaskResponse
-from activity_worker.cancellation import CancelReason
 from activity_worker.contract import EventName
 from activity_worker.events import EventEmitter, ReceivedTask
-from activity_worker.options import TaskOptions
-from activity_worker.runner import Handler
+from activity_worker.runtime.cancellation import CancelReason
+from activity_worker.runtime.options import TaskOptions
+from activity_worker.runtime.runner import Handler
+from activity_worker.runtime.slot import Slot
 from activity_worker.sources.memory import MemorySource
-from activity_worker.worker import ActivityWorker
+from activity_worker.task import TaskResponse
 
 
 class ActivityEnvironment:
@@ -29,7 +29,7 @@ class ActivityEnvironment:
         self.progress: list[Any] = []
         self.response: TaskResponse | None = None
         self._options = options or TaskOptions()
-        self._worker: ActivityWorker | None = None
+        self._worker: Slot | None = None
         self._seen = 0
 
     async def run(self, handler: Handler, value: Any = None) -> Any:
@@ -42,7 +42,7 @@ class ActivityEnvironment:
         errors: list[BaseException] = []
         for name in EventName:
             emitter.on(name.value, lambda *payload, name=name: self._note(name, payload, errors))
-        worker = self._worker = ActivityWorker(source, handler, events=emitter, options=self._options)
+        worker = self._worker = Slot(source, handler, events=emitter, options=self._options)
         source.put(json.dumps(value))
         try:
             await worker.run_once()

@@ -36,17 +36,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--poll-hold-seconds", type=float, default=60.0, help="how long a poll waits (default: 60)")
     parser.add_argument("--tls-certificate", metavar="FILE", help="PEM certificate: serve HTTPS (default: HTTP)")
     parser.add_argument("--tls-key", metavar="FILE", help="PEM key of that certificate (default: in the same file)")
-    said = parser.parse_args(arguments)
-    if said.tls_key and not said.tls_certificate:
+    args = parser.parse_args(arguments)
+    if args.tls_key and not args.tls_certificate:
         parser.error("--tls-key: give --tls-certificate too, or leave both away for HTTP")
-    settings = FakeSettings(poll_hold_seconds=said.poll_hold_seconds, region=said.region, account=said.account)
+    settings = FakeSettings(poll_hold_seconds=args.poll_hold_seconds, region=args.region, account=args.account)
     run: Callable[[Awaitable[None]], Any] = cast("Any", asyncio.run)
     with contextlib.suppress(ImportError):
         import uvloop  # noqa: PLC0415 - faster where it exists
 
         run = cast("Any", uvloop.run)
-    tls = _tls(said.tls_certificate, said.tls_key) if said.tls_certificate else None
-    run(_serve(StepFunctionsFake(settings=settings, host=said.host, port=said.port, tls=tls)))
+    tls = _tls(args.tls_certificate, args.tls_key) if args.tls_certificate else None
+    run(_serve(StepFunctionsFake(settings=settings, host=args.host, port=args.port, tls=tls)))
 
 
 def _tls(certificate: str, key: str | None) -> ssl.SSLContext:

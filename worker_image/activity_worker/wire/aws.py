@@ -10,11 +10,11 @@ from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
 
-from activity_worker.wire.credentials import CredentialsKeeper
-from activity_worker.wire.endpoint import Endpoint
+from activity_worker.wire.credentials import CredentialsProvider
+from activity_worker.wire.endpoint import AwsEndpoint
 from activity_worker.wire.errors import SKEWED, SPENT_CREDENTIALS, WireError
 from activity_worker.wire.signing import Signer
-from activity_worker.wire.transport import Answer, Transport
+from activity_worker.wire.transport import HttpResponse, Transport
 
 #: Services allow five minutes; a smaller difference is not why a signature was refused.
 _SKEW_SECONDS = 240.0
@@ -30,8 +30,8 @@ class AwsJsonCaller:
 
     def __init__(
         self,
-        endpoint: Endpoint,
-        credentials: CredentialsKeeper,
+        endpoint: AwsEndpoint,
+        credentials: CredentialsProvider,
         *,
         target_prefix: str,
         json_version: str = "1.0",
@@ -78,7 +78,7 @@ class AwsJsonCaller:
         await self._transport.close()
         await self._credentials.close()
 
-    async def _send(self, operation: str, body: bytes, timeout_seconds: float) -> Answer:
+    async def _send(self, operation: str, body: bytes, timeout_seconds: float) -> HttpResponse:
         keys = await self._credentials.keys()
         headers = self._signer.headers(keys, f"{self._prefix}.{operation}", body, self._now() + self._offset_seconds)
         return await self._transport.post(headers, body, timeout_seconds=timeout_seconds)
@@ -95,7 +95,7 @@ class AwsJsonCaller:
         return True
 
 
-def _decoded(answer: Answer) -> dict[str, Any]:
+def _decoded(answer: HttpResponse) -> dict[str, Any]:
     try:
         output = json.loads(answer.body) if answer.body else {}
     except ValueError:
@@ -107,17 +107,17 @@ def _decoded(answer: Answer) -> dict[str, Any]:
     return cast("dict[str, Any]", output)
 
 
-def _error(answer: Answer, hidden: list[str]) -> WireError:
+def _error(answer: HttpResponse, hidden: list[str]) -> WireError:
     """Read the service's error. Its code comes with or without a namespace before it and a URL behind it."""
     try:
-        said = json.loads(answer.body)
+        document = json.loads(answer.body)
     except ValueError:
-        said = None
-    if not isinstance(said, dict):
-        said = {}
-    code = answer.error_type or str(said.get("__type") or said.get("code") or "")
+        document = None
+    if not isinstance(document, dict):
+        document = {}
+    code = answer.error_type or str(document.get("__type") or document.get("code") or "")
     code = code.rsplit("#", 1)[-1].split(":", 1)[0]
-    message = str(said.get("message") or said.get("Message") or f"HTTP status {answer.status}")
+    message = str(document.get("message") or document.get("Message") or f"HTTP status {answer.status}")
     for value in hidden:
         message = message.replace(value, "...")
     request = f" (request {answer.request_id})" if answer.request_id else ""

@@ -29,7 +29,7 @@ _FORGET_EVERY_SECONDS = 30.0
 _ROLE_SESSION_NAME = "activitypool"
 
 
-class CredentialsKeeper:
+class CredentialsProvider:
     """Holds the credentials in use and knows when to ask for new ones.
 
     `load` resolves the chain and returns botocore credentials or None; it may block and runs in a thread.
@@ -130,9 +130,11 @@ def _resolve(load: Callable[[], Any], found: Any) -> tuple[Any, Keys]:
 
 def _refused(error: ClientError) -> WireError:
     """Turn the refusal of the security token service into ours: transient ones stay so, the rest are missing rights."""
-    said = error.response.get("Error", {})
+    details = error.response.get("Error", {})
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    plain = WireError(said.get("Code", "NoCredentials"), f"while assuming a role: {said.get('Message', error)}", status)
+    plain = WireError(
+        details.get("Code", "NoCredentials"), f"while assuming a role: {details.get('Message', error)}", status
+    )
     return plain if plain.retryable else CredentialsMissingError(plain.code, plain.message, plain.status)
 
 

@@ -15,7 +15,7 @@ from activity_worker.wire.errors import WireError
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class AwsEndpoint:
     """Where to send, how to sign, whom to trust (`ca_bundle`: a PEM file)."""
 
     url: str
@@ -24,7 +24,7 @@ class Endpoint:
     ca_bundle: str
 
 
-def resolve(session: Any, service: str, *, region: str | None, endpoint_url: str | None) -> Endpoint:
+def resolve(session: Any, service: str, *, region: str | None, endpoint_url: str | None) -> AwsEndpoint:
     """Return the endpoint of `service` (botocore's name, such as `stepfunctions`). Takes about 0.1 s, once a client.
 
     Raises WireError `NoRegion` when no region is configured and `InvalidEndpoint` when the URL cannot be used.
@@ -49,7 +49,7 @@ def resolve(session: Any, service: str, *, region: str | None, endpoint_url: str
     url = client.meta.endpoint_url
     signing_name = client.meta.service_model.signing_name
     client.close()
-    return Endpoint(url, region, signing_name, session.get_config_variable("ca_bundle") or DEFAULT_CA_BUNDLE)
+    return AwsEndpoint(url, region, signing_name, session.get_config_variable("ca_bundle") or DEFAULT_CA_BUNDLE)
 
 
 def region_of(arn: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
-from activity_worker.wire.door import Connection, Door
+from activity_worker.wire.connection_limit import ConnectionLimiter, LimitedConnection
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class PlainServer:
     def __init__(self, pages: Mapping[str, Page], limits: PlainLimits | None = None) -> None:
         self._pages = dict(pages)
         self._limits = limits or PlainLimits()
-        self._door: _PlainDoor | None = None
+        self._limiter: _PlainLimiter | None = None
         self._listener: asyncio.Server | None = None
 
     @property
@@ -59,21 +59,21 @@ class PlainServer:
 
     async def start(self, host: str | None, port: int) -> None:
         """Listen, on every address when `host` is None; port 0 takes a free one. Raises OSError."""
-        self._door = _PlainDoor(self._handle, self._limits)
+        self._limiter = _PlainLimiter(self._handle, self._limits)
         self._listener = await asyncio.get_running_loop().create_server(
-            self._door, host, port, backlog=2 * self._limits.connections
+            self._limiter, host, port, backlog=2 * self._limits.connections
         )
 
     async def stop(self, timeout_seconds: float = 1.0) -> None:
         """Listen no more; what is being answered gets its answer."""
         if self._listener is not None:
             self._listener.close()
-        if self._door is not None:
-            self._door.pre_shutdown()
-            await self._door.shutdown(timeout_seconds)
-            for connection in tuple(self._door.present):
+        if self._limiter is not None:
+            self._limiter.pre_shutdown()
+            await self._limiter.shutdown(timeout_seconds)
+            for connection in tuple(self._limiter.present):
                 connection.abort()
-        self._listener = self._door = None
+        self._listener = self._limiter = None
 
     async def _handle(self, request: web.BaseRequest) -> web.Response:
         response = self._answer(request)
@@ -93,7 +93,7 @@ class PlainServer:
             return web.Response(status=500, text="see the log\n")
 
 
-class Sparing:
+class ThrottledCache:
     """What is costly to make, made at most for a tenth of the time: who asks more often gets what was made last.
 
     What it costs is the processor's time (`spent`): by the `clock`, it would be made less often on a busy machine.
@@ -121,7 +121,7 @@ class Sparing:
         return self._made
 
 
-class _PlainDoor(Door):
+class _PlainLimiter(ConnectionLimiter):
     """Lets everybody in, and somebody out for it when there are too many."""
 
     def __init__(self, handler: Any, limits: PlainLimits) -> None:
@@ -140,7 +140,7 @@ class _PlainDoor(Door):
             max_headers=_HEADERS,
         )
 
-    def admits(self, newcomer: Connection) -> bool:  # noqa: ARG002 - everybody
+    def may_connect(self, newcomer: LimitedConnection) -> bool:  # noqa: ARG002 - everybody
         """Make room when there is none."""
         if len(self.present) >= self.limits.connections:
             most = max(self.sources.values())
@@ -153,18 +153,18 @@ class _PlainDoor(Door):
         return web.Response(status=400, text=NOT_HTTP)
 
 
-class _PlainConnection(Connection):
+class _PlainConnection(LimitedConnection):
     """One request, one answer, in time."""
 
     __slots__ = ("_brought", "_limits", "_timers")
 
-    def __init__(self, door: _PlainDoor, **options: Any) -> None:
-        super().__init__(door, **options)
-        self._limits = door.limits
+    def __init__(self, limiter: _PlainLimiter, **options: Any) -> None:
+        super().__init__(limiter, **options)
+        self._limits = limiter.limits
         self._brought = 0
         self._timers: list[asyncio.TimerHandle] = []
 
-    def admitted(self, transport: asyncio.Transport) -> None:  # noqa: ARG002 - the base's
+    def on_connected(self, transport: asyncio.Transport) -> None:  # noqa: ARG002 - the base's
         """Let its time run."""
         loop = asyncio.get_running_loop()
         self._timers = [

@@ -4,17 +4,17 @@
     await client.call("LLEN", "queue:resize:waiting")
     await client.close()
 
-Calls from many coroutines share one connection, and go out together. Nothing is ever sent twice by itself: after
-`RedisError` with `Trouble.UNREACHABLE` a command may have been carried out, and the caller knows what that means.
+Calls from many coroutines share one connection, and go out together. The client sends nothing twice: after a
+`RedisError` with `RedisErrorKind.UNREACHABLE` a command may have been carried out, and the caller decides what to do.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from activity_worker.wire.redis_errors import RedisError, Trouble, unreachable
-from activity_worker.wire.redis_link import Arg, Command, Link, Refusal, connect
-from activity_worker.wire.redis_places import Address, Places, places_of
+from activity_worker.wire.redis_errors import RedisError, RedisErrorKind, unreachable
+from activity_worker.wire.redis_pipeline import Arg, Command, ErrorReply, RedisPipeline, connect
+from activity_worker.wire.redis_topology import Address, Topology, topology_of
 from activity_worker.wire.redis_url import RedisUrl, parse_redis_url
 
 __all__ = ["Arg", "Command", "RedisClient", "open_client"]
@@ -38,10 +38,10 @@ class RedisClient:
 
     def __init__(self, url: RedisUrl) -> None:
         self.url = url
-        self._places: Places = places_of(url)
-        self._shared: dict[Address, Link] = {}
-        self._blocked: set[Link] = set()
-        self._spare: dict[Address, list[Link]] = {}
+        self._topology: Topology = topology_of(url)
+        self._shared: dict[Address, RedisPipeline] = {}
+        self._blocked: set[RedisPipeline] = set()
+        self._spare: dict[Address, list[RedisPipeline]] = {}
         self._connecting: dict[Address, asyncio.Lock] = {}
         self._closed = False
 
@@ -61,19 +61,19 @@ class RedisClient:
         """
         replies = await self._replies(commands)
         for at, reply in enumerate(replies):
-            if isinstance(reply, Refusal):
+            if isinstance(reply, ErrorReply):
                 replies[at] = error = reply.error
-                if error.trouble is not Trouble.REFUSED and error.code != "NOPERM":
+                if error.kind is not RedisErrorKind.REFUSED and error.code != "NOPERM":
                     raise error
         return replies
 
     async def transaction(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands between MULTI and EXEC and return EXEC's replies."""
-        self._places.check_together(commands)
+        self._topology.check_together(commands)
         for _ in range(_MOVES):
             replies = await self._exchange([("MULTI",), *commands, ("EXEC",)], keys_of=commands[0])
             # One that lies elsewhere aborts all.
-            if not await self._followed(next((one for one in replies if isinstance(one, Refusal)), None)):
+            if not await self._followed(next((one for one in replies if isinstance(one, ErrorReply)), None)):
                 return list(_agreed(replies)[-1])
         raise unreachable("MOVED", "the nodes of the cluster point at each other")
 
@@ -82,21 +82,21 @@ class RedisClient:
 
         Cancelling it may lose what the server is just about to hand over.
         """
-        address, link = await self._reach(command, self._idle)
-        self._blocked.add(link)
+        address, connection = await self._reach(command, self._idle)
+        self._blocked.add(connection)
         try:
-            replies = await link.exchange([command], seconds + self.url.answer_seconds)
-            self._look(replies, address, link)
+            replies = await connection.exchange([command], seconds + self.url.answer_seconds)
+            self._look(replies, address, connection)
         except asyncio.CancelledError:
             # Whatever the server still answers here is nobody's.
-            await link.close()
+            await connection.close()
             raise
         finally:
-            self._blocked.discard(link)
-            if link.broken is None:
-                self._spare.setdefault(address, []).append(link)
+            self._blocked.discard(connection)
+            if connection.broken is None:
+                self._spare.setdefault(address, []).append(connection)
             else:
-                self._places.forget(address)
+                self._topology.forget(address)
         if await self._followed(replies[0]):
             raise unreachable("MOVED", "the list is on another node of the cluster now: the next call finds it")
         return _agreed(replies)[0]
@@ -104,21 +104,25 @@ class RedisClient:
     async def close(self) -> None:
         """Close all connections; calls under way end with `RedisError`."""
         self._closed = True
-        links = [*self._shared.values(), *self._blocked, *(link for spare in self._spare.values() for link in spare)]
+        connections = [
+            *self._shared.values(),
+            *self._blocked,
+            *(connection for spare in self._spare.values() for connection in spare),
+        ]
         self._shared.clear()
         self._spare.clear()
-        await asyncio.gather(*(link.close() for link in links), self._places.close())
+        await asyncio.gather(*(connection.close() for connection in connections), self._topology.close())
 
     async def _replies(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands to where each lies; return their replies, refusals among them."""
         if not commands:
             return []
-        if not self._places.many:
+        if not self._topology.many:
             return await self._exchange(commands)
         replies: list[Any] = [None] * len(commands)
         left = list(range(len(commands)))
         for _ in range(_MOVES):
-            groups = [[left[at] for at in group] for group in self._places.groups([commands[at] for at in left])]
+            groups = [[left[at] for at in group] for group in self._topology.groups([commands[at] for at in left])]
             for group, answers in zip(groups, await self._exchange_all(commands, groups), strict=True):
                 for at, reply in zip(group, answers, strict=True):
                     replies[at] = reply
@@ -142,60 +146,62 @@ class RedisClient:
 
     async def _exchange(self, commands: Sequence[Command], keys_of: Command | None = None) -> list[Any]:
         """Send commands to where the first (or `keys_of`) lies; return their replies, refusals among them."""
-        address, link = await self._reach(keys_of or commands[0], self._shared_link)
+        address, connection = await self._reach(keys_of or commands[0], self._shared_connection)
         try:
-            replies = await link.exchange(commands, self.url.answer_seconds)
+            replies = await connection.exchange(commands, self.url.answer_seconds)
         except RedisError:
-            self._places.forget(address)
+            self._topology.forget(address)
             raise
-        self._look(replies, address, link)
+        self._look(replies, address, connection)
         return replies
 
     async def _followed(self, reply: Any) -> bool:
         """Learn from an answer that points to another node of a cluster; tells whether this is one."""
-        if not isinstance(reply, Refusal) or reply.error.code not in {"MOVED", "ASK"}:
+        if not isinstance(reply, ErrorReply) or reply.error.code not in {"MOVED", "ASK"}:
             return False
-        await self._places.follow(str(reply.args[0]))
+        await self._topology.follow(str(reply.args[0]))
         return True
 
-    def _look(self, replies: list[Any], address: Address, link: Link) -> None:
+    def _look(self, replies: list[Any], address: Address, connection: RedisPipeline) -> None:
         """Leave a server that says that it is the wrong one now."""
         for reply in replies:
-            if isinstance(reply, Refusal) and (error := reply.error).code in _WRONG_PLACE:
-                self._places.forget(address)
-                link.give_up(error)
+            if isinstance(reply, ErrorReply) and (error := reply.error).code in _WRONG_PLACE:
+                self._topology.forget(address)
+                connection.give_up(error)
 
-    async def _reach(self, command: Command, connected: Callable[[Address], Awaitable[Link]]) -> tuple[Address, Link]:
-        address = await self._places.find(command)
+    async def _reach(
+        self, command: Command, connected: Callable[[Address], Awaitable[RedisPipeline]]
+    ) -> tuple[Address, RedisPipeline]:
+        address = await self._topology.find(command)
         try:
             return address, await connected(address)
         except RedisError:
             # Nothing was sent yet: what was known of the place may be old.
-            self._places.forget(address)
-            newer = await self._places.find(command)
+            self._topology.forget(address)
+            newer = await self._topology.find(command)
             if newer == address:
                 raise
         return newer, await connected(newer)
 
-    async def _idle(self, address: Address) -> Link:
+    async def _idle(self, address: Address) -> RedisPipeline:
         """Return a connection on which nothing waits."""
         spare = self._spare.get(address, [])
         while spare:
-            if (link := spare.pop()).broken is None:
-                return link
+            if (connection := spare.pop()).broken is None:
+                return connection
         return await self._connect(address)
 
-    async def _shared_link(self, address: Address) -> Link:
-        link = self._shared.get(address)
-        if link is not None and link.broken is None:
-            return link
+    async def _shared_connection(self, address: Address) -> RedisPipeline:
+        connection = self._shared.get(address)
+        if connection is not None and connection.broken is None:
+            return connection
         async with self._connecting.setdefault(address, asyncio.Lock()):
-            link = self._shared.get(address)
-            if link is None or link.broken is not None:
-                link = self._shared[address] = await self._connect(address)
-        return link
+            connection = self._shared.get(address)
+            if connection is None or connection.broken is not None:
+                connection = self._shared[address] = await self._connect(address)
+        return connection
 
-    async def _connect(self, address: Address) -> Link:
+    async def _connect(self, address: Address) -> RedisPipeline:
         if self._closed:
             raise unreachable("ConnectionClosed", "the client was closed")
         return await connect(self.url, *address)
@@ -204,6 +210,6 @@ class RedisClient:
 def _agreed(replies: list[Any]) -> list[Any]:
     """Return replies, none of which is a refusal; raises the first that is."""
     for reply in replies:
-        if isinstance(reply, Refusal):
+        if isinstance(reply, ErrorReply):
             raise reply.error
     return replies

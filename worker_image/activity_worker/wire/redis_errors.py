@@ -43,7 +43,7 @@ _KNOWN = {
 }
 
 
-class Trouble(StrEnum):
+class RedisErrorKind(StrEnum):
     """What sort of trouble: who should do what about it."""
 
     UNREACHABLE = "unreachable"
@@ -54,23 +54,23 @@ class Trouble(StrEnum):
 
 
 class RedisError(Exception):
-    """A call that did not succeed. `code` is the first word of the server's answer, or ours; `trouble` sorts it."""
+    """A call that did not succeed. `code` is the first word of the server's answer, or ours; `kind` sorts it."""
 
-    def __init__(self, code: str, message: str, trouble: Trouble) -> None:
+    def __init__(self, code: str, message: str, kind: RedisErrorKind) -> None:
         super().__init__(f"{code}: {message}")
         self.code = code
         self.message = message
-        self.trouble = trouble
+        self.kind = kind
 
     @property
     def retryable(self) -> bool:
         """Whether the same call may succeed later by itself; after silence it may have been carried out."""
-        return self.trouble not in {Trouble.REFUSED, Trouble.MISSING}
+        return self.kind not in {RedisErrorKind.REFUSED, RedisErrorKind.MISSING}
 
 
 def unreachable(code: str, message: str) -> RedisError:
     """Return the error of a call without an answer."""
-    return RedisError(code, message, Trouble.UNREACHABLE)
+    return RedisError(code, message, RedisErrorKind.UNREACHABLE)
 
 
 def refusal(answer: str) -> RedisError:
@@ -79,23 +79,23 @@ def refusal(answer: str) -> RedisError:
     if not code.isupper():
         code, words = "ERR", answer
     if code == "DENIED" or code in _DENIED:
-        return RedisError(code, _DENIED[code], Trouble.DENIED)
+        return RedisError(code, _DENIED[code], RedisErrorKind.DENIED)
     if code == "ERR" and ("AUTH <password> called without" in words or "invalid password" in words):
-        return RedisError("WRONGPASS", _DENIED["WRONGPASS"], Trouble.DENIED)
+        return RedisError("WRONGPASS", _DENIED["WRONGPASS"], RedisErrorKind.DENIED)
     if "DB index is out of range" in words:
-        return RedisError("NoDatabase", "the server has no database of the URL's number", Trouble.MISSING)
+        return RedisError("NoDatabase", "the server has no database of the URL's number", RedisErrorKind.MISSING)
     if "cluster support disabled" in words:
         text = "the server is in no cluster: name it with redis:// (or rediss://)"
-        return RedisError("NoCluster", text, Trouble.MISSING)
+        return RedisError("NoCluster", text, RedisErrorKind.MISSING)
     if code in _PASSING:
         return unreachable(code, _KNOWN[code])
-    return RedisError(code, _KNOWN.get(code, _shown(words)), Trouble.REFUSED)
+    return RedisError(code, _KNOWN.get(code, _shown(words)), RedisErrorKind.REFUSED)
 
 
 def no_sentinel(address: str) -> RedisError:
     """Return the error of a server that was named as a sentinel and knows no sentinel's commands."""
     text = f"{address} is no sentinel: name sentinels (port 26379 most of the time), or the server with redis://"
-    return RedisError("NoSentinel", text, Trouble.MISSING)
+    return RedisError("NoSentinel", text, RedisErrorKind.MISSING)
 
 
 def _shown(words: str) -> str:

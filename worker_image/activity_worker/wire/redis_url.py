@@ -29,7 +29,7 @@ class RedisUrlError(ValueError):
     """The URL cannot be used; says which part of it and what to write instead, never a password."""
 
 
-class Kind(StrEnum):
+class TopologyKind(StrEnum):
     """What the URL's hosts are."""
 
     SERVER = "redis"
@@ -38,7 +38,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
+class RedisTls:
     """How TLS is spoken: the CA bundle, as a file or as PEM text (the system's without one), and files of a client
     certificate.
     """
@@ -55,7 +55,7 @@ class Tls:
 class RedisUrl:
     """A parsed URL. It can be hashed, and passwords are in no repr. `tls` is None without TLS."""
 
-    kind: Kind
+    kind: TopologyKind
     hosts: tuple[tuple[str, int], ...]
     username: str | None = None
     password: str | None = field(default=None, repr=False)
@@ -63,7 +63,7 @@ class RedisUrl:
     master: str = ""
     sentinel_username: str | None = None
     sentinel_password: str | None = field(default=None, repr=False)
-    tls: Tls | None = None
+    tls: RedisTls | None = None
     client_name: str | None = None
     connect_seconds: float = CONNECT_SECONDS
     answer_seconds: float = ANSWER_SECONDS
@@ -82,7 +82,7 @@ def parse_redis_url(text: str) -> RedisUrl:
     scheme, separator, _ = text.partition("://")
     secure = scheme.startswith("rediss")
     try:
-        kind = Kind(scheme.replace("rediss", "redis", 1))
+        kind = TopologyKind(scheme.replace("rediss", "redis", 1))
         parts = urlsplit(text)
     except ValueError:
         kind = None
@@ -96,13 +96,13 @@ def parse_redis_url(text: str) -> RedisUrl:
         hosts=_hosts(kind, where),
         username=unquote(username) or None,
         password=unquote(password) or None,
-        tls=Tls() if secure else None,
+        tls=RedisTls() if secure else None,
     )
     return _with_options(_with_path(url, unquote(parts.path).strip("/")), parts.query)
 
 
-def _hosts(kind: Kind, where: str) -> tuple[tuple[str, int], ...]:
-    default = DEFAULT_SENTINEL_PORT if kind is Kind.SENTINEL else DEFAULT_PORT
+def _hosts(kind: TopologyKind, where: str) -> tuple[tuple[str, int], ...]:
+    default = DEFAULT_SENTINEL_PORT if kind is TopologyKind.SENTINEL else DEFAULT_PORT
     found = read_hosts(where, default)
     if found is None:
         # A password that is not percent-encoded ends up here: do not show it.
@@ -110,27 +110,27 @@ def _hosts(kind: Kind, where: str) -> tuple[tuple[str, int], ...]:
             "the Redis URL's hosts: expected HOST:PORT, separated by commas, after the @; "
             "percent-encode @ : / # ? and % in a user name or a password"
         )
-    if kind is Kind.SERVER and len(found) > 1:
+    if kind is TopologyKind.SERVER and len(found) > 1:
         raise RedisUrlError(
             f"the Redis URL names {len(found)} hosts: name one, or say what they are with the scheme "
-            f"{Kind.SENTINEL} or {Kind.CLUSTER}"
+            f"{TopologyKind.SENTINEL} or {TopologyKind.CLUSTER}"
         )
     return found
 
 
 def _with_path(url: RedisUrl, path: str) -> RedisUrl:
-    master, _, database = path.partition("/") if url.kind is Kind.SENTINEL else ("", "", path)
-    if url.kind is Kind.SENTINEL and not master:
+    master, _, database = path.partition("/") if url.kind is TopologyKind.SENTINEL else ("", "", path)
+    if url.kind is TopologyKind.SENTINEL and not master:
         raise RedisUrlError(
             "the Redis URL's path: sentinels need the master's name, as in redis+sentinel://HOST/MASTER/0"
         )
     return replace(url, master=master, database=_database(url.kind, database or "0"))
 
 
-def _database(kind: Kind, text: str) -> int:
+def _database(kind: TopologyKind, text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,5}", text):
         raise RedisUrlError(f"the Redis URL's database {text[:20]!r}: expected a number, 0 most of the time")
-    if kind is Kind.CLUSTER and int(text):
+    if kind is TopologyKind.CLUSTER and int(text):
         raise RedisUrlError(f"the Redis URL's database {int(text)}: a cluster has only database 0, leave it out")
     return int(text)
 

@@ -6,11 +6,11 @@ that was already handed over. So it is never cut below 65 s; the other calls end
 
 import asyncio
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field
 from typing import Any, Self
 
+from activity_worker.contract import LeasedTask
 from activity_worker.wire.aws import AwsJsonCaller
-from activity_worker.wire.credentials import CredentialsKeeper, chain, new_session
+from activity_worker.wire.credentials import CredentialsProvider, chain, new_session
 from activity_worker.wire.endpoint import resolve
 
 #: The service's limits: characters of a worker's name, bytes of an output, characters of an error's name and cause.
@@ -23,14 +23,6 @@ MAX_CAUSE_LENGTH = 32_768
 MIN_READ_TIMEOUT_SECONDS = 65.0
 #: For every call that is not a long poll.
 CALL_TIMEOUT_SECONDS = 20.0
-
-
-@dataclass(frozen=True, slots=True)
-class ActivityTask:
-    """A task handed over by the service. Neither its token nor its input is ever shown."""
-
-    task_token: str = field(repr=False)
-    input: str = field(repr=False)
 
 
 class StepFunctionsClient:
@@ -75,7 +67,7 @@ class StepFunctionsClient:
         endpoint = resolve(session or new_session(profile), "stepfunctions", region=region, endpoint_url=endpoint_url)
         session = session or new_session(profile)
         load = chain(session, region=endpoint.region, role_arn=role_arn, external_id=external_id)
-        caller = AwsJsonCaller(endpoint, CredentialsKeeper(load), target_prefix="AWSStepFunctions")
+        caller = AwsJsonCaller(endpoint, CredentialsProvider(load), target_prefix="AWSStepFunctions")
         return cls(caller, read_timeout_seconds=read_timeout_seconds, max_connections=max_connections)
 
     @property
@@ -88,13 +80,13 @@ class StepFunctionsClient:
         """The region for which calls are signed."""
         return self._caller.endpoint.region
 
-    async def get_activity_task(self, activity_arn: str, worker_name: str) -> ActivityTask | None:
+    async def get_activity_task(self, activity_arn: str, worker_name: str) -> LeasedTask | None:
         """Poll once, for up to a minute. None: no task came. `worker_name` is cut to 80 characters."""
         parameters = {"activityArn": activity_arn, "workerName": worker_name[:MAX_WORKER_NAME_LENGTH]}
         async with self._polls:
             output = await self._caller.call("GetActivityTask", parameters, timeout_seconds=self._read_timeout_seconds)
         token = output.get("taskToken")
-        return ActivityTask(token, output.get("input") or "") if token else None
+        return LeasedTask(token, output.get("input") or "") if token else None
 
     async def send_task_success(self, task_token: str, output: str) -> None:
         """Conclude a task with its output, a JSON text of at most 262,144 bytes."""

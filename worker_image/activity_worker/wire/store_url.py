@@ -46,7 +46,7 @@ CHECKED: Final = (SslMode.REQUIRE, SslMode.VERIFY_CA, SslMode.VERIFY_FULL)
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
+class StoreTls:
     """How TLS is spoken: the CA (its file, `system` for the machine's, or its text), and a client certificate."""
 
     mode: SslMode = SslMode.PREFER
@@ -70,7 +70,7 @@ class StoreUrl:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     database: str | None = None
-    tls: Tls = Tls()
+    tls: StoreTls = StoreTls()
     #: Which of several hosts will do; a store needs one that can be written to.
     target: str | None = None
     connect_seconds: float = CONNECT_SECONDS

@@ -16,13 +16,13 @@ import aiohttp
 from yarl import URL
 
 from activity_worker.wire.errors import EndpointUnreachableError
-from activity_worker.wire.patience import Patience
+from activity_worker.wire.grace_timeout import GraceTimeout
 
 CONNECT_TIMEOUT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Answer:
+class HttpResponse:
     """What came back. `body` may hold a payload: it is never shown."""
 
     status: int
@@ -41,26 +41,26 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
         self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
 
-    async def post(self, headers: dict[str, str], body: bytes, *, timeout_seconds: float) -> Answer:
+    async def post(self, headers: dict[str, str], body: bytes, *, timeout_seconds: float) -> HttpResponse:
         """Send one request and read its answer. Nothing is retried and no redirect is followed.
 
         Raises EndpointUnreachableError when there is no complete answer within `timeout_seconds` and the grace of
-        `Patience`.
+        `GraceTimeout`.
         """
         session = self._session or self._open()
         timeout = self._timeouts.get(timeout_seconds) or self._timeout(timeout_seconds)
         try:
-            with Patience(timeout_seconds):
+            with GraceTimeout(timeout_seconds):
                 async with session.post(
                     self._url, data=body, headers=headers, timeout=timeout, allow_redirects=False
                 ) as reply:
-                    said = reply.headers
-                    return Answer(
+                    reply_headers = reply.headers
+                    return HttpResponse(
                         status=reply.status,
                         body=await reply.read(),
-                        date=said.get("Date", ""),
-                        error_type=said.get("x-amzn-ErrorType", ""),
-                        request_id=said.get("x-amzn-RequestId", ""),
+                        date=reply_headers.get("Date", ""),
+                        error_type=reply_headers.get("x-amzn-ErrorType", ""),
+                        request_id=reply_headers.get("x-amzn-RequestId", ""),
                     )
         except TimeoutError as error:
             where = "no connection" if isinstance(error, aiohttp.ConnectionTimeoutError) else "no answer"

@@ -3,8 +3,9 @@
 import asyncio
 from collections import deque
 
-from activity_operator.backlog.protocol import Holdings, Key, LeasedTask, PollTarget
+from activity_operator.backlog.protocol import Holdings, Key, PollTarget
 from activity_operator.backlog.sentinel import Sentinels
+from activity_worker.contract import LeasedTask
 from tests.unit.activity_operator.virtual_time import elapsed, wall
 
 TARGET = PollTarget("arn:aws:states:us-east-1:123456789012:activity:resize")

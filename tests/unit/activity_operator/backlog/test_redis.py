@@ -9,7 +9,7 @@ from activity_operator.backlog.counting import Place
 from activity_operator.backlog.protocol import SourceProblemError
 from activity_operator.backlog.redis import RedisQueues, hosts, item, usable
 from activity_worker.wire.redis_connection import RedisClient
-from activity_worker.wire.redis_errors import RedisError, Trouble, refusal, unreachable
+from activity_worker.wire.redis_errors import RedisError, RedisErrorKind, refusal, unreachable
 from activity_worker.wire.redis_url import RedisUrl
 
 URL = "redis://operator:hunter2@shop-redis:6380/3"
@@ -120,7 +120,7 @@ async def test_refused_key_is_an_error_of_its_queue_only(scene: Scene) -> None:
         (refusal("WRONGPASS invalid username-password pair"), "AccessDenied", "correct user, password or ACL"),
         (refusal("NOAUTH Authentication required."), "AccessDenied", "give one in the URL"),
         (unreachable("ConnectionRefused", "nothing listens there"), "BackendUnreachable", "check its address"),
-        (RedisError("TlsFailed", "not trusted", Trouble.TLS), "TlsFailed", "the CA in the URL"),
+        (RedisError("TlsFailed", "not trusted", RedisErrorKind.TLS), "TlsFailed", "the CA in the URL"),
         (refusal("ERR DB index is out of range"), "SecretUnusable", "correct the URL"),
         (refusal("ERR unknown command"), "QueryFailed", "correct the URL"),
         (refusal("LOADING Redis is loading the dataset in memory"), "BackendUnreachable", "still loads"),

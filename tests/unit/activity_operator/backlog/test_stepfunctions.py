@@ -7,16 +7,10 @@ from typing import Any
 import pytest
 
 from activity_operator.backlog.observed import timed
-from activity_operator.backlog.protocol import (
-    LeasedTask,
-    PollTarget,
-    SourceProblemError,
-    TaskOverError,
-    TokenRefusedError,
-)
+from activity_operator.backlog.protocol import PollTarget, SourceProblemError, TaskOverError, TokenRefusedError
 from activity_operator.backlog.stepfunctions import StepFunctions
+from activity_worker.contract import LeasedTask
 from activity_worker.wire.errors import CredentialsMissingError, EndpointUnreachableError, WireError
-from activity_worker.wire.stepfunctions import ActivityTask
 
 ARN = "arn:aws:states:us-east-1:123456789012:activity:resize"
 TARGET = PollTarget(ARN)
@@ -101,7 +95,7 @@ async def test_invalid_token_does_not_mean_that_the_task_is_over() -> None:
 
 
 async def test_poll_returns_a_task_or_none() -> None:
-    assert await service(ActivityTask("t1", "{}")).poll(TARGET) == LeasedTask("t1", "{}")
+    assert await service(LeasedTask("t1", "{}")).poll(TARGET) == LeasedTask("t1", "{}")
     assert await service().poll(TARGET) is None
 
 

@@ -4,20 +4,13 @@ import asyncio
 from collections import Counter
 from dataclasses import replace
 
-from activity_operator.backlog.protocol import (
-    Key,
-    LeasedTask,
-    PollTarget,
-    SourceProblemError,
-    TaskOverError,
-    TokenRefusedError,
-)
+from activity_operator.backlog.protocol import Key, PollTarget, SourceProblemError, TaskOverError, TokenRefusedError
 from activity_operator.core.decision import Say
 from activity_operator.workers.custody import Custody
 from activity_operator.workers.handover import Handed, Handover
 from activity_operator.workers.leases import Lease, Owner, PoolRef, RecordConflictError, RecordsUnavailableError
 from activity_operator.workers.surroundings import Surroundings
-from activity_worker.contract import Report, lease_id
+from activity_worker.contract import LeasedTask, Report, lease_id
 from tests.unit.activity_operator.virtual_time import settle, wall
 
 TARGET = PollTarget("arn:aws:states:us-east-1:123456789012:activity:resize")

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 from activity_worker.wire.redis_connection import RedisClient
-from activity_worker.wire.redis_errors import RedisError, Trouble, unreachable
+from activity_worker.wire.redis_errors import RedisError, RedisErrorKind, unreachable
 from activity_worker.wire.redis_url import parse_redis_url
 
 AWAY = unreachable("ConnectionLost", "the server is away")
-WRONG = RedisError("WRONGTYPE", "not a hash", Trouble.REFUSED)
+WRONG = RedisError("WRONGTYPE", "not a hash", RedisErrorKind.REFUSED)
 
 
 class FakeServer(RedisClient):

@@ -15,9 +15,9 @@ SHOP = FlowDefinition(
 
 
 def test_child_queue_and_its_flow_are_prefixed_with_the_parents_name() -> None:
-    places = [(place.flow, place.name) for place in SHOP.places()]
+    flow_queues = [(flow_queue.flow, flow_queue.name) for flow_queue in SHOP.flow_queues()]
 
-    assert places == [
+    assert flow_queues == [
         ("shop", "prepare"),
         ("shop", "check"),
         ("check:stock", "check:stock"),
@@ -27,10 +27,10 @@ def test_child_queue_and_its_flow_are_prefixed_with_the_parents_name() -> None:
 
 
 def test_queue_is_found_by_its_full_name() -> None:
-    assert SHOP.place("check:stock").queue.attributes == ("item",)
+    assert SHOP.flow_queue("check:stock").queue.attributes == ("item",)
 
     with pytest.raises(FlowError, match="queue 'stock': no such queue; there are prepare, check, check:stock"):
-        SHOP.place("stock")
+        SHOP.flow_queue("stock")
 
 
 def test_lookup_keys_of_texts_numbers_and_lists() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from activity_worker import heartbeat
+from activity_worker.runtime import heartbeat
 from tests.unit.activity_operator.virtual_time import VirtualLoop
 
 

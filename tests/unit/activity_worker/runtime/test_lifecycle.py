@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from activity_worker.contract import WorkerState
-from activity_worker.lifecycle import LifecycleError, WorkerStatus, may_step, step
+from activity_worker.runtime.lifecycle import LifecycleError, SlotStatus, may_step, step
 
 STATUS = {"ready>starting", "starting>running", "starting>stopping", "running>stopping", "stopping>stopped"}
 STATUS |= {"stopped>starting"}
@@ -13,8 +13,8 @@ STATE = {"starting>running", "starting>draining", "running>draining", "draining>
 STATE |= {f"{state}>stopping" for state in ("starting", "running", "draining", "drained")} | {"stopping>stopped"}
 
 
-@pytest.mark.parametrize(("current", "to"), list(itertools.product(WorkerStatus, repeat=2)))
-def test_slot_status_allows_exactly_the_transitions_of_its_table(current: WorkerStatus, to: WorkerStatus) -> None:
+@pytest.mark.parametrize(("current", "to"), list(itertools.product(SlotStatus, repeat=2)))
+def test_slot_status_allows_exactly_the_transitions_of_its_table(current: SlotStatus, to: SlotStatus) -> None:
     assert may_step(current, to) == (f"{current}>{to}" in STATUS)
 
 
@@ -24,6 +24,6 @@ def test_pod_state_allows_exactly_the_transitions_of_its_table(current: WorkerSt
 
 
 def test_error_of_a_forbidden_transition_names_both_states() -> None:
-    assert step(WorkerStatus.READY, WorkerStatus.STARTING) is WorkerStatus.STARTING
+    assert step(SlotStatus.READY, SlotStatus.STARTING) is SlotStatus.STARTING
     with pytest.raises(LifecycleError, match="drained cannot become running"):
         step(WorkerState.DRAINED, WorkerState.RUNNING)

@@ -6,10 +6,9 @@ from typing import Any
 from activity_worker.activity import TaskRequest
 from activity_worker.contract import EventName, ExitOutput
 from activity_worker.events import EventEmitter
-from activity_worker.options import TaskOptions
-from activity_worker.polling import Polling
+from activity_worker.runtime.options import Polling, TaskOptions
+from activity_worker.runtime.slot import Slot
 from activity_worker.sources.memory import MemorySource
-from activity_worker.worker import ActivityWorker
 
 POLL = ["polling:starting", "polling:success"]
 
@@ -51,7 +50,7 @@ class World:
     ) -> None:
         self.source = MemorySource("arn:activity", hold_seconds=hold_seconds)
         self.recorder = Recorder()
-        self.worker = ActivityWorker(
+        self.worker = Slot(
             self.source,
             handler,
             worker_name="w",

@@ -8,7 +8,7 @@ import pytest
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError, CredentialRetrievalError, EndpointConnectionError
 
-from activity_worker.wire.credentials import CredentialsKeeper, chain
+from activity_worker.wire.credentials import CredentialsProvider, chain
 from activity_worker.wire.errors import CredentialsMissingError, EndpointUnreachableError, WireError
 from tests.clock import Clock
 
@@ -40,7 +40,7 @@ async def test_concurrent_callers_share_one_lookup_in_a_thread() -> None:
         threads.append(threading.get_ident())
         return Credentials("AK", "secret")
 
-    keeper = CredentialsKeeper(load)
+    keeper = CredentialsProvider(load)
     found = await asyncio.gather(*(keeper.keys() for _ in range(50)))
 
     assert {("AK", "secret", None)} == {tuple(keys) for keys in found}
@@ -50,7 +50,7 @@ async def test_concurrent_callers_share_one_lookup_in_a_thread() -> None:
 
 async def test_credentials_near_expiry_are_used_while_they_are_renewed() -> None:
     clock, temporary = Clock(), Temporary(3600)
-    keeper = CredentialsKeeper(lambda: temporary, clock)
+    keeper = CredentialsProvider(lambda: temporary, clock)
     assert (await keeper.keys()).access_key == "AK0"
     temporary.seconds, clock.now = 600, 60.0
     temporary.may_renew.clear()
@@ -64,7 +64,7 @@ async def test_credentials_near_expiry_are_used_while_they_are_renewed() -> None
 
 async def test_expiring_credentials_are_renewed_once_for_all_callers() -> None:
     clock, temporary = Clock(), Temporary(3600)
-    keeper = CredentialsKeeper(lambda: temporary, clock)
+    keeper = CredentialsProvider(lambda: temporary, clock)
     await keeper.keys()
     temporary.seconds, clock.now = 10, 60.0
 
@@ -81,7 +81,7 @@ async def test_cancelled_caller_does_not_cancel_the_shared_lookup() -> None:
         gate.wait(10)
         return Credentials("AK", "secret")
 
-    keeper = CredentialsKeeper(load)
+    keeper = CredentialsProvider(load)
     first = asyncio.create_task(keeper.keys())
     second = asyncio.create_task(keeper.keys())
     await asyncio.sleep(0)
@@ -99,7 +99,7 @@ async def test_refused_credentials_are_looked_up_again_at_a_limited_rate() -> No
         loads.append(1)
         return Credentials(f"AK{len(loads)}", "secret")
 
-    keeper = CredentialsKeeper(load, clock)
+    keeper = CredentialsProvider(load, clock)
     await keeper.keys()
     keeper.forget()
     await keeper.keys()
@@ -131,14 +131,14 @@ async def test_failed_lookup_has_an_error_for_its_cause(raised: Exception, kind:
         raise raised
 
     with pytest.raises(WireError) as caught:
-        await CredentialsKeeper(load).keys()
+        await CredentialsProvider(load).keys()
 
     assert (kind, code) == (type(caught.value), caught.value.code)
 
 
 async def test_error_of_an_empty_chain_names_the_variables() -> None:
     with pytest.raises(CredentialsMissingError, match="AWS_ACCESS_KEY_ID"):
-        await CredentialsKeeper(lambda: None).keys()
+        await CredentialsProvider(lambda: None).keys()
 
 
 async def test_role_is_assumed_with_the_external_id() -> None:
@@ -163,7 +163,7 @@ async def test_role_is_assumed_with_the_external_id() -> None:
             return Sts()
 
     role = "arn:aws:iam::123456789012:role/pool"
-    keeper = CredentialsKeeper(chain(Session(), region="eu-west-1", role_arn=role, external_id="cluster/team"))
+    keeper = CredentialsProvider(chain(Session(), region="eu-west-1", role_arn=role, external_id="cluster/team"))
 
     assert (await keeper.keys())[:3] == ("ROLE", "s", "t")
     assert [(role, "cluster/team")] == [(call["RoleArn"], call["ExternalId"]) for call in calls]

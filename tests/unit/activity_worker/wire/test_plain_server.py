@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from activity_worker.wire.plain_server import Sparing
+from activity_worker.wire.plain_server import ThrottledCache
 
 
 class Clock:
@@ -24,7 +24,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def page(clock: Clock, cost: float) -> tuple[Sparing, Callable[[], int]]:
+def page(clock: Clock, cost: float) -> tuple[ThrottledCache, Callable[[], int]]:
     """Return a page that takes `cost` seconds to render, and a function that counts the renderings."""
     made = 0
 
@@ -34,7 +34,7 @@ def page(clock: Clock, cost: float) -> tuple[Sparing, Callable[[], int]]:
         clock.work(cost)
         return b"%d" % made
 
-    return Sparing(make, clock=lambda: clock.now, spent=lambda: clock.spent), lambda: made
+    return ThrottledCache(make, clock=lambda: clock.now, spent=lambda: clock.spent), lambda: made
 
 
 def test_page_is_rendered_at_once_after_a_pause(clock: Clock) -> None:

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from activity_worker.wire import redis_connection, redis_places
+from activity_worker.wire import redis_connection, redis_topology
 from activity_worker.wire.redis_connection import RedisClient, open_client
-from activity_worker.wire.redis_errors import RedisError, Trouble, unreachable
-from activity_worker.wire.redis_link import Command, Refusal
-from activity_worker.wire.redis_places import key_slot
+from activity_worker.wire.redis_errors import RedisError, RedisErrorKind, unreachable
+from activity_worker.wire.redis_pipeline import Command, ErrorReply
+from activity_worker.wire.redis_topology import key_slot
 from activity_worker.wire.redis_url import RedisUrl
 
 Address = tuple[str, int]
@@ -56,8 +56,8 @@ def client_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[RedisClien
             return Node((host, port), answers, [])
 
         monkeypatch.setattr(redis_connection, "connect", connect)
-        monkeypatch.setattr(redis_places, "connect", connect)
-        monkeypatch.setattr(redis_places, "connect_sentinel", connect_to_sentinel)
+        monkeypatch.setattr(redis_topology, "connect", connect)
+        monkeypatch.setattr(redis_topology, "connect_sentinel", connect_to_sentinel)
         return open_client(url), asked
 
     return make
@@ -74,7 +74,7 @@ async def test_only_moved_commands_of_a_pipeline_are_sent_again(client_of: Any) 
         if command[0] == "CLUSTER":
             return map_to(A)
         if node == A and command[1] == "k2":
-            return Refusal(f"MOVED {key_slot('k2')} b:2")
+            return ErrorReply(f"MOVED {key_slot('k2')} b:2")
         return f"{node[0]} {command[1]!s}"
 
     client, asked = client_of("redis+cluster://a:1", answers)
@@ -94,9 +94,9 @@ async def test_moved_transaction_is_sent_again_as_a_whole(client_of: Any) -> Non
         if node == A:
             moved = command[0] == "SET"
             return (
-                Refusal(f"MOVED {key_slot('k')} b:2")
+                ErrorReply(f"MOVED {key_slot('k')} b:2")
                 if moved
-                else Refusal("EXECABORT")
+                else ErrorReply("EXECABORT")
                 if command[0] == "EXEC"
                 else "OK"
             )
@@ -114,7 +114,7 @@ async def test_redirection_loop_is_given_up(client_of: Any) -> None:
     def answers(node: Address, command: Command) -> Any:
         if command[0] == "CLUSTER":
             return map_to(A)
-        return Refusal(f"MOVED {key_slot('k')} {'b:2' if node == A else 'a:1'}")
+        return ErrorReply(f"MOVED {key_slot('k')} {'b:2' if node == A else 'a:1'}")
 
     client, asked = client_of("redis+cluster://a:1", answers)
 
@@ -131,7 +131,7 @@ async def test_call_without_an_answer_is_not_sent_again(client_of: Any) -> None:
 
     with pytest.raises(RedisError) as lost:
         await client.call("RPUSH", "k", 1)
-    assert lost.value.trouble is Trouble.UNREACHABLE
+    assert lost.value.kind is RedisErrorKind.UNREACHABLE
     assert asked == [(A, ("RPUSH", "k", 1))]
 
 
@@ -142,7 +142,7 @@ async def test_former_master_is_looked_up_again_at_the_next_call(client_of: Any,
     def answers(node: Address, command: Command) -> Any:
         if command[0] == "SENTINEL":
             return masters.pop(0)
-        return Refusal(f"{code} words") if node == B else "OK"
+        return ErrorReply(f"{code} words") if node == B else "OK"
 
     client, asked = client_of("redis+sentinel://a:1/shop", answers)
 
@@ -154,7 +154,7 @@ async def test_former_master_is_looked_up_again_at_the_next_call(client_of: Any,
 
 async def test_read_all_returns_an_answer_or_error_per_command(client_of: Any) -> None:
     def answers(node: Address, command: Command) -> Any:
-        return Refusal("NOPERM no") if command[1] == "k2" else 7
+        return ErrorReply("NOPERM no") if command[1] == "k2" else 7
 
     client, _ = client_of("redis://a:1", answers)
 

@@ -5,7 +5,7 @@ import itertools
 import pytest
 from redis.asyncio.connection import parse_url
 
-from activity_worker.wire.redis_url import Kind, RedisUrl, RedisUrlError, Tls, parse_redis_url
+from activity_worker.wire.redis_url import RedisTls, RedisUrl, RedisUrlError, TopologyKind, parse_redis_url
 
 SECRET = "s3cret"
 
@@ -13,22 +13,32 @@ SECRET = "s3cret"
 @pytest.mark.parametrize(
     ("text", "url"),
     [
-        ("redis://h", RedisUrl(Kind.SERVER, (("h", 6379),))),
-        ("redis://u:p%40%2F@h:1/3", RedisUrl(Kind.SERVER, (("h", 1),), "u", "p@/", 3)),
-        ("redis://:p@[::1]:7", RedisUrl(Kind.SERVER, (("::1", 7),), None, "p")),
-        ("rediss://h?ssl_ca_certs=/ca.pem", RedisUrl(Kind.SERVER, (("h", 6379),), tls=Tls(ca_certs="/ca.pem"))),
+        ("redis://h", RedisUrl(TopologyKind.SERVER, (("h", 6379),))),
+        ("redis://u:p%40%2F@h:1/3", RedisUrl(TopologyKind.SERVER, (("h", 1),), "u", "p@/", 3)),
+        ("redis://:p@[::1]:7", RedisUrl(TopologyKind.SERVER, (("::1", 7),), None, "p")),
+        (
+            "rediss://h?ssl_ca_certs=/ca.pem",
+            RedisUrl(TopologyKind.SERVER, (("h", 6379),), tls=RedisTls(ca_certs="/ca.pem")),
+        ),
         (
             "redis+sentinel://u:p@a,b:9/shop/2?sentinel_password=q",
-            RedisUrl(Kind.SENTINEL, (("a", 26379), ("b", 9)), "u", "p", 2, "shop", sentinel_password="q"),
+            RedisUrl(TopologyKind.SENTINEL, (("a", 26379), ("b", 9)), "u", "p", 2, "shop", sentinel_password="q"),
         ),
-        ("rediss+cluster://a:1,b", RedisUrl(Kind.CLUSTER, (("a", 1), ("b", 6379)), tls=Tls())),
+        ("rediss+cluster://a:1,b", RedisUrl(TopologyKind.CLUSTER, (("a", 1), ("b", 6379)), tls=RedisTls())),
         (
             "redis://h?socket_timeout=1.5&socket_connect_timeout=2&client_name=w&db=4",
-            RedisUrl(Kind.SERVER, (("h", 6379),), database=4, client_name="w", connect_seconds=2.0, answer_seconds=1.5),
+            RedisUrl(
+                TopologyKind.SERVER,
+                (("h", 6379),),
+                database=4,
+                client_name="w",
+                connect_seconds=2.0,
+                answer_seconds=1.5,
+            ),
         ),
         (
             "rediss://h?ssl_cert_reqs=none&ssl_check_hostname=no&ssl_certfile=/c&ssl_keyfile=/k",
-            RedisUrl(Kind.SERVER, (("h", 6379),), tls=Tls(None, None, "/c", "/k", "none", False)),
+            RedisUrl(TopologyKind.SERVER, (("h", 6379),), tls=RedisTls(None, None, "/c", "/k", "none", False)),
         ),
     ],
 )

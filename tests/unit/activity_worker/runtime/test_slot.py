@@ -1,0 +1,436 @@
+"""The loop of a slot: polls and their retries, stop, cordon, and tasks from the operator."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from activity_worker.activity import TaskRequest, TaskResponseToolkit
+from activity_worker.contract import EventName, ExitOutput, LeasedTask
+from activity_worker.errors import HandlerSignatureError, SourceError, ThrottledError
+from activity_worker.runtime.lifecycle import LifecycleError, SlotStatus
+from activity_worker.runtime.options import Polling, TaskOptions
+from activity_worker.runtime.slot import Slot, SlotTakenError
+from activity_worker.sources.memory import MemorySource
+from tests.unit.activity_operator.virtual_time import elapsed, settle
+from tests.unit.activity_worker.runtime.world import POLL, World, double
+
+DOWN = SourceError("InternalError", "down")
+
+
+async def nap(request: TaskRequest) -> None:
+    await asyncio.sleep(request.input)
+
+
+def polls(world: World) -> bool:
+    return world.worker.open_poll
+
+
+def drained(world: World) -> bool:
+    return world.worker.drained
+
+
+async def test_events_of_a_start_and_an_immediate_stop() -> None:
+    world = World(double)
+    assert world.worker.status is SlotStatus.READY
+    await world.worker.start()
+    await settle()
+    await world.worker.stop(abort_polls=True)
+    assert world.recorder.names == [
+        "worker:starting",
+        "worker:running",
+        "polling:starting",
+        "worker:stopping",
+        "worker:stopped",
+    ]
+    assert elapsed() == 0
+    assert world.recorder.payload("worker:stopped") == (world.worker, ExitOutput(0))
+
+
+async def test_stop_awaits_the_open_poll() -> None:
+    world = World(double, hold_seconds=60)
+    await world.worker.start()
+    await world.worker.stop()
+    assert elapsed() == 60
+    assert world.recorder.names[-3:] == ["worker:stopping", "polling:success", "worker:stopped"]
+
+
+async def test_stop_runs_the_task_of_the_open_poll() -> None:
+    world = World(double)
+    await world.worker.start()
+    await settle()
+    stop = asyncio.create_task(world.worker.stop())
+    await settle()
+    token = world.source.put('{"n": 4}')
+    await stop
+    assert world.source.conclusions[token].output == "8"
+    assert world.recorder.names[-2:] == ["task:done", "worker:stopped"]
+    assert world.recorder.names.count("polling:starting") == 1
+
+
+async def test_stop_lets_the_task_finish() -> None:
+    world = World(nap)
+    await world.worker.start()
+    token = world.source.put("500")
+    await asyncio.sleep(1)
+    await world.worker.stop()
+    assert world.source.conclusions[token].result == "success"
+    assert elapsed() == 500
+
+
+async def test_stop_timeout_fails_the_task() -> None:
+    world = World(nap, on_error="leave")
+    await world.worker.start()
+    token = world.source.put("500")
+    await asyncio.sleep(1)
+    await world.worker.stop(timeout_seconds=10)
+    assert world.source.conclusions[token].error == "ActivityPool.WorkerStopped"
+    assert elapsed() == 11
+    assert world.worker.exit_output == ExitOutput(0)
+
+
+async def test_stop_abandons_a_handler_that_does_not_end() -> None:
+    released = asyncio.Event()
+
+    async def stubborn(request: TaskRequest) -> None:
+        while not released.is_set():
+            try:
+                await released.wait()
+            except asyncio.CancelledError:
+                continue
+
+    world = World(stubborn)
+    await world.worker.start()
+    token = world.source.put()
+    await asyncio.sleep(1)
+    await world.worker.stop(timeout_seconds=10)
+    assert world.source.conclusions[token].error == "ActivityPool.WorkerStopped"
+    assert world.worker.status is SlotStatus.STOPPED
+    assert world.worker.exit_output is not None
+    assert world.worker.exit_output.code == 1
+    released.set()
+    await settle()
+
+
+async def test_stopped_worker_starts_again() -> None:
+    world = World(double)
+    for number in (1, 2):
+        await world.worker.start()
+        token = world.source.put('{"n": 1}')
+        await world.source.concluded(token)
+        await settle()
+        await world.worker.stop(abort_polls=True)
+        assert world.recorder.count("worker:stopped") == number
+    with pytest.raises(LifecycleError):
+        await asyncio.gather(world.worker.start(), world.worker.start())
+    await world.worker.stop(abort_polls=True)
+
+
+async def test_stop_before_a_start_and_a_second_stop_do_nothing() -> None:
+    world = World(double)
+    await world.worker.stop()
+    await world.worker.start()
+    await asyncio.gather(world.worker.stop(), world.worker.stop())
+    await world.worker.stop()
+    assert world.recorder.count("worker:stopped") == 1
+
+
+def test_pauses_between_failed_polls_are_as_documented() -> None:
+    polling = Polling()
+    assert [polling.sleep_after(n) for n in (1, 2, 3, 4)] == pytest.approx([1, 2.2, 3.4, 4.6])
+    assert Polling.forever(30).sleep_after(10_000) == 30
+    assert Polling(interval_seconds=2, max_attempts=3, backoff_rate=0).sleep_after(2) == 2
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"interval_seconds": 0}, {"max_attempts": 0}, {"backoff_rate": -1}, {"max_sleep_seconds": 0.5}]
+)
+def test_error_of_an_invalid_polling_setting_names_it(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Polling(**wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"heartbeat_seconds": 0},
+        {"deadline_seconds": 0},
+        {"on_error": "shrug"},
+        {"cancel_grace_seconds": -1},
+        {"conclude_for_seconds": -1},
+    ],
+)
+def test_error_of_an_invalid_task_option_names_it(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        TaskOptions(**wrong)
+
+
+async def test_fifth_failed_poll_in_a_row_stops_the_worker_with_code_10() -> None:
+    world = World(double)
+    world.source.refuse("lease", *[DOWN] * 5)
+    await world.worker.start()
+    output = await world.stopped()
+    assert output.code == 10
+    assert "InternalError: down" in output.error
+    assert elapsed() == pytest.approx(1 + 2.2 + 3.4 + 4.6)
+    assert world.recorder.names[-4:] == ["polling:error", "worker:error", "worker:stopping", "worker:stopped"]
+    assert world.recorder.payload("worker:error")[1] is DOWN
+    failures = [payload[1] for name, payload in world.recorder.events if name == "polling:error"]
+    assert [(f.attempts, f.retriable, f.err) for f in failures] == [(n, n < 5, DOWN) for n in range(1, 6)]
+    assert world.worker.status is SlotStatus.STOPPED
+
+
+async def test_polling_settings_of_the_user_are_applied() -> None:
+    world = World(double, polling=Polling(interval_seconds=5, max_attempts=2, backoff_rate=0))
+    world.source.refuse("lease", DOWN, DOWN)
+    await world.worker.start()
+    assert (await world.stopped()).code == 10
+    assert elapsed() == 5
+
+
+async def test_empty_poll_resets_the_count_of_failed_polls() -> None:
+    world = World(double, hold_seconds=2)
+    world.source.refuse("lease", *[DOWN] * 4)
+    await world.worker.start()
+    await asyncio.sleep(12)
+    world.source.refuse("lease", *[DOWN] * 4)
+    await asyncio.sleep(30)
+    assert world.worker.status is SlotStatus.RUNNING
+    await world.worker.stop()
+
+
+async def test_endless_polling_never_gives_up_and_ignores_throttling() -> None:
+    world = World(double, polling=Polling.forever(max_sleep_seconds=30))
+    world.source.refuse("lease", *[DOWN] * 100, *[ThrottledError("ThrottlingException")] * 100)
+    await world.worker.start()
+    await asyncio.sleep(5000)
+    assert world.worker.status is SlotStatus.RUNNING
+    assert world.recorder.payload("polling:error")[1].attempts == 100
+    token = world.source.put('{"n": 1}')
+    assert (await world.source.concluded(token)).result == "success"
+    await world.worker.stop()
+
+
+async def test_poll_trouble_needs_two_failures_or_five_throttlings() -> None:
+    throttled = ThrottledError("ThrottlingException")
+    world = World(double, polling=Polling.forever(), hold_seconds=1)
+    troubles: list[Exception | None] = []
+    for name in ("polling:error", "polling:success"):
+        world.worker.events.on(name, lambda *_: troubles.append(world.worker.poll_trouble(elapsed())))
+    world.source.refuse("lease", DOWN, DOWN)
+    await world.worker.start()
+    await asyncio.sleep(5)
+    world.source.refuse("lease", *[throttled] * 5)
+    await asyncio.sleep(30)
+    await world.worker.stop()
+    assert troubles[:3] == [None, DOWN, None]
+    assert troubles.index(throttled) - troubles[1:].index(DOWN) > 5
+    assert troubles.count(throttled) == 1
+    assert troubles[-1] is None
+
+
+async def test_stop_does_not_wait_for_the_next_poll_attempt() -> None:
+    world = World(double, polling=Polling(interval_seconds=1000, max_sleep_seconds=1000))
+    world.source.refuse("lease", DOWN)
+    await world.worker.start()
+    await settle()
+    await world.worker.stop()
+    assert elapsed() == 0
+
+
+async def test_immediate_empty_polls_are_limited_to_one_a_second() -> None:
+    world = World(double, hold_seconds=0.01)
+    await world.worker.start()
+    await asyncio.sleep(100)
+    assert world.worker.counters.empty_polls <= 101
+    await world.worker.stop()
+
+
+async def test_unexpected_error_of_a_poll_is_retried() -> None:
+    world = World(double)
+    world.source.refuse("lease", ZeroDivisionError())  # type: ignore[arg-type]
+    await world.worker.start()
+    token = world.source.put('{"n": 1}')
+    assert (await world.source.concluded(token)).result == "success"
+    await world.worker.stop()
+
+
+async def test_listener_that_raises_does_not_affect_the_worker() -> None:
+    world = World(double)
+
+    def bad(*_: object) -> None:
+        raise RuntimeError("listener")
+
+    for name in EventName:
+        world.recorder.emitter.on(name.value, bad)
+    await world.worker.start()
+    token = world.source.put('{"n": 1}')
+    assert (await world.source.concluded(token)).result == "success"
+    await world.worker.stop()
+    assert world.worker.exit_output == ExitOutput(0)
+
+
+async def test_coroutine_listener_or_unknown_event_is_refused() -> None:
+    world = World(double)
+
+    async def coroutine(*_: object) -> None: ...
+
+    with pytest.raises(TypeError, match="coroutine function"):
+        world.recorder.emitter.on("task:done", coroutine)
+    with pytest.raises(ValueError, match="task:finished"):
+        world.recorder.emitter.on("task:finished", print)
+
+
+async def test_removed_listener_is_not_called() -> None:
+    world, calls = World(double), []
+    remove = world.recorder.emitter.on("task:done", lambda *_: calls.append(1))
+    await world.one()
+    remove()
+    remove()
+    await world.one()
+    assert calls == [1]
+
+
+async def test_cordoned_slot_finishes_its_poll_and_task_and_stops_polling() -> None:
+    world = World(double)
+    await world.worker.start()
+    await settle()
+    world.worker.cordon()
+    assert not drained(world)
+    token = world.source.put('{"n": 1}')
+    await world.source.concluded(token)
+    await settle()
+    assert drained(world)
+    await asyncio.sleep(500)
+    assert world.recorder.count("polling:starting") == 1
+    world.worker.uncordon()
+    await settle()
+    assert world.recorder.count("polling:starting") == 2
+    await world.worker.stop()
+
+
+async def test_handed_over_task_runs_as_usual_without_a_poll_beside_it() -> None:
+    world = World(nap)
+    world.worker.cordon()
+    await world.worker.start()
+    await settle()
+    assert world.worker.free
+    assert world.worker.reserve()
+    assert not world.worker.reserve()
+    world.worker.uncordon()
+    await settle()
+    assert not polls(world)
+    world.source.put("30")
+    task = await world.source.lease("operator")
+    assert task is not None
+    run = asyncio.create_task(world.worker.run_task(task))
+    await asyncio.sleep(1)
+    assert (world.worker.busy, world.worker.open_poll) == (True, False)
+    assert world.source.heartbeats == [task.token], "a granted lease gets a heartbeat at once"
+    held = world.worker.held(elapsed())
+    assert held is not None
+    assert held.age_seconds == 1
+    await run
+    assert world.recorder.tasks()[0] == "task:received"
+    assert world.recorder.tasks()[-2:] == ["task:success", "task:done"]
+    await settle()
+    assert polls(world)
+    await world.worker.stop()
+
+
+async def test_polling_slot_accepts_no_handed_over_task() -> None:
+    world = World(double)
+    await world.worker.start()
+    await settle()
+    assert not world.worker.reserve()
+    with pytest.raises(SlotTakenError):
+        await world.worker.run_task(LeasedTask("t", "1"))
+    await world.worker.stop()
+
+
+async def test_released_reservation_lets_the_slot_poll() -> None:
+    world = World(double)
+    world.worker.cordon()
+    await world.worker.start()
+    await settle()
+    assert world.worker.reserve()
+    world.worker.uncordon()
+    world.worker.release()
+    await settle()
+    assert polls(world)
+    await world.worker.stop()
+
+
+async def test_stop_waits_for_a_handed_over_task() -> None:
+    world = World(nap)
+    world.worker.cordon()
+    await world.worker.start()
+    await settle()
+    token = world.source.put("30")
+    task = await world.source.lease("operator")
+    assert task is not None
+    run = asyncio.create_task(world.worker.run_task(task))
+    await settle()
+    await world.worker.stop()
+    await run
+    assert world.source.conclusions[token].result == "success"
+
+
+async def test_counters_of_a_slot_are_consistent() -> None:
+    async def handler(request: TaskRequest) -> None:
+        await asyncio.sleep(2)
+        if request.input == "bad":
+            raise ValueError
+
+    world = World(handler, hold_seconds=5)
+    await world.worker.start()
+    for text in ("1", '"bad"', "2"):
+        world.source.put(text)
+    await asyncio.sleep(1)
+    assert (world.worker.busy, world.worker.idle_since) == (True, None)
+    await asyncio.sleep(10.5)
+    counters = world.worker.counters.totals()
+    assert (counters.received, counters.succeeded, counters.failed) == (3, 2, 1)
+    assert (counters.empty_polls, counters.busy_seconds) == (1, 6)
+    assert world.worker.idle_since == 6
+    await world.worker.stop()
+
+
+async def test_runner_that_cannot_start_ends_the_worker_with_its_error() -> None:
+    class Broken:
+        async def start(self) -> None:
+            raise ImportError("no module named handler")
+
+        async def run(self, request: TaskRequest, respond: TaskResponseToolkit) -> None: ...
+
+        async def stop(self) -> None: ...
+
+    errors: list[str] = []
+    worker = Slot(MemorySource(), runner=Broken())
+    for name in ("worker:starting", "worker:running", "worker:error", "worker:stopping", "worker:stopped"):
+        worker.events.on(name, lambda *_, name=name: errors.append(name))
+    with pytest.raises(ImportError):
+        await worker.start()
+    assert errors == ["worker:starting", "worker:error", "worker:stopping", "worker:stopped"]
+    assert worker.exit_output == ExitOutput(1, "no module named handler")
+
+
+@pytest.mark.parametrize(
+    "handler", [lambda: 1, lambda a, b, c: 1, lambda a, *, key: 1, 7], ids=["none", "three", "keyword", "no function"]
+)
+def test_handler_that_cannot_be_called_is_refused_at_once(handler: Any) -> None:
+    with pytest.raises(HandlerSignatureError):
+        Slot(MemorySource(), handler)
+
+
+async def test_run_once_returns_whether_it_ran_a_task() -> None:
+    world = World(double, hold_seconds=1)
+    assert not await world.worker.run_once()
+    assert world.recorder.names == POLL
+    world.source.refuse("lease", DOWN)
+    with pytest.raises(SourceError):
+        await world.worker.run_once()
+    await world.worker.start()
+    with pytest.raises(LifecycleError):
+        await world.worker.run_once()
+    await world.worker.stop()

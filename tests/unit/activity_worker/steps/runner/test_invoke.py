@@ -1,0 +1,85 @@
+"""One call: what a method may do, and the outcome."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from activity_worker.steps.model.definition import Call
+from activity_worker.steps.model.instance import Raised, Returned
+from activity_worker.steps.model.methods import Method
+from activity_worker.steps.model.rules import Planned
+from activity_worker.steps.runner.context import current
+from activity_worker.steps.runner.invoke import call_method
+
+
+def planned(**arguments: Any) -> Planned:
+    return Planned(0, "method", Call("m"), arguments)
+
+
+async def outcome(method: Method) -> str:
+    made = await call_method(method, planned())
+    return made.error.code if isinstance(made, Raised) else repr(made)
+
+
+async def test_method_that_exits_or_cancels_itself_is_a_failed_call() -> None:
+    async def cancels_itself(_: dict[str, Any]) -> None:
+        raise asyncio.CancelledError
+
+    async def exits(_: dict[str, Any]) -> None:
+        raise SystemExit(3)
+
+    def exits_in_its_thread(_: dict[str, Any]) -> None:
+        raise SystemExit(3)
+
+    assert await outcome(cancels_itself) == "CancelledError"
+    assert await outcome(exits) == "SystemExit"
+    assert await outcome(exits_in_its_thread) == "SystemExit"
+
+
+async def test_cancelled_call_raises_cancelled_error() -> None:
+    inside = asyncio.Event()
+
+    async def waits(_: dict[str, Any]) -> None:
+        inside.set()
+        await asyncio.Event().wait()
+
+    calling = asyncio.create_task(call_method(waits, planned()))
+    await inside.wait()
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+
+
+@pytest.mark.parametrize("value", [float("nan"), {"x": "a\x00b"}, ["\ud800"], {1, 2}])
+async def test_return_value_that_cannot_be_stored_is_an_error(value: object) -> None:
+    assert await outcome(lambda _: value) == "ReturnNotJson"
+
+
+async def test_escaped_backslash_can_be_returned() -> None:
+    assert await call_method(lambda _: r"\u0000", planned()) == Returned(r"\u0000")
+
+
+async def test_error_is_stored_without_invalid_characters() -> None:
+    def raises(_: dict[str, Any]) -> None:
+        error = ValueError("a\x00b\ud800")
+        error.data = {"x": "\x00"}  # type: ignore[attr-defined]
+        raise error
+
+    made = await call_method(raises, planned())
+    assert isinstance(made, Raised)
+    assert (made.error.message, made.error.data) == ("a�b�", None)
+    assert "\x00" not in made.error.stack
+
+
+async def test_40_synchronous_methods_run_in_parallel() -> None:
+    together = threading.Barrier(40, timeout=20)
+    made = await asyncio.gather(*(call_method(lambda _: together.wait() >= 0, planned()) for _ in range(40)))
+
+    assert made == [Returned(True)] * 40
+
+
+async def test_current_call_outside_a_method_is_an_error() -> None:
+    with pytest.raises(LookupError, match="no method of a task is being called here"):
+        current()

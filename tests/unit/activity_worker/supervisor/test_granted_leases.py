@@ -1,0 +1,311 @@
+"""Handover of the operator's leases to slots that are busy, polling or free."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Literal
+
+import pytest
+
+from activity_worker.activity import TaskRequest, TaskResponseToolkit
+from activity_worker.contract import ERROR_WORKER_STOPPED, Grant, LeasedTask, Reply, lease_id
+from activity_worker.errors import InvalidTokenError, LeaseLostError, SourceError
+from activity_worker.runtime.slot_pool import SlotPool
+from activity_worker.supervisor.claims import ClaimBook
+from activity_worker.supervisor.granted_leases import GrantedLeases
+
+
+class Source:
+    """A source whose open polls the test completes."""
+
+    name = "arn"
+
+    def __init__(self) -> None:
+        self.polls: list[asyncio.Future[LeasedTask | None]] = []
+        self.calls: list[tuple[str, str]] = []
+        self.refusals: dict[str, SourceError] = {}
+        self.silent = False
+        self.fails = asyncio.Event()
+        self.fails.set()
+
+    async def lease(self, worker_name: str) -> LeasedTask | None:
+        self.polls.append(asyncio.get_running_loop().create_future())
+        return await self.polls[-1]
+
+    async def heartbeat(self, token: str) -> None:
+        self.calls.append(("heartbeat", token))
+        if self.silent:
+            await asyncio.Event().wait()
+        if token in self.refusals:
+            raise self.refusals[token]
+
+    async def succeed(self, token: str, output: str) -> None:
+        self.calls.append(("succeed", token))
+
+    async def fail(self, token: str, error: str, cause: str) -> None:
+        await self.fails.wait()
+        self.calls.append((error, token))
+
+    async def close(self) -> None:
+        """Nothing to free."""
+
+
+class Scene:
+    """One slot whose handler waits for `go` (after a response if `answer_first`), and the operator's replies."""
+
+    def __init__(self) -> None:
+        self.source, self.book = Source(), ClaimBook()
+        self.handled: list[str] = []
+        self.answer_first: Literal["success", "failure"] | None = None
+        self.go = asyncio.Event()
+        self.pool = SlotPool(self.source, self._handle, name_prefix="pod")
+        self.handover = GrantedLeases(self.pool, self.book, heartbeat_seconds=10.0, on_change=lambda: None)
+
+    @property
+    def reported(self) -> set[str]:
+        """The leases that a report of this moment would contain."""
+        running = self.pool.snapshot(0.0).leases
+        return {lease.id for lease in (*running, *self.handover.held(0.0))} | self.book.released
+
+    async def _handle(self, request: TaskRequest, respond: TaskResponseToolkit) -> None:
+        self.handled.append(request.task.token)
+        if self.answer_first is not None:
+            await getattr(respond, self.answer_first)()
+        await self.go.wait()
+        if self.answer_first is None:
+            await respond.success()
+
+    async def occupy(self) -> None:
+        """Let the slot run a task from its own poll."""
+        self.pool.uncordon()
+        await settle()
+        self.source.polls[0].set_result(LeasedTask("own", "{}"))
+        await settle()
+
+    async def answer(self, asked: tuple[str, ...] = (), **parts: Any) -> None:
+        self.handover.grant(self.book.answered(Reply(term=1, next_report_seconds=1.0, **parts), asked))
+        await settle()
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    scene = Scene()
+    scene.pool.cordon()
+    await scene.pool.start()
+    yield scene
+    scene.go.set()
+    scene.source.fails.set()
+    for poll in scene.source.polls:
+        if not poll.done():
+            poll.set_result(None)
+    await scene.pool.stop(timeout_seconds=0.0, abort_polls=True)
+    await scene.handover.close()
+
+
+async def test_offer_before_the_first_poll_reserves_the_slot_and_runs_in_it(scene: Scene) -> None:
+    await scene.answer(offers=("a",))
+    scene.pool.uncordon()
+    await settle()
+    assert (list(scene.book.claims), scene.source.polls) == (["a"], [])
+
+    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    assert scene.handled == ["token-a"]
+    assert ("heartbeat", "token-a") in scene.source.calls
+
+
+async def test_refused_claim_lets_the_slot_poll(scene: Scene) -> None:
+    await scene.answer(offers=("a",))
+    scene.pool.uncordon()
+    await scene.answer(asked=("a",), refused=("a",))
+
+    assert (len(scene.source.polls), scene.handover.settled) == (1, True)
+
+
+async def test_slot_with_an_open_poll_claims_nothing_until_the_poll_ends(scene: Scene) -> None:
+    scene.pool.uncordon()
+    await settle()
+    await scene.answer(offers=("a",))
+    assert scene.book.claims == {}
+
+    scene.source.polls[0].set_result(None)
+    await settle()
+    assert (list(scene.book.claims), len(scene.source.polls)) == (["a"], 1)
+
+
+async def test_slot_that_ends_its_task_claims_before_it_polls_again(scene: Scene) -> None:
+    await scene.occupy()
+    await scene.answer(offers=("a",))
+    scene.go.set()
+    await settle()
+
+    assert ("succeed", "own") in scene.source.calls
+    assert (list(scene.book.claims), len(scene.source.polls)) == (["a"], 1)
+
+
+async def test_late_grant_gets_heartbeats_until_the_slot_is_free(scene: Scene) -> None:
+    await scene.occupy()
+    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    assert [lease.id for lease in scene.handover.held(0.0)] == ["a"]
+    assert ("heartbeat", "token-a") in scene.source.calls
+
+    scene.go.set()
+    await settle()
+    assert scene.handled == ["own", "token-a"]
+    assert scene.handover.held(0.0) == ()
+
+
+async def test_grant_is_reported_at_every_moment_until_its_slot_runs_it(scene: Scene) -> None:
+    """A report without the lease would mean to the operator that its task is over."""
+    lease = lease_id("token-a")
+    scene.handover.grant([Grant(lease, "token-a", "{}")])
+    for _ in range(20):
+        assert (scene.reported, scene.handover.settled) == ({lease}, not scene.handover.held(0.0))
+        await asyncio.sleep(0)
+    assert scene.handled == ["token-a"]
+    assert scene.handover.held(0.0) == ()
+
+
+async def test_unanswered_heartbeat_of_a_waiting_lease_is_retried(scene: Scene) -> None:
+    await scene.occupy()
+    scene.source.silent = True
+    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    await asyncio.sleep(9.0)
+    scene.source.silent = False
+    await asyncio.sleep(2.0)
+
+    assert scene.source.calls.count(("heartbeat", "token-a")) == 2
+
+
+async def test_lease_of_the_operator_is_released_when_its_task_is_done(scene: Scene) -> None:
+    lease = lease_id("token-a")
+    await scene.answer(asked=(lease,), granted=(Grant(lease, "token-a", "{}"),))
+    scene.go.set()
+    await settle()
+
+    assert scene.book.released == {lease}
+
+
+@pytest.mark.parametrize("answer", ["success", "failure"])
+async def test_concluded_task_is_released_while_its_handler_still_cleans_up(
+    scene: Scene, answer: Literal["success", "failure"]
+) -> None:
+    """A report with the lease neither as running nor as released would mean a lost lease to the operator."""
+    lease = lease_id("token-a")
+    scene.answer_first = answer
+    await scene.answer(asked=(lease,), granted=(Grant(lease, "token-a", "{}"),))
+
+    assert scene.pool.snapshot(0.0).busy == 1
+    assert scene.reported == {lease}
+
+
+async def test_acknowledged_release_is_not_repeated_after_the_handler_ends(scene: Scene) -> None:
+    lease = lease_id("token-a")
+    scene.answer_first = "success"
+    await scene.answer(asked=(lease,), granted=(Grant(lease, "token-a", "{}"),))
+    assert scene.book.released == {lease}
+    await scene.answer(released=(lease,))
+    scene.go.set()
+    await settle()
+
+    assert (scene.pool.snapshot(0.0).busy, scene.book.released) == (0, set())
+
+
+async def test_lease_lost_while_waiting_is_released_without_a_start(scene: Scene) -> None:
+    await scene.occupy()
+    scene.source.refusals["token-a"] = LeaseLostError("TaskTimedOut")
+    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+
+    assert (scene.handover.held(0.0), scene.book.released) == ((), {"a"})
+    assert scene.handover.settled
+    scene.go.set()
+    await settle()
+    assert scene.handled == ["own"]
+
+
+async def test_waiting_lease_with_a_refused_token_is_still_run(scene: Scene) -> None:
+    """Some emulators refuse heartbeats of a task without HeartbeatSeconds."""
+    await scene.occupy()
+    scene.source.refusals["token-a"] = InvalidTokenError("InvalidToken")
+    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    scene.go.set()
+    await settle()
+
+    assert scene.handled == ["own", "token-a"]
+
+
+async def test_cordoned_worker_runs_its_claims_without_claiming_more(scene: Scene) -> None:
+    await scene.answer(offers=("a",))
+    scene.handover.cordon()
+    assert not scene.pool.drained
+
+    await scene.answer(asked=("a",), offers=("b",), granted=(Grant("a", "token-a", "{}"),))
+    scene.go.set()
+    await settle()
+
+    assert (scene.handled, scene.book.claims, scene.source.polls) == (["token-a"], {}, [])
+    assert scene.pool.drained
+
+
+async def test_leaving_worker_waits_for_the_answer_to_its_claim(scene: Scene) -> None:
+    """The leader may be killed after it wrote the claim; the next one grants it 15 s later."""
+    await scene.answer(offers=("a",))
+    scene.handover.cordon()
+    scene.book.claims = dict.fromkeys(scene.book.claims, asyncio.get_running_loop().time() - 15.0)
+    await scene.answer(asked=())
+    assert not scene.handover.settled
+
+    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    assert scene.handled == ["token-a"]
+    assert scene.handover.settled
+
+
+async def test_grant_without_a_slot_is_failed_as_worker_stopped(scene: Scene) -> None:
+    """The failure lets the state machine retry the task."""
+    await scene.pool.stop()
+    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    await scene.handover.close()
+
+    assert (ERROR_WORKER_STOPPED, "token-a") in scene.source.calls
+    assert scene.book.released == {"a"}
+
+
+async def test_stopped_worker_withdraws_its_claims(scene: Scene) -> None:
+    await scene.answer(offers=("a",))
+    await scene.pool.stop()
+    await scene.handover.close()
+
+    assert (scene.book.claims, scene.handover.settled) == ({}, True)
+
+
+async def test_grant_that_arrives_while_others_are_failed_is_failed_too(scene: Scene) -> None:
+    await scene.pool.stop()
+    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    scene.source.fails.clear()
+    closing = asyncio.create_task(scene.handover.close())
+    await settle()
+    assert scene.reported == {"a"}, "the lease is reported until its task is failed"
+    await scene.answer(asked=("b",), granted=(Grant("b", "token-b", "{}"),))
+    scene.source.fails.set()
+    await closing
+
+    assert [call for call in scene.source.calls if call[0] != "heartbeat"] == [
+        (ERROR_WORKER_STOPPED, "token-a"),
+        (ERROR_WORKER_STOPPED, "token-b"),
+    ]
+    assert (scene.handover.held(0.0), scene.book.released) == ((), {"a", "b"})
+
+
+async def test_grant_after_the_close_is_failed_by_a_second_close(scene: Scene) -> None:
+    await scene.answer(offers=("a",))
+    await scene.pool.stop()
+    await scene.handover.close()
+    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+
+    assert await scene.handover.close()
+    assert not await scene.handover.close()
+    assert (ERROR_WORKER_STOPPED, "token-a") in scene.source.calls
+    assert (scene.handled, scene.book.released) == ([], {"a"})

@@ -1,0 +1,1 @@
+"""What can be set from outside: flags and environment variables, read once; and the log's format."""

@@ -1,0 +1,108 @@
+"""All settings: flags first, then the environment, read once into one frozen `WorkerSettings`.
+
+In a pod the operator sets the environment (`contract.Env`); on a laptop flags do. A value that cannot be used raises
+`SettingsError`, which names where the value came from, the value and what to write instead.
+"""
+
+import os
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from activity_worker.config.reader import SettingsError, SettingsReader
+from activity_worker.config.sources import SourceSettings, longest_heartbeat, longest_task, read_source
+from activity_worker.contract import Env
+
+__all__ = ["ReportSettings", "SettingsError", "WorkerSettings", "read_settings"]
+
+DEFAULT_HANDLER = "handler:handle"
+DEFAULT_SLOTS = 1
+DEFAULT_TASK_HEARTBEAT_SECONDS = 10.0
+DEFAULT_DRAIN_TIMEOUT_SECONDS = 1800.0
+MAX_SLOTS = 1000
+#: The service's own limit on `workerName`; eight characters are kept for the slot's suffix.
+MAX_NAME_LENGTH = 72
+LOG_FORMATS = ("auto", "text", "json")
+
+_HANDLER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSettings:
+    """Where and as whom a pod reports to the operator. Files are read again at every report, because they rotate."""
+
+    url: str
+    token_file: Path | None
+    ca_file: Path | None
+    namespace: str
+    pool: str
+    pod_name: str
+    pod_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What one `activity-worker run` does. Times are in seconds.
+
+    `task_deadline_seconds` None means no hard deadline; `health_port` None means no health server, 0 any free port;
+    `report` None means that no operator is there (a laptop).
+    """
+
+    source: SourceSettings
+    handler: str = DEFAULT_HANDLER
+    slots: int = DEFAULT_SLOTS
+    name: str = "activity-worker"
+    task_heartbeat_seconds: float = DEFAULT_TASK_HEARTBEAT_SECONDS
+    task_deadline_seconds: float | None = None
+    drain_timeout_seconds: float = DEFAULT_DRAIN_TIMEOUT_SECONDS
+    health_port: int | None = None
+    log_format: str = "auto"
+    report: ReportSettings | None = None
+
+
+def read_settings(flags: Mapping[str, str | None], env: Mapping[str, str] | None = None) -> WorkerSettings:
+    """Read flags (by their long names without dashes, as typed) over the environment; raises `SettingsError`."""
+    read = SettingsReader(flags, os.environ if env is None else env)
+    source = read_source(read)
+    heartbeat = read.seconds("task-heartbeat-seconds", Env.TASK_HEARTBEAT_SECONDS, DEFAULT_TASK_HEARTBEAT_SECONDS, 0.1)
+    # 0 is how the environment of a pod says "no deadline".
+    deadline = read.seconds("task-deadline-seconds", Env.TASK_DEADLINE_SECONDS, None, 0.0) or None
+    return WorkerSettings(
+        source=source,
+        handler=read.matching(
+            "handler", Env.HANDLER, _HANDLER, "module:function, such as handler:handle", DEFAULT_HANDLER
+        ),
+        slots=read.count("slots", Env.SLOTS, DEFAULT_SLOTS, 1, MAX_SLOTS) or DEFAULT_SLOTS,
+        name=(read.text("name", Env.POD_NAME) or socket.gethostname() or "activity-worker")[:MAX_NAME_LENGTH],
+        task_heartbeat_seconds=longest_heartbeat(source, heartbeat or DEFAULT_TASK_HEARTBEAT_SECONDS),
+        task_deadline_seconds=longest_task(source, deadline),
+        drain_timeout_seconds=read.seconds(
+            "drain-timeout-seconds", Env.DRAIN_TIMEOUT_SECONDS, DEFAULT_DRAIN_TIMEOUT_SECONDS, 0.0
+        )
+        or 0.0,
+        health_port=read.count("health-port", Env.HEALTH_PORT, None, 0, 65535),
+        log_format=read.choice("log-format", "auto", LOG_FORMATS),
+        report=_read_report(read),
+    )
+
+
+def _read_report(read: SettingsReader) -> ReportSettings | None:
+    url = read.url("report-url", Env.REPORT_URL)
+    if url is None:
+        return None
+    named = {env: read.text("", env) for env in (Env.POD_NAMESPACE, Env.POOL, Env.POD_NAME, Env.POD_UID)}
+    missing = [env.value for env, value in named.items() if not value]
+    if missing:
+        raise SettingsError(f"{Env.REPORT_URL}={url!r} needs {', '.join(missing)} too: set them, or unset the URL")
+    token, ca = read.text("", Env.REPORT_TOKEN_FILE), read.text("", Env.REPORT_CA_FILE)
+    return ReportSettings(
+        url=url.rstrip("/"),
+        token_file=Path(token) if token else None,
+        ca_file=Path(ca) if ca else None,
+        namespace=named[Env.POD_NAMESPACE] or "",
+        pool=named[Env.POOL] or "",
+        pod_name=named[Env.POD_NAME] or "",
+        pod_uid=named[Env.POD_UID] or "",
+    )

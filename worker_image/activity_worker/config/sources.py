@@ -1,0 +1,142 @@
+"""Where the tasks come from, as flags or the environment say it: exactly one of the known sources."""
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from activity_worker.config.reader import SettingsError, SettingsReader
+from activity_worker.contract import Env
+from activity_worker.wire.redis_url import RedisUrlError, parse_redis_url
+from activity_worker.wire.store_url import StoreUrlError, check_store_url
+
+DEFAULT_LOCK_SECONDS = 180
+DEFAULT_STORE_LEASE_SECONDS = 60.0
+#: How a Redis job is concluded: with the published dialect's commands, or all at once by a script on the server.
+DIALECT, ATOMIC = "dialect", "atomic"
+
+_ARN = re.compile(r"arn:aws[a-z-]*:states:(?P<region>[a-z0-9-]+):[0-9]{12}:activity:[^\s:]{1,80}")
+_NAME = re.compile(r"\S{1,200}")
+_SOURCES = (
+    ("activity-arn", Env.ACTIVITY_ARN),
+    ("redis-url", Env.REDIS_URL),
+    ("store-url", Env.STORE_URL),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StepFunctionsSettings:
+    """An activity of AWS Step Functions. `region` falls back to the one in the ARN."""
+
+    activity_arn: str
+    region: str | None = None
+    endpoint_url: str | None = None
+    profile: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RedisSettings:
+    """A queue of a flow on a Redis server; `url` may hold a password and is in no repr.
+
+    `attributes` are the fields of a job that the handler gets; `next_queue` is where a job goes when its result does
+    not say; `lock_seconds` is how long a job is this worker's, `renew_lock` whether that is prolonged while the handler
+    works; `conclude` is `dialect` or `atomic`.
+    """
+
+    url: str = field(repr=False)
+    flow: str
+    queue: str
+    attributes: tuple[str, ...] = ()
+    next_queue: str = ""
+    lock_seconds: int = DEFAULT_LOCK_SECONDS
+    renew_lock: bool = False
+    conclude: str = DIALECT
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStoreSettings:
+    """A store of durable multi-step tasks; `url` may hold a password and is in no repr."""
+
+    url: str = field(repr=False)
+    lease_seconds: float = DEFAULT_STORE_LEASE_SECONDS
+
+
+SourceSettings = StepFunctionsSettings | RedisSettings | TaskStoreSettings
+
+
+def region_of(arn: str) -> str | None:
+    """Return the region that an activity ARN names, or None if `arn` is not one."""
+    match = _ARN.fullmatch(arn)
+    return match["region"] if match else None
+
+
+def read_source(read: SettingsReader) -> SourceSettings:
+    """Return the one source that is named; raises `SettingsError` when none or several are."""
+    named = [(flag, origin) for flag, env in _SOURCES for value, origin in [read.find(flag, env)] if value is not None]
+    if len(named) > 1:
+        raise SettingsError(f"{' and '.join(origin for _, origin in named)} name a source each: keep one of them")
+    match [flag for flag, _ in named]:
+        case ["redis-url"]:
+            return _redis(read)
+        case ["store-url"]:
+            return _task_store(read)
+        case _:
+            return _step_functions(read)
+
+
+def longest_task(source: SourceSettings, deadline_seconds: float | None) -> float | None:
+    """Return a task's deadline: the one asked for, at most how long a job is ours if that is not prolonged."""
+    if not isinstance(source, RedisSettings) or source.renew_lock:
+        return deadline_seconds
+    return min(deadline_seconds or math.inf, float(source.lock_seconds))
+
+
+def longest_heartbeat(source: SourceSettings, interval_seconds: float) -> float:
+    """Return the interval of task heartbeats: the one asked for, and at most what keeps a lock through a lost one."""
+    return min(interval_seconds, source.lock_seconds / 3) if isinstance(source, RedisSettings) else interval_seconds
+
+
+def _step_functions(read: SettingsReader) -> StepFunctionsSettings:
+    arn = read.matching(
+        "activity-arn",
+        Env.ACTIVITY_ARN,
+        _ARN,
+        "an activity ARN such as arn:aws:states:us-east-1:123456789012:activity:NAME",
+    )
+    return StepFunctionsSettings(
+        activity_arn=arn,
+        region=read.text("region", Env.REGION) or region_of(arn),
+        endpoint_url=read.url("endpoint-url", Env.ENDPOINT_URL),
+        profile=read.text("profile", "AWS_PROFILE"),
+    )
+
+
+def _redis(read: SettingsReader) -> RedisSettings:
+    return RedisSettings(
+        url=_url(read, "redis-url", Env.REDIS_URL, parse_redis_url),
+        flow=read.matching("redis-flow", Env.REDIS_FLOW, _NAME, "the name of the flow"),
+        queue=read.matching("redis-queue", Env.REDIS_QUEUE, _NAME, "the name of the queue"),
+        attributes=tuple(filter(None, (read.text("redis-attributes", Env.REDIS_ATTRIBUTES) or "").split(","))),
+        next_queue=read.text("redis-next-queue", Env.REDIS_NEXT_QUEUE) or "",
+        lock_seconds=read.count("redis-lock-seconds", Env.REDIS_LOCK_SECONDS, DEFAULT_LOCK_SECONDS, 1, 86_400)
+        or DEFAULT_LOCK_SECONDS,
+        renew_lock=read.choice("redis-renew-lock", "false", ("true", "false"), Env.REDIS_RENEW_LOCK) == "true",
+        conclude=read.choice("redis-conclude", DIALECT, (DIALECT, ATOMIC), Env.REDIS_CONCLUDE),
+    )
+
+
+def _task_store(read: SettingsReader) -> TaskStoreSettings:
+    lease = read.seconds("store-lease-seconds", Env.STORE_LEASE_SECONDS, DEFAULT_STORE_LEASE_SECONDS, 1.0)
+    return TaskStoreSettings(
+        url=_url(read, "store-url", Env.STORE_URL, check_store_url), lease_seconds=lease or DEFAULT_STORE_LEASE_SECONDS
+    )
+
+
+def _url(read: SettingsReader, flag: str, env: Env, check: Callable[[str], object]) -> str:
+    """Return a URL that passes `check`; the error is without the value, which may hold a password."""
+    value, origin = read.find(flag, env)
+    try:
+        check(value or "")
+    except (RedisUrlError, StoreUrlError) as error:
+        raise SettingsError(f"{origin}: {error}") from None
+    return value or ""

@@ -1,0 +1,76 @@
+"""The `ActivityConsumer`: the life of a process with one or more pools."""
+
+import asyncio
+import signal
+from collections.abc import Sequence
+
+from activity_worker.contract import EXIT_ERROR, EXIT_OK, ExitOutput
+from activity_worker.runtime.lifecycle import SlotStatus, step
+from activity_worker.runtime.slot_pool import SlotPool
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class ActivityConsumer:
+    """Starts and stops pools together. `close_sources` (True) closes their sources, once each, when it has stopped."""
+
+    def __init__(self, pools: Sequence[SlotPool], *, close_sources: bool = True) -> None:
+        if not pools:
+            raise ValueError("pools: give at least one SlotPool")
+        self.pools = tuple(pools)
+        self.exit_output: ExitOutput | None = None
+        self._close_sources = close_sources
+        self._status = SlotStatus.READY
+        self._asked_to_stop = asyncio.Event()
+
+    @property
+    def status(self) -> SlotStatus:
+        """Where it is in its lifecycle."""
+        return self._status
+
+    async def start(self) -> None:
+        """Start every pool. When one cannot start, the others are stopped and its error is raised."""
+        self._status = step(self._status, SlotStatus.STARTING)
+        self._asked_to_stop.clear()
+        self.exit_output = None
+        outcomes = await asyncio.gather(*(pool.start() for pool in self.pools), return_exceptions=True)
+        failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        if failed:
+            await self._end(ExitOutput(EXIT_ERROR, str(failed[0]) or type(failed[0]).__name__))
+            raise failed[0]
+        if self._status is SlotStatus.STARTING:
+            self._status = step(self._status, SlotStatus.RUNNING)
+
+    async def stop(self, *, timeout_seconds: float | None = None, abort_polls: bool = False) -> None:
+        """Stop every pool as `Slot.stop` does."""
+        self._asked_to_stop.set()
+        if self._status in {SlotStatus.STARTING, SlotStatus.RUNNING}:
+            await self._end(ExitOutput(EXIT_OK), timeout_seconds, abort_polls)
+
+    async def run(self, *, signals: bool = True, timeout_seconds: float | None = None) -> ExitOutput:
+        """Start, work until SIGTERM, SIGINT (unless `signals` is False) or `stop()`, stop, and say how it ended.
+
+        A signal that comes again means nothing new.
+        """
+        loop = asyncio.get_running_loop()
+        caught = _SIGNALS if signals else ()
+        for number in caught:
+            loop.add_signal_handler(number, self._asked_to_stop.set)
+        try:
+            await self.start()
+            await self._asked_to_stop.wait()
+            await self.stop(timeout_seconds=timeout_seconds)
+        finally:
+            for number in caught:
+                loop.remove_signal_handler(number)
+        return self.exit_output or ExitOutput(EXIT_OK)
+
+    async def _end(self, output: ExitOutput, timeout_seconds: float | None = None, abort_polls: bool = False) -> None:
+        self._status = step(self._status, SlotStatus.STOPPING)
+        stops = (pool.stop(timeout_seconds=timeout_seconds, abort_polls=abort_polls) for pool in self.pools)
+        await asyncio.gather(*stops)
+        if self._close_sources:
+            for source in {id(pool.source): pool.source for pool in self.pools}.values():
+                await source.close()
+        self.exit_output = output
+        self._status = step(self._status, SlotStatus.STOPPED)

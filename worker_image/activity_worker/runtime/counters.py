@@ -1,0 +1,38 @@
+"""Totals that slots share, for reports."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from activity_worker.contract import Counters
+
+
+@dataclass(slots=True)
+class TaskCounters:
+    """Counts since it was made. A pool's slots share one, so that a slot that goes takes no count with it.
+
+    `on_heartbeat_failure` is called for each task heartbeat that was not accepted; no event of system 000 tells of it.
+    """
+
+    received: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    task_heartbeat_failures: int = 0
+    empty_polls: int = 0
+    busy_seconds: float = 0.0
+    on_heartbeat_failure: Callable[[], object] = field(default=lambda: None)
+
+    def heartbeat_failed(self) -> None:
+        """Count a task heartbeat that was not accepted, for whatever reason."""
+        self.task_heartbeat_failures += 1
+        self.on_heartbeat_failure()
+
+    def totals(self, running_seconds: float = 0.0) -> Counters:
+        """Return the totals; `running_seconds` is what tasks under way have taken so far."""
+        return Counters(
+            received=self.received,
+            succeeded=self.succeeded,
+            failed=self.failed,
+            task_heartbeat_failures=self.task_heartbeat_failures,
+            empty_polls=self.empty_polls,
+            busy_seconds=self.busy_seconds + running_seconds,
+        )

@@ -1,0 +1,385 @@
+"""A slot polls, runs what a poll brings, and polls again."""
+
+import asyncio
+import logging
+import socket
+
+from activity_worker.contract import EXIT_ERROR, EXIT_OK, EXIT_POLLING, EventName, ExitOutput, HeldLease, LeasedTask
+from activity_worker.errors import ActivityError, ThrottledError, UnreachableError
+from activity_worker.events import EventEmitter, PollingFailure
+from activity_worker.runtime.cancellation import CancelReason
+from activity_worker.runtime.counters import TaskCounters
+from activity_worker.runtime.lifecycle import LifecycleError, SlotStatus, step
+from activity_worker.runtime.options import EMPTY_POLL_SECONDS, Polling, TaskOptions
+from activity_worker.runtime.runner import Handler, HandlerRunner, InlineRunner
+from activity_worker.runtime.task_run import SlotContext, TaskRun
+from activity_worker.sources.protocol import Source
+
+_log = logging.getLogger(__name__)
+
+#: Step Functions takes worker names of at most 80 characters.
+MAX_NAME_LENGTH = 80
+#: Polls in a row that fail, or are throttled, before a worker calls it trouble: less is everyday.
+TROUBLE_FAILURES = 2
+TROUBLE_THROTTLES = 5
+#: Seconds for which a poll is open before it counts as accepted; refusals come at once.
+ACCEPTED_SECONDS = 5.0
+
+
+class SlotTakenError(ActivityError):
+    """The slot has a task, an open poll or a reservation, or does not run."""
+
+
+class _PollingEndedError(ActivityError):
+    """Too many polls failed in a row."""
+
+
+class Slot:
+    """Polls `source` and runs `handler` (or what `runner` runs), one poll or one task at a time.
+
+    The source is the caller's to close. Events, options and polling have their defaults in `EventEmitter`,
+    `TaskOptions` and `Polling`; `worker_name` is the host's name unless given. Raises `HandlerSignatureError` and
+    `ValueError`.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        handler: Handler | None = None,
+        *,
+        runner: HandlerRunner | None = None,
+        worker_name: str | None = None,
+        events: EventEmitter | None = None,
+        polling: Polling | None = None,
+        options: TaskOptions | None = None,
+        counters: TaskCounters | None = None,
+    ) -> None:
+        if (handler is None) == (runner is None):
+            raise ValueError("handler, runner: give exactly one of them")
+        self.worker_name = (worker_name or socket.gethostname())[:MAX_NAME_LENGTH]
+        self.activity_arn = source.name
+        self.events = events or EventEmitter()
+        self.counters = counters or TaskCounters()
+        self.exit_output: ExitOutput | None = None
+        self._source = source
+        self._polling = polling or Polling()
+        self._runner = runner or InlineRunner(handler)  # type: ignore[arg-type]  # one of them is there
+        self._context = SlotContext(self, source, self._runner, self.events, options or TaskOptions(), self.counters)
+        self._status = SlotStatus.READY
+        self._main: asyncio.Task[None] | None = None
+        self._started: asyncio.Future[None] | None = None
+        self._wake: asyncio.Future[None] | None = None
+        self._run: TaskRun | None = None
+        self._open_poll = False
+        self._aborting = False
+        self._cordoned = False
+        self._reserved = False
+        self._failures = 0
+        self._throttles = 0
+        self._poll_began = 0.0
+        self._poll_error: Exception | None = None
+        self._idle_since: float | None = None
+
+    @property
+    def status(self) -> SlotStatus:
+        """Where it is in its lifecycle."""
+        return self._status
+
+    @property
+    def busy(self) -> bool:
+        """Whether it has a task."""
+        return self._run is not None
+
+    @property
+    def open_poll(self) -> bool:
+        """Whether a poll is in flight."""
+        return self._open_poll
+
+    @property
+    def cordoned(self) -> bool:
+        """Whether it starts no new poll."""
+        return self._cordoned
+
+    @property
+    def drained(self) -> bool:
+        """Whether it is cordoned and nothing is under way or on its way."""
+        return self._cordoned and not (self._open_poll or self._reserved or self.busy)
+
+    @property
+    def free(self) -> bool:
+        """Whether it may take a task from outside: it runs and has no task, no open poll and no reservation."""
+        return self._status is SlotStatus.RUNNING and not (self._open_poll or self._reserved or self.busy)
+
+    def poll_trouble(self, now: float) -> Exception | None:
+        """Return why its polls fail, as soon as several in a row did; None when the last one succeeded.
+
+        `now` is the event loop's time. A service that holds a poll has accepted it.
+        """
+        if self._failures < TROUBLE_FAILURES and self._throttles < TROUBLE_THROTTLES:
+            return None
+        answered = not isinstance(self._poll_error, UnreachableError)
+        accepted = answered and self._open_poll and now - self._poll_began >= ACCEPTED_SECONDS
+        return None if accepted else self._poll_error
+
+    @property
+    def idle_since(self) -> float | None:
+        """When it last became idle, in the event loop's time; None while it has a task or has never run."""
+        return self._idle_since
+
+    @property
+    def current(self) -> TaskRun | None:
+        """The task under way, with its `request`, `respond.progress` and `since`."""
+        return self._run
+
+    def held(self, now: float) -> HeldLease | None:
+        """Return the lease that it holds, with its age, for a report; None once it is answered."""
+        run = self._run
+        if run is None or run.respond.response is not None:
+            return None
+        return HeldLease(run.request.lease_id, max(now - run.since, 0.0))
+
+    async def start(self) -> None:
+        """Make the runner ready and begin to poll. A stopped worker may be started again.
+
+        Raises what the runner raised, after `worker:error` and `worker:stopped`; `LifecycleError` when it runs already.
+        """
+        self._status = step(self._status, SlotStatus.STARTING)
+        self.exit_output = None
+        self._failures = self._throttles = 0
+        loop = asyncio.get_running_loop()
+        self._started = loop.create_future()
+        self.events.emit(EventName.WORKER_STARTING, self)
+        self._main = loop.create_task(self._live(self._started), name=f"activity-worker {self.worker_name}")
+        await asyncio.shield(self._started)
+
+    async def stop(self, *, timeout_seconds: float | None = None, abort_polls: bool = False) -> None:
+        """Stop asking, then finish: await the open poll, run what it brings, finish the task.
+
+        After `timeout_seconds` (None: never) the handler is cancelled and its task failed with
+        `ActivityPool.WorkerStopped`. `abort_polls` gives the open poll up at once, as system 000 does; a task that the
+        service was just handing over is then lost until it times out.
+        """
+        if self._main is None or self._status in {SlotStatus.READY, SlotStatus.STOPPED}:
+            return
+        self._begin_stop()
+        if abort_polls and self._open_poll:
+            self._aborting = True
+            self._main.cancel()
+        main = self._main
+        await asyncio.wait((main,), timeout=timeout_seconds)
+        if not main.done():
+            await self._force(main)
+
+    async def wait_stopped(self) -> ExitOutput:
+        """Wait until it has stopped, for whatever reason, and return how it ended."""
+        if self._main is not None:
+            await asyncio.wait((self._main,))
+        return self.exit_output or ExitOutput(EXIT_OK)
+
+    async def run_once(self) -> bool:
+        """Poll once and run what the poll brings, without the run loop; tells whether there was a task.
+
+        Raises the poll's error, and `LifecycleError` while the run loop is on.
+        """
+        if self._status not in {SlotStatus.READY, SlotStatus.STOPPED}:
+            raise LifecycleError(f"run_once: the worker is {self._status} and polls by itself")
+        await self._runner.start()
+        try:
+            self.events.emit(EventName.POLLING_STARTING, self)
+            try:
+                task = await self._source.lease(self.worker_name)
+            except Exception as error:
+                self.events.emit(EventName.POLLING_ERROR, self, PollingFailure(False, 1, error))
+                raise
+            self.events.emit(EventName.POLLING_SUCCESS, self, task)
+            if task is not None:
+                await self._work(task)
+        finally:
+            await self._runner.stop()
+        return task is not None
+
+    async def run_task(self, task: LeasedTask, *, beat_at_once: bool = True) -> None:
+        """Run a task from outside, a lease that was granted, like one that a poll brought; returns when it is done.
+
+        The slot must be free, or reserved for it. The first heartbeat goes at once, because nobody knows when the last
+        was sent. Raises `SlotTakenError`.
+        """
+        if not (self.free or (self._reserved and self._status is not SlotStatus.STOPPED)):
+            raise SlotTakenError(f"worker {self.worker_name}: not free for a task from outside")
+        self._reserved = False
+        try:
+            await self._work(task, beat_at_once)
+        finally:
+            self._rouse()
+
+    def reserve(self) -> bool:
+        """Keep a free slot from polling until `run_task` or `release`; tells whether it was free."""
+        if not self.free:
+            return False
+        self._reserved = True
+        return True
+
+    def release(self) -> None:
+        """Take a reservation back."""
+        self._reserved = False
+        self._rouse()
+
+    def cordon(self) -> None:
+        """Start no new poll. The open one is awaited and what it brings is run. May be called before `start`."""
+        self._cordoned = True
+        self._rouse()
+
+    def uncordon(self) -> None:
+        """Poll again."""
+        self._cordoned = False
+        self._rouse()
+
+    def cancel_task(self, reason: CancelReason, detail: str) -> None:
+        """Cancel the handler under way, if any."""
+        if self._run is not None:
+            self._run.cancel(reason, detail)
+
+    async def _live(self, started: "asyncio.Future[None]") -> None:
+        error: BaseException | None = None
+        try:
+            await self._runner.start()
+            if self._status is SlotStatus.STARTING:
+                self._status = step(self._status, SlotStatus.RUNNING)
+                self._idle_since = asyncio.get_running_loop().time()
+                self.events.emit(EventName.WORKER_RUNNING, self)
+            started.set_result(None)
+            await self._loop()
+        except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - a worker says why it ends
+            error = raised
+        await self._finish(error, started)
+        if isinstance(error, asyncio.CancelledError):
+            raise error
+
+    async def _loop(self) -> None:
+        while self._status is SlotStatus.RUNNING:
+            if self._cordoned or self._reserved or self._run is not None:
+                await self._pause(None)
+                continue
+            task = await self._poll()
+            if task is not None:
+                await self._work(task)
+        while self._run is not None:
+            await self._pause(None)
+
+    async def _poll(self) -> LeasedTask | None:
+        self.events.emit(EventName.POLLING_STARTING, self)
+        self._poll_began = began = asyncio.get_running_loop().time()
+        self._open_poll = True
+        try:
+            task = await self._source.lease(self.worker_name)
+        except asyncio.CancelledError:
+            main = asyncio.current_task()
+            if not self._aborting or main is None or main.uncancel() > 0:
+                raise
+            return None
+        except Exception as error:  # noqa: BLE001 - whatever a source raises, the poll is tried again
+            self._open_poll = False
+            await self._poll_failed(error)
+            return None
+        finally:
+            self._open_poll = False
+        self._failures = self._throttles = 0
+        self.events.emit(EventName.POLLING_SUCCESS, self, task)
+        if task is None:
+            self.counters.empty_polls += 1
+            await self._pace(began)
+        return task
+
+    async def _pace(self, began: float) -> None:
+        """Do not spin on a source that does not hold empty polls."""
+        left = began + EMPTY_POLL_SECONDS - asyncio.get_running_loop().time()
+        if left > 0 and self._status is SlotStatus.RUNNING:
+            await self._pause(left)
+
+    async def _poll_failed(self, error: Exception) -> None:
+        uncounted = self._polling.max_attempts is None and isinstance(error, ThrottledError)
+        if uncounted:
+            self._throttles += 1
+        else:
+            self._failures += 1
+        self._poll_error = error
+        retriable = self._polling.retries(self._failures)
+        self.events.emit(EventName.POLLING_ERROR, self, PollingFailure(retriable, self._failures, error))
+        if self._status is not SlotStatus.RUNNING:
+            return
+        if not retriable:
+            raise _PollingEndedError(f"{self._failures} polls failed in a row, the last with {error}") from error
+        await self._pause(self._polling.sleep_after(self._throttles if uncounted else self._failures))
+
+    async def _work(self, task: LeasedTask, beat_at_once: bool = False) -> None:
+        self._run = run = TaskRun(self._context, task)
+        self._idle_since = None
+        try:
+            await run.execute(beat_at_once=beat_at_once)
+        finally:
+            self._run = None
+            self._idle_since = run.ended
+
+    async def _pause(self, seconds: float | None) -> None:
+        """Sleep, for ever with None, until something changes."""
+        loop = asyncio.get_running_loop()
+        wake: asyncio.Future[None] = loop.create_future()
+        self._wake = wake
+        timer = None if seconds is None else loop.call_later(seconds, self._rouse)
+        try:
+            await wake
+        finally:
+            self._wake = None
+            if timer is not None:
+                timer.cancel()
+
+    def _rouse(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    def _begin_stop(self) -> None:
+        if self._status in {SlotStatus.STARTING, SlotStatus.RUNNING}:
+            self._status = step(self._status, SlotStatus.STOPPING)
+            self.events.emit(EventName.WORKER_STOPPING, self)
+            self._rouse()
+
+    async def _force(self, main: "asyncio.Task[None]") -> None:
+        """The patience of a stop is over: cancel and fail the task, and leave a handler behind that ignores it."""
+        options = self._context.options
+        self.cancel_task(CancelReason.WORKER_STOPPED, "the worker stopped before the handler had finished")
+        await asyncio.wait((main,), timeout=2 * options.cancel_grace_seconds + 1)
+        if not main.done():
+            main.cancel()
+            await asyncio.wait((main,), timeout=options.cancel_grace_seconds)
+        if not main.done() and self._status is SlotStatus.STOPPING:
+            self._end(ExitOutput(EXIT_ERROR, "the handler ignored its cancellation and was left behind"))
+
+    async def _finish(self, error: BaseException | None, started: "asyncio.Future[None]") -> None:
+        try:
+            await self._runner.stop()
+        except Exception as raised:  # noqa: BLE001 - it ends all the same, and says so
+            error = error or raised
+        if self._context.background_tasks:
+            await asyncio.gather(*self._context.background_tasks, return_exceptions=True)
+        output = ExitOutput(EXIT_OK)
+        if error is not None:
+            cause = error.__cause__ if isinstance(error, _PollingEndedError) else error
+            self.events.emit(EventName.WORKER_ERROR, self, cause or error)
+            code = EXIT_POLLING if isinstance(error, _PollingEndedError) else EXIT_ERROR
+            output = ExitOutput(code, str(error) or type(error).__name__)
+            _log.error("worker %s ends: %s", self.worker_name, output.error)
+        self._begin_stop()
+        if self._status is SlotStatus.STOPPING:
+            self._end(output)
+        if started.done():
+            return
+        if isinstance(error, Exception):
+            started.set_exception(error)
+        else:
+            started.cancel()
+
+    def _end(self, output: ExitOutput) -> None:
+        self.exit_output = output
+        self._status = step(self._status, SlotStatus.STOPPED)
+        self._aborting = False
+        self.events.emit(EventName.WORKER_STOPPED, self, output)

@@ -1,0 +1,323 @@
+"""One task from `task:received` to `task:done`: the handler, its heartbeats, its deadline, its conclusion."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from activity_worker.contract import EventName, LeasedTask
+from activity_worker.errors import (
+    ActivityError,
+    DeadlineExceededError,
+    InvalidTaskInputError,
+    InvalidTokenError,
+    LeaseLostError,
+    NoResponseSentError,
+    OutputRejectedError,
+    ResponseAlreadySentError,
+    SourceError,
+    TaskCancelledError,
+    WorkerStoppedError,
+    error_name,
+)
+from activity_worker.events import EventEmitter, ReceivedTask
+from activity_worker.runtime.cancellation import CancellationSignal, CancelReason
+from activity_worker.runtime.counters import TaskCounters
+from activity_worker.runtime.encoding import cause_of, parse_input
+from activity_worker.runtime.heartbeat import HeartbeatListener, HeartbeatLoop
+from activity_worker.runtime.options import TaskOptions
+from activity_worker.runtime.runner import HandlerRunner
+from activity_worker.runtime.toolkit import TaskResponseToolkit
+from activity_worker.sources.protocol import Source
+from activity_worker.task import TaskRequest
+
+if TYPE_CHECKING:
+    from activity_worker.runtime.slot import Slot
+
+_log = logging.getLogger(__name__)
+
+_CANCELLATIONS = {
+    CancelReason.LEASE_LOST: TaskCancelledError,
+    CancelReason.DEADLINE: DeadlineExceededError,
+    CancelReason.WORKER_STOPPED: WorkerStoppedError,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SlotContext:
+    """What all tasks of a slot share. A stop waits for `background_tasks`."""
+
+    slot: "Slot"
+    source: Source
+    runner: HandlerRunner
+    events: EventEmitter
+    options: TaskOptions
+    counters: TaskCounters
+    background_tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
+
+
+class TaskRun:
+    """One task in its slot. It is the channel of its own toolkit."""
+
+    __slots__ = (
+        "_context",
+        "_deadline",
+        "_errored",
+        "_gave_up",
+        "_grace",
+        "_host",
+        "_loop",
+        "_lost",
+        "_thrown",
+        "_unreadable",
+        "beats",
+        "ended",
+        "received",
+        "request",
+        "respond",
+        "signal",
+        "since",
+        "task",
+    )
+
+    def __init__(self, context: SlotContext, task: LeasedTask) -> None:
+        self.task = task
+        self.received = ReceivedTask(context.slot, task)
+        self.signal = CancellationSignal()
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+        self.since = self.ended = self._loop.time()
+        self.beats = HeartbeatLoop(
+            context.source,
+            task.token,
+            context.options.heartbeat_seconds,
+            HeartbeatListener(self._beat_accepted, self._beat_failed, self._beat_lost),
+        )
+        self._unreadable: InvalidTaskInputError | None = None
+        value = None
+        try:
+            value = parse_input(task.input)
+        except InvalidTaskInputError as error:
+            self._unreadable = error
+        self.request = TaskRequest(context.slot, task, value)
+        self.respond = TaskResponseToolkit(self.request, self, events=context.events, signal=self.signal)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._grace: asyncio.TimerHandle | None = None
+        self._host: asyncio.Task[object] | None = None
+        self._lost: SourceError | None = None
+        self._thrown = 0
+        self._gave_up = False
+        self._errored = False
+
+    async def execute(self, *, beat_at_once: bool = False) -> None:
+        """Run the handler and conclude the task. Raises only the cancellation of the coroutine that runs it."""
+        events, counters = self._context.events, self._context.counters
+        counters.received += 1
+        events.emit(EventName.TASK_RECEIVED, self.received)
+        try:
+            await self._start(beat_at_once)
+        except asyncio.CancelledError as error:
+            # Not ours: the program is being torn down. The task is left to the service's time-out.
+            self._emit_errored(error)
+            raise
+        finally:
+            self._end()
+            self.ended = self._loop.time()
+            counters.busy_seconds += self.ended - self.since
+            events.emit(EventName.TASK_DONE, self.request, self.respond.response)
+
+    def cancel(self, reason: CancelReason, detail: str) -> None:
+        """Tell the handler to end, by the signal and, where it can be, by cancelling it. The first reason stands."""
+        if self.signal.cancel(reason, detail):
+            # Later, because the handler itself may be what is running now.
+            self._loop.call_soon(self._throw)
+
+    async def heartbeat(self) -> None:
+        """Send a task heartbeat now; after a response it no longer matters what the service says."""
+        try:
+            await self.beats.beat()
+        except LeaseLostError:
+            if self.respond.response is None:
+                raise
+
+    def heartbeat_soon(self) -> None:
+        """Send a task heartbeat without waiting; from any thread."""
+        self._loop.call_soon_threadsafe(self.beats.soon)
+
+    async def succeed(self, output: str) -> None:
+        """Conclude with success; an output that the service refuses raises `OutputRejectedError`."""
+        source, token = self._context.source, self.task.token
+        try:
+            await self._conclude(lambda: source.succeed(token, output))
+        except (LeaseLostError, InvalidTokenError):
+            raise
+        except SourceError as error:
+            if error.retryable:
+                raise
+            raise OutputRejectedError(f"the service refused the output: {error}") from error
+        self._context.counters.succeeded += 1
+
+    async def fail(self, error: str, cause: str) -> None:
+        """Conclude with a failure."""
+        source, token = self._context.source, self.task.token
+        await self._conclude(lambda: source.fail(token, error, cause))
+        self._context.counters.failed += 1
+
+    async def _start(self, beat_at_once: bool) -> None:
+        options = self._context.options
+        if self._unreadable is not None:
+            await self._settle(self._unreadable)
+            return
+        self.beats.start(0.0 if beat_at_once else None)
+        if options.deadline_seconds is not None:
+            self._deadline = self._loop.call_later(options.deadline_seconds, self._deadline_passed)
+        self._context.events.emit(EventName.TASK_START, self.request)
+        error = await self._handle()
+        if error is not None:
+            await self._settle(error)
+
+    async def _handle(self) -> BaseException | None:
+        """Run the handler; return what went wrong."""
+        host = asyncio.current_task()
+        assert host is not None  # noqa: S101 - a coroutine on asyncio runs in a task
+        outer = host.cancelling()
+        error: BaseException | None = None
+        self._host = host
+        try:
+            await self._context.runner.run(self.request, self.respond)
+        except GeneratorExit:
+            raise
+        except BaseException as raised:  # noqa: BLE001 - SystemExit in a handler is its task's failure, not our end
+            error = raised
+        finally:
+            self._host = None
+            for _ in range(self._thrown):
+                host.uncancel()
+        if host.cancelling() > outer:
+            raise error if isinstance(error, asyncio.CancelledError) else asyncio.CancelledError
+        return self._judge(error)
+
+    def _judge(self, error: BaseException | None) -> BaseException | None:
+        answered = self.respond.response is not None
+        if self.signal.reason is not None and (error is not None or not answered):
+            return self._cancellation(error)
+        if error is None and not answered:
+            return NoResponseSentError()
+        return error
+
+    def _cancellation(self, cause: BaseException | None) -> ActivityError:
+        assert self.signal.reason is not None  # noqa: S101 - asked only after the signal was given
+        error = _CANCELLATIONS[self.signal.reason](self.signal.detail)
+        error.__cause__ = cause
+        return error
+
+    async def _settle(self, error: BaseException) -> None:
+        """Say that the handling failed, and fail the task unless it is answered, lost, or to be left."""
+        self._emit_errored(error)
+        if isinstance(error, Exception):
+            _log.info("task %s: %s", self.request.lease_id, type(error).__name__)
+        else:
+            _log.error(
+                "task %s: the handler raised %s; the worker goes on", self.request.lease_id, type(error).__name__
+            )
+        leave = self._context.options.on_error == "leave" and not getattr(error, "always_fails", False)
+        if leave or self._lost is not None or self.respond.response is not None:
+            return
+        try:
+            await self.respond.failure(error_name(error), cause_of(error))
+        except ResponseAlreadySentError:
+            pass  # the handler, cancelled and still going, answered in between
+        except SourceError as refused:
+            _log.warning("task %s could not be failed: %s", self.request.lease_id, refused.code)
+        except Exception:  # noqa: BLE001 - a source's mistake must not end the worker
+            _log.exception("task %s could not be failed", self.request.lease_id)
+
+    def _emit_errored(self, error: BaseException) -> None:
+        if not self._errored:
+            self._errored = True
+            self._context.events.emit(EventName.TASK_ERRORED, self.received, error)
+
+    async def _conclude(self, send: Callable[[], Awaitable[None]]) -> None:
+        patience = 0.0 if self._gave_up else self._context.options.conclude_for_seconds
+        try:
+            await conclude(send, lost=lambda: self._lost, for_seconds=patience)
+        except (LeaseLostError, InvalidTokenError) as error:
+            self._lost = error
+            raise
+        except SourceError as error:
+            # An output that never arrived gets one try as a failure, not the same patience again.
+            self._gave_up = error.retryable
+            raise
+        finally:
+            if self.signal.cancelled:
+                self._loop.call_soon(self._throw)
+        self.beats.stop()
+
+    def _throw(self) -> None:
+        """Cancel the handler, once, and not while an answer is under way: that one still counts."""
+        if self._host is None or self._thrown or self.respond.answering:
+            return
+        self._thrown = 1
+        self._host.cancel(self.signal.detail)
+        self._grace = self._loop.call_later(self._context.options.cancel_grace_seconds, self._ignored)
+
+    def _ignored(self) -> None:
+        _log.warning("task %s: the handler ignores its cancellation (%s)", self.request.lease_id, self.signal.reason)
+        task = self._loop.create_task(self._settle(self._cancellation(None)))
+        self._context.background_tasks.add(task)
+        task.add_done_callback(self._context.background_tasks.discard)
+
+    def _deadline_passed(self) -> None:
+        self.cancel(CancelReason.DEADLINE, f"the handler ran longer than {self._context.options.deadline_seconds:g} s")
+
+    def _beat_accepted(self) -> None:
+        self._context.events.emit(EventName.TASK_HEARTBEAT, self.request)
+
+    def _beat_failed(self, _: SourceError) -> None:
+        self._context.counters.heartbeat_failed()
+
+    def _beat_lost(self, error: LeaseLostError) -> None:
+        self._lost = error
+        self.cancel(CancelReason.LEASE_LOST, str(error))
+
+    def _end(self) -> None:
+        self.beats.stop()
+        for handle in (self._deadline, self._grace):
+            if handle is not None:
+                handle.cancel()
+
+
+FIRST_PAUSE_SECONDS: Final = 0.5
+MAX_PAUSE_SECONDS: Final = 30.0
+
+
+async def conclude(
+    send: Callable[[], Awaitable[None]],
+    *,
+    lost: Callable[[], SourceError | None],
+    for_seconds: float,
+    spread: Callable[[], float] = random.random,
+) -> None:
+    """Call `send` until it succeeds; raises its last `SourceError`.
+
+    Throttling, silence, faults of the service and lacking credentials are tried again, with pauses that double up to
+    30 s, for `for_seconds` at most. Any other answer ends it, and so does `lost`: what a task heartbeat has learnt
+    meanwhile.
+    """
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    pause = FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            return await send()
+        except SourceError as error:
+            wait = pause * (0.5 + spread() / 2)
+            if not error.retryable or loop.time() - started + wait > for_seconds:
+                raise
+        await asyncio.sleep(wait)
+        gone = lost()
+        if gone is not None:
+            raise gone
+        pause = min(pause * 2, MAX_PAUSE_SECONDS)

@@ -1,0 +1,1 @@
+"""`activity-worker steps`: its arguments, its commands and what they print."""

@@ -1,0 +1,1 @@
+"""Definitions, instances and the rules between them: no clock, no I/O."""

@@ -1,0 +1,58 @@
+"""What a handler's process says that it can run: its tasks and the names of its methods, as plain data.
+
+Its supervisor never imports its code, and has to know all the same which versions of the tasks can be run there.
+"""
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+
+from activity_worker.steps.model.definition_parser import parse
+from activity_worker.steps.model.methods import Methods
+
+Capabilities = Mapping[str, Any]
+
+
+def capabilities_of(methods: Methods) -> Capabilities:
+    """Return the tasks as they are written, and which names lead to a method."""
+    used = {name for definition in methods.tasks.values() for _, _, name in definition.methods()}
+    return {
+        "tasks": [dict(definition.source) for definition in methods.tasks.values()],
+        "methods": {task: sorted(own) for task, own in methods.own.items()},
+        "modules": {
+            # What a module makes up when it is asked cannot be listed; what is used of it is there.
+            name: sorted(
+                {*_methods_in(module), *(one.split(".")[2] for one in used if one.startswith(f"module.{name}."))}
+            )
+            for name, module in methods.modules.items()
+        },
+    }
+
+
+def methods_of(capabilities: Capabilities) -> Methods:
+    """Return methods of the names in an offer, which say what is there and cannot be called.
+
+    Raises DefinitionError for a task that cannot be read here, and KeyError, TypeError or AttributeError for what is no
+    offer.
+    """
+    definitions = [parse(source) for source in capabilities["tasks"]]
+    return Methods(
+        own={task: dict.fromkeys(names, _elsewhere) for task, names in capabilities["methods"].items()},
+        modules={module: dict.fromkeys(names, _elsewhere) for module, names in capabilities["modules"].items()},
+        tasks={definition.name: definition for definition in definitions},
+    )
+
+
+def _methods_in(module: Mapping[str, Any] | object) -> Iterator[str]:
+    """Give the names under which a module has something to call, without running any of its properties."""
+    if isinstance(module, Mapping):
+        yield from (name for name, value in module.items() if callable(value) and not name.startswith("_"))
+        return
+    for name in dir(module):
+        found = inspect.getattr_static(module, name, None)
+        if not name.startswith("_") and (callable(found) or isinstance(found, staticmethod | classmethod)):
+            yield name
+
+
+def _elsewhere(_: dict[str, Any]) -> NoReturn:
+    raise NotImplementedError("this method is in another process")

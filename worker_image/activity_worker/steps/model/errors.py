@@ -1,0 +1,61 @@
+"""Errors that methods raise on purpose, and how any exception is recorded."""
+
+import traceback
+from typing import Any, Final
+
+from activity_worker.steps.model.instance import ErrorRecord
+from activity_worker.steps.model.storable import as_stored, storable_text
+
+#: Longest message and stack that are kept, in characters.
+MAX_TEXT: Final = 8_000
+
+
+class StepError(Exception):
+    """Raise it in a method to fail under a code of your own, with JSON data for the error method."""
+
+    def __init__(self, code: str, message: str = "", data: Any = None, *, final: bool = False) -> None:
+        super().__init__(message or code)
+        self.code = code
+        self.data = data
+        self.final = final
+
+
+class FinalError(StepError):
+    """A StepError that is not retried, whatever the step says."""
+
+    def __init__(self, code: str, message: str = "", data: Any = None) -> None:
+        super().__init__(code, message, data, final=True)
+
+
+def record_of(error: BaseException) -> ErrorRecord:
+    """Return an exception as it is stored: its class is the code unless it names one; data only if it is JSON."""
+    lines = "".join(traceback.format_exception(error))
+    data = getattr(error, "data", None)
+    return ErrorRecord(
+        code=storable_text(_code(error)),
+        message=storable_text(_message(error)[:MAX_TEXT]),
+        data=data if _is_json(data) else None,
+        stack=storable_text(lines[-MAX_TEXT:]),
+        final=isinstance(error, StepError) and error.final,
+    )
+
+
+def _code(error: BaseException) -> str:
+    # The code of a SystemExit is a process's.
+    named = None if isinstance(error, SystemExit) else getattr(error, "code", None)
+    return str(named) if named else type(error).__name__
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - an error that cannot be told is still an error
+        return f"{type(error).__name__} (what it says could not be read)"
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        as_stored(value)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,109 @@
+"""One run of a task, as it is saved: its data, where it stands, and what went wrong. All immutable."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from activity_worker.steps.model.definition import SubStep
+
+#: The code under which a person's wish to cancel is recorded.
+CANCELED: Final = "Canceled"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRecord:
+    """What a call raised. `final` asks for no further retry."""
+
+    code: str
+    message: str
+    data: Any = None
+    stack: str = ""
+    final: bool = False
+
+    @property
+    def is_cancel(self) -> bool:
+        """Whether this is a person's wish; an error that a method raised under the same code has a stack."""
+        return self.code == CANCELED and not self.stack
+
+
+@dataclass(frozen=True, slots=True)
+class StepFailure:
+    """A call that failed for good: of which step and sub-step, after how many tries, and with what."""
+
+    step_num: int
+    sub_step: SubStep
+    tries: int
+    error: ErrorRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Where an instance stands.
+
+    `tries` counts failed tries of the present step's sub-steps and `errors` holds their last errors; both begin anew
+    with each step. `done` are steps that completed and were not taken back, `ignored` those whose error was ignored.
+    `success_orig` is the outcome before anything is taken back; None until then. `round` counts how often the instance
+    was started again after it had failed.
+    """
+
+    step_num: int = 0
+    sub_step: SubStep = "method"
+    running: bool = False
+    retry: bool = False
+    reverse: bool = False
+    tries: Mapping[str, int] = field(default_factory=dict)
+    errors: Mapping[str, ErrorRecord] = field(default_factory=dict)
+    success_orig: bool | None = None
+    done: tuple[int, ...] = ()
+    ignored: tuple[int, ...] = ()
+    failures: tuple[StepFailure, ...] = ()
+    round: int = 0
+
+    @property
+    def canceled(self) -> bool:
+        """Whether a person ended it, and what was to be taken back then did not fail."""
+        others = [one for one in self.failures if not one.error.is_cancel]
+        return len(others) < len(self.failures) and not any(
+            one.sub_step in {"reverse", "reverseCheck"} for one in others
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One run. Times are Unix seconds.
+
+    `next_run_time` is when a runner may pick it up: due work, or the end of the lease of the runner that has it now;
+    None when it is complete. A paused one is not picked up.
+    """
+
+    id: str
+    task_name: str
+    definition_id: str
+    data: Mapping[str, Any]
+    next_run_time: float | None
+    status: Status = field(default_factory=Status)
+    complete: bool = False
+    success: bool = False
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The call returned this value."""
+
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The call raised."""
+
+    error: ErrorRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Nobody knows: the runner that made the call never said how it ended, and its lease is over."""
+
+
+Outcome = Returned | Raised | Lost

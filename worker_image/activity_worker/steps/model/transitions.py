@@ -1,0 +1,70 @@
+"""What an instance becomes when a runner takes it, when its call ended, and when a person asks. Pure."""
+
+from dataclasses import replace
+
+from activity_worker.steps.model.definition import Definition
+from activity_worker.steps.model.instance import Instance, Lost, Outcome
+from activity_worker.steps.model.rules import advance, begin, cancel, retry_failed
+
+
+class CannotRetryError(ValueError):
+    """The instance has not failed: there is nothing to try again."""
+
+
+def taken(definition: Definition, instance: Instance, now: float, lease_seconds: float, *, canceled: bool) -> Instance:
+    """Return what a runner begins: the call that is due, or after a lost one its check or the call again."""
+    if instance.status.running:
+        instance = advance(definition, instance, Lost(), now)
+    return _onward(definition, instance, now, lease_seconds, canceled=canceled)
+
+
+def left(instance: Instance, now: float) -> Instance:
+    """Return an instance that was taken and whose call was not made after all: others may take it at once."""
+    return replace(instance, status=replace(instance.status, running=False), next_run_time=now)
+
+
+def ended(
+    definition: Definition,
+    instance: Instance,
+    outcome: Outcome,
+    now: float,
+    lease_seconds: float,
+    *,
+    canceled: bool,
+    stopping: bool = False,
+) -> Instance:
+    """Return what comes after a call: the next one at once where it is due, unless the runner is stopping."""
+    instance = advance(definition, instance, outcome, now)
+    if stopping:
+        return _canceled(definition, instance, now, canceled=canceled)
+    return _onward(definition, instance, now, lease_seconds, canceled=canceled)
+
+
+def asked_to_cancel(definition: Definition, instance: Instance, now: float) -> Instance:
+    """Return the instance on its way back at once; one whose call runs goes back when that has ended."""
+    return _canceled(definition, replace(instance, paused=False), now, canceled=True)
+
+
+def asked_to_retry(definition: Definition, instance: Instance, now: float) -> Instance:
+    """Return a failed instance started again. Raises CannotRetryError when it has not failed."""
+    if not instance.complete or instance.success:
+        how = "succeeded" if instance.complete else "is not complete"
+        raise CannotRetryError(f"instance {instance.id} {how}: only a failed one can be retried")
+    return retry_failed(definition, instance, now)
+
+
+def _onward(
+    definition: Definition, instance: Instance, now: float, lease_seconds: float, *, canceled: bool
+) -> Instance:
+    instance = _canceled(definition, instance, now, canceled=canceled)
+    due = instance.next_run_time is not None and instance.next_run_time <= now
+    return begin(instance, now, lease_seconds) if due and not instance.paused else instance
+
+
+def _canceled(definition: Definition, instance: Instance, now: float, *, canceled: bool) -> Instance:
+    return cancel(definition, instance, now) if canceled else instance
+
+
+def paused(instance: Instance, *, paused: bool) -> Instance:
+    """Return the instance standing still, or going on; nothing changes for one that is complete."""
+    return instance if instance.complete else replace(instance, paused=paused)

@@ -1,0 +1,1 @@
+"""The task store: its database, its transactions, and the errors that they raise."""

@@ -1,0 +1,185 @@
+"""Opening a task store's database: SQLite for one machine, PostgreSQL for many; its tables brought up to date."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Dialect, Engine, create_engine, event, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DisconnectionError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry
+
+from activity_worker.steps.store.transactions import PooledTransactions, SingleWriterTransactions, Transactions
+from activity_worker.wire.store_url import StoreUrlError, is_sqlite, parse_store_url
+
+__all__ = ["StoreUrlError", "connect", "file_of", "reading_engine", "transactions_of"]
+
+#: What the server calls our connections, unless the URL says.
+_APPLICATION = "activity-worker"
+#: Seconds for which a writer of SQLite waits for another one.
+_BUSY_SECONDS = 30
+#: Errors are logged, and what was to be written is nobody's business there.
+_SILENT = {"hide_parameters": True}
+#: Seconds after which a connection that nobody used is asked whether it still stands: that is three ways to the server.
+_UNUSED_SECONDS = 1.0
+#: The execution option of connections that only read: on SQLite they wait for no writer, and none waits for them.
+READS = "activitypool_reads"
+#: Under this number PostgreSQL lets one process at a time change the tables.
+_MIGRATION_LOCK = 0x61637470
+
+
+async def connect(url: str, *, migrate: bool = True) -> AsyncEngine:
+    """Return an engine whose tables are as this version needs them.
+
+    `url` is `sqlite:///file.db`, `sqlite://` (memory, gone with the process) or `postgresql://user:password@host/name`,
+    which may have libpq's options, such as `?sslmode=verify-full&sslrootcert=ca.crt`.
+    Raises StoreUrlError, and SQLAlchemy's errors when the database does not answer.
+    """
+    engine = _engine(url)
+    if migrate:
+        try:
+            await _upgrade(engine)
+        except BaseException:
+            # Nobody has the engine yet who could give its connections back.
+            await engine.dispose()
+            raise
+    return engine
+
+
+def file_of(url: str) -> Path | None:
+    """Return the file that holds the database of a URL, None where that is not SQLite, or memory."""
+    if not url.startswith("sqlite"):
+        return None
+    try:
+        database = make_url(url).database
+    except ArgumentError:
+        return None
+    return None if database is None or _is_in_memory(database) or database.startswith("file:") else Path(database)
+
+
+def transactions_of(engine: AsyncEngine) -> Transactions:
+    """Return the way to write to an engine's database."""
+    return SingleWriterTransactions(_writer(engine)) if _is_file(engine) else PooledTransactions(engine)
+
+
+def reading_engine(engine: AsyncEngine) -> AsyncEngine:
+    """Return an engine for what only reads: on SQLite it waits for no writer, on PostgreSQL it begins nothing."""
+    options = {READS: True} if engine.dialect.name == "sqlite" else {"isolation_level": "AUTOCOMMIT"}
+    return engine.execution_options(**options)
+
+
+async def _upgrade(engine: AsyncEngine) -> None:
+    # Handlers' processes do without: 12 MB and 0.3 s less for each.
+    from activity_worker.steps.store.schema import upgrade  # noqa: PLC0415
+
+    # What a URI names may be memory that is shared, and is gone with its last connection.
+    if _is_file(engine) and not str(engine.url.database).startswith("file:"):
+        await asyncio.to_thread(_upgrade_file, engine, upgrade)
+        return
+    async with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            await connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _MIGRATION_LOCK})
+        await connection.run_sync(upgrade)
+
+
+def _upgrade_file(engine: AsyncEngine, upgrade: Callable[[Connection], None]) -> None:
+    """Not through the asynchronous driver: it tells a loop that may be closed by then that a file cannot be opened."""
+    writer = _writer(engine)
+    try:
+        with writer.begin() as connection:
+            upgrade(connection)
+    finally:
+        writer.dispose()
+
+
+def _is_file(engine: AsyncEngine) -> bool:
+    return engine.dialect.name == "sqlite" and not _is_in_memory(engine.url.database)
+
+
+def _writer(engine: AsyncEngine) -> Engine:
+    """Return a synchronous engine for the same file."""
+    url = engine.url.set(drivername="sqlite+pysqlite")
+    return _prepared(create_engine(url, connect_args={"timeout": _BUSY_SECONDS}, pool_size=1, **_SILENT))
+
+
+def _engine(url: str) -> AsyncEngine:
+    return _sqlite(url) if is_sqlite(url) else _postgresql(url)
+
+
+def _postgresql(url: str) -> AsyncEngine:
+    # Not SQLAlchemy's reading of the URL: the operator has another one's, and must come to the same server.
+    from activity_worker.wire.store_connection import connect_to_store  # noqa: PLC0415 - SQLite needs no such driver
+
+    parsed = parse_store_url(url)
+    engine = create_async_engine(
+        "postgresql+asyncpg://",
+        async_creator=partial(connect_to_store, parsed, name=_APPLICATION),
+        pool_size=5,
+        max_overflow=10,
+        **_SILENT,
+    )
+    _ask_the_unused(engine.sync_engine)
+    return engine
+
+
+def _sqlite(url: str) -> AsyncEngine:
+    try:
+        parsed = make_url(url).set(drivername="sqlite+aiosqlite")
+    except ArgumentError:
+        raise StoreUrlError("the task store's URL cannot be read; it looks like sqlite:///file.db") from None
+    # A database in memory is its connection's own: there is one, for one transaction at a time.
+    one = {"poolclass": AsyncAdaptedQueuePool, "pool_size": 1, "max_overflow": 0}
+    options: dict[str, Any] = one if _is_in_memory(parsed.database) else {}
+    engine = create_async_engine(parsed, connect_args={"timeout": _BUSY_SECONDS}, **options, **_SILENT)
+    _prepared(engine.sync_engine)
+    return engine
+
+
+def _is_in_memory(database: str | None) -> bool:
+    return database in {None, "", ":memory:"}
+
+
+def _prepared(engine: Engine) -> Engine:
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_immediately)
+    return engine
+
+
+def _ask_the_unused(engine: Engine) -> None:
+    """Let no connection be used that the server has closed since; busy ones are spared the question."""
+
+    def returned(_: Any, entry: ConnectionPoolEntry) -> None:
+        entry.info["returned"] = time.monotonic()
+
+    def taken(connection: Any, entry: ConnectionPoolEntry, _: Any) -> None:
+        if time.monotonic() - entry.info.get("returned", float("inf")) > _UNUSED_SECONDS:
+            _ask(engine.dialect, connection)
+
+    event.listen(engine, "checkin", returned)
+    event.listen(engine, "checkout", taken)
+
+
+def _ask(dialect: Dialect, connection: Any) -> None:
+    try:
+        dialect.do_ping(connection)
+    except dialect.loaded_dbapi.Error as error:
+        raise DisconnectionError(str(error)) from error
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    # The driver's own BEGIN is deferred: two writers that read first would both fail to upgrade.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.close()
+
+
+def _begin_immediately(connection: Connection) -> None:
+    reads = connection.get_execution_options().get(READS, False)
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")

@@ -1,0 +1,61 @@
+"""Leases that one process holds for another's calls: renewed, and given back when that process has died."""
+
+from typing import Final
+
+from sqlalchemy import select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from activity_worker.steps.model.status_json import parse_status
+from activity_worker.steps.store.task_store import InstanceLeaseLostError, TaskStore
+from activity_worker.wire.taskstore import CHANNEL, INSTANCES
+
+#: Seconds before a call that was lost is seen to again; it doubles with each try, up to the lease.
+FIRST_PAUSE_SECONDS: Final = 1.0
+
+
+async def renew(store: TaskStore, instance_id: str, runner: str, until: float) -> None:
+    """Move the end of a runner's lease, whichever call it is at. Nothing happens when it has none to make.
+
+    Raises LeaseLostError when another runner has the instance.
+    """
+    mine = (INSTANCES.c.id == instance_id, INSTANCES.c.runner == runner)
+    running = INSTANCES.c.status["running"].as_boolean().is_(True)
+    async with store.engine.begin() as connection:
+        done = await connection.execute(update(INSTANCES).where(*mine, running).values(next_run_time=until))
+        if done.rowcount == 0 and (await connection.execute(select(INSTANCES.c.id).where(*mine))).first() is None:
+            raise _lost(instance_id)
+
+
+async def give_back(store: TaskStore, instance_id: str, runner: str, now: float, lease_seconds: float) -> None:
+    """End the lease of a runner whose process is gone: soon, and later with each try, so that nothing spins.
+
+    What it had called counts as lost. Nothing happens when it had no call to make. Raises LeaseLostError.
+    """
+    mine = (INSTANCES.c.id == instance_id, INSTANCES.c.runner == runner)
+    async with store.engine.begin() as connection:
+        row = (await connection.execute(select(INSTANCES).where(*mine).with_for_update())).one_or_none()
+        if row is None:
+            raise _lost(instance_id)
+        status = parse_status(row.status)
+        if not status.running or row.next_run_time is None:
+            return
+        tried = status.tries.get(status.sub_step, 0)
+        pause = min(FIRST_PAUSE_SECONDS * 2 ** min(tried, 30), lease_seconds)
+        due = min(row.next_run_time, now + pause)
+        await connection.execute(update(INSTANCES).where(*mine).values(next_run_time=due))
+        await _announced(connection, row.task_name)
+
+
+async def announce(store: TaskStore, task: str) -> None:
+    """Have every runner look again: an instance of this task is left to whoever is free."""
+    async with store.engine.begin() as connection:
+        await _announced(connection, task)
+
+
+async def _announced(connection: AsyncConnection, task: str) -> None:
+    if connection.dialect.name == "postgresql":
+        await connection.execute(text("SELECT pg_notify(:channel, :task)"), {"channel": CHANNEL, "task": task})
+
+
+def _lost(instance_id: str) -> InstanceLeaseLostError:
+    return InstanceLeaseLostError(f"another runner has instance {instance_id}")

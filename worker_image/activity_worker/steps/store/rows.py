@@ -1,0 +1,109 @@
+"""Instances as the store has them, and the rows of its tables that they are read from and written as. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row
+
+from activity_worker.steps.model.definition import Definition
+from activity_worker.steps.model.instance import Instance
+from activity_worker.steps.model.status_json import parse_status, status_record, with_step
+
+
+@dataclass(frozen=True, slots=True)
+class StoredInstance:
+    """An instance as the store has it. `cancel` says that a person asked for it and it is not yet done."""
+
+    instance: Instance
+    revision: int
+    runner: str
+    cancel: bool
+    created: float
+    updated: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedInstance:
+    """An instance that a runner has taken: as it was `before`, and as it is `held`."""
+
+    before: Instance
+    held: StoredInstance
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One entry of an instance's history; `status` as in `record.status_record`, `data` None when unchanged."""
+
+    number: int
+    at: float
+    runner: str
+    status: Mapping[str, Any]
+    next_run_time: float | None
+    data: Mapping[str, Any] | None
+
+
+def stored_instance(row: Row[Any]) -> StoredInstance:
+    """Return what a row of the instances says."""
+    instance = Instance(
+        id=row.id,
+        task_name=row.task_name,
+        definition_id=row.definition_id,
+        data=row.data,
+        next_run_time=row.next_run_time,
+        status=parse_status(row.status),
+        complete=row.complete,
+        success=row.success,
+        paused=row.paused,
+    )
+    return StoredInstance(instance, row.revision, row.runner, row.request == "cancel", row.created, row.updated)
+
+
+def revision_of(row: Row[Any], definition: Definition) -> Revision:
+    """Return what a row of the history says; the step's specification, always the same, is added here."""
+    status = with_step(row.status, definition)
+    return Revision(row.revision, row.at, row.runner, status, row.next_run_time, row.data)
+
+
+def new_row(instance: Instance, now: float) -> dict[str, Any]:
+    """Return the row of an instance that is created."""
+    fixed = {"id": instance.id, "task_name": instance.task_name, "definition_id": instance.definition_id}
+    return {
+        **fixed,
+        **revision_columns(instance),
+        "request": "",
+        "revision": 1,
+        "runner": "",
+        "created": now,
+        "updated": now,
+    }
+
+
+def revision_columns(instance: Instance) -> dict[str, Any]:
+    """Return the columns that a revision may change."""
+    return {
+        "data": dict(instance.data),
+        "status": status_record(instance),
+        "next_run_time": instance.next_run_time,
+        "complete": instance.complete,
+        "success": instance.success,
+        "paused": instance.paused,
+    }
+
+
+def history_row(row: Mapping[str, Any], data: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the history's row for a revision that was written as `row`; `data` None says that it has not changed."""
+    return {
+        "instance_id": row["id"],
+        "revision": row["revision"],
+        "at": row["updated"],
+        "runner": row["runner"],
+        "status": row["status"],
+        "next_run_time": row["next_run_time"],
+        "data": data,
+    }
+
+
+def pending_request(before: StoredInstance, after: Instance) -> str:
+    """Return what a person asked for and is not yet done, once an instance has become `after`."""
+    return "cancel" if before.cancel and not (after.complete or after.status.reverse) else ""

@@ -1,0 +1,345 @@
+"""Where definitions and instances are kept: one contract for SQLite and PostgreSQL.
+
+Every change of an instance is a revision, and a write names the revision it was made from: one from a runner whose
+lease was taken over is refused (`InstanceLeaseLostError`), whatever its clock says.
+"""
+
+import functools
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from activity_worker.steps.model import transitions
+from activity_worker.steps.model.definition import Definition
+from activity_worker.steps.model.definition_parser import DefinitionError, parse
+from activity_worker.steps.model.instance import Instance
+from activity_worker.steps.store.database import connect, reading_engine, transactions_of
+from activity_worker.steps.store.rows import (
+    ClaimedInstance,
+    Revision,
+    StoredInstance,
+    history_row,
+    new_row,
+    pending_request,
+    revision_columns,
+    revision_of,
+    stored_instance,
+)
+from activity_worker.steps.store.statements import PostgresStatements, SqliteStatements
+from activity_worker.wire.taskstore import CHANNEL, DEFINITIONS, HISTORY, INSTANCES, is_due
+
+__all__ = [
+    "ClaimedInstance",
+    "InstanceLeaseLostError",
+    "Revision",
+    "StoredInstance",
+    "TaskStore",
+    "Transition",
+    "UnknownInstanceError",
+]
+
+log = logging.getLogger(__name__)
+
+#: The most instances that are deleted in one transaction.
+PRUNED_AT_ONCE = 500
+
+
+class InstanceLeaseLostError(Exception):
+    """Another runner has taken the instance over, or somebody changed it: what was done is not recorded here."""
+
+
+class UnknownInstanceError(LookupError):
+    """There is no instance of this id."""
+
+
+Transition = Callable[[Definition, StoredInstance], Instance]
+
+
+class TaskStore:
+    """A task store. `open` it, and `close` it at the end."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self.engine = engine
+        self._reader = reading_engine(engine)
+        self._transactions = transactions_of(engine)
+        self._postgres = PostgresStatements() if engine.dialect.name == "postgresql" else None
+        self._sqlite = SqliteStatements()
+        self._definitions: dict[str, Definition] = {}
+
+    @classmethod
+    async def open(cls, url: str, *, migrate: bool = True) -> Self:
+        """Return the store at a URL, its tables up to date. Raises StoreUrlError and the database's errors."""
+        return cls(await connect(url, migrate=migrate))
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        await self._transactions.close()
+        await self.engine.dispose()
+
+    async def sync(self, definition: Definition, now: float) -> None:
+        """Keep a version of a task; nothing happens when it is there."""
+        if definition.id in self._definitions:
+            return
+        row = {"id": definition.id, "name": definition.name, "source": dict(definition.source), "created": now}
+        once = (sqlite if self._postgres is None else postgresql).insert(DEFINITIONS).on_conflict_do_nothing()
+        await self._transactions.single(lambda connection: connection.execute(once, row))
+        self._definitions[definition.id] = definition
+
+    async def definition(self, definition_id: str) -> Definition:
+        """Return a version of a task. Raises LookupError when the store has none of this id."""
+        if (known := self._definitions.get(definition_id)) is not None:
+            return known
+        async with self._reader.connect() as connection:
+            return await connection.run_sync(self._definition, definition_id)
+
+    async def versions(self, tasks: Collection[str]) -> Sequence[Definition]:
+        """Return every version of these tasks that any instance may have been created with, and that can be read here.
+
+        One that cannot was kept by a newer program: it is left to such.
+        """
+        chosen = select(DEFINITIONS.c.id).where(DEFINITIONS.c.name.in_(tuple(tasks)))
+        found = []
+        async with self._reader.connect() as connection:
+            for one in (await connection.execute(chosen)).scalars().all():
+                try:
+                    found.append(await connection.run_sync(self._definition, one))
+                except DefinitionError as error:
+                    log.warning("version %s is left to other runners: %s", one, error)
+        return found
+
+    async def create(self, instance: Instance, now: float) -> bool:
+        """Keep a new instance; False when one of its id is there already, which is left as it is."""
+        row = new_row(instance, now)
+        statements = self._postgres or self._sqlite
+        return await self._transactions.single(lambda connection: statements.create(connection, row))
+
+    async def claim(
+        self,
+        runner: str,
+        clock: Callable[[], float],
+        versions: Collection[str],
+        lease_seconds: float,
+        *,
+        only: str | None = None,
+    ) -> ClaimedInstance | None:
+        """Take the instance that has been due longest, of these versions, or just the one named; None when none is.
+
+        What it becomes by that (running, until the lease ends; or complete) is saved first. The clock is read when the
+        database answers: waiting for it uses up no lease.
+        """
+        if (single := self._postgres) is not None:
+
+            def took(connection: Connection) -> Row[Any] | None:
+                now = clock()
+                return single.take(connection, runner, now, now + lease_seconds, versions, only)
+
+            row = await self._transactions.single(took)
+            if row is None:
+                return None
+            if row.id is not None:
+                held = stored_instance(row)
+                status = replace(held.instance.status, running=False)
+                return ClaimedInstance(replace(held.instance, status=status, next_run_time=row.was_due), held)
+        return await self._transactions.write(
+            lambda it: self._claim(it, runner, clock(), versions, lease_seconds, only)
+        )
+
+    async def record(self, held: StoredInstance, now: float, transition: Transition) -> StoredInstance:
+        """Save what an instance became, if it is still held as it was. Raises LeaseLostError when it is not.
+
+        `transition` may be asked twice: first for what we hold, and again when a person wished something meanwhile.
+        """
+        definition = await self.definition(held.instance.definition_id)
+        statements = self._postgres or self._sqlite
+
+        def unchanged(connection: Connection) -> StoredInstance | None:
+            after = transition(definition, held)
+            row = self._next_row(held, after, held.runner, now)
+            kept = statements.keep(connection, held, row, data=after.data != held.instance.data)
+            return _became(held, after, row) if kept else None
+
+        def changed(connection: Connection) -> StoredInstance:
+            row = self._locked(connection, held.instance.id)
+            if row.revision != held.revision or row.runner != held.runner:
+                raise InstanceLeaseLostError(
+                    f"instance {held.instance.id} is at revision {row.revision}, not {held.revision}"
+                )
+            return self._transition(connection, row, held.runner, now, transition)
+
+        if (kept := await self._transactions.single(unchanged)) is not None:
+            return kept
+        return await self._transactions.write(changed)
+
+    async def renew(self, held: StoredInstance, until: float) -> None:
+        """Move the end of a lease. Raises LeaseLostError when another runner has the instance."""
+        mine = (INSTANCES.c.id == held.instance.id, INSTANCES.c.revision == held.revision)
+        moved = update(INSTANCES).where(*mine).values(next_run_time=until)
+        if await self._transactions.single(lambda connection: connection.execute(moved).rowcount) == 0:
+            raise InstanceLeaseLostError(f"instance {held.instance.id} is not at revision {held.revision} any more")
+
+    async def change(
+        self, instance_id: str, now: float, transition: Transition, *, cancel: bool | None = None
+    ) -> StoredInstance:
+        """Change an instance as a person asks; a call that runs goes on, and its runner's next write sees the change.
+
+        `cancel` sets or clears the wish to cancel, None leaves it. Raises UnknownInstanceError.
+        """
+
+        def changed(connection: Connection) -> StoredInstance:
+            row = self._locked(connection, instance_id)
+            stored = self._transition(connection, row, row.runner, now, transition, cancel=cancel, fence=False)
+            if self._postgres is not None:
+                connection.execute(select(func.pg_notify(CHANNEL, stored.instance.task_name)))
+            return stored
+
+        return await self._transactions.write(changed)
+
+    async def get(self, instance_id: str) -> StoredInstance:
+        """Return an instance. Raises UnknownInstanceError."""
+        async with self._reader.connect() as connection:
+            row = (await connection.execute(select(INSTANCES).where(INSTANCES.c.id == instance_id))).one_or_none()
+        if row is None:
+            raise UnknownInstanceError(f"there is no task instance {instance_id!r}")
+        return stored_instance(row)
+
+    async def listed(self, tasks: Collection[str] = (), *, limit: int = 100) -> Sequence[StoredInstance]:
+        """Return the newest instances, of these tasks or of all."""
+        chosen = select(INSTANCES).order_by(INSTANCES.c.created.desc(), INSTANCES.c.id).limit(limit)
+        if tasks:
+            chosen = chosen.where(INSTANCES.c.task_name.in_(tuple(tasks)))
+        async with self._reader.connect() as connection:
+            return [stored_instance(row) for row in (await connection.execute(chosen)).all()]
+
+    async def history(self, instance_id: str) -> Sequence[Revision]:
+        """Return every revision of an instance, oldest first."""
+        chosen = (
+            select(HISTORY, INSTANCES.c.definition_id)
+            .join(INSTANCES, INSTANCES.c.id == HISTORY.c.instance_id)
+            .where(HISTORY.c.instance_id == instance_id)
+            .order_by(HISTORY.c.revision)
+        )
+        async with self._reader.connect() as connection:
+            rows = (await connection.execute(chosen)).all()
+        return [revision_of(row, await self.definition(row.definition_id)) for row in rows]
+
+    async def next_due(self, versions: Collection[str]) -> float | None:
+        """Return when the next instance of these versions is due, None when none will be."""
+        chosen = (
+            select(INSTANCES.c.next_run_time)
+            .where(is_due(float("inf")), INSTANCES.c.definition_id.in_(tuple(versions)))
+            .order_by(INSTANCES.c.next_run_time)
+            .limit(1)
+        )
+        async with self._reader.connect() as connection:
+            found: float | None = (await connection.execute(chosen)).scalar_one_or_none()
+            return found
+
+    async def prune(self, before: float, *, keep_failed: bool = False) -> int:
+        """Delete instances that were complete before a time, with their whole history; return how many.
+
+        A few at a time, so that nobody waits long; one that somebody changes meanwhile is left. Versions are kept.
+        """
+        old: tuple[ColumnElement[bool], ...] = (INSTANCES.c.complete.is_(True), INSTANCES.c.updated < before)
+        if keep_failed:
+            old = (*old, INSTANCES.c.success.is_(True))
+        count = 0
+        last: str | None = ""
+        while last is not None:
+            gone, last = await self._transactions.write(functools.partial(_prune_some, old=old, after=last))
+            count += gone
+        return count
+
+    def _claim(
+        self,
+        connection: Connection,
+        runner: str,
+        now: float,
+        versions: Collection[str],
+        lease_seconds: float,
+        only: str | None,
+    ) -> ClaimedInstance | None:
+        chosen = select(INSTANCES).where(is_due(now), INSTANCES.c.definition_id.in_(tuple(versions)))
+        if only is not None:
+            chosen = chosen.where(INSTANCES.c.id == only)
+        first = chosen.order_by(INSTANCES.c.next_run_time, INSTANCES.c.created).limit(1)
+        row = connection.execute(first.with_for_update(skip_locked=True)).one_or_none()
+
+        def taken(definition: Definition, stored: StoredInstance) -> Instance:
+            return transitions.taken(definition, stored.instance, now, lease_seconds, canceled=stored.cancel)
+
+        return (
+            None
+            if row is None
+            else ClaimedInstance(stored_instance(row).instance, self._transition(connection, row, runner, now, taken))
+        )
+
+    def _transition(
+        self,
+        connection: Connection,
+        row: Row[Any],
+        runner: str,
+        now: float,
+        transition: Transition,
+        *,
+        cancel: bool | None = None,
+        fence: bool = True,
+    ) -> StoredInstance:
+        """Write the next revision of a locked row. Without `fence` a runner that holds it goes on holding it."""
+        before = stored_instance(row)
+        if cancel is not None:
+            before = replace(before, cancel=cancel)
+        after = transition(self._definition(connection, before.instance.definition_id), before)
+        this = update(INSTANCES).where(INSTANCES.c.id == after.id)
+        if not fence and before.instance.status.running:
+            # The runner's own lease, renewed meanwhile perhaps, is not ours to move.
+            wished = pending_request(before, after)
+            connection.execute(this.values(request=wished, paused=after.paused, updated=now))
+            return replace(before, instance=after, cancel=wished == "cancel", updated=now)
+        changed = self._next_row(before, after, runner, now)
+        connection.execute(this.values(changed))
+        data = changed["data"] if after.data != before.instance.data else None
+        connection.execute(insert(HISTORY), history_row(changed, data))
+        return _became(before, after, changed)
+
+    def _next_row(self, before: StoredInstance, after: Instance, runner: str, now: float) -> dict[str, Any]:
+        revision = {"revision": before.revision + 1, "runner": runner, "updated": now}
+        return {"id": after.id, "request": pending_request(before, after), **revision_columns(after), **revision}
+
+    def _locked(self, connection: Connection, instance_id: str) -> Row[Any]:
+        chosen = select(INSTANCES).where(INSTANCES.c.id == instance_id).with_for_update()
+        row = connection.execute(chosen).one_or_none()
+        if row is None:
+            raise UnknownInstanceError(f"there is no task instance {instance_id!r}")
+        return row
+
+    def _definition(self, connection: Connection, definition_id: str) -> Definition:
+        if definition_id not in self._definitions:
+            chosen = select(DEFINITIONS.c.source).where(DEFINITIONS.c.id == definition_id)
+            source = connection.execute(chosen).scalar_one_or_none()
+            if source is None:
+                raise LookupError(f"the store has no task version {definition_id}")
+            self._definitions[definition_id] = parse(source)
+        return self._definitions[definition_id]
+
+
+def _prune_some(connection: Connection, *, old: Sequence[ColumnElement[bool]], after: str) -> tuple[int, str | None]:
+    """Delete some; return how many, and the last id that was looked at, None when there are no more."""
+    chosen = select(INSTANCES.c.id).where(*old, INSTANCES.c.id > after).order_by(INSTANCES.c.id).limit(PRUNED_AT_ONCE)
+    found = connection.execute(chosen.with_for_update(skip_locked=True)).scalars().all()
+    if not found:
+        return 0, None
+    connection.execute(delete(HISTORY).where(HISTORY.c.instance_id.in_(found)))
+    connection.execute(delete(INSTANCES).where(INSTANCES.c.id.in_(found)))
+    return len(found), found[-1]
+
+
+def _became(before: StoredInstance, after: Instance, row: dict[str, Any]) -> StoredInstance:
+    wished = row["request"] == "cancel"
+    return replace(
+        before, instance=after, cancel=wished, revision=row["revision"], runner=row["runner"], updated=row["updated"]
+    )

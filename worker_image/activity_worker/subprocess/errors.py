@@ -1,0 +1,39 @@
+"""PURE: exceptions that cross the pipe between a supervisor and a handler's process, as plain data.
+
+Errors of this project arrive as what they are. A handler's own exceptions arrive as `HandlerRaisedError`, with the name
+and the cause under which they fail the task: their classes live in the child alone.
+"""
+
+from typing import Any
+
+from activity_worker import errors
+from activity_worker.errors import ActivityError, SourceError, TaskFailed, error_name
+from activity_worker.runtime.encoding import cause_of
+
+EncodedError = dict[str, Any]
+
+
+class HandlerRaisedError(TaskFailed):
+    """A handler in a process of its own raised an exception; `error` is its name, `cause` its message and traceback."""
+
+
+def to_wire(error: BaseException) -> EncodedError:
+    """Return an exception as plain data."""
+    wire: EncodedError = {"type": type(error).__name__, "name": error_name(error), "cause": cause_of(error)}
+    wire["ours"] = type(error) is getattr(errors, type(error).__name__, None)
+    wire["message"] = str(error.args[0]) if error.args else ""
+    if isinstance(error, SourceError):
+        wire.update(code=error.code, message=error.message, fix=error.fix)
+    return wire
+
+
+def from_wire(wire: EncodedError) -> ActivityError:
+    """Return the exception that the other side's stands for."""
+    known = getattr(errors, wire["type"], None) if wire["ours"] else None
+    if not isinstance(known, type) or not issubclass(known, ActivityError):
+        return HandlerRaisedError(wire["name"], wire["cause"])
+    if issubclass(known, SourceError):
+        return known(wire["code"], wire["message"], fix=wire["fix"])
+    if issubclass(known, TaskFailed):
+        return known(wire["name"], wire["cause"])
+    return known(wire["message"])

@@ -1,0 +1,242 @@
+"""What runs in a handler's own process: import the handler once, then run one task after the other.
+
+`python -m activity_worker.subprocess.main FD module:function SUPERVISOR_PID`, started by `subprocess.process` only.
+"""
+
+import asyncio
+import importlib
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from activity_worker.contract import Env, LeasedTask
+from activity_worker.errors import HandlerSignatureError
+from activity_worker.events import EventEmitter
+from activity_worker.runtime.cancellation import CancellationSignal, CancelReason
+from activity_worker.runtime.encoding import parse_input
+from activity_worker.runtime.runner import HandlerForm, InlineRunner, handler_form
+from activity_worker.runtime.toolkit import TaskResponseToolkit
+from activity_worker.subprocess import errors
+from activity_worker.subprocess.child_channel import ChildChannel, die_with_parent, prefer_for_oom_kill
+from activity_worker.subprocess.protocol import CHILD_UNUSABLE, Message, encode
+from activity_worker.task import TaskRequest
+
+if TYPE_CHECKING:
+    from activity_worker.steps.runner.child_handler import InstanceHandler
+
+#: A handler may say how far it is as often as it likes; the supervisor hears it twice a second at most.
+PROGRESS_SPACING_SECONDS = 0.5
+_STARTED = encode({"kind": "started"})
+
+
+class HandlerLoadError(Exception):
+    """The handler cannot be loaded; the message names it and the reason."""
+
+
+def load_handler(name: str) -> Any:
+    """Import `module:function`, or `module:tasks`, and check its signature; raises `HandlerLoadError`."""
+    module_name, _, path = name.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise HandlerLoadError(f"{name}: importing it failed: no module named {error.name!r}") from error
+        places = ", ".join(place or str(Path.cwd()) for place in sys.path[:2])
+        raise HandlerLoadError(f"{name}: no module named {error.name!r} in {places}; is the file there?") from error
+    except BaseException as error:
+        raise HandlerLoadError(f"{name}: importing it failed: {type(error).__name__}: {error}") from error
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise HandlerLoadError(f"{name}: the module {module_name!r} has no {path!r}")
+        found = getattr(found, part)
+    if _is_tasks(found):
+        return found
+    try:
+        handler_form(found)
+    except HandlerSignatureError as error:
+        raise HandlerLoadError(f"{name}: {error}") from error
+    return found
+
+
+def _is_tasks(found: object) -> bool:
+    """Tell whether it is a `Tasks` object; whoever has made one has imported its module."""
+    module = sys.modules.get("activity_worker.steps.runner.tasks")
+    return module is not None and isinstance(found, module.Tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class _ChildWorker:
+    worker_name: str
+    activity_arn: str
+
+
+class _ParentTaskChannel:
+    """How a toolkit in this process reaches the task's source: through the supervisor."""
+
+    def __init__(self, parent: ChildChannel) -> None:
+        self._parent = parent
+        self._told_at = 0.0
+        self.progress: Callable[[], Any] = lambda: None
+
+    async def heartbeat(self) -> None:
+        """Have a task heartbeat sent and wait for it."""
+        await self._ask("heartbeat", details=_plain(self.progress()))
+
+    def heartbeat_soon(self) -> None:
+        """Tell the supervisor of progress, unless it has just been told. From any thread."""
+        now = time.monotonic()
+        if now - self._told_at >= PROGRESS_SPACING_SECONDS:
+            self._told_at = now
+            self._parent.send({"kind": "progress", "details": _plain(self.progress())})
+
+    async def succeed(self, output: str) -> None:
+        """Conclude with JSON text."""
+        await self._ask("succeed", output=output)
+
+    async def fail(self, error: str, cause: str) -> None:
+        """Conclude with a failure."""
+        await self._ask("fail", error=error, cause=cause)
+
+    async def _ask(self, what: str, **arguments: object) -> None:
+        reply = await self._parent.call(what, **arguments)
+        if reply["error"] is not None:
+            raise errors.from_wire(reply["error"])
+
+
+class _ReturnChannel(_ParentTaskChannel):
+    """For a handler that returns its output: the runner's answer is its last act, so it goes with the `done`."""
+
+    output: str | None = None
+
+    async def succeed(self, output: str) -> None:
+        """Keep JSON text for the supervisor, which concludes with it."""
+        self.output = output
+
+
+class _Child:
+    """Runs tasks as messages order it."""
+
+    def __init__(self, handler: Any, fd: int) -> None:
+        self.parent = ChildChannel(fd, self._take)
+        self._instances = _instance_handler(handler, self.parent) if _is_tasks(handler) else None
+        if self._instances is not None:
+            handler = self._instances.handle
+        self._runner = InlineRunner(handler)
+        self._returns = handler_form(handler) is HandlerForm.RETURNS
+        self._current: int | None = None
+        self._signal = CancellationSignal()
+        self._task: asyncio.Task[None] | None = None
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def serve(self) -> None:
+        """Run tasks until the supervisor says stop, and finish the one under way."""
+        await self._runner.start()
+        self.parent.start()
+        self.parent.send(
+            {"kind": "ready"}
+            if self._instances is None
+            else {"kind": "ready", "capabilities": self._instances.capabilities}
+        )
+        await self._over
+        if self._task is not None:
+            await self._task
+        if self._instances is not None:
+            await self._instances.close()
+
+    async def _run(self, message: Message) -> None:
+        self.parent.send_frame(_STARTED)
+        task = LeasedTask(token=message["token"], input=message["input"])
+        request = TaskRequest(_ChildWorker(message["worker"], message["arn"]), task, parse_input(task.input))
+        channel = _ReturnChannel(self.parent) if self._returns else _ParentTaskChannel(self.parent)
+        respond = TaskResponseToolkit(request, channel, events=EventEmitter(), signal=self._signal)
+        channel.progress = lambda: respond.progress.details if respond.progress else None
+        error = None
+        try:
+            await self._runner.run(request, respond)
+        except BaseException as raised:  # noqa: BLE001 - a handler's SystemExit is its task's failure
+            error = errors.to_wire(raised)
+        output = channel.output if isinstance(channel, _ReturnChannel) and error is None else None
+        self.parent.send({"kind": "done", "id": message["id"], "error": error, "output": output})
+
+    def _take(self, message: Message) -> None:
+        if message["kind"] == "run":
+            # One at a time: the supervisor sends the next when this one is done.
+            self._current, self._signal = message["id"], CancellationSignal()
+            if self._instances is not None:
+                self._instances.begin(stopping=message.get("draining", False))
+            self._task = asyncio.get_running_loop().create_task(self._run(message))
+            self._task.add_done_callback(self._ran)
+        elif message["kind"] == "stop":
+            self._end()
+        elif message["kind"] == "drain" and message["id"] == self._current and self._instances is not None:
+            self._instances.stop()
+        elif message["kind"] == "cancel" and message["id"] == self._current and self._task is not None:
+            if self._instances is not None:
+                self._instances.stop()
+            self._signal.cancel(CancelReason(message["reason"]), message["detail"])
+            self._task.cancel()
+
+    def _ran(self, task: "asyncio.Task[None]") -> None:
+        if task is self._task:
+            self._current = None
+        if task.cancelled() or task.exception() is not None:
+            # What went wrong here, and not in the handler, ends the process: the supervisor starts another.
+            self._end()
+
+    def _end(self) -> None:
+        if not self._over.done():
+            self._over.set_result(None)
+
+
+def _plain(details: Any) -> Any:
+    """Return progress details if they are plain and short; what is not stays in this process."""
+    return details if isinstance(details, int | float | bool | None) or _is_small(details) else None
+
+
+def _is_small(details: Any) -> bool:
+    if isinstance(details, str):
+        return len(details) <= 1000
+    return (
+        isinstance(details, dict)
+        and len(details) <= 20
+        and all(
+            isinstance(key, str)
+            and (isinstance(value, int | float | bool) or (isinstance(value, str) and len(value) <= 200))
+            for key, value in details.items()
+        )
+    )
+
+
+def _instance_handler(tasks: Any, parent: ChildChannel) -> "InstanceHandler":
+    from activity_worker.steps.runner.child_handler import InstanceHandler  # noqa: PLC0415 - of an extra, and for `Tasks` alone
+
+    def send_call(note: Mapping[str, Any]) -> None:
+        parent.send({"kind": "measured", "note": note})
+
+    return InstanceHandler(tasks, os.environ.get(Env.STORE_URL, ""), send_call)
+
+
+async def _serve(fd: int, handler: Any) -> None:
+    await _Child(handler, fd).serve()
+
+
+def main() -> int:
+    """Run the child; returns its exit code."""
+    fd, name, supervisor = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    die_with_parent(supervisor)
+    prefer_for_oom_kill()
+    try:
+        handler = load_handler(name)
+    except HandlerLoadError as error:
+        ChildChannel(fd, lambda _: None).send({"kind": "unusable", "message": str(error)})
+        return CHILD_UNUSABLE
+    asyncio.run(_serve(fd, handler))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

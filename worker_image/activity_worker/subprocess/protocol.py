@@ -1,0 +1,80 @@
+"""What a supervisor and a handler's process say to each other: JSON objects, each after its length in four bytes.
+
+JSON and not pickle, so that nothing a handler's process writes can run code in the supervisor. Standard library only
+and quick to import, because every child pays for it.
+
+    supervisor -> child   run {id, token, input, worker, arn, draining?}   cancel {id, reason, detail}
+                          drain {id}   reply {call, error}   stop {}
+    child -> supervisor   ready {capabilities?}   unusable {message}   started {}   call {call, what, ...}
+                          progress {details}   measured {note}   done {id, error, output}
+
+`capabilities` lists what a handler that is a `Tasks` object can run. `measured` describes each of its calls. `drain`
+asks it to begin no further call.
+
+`output` is the JSON text that a handler's return value became, None for a handler that has answered by a call: a task
+that returns is one message less each way.
+"""
+
+import json
+import struct
+from collections.abc import Iterator
+from typing import Any, Final
+
+Message = dict[str, Any]
+
+#: Above every limit of a task service, so that an output that is too large is refused by name and not by a broken pipe.
+MAX_FRAME_BYTES: Final = 32 * 1024 * 1024
+HEADER: Final = struct.Struct(">I")
+
+#: Exit codes of a child that ends on purpose.
+CHILD_UNUSABLE: Final = 3
+CHILD_ORPHANED: Final = 4
+
+
+class FrameError(ValueError):
+    """A message is larger than `MAX_FRAME_BYTES` or is not a JSON object."""
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_decode = json.JSONDecoder().decode
+
+
+def encode(message: Message) -> bytes:
+    """Return one message as it travels; raises `FrameError`."""
+    body = _encode(message).encode()
+    if len(body) > MAX_FRAME_BYTES:
+        raise FrameError(f"a message of {len(body)} bytes: the limit is {MAX_FRAME_BYTES}")
+    return HEADER.pack(len(body)) + body
+
+
+class FrameDecoder:
+    """Cuts a stream of bytes into messages."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Message]:
+        """Give the messages that `data` completes, one after the other; raises `FrameError` at the first bad one."""
+        rest = self._rest
+        rest += data
+        while len(rest) >= HEADER.size:
+            (length,) = HEADER.unpack_from(rest)
+            if length > MAX_FRAME_BYTES:
+                raise FrameError(f"a message of {length} bytes: the limit is {MAX_FRAME_BYTES}")
+            end = HEADER.size + length
+            if len(rest) < end:
+                return
+            body = rest[HEADER.size : end]
+            del rest[:end]
+            yield decode(body)
+
+
+def decode(body: bytes | bytearray) -> Message:
+    """Return the message in `body`; raises `FrameError`."""
+    try:
+        message = _decode(body.decode())
+    except ValueError as error:
+        raise FrameError("a message that is not JSON") from error
+    if not isinstance(message, dict):
+        raise FrameError("a message that is not a JSON object")
+    return message

@@ -1,0 +1,230 @@
+"""Handlers in processes of their own: whatever a handler does there costs its own task and nothing else.
+
+The supervisor proxies heartbeats, answers and cancellation, so a handler sees the same toolkit as anywhere. A child
+that ended by itself fails its task as `ActivityPool.HandlerExited`; one that is over the hard deadline is killed; one
+that was told to stop has `cancel_grace_seconds`, then it is killed. A dead child is replaced at once.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from activity_worker.runtime.cancellation import CancellationSignal, CancelReason
+from activity_worker.runtime.toolkit import TaskResponseToolkit
+from activity_worker.subprocess.oom import OomKillCounter
+from activity_worker.subprocess.process import ChildProcess, HandlerUnusableError, ProcessExit
+from activity_worker.subprocess.protocol import Message
+from activity_worker.subprocess.session import HandlerExitedError, TaskNotStartedError, TaskSession
+from activity_worker.task import TaskRequest
+
+__all__ = ["HandlerExitedError", "HandlerUnusableError", "ProcessExit", "SubprocessRunner"]
+
+#: For a handler that was told to stop: long enough to close a file, short beside any heartbeat timeout.
+CANCEL_GRACE_SECONDS = 5.0
+#: A child that dies sooner than this after it was ready lived short. One such death is answered at once; from the
+#: second in a row on, replacements wait, doubling up to the maximum.
+_SHORT_LIFE_SECONDS = 1.0
+_PAUSE_SECONDS = 0.25
+_MAX_PAUSE_SECONDS = 30.0
+
+log = logging.getLogger(__name__)
+
+
+class SubprocessRunner:
+    """Runs one slot's handler, `module:function`, in a child process (a `HandlerRunner`).
+
+    `deadline_seconds` kills the child of a task that takes longer (None: never). `on_unusable` is called when a child
+    cannot be replaced, because its module does not import any more: this slot can do no work. `on_death` is called with
+    the ending of each child that dies. Slots of one container share `oom_kills`.
+
+    `environment` is added to that of children; `on_capabilities` gets what each says that it can run (None for a plain
+    handler) and may raise `HandlerUnusableError`; `on_measured` gets the notes of what they do.
+    """
+
+    def __init__(
+        self,
+        handler: str,
+        *,
+        deadline_seconds: float | None = None,
+        cancel_grace_seconds: float = CANCEL_GRACE_SECONDS,
+        on_unusable: Callable[[HandlerUnusableError], None] = lambda _: None,
+        on_death: Callable[[ProcessExit], None] = lambda _: None,
+        oom_kills: OomKillCounter | None = None,
+        environment: Mapping[str, str] = MappingProxyType({}),
+        on_capabilities: Callable[[Message | None], object] = lambda _: None,
+        on_measured: Callable[[Message], object] = lambda _: None,
+    ) -> None:
+        self._handler = handler
+        self._environment = environment
+        self._on_capabilities = on_capabilities
+        self._on_measured = on_measured
+        self._draining = False
+        self._session: TaskSession | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self._deadline_seconds = deadline_seconds
+        self._grace_seconds = cancel_grace_seconds
+        self._on_unusable = on_unusable
+        self._on_death = on_death
+        self._oom_kills = oom_kills or OomKillCounter()
+        self._numbers = itertools.count(1)
+        self._child: asyncio.Task[ChildProcess] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._replaced = asyncio.Event()
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id; None while there is none."""
+        child = self._child
+        ready = child is not None and child.done() and not child.cancelled() and child.exception() is None
+        return child.result().pid if child is not None and ready else None
+
+    async def start(self) -> None:
+        """Start the child and import the handler there; raises `HandlerUnusableError`."""
+        self._child = asyncio.create_task(self._spawn())
+        await self._child
+        self._watching = asyncio.create_task(self._watch())
+
+    async def run(self, request: TaskRequest, respond: TaskResponseToolkit) -> None:
+        """Run the handler on one task; raises what it raised, `HandlerExitedError`, or a `TaskCancelledError`."""
+        while True:
+            with contextlib.suppress(TaskNotStartedError):
+                await self._run_in(await self._living_child(), request, respond)
+                return
+
+    def drain(self, on: bool) -> None:
+        """Ask the task under way, and with `on` those that come, to end where they can be gone on with elsewhere."""
+        self._draining = on
+        if on and self._session is not None:
+            self._asking = asyncio.create_task(self._session.drain())
+
+    async def _living_child(self) -> ChildProcess:
+        while True:
+            if self._child is None:
+                await self.start()
+            spawning, replaced = self._child, self._replaced
+            assert spawning is not None  # noqa: S101 - start() has just set it
+            child = await asyncio.shield(spawning)
+            if child.alive:
+                return child
+            await replaced.wait()
+
+    async def _run_in(self, child: ChildProcess, request: TaskRequest, respond: TaskResponseToolkit) -> None:
+        session = TaskSession(
+            child, next(self._numbers), request, respond, draining=self._draining, on_measured=self._on_measured
+        )
+        self._session = session
+        serving = asyncio.create_task(session.run())
+        limits = _Limits(child, session, respond.signal, self._deadline_seconds, self._grace_seconds)
+        try:
+            await asyncio.shield(serving)
+        except asyncio.CancelledError:
+            # Cancelled without a signal, by the end of the program: there is nothing to wait for.
+            if not respond.signal.cancelled:
+                child.kill()
+            await asyncio.gather(serving, return_exceptions=True)
+            raise
+        finally:
+            self._session = None
+            limits.lift()
+
+    async def stop(self) -> None:
+        """End the child: it may run its exit handlers for a moment, then it is killed."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        spawning, self._child, self._watching = self._child, None, None
+        if spawning is None:
+            return
+        if not spawning.done():
+            spawning.cancel()
+        (child,) = await asyncio.gather(spawning, return_exceptions=True)
+        if isinstance(child, ChildProcess):
+            await child.dismiss()
+
+    async def _watch(self) -> None:
+        """Replace each child that dies, whether it had a task or not."""
+        loop = asyncio.get_running_loop()
+        short_lives = 0
+        while self._child is not None:
+            child = await self._child
+            born = loop.time()
+            exit_ = await child.ended()
+            log.warning("%s: %s; starting another", self._handler, exit_)
+            self._on_death(exit_)
+            short_lives = short_lives + 1 if loop.time() - born < _SHORT_LIFE_SECONDS else 0
+            self._child = asyncio.create_task(self._replacement(child, _pause_seconds(short_lives)))
+            self._replaced.set()
+            self._replaced = asyncio.Event()
+            try:
+                await self._child
+            except HandlerUnusableError as error:
+                self._on_unusable(error)
+                return
+
+    async def _replacement(self, dead: ChildProcess, pause_seconds: float) -> ChildProcess:
+        closing = asyncio.create_task(dead.close_when_read())
+        await asyncio.sleep(pause_seconds)
+        try:
+            return await self._spawn()
+        finally:
+            await closing
+
+    async def _spawn(self) -> ChildProcess:
+        child = await ChildProcess.spawn(self._handler, self._oom_kills, environment=self._environment)
+        try:
+            self._on_capabilities(child.ready_message.get("capabilities"))
+        except HandlerUnusableError:
+            await child.close()
+            raise
+        return child
+
+
+class _Limits:
+    """Kills the child of one task at the deadline, or when it was told to stop and did not."""
+
+    def __init__(
+        self,
+        child: ChildProcess,
+        session: TaskSession,
+        signal: CancellationSignal,
+        deadline_seconds: float | None,
+        grace_seconds: float,
+    ) -> None:
+        self._child = child
+        self._session = session
+        self._signal = signal
+        self._grace_seconds = grace_seconds
+        self._lifted = False
+        self._telling: asyncio.Task[None] | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        if deadline_seconds is not None:
+            late = f"the handler ran longer than {deadline_seconds:g} s"
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.call_later(deadline_seconds, signal.cancel, CancelReason.DEADLINE, late)
+        # Until then it costs no task and no timer: most tasks are never told to stop.
+        signal.on_cancel(self._cancelled)
+
+    def lift(self) -> None:
+        """Do nothing any more."""
+        self._lifted = True
+        for pending in (self._telling, self._deadline):
+            if pending is not None:
+                pending.cancel()
+
+    def _cancelled(self) -> None:
+        if not (self._lifted or self._session.handled):
+            self._telling = asyncio.create_task(self._tell_and_kill())
+
+    async def _tell_and_kill(self) -> None:
+        if self._signal.reason is not CancelReason.DEADLINE:
+            await self._session.send_cancellation()
+            await asyncio.sleep(self._grace_seconds)
+        if not self._session.handled:
+            self._child.kill()
+
+
+def _pause_seconds(short_lives: int) -> float:
+    return min(_PAUSE_SECONDS * 2 ** min(short_lives - 2, 10), _MAX_PAUSE_SECONDS) if short_lives >= 2 else 0.0

@@ -1,0 +1,140 @@
+"""One task in one child, from `run` to `done` or to the child's end, and the calls of its toolkit in between."""
+
+import asyncio
+from collections.abc import Callable
+
+from activity_worker.errors import ActivityError, DeadlineExceededError, TaskCancelledError, WorkerStoppedError
+from activity_worker.runtime.cancellation import CancelReason
+from activity_worker.runtime.toolkit import TaskResponseToolkit
+from activity_worker.subprocess import errors
+from activity_worker.subprocess.process import ChildProcess
+from activity_worker.subprocess.protocol import Message
+from activity_worker.task import TaskRequest
+
+#: Calls of one handler that are answered at a time; a handler that makes more waits for its own.
+_CALLS_AT_A_TIME = 16
+
+_CANCELLATIONS: dict[CancelReason, type[TaskCancelledError]] = {
+    CancelReason.DEADLINE: DeadlineExceededError,
+    CancelReason.WORKER_STOPPED: WorkerStoppedError,
+    CancelReason.LEASE_LOST: TaskCancelledError,
+}
+
+
+class HandlerExitedError(ActivityError):
+    """The handler's process ended while it ran a task: the message says by which signal or with which exit code."""
+
+    task_error = "ActivityPool.HandlerExited"
+    always_fails = True
+
+
+class TaskNotStartedError(Exception):
+    """The child was dead before it took the task: another child can run it, the handler has not seen it."""
+
+
+class TaskSession:
+    """What a supervisor and a child say to each other about one task."""
+
+    def __init__(
+        self,
+        child: ChildProcess,
+        number: int,
+        request: TaskRequest,
+        respond: TaskResponseToolkit,
+        *,
+        draining: bool = False,
+        on_measured: Callable[[Message], object] = lambda _: None,
+    ) -> None:
+        self._draining = draining
+        self._on_measured = on_measured
+        self._child = child
+        self._number = number
+        self._request = request
+        self._respond = respond
+        self._calls: set[asyncio.Task[None]] = set()
+        self._started = False
+        #: Whether the child has done its part: what remains is the service's answer, and nothing to kill it for.
+        self.handled = False
+
+    async def run(self) -> None:
+        """Have the task run.
+
+        Raises what the handler raised, `HandlerExitedError`, a `TaskCancelledError`, or `TaskNotStartedError`.
+        """
+        request = self._request
+        order: Message = {"kind": "run", "id": self._number, "token": request.task.token, "input": request.task.input}
+        if self._draining:
+            order["draining"] = True
+        await self._child.send(order | {"worker": request.worker.worker_name, "arn": request.worker.activity_arn})
+        done = await self._listen()
+        self.handled = done is not None
+        # What the handler has asked for is finished even if the child is dead: a conclusion under way must not be lost.
+        while self._calls:
+            await asyncio.wait(self._calls)
+        if done is None and not self._started and not self._respond.signal.cancelled:
+            raise TaskNotStartedError
+        if done is None:
+            raise await self._cause_of_death()
+        if done["error"] is not None:
+            raise self._cause_of_failure(done["error"])
+        if done["output"] is not None:
+            await self._respond.success_encoded(done["output"])
+
+    async def send_cancellation(self) -> None:
+        """Tell the child that the task is cancelled, and why."""
+        signal = self._respond.signal
+        reason = signal.reason or CancelReason.WORKER_STOPPED
+        await self._child.send({"kind": "cancel", "id": self._number, "reason": reason.value, "detail": signal.detail})
+
+    async def drain(self) -> None:
+        """Ask the child to end the task early if it can be gone on with elsewhere."""
+        await self._child.send({"kind": "drain", "id": self._number})
+
+    async def _listen(self) -> Message | None:
+        while (message := await self._child.receive()) is not None:
+            match message["kind"]:
+                case "call":
+                    await self._begin(message)
+                case "started":
+                    self._started = True
+                case "progress":
+                    self._respond.heartbeat_soon(message["details"])
+                case "measured":
+                    self._on_measured(message["note"])
+                case "done" if message["id"] == self._number:
+                    return message
+        return None
+
+    async def _begin(self, message: Message) -> None:
+        if len(self._calls) >= _CALLS_AT_A_TIME:
+            await asyncio.wait(self._calls, return_when=asyncio.FIRST_COMPLETED)
+        call = asyncio.create_task(self._answer(message))
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+
+    async def _answer(self, message: Message) -> None:
+        error = None
+        try:
+            match message["what"]:
+                case "heartbeat":
+                    await self._respond.heartbeat(message["details"])
+                case "succeed":
+                    await self._respond.success_encoded(message["output"])
+                case "fail":
+                    await self._respond.failure(message["error"], message["cause"])
+        except Exception as raised:  # noqa: BLE001 - it belongs to the handler, which gets it
+            error = errors.to_wire(raised)
+        await self._child.send({"kind": "reply", "call": message["call"], "error": error})
+
+    async def _cause_of_death(self) -> ActivityError:
+        return self._cancellation() or HandlerExitedError(str(await self._child.ended()))
+
+    def _cause_of_failure(self, wire: errors.EncodedError) -> ActivityError:
+        cancelled = self._cancellation() if wire["type"] == "CancelledError" else None
+        return cancelled or errors.from_wire(wire)
+
+    def _cancellation(self) -> TaskCancelledError | None:
+        signal = self._respond.signal
+        if signal.reason is None:
+            return None
+        return _CANCELLATIONS[signal.reason](signal.detail or f"the task was cancelled: {signal.reason.value}")

@@ -1,0 +1,93 @@
+"""What kubelet and Prometheus ask over HTTP: `/livez`, `/readyz` and `/metrics`.
+
+The server lives in the supervisor's own loop: a stuck loop cannot answer, so the probe times out, which is what a probe
+is for. A loop that turns but was stuck a moment ago, or whose work has died, says so with 503 and the reason.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from activity_worker.contract import WorkerState
+from activity_worker.wire.plain_server import PlainLimits, PlainServer, ThrottledCache
+
+TICK_SECONDS = 1.0
+#: A loop this late is stuck for the purposes of a liveness probe: nothing in the supervisor may take a second.
+STUCK_AFTER_SECONDS = 5.0
+
+
+#: A draining worker still works: were it unready, a ReplicaSet could not tell it from a drained one.
+READY = frozenset({WorkerState.RUNNING, WorkerState.DRAINING})
+
+
+class LoopWatch:
+    """Notices when the event loop did not turn: a timer that should fire every second, and how late it was."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ticked_at = self._loop.time()
+        self._timer = self._loop.call_later(TICK_SECONDS, self._tick)
+
+    def _tick(self) -> None:
+        self._ticked_at = self._loop.time()
+        self._timer = self._loop.call_later(TICK_SECONDS, self._tick)
+
+    def late_seconds(self) -> float:
+        """Return by how much the next tick is overdue."""
+        return max(self._loop.time() - self._ticked_at - TICK_SECONDS, 0.0)
+
+    def stop(self) -> None:
+        """End the timer."""
+        self._timer.cancel()
+
+
+class WorkerHealthServer:
+    """Serves the three paths, to whoever reaches the port.
+
+    `state` is asked at each probe; `problem` returns why the worker is dead, or an empty string. `limits` are
+    `PlainLimits`' own unless given.
+    """
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        state: Callable[[], WorkerState],
+        problem: Callable[[], str],
+        limits: PlainLimits | None = None,
+    ) -> None:
+        self._registry = registry
+        self._state = state
+        self._problem = problem
+        self._exposition = ThrottledCache(lambda: generate_latest(self._registry))
+        self._server = PlainServer({"/livez": self._livez, "/readyz": self._readyz, "/metrics": self._metrics}, limits)
+        self._watch: LoopWatch | None = None
+        self.port = 0
+
+    async def start(self, port: int, host: str | None = None) -> None:
+        """Listen on `port` (0: any free one, see `self.port`), on every address unless `host` says otherwise."""
+        self._watch = LoopWatch()
+        await self._server.start(host, port)
+        self.port = self._server.port
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._watch is not None:
+            self._watch.stop()
+        await self._server.stop()
+
+    def _livez(self) -> web.Response:
+        problem = self._problem()
+        late = self._watch.late_seconds() if self._watch else 0.0
+        if not problem and late > STUCK_AFTER_SECONDS:
+            problem = f"the event loop has been stuck for {late:.1f} s"
+        return web.Response(status=503, text=f"{problem}\n") if problem else web.Response(text="ok\n")
+
+    def _readyz(self) -> web.Response:
+        state = self._state()
+        return web.Response(status=200 if state in READY else 503, text=f"{state.value}\n")
+
+    def _metrics(self) -> web.Response:
+        return web.Response(body=self._exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -1,0 +1,206 @@
+"""PURE: what a worker reports and when. Takes `now` (monotonic seconds) and snapshots, returns reports and orders.
+
+What goes at once: the first report, a change to draining, drained, stopping or stopped, an exit output, claims, and
+what a stopped worker has released. Everything else waits for the interval that the last reply ordered, and changes
+coalesce until then. One exception, because the operator scales on it: a worker that became saturated (every slot busy)
+or idle says so within `EDGE_SPACING_SECONDS`. That keeps the promise about the report rate by holding only where the
+ordered interval is at most `EDGE_MAX_INTERVAL_SECONDS`, which the operator orders in small fleets alone.
+"""
+
+import math
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from activity_worker.contract import (
+    MAX_BUFFERED_EVENTS,
+    Counters,
+    Directive,
+    ExitOutput,
+    Grant,
+    HeldLease,
+    LifecycleEvent,
+    PollTrouble,
+    Reply,
+    Report,
+    WorkerState,
+)
+from activity_worker.supervisor.claims import ClaimBook
+
+#: The interval before any reply ordered one, the least pause after a failed report and the greatest.
+FIRST_INTERVAL_SECONDS = 1.0
+RETRY_FIRST_SECONDS = 0.5
+RETRY_MAX_SECONDS = 10.0
+EDGE_SPACING_SECONDS = 0.25
+EDGE_MAX_INTERVAL_SECONDS = 2.0
+#: A standby answers 421: the next try goes out at once, further ones with this pause while a leader is being elected.
+MISDIRECTED_PAUSE_SECONDS = 0.25
+
+_AT_ONCE = frozenset({WorkerState.DRAINING, WorkerState.DRAINED, WorkerState.STOPPING, WorkerState.STOPPED})
+
+
+@dataclass(frozen=True, slots=True)
+class PodIdentity:
+    """Who reports; `incarnation` is new at every container start."""
+
+    namespace: str
+    pool: str
+    pod_name: str
+    pod_uid: str
+    incarnation: str
+    slots: int
+    runtime: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSnapshot:
+    """What the worker does at one moment."""
+
+    state: WorkerState
+    busy: int = 0
+    open_polls: int = 0
+    idle_seconds: float = 0.0
+    leases: tuple[HeldLease, ...] = ()
+    counters: Counters = field(default_factory=Counters)
+    exit: ExitOutput | None = None
+    poll_trouble: PollTrouble | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What a reply asks of the worker. `obeyed` is False for a reply of a former leader, which orders nothing."""
+
+    obeyed: bool
+    directive: Directive = Directive.RUN
+    grants: tuple[Grant, ...] = ()
+
+
+class ReportState:
+    """The worker's side of the report protocol, without clock and without network. One report is in flight at most."""
+
+    def __init__(self, identity: PodIdentity) -> None:
+        self.claims = ClaimBook()
+        self.term = 0
+        self.interval_seconds = FIRST_INTERVAL_SECONDS
+        self.dropped_events = 0
+        self._identity = identity
+        self._events: deque[LifecycleEvent] = deque()
+        self._event_sequence = 0
+        self._sequence = 0
+        self._in_flight: Report | None = None
+        self._delivered: Report | None = None
+        self._sent_at = -math.inf
+        self._not_before = -math.inf
+        self._failures = 0
+        self._misdirections = 0
+
+    @property
+    def answered_once(self) -> bool:
+        """Whether any report was answered by a leader."""
+        return self._delivered is not None
+
+    def is_known(self, snapshot: WorkerSnapshot) -> bool:
+        """Tell whether the leader has answered a report with this state, this exit output and all that is released."""
+        last = self._delivered
+        if last is None or self._unsaid(last):
+            return False
+        return last.state is snapshot.state and last.exit == snapshot.exit
+
+    def record(self, name: str, at: float, message: str = "") -> None:
+        """Remember an event (`at`: Unix seconds) until acknowledged; when full, the oldest is dropped and counted."""
+        self._event_sequence += 1
+        self._events.append(LifecycleEvent(self._event_sequence, name, at, message))
+        if len(self._events) > MAX_BUFFERED_EVENTS:
+            self._events.popleft()
+            self.dropped_events += 1
+
+    def due_at(self, snapshot: WorkerSnapshot) -> float:
+        """Return when the next report goes out: a time in the past means now, infinity while one is in flight."""
+        if self._in_flight is not None:
+            return math.inf
+        return max(self._wanted_at(snapshot), self._not_before)
+
+    def _wanted_at(self, snapshot: WorkerSnapshot) -> float:
+        last = self._delivered
+        if last is None or set(self.claims.claims) - set(last.claims):
+            return -math.inf
+        if snapshot.exit != last.exit or (snapshot.state != last.state and snapshot.state in _AT_ONCE):
+            return -math.inf
+        if snapshot.state is WorkerState.STOPPED and self._unsaid(last):
+            return -math.inf
+        if self.interval_seconds <= EDGE_MAX_INTERVAL_SECONDS and _edge(snapshot.busy, last):
+            return self._sent_at + min(EDGE_SPACING_SECONDS, self.interval_seconds)
+        return self._sent_at + self.interval_seconds
+
+    def _unsaid(self, last: Report) -> bool:
+        return bool(self.claims.released - set(last.released))
+
+    def compose(self, snapshot: WorkerSnapshot, now: float) -> Report:
+        """Return the next report and count it as in flight until `answered`, `failed` or `misdirected` is called."""
+        self._sequence += 1
+        who = self._identity
+        self._in_flight = Report(
+            namespace=who.namespace,
+            pool=who.pool,
+            pod_name=who.pod_name,
+            pod_uid=who.pod_uid,
+            incarnation=who.incarnation,
+            sequence=self._sequence,
+            state=snapshot.state,
+            slots=who.slots,
+            busy=min(snapshot.busy, who.slots),
+            open_polls=snapshot.open_polls,
+            idle_seconds=snapshot.idle_seconds,
+            leases=snapshot.leases,
+            counters=snapshot.counters,
+            events=tuple(self._events),
+            dropped_events=self.dropped_events,
+            claims=tuple(self.claims.claims),
+            released=tuple(sorted(self.claims.released)),
+            exit=snapshot.exit,
+            poll_trouble=snapshot.poll_trouble,
+            runtime=who.runtime,
+        )
+        self._sent_at = now
+        return self._in_flight
+
+    def answered(self, reply: Reply) -> Orders:
+        """Take a leader's reply. One of a lower term orders nothing: the report goes again at the usual interval."""
+        report = self._landed()
+        if reply.term < self.term:
+            self._not_before = self._sent_at + self.interval_seconds
+            return Orders(obeyed=False)
+        self.term = reply.term
+        self._failures = self._misdirections = 0
+        self.interval_seconds = reply.next_report_seconds
+        # What the report did not carry is not delivered: a claim is, so an equal one is not urgent again.
+        self._delivered = replace(report, events=(), leases=())
+        while self._events and self._events[0].sequence <= reply.ack:
+            self._events.popleft()
+        grants = self.claims.answered(reply, report.claims)
+        return Orders(obeyed=True, directive=reply.directive, grants=grants)
+
+    def failed(self, now: float) -> None:
+        """Take note that nobody answered: again after 0.5 s, doubling up to 10 s, never faster than ordered."""
+        self._landed()
+        pause = min(RETRY_FIRST_SECONDS * 2**self._failures, RETRY_MAX_SECONDS)
+        self._failures = min(self._failures + 1, 10)
+        self._not_before = now + pause
+
+    def misdirected(self, now: float) -> None:
+        """Take note of a 421: the leader is elsewhere, and a new connection may find it at once."""
+        self._landed()
+        self._not_before = now + (MISDIRECTED_PAUSE_SECONDS if self._misdirections else 0.0)
+        self._misdirections += 1
+        if self._delivered is not None:
+            self._sent_at = -math.inf
+
+    def _landed(self) -> Report:
+        if self._in_flight is None:
+            raise RuntimeError("no report is in flight: call compose() first")
+        report, self._in_flight = self._in_flight, None
+        return report
+
+
+def _edge(busy: int, last: Report) -> bool:
+    """Tell whether the worker became saturated, stopped being so, or became idle since the `last` report."""
+    return (busy >= last.slots) != (last.busy >= last.slots) or (busy == 0) != (last.busy == 0)

@@ -1,0 +1,189 @@
+"""The I/O around `report_state`: sends reports over HTTPS and hands the orders on.
+
+The operator may be silent, wrong or gone: nothing here stops a worker from working. Certificates are verified against
+the mounted CA file, which is read again when it changes; the token file is read for every report, because kubelet
+rotates it.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import aiohttp
+
+from activity_worker.config.settings import ReportSettings
+from activity_worker.contract import REPORT_PATH, ContractError, Reply, Report
+from activity_worker.supervisor.metrics import WorkerMetrics
+from activity_worker.supervisor.report_state import Orders, ReportState, WorkerSnapshot
+
+#: For one report, connecting included; more than the operator needs to write a lease's owner, less than a lease bears.
+REPORT_TIMEOUT_SECONDS = 5.0
+#: How long the last word may take: time for a second try, and within the margin of the pod's grace (80 s, of which an
+#: open poll takes 60).
+GOODBYE_SECONDS = 10.0
+#: How long a starting worker waits for the operator's first answer before it polls anyway.
+SILENCE_SECONDS = 2.0
+
+#: How long a change waits for others before it is looked at.
+COALESCE_SECONDS = 0.02
+
+_MISDIRECTED = 421
+
+log = logging.getLogger(__name__)
+
+
+class Reporter:
+    """Sends reports. `snapshot` returns the worker's present state; `on_orders` gets the orders of each reply."""
+
+    def __init__(
+        self,
+        settings: ReportSettings,
+        state: ReportState,
+        snapshot: Callable[[], WorkerSnapshot],
+        on_orders: Callable[[Orders], None],
+        metrics: WorkerMetrics,
+    ) -> None:
+        self._url = settings.url if settings.url.endswith(REPORT_PATH) else settings.url + REPORT_PATH
+        self._token_file = settings.token_file
+        self._trust = _Trust(settings.ca_file)
+        self._state = state
+        self._snapshot = snapshot
+        self._on_orders = on_orders
+        self._metrics = metrics
+        self._session: aiohttp.ClientSession | None = None
+        self._wake = asyncio.Event()
+        self._delivered = asyncio.Event()
+        self._silent = False
+
+    def changed(self) -> None:
+        """Say that a report would read differently now; whether it goes out is the state's decision."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        try:
+            while True:
+                self._wake.clear()
+                now = _now()
+                snapshot = self._snapshot()
+                delay = self._state.due_at(snapshot) - now
+                if delay <= 0:
+                    await self._send(self._state.compose(snapshot, now))
+                else:
+                    await _wait(self._wake, delay)
+                    # A busy worker has thousands of changes a second; they are looked at together.
+                    await asyncio.sleep(COALESCE_SECONDS)
+        finally:
+            await self._disconnect()
+
+    async def first_answer(self) -> None:
+        """Wait for the first answer of a leader, at most `SILENCE_SECONDS`."""
+        await _wait(self._delivered, SILENCE_SECONDS)
+        if not self._delivered.is_set():
+            log.warning("the operator has been silent for %g s: polling anyway", SILENCE_SECONDS)
+
+    async def say_goodbye(self, timeout_seconds: float = GOODBYE_SECONDS) -> None:
+        """Wait until the worker's present state and exit output are delivered, at most `timeout_seconds`."""
+        deadline = _now() + timeout_seconds
+        self.changed()
+        while not self._state.is_known(self._snapshot()) and _now() < deadline:
+            self._delivered.clear()
+            await _wait(self._delivered, deadline - _now())
+
+    async def _send(self, report: Report) -> None:
+        try:
+            async with asyncio.timeout(REPORT_TIMEOUT_SECONDS):
+                reply = await self._exchange(report)
+        except (aiohttp.ClientError, OSError, ContractError, ValueError, TimeoutError) as error:
+            self._state.failed(_now())
+            self._metrics.reported("failed")
+            self._complain(f"{type(error).__name__}: {error}")
+            await self._disconnect()
+            return
+        if reply is None:
+            self._state.misdirected(_now())
+            self._metrics.reported("misdirected")
+            await self._disconnect()
+            return
+        self._metrics.reported("answered")
+        if self._silent:
+            log.info("the operator answers again")
+            self._silent = False
+        self._on_orders(self._state.answered(reply))
+        self._delivered.set()
+
+    async def _exchange(self, report: Report) -> Reply | None:
+        """Return the leader's reply, or None if a standby answered."""
+        session = await self._connected()
+        headers = self._credentials()
+        async with session.post(self._url, json=report.to_wire(), headers=headers, allow_redirects=False) as response:
+            if response.status == _MISDIRECTED:
+                return None
+            if response.status != 200:
+                raise ValueError(f"the operator answered {response.status}: {(await _start_of(response))!r}")
+            return Reply.from_wire(await response.json(content_type=None))
+
+    def _credentials(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token_file.read_text().strip()}"} if self._token_file else {}
+
+    async def _connected(self) -> aiohttp.ClientSession:
+        context, changed = self._trust.current()
+        if self._session is not None and changed:
+            # Connections made under the old bundle end with this session.
+            await self._disconnect()
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=1, ssl=context, keepalive_timeout=120.0),
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
+
+    async def _disconnect(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _complain(self, problem: str) -> None:
+        # Once a silence, not once a try: a fleet without operator must not flood the logs.
+        log.log(logging.DEBUG if self._silent else logging.WARNING, "no answer to a report: %s", problem)
+        self._silent = True
+
+
+class _Trust:
+    """The certificates to trust: the CA file alone, or the system's when there is none."""
+
+    def __init__(self, ca_file: Path | None) -> None:
+        self._ca_file = ca_file
+        self._stamp: tuple[int, int, int] | None = None
+        self._context: ssl.SSLContext | None = None
+
+    def current(self) -> tuple[ssl.SSLContext, bool]:
+        """Return the context, and whether the file has changed since the last call."""
+        if self._ca_file is None:
+            self._context = self._context or ssl.create_default_context()
+            return self._context, False
+        stat = self._ca_file.stat()
+        stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        if self._context is not None and stamp == self._stamp:
+            return self._context, False
+        self._context = ssl.create_default_context(cafile=str(self._ca_file))
+        self._stamp = stamp
+        return self._context, True
+
+
+async def _start_of(response: aiohttp.ClientResponse) -> str:
+    return (await response.content.read(200)).decode(errors="replace").strip()
+
+
+async def _wait(event: asyncio.Event, timeout_seconds: float) -> None:
+    try:
+        async with asyncio.timeout(None if timeout_seconds == float("inf") else timeout_seconds):
+            await event.wait()
+    except TimeoutError:
+        return
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

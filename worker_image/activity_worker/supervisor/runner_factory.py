@@ -1,0 +1,88 @@
+"""Makes the runner of each slot, and connects the handlers' processes with the task source."""
+
+import weakref
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from activity_worker.config.settings import WorkerSettings
+from activity_worker.errors import CapabilitiesError
+from activity_worker.sources.protocol import SharedSource, Source
+from activity_worker.subprocess.oom import OomKillCounter
+from activity_worker.subprocess.process import HandlerUnusableError, ProcessExit
+from activity_worker.subprocess.runner import SubprocessRunner
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+#: What a child that was told to stop has before it is killed.
+CHILD_GRACE_SECONDS = 4.0
+
+
+class RunnerFactory:
+    """Makes each slot's runner. A `SharedSource` gets the capabilities of each process that starts.
+
+    Its metrics go into `registry`; `on_unusable` and `on_death` are called as `SubprocessRunner` says.
+    """
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        source: Source,
+        registry: "CollectorRegistry",
+        *,
+        on_unusable: Callable[[HandlerUnusableError], None],
+        on_death: Callable[[ProcessExit], None],
+    ) -> None:
+        self._handler = settings.handler
+        self._shared = source if isinstance(source, SharedSource) else None
+        self._on_unusable = on_unusable
+        self._on_death = on_death
+        self._oom_kills = OomKillCounter()
+        # A slot that is replaced takes its runner with it.
+        self._runners: weakref.WeakSet[SubprocessRunner] = weakref.WeakSet()
+        self._draining = False
+        self.heartbeat_seconds = settings.task_heartbeat_seconds
+        if self._shared is not None:
+            self.heartbeat_seconds = min(self.heartbeat_seconds, self._shared.max_heartbeat_seconds)
+            self._shared.register(registry)
+
+    def create(self) -> SubprocessRunner:
+        """Return a runner for a slot."""
+        runner = SubprocessRunner(
+            self._handler,
+            cancel_grace_seconds=CHILD_GRACE_SECONDS,
+            on_unusable=self._on_unusable,
+            on_death=self._on_death,
+            oom_kills=self._oom_kills,
+            environment=self._shared.environment if self._shared is not None else {},
+            on_capabilities=self._take_capabilities,
+            on_measured=self._measured,
+        )
+        runner.drain(self._draining)
+        self._runners.add(runner)
+        return runner
+
+    def drain(self, on: bool) -> None:
+        """Start (True) or stop (False) handing shared work back to other workers."""
+        self._draining = on
+        if self._shared is None:
+            return
+        self._shared.cordon(on)
+        for runner in self._runners:
+            runner.drain(on)
+
+    def _take_capabilities(self, capabilities: Mapping[str, Any] | None) -> None:
+        if self._shared is None and capabilities is not None:
+            raise HandlerUnusableError(
+                f"{self._handler} is a Tasks object, whose instances come from a task store: set --store-url, or make a"
+                " handler of one of its tasks with activity_worker.steps.task_handler"
+            )
+        if self._shared is not None:
+            try:
+                self._shared.set_capabilities(capabilities)
+            except CapabilitiesError as error:
+                raise HandlerUnusableError(f"{self._handler}: {error}") from error
+
+    def _measured(self, note: Mapping[str, Any]) -> None:
+        if self._shared is not None:
+            self._shared.count_call(note)

@@ -1,0 +1,362 @@
+"""One worker (a pod, or a terminal): settings in, exit code out.
+
+Polls, task heartbeats, reports and probes live in this process, which never runs handler code; each slot's handler has
+a child process. The order of a life: start the children (a handler that does not import ends it here), report, poll,
+drain, stop. The first SIGTERM or SIGINT begins the end; repeated ones mean nothing new.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterator
+from importlib import metadata
+
+from activity_worker.config.settings import ReportSettings, WorkerSettings
+from activity_worker.contract import (
+    EXIT_ERROR,
+    EXIT_OK,
+    EXIT_POLLING,
+    OOM_KILLED,
+    Directive,
+    EventName,
+    ExitOutput,
+    PollFault,
+    PollTrouble,
+    WorkerState,
+)
+from activity_worker.errors import SourceError
+from activity_worker.events import EventEmitter
+from activity_worker.runtime.lifecycle import may_step, step
+from activity_worker.runtime.options import Polling, TaskOptions
+from activity_worker.runtime.slot import Slot
+from activity_worker.runtime.slot_pool import SlotPool
+from activity_worker.sources.opening import open_source
+from activity_worker.sources.protocol import Source
+from activity_worker.subprocess.process import HandlerUnusableError, ProcessExit
+from activity_worker.supervisor.event_log import EventRecorder
+from activity_worker.supervisor.granted_leases import GrantedLeases
+from activity_worker.supervisor.health import WorkerHealthServer
+from activity_worker.supervisor.metrics import WorkerMetrics
+from activity_worker.supervisor.report_state import Orders, PodIdentity, ReportState, WorkerSnapshot
+from activity_worker.supervisor.reporter import COALESCE_SECONDS, GOODBYE_SECONDS, Reporter
+from activity_worker.supervisor.runner_factory import RunnerFactory
+
+#: What a task that was told to stop has; its child is killed a little sooner.
+TASK_GRACE_SECONDS = 5.0
+#: How often a drain looks again although nothing told it to.
+_LOOK_SECONDS = 0.5
+
+log = logging.getLogger(__name__)
+
+
+def version() -> str:
+    """Return the runtime's version."""
+    try:
+        return metadata.version("activitypool")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+class Supervisor:
+    """Runs one worker on `source`, which stays the caller's to close."""
+
+    def __init__(self, settings: WorkerSettings, source: Source) -> None:
+        self._settings = settings
+        self._state = WorkerState.STARTING
+        self._exit: ExitOutput | None = None
+        self._stop = asyncio.Event()
+        self._news = asyncio.Event()
+        self._problem = ""
+        self.metrics = WorkerMetrics(version(), settings.slots)
+        self._events = EventEmitter()
+        self._reports = ReportState(_identity(settings))
+        self._runner_factory = RunnerFactory(
+            settings,
+            source,
+            self.metrics.registry,
+            on_unusable=self._give_up,
+            on_death=self._handler_died,
+        )
+        self._slot_pool = SlotPool(
+            source,
+            runner_factory=self._runner_factory.create,
+            slots=settings.slots,
+            name_prefix=settings.name,
+            events=self._events,
+            # A pod never gives up: the operator sees and says what is wrong. A terminal shows a person the end.
+            polling=Polling.forever() if settings.report else Polling(),
+            options=TaskOptions(
+                heartbeat_seconds=self._runner_factory.heartbeat_seconds,
+                deadline_seconds=settings.task_deadline_seconds,
+                cancel_grace_seconds=TASK_GRACE_SECONDS,
+            ),
+        )
+        self._slot_pool.counters.on_heartbeat_failure = self.metrics.heartbeat_refused
+        self._event_recorder = EventRecorder(self._events, self.metrics, record=self._record, on_change=self._changed)
+        self._granted_leases = GrantedLeases(
+            self._slot_pool,
+            self._reports.claims,
+            heartbeat_seconds=self._runner_factory.heartbeat_seconds,
+            on_change=self._changed,
+        )
+        self._events.on(EventName.WORKER_STOPPED, self._slot_stopped)
+        self._health = WorkerHealthServer(self.metrics.registry, lambda: self._state, lambda: self._problem)
+        self._reporter = self._make_reporter(settings.report)
+        self.metrics.watch(
+            in_progress=lambda: sum(slot.busy for slot in self._slot_pool.members),
+            draining=lambda: self._state in {WorkerState.DRAINING, WorkerState.DRAINED, WorkerState.STOPPING},
+        )
+
+    @property
+    def state(self) -> WorkerState:
+        """What the worker says of itself."""
+        return self._state
+
+    @property
+    def health_port(self) -> int:
+        """Where the health server listens; 0 while it does not."""
+        return self._health.port
+
+    def request_stop(self) -> None:
+        """Begin the end: drain, then stop. Again means nothing new."""
+        self._stop.set()
+        self._changed()
+
+    async def run(self) -> int:
+        """Run until `request_stop`; returns the exit code."""
+        self._record(EventName.WORKER_STARTING, self._settings.handler)
+        try:
+            if self._settings.health_port is not None:
+                await self._health.start(self._settings.health_port)
+            async with self._reporting():
+                await self._live()
+        finally:
+            await self._health.stop()
+        return self._exit.code if self._exit is not None else EXIT_OK
+
+    async def _live(self) -> None:
+        # Nobody polls before the operator was heard: it may hold the very task that this worker was started for.
+        self._slot_pool.cordon()
+        starting = asyncio.create_task(self._slot_pool.start())
+        stopping = asyncio.create_task(self._stop.wait())
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        try:
+            if starting.done():
+                starting.result()
+                await self._work()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is reported, and tasks are finished
+            self._give_up(error)
+        await self._drain_and_stop()
+        await asyncio.gather(starting, return_exceptions=True)
+
+    async def _work(self) -> None:
+        log.info("worker ready", extra={"facts": {"handler": self._settings.handler, "slots": self._settings.slots}})
+        if self._reporter is not None:
+            self._ready_to_report.set()
+            await self._reporter.first_answer()
+        if self._state is WorkerState.STARTING:
+            self._become(WorkerState.RUNNING)
+            self._slot_pool.uncordon()
+        while not self._stop.is_set():
+            await self._next_news(None)
+            if self._state is WorkerState.DRAINING and self._slot_pool.drained and self._granted_leases.settled:
+                self._become(WorkerState.DRAINED)
+
+    async def _drain_and_stop(self) -> None:
+        """Stop asking, then finish. Open polls are awaited however long; tasks have `drain_timeout_seconds`."""
+        self._become(WorkerState.STOPPING)
+        self._granted_leases.cordon()
+        self._cordon()
+        deadline = _now() + self._settings.drain_timeout_seconds
+        while not (self._slot_pool.drained and self._granted_leases.settled) and _now() < deadline:
+            await self._next_news(deadline - _now())
+        # The service may answer an open poll with a task until the poll ends; giving it up would lose that task.
+        while any(slot.open_poll for slot in self._slot_pool.members):
+            await self._next_news(_LOOK_SECONDS)
+        await self._slot_pool.stop(timeout_seconds=0.0)
+        await self._granted_leases.close()
+        self._exit = self._exit or ExitOutput(EXIT_OK)
+        self._become(WorkerState.STOPPED)
+        log.info("worker stopped", extra={"facts": {"code": self._exit.code}})
+
+    @contextlib.asynccontextmanager
+    async def _reporting(self) -> AsyncIterator[None]:
+        self._ready_to_report = asyncio.Event()
+        if self._reporter is None:
+            yield
+            return
+        running = asyncio.create_task(self._report_when_ready(self._reporter))
+        try:
+            yield
+            self._ready_to_report.set()
+            await self._say_goodbye(self._reporter)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    async def _say_goodbye(self, reporter: Reporter) -> None:
+        """Have the end heard. What a report that was on its way was granted is failed first, and that is heard too."""
+        deadline = _now() + GOODBYE_SECONDS
+        await reporter.say_goodbye()
+        if await self._granted_leases.close():
+            await reporter.say_goodbye(deadline - _now())
+
+    async def _report_when_ready(self, reporter: Reporter) -> None:
+        """A first report is the proof that the handler imports; a worker that ends before it says only that."""
+        await self._ready_to_report.wait()
+        try:
+            await reporter.run()
+        except Exception as error:
+            self._problem = f"the report loop has died: {type(error).__name__}"
+            log.exception("the report loop has died")
+            raise
+
+    def _obey(self, orders: Orders) -> None:
+        if not orders.obeyed:
+            return
+        draining = orders.directive is Directive.DRAIN
+        if draining and self._state in {WorkerState.STARTING, WorkerState.RUNNING}:
+            log.info("the operator asks this worker to drain")
+            self._become(WorkerState.DRAINING)
+            self._cordon()
+        elif not draining and self._state is WorkerState.DRAINING:
+            log.info("the operator takes the drain back")
+            self._become(WorkerState.RUNNING)
+            self._runner_factory.drain(False)
+            self._slot_pool.uncordon()
+        self._granted_leases.cordon(self._state not in {WorkerState.STARTING, WorkerState.RUNNING})
+        self._granted_leases.grant(orders.grants)
+
+    def _cordon(self) -> None:
+        """Take nothing new; what can be gone on with elsewhere is ended early."""
+        self._slot_pool.cordon()
+        self._runner_factory.drain(True)
+
+    def _become(self, state: WorkerState) -> None:
+        if self._state is state or not may_step(self._state, state):
+            return
+        self._state = step(self._state, state)
+        if (name := _STATE_EVENTS.get(state)) is not None:
+            self._record(name, self._exit.error if self._exit is not None else "")
+        self._changed()
+
+    def _give_up(self, error: Exception) -> None:
+        """End with an error: without a usable handler there is nothing to do here, and the cluster should see it."""
+        message = str(error) if isinstance(error, HandlerUnusableError) else type(error).__name__
+        log.error("%s", message, exc_info=None if isinstance(error, HandlerUnusableError) else error)
+        self._end_with(ExitOutput(EXIT_ERROR, message))
+
+    def _slot_stopped(self, _: Slot, output: ExitOutput) -> None:
+        if output.code == EXIT_POLLING:
+            self._end_with(output)
+
+    def _end_with(self, output: ExitOutput) -> None:
+        if self._exit is None:
+            self._exit = output
+            self._record(EventName.WORKER_ERROR, output.error)
+        self.request_stop()
+
+    def _handler_died(self, ending: ProcessExit) -> None:
+        # The pod's status says so only where the kernel takes the whole container.
+        if ending.out_of_memory:
+            self._record(OOM_KILLED, str(ending))
+
+    def _make_reporter(self, settings: ReportSettings | None) -> Reporter | None:
+        if settings is None:
+            return None
+        return Reporter(settings, self._reports, self._snapshot, self._obey, self.metrics)
+
+    def _snapshot(self) -> WorkerSnapshot:
+        now = _now()
+        pool = self._slot_pool.snapshot(now)
+        waiting = self._granted_leases.held(now)
+        return WorkerSnapshot(
+            state=self._state,
+            busy=pool.busy + len(waiting),
+            open_polls=pool.open_polls,
+            idle_seconds=0.0 if waiting else pool.idle_seconds,
+            leases=(*pool.leases, *waiting),
+            counters=pool.counters,
+            exit=self._exit if self._state is WorkerState.STOPPED else None,
+            poll_trouble=_trouble(pool.poll_trouble),
+        )
+
+    def _record(self, name: str, message: str) -> None:
+        self._reports.record(name, time.time(), message)
+
+    def _changed(self) -> None:
+        self._news.set()
+        if self._reporter is not None:
+            self._reporter.changed()
+
+    async def _next_news(self, timeout_seconds: float | None) -> None:
+        # Events come a moment before what they announce has settled, and many at a time.
+        self._news.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(
+                _LOOK_SECONDS if timeout_seconds is None else min(timeout_seconds, _LOOK_SECONDS)
+            ):
+                await self._news.wait()
+        await asyncio.sleep(COALESCE_SECONDS)
+
+
+_STATE_EVENTS = {
+    WorkerState.RUNNING: EventName.WORKER_RUNNING,
+    WorkerState.STOPPING: EventName.WORKER_STOPPING,
+    WorkerState.STOPPED: EventName.WORKER_STOPPED,
+}
+
+
+def _identity(settings: WorkerSettings) -> PodIdentity:
+    report = settings.report
+    return PodIdentity(
+        namespace=report.namespace if report else "",
+        pool=report.pool if report else "",
+        pod_name=report.pod_name if report else settings.name,
+        pod_uid=report.pod_uid if report else "",
+        incarnation=uuid.uuid4().hex,
+        slots=settings.slots,
+        runtime=version(),
+    )
+
+
+def _trouble(error: Exception | None) -> PollTrouble | None:
+    if error is None:
+        return None
+    if isinstance(error, SourceError):
+        return PollTrouble(error.fault, error.code, error.message)
+    return PollTrouble(PollFault.OTHER, type(error).__name__)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def supervise(settings: WorkerSettings) -> int:
+    """Run a worker on its source until a signal; returns the exit code."""
+    source = await open_source(settings.source)
+    try:
+        supervisor = Supervisor(settings, source)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, supervisor.request_stop)
+        return await supervisor.run()
+    finally:
+        await source.close()
+
+
+def run_until_stopped(settings: WorkerSettings) -> int:
+    """Run a worker in an event loop of its own, uvloop's where it exists; returns the exit code."""
+    factory = None
+    if sys.platform != "win32":
+        with contextlib.suppress(ImportError):
+            import uvloop  # noqa: PLC0415 - optional outside the image
+
+            factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(supervise(settings))

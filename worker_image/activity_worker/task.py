@@ -1,0 +1,50 @@
+"""A task as slots and handlers know it: the request, the response, and the slot that runs it."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from activity_worker.contract import LeasedTask, lease_id
+
+
+class WorkerIdentity(Protocol):
+    """Who runs the task."""
+
+    @property
+    def worker_name(self) -> str:
+        """The name under which it polls."""
+        ...
+
+    @property
+    def activity_arn(self) -> str:
+        """What it polls."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRequest:
+    """What a handler is asked to do. `input` is the parsed JSON, None when it could not be parsed."""
+
+    worker: WorkerIdentity = field(repr=False)
+    task: LeasedTask
+    input: Any = field(repr=False)
+
+    @property
+    def lease_id(self) -> str:
+        """The task's name for logs and reports: a hash of its token (32 hex characters)."""
+        return lease_id(self.task.token)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResponse:
+    """What the service was told. `output_text` is JSON; `error` and `cause` are as sent, trimmed to its limits."""
+
+    result: Literal["success", "failure"]
+    output_text: str = field(default="null", repr=False)
+    error: str = ""
+    cause: str = field(default="", repr=False)
+
+    @property
+    def output(self) -> Any:
+        """The output as the service saw it; None for a failure."""
+        return json.loads(self.output_text)
