@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from activity_operator.cluster.kinds import POOLS, Raw
+from activity_operator.cluster.resources import POOLS, Raw
 
 
 def pool(name: str, spec: Any) -> Raw:
     """Return a pool's manifest; `spec` may be anything, so that a suite can send what is wrong."""
-    return {"apiVersion": POOLS.api_version, "kind": POOLS.name, "metadata": {"name": name}, "spec": spec}
+    return {"apiVersion": POOLS.api_version, "kind": POOLS.kind, "metadata": {"name": name}, "spec": spec}

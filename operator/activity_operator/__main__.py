@@ -15,9 +15,9 @@ from activity_operator.core.manifests import RenderSettings
 from activity_operator.core.tenancy import PolicyError
 from activity_operator.metrics import Metrics
 from activity_operator.policy_file import PolicyFile
-from activity_operator.process import Backbone, Process, clock
-from activity_operator.rooms import AllRooms
-from activity_operator.settings import Settings, SettingsError
+from activity_operator.process import ClusterServices, Process, clock
+from activity_operator.settings import OperatorSettings, OperatorSettingsError
+from activity_operator.wiring import Components
 
 EXIT_USAGE = 2
 EXIT_FAILED = 1
@@ -25,16 +25,16 @@ EXIT_FAILED = 1
 log = logging.getLogger("activity_operator")
 
 
-async def run(settings: Settings, policy: PolicyFile) -> int:
+async def run(settings: OperatorSettings, policy: PolicyFile) -> int:
     """Run the operator; returns the exit code."""
     load = from_kubeconfig(settings.kubeconfig) if settings.kubeconfig else in_cluster
     brain = CoreBrain(RenderSettings(report_url=settings.report_url))
     service = StepFunctions(settings.pod_name or "process")
 
-    def outside(backbone: Backbone) -> AllRooms:
-        return AllRooms(brain, backbone, service)
+    def make_components(services: ClusterServices) -> Components:
+        return Components(brain, services, service)
 
-    process = Process(settings, load, Metrics(version("activitypool")), outside, policy)
+    process = Process(settings, load, Metrics(version("activitypool")), make_components, policy)
     await process.build()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, process.end)
@@ -45,10 +45,10 @@ async def run(settings: Settings, policy: PolicyFile) -> int:
 def main() -> None:
     """Run as a program."""
     try:
-        settings = Settings.read(sys.argv[1:], os.environ)
+        settings = OperatorSettings.read(sys.argv[1:], os.environ)
         policy = PolicyFile(settings.tenancy_file, clock)
         policy.load()
-    except (SettingsError, PolicyError) as error:
+    except (OperatorSettingsError, PolicyError) as error:
         print(f"activity-operator: {error}", file=sys.stderr)
         sys.exit(EXIT_USAGE)
     logs.set_up(settings.log_level, settings.log_format)

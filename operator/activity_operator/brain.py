@@ -6,7 +6,7 @@ from typing import Any
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.api.status import EventRecord
-from activity_operator.core import manifests, report
+from activity_operator.core import manifests, status
 from activity_operator.core.decide import decide
 from activity_operator.core.decision import Action, ApplyRevision, Decision, ScalingMemory
 from activity_operator.core.observation import Observation, PoolFacts
@@ -18,10 +18,12 @@ class CoreBrain:
     def __init__(self, settings: manifests.RenderSettings) -> None:
         self._settings = settings
 
-    def decide(self, spec: PoolSpec, seen: Observation, memory: ScalingMemory) -> Decision:
+    def decide(self, spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> Decision:
         """Return what to do about one pool, with the manifests rendered."""
-        decision = decide(spec, seen, memory)
-        return replace(decision, actions=tuple(self._rendered(spec, seen.pool, action) for action in decision.actions))
+        decision = decide(spec, observation, memory)
+        return replace(
+            decision, actions=tuple(self._rendered(spec, observation.pool, action) for action in decision.actions)
+        )
 
     def _rendered(self, spec: PoolSpec, pool: PoolFacts, action: Action) -> Action:
         if not isinstance(action, ApplyRevision):
@@ -39,10 +41,10 @@ class CoreBrain:
     def status(
         self,
         spec: PoolSpec,
-        seen: Observation,
+        observation: Observation,
         decision: Decision,
         previous: Mapping[str, Any] | None,
         events: Sequence[EventRecord],
     ) -> Mapping[str, Any]:
         """Return the whole status."""
-        return report.status(spec, seen, decision, previous, events)
+        return status.pool_status(spec, observation, decision, previous, events)

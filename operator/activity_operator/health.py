@@ -19,7 +19,7 @@ SWEEP_FACTOR = 3.0
 log = logging.getLogger(__name__)
 
 
-class HealthServer:
+class OperatorHealthServer:
     """The pages for kubelet and Prometheus, and for whoever else reaches the port: none of it says who asks.
 
     Port 0 takes a free one; `port` then says which. `limits` are `PlainLimits`' own unless given.
@@ -55,8 +55,8 @@ class HealthServer:
         await self._server.stop()
 
     def _answer(self, path: str, checks: Mapping[str, Check]) -> web.Response:
-        wrong = {name: said for name, check in checks.items() if (said := check())}
-        text = "".join(f"{name}: {said}\n" for name, said in wrong.items())
+        wrong = {name: problem for name, check in checks.items() if (problem := check())}
+        text = "".join(f"{name}: {problem}\n" for name, problem in wrong.items())
         self._note(path, wrong, text)
         return web.Response(status=503, text=text) if wrong else web.Response(text="ok\n")
 

@@ -6,7 +6,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 from activity_operator.api.spec import PoolSpec
-from activity_operator.cluster.kinds import Key
+from activity_operator.cluster.resources import Key
 from activity_operator.core.decision import Decision
 from activity_operator.core.observation import Observation
 from activity_operator.pool_series import POOL, PoolSeries, numbers
@@ -112,9 +112,11 @@ class Metrics:
         """A worker ended without having drained: oom, evicted, node or gone (deleted by hand, or its node is)."""
         self._lost.labels(*key, reason).inc()
 
-    def seen(self, key: Key, spec: PoolSpec, seen: Observation, decision: Decision, said: Mapping[str, Any]) -> None:
+    def observed(
+        self, key: Key, spec: PoolSpec, observation: Observation, decision: Decision, status: Mapping[str, Any]
+    ) -> None:
         """Take in a pool's numbers."""
-        self._pools.set(key, numbers(spec, seen, decision, said))
+        self._pools.set(key, numbers(spec, observation, decision, status))
 
     def forget(self, key: Key) -> None:
         """Remove every series of a pool that is gone."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from activity_operator.core.tenancy import Policy, PolicyError, parse_policy
+from activity_operator.core.tenancy import PolicyError, TenancyPolicy, parse_policy
 
 #: Seconds between two looks at the file; a mounted ConfigMap itself takes a minute to change.
 LOOK_SECONDS = 10.0
@@ -20,7 +20,7 @@ class PolicyFile:
     def __init__(self, path: str, clock: Callable[[], float]) -> None:
         self._path = Path(path) if path else None
         self._clock = clock
-        self._policy = Policy()
+        self._policy = TenancyPolicy()
         self._text: str | None = None
         self._next = float("-inf")
 
@@ -30,7 +30,7 @@ class PolicyFile:
             self._read(self._path)
         self._next = self._clock() + LOOK_SECONDS
 
-    def __call__(self) -> Policy:
+    def __call__(self) -> TenancyPolicy:
         """Return the policy, which is looked for anew every ten seconds at most."""
         if self._path is not None and self._clock() >= self._next:
             self._next = self._clock() + LOOK_SECONDS

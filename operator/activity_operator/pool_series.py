@@ -13,7 +13,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from activity_operator.api.spec import PoolSpec
-from activity_operator.cluster.kinds import Key
+from activity_operator.cluster.resources import Key
 from activity_operator.core.decision import Decision
 from activity_operator.core.observation import Observation
 
@@ -35,18 +35,18 @@ class PoolNumbers:
     conditions: tuple[tuple[str, str], ...]
 
 
-def numbers(spec: PoolSpec, seen: Observation, decision: Decision, said: Mapping[str, Any]) -> PoolNumbers:
-    """Return a pool's numbers as one look found them; `said` is its status."""
-    states = Count(str(worker.state) for worker in seen.workers)
-    states["pending"] = max(len(seen.pods) - len(seen.workers), 0)
+def numbers(spec: PoolSpec, observation: Observation, decision: Decision, status: Mapping[str, Any]) -> PoolNumbers:
+    """Return a pool's numbers as one look found them; `status` is its status."""
+    states = Count(str(worker.state) for worker in observation.workers)
+    states["pending"] = max(len(observation.pods) - len(observation.workers), 0)
     return PoolNumbers(
         desired=decision.size.desired,
         min_workers=spec.min_workers,
         max_workers=spec.max_workers,
         paused=spec.paused,
-        backlog=decision.waiting.tasks,
+        backlog=decision.backlog.tasks,
         workers=tuple(states[state] for state in WORKER_STATES),
-        conditions=tuple((str(c["type"]), str(c["status"])) for c in said.get("conditions") or ()),
+        conditions=tuple((str(c["type"]), str(c["status"])) for c in status.get("conditions") or ()),
     )
 
 

@@ -12,29 +12,29 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from activity_operator import health
+from activity_operator.clock import SlewedClock
 from activity_operator.cluster.apply import Applier
-from activity_operator.cluster.due import Due
+from activity_operator.cluster.delay_queue import DelayQueue
 from activity_operator.cluster.election import Elector, Timing
-from activity_operator.cluster.events import EventPoster
-from activity_operator.cluster.freshness import Freshness
-from activity_operator.cluster.kinds import PODS, Key, Kind, Raw
+from activity_operator.cluster.event_publisher import EventPublisher
+from activity_operator.cluster.interfaces import Brain, PoolSourcesLike, WorkerReports
 from activity_operator.cluster.kube import Credentials, KubeClient
 from activity_operator.cluster.leader_label import LeaderLabel
-from activity_operator.cluster.look import Observer
-from activity_operator.cluster.members import Members
-from activity_operator.cluster.ports import Brain, Reports, Signals
-from activity_operator.cluster.queue import Queue
-from activity_operator.cluster.reconcile import Reconciler, Rooms
-from activity_operator.cluster.rivals import Rivals
-from activity_operator.cluster.status import StatusWriter
+from activity_operator.cluster.observer import Observer
+from activity_operator.cluster.ownership import Ownership
+from activity_operator.cluster.reconciler import Reconciler, ReconcilerDeps
+from activity_operator.cluster.resources import PODS, Key, Raw, Resource
+from activity_operator.cluster.resync import Resyncer
+from activity_operator.cluster.shared_sources import SharedSources
+from activity_operator.cluster.status_writer import StatusWriter
 from activity_operator.cluster.store import Store
-from activity_operator.cluster.sweep import Sweeper
-from activity_operator.core.decision import Say
-from activity_operator.core.tenancy import Policy
-from activity_operator.handlers import Watcher
+from activity_operator.cluster.workqueue import WorkQueue
+from activity_operator.core.decision import EmitEvent
+from activity_operator.core.tenancy import TenancyPolicy
 from activity_operator.metrics import Metrics
-from activity_operator.settings import Settings
-from activity_operator.wall import SteadyWall
+from activity_operator.settings import OperatorSettings
+from activity_operator.watch.freshness import Freshness
+from activity_operator.watch.kopf_watch import KopfWatch
 from activity_operator.watchdog import Watchdog
 
 #: How often the main loop proves that it turns, and looks whether the API server answers.
@@ -50,7 +50,7 @@ def clock() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
-class Outside(Protocol):
+class ComponentsLike(Protocol):
     """The rooms besides the cluster's: reports of workers, task sources, the core."""
 
     @property
@@ -59,12 +59,12 @@ class Outside(Protocol):
         ...
 
     @property
-    def reports(self) -> Reports:
+    def reports(self) -> WorkerReports:
         """What workers say."""
         ...
 
     @property
-    def signals(self) -> Signals:
+    def sources(self) -> PoolSourcesLike:
         """What is known of the task sources."""
         ...
 
@@ -103,39 +103,40 @@ class Outside(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Backbone:
+class ClusterServices:
     """What the other rooms may use of the cluster's; `fail` ends the process, saying why; `now` is Unix seconds."""
 
-    settings: Settings
+    settings: OperatorSettings
     kube: KubeClient
     store: Store
-    members: Members
+    ownership: Ownership
     elector: Elector
     metrics: Metrics
-    look_at: Callable[[Key], None]
-    look_at_once: Callable[[Key], None]
-    look_at_all: Callable[[], None]
-    say: Callable[[Key, Say], None]
+    enqueue: Callable[[Key], None]
+    enqueue_urgent: Callable[[Key], None]
+    enqueue_all: Callable[[], None]
+    emit_event: Callable[[Key, EmitEvent], None]
     fail: Callable[[str], None]
-    policy: Callable[[], Policy]
+    policy: Callable[[], TenancyPolicy]
     now: Callable[[], float]
 
 
 class Process:
-    """One operator process. `outside` makes the other rooms from the backbone; `policy` returns the tenancy policy."""
+    """One operator process. `make_components` makes the other rooms from the backbone; `policy` returns the tenancy
+    policy."""
 
     def __init__(
         self,
-        settings: Settings,
-        load: Credentials,
+        settings: OperatorSettings,
+        credentials: Credentials,
         metrics: Metrics,
-        outside: Callable[[Backbone], Outside],
-        policy: Callable[[], Policy],
+        make_components: Callable[[ClusterServices], ComponentsLike],
+        policy: Callable[[], TenancyPolicy],
     ) -> None:
         self.settings = settings
         self.metrics = metrics
-        self._load = load
-        self._make_outside = outside
+        self._credentials = credentials
+        self._make_components = make_components
         self._policy = policy
         self._ending = asyncio.Event()
         self._failure = ""
@@ -146,14 +147,14 @@ class Process:
     async def build(self) -> None:
         """Connect the parts; nothing is sent yet. Raises what reading the credentials raises."""
         settings = self.settings
-        self.now = SteadyWall(time.time, clock)
-        self.kube = await KubeClient.connect(self._load, self._observed)
-        self.queue = Queue(clock)
+        self.now = SlewedClock(time.time, clock)
+        self.kube = await KubeClient.connect(self._credentials, self._observed)
+        self.queue = WorkQueue(clock)
         self.metrics.queue_length.set_function(self.queue.__len__)
         self.store = Store(self.queue.add)
-        self.due = Due(self.queue.add, clock)
+        self.delay_queue = DelayQueue(self.queue.add, clock)
         self.freshness = Freshness(settings.watch_grace_seconds, clock)
-        self.members = Members(self.store, self.kube)
+        self.ownership = Ownership(self.store, self.kube)
         identity = f"{settings.pod_name or 'process'}_{uuid.uuid4().hex[:12]}"
         timing = Timing(
             settings.lease_duration_seconds,
@@ -171,17 +172,17 @@ class Process:
             on_change=self._leadership_changed,
             timing=timing,
         )
-        self.sweeper = Sweeper(
+        self.resyncer = Resyncer(
             self.kube,
             self.store,
             self.freshness,
-            self.members,
+            self.ownership,
             every_seconds=settings.sweep_seconds,
             clock=clock,
-            done=self._swept,
+            done=self._resynced,
         )
         self.label = LeaderLabel(self.kube, settings.namespace, settings.pod_name, self.elector)
-        self.watcher = Watcher(self._load, self.take, self.sweeper.ask_soon, self.fail)
+        self.watcher = KopfWatch(self._credentials, self.take, self.resyncer.request_soon, self.fail)
         self._build_reconciler(identity)
         self._build_health()
 
@@ -189,59 +190,63 @@ class Process:
         def urgently(key: Key) -> None:
             self.queue.add(key, urgent=True)
 
-        self.outside = self._make_outside(
-            Backbone(
+        self.components = self._make_components(
+            ClusterServices(
                 self.settings,
                 self.kube,
                 self.store,
-                self.members,
+                self.ownership,
                 self.elector,
                 self.metrics,
                 self.queue.add,
                 urgently,
-                self._look_at_all,
-                self._say,
+                self._enqueue_all,
+                self._emit_event,
                 self.fail,
                 self._policy,
                 self.now,
             )
         )
         observer = Observer(
-            self.outside.brain,
-            self.members,
-            self.outside.reports,
-            self.outside.signals,
-            Rivals(self.queue.add),
+            self.components.brain,
+            self.ownership,
+            self.components.reports,
+            self.components.sources,
+            SharedSources(self.queue.add),
             self.elector,
             self._policy,
             self.now,
             self.metrics.lost,
         )
-        self.events = EventPoster(self.kube, identity, allowed=lambda: self.elector.leading, clock=clock, wall=self.now)
-        applier = Applier(self.kube, self.store, self.freshness, self.elector, clock=clock, say=self.events.say)
-        rooms = Rooms(
+        self.events = EventPublisher(
+            self.kube, identity, allowed=lambda: self.elector.leading, clock=clock, wall=self.now
+        )
+        applier = Applier(
+            self.kube, self.store, self.freshness, self.elector, clock=clock, emit_event=self.events.publish
+        )
+        deps = ReconcilerDeps(
             self.store,
             self.queue,
-            self.due,
+            self.delay_queue,
             observer,
             applier,
             StatusWriter(self.kube),
             self.events,
             self.freshness,
             self.metrics,
-            self.outside.prepare,
+            self.components.prepare,
         )
-        self.reconciler = Reconciler(rooms, ready=self._may_decide, clock=clock)
+        self.reconciler = Reconciler(deps, ready=self._may_decide, clock=clock)
 
     def _build_health(self) -> None:
         live = {
-            "watch": lambda: self.freshness.verdict,
+            "watch": lambda: self.freshness.problem,
             "watch-loop": health.watch_loop(lambda: self.watcher.silence),
             "reconcile": health.progress(self.queue.oldest, clock),
-            "sweep": health.sweeping(lambda: self.sweeper.attempted, self.settings.sweep_seconds, clock),
+            "sweep": health.sweeping(lambda: self.resyncer.attempted, self.settings.sweep_seconds, clock),
         }
-        ready = {"sweep": lambda: "" if self.sweeper.covered is not None else "the first sweep is not done"}
-        self.health = health.HealthServer(
+        ready = {"sweep": lambda: "" if self.resyncer.covered is not None else "the first sweep is not done"}
+        self.health = health.OperatorHealthServer(
             live, ready, self.metrics.render, self.settings.health_host, self.settings.health_port
         )
 
@@ -249,7 +254,7 @@ class Process:
         """Run until `end` is called or a part fails; returns why it failed, "" after an orderly end."""
         try:
             await self.health.start()
-            await self.outside.start()
+            await self.components.start()
             self.watchdog.start()
             self._start()
             await self._ending.wait()
@@ -267,18 +272,18 @@ class Process:
         self._failure = self._failure or why
         self._ending.set()
 
-    def take(self, kind: Kind, gone: bool, raw: Raw) -> None:
+    def take(self, resource: Resource, gone: bool, raw: Raw) -> None:
         """Take in an event of the watch."""
-        self.freshness.told(kind, raw, gone=gone)
+        self.freshness.delivered(resource, raw, gone=gone)
         if gone:
-            self.store.remove(kind, raw)
+            self.store.remove(resource, raw)
         else:
-            self.store.put(kind, raw)
+            self.store.put(resource, raw)
 
     def _start(self) -> None:
         self._spawn("elector", self.elector.run())
-        self._spawn("sweep", self.sweeper.run())
-        self._spawn("due", self.due.run())
+        self._spawn("sweep", self.resyncer.run())
+        self._spawn("due", self.delay_queue.run())
         self._spawn("events", self.events.run())
         self._spawn("label", self.label.keep())
         self._spawn("tick", self._tick())
@@ -305,8 +310,8 @@ class Process:
         self.elector.resign()
         await self.label.drop()
         await self.elector.release()
-        await self.outside.close_polls(self.settings.stop_seconds)
-        await self.outside.stop()
+        await self.components.close_polls(self.settings.stop_seconds)
+        await self.components.stop()
         await self._cancel(self._tasks)
         self.watchdog.stop()
         await self.watcher.stop()
@@ -326,37 +331,37 @@ class Process:
         if leading:
             self._term_began = clock()
             self.reconciler.begin_term()
-            self.outside.begin_term(self.elector.led_since, self.store.count(PODS))
-            self.sweeper.ask()
+            self.components.begin_term(self.elector.led_since, self.store.count(PODS))
+            self.resyncer.request()
         else:
             self._term_began = float("inf")
             self.reconciler.end_term()
-            self.outside.end_term()
+            self.components.end_term()
         self.label.changed()
 
-    def _swept_this_term(self) -> bool:
+    def _resynced_this_term(self) -> bool:
         """Whether the store is as new as this term: a standby's watch may lag behind what the former leader did."""
-        return self.sweeper.covered is not None and self.sweeper.covered >= self._term_began
+        return self.resyncer.covered is not None and self.resyncer.covered >= self._term_began
 
     def _may_decide(self) -> bool:
-        return self._swept_this_term() and self.outside.ready
+        return self._resynced_this_term() and self.components.ready
 
-    def _swept(self) -> None:
+    def _resynced(self) -> None:
         # Only now: kopf ends for good when the API server is away at its start.
         if not self._ending.is_set():
             self.watcher.start()
-        if self._swept_this_term():
-            self.outside.store_filled()
-        self._look_at_all()
+        if self._resynced_this_term():
+            self.components.store_filled()
+        self._enqueue_all()
 
-    def _look_at_all(self) -> None:
+    def _enqueue_all(self) -> None:
         for key in self.store.known_keys():
             self.queue.add(key)
 
-    def _say(self, key: Key, said: Say) -> None:
+    def _emit_event(self, key: Key, event: EmitEvent) -> None:
         pool = self.store.pool(key)
         if pool is not None:
-            self.events.say(pool, said)
+            self.events.publish(pool, event)
 
     async def _tick(self) -> None:
         reachable, policy = True, self._policy()
@@ -366,7 +371,7 @@ class Process:
             # allows or forbids must not wait until something happens to a pool.
             before, (reachable, policy) = (reachable, policy), (self.elector.reachable, self._policy())
             if before != (reachable, policy):
-                self._look_at_all()
+                self._enqueue_all()
             slept = clock()
             await asyncio.sleep(TICK_SECONDS)
             self.metrics.loop_lag.set(max(clock() - slept - TICK_SECONDS, 0.0))

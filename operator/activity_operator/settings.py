@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 
-class SettingsError(ValueError):
+class OperatorSettingsError(ValueError):
     """A setting cannot be used; the text names the variable, its value and the fix."""
 
 
@@ -27,7 +27,7 @@ def _setting(default: Any, variable: str, text: str, **limits: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class OperatorSettings:
     """How this process runs. Seconds are seconds; ports 0 to 65535, 0 taking a free one."""
 
     namespace: str = _setting("activitypool-system", "POD_NAMESPACE", "the operator's own namespace")
@@ -96,7 +96,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not self.lease_retry_seconds < self.lease_renew_deadline_seconds < self.lease_duration_seconds:
-            raise SettingsError(
+            raise OperatorSettingsError(
                 f"ACTIVITYPOOL_LEASE_RENEW_DEADLINE_SECONDS {self.lease_renew_deadline_seconds:g}: set it above the "
                 f"retry ({self.lease_retry_seconds:g}) and below the duration ({self.lease_duration_seconds:g})"
             )
@@ -109,7 +109,7 @@ class Settings:
 
     @classmethod
     def read(cls, arguments: Sequence[str], environment: Mapping[str, str]) -> Self:
-        """Read flags and environment; raises `SettingsError`. `--help` prints the settings and exits."""
+        """Read flags and environment; raises `OperatorSettingsError`. `--help` prints the settings and exits."""
         flags = vars(_parser().parse_args(list(arguments)))
         values: dict[str, Any] = {}
         for each in dataclasses.fields(cls):
@@ -124,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="activity-operator", description="Keeps the right number of activity workers.", allow_abbrev=False
     )
-    for each in dataclasses.fields(Settings):
+    for each in dataclasses.fields(OperatorSettings):
         source: _From = each.metadata["from"]
         text = f"{source.text} ({source.variable}, default {each.default!r})".replace("%", "%%")
         parser.add_argument(f"--{each.name.replace('_', '-')}", dest=each.name, metavar="VALUE", help=text)
@@ -134,7 +134,7 @@ def _parser() -> argparse.ArgumentParser:
 def _convert(text: str, default: Any, source: _From) -> Any:
     if source.choices:
         if text not in source.choices:
-            raise SettingsError(f"{source.variable} '{text}': use one of {', '.join(source.choices)}")
+            raise OperatorSettingsError(f"{source.variable} '{text}': use one of {', '.join(source.choices)}")
         return text
     if isinstance(default, str):
         return text
@@ -142,10 +142,10 @@ def _convert(text: str, default: Any, source: _From) -> Any:
     try:
         value = kind(text)
     except ValueError:
-        raise SettingsError(f"{source.variable} '{text}': use a {_noun(default)}") from None
+        raise OperatorSettingsError(f"{source.variable} '{text}': use a {_noun(default)}") from None
     low, high = source.low, source.high
     if low is not None and high is not None and not low <= value <= high:
-        raise SettingsError(f"{source.variable} '{text}': use a {_noun(default)} from {low:g} to {high:g}")
+        raise OperatorSettingsError(f"{source.variable} '{text}': use a {_noun(default)} from {low:g} to {high:g}")
     return value
 
 

@@ -11,8 +11,8 @@ from typing import Any, Self
 
 import aiohttp
 
-from activity_operator.cluster.kinds import Kind, Raw
-from activity_operator.cluster.kube import endpoint, from_kubeconfig
+from activity_operator.cluster.kube import from_kubeconfig, read_access
+from activity_operator.cluster.resources import Raw, Resource
 
 #: The User-Agent of the benchmark's own calls, which tells them apart from the operator's.
 USER_AGENT = "activitypool-bench"
@@ -37,7 +37,7 @@ class ApiServer:
         self._kubeconfig = kubeconfig
 
     async def __aenter__(self) -> Self:
-        found = await endpoint(from_kubeconfig(str(self._kubeconfig)))
+        found = await read_access(from_kubeconfig(str(self._kubeconfig)))
         self.url, self.ca_file = found.server, Path(found.ca_path or "")
         trust = ssl.create_default_context(cafile=found.ca_path)
         if found.certificate_path:
@@ -68,28 +68,33 @@ class ApiServer:
                 return None
             raise
 
-    async def create(self, kind: Kind, namespace: str, body: Mapping[str, Any], *, of: str = "") -> Raw:
+    async def create(self, resource: Resource, namespace: str, body: Mapping[str, Any], *, of: str = "") -> Raw:
         """Create an object, or with `of` ("name/subresource") a subresource of an existing one."""
-        path = kind.path(namespace) + (f"/{of}" if of else "")
-        return await self._call("POST", path, {"apiVersion": kind.api_version, "kind": kind.name, **body})
+        path = resource.path(namespace) + (f"/{of}" if of else "")
+        return await self._call("POST", path, {"apiVersion": resource.api_version, "kind": resource.kind, **body})
 
-    async def apply_status(self, kind: Kind, namespace: str, name: str, status: Mapping[str, Any]) -> Raw:
+    async def apply_status(self, resource: Resource, namespace: str, name: str, status: Mapping[str, Any]) -> Raw:
         """Server-side apply a few fields of a status, as another writer beside the operator."""
-        body = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, "status": dict(status)}
-        path = f"{kind.path(namespace, name, 'status')}?fieldManager={FIELD_MANAGER}&force=true"
+        body = {
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": {"name": name},
+            "status": dict(status),
+        }
+        path = f"{resource.path(namespace, name, 'status')}?fieldManager={FIELD_MANAGER}&force=true"
         return await self._call("PATCH", path, body, _APPLY)
 
-    async def delete(self, kind: Kind, namespace: str, name: str) -> None:
+    async def delete(self, resource: Resource, namespace: str, name: str) -> None:
         """Delete an object and its dependents; a missing object is no error."""
         try:
-            await self._call("DELETE", f"{kind.path(namespace, name)}?propagationPolicy=Background")
+            await self._call("DELETE", f"{resource.path(namespace, name)}?propagationPolicy=Background")
         except RefusedError as error:
             if error.status != 404:
                 raise
 
-    async def watch(self, kind: Kind, namespace: str, version: str) -> AsyncIterator[Raw]:
+    async def watch(self, resource: Resource, namespace: str, version: str) -> AsyncIterator[Raw]:
         """Yield the events of a collection after a resourceVersion, until cancelled or the server ends the watch."""
-        path = f"{kind.path(namespace)}?watch=1&allowWatchBookmarks=false&resourceVersion={version}"
+        path = f"{resource.path(namespace)}?watch=1&allowWatchBookmarks=false&resourceVersion={version}"
         async with self._session.get(path, timeout=aiohttp.ClientTimeout(total=None), read_bufsize=2**22) as answer:
             answer.raise_for_status()
             async for line in answer.content:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from activity_operator.api.spec import parse_spec
-from activity_operator.cluster.kinds import DEPLOYMENTS, PODS, POOLS
+from activity_operator.cluster.resources import DEPLOYMENTS, PODS, POOLS
 from activity_operator.core.manifests import revision_of
-from activity_operator.core.order import RESTING_POLLS
+from activity_operator.core.sentinel_plan import RESTING_POLLS
 from activity_worker.contract import LABEL_POOL
 from tests.bench.api_server import ApiServer
 from tests.bench.operator_stand import POOLS_NAMESPACE

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from activity_operator.cluster.kinds import LEASES
+from activity_operator.cluster.resources import LEASES
 from tests.bench import request_counts
 from tests.bench.idle_pools import make_pools, settled
 from tests.bench.operator_process import OperatorProcess, Usage, operating

@@ -20,8 +20,8 @@ from typing import Any
 
 import yaml
 
-from activity_operator.cluster.kinds import LEASES, POOLS, Kind
-from activity_operator.cluster.observe import seconds
+from activity_operator.cluster.facts import seconds
+from activity_operator.cluster.resources import LEASES, POOLS, Resource
 from tests.bench.api_server import ApiServer, RefusedError
 from tests.cluster import Cluster, up
 from tests.cluster.progress import step
@@ -36,11 +36,11 @@ USER = f"system:serviceaccount:{SYSTEM}:{ACCOUNT}"
 LEASE_NAME = "activity-operator"
 CRD_FILE = Path(__file__).parents[2] / "crds" / "activitypools.activitypools.dev.yaml"
 
-NAMESPACES = Kind("", "v1", "namespaces", "Namespace", namespaced=False)
-ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount")
-TOKEN_REQUESTS = Kind("authentication.k8s.io", "v1", "tokenrequests", "TokenRequest")
-BINDINGS = Kind("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
-CRDS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+TOKEN_REQUESTS = Resource("authentication.k8s.io", "v1", "tokenrequests", "TokenRequest")
+BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 
 TOKEN_SECONDS = 3600
 GONE_SECONDS = 120.0
@@ -125,7 +125,7 @@ async def _furnish(api: ApiServer, folder: Path) -> Path:
     for name in (SYSTEM, POOLS_NAMESPACE):
         await api.create(NAMESPACES, "", {"metadata": {"name": name}})
     await api.create(ACCOUNTS, SYSTEM, {"metadata": {"name": ACCOUNT}})
-    subject = {"kind": ACCOUNTS.name, "name": ACCOUNT, "namespace": SYSTEM}
+    subject = {"kind": ACCOUNTS.kind, "name": ACCOUNT, "namespace": SYSTEM}
     role = {"apiGroup": BINDINGS.group, "kind": "ClusterRole", "name": "cluster-admin"}
     await api.create(BINDINGS, "", {"metadata": {"name": SYSTEM}, "roleRef": role, "subjects": [subject]})
     spec = {"spec": {"expirationSeconds": TOKEN_SECONDS}}
@@ -133,8 +133,8 @@ async def _furnish(api: ApiServer, folder: Path) -> Path:
     return _kubeconfig(folder / "operator.kubeconfig", api, asked["status"]["token"])
 
 
-def _as(kind: Kind) -> dict[str, str]:
-    return {"apiVersion": kind.api_version, "kind": kind.name}
+def _as(resource: Resource) -> dict[str, str]:
+    return {"apiVersion": resource.api_version, "kind": resource.kind}
 
 
 def _kubeconfig(path: Path, api: ApiServer, token: str) -> Path:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from activity_operator.api.spec import parse_spec
-from activity_operator.cluster.kinds import DEPLOYMENTS, PODS, POOLS, SECRETS
+from activity_operator.cluster.resources import DEPLOYMENTS, PODS, POOLS, SECRETS
 from activity_operator.core.manifests import revision_of
 from activity_worker.contract import LABEL_POOL
 from activity_worker.wire import redis_keys
@@ -140,7 +140,8 @@ async def _arrival(api: ApiServer, client: RedisClient, sizes: Sizes, name: str,
 
     async def gone() -> bool:
         paths = (
-            f"{kind.path(POOLS_NAMESPACE)}?limit=1&labelSelector={LABEL_POOL}={name}" for kind in (DEPLOYMENTS, PODS)
+            f"{resource.path(POOLS_NAMESPACE)}?limit=1&labelSelector={LABEL_POOL}={name}"
+            for resource in (DEPLOYMENTS, PODS)
         )
         return not any([(await api.get(path) or {})["items"] for path in paths])
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from activity_operator.settings import Settings
+from activity_operator.settings import OperatorSettings
 from tests.eventually import eventually
 from tests.faults import audit
 from tests.faults.beat import beating
@@ -24,7 +24,7 @@ from tests.faults.stage import LEASE, POOL
 #: The HeartbeatSeconds that docs/limits.md recommends for tasks.
 TASK_SECONDS = 30
 #: The election's settings as shipped.
-DEFAULTS = {name: float(getattr(Settings(), name)) for name in HASTENED}
+DEFAULTS = {name: float(getattr(OperatorSettings(), name)) for name in HASTENED}
 #: Longer than a Lease, and longer than the HeartbeatSeconds of the waiting task.
 OUTAGE_SECONDS = 1.5 * HASTENED["lease_duration_seconds"]
 LONG_OUTAGE_SECONDS, SHORT_TASK_SECONDS = 25.0, 15

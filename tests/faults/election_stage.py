@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from activity_operator.cluster.kinds import LEASES
-from activity_operator.cluster.lease_records import LABEL_NAME
+from activity_operator.cluster.resources import LEASES
+from activity_operator.leases.secret_store import LABEL_NAME
 from activity_worker.contract import LABEL_POOL
 from tests import manifests
 from tests.eventually import eventually

@@ -12,7 +12,7 @@ from pathlib import Path
 import aiohttp
 import yaml
 
-from activity_operator.cluster.kinds import POOLS
+from activity_operator.cluster.resources import POOLS
 from tests.eventually import eventually
 from tests.faults import audit
 from tests.faults.api import Api

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from activity_operator.cluster.kinds import LEASES
+from activity_operator.cluster.resources import LEASES
 from tests.eventually import eventually
 from tests.faults.api import Api, Raw, RefusedError
 from tests.faults.kubelet import Kubelet, Node

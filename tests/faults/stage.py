@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from activity_operator.cluster.kinds import LEASES, POOLS
+from activity_operator.cluster.resources import LEASES, POOLS
 from activity_worker.contract import lease_id
 from activity_worker.testing import FakeSettings, FakeTask, StepFunctionsFake
 from tests import manifests

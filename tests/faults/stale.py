@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from activity_operator.cluster.sweep import SOON_SECONDS
+from activity_operator.cluster.resync import SOON_SECONDS
 from tests.eventually import eventually
 from tests.faults.matrix import Job
 from tests.faults.plan import Fault, Kind

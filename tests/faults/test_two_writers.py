@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from activity_operator.cluster.contest import EDITS, PACE_SECONDS
+from activity_operator.cluster.edit_conflicts import EDITS, PACE_SECONDS
 from tests.eventually import eventually
 from tests.faults import audit
 from tests.faults.api import Raw, RefusedError

@@ -18,19 +18,19 @@ from activity_operator import __main__ as operator
 from activity_operator import logs
 from activity_operator.policy_file import PolicyFile
 from activity_operator.process import clock
-from activity_operator.settings import Settings
+from activity_operator.settings import OperatorSettings
 from tests import measuring
 from tests.servers.parent import die_with_parent
 
 #: module -> constant -> its value here, in seconds. Settings cover the rest.
 HASTE: dict[str, dict[str, float]] = {
     "activity_operator.core.decide": {"DOUBT_SECONDS": 1.0},
-    "activity_operator.cluster.status": {"COUNTS_SECONDS": 1.0},
-    "activity_operator.workers.custody": {"SWEEP_SECONDS": 0.5, "LISTING_FIRST_SECONDS": 1.0},
-    "activity_operator.workers.handover_state": {"POOLLESS_SECONDS": 1.0, "OFFER_SECONDS": 2.0},
-    "activity_operator.workers.suspicion": {"LEAST_TERM_SECONDS": 4.0},
+    "activity_operator.cluster.status_writer": {"COUNTS_SECONDS": 1.0},
+    "activity_operator.leases.manager": {"SWEEP_SECONDS": 0.5, "LISTING_FIRST_SECONDS": 1.0},
+    "activity_operator.leases.rules": {"POOLLESS_SECONDS": 1.0, "OFFER_SECONDS": 2.0},
+    "activity_operator.reports.report_path": {"LEAST_TERM_SECONDS": 4.0},
     "activity_operator.cluster.apply": {"REJECTED_SECONDS": 2.0},
-    "activity_operator.cluster.reconcile": {"REJECTED_SECONDS": 2.0},
+    "activity_operator.cluster.reconciler": {"REJECTED_SECONDS": 2.0},
     "activity_operator.cluster.backoff": {"LAST_SECONDS": 2.0},
     "activity_operator.backlog.sentinel": {"RETRY_CAP_SECONDS": 2.0, "THROTTLED_CAP_SECONDS": 2.0},
 }
@@ -67,7 +67,7 @@ def _operate(asked: dict[str, Any]) -> None:
     os.environ.update(asked["env"])
     code = 1
     try:
-        settings = Settings(**asked["settings"])
+        settings = OperatorSettings(**asked["settings"])
         policy = PolicyFile(settings.tenancy_file, clock)
         policy.load()
         logs.set_up(settings.log_level, settings.log_format)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import aiohttp
 
-from activity_operator.cluster.kinds import POOLS
+from activity_operator.cluster.resources import POOLS
 from activity_worker.contract import LABEL_POOL, MAX_REPORT_BYTES, TOKEN_AUDIENCE
 from tests import manifests
 from tests.faults.api import Raw, RefusedError

@@ -13,7 +13,7 @@ from typing import Any
 
 from activity_operator import __main__ as operator
 from activity_operator.policy_file import PolicyFile
-from activity_operator.settings import Settings
+from activity_operator.settings import OperatorSettings
 from tests.faults import zygote
 from tests.faults.election_zygote import _block
 
@@ -26,7 +26,7 @@ _kept: list[Any] = []
 _run = operator.run
 
 
-async def _leaking(settings: Settings, policy: PolicyFile) -> int:
+async def _leaking(settings: OperatorSettings, policy: PolicyFile) -> int:
     kind, _, much = os.environ[VARIABLE].partition(":")
     leak = asyncio.create_task(_leak(kind, float(much) / 60.0))
     try:

@@ -6,8 +6,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, Self, cast
 
+from activity_operator.api.text import printable
 from activity_operator.api.times import from_rfc3339, to_rfc3339
-from activity_operator.api.words import printable
 
 Status = Literal["True", "False", "Unknown"]
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from activity_operator.api.conditions import Reason
-from activity_operator.api.words import printable
+from activity_operator.api.text import printable
 
 #: How much of a wrong value is repeated in a message.
 MAX_SHOWN_VALUE = 80

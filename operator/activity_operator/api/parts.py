@@ -6,7 +6,7 @@ from pydantic import Field
 
 from activity_operator.api import rules
 from activity_operator.api.model import ApiModel, Int32
-from activity_operator.api.sources import Prometheus
+from activity_operator.api.sources import PrometheusSpec
 
 DAY_SECONDS = 86_400
 
@@ -42,14 +42,14 @@ class Scaling(ApiModel):
         "ready for the next task.",
     )
     scale_down: ScaleDown = Field(default_factory=ScaleDown, description="How slowly the pool shrinks.")
-    prometheus: Prometheus | None = Field(
+    prometheus: PrometheusSpec | None = Field(
         default=None,
         description="A Prometheus query for the number of waiting tasks, beside what the source tells itself: the pool "
         "is never smaller than either asks for. Unset (default): none.",
     )
 
 
-class Reports(ApiModel):
+class ReportsSpec(ApiModel):
     """What is expected of the workers' reports."""
 
     timeout_seconds: Int32 = Field(
@@ -73,7 +73,7 @@ class Stalled(ApiModel):
     )
 
 
-class TaskHeartbeat(ApiModel):
+class TaskHeartbeatSpec(ApiModel):
     """The heartbeats of running tasks."""
 
     interval_seconds: Int32 = Field(

@@ -28,7 +28,7 @@ class SecretKeyRef(ApiModel):
     )
 
 
-class StepFunctionsSource(ApiModel):
+class StepFunctionsSourceSpec(ApiModel):
     """Tasks of an AWS Step Functions activity."""
 
     activity_arn: ActivityArnText = Field(
@@ -36,7 +36,7 @@ class StepFunctionsSource(ApiModel):
     )
 
 
-class RedisSource(ApiModel):
+class RedisSourceSpec(ApiModel):
     """Jobs of one queue of a flow, on a Redis server."""
 
     model_config = ConfigDict(json_schema_extra=rules.attach(source_rules.REDIS))
@@ -96,7 +96,7 @@ class RedisSource(ApiModel):
     )
 
 
-class TaskStoreSource(ApiModel):
+class TaskStoreSourceSpec(ApiModel):
     """Durable multi-step tasks in a PostgreSQL database; the workers are their runners."""
 
     model_config = ConfigDict(json_schema_extra=rules.attach(source_rules.TASK_STORE))
@@ -130,21 +130,21 @@ class TaskStoreSource(ApiModel):
     )
 
 
-class Source(ApiModel):
+class SourceSpec(ApiModel):
     """Where the tasks come from: exactly one member."""
 
     model_config = ConfigDict(json_schema_extra=rules.attach(rules.SOURCE))
 
-    step_functions: StepFunctionsSource | None = Field(
+    step_functions: StepFunctionsSourceSpec | None = Field(
         default=None, description="Tasks of an AWS Step Functions activity; the long form of activityArn."
     )
-    redis: RedisSource | None = Field(default=None, description="Jobs of a queue on a Redis server.")
-    task_store: TaskStoreSource | None = Field(
+    redis: RedisSourceSpec | None = Field(default=None, description="Jobs of a queue on a Redis server.")
+    task_store: TaskStoreSourceSpec | None = Field(
         default=None, description="Durable multi-step tasks in a PostgreSQL database."
     )
 
 
-class Prometheus(ApiModel):
+class PrometheusSpec(ApiModel):
     """A number of waiting tasks that a Prometheus server tells."""
 
     server_url: str = Field(

@@ -15,22 +15,22 @@ from activity_operator.api.parts import (
     Activation,
     Aws,
     Drain,
-    Reports,
+    ReportsSpec,
     ScaleDown,
     Scaling,
     Stalled,
-    TaskHeartbeat,
+    TaskHeartbeatSpec,
 )
 from activity_operator.api.pod_template import POD_TEMPLATE_SCHEMA, check_pod_template
 from activity_operator.api.sources import (
     ActivityArnText,
-    Prometheus,
-    RedisSource,
+    PrometheusSpec,
+    RedisSourceSpec,
     SecretKeyRef,
-    Source,
     SourceKind,
-    StepFunctionsSource,
-    TaskStoreSource,
+    SourceSpec,
+    StepFunctionsSourceSpec,
+    TaskStoreSourceSpec,
 )
 
 __all__ = [
@@ -38,19 +38,19 @@ __all__ = [
     "Aws",
     "Drain",
     "PoolSpec",
-    "Prometheus",
-    "RedisSource",
-    "Reports",
+    "PrometheusSpec",
+    "RedisSourceSpec",
+    "ReportsSpec",
     "ScaleDown",
     "Scaling",
     "SecretKeyRef",
-    "Source",
     "SourceKind",
+    "SourceSpec",
     "SpecError",
     "Stalled",
-    "StepFunctionsSource",
-    "TaskHeartbeat",
-    "TaskStoreSource",
+    "StepFunctionsSourceSpec",
+    "TaskHeartbeatSpec",
+    "TaskStoreSourceSpec",
     "parse_spec",
 ]
 
@@ -65,7 +65,7 @@ class PoolSpec(ApiModel):
         description="ARN of the Step Functions activity whose tasks the workers take. Either this or source. Cannot "
         "be changed: make a new pool instead.",
     )
-    source: Source | None = Field(
+    source: SourceSpec | None = Field(
         default=None, description="Where the tasks come from, with exactly one member. Either this or activityArn."
     )
     handler_image: str = Field(
@@ -106,9 +106,11 @@ class PoolSpec(ApiModel):
         "(default false). Beats replicas and minWorkers.",
     )
     scaling: Scaling = Field(default_factory=Scaling, description="How demand becomes a number of workers.")
-    reports: Reports = Field(default_factory=Reports, description="What is expected of the workers' reports.")
+    reports: ReportsSpec = Field(default_factory=ReportsSpec, description="What is expected of the workers' reports.")
     stalled: Stalled = Field(default_factory=Stalled, description="What happens to workers that went silent.")
-    task_heartbeat: TaskHeartbeat = Field(default_factory=TaskHeartbeat, description="The heartbeats of running tasks.")
+    task_heartbeat: TaskHeartbeatSpec = Field(
+        default_factory=TaskHeartbeatSpec, description="The heartbeats of running tasks."
+    )
     task_deadline_seconds: Int32 | None = Field(
         default=None,
         ge=1,
@@ -159,12 +161,12 @@ class PoolSpec(ApiModel):
         return self.aws.region or self.activity.region
 
     @property
-    def redis(self) -> RedisSource | None:
+    def redis(self) -> RedisSourceSpec | None:
         """The Redis queue, where that is the source."""
         return None if self.source is None else self.source.redis
 
     @property
-    def task_store(self) -> TaskStoreSource | None:
+    def task_store(self) -> TaskStoreSourceSpec | None:
         """The task store, where that is the source."""
         return None if self.source is None else self.source.task_store
 

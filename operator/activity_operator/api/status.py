@@ -8,8 +8,8 @@ from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, W
 
 from activity_operator.api.conditions import CONDITIONS_SCHEMA, Condition
 from activity_operator.api.model import ApiModel, Int32, Int64
+from activity_operator.api.text import printable
 from activity_operator.api.times import from_rfc3339, to_rfc3339
-from activity_operator.api.words import printable
 
 #: How many entries the rings keep, and how many characters a text has at most; longer ones are cut, never refused.
 MAX_DECISIONS = 10

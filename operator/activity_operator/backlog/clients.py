@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from activity_operator.backlog import words
+from activity_operator.backlog import messages
 from activity_operator.backlog.protocol import PollTarget, SourceProblemError
 from activity_worker.wire.errors import WireError
 
@@ -29,7 +29,7 @@ class Clients(Generic[C]):
 
     async def get(self, target: PollTarget) -> C:
         """Return the client for the target's place. Raises WireError or, when it cannot be opened, a problem."""
-        where = words.where(target)
+        where = messages.place_of(target)
         opening = self._opening.get(where)
         if opening is None:
             opening = asyncio.get_running_loop().create_task(asyncio.to_thread(self._open, where))
@@ -41,7 +41,9 @@ class Clients(Generic[C]):
             raise
         except Exception as error:
             self._forget(where, opening)
-            raise SourceProblemError("BackendUnreachable", f"no client for {words.place(target)}: {error}") from error
+            raise SourceProblemError(
+                "BackendUnreachable", f"no client for {messages.shown_place(target)}: {error}"
+            ) from error
 
     async def close(self) -> None:
         """Close all connections; await what is under way first."""

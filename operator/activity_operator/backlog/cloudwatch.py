@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from activity_operator.backlog import metric_data, words
+from activity_operator.backlog import messages, metric_data
+from activity_operator.backlog.call_metrics import CallObserver, ignore_call, observe_call
 from activity_operator.backlog.clients import Clients
-from activity_operator.backlog.observed import Observed, timed, unobserved
-from activity_operator.backlog.protocol import PollTarget, SourceProblemError, Span
-from activity_operator.core.observation import Flow
+from activity_operator.backlog.protocol import PollTarget, SourceProblemError, TimeRange
+from activity_operator.core.observation import MetricPeriod
 from activity_worker.wire.aws import AwsJsonCaller
 from activity_worker.wire.credentials import CredentialsProvider, chain, new_session
 from activity_worker.wire.endpoint import resolve
@@ -50,20 +50,20 @@ def open_caller(target: PollTarget) -> Caller:
     return AwsJsonCaller(endpoint, CredentialsProvider(load), target_prefix=TARGET_PREFIX)
 
 
-class CloudWatch:
+class CloudWatchReader:
     """Reads counts of activities. `observed` is told of every call; whoever counts may be put in later."""
 
     def __init__(
-        self, open_caller: Callable[[PollTarget], Caller] = open_caller, observed: Observed = unobserved
+        self, open_caller: Callable[[PollTarget], Caller] = open_caller, observed: CallObserver = ignore_call
     ) -> None:
         self.observed = observed
         self._callers = Clients(open_caller)
 
     async def read(
-        self, target: PollTarget, arns: Sequence[str], span: Span
-    ) -> Mapping[str, tuple[Flow, ...] | SourceProblemError]:
+        self, target: PollTarget, arns: Sequence[str], span: TimeRange
+    ) -> Mapping[str, tuple[MetricPeriod, ...] | SourceProblemError]:
         """Do what `CountService` says: one call after another, since they share quotas."""
-        found: dict[str, tuple[Flow, ...] | SourceProblemError] = {}
+        found: dict[str, tuple[MetricPeriod, ...] | SourceProblemError] = {}
         try:
             caller = await self._callers.get(target)
             for batch in metric_data.batches(arns):
@@ -73,13 +73,13 @@ class CloudWatch:
         return found
 
     async def _read(
-        self, caller: Caller, arns: Sequence[str], span: Span
-    ) -> dict[str, tuple[Flow, ...] | SourceProblemError]:
+        self, caller: Caller, arns: Sequence[str], span: TimeRange
+    ) -> dict[str, tuple[MetricPeriod, ...] | SourceProblemError]:
         pages = metric_data.Pages(arns, span)
         token = ""
         for _ in range(MAX_PAGES):
             request = metric_data.request(arns, span, token)
-            with timed(self.observed, OPERATION):
+            with observe_call(self.observed, OPERATION):
                 output = await caller.call(OPERATION, request, timeout_seconds=CALL_TIMEOUT_SECONDS)
             token = pages.take(output)
             if not token:
@@ -94,17 +94,17 @@ class CloudWatch:
 
 def problem(error: WireError, target: PollTarget) -> SourceProblemError:
     """Return the error in a condition's words: the same reasons as for the task service, and what to do."""
-    said, place = words.said(error), words.place(target)
+    message, place = messages.service_message(error), messages.shown_place(target)
     if error.throttled:
         text = f"{ACTION} is throttled in {place} ({error.code}): ask for a higher quota, or use fewer pools there"
         return SourceProblemError("Throttled", text, throttled=True)
     if error.denied:
-        text = f"allow {ACTION} on * to {words.identity(target)}, or correct its credentials ({said})"
+        text = f"allow {ACTION} on * to {messages.caller(target)}, or correct its credentials ({message})"
         return SourceProblemError("AccessDenied", text)
     if isinstance(error, EndpointUnreachableError):
         text = (
             f"no answer from CloudWatch in {place}: check spec.aws.cloudWatchEndpointUrl, spec.aws.region and the "
-            f"network's rules ({said})"
+            f"network's rules ({message})"
         )
         return SourceProblemError("BackendUnreachable", text)
-    return SourceProblemError("BackendUnreachable", f"{ACTION} fails at {place}: {said}")
+    return SourceProblemError("BackendUnreachable", f"{ACTION} fails at {place}: {message}")

@@ -8,8 +8,8 @@ Delivery is best effort and a few minutes late, and a minute without events has 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from activity_operator.backlog.protocol import SourceProblemError, Span
-from activity_operator.core.observation import Flow
+from activity_operator.backlog.protocol import SourceProblemError, TimeRange
+from activity_operator.core.observation import MetricPeriod
 
 NAMESPACE = "AWS/States"
 DIMENSION = "ActivityArn"
@@ -27,16 +27,16 @@ PAST_SECONDS = 7 * 24 * HOUR_SECONDS
 RECENT_HOURS = 1
 
 
-def recent(now: float) -> Span:
+def recent(now: float) -> TimeRange:
     """Return the minutes of the last one to two hours, the present one included."""
     start = (int(now) // HOUR_SECONDS - RECENT_HOURS) * HOUR_SECONDS
-    return Span(start, (int(now) // MINUTE_SECONDS + 1) * MINUTE_SECONDS, MINUTE_SECONDS)
+    return TimeRange(start, (int(now) // MINUTE_SECONDS + 1) * MINUTE_SECONDS, MINUTE_SECONDS)
 
 
-def past(now: float) -> Span:
+def past(now: float) -> TimeRange:
     """Return the hours of the week before those minutes."""
     end = recent(now).start
-    return Span(end - PAST_SECONDS, end, HOUR_SECONDS)
+    return TimeRange(end - PAST_SECONDS, end, HOUR_SECONDS)
 
 
 def batches(arns: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -45,7 +45,7 @@ def batches(arns: Sequence[str]) -> Iterator[tuple[str, ...]]:
         yield tuple(arns[first : first + MAX_ACTIVITIES])
 
 
-def request(arns: Sequence[str], span: Span, token: str = "") -> dict[str, Any]:
+def request(arns: Sequence[str], span: TimeRange, token: str = "") -> dict[str, Any]:
     """Return the parameters of one call: its first page, or the one that `token` stands for."""
     queries = [query for number, arn in enumerate(arns) for query in _queries(number, arn, span.period)]
     return {
@@ -74,7 +74,7 @@ def _id(name: str, number: int) -> str:
 class Pages:
     """The answers to one request, page by page."""
 
-    def __init__(self, arns: Sequence[str], span: Span) -> None:
+    def __init__(self, arns: Sequence[str], span: TimeRange) -> None:
         self._arns = tuple(arns)
         self._span = span
         self._values: dict[str, dict[int, float]] = {}
@@ -89,19 +89,19 @@ class Pages:
             pairs = zip(result.get("Timestamps") or (), result.get("Values") or (), strict=False)
             values.update({int(at): float(value) for at, value in pairs})
             self._last[name] = str(result.get("StatusCode", ""))
-            for said in result.get("Messages") or ():
-                self._words[name] = str(said.get("Value") or said.get("Code") or "")
+            for message in result.get("Messages") or ():
+                self._words[name] = str(message.get("Value") or message.get("Code") or "")
         return str(output.get("NextToken") or "")
 
-    def flows(self) -> dict[str, tuple[Flow, ...] | SourceProblemError]:
+    def flows(self) -> dict[str, tuple[MetricPeriod, ...] | SourceProblemError]:
         """Return what came and what was started by activity, or why its counts are missing."""
         return {arn: self._problem(number) or self._flows(number) for number, arn in enumerate(self._arns)}
 
-    def _flows(self, number: int) -> tuple[Flow, ...]:
+    def _flows(self, number: int) -> tuple[MetricPeriod, ...]:
         came = self._values.get(_id(SCHEDULED, number), {})
         went = self._values.get(_id(STARTED, number), {})
         return tuple(
-            Flow(at, self._span.period, round(came.get(at, 0)), round(went.get(at, 0)))
+            MetricPeriod(at, self._span.period, round(came.get(at, 0)), round(went.get(at, 0)))
             for at in sorted(came.keys() | went.keys())
         )
 
@@ -112,8 +112,8 @@ class Pages:
             if code == "Complete":
                 continue
             words = self._words.get(_id(name, number), "")
-            said = f"{name}: {code}" + (f", {words}" if words else "")
+            message = f"{name}: {code}" + (f", {words}" if words else "")
             if code == "Forbidden":
-                return SourceProblemError("AccessDenied", f"allow cloudwatch:GetMetricData on * ({said})")
-            return SourceProblemError("BackendUnreachable", f"CloudWatch answered without the counts ({said})")
+                return SourceProblemError("AccessDenied", f"allow cloudwatch:GetMetricData on * ({message})")
+            return SourceProblemError("BackendUnreachable", f"CloudWatch answered without the counts ({message})")
         return None

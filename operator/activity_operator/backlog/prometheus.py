@@ -10,10 +10,10 @@ from typing import Any
 
 import aiohttp
 
-from activity_operator.backlog.counted_errors import unreachable
-from activity_operator.backlog.counting import Item, Place
-from activity_operator.backlog.observed import Observed, told, unobserved
+from activity_operator.backlog.call_metrics import CallObserver, ignore_call, observe_count
+from activity_operator.backlog.poll_rounds import Item, SourceEndpoint
 from activity_operator.backlog.protocol import SourceProblemError
+from activity_operator.backlog.server_errors import unreachable
 
 #: In this time all queries of a round are answered, or have failed.
 ANSWER_SECONDS = 8.0
@@ -29,22 +29,22 @@ _SERVER_URL = "spec.scaling.prometheus.serverUrl"
 _TOKEN = re.compile(r"[!-~]*")
 
 
-class Prometheus:
+class PrometheusReader:
     """Counts with instant queries. `observed` is told of every query."""
 
     def __init__(self) -> None:
-        self._sessions: dict[Place, aiohttp.ClientSession] = {}
-        self.observed: Observed = unobserved
+        self._sessions: dict[SourceEndpoint, aiohttp.ClientSession] = {}
+        self.observed: CallObserver = ignore_call
 
-    async def read(self, place: Place, items: Sequence[Item]) -> Sequence[int | SourceProblemError]:
+    async def read(self, endpoint: SourceEndpoint, items: Sequence[Item]) -> Sequence[int | SourceProblemError]:
         """Return each query's result; one that fails says so for its pools alone, unless no other was answered."""
-        session = self._sessions.get(place)
+        session = self._sessions.get(endpoint)
         if session is None:
-            session = self._sessions[place] = _session(place)
+            session = self._sessions[endpoint] = _session(endpoint)
         gate = asyncio.Semaphore(AT_ONCE)
         until = asyncio.get_running_loop().time() + ANSWER_SECONDS
         different = sorted(set(items))
-        answers = await asyncio.gather(*(self._ask(session, place, query, gate, until) for query in different))
+        answers = await asyncio.gather(*(self._ask(session, endpoint, query, gate, until) for query in different))
         found = dict(zip(different, answers, strict=True))
         problems = [one for one in answers if isinstance(one, SourceProblemError) and one.reason != "QueryFailed"]
         if problems and len(problems) == len(answers):
@@ -52,58 +52,63 @@ class Prometheus:
             raise problems[0]
         return [found[query] for query in items]
 
-    async def rest(self, place: Place, seconds: float) -> None:  # noqa: ARG002 - the protocol's signature
+    async def wait(self, endpoint: SourceEndpoint, seconds: float) -> None:  # noqa: ARG002 - the protocol's signature
         """Wait."""
         await asyncio.sleep(seconds)
 
-    async def leave(self, place: Place) -> None:
+    async def close(self, endpoint: SourceEndpoint) -> None:
         """Close the server's connections."""
-        if (session := self._sessions.pop(place, None)) is not None:
+        if (session := self._sessions.pop(endpoint, None)) is not None:
             await session.close()
 
     async def _ask(
-        self, session: aiohttp.ClientSession, place: Place, query: str, gate: asyncio.Semaphore, until: float
+        self,
+        session: aiohttp.ClientSession,
+        endpoint: SourceEndpoint,
+        query: str,
+        gate: asyncio.Semaphore,
+        until: float,
     ) -> int | SourceProblemError:
         try:
-            with told(self.observed, "query"):
+            with observe_count(self.observed, "query"):
                 try:
                     async with asyncio.timeout_at(until), gate:
-                        return tasks_of(await _answer(session, place, query))
+                        return tasks_of(await _answer(session, endpoint, query))
                 except TimeoutError as error:
-                    raise unreachable(_server(place), f"no answer within {ANSWER_SECONDS:.0f} s") from error
+                    raise unreachable(_server(endpoint), f"no answer within {ANSWER_SECONDS:.0f} s") from error
         except SourceProblemError as problem:
             return problem
 
 
-def _session(place: Place) -> aiohttp.ClientSession:
-    if not _TOKEN.fullmatch(place.token):
+def _session(endpoint: SourceEndpoint) -> aiohttp.ClientSession:
+    if not _TOKEN.fullmatch(endpoint.token):
         text = "what spec.scaling.prometheus.tokenSecretRef names is no token: it has spaces, line breaks or the like"
         raise SourceProblemError("SecretUnusable", text)
-    headers = {"Authorization": f"Bearer {place.token}"} if place.token else {}
+    headers = {"Authorization": f"Bearer {endpoint.token}"} if endpoint.token else {}
     return aiohttp.ClientSession(headers=headers, cookie_jar=aiohttp.DummyCookieJar())
 
 
-def _server(place: Place) -> str:
-    return f"Prometheus at {place.url}"
+def _server(endpoint: SourceEndpoint) -> str:
+    return f"Prometheus at {endpoint.url}"
 
 
-async def _answer(session: aiohttp.ClientSession, place: Place, query: str) -> Any:
+async def _answer(session: aiohttp.ClientSession, endpoint: SourceEndpoint, query: str) -> Any:
     """Return the `data` of the answer; raises SourceProblemError, TimeoutError."""
-    server = _server(place)
-    address = f"{place.url.rstrip('/')}/api/v1/query"
+    server = _server(endpoint)
+    address = f"{endpoint.url.rstrip('/')}/api/v1/query"
     asked = {"query": query, "timeout": f"{ANSWER_SECONDS:.0f}s"}
     try:
         # A redirect would carry the token elsewhere.
         async with session.get(address, params=asked, allow_redirects=False) as reply:
             _check(reply.status, server)
-            said = await _body(reply)
+            body_text = await _body(reply)
     except (ssl.SSLError, aiohttp.ClientSSLError) as error:
         text = f"no TLS with {server}: check its certificate and {_SERVER_URL}"
         raise SourceProblemError("TlsFailed", f"{text} ({type(error).__name__})") from error
     except (aiohttp.ClientError, OSError) as error:
         raise unreachable(server, type(error).__name__) from error
     try:
-        body = json.loads(said)
+        body = json.loads(body_text)
     except (ValueError, RecursionError):
         body = None
     if not isinstance(body, Mapping):

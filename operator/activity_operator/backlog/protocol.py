@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Protocol, Self
 
-from activity_operator.core.observation import Flow, SourceError
+from activity_operator.core.observation import MetricPeriod, SourceProblem
 from activity_worker.contract import LeasedTask
 
 Key = tuple[str, str]
@@ -31,7 +31,7 @@ class PollTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeRange:
     """A stretch of time in periods of so many seconds; both ends are whole periods in Unix seconds, `end` is not in."""
 
     start: int
@@ -40,7 +40,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
+class LeaseCounts:
     """A pool's leases with the operator: not recorded yet, recorded and unclaimed, claimed and not shown yet."""
 
     unrecorded: int = 0
@@ -65,11 +65,11 @@ class SourceProblemError(Exception):
         self.message = message
         self.throttled = throttled
 
-    def noted(self, before: SourceError | None, now: float) -> SourceError:
+    def noted(self, before: SourceProblem | None, now: float) -> SourceProblem:
         """Return what a pool keeps of it: `before` when that says the same, its time when it has the same reason."""
         if before is None or before.reason != self.reason:
-            return SourceError(self.reason, self.message, now)
-        return before if before.message == self.message else SourceError(self.reason, self.message, before.since)
+            return SourceProblem(self.reason, self.message, now)
+        return before if before.message == self.message else SourceProblem(self.reason, self.message, before.since)
 
 
 class TaskOverError(Exception):
@@ -99,12 +99,12 @@ class TaskService(Protocol):
         ...
 
 
-class CountService(Protocol):
+class MetricReader(Protocol):
     """A service that counts what became of an activity's tasks, without taking any."""
 
     async def read(
-        self, target: PollTarget, arns: Sequence[str], span: Span
-    ) -> Mapping[str, tuple[Flow, ...] | SourceProblemError]:
+        self, target: PollTarget, arns: Sequence[str], span: TimeRange
+    ) -> Mapping[str, tuple[MetricPeriod, ...] | SourceProblemError]:
         """Return by ARN what was scheduled and started in each period, or why that activity's counts are missing.
 
         `target` says where and as whom; its ARN is not looked at. Raises SourceProblemError when the service cannot be

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from activity_operator.backlog.counted_errors import unreachable
-from activity_operator.backlog.counting import Item, Place
-from activity_operator.backlog.observed import Observed, told, unobserved
+from activity_operator.backlog.call_metrics import CallObserver, ignore_call, observe_count
+from activity_operator.backlog.poll_rounds import Item, SourceEndpoint
 from activity_operator.backlog.protocol import SourceProblemError
+from activity_operator.backlog.server_errors import unreachable
 from activity_worker.wire import redis_keys
 from activity_worker.wire.redis_connection import RedisClient, open_client
 from activity_worker.wire.redis_errors import RedisError, RedisErrorKind
@@ -42,21 +42,21 @@ def usable(text: str) -> RedisUrl:
     return url
 
 
-class RedisQueues:
+class RedisReader:
     """Counts with LLEN. `observed` is told of every round."""
 
     def __init__(self, connect: Callable[[RedisUrl], RedisClient] = open_client) -> None:
         self._connect = connect
-        self._clients: dict[Place, RedisClient] = {}
-        self.observed: Observed = unobserved
+        self._clients: dict[SourceEndpoint, RedisClient] = {}
+        self.observed: CallObserver = ignore_call
 
-    async def read(self, place: Place, items: Sequence[Item]) -> Sequence[int | SourceProblemError]:
+    async def read(self, endpoint: SourceEndpoint, items: Sequence[Item]) -> Sequence[int | SourceProblemError]:
         """Return the lists' lengths; a key that the server refuses is its own pool's problem."""
-        client = self._clients.get(place)
+        client = self._clients.get(endpoint)
         if client is None:
-            client = self._clients[place] = self._connect(usable(place.url))
+            client = self._clients[endpoint] = self._connect(usable(endpoint.url))
         lists = [key for one in items for key in one.split(_AND)]
-        with told(self.observed, "LLEN"):
+        with observe_count(self.observed, "LLEN"):
             try:
                 lengths = await client.read_all([("LLEN", key) for key in lists])
             except RedisError as error:
@@ -64,13 +64,13 @@ class RedisQueues:
         found = zip(lists, lengths, strict=True)
         return [_sum([next(found) for _ in one.split(_AND)], client.url) for one in items]
 
-    async def rest(self, place: Place, seconds: float) -> None:  # noqa: ARG002 - the protocol's signature
+    async def wait(self, endpoint: SourceEndpoint, seconds: float) -> None:  # noqa: ARG002 - the protocol's signature
         """Wait: Redis announces nothing that would be cheaper than to ask."""
         await asyncio.sleep(seconds)
 
-    async def leave(self, place: Place) -> None:
+    async def close(self, endpoint: SourceEndpoint) -> None:
         """Close the server's connection."""
-        if (client := self._clients.pop(place, None)) is not None:
+        if (client := self._clients.pop(endpoint, None)) is not None:
             await client.close()
 
 

@@ -10,10 +10,10 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from activity_operator.backlog import backoff, poller
-from activity_operator.backlog.protocol import Holdings, Key, PollTarget, SourceProblemError, TaskService
+from activity_operator.backlog import backoff, sentinel_polls
+from activity_operator.backlog.protocol import Key, LeaseCounts, PollTarget, SourceProblemError, TaskService
 from activity_operator.core.decision import SentinelOrder
-from activity_operator.core.observation import SourceError, SourceFacts
+from activity_operator.core.observation import SourceFacts, SourceProblem
 from activity_worker.contract import LeasedTask
 
 log = logging.getLogger(__name__)
@@ -33,18 +33,18 @@ OnTask = Callable[[Key, str, PollTarget, LeasedTask], None]
 
 
 @dataclass(slots=True)
-class _Watch:
+class _PoolPolls:
     """One pool's polls at one target, and how they fare. Times are the loop's, except `heard_at` (Unix seconds)."""
 
     key: Key
     pool_uid: str
     target: PollTarget
     order: SentinelOrder
-    polls: poller.Polls = field(default_factory=poller.Polls)
+    polls: sentinel_polls.PollState = field(default_factory=sentinel_polls.PollState)
     failures: int = 0
     throttled: int = 0
     not_before: float = float("-inf")
-    error: SourceError | None = None
+    error: SourceProblem | None = None
     heard_at: float = 0.0
     timer: asyncio.TimerHandle | None = None
 
@@ -60,65 +60,65 @@ class Sentinels:
         self,
         service: TaskService,
         *,
-        holdings: Callable[[Key], Holdings],
+        holdings: Callable[[Key], LeaseCounts],
         on_task: OnTask,
         on_change: Callable[[Key], None],
         now: Callable[[], float],
-        dice: backoff.Dice = random.random,
+        jitter: backoff.Jitter = random.random,
     ) -> None:
         self._service = service
         self._holdings = holdings
         self._on_task = on_task
         self._on_change = on_change
         self._now = now
-        self._dice = dice
-        self._watches: dict[Key, _Watch] = {}
+        self._jitter = jitter
+        self._pools: dict[Key, _PoolPolls] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
 
     def order(self, key: Key, order: SentinelOrder, target: PollTarget, pool_uid: str = "") -> None:
         """Keep so many polls open for the pool from now on. Cheap when nothing changed; raises nothing."""
-        watch = self._watches.get(key)
-        if watch is None:
+        pool = self._pools.get(key)
+        if pool is None:
             if not order.polls:
                 return
-            watch = self._watches[key] = _Watch(key, pool_uid, target, order)
-        elif (watch.target, watch.pool_uid) != (target, pool_uid):
-            watch = self._retarget(watch, target, pool_uid)
-        watch.order = order
-        self._fill(watch)
+            pool = self._pools[key] = _PoolPolls(key, pool_uid, target, order)
+        elif (pool.target, pool.pool_uid) != (target, pool_uid):
+            pool = self._retarget(pool, target, pool_uid)
+        pool.order = order
+        self._fill(pool)
 
     def forget(self, key: Key) -> None:
         """Open no more polls for a pool that is gone; what its open ones bring is still handed on."""
-        watch = self._watches.pop(key, None)
-        if watch is not None:
-            watch.order = SentinelOrder()
-            self._disarm(watch)
+        pool = self._pools.pop(key, None)
+        if pool is not None:
+            pool.order = SentinelOrder()
+            self._disarm(pool)
 
     def leases_changed(self, key: Key) -> None:
         """Look again whether there is room for another poll, because a lease was claimed or is over."""
-        watch = self._watches.get(key)
-        if watch is not None:
-            self._fill(watch)
+        pool = self._pools.get(key)
+        if pool is not None:
+            self._fill(pool)
 
-    def said(self, key: Key) -> SourceFacts:
+    def facts(self, key: Key) -> SourceFacts:
         """Return what the operator itself knows of the pool's source; a task proves demand before it is recorded."""
         holdings = self._holdings(key)
         held = holdings.unrecorded + holdings.held
-        watch = self._watches.get(key)
-        if watch is None:
+        pool = self._pools.get(key)
+        if pool is None:
             return SourceFacts(held=held, claimed=holdings.claimed)
         return SourceFacts(
-            open_polls=watch.polls.open,
+            open_polls=pool.polls.open,
             held=held,
             claimed=holdings.claimed,
-            observed_at=watch.heard_at,
-            error=watch.error,
+            observed_at=pool.heard_at,
+            error=pool.error,
         )
 
     def pause(self) -> None:
         """Open no more polls for any pool, because this process leads no more; open ones go on."""
-        for key in tuple(self._watches):
+        for key in tuple(self._pools):
             self.forget(key)
 
     async def stop(self, timeout_seconds: float = STOP_SECONDS) -> int:
@@ -129,95 +129,95 @@ class Sentinels:
             await asyncio.wait(self._tasks, timeout=timeout_seconds)
         return len(self._tasks)
 
-    def _retarget(self, watch: _Watch, target: PollTarget, pool_uid: str) -> _Watch:
+    def _retarget(self, pool: _PoolPolls, target: PollTarget, pool_uid: str) -> _PoolPolls:
         """Leave the old target's polls to themselves and begin anew at the new one."""
-        self._disarm(watch)
-        watch.order = SentinelOrder()
-        fresh = _Watch(watch.key, pool_uid, target, SentinelOrder())
-        self._watches[watch.key] = fresh
-        if watch.error is not None:
-            self._on_change(watch.key)
+        self._disarm(pool)
+        pool.order = SentinelOrder()
+        fresh = _PoolPolls(pool.key, pool_uid, target, SentinelOrder())
+        self._pools[pool.key] = fresh
+        if pool.error is not None:
+            self._on_change(pool.key)
         return fresh
 
-    def _fill(self, watch: _Watch) -> None:
+    def _fill(self, pool: _PoolPolls) -> None:
         """Open the polls that may be open now, and come back when the next one may."""
-        self._disarm(watch)
-        if not watch.order.polls:
-            self._rest(watch)
+        self._disarm(pool)
+        if not pool.order.polls:
+            self._rest(pool)
             return
         loop = asyncio.get_running_loop()
-        while not self._stopping and self._may_open(watch):
+        while not self._stopping and self._may_open(pool):
             now = loop.time()
-            wait = max(watch.not_before - now, poller.stagger_seconds(watch.order, watch.polls, now))
+            wait = max(pool.not_before - now, sentinel_polls.stagger_seconds(pool.order, pool.polls, now))
             if wait > 0:
-                watch.timer = loop.call_later(wait, self._fill, watch)
+                pool.timer = loop.call_later(wait, self._fill, pool)
                 return
-            watch.polls = replace(watch.polls, open=watch.polls.open + 1, last_opened=now)
-            task = loop.create_task(self._poll(watch))
+            pool.polls = replace(pool.polls, open=pool.polls.open + 1, last_opened=now)
+            task = loop.create_task(self._poll(pool))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def _rest(self, watch: _Watch) -> None:
+    def _rest(self, pool: _PoolPolls) -> None:
         """Drop what is known of a source that is not asked any more: an old error is no news."""
-        if watch.polls.open or self._watches.get(watch.key) is not watch:
+        if pool.polls.open or self._pools.get(pool.key) is not pool:
             return
-        del self._watches[watch.key]
-        if watch.error is not None:
-            self._on_change(watch.key)
+        del self._pools[pool.key]
+        if pool.error is not None:
+            self._on_change(pool.key)
 
-    def _may_open(self, watch: _Watch) -> bool:
-        if (watch.failures or watch.throttled) and watch.polls.open:
+    def _may_open(self, pool: _PoolPolls) -> bool:
+        if (pool.failures or pool.throttled) and pool.polls.open:
             return False
-        return poller.may_open(watch.order, self._holdings(watch.key).total, watch.polls) > 0
+        return sentinel_polls.may_open(pool.order, self._holdings(pool.key).total, pool.polls) > 0
 
-    def _disarm(self, watch: _Watch) -> None:
-        if watch.timer is not None:
-            watch.timer.cancel()
-            watch.timer = None
+    def _disarm(self, pool: _PoolPolls) -> None:
+        if pool.timer is not None:
+            pool.timer.cancel()
+            pool.timer = None
 
-    async def _poll(self, watch: _Watch) -> None:
+    async def _poll(self, pool: _PoolPolls) -> None:
         loop = asyncio.get_running_loop()
         opened = loop.time()
         try:
-            task = await self._service.poll(watch.target)
+            task = await self._service.poll(pool.target)
             if task is not None:
-                self._on_task(watch.key, watch.pool_uid, watch.target, task)
-            self._succeeded(watch, empty=task is None, took=loop.time() - opened)
+                self._on_task(pool.key, pool.pool_uid, pool.target, task)
+            self._succeeded(pool, empty=task is None, took=loop.time() - opened)
         except SourceProblemError as problem:
-            self._failed(watch, problem)
+            self._failed(pool, problem)
         except Exception as error:
-            log.exception("a poll for %s/%s failed unexpectedly", *watch.key)
-            self._failed(watch, SourceProblemError("BackendUnreachable", f"a poll failed: {type(error).__name__}"))
+            log.exception("a poll for %s/%s failed unexpectedly", *pool.key)
+            self._failed(pool, SourceProblemError("BackendUnreachable", f"a poll failed: {type(error).__name__}"))
         finally:
-            watch.polls = replace(watch.polls, open=watch.polls.open - 1)
-        self._fill(watch)
+            pool.polls = replace(pool.polls, open=pool.polls.open - 1)
+        self._fill(pool)
 
-    def _succeeded(self, watch: _Watch, *, empty: bool, took: float) -> None:
-        watch.failures = watch.throttled = 0
-        watch.heard_at = self._now()
-        watch.not_before = float("-inf")
+    def _succeeded(self, pool: _PoolPolls, *, empty: bool, took: float) -> None:
+        pool.failures = pool.throttled = 0
+        pool.heard_at = self._now()
+        pool.not_before = float("-inf")
         if empty:
-            cycle = max(took, poller.LEAST_CYCLE_SECONDS)
-            watch.polls = replace(watch.polls, hold_seconds=cycle)
-            watch.not_before = asyncio.get_running_loop().time() + cycle - took
-        self._tell(watch, None)
+            cycle = max(took, sentinel_polls.LEAST_CYCLE_SECONDS)
+            pool.polls = replace(pool.polls, hold_seconds=cycle)
+            pool.not_before = asyncio.get_running_loop().time() + cycle - took
+        self._note_problem(pool, None)
 
-    def _failed(self, watch: _Watch, problem: SourceProblemError) -> None:
+    def _failed(self, pool: _PoolPolls, problem: SourceProblemError) -> None:
         if problem.throttled:
-            watch.throttled += 1
-            step = watch.throttled
-            wait = backoff.full_jitter(step, THROTTLED_FIRST_SECONDS, THROTTLED_CAP_SECONDS, self._dice)
+            pool.throttled += 1
+            step = pool.throttled
+            wait = backoff.full_jitter(step, THROTTLED_FIRST_SECONDS, THROTTLED_CAP_SECONDS, self._jitter)
         else:
-            watch.failures += 1
-            watch.throttled = 0
-            wait = backoff.capped(watch.failures, RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS, self._dice)
-        watch.not_before = asyncio.get_running_loop().time() + wait
-        if not problem.throttled or watch.throttled >= THROTTLED_TOLD:
-            self._tell(watch, problem)
+            pool.failures += 1
+            pool.throttled = 0
+            wait = backoff.capped(pool.failures, RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS, self._jitter)
+        pool.not_before = asyncio.get_running_loop().time() + wait
+        if not problem.throttled or pool.throttled >= THROTTLED_TOLD:
+            self._note_problem(pool, problem)
 
-    def _tell(self, watch: _Watch, problem: SourceProblemError | None) -> None:
+    def _note_problem(self, pool: _PoolPolls, problem: SourceProblemError | None) -> None:
         """Keep the error, with the time it began; call back once a change. A forgotten pool's is nobody's."""
-        before = watch.error
-        watch.error = None if problem is None else problem.noted(before, self._now())
-        if watch.error != before and self._watches.get(watch.key) is watch:
-            self._on_change(watch.key)
+        before = pool.error
+        pool.error = None if problem is None else problem.noted(before, self._now())
+        if pool.error != before and self._pools.get(pool.key) is pool:
+            self._on_change(pool.key)

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from activity_operator.backlog import words
+from activity_operator.backlog import messages
+from activity_operator.backlog.call_metrics import CallObserver, ignore_call, observe_call
 from activity_operator.backlog.clients import Clients
-from activity_operator.backlog.observed import Observed, timed, unobserved
 from activity_operator.backlog.protocol import PollTarget, SourceProblemError, TaskOverError, TokenRefusedError
 from activity_worker.contract import LeasedTask
 from activity_worker.wire.errors import EndpointUnreachableError, WireError
@@ -58,7 +58,7 @@ class StepFunctions:
         self,
         pod_name: str,
         open_client: Callable[[PollTarget], Client] = open_client,
-        observed: Observed = unobserved,
+        observed: CallObserver = ignore_call,
     ) -> None:
         self.worker_name = f"activitypool-operator/{pod_name}"[:MAX_WORKER_NAME]
         self.observed = observed
@@ -68,7 +68,7 @@ class StepFunctions:
         """Poll once, for up to a minute."""
         try:
             client = await self._clients.get(target)
-            with timed(self.observed, "GetActivityTask"):
+            with observe_call(self.observed, "GetActivityTask"):
                 task = await client.get_activity_task(target.arn, self.worker_name)
         except WireError as error:
             raise problem(error, target, "states:GetActivityTask") from error
@@ -78,7 +78,7 @@ class StepFunctions:
         """Send one task heartbeat."""
         try:
             client = await self._clients.get(target)
-            with timed(self.observed, "SendTaskHeartbeat"):
+            with observe_call(self.observed, "SendTaskHeartbeat"):
                 await client.send_task_heartbeat(token)
         except WireError as error:
             raise _about_a_task(error, target, "states:SendTaskHeartbeat") from error
@@ -87,7 +87,7 @@ class StepFunctions:
         """Fail a task."""
         try:
             client = await self._clients.get(target)
-            with timed(self.observed, "SendTaskFailure"):
+            with observe_call(self.observed, "SendTaskFailure"):
                 await client.send_task_failure(token, error[:MAX_ERROR_LENGTH], cause[:MAX_CAUSE_LENGTH])
         except WireError as refusal:
             raise _about_a_task(refusal, target, "states:SendTaskFailure") from refusal
@@ -99,26 +99,26 @@ class StepFunctions:
 
 def problem(error: WireError, target: PollTarget, action: str) -> SourceProblemError:
     """Return the error in a condition's words: a stable reason, and what to do."""
-    said, place = words.said(error), words.place(target)
+    message, place = messages.service_message(error), messages.shown_place(target)
     if error.throttled:
         return SourceProblemError("Throttled", _throttled(error, target, action), throttled=True)
     if error.denied:
         return SourceProblemError(
             "AccessDenied",
-            f"allow {action} on {target.arn} to {words.identity(target)}, or correct its credentials ({said})",
+            f"allow {action} on {target.arn} to {messages.caller(target)}, or correct its credentials ({message})",
         )
     if error.missing or error.code in _WRONG_ARN:
         return SourceProblemError(
             "ActivityNotFound",
             f"the activity {target.arn} does not exist in {place}: create it, or correct activityArn, "
-            f"spec.aws.region or spec.aws.endpointUrl ({said})",
+            f"spec.aws.region or spec.aws.endpointUrl ({message})",
         )
     if isinstance(error, EndpointUnreachableError):
         return SourceProblemError(
             "BackendUnreachable",
-            f"no answer from {place}: check spec.aws.endpointUrl, spec.aws.region and the network's rules ({said})",
+            f"no answer from {place}: check spec.aws.endpointUrl, spec.aws.region and the network's rules ({message})",
         )
-    return SourceProblemError("BackendUnreachable", f"{action} fails at {place}: {said}")
+    return SourceProblemError("BackendUnreachable", f"{action} fails at {place}: {message}")
 
 
 def _throttled(error: WireError, target: PollTarget, action: str) -> str:
@@ -126,7 +126,7 @@ def _throttled(error: WireError, target: PollTarget, action: str) -> str:
         return (
             f"the activity {target.arn} has as many open polls as the service allows: lower maxWorkers x slotsPerWorker"
         )
-    place = words.place(target)
+    place = messages.shown_place(target)
     return f"{action} is throttled in {place} ({error.code}): ask for a higher quota, or use fewer pools there"
 
 

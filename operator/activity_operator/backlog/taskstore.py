@@ -11,10 +11,10 @@ from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 
-from activity_operator.backlog.counted_errors import unreachable
-from activity_operator.backlog.counting import Item, Place
-from activity_operator.backlog.observed import Observed, told, unobserved
+from activity_operator.backlog.call_metrics import CallObserver, ignore_call, observe_count
+from activity_operator.backlog.poll_rounds import Item, SourceEndpoint
 from activity_operator.backlog.protocol import SourceProblemError
+from activity_operator.backlog.server_errors import unreachable
 from activity_worker.wire.store_connection import connect_to_store
 from activity_worker.wire.store_url import StoreUrl, StoreUrlError, address, parse_store_url
 from activity_worker.wire.taskstore_due import CHANNEL, DUE, DUE_BY_TASK
@@ -64,24 +64,24 @@ class _Store:
         self.announced.set()
 
 
-class TaskStores:
+class TaskStoreReader:
     """Counts with at most two statements a store. `observed` is told of every round; `now` is Unix seconds."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
-        self._stores: dict[Place, _Store] = {}
-        self.observed: Observed = unobserved
+        self._stores: dict[SourceEndpoint, _Store] = {}
+        self.observed: CallObserver = ignore_call
 
-    async def read(self, place: Place, items: Sequence[Item]) -> Sequence[int | SourceProblemError]:
+    async def read(self, endpoint: SourceEndpoint, items: Sequence[Item]) -> Sequence[int | SourceProblemError]:
         """Return how many instances are due."""
         named = {task for one in items if one for task in one.split(_SEPARATOR)}
-        with told(self.observed, "count"):
-            everything, due = await self._due(place, sorted(named), all_of_them="" in items)
+        with observe_count(self.observed, "count"):
+            everything, due = await self._due(endpoint, sorted(named), all_of_them="" in items)
         return [sum(due[task] for task in one.split(_SEPARATOR)) if one else everything for one in items]
 
-    async def rest(self, place: Place, seconds: float) -> None:
+    async def wait(self, endpoint: SourceEndpoint, seconds: float) -> None:
         """Wait, or until an instance is announced, and in any case in proportion to what the last round took."""
-        store = self._stores.get(place)
+        store = self._stores.get(endpoint)
         took = 0.0 if store is None else store.took_seconds
         least = max(LEAST_SECONDS, REST_FOR_ROUND * took)
         await asyncio.sleep(min(least, max(seconds, REST_FOR_ROUND * took)))
@@ -95,16 +95,18 @@ class TaskStores:
             async with asyncio.timeout(left):
                 await store.announced.wait()
 
-    async def leave(self, place: Place) -> None:
+    async def close(self, endpoint: SourceEndpoint) -> None:
         """Close the store's connection."""
-        if (store := self._stores.pop(place, None)) is not None:
+        if (store := self._stores.pop(endpoint, None)) is not None:
             with suppress(Exception):
                 await store.connection.close(timeout=CONNECT_SECONDS)
 
-    async def _due(self, place: Place, named: Sequence[str], *, all_of_them: bool) -> tuple[int, Counter[str]]:
+    async def _due(
+        self, endpoint: SourceEndpoint, named: Sequence[str], *, all_of_them: bool
+    ) -> tuple[int, Counter[str]]:
         loop = asyncio.get_running_loop()
         try:
-            store = self._stores.get(place) or await self._open(place)
+            store = self._stores.get(endpoint) or await self._open(endpoint)
             # Cleared first: what is announced during the count is counted in the next one.
             store.announced.clear()
             now, began = self._now(), loop.time()
@@ -119,25 +121,25 @@ class TaskStores:
             raise
         except asyncio.CancelledError:
             # What its answer would be is not known any more.
-            self._drop(place)
+            self._drop(endpoint)
             raise
         except Exception as error:
-            self._drop(place)
-            raise problem(error, _parsed(place.url)) from error
+            self._drop(endpoint)
+            raise problem(error, _parsed(endpoint.url)) from error
 
-    def _drop(self, place: Place) -> None:
+    def _drop(self, endpoint: SourceEndpoint) -> None:
         """Forget a connection without a word to a server that may not hear it."""
-        if (store := self._stores.pop(place, None)) is not None:
+        if (store := self._stores.pop(endpoint, None)) is not None:
             with suppress(Exception):
                 store.connection.terminate()
 
-    async def _open(self, place: Place) -> _Store:
-        parsed = _parsed(place.url)
+    async def _open(self, endpoint: SourceEndpoint) -> _Store:
+        parsed = _parsed(endpoint.url)
         # Not None, for which the driver takes what it finds in our environment and in files: that is not a pool's.
         password = parsed.password or ""
         url = replace(parsed, password=password, connect_seconds=min(parsed.connect_seconds, CONNECT_SECONDS))
         connection = await connect_to_store(url, command_seconds=STATEMENT_SECONDS, name=APPLICATION)
-        store = self._stores[place] = _Store(url, connection)
+        store = self._stores[endpoint] = _Store(url, connection)
         await store.listen()
         return store
 
@@ -177,5 +179,5 @@ def _words(error: Exception) -> str:
     """Return what the server or the certificate's checker said, or just the error's name: others may show the URL."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return str(error.verify_message)[:_MAX_WORDS]
-    said = error.message if isinstance(error, asyncpg.PostgresError) else None
-    return str(said)[:_MAX_WORDS] if said else type(error).__name__
+    message = error.message if isinstance(error, asyncpg.PostgresError) else None
+    return str(message)[:_MAX_WORDS] if message else type(error).__name__

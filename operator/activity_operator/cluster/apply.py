@@ -6,25 +6,25 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from activity_operator.api.pod_own import DELETION_COST
-from activity_operator.cluster import writers
-from activity_operator.cluster.contest import Contests
-from activity_operator.cluster.drift import APPLIED, drift, stamped
-from activity_operator.cluster.freshness import Freshness
-from activity_operator.cluster.kinds import DEPLOYMENTS, PODS, Key, Kind, Raw
+from activity_operator.cluster import field_managers
+from activity_operator.cluster.drift import APPLIED, drifted_fields, stamped
+from activity_operator.cluster.edit_conflicts import EditConflicts
+from activity_operator.cluster.facts import controller_uid
+from activity_operator.cluster.interfaces import Leader
 from activity_operator.cluster.kube import ApiError, KubeClient, KubeError
-from activity_operator.cluster.observe import controller_uid
-from activity_operator.cluster.ports import Leader
-from activity_operator.cluster.status import NameTakenError
+from activity_operator.cluster.resources import DEPLOYMENTS, PODS, Key, Raw, Resource
+from activity_operator.cluster.status_writer import NameTakenError
 from activity_operator.cluster.store import Store, version_of
 from activity_operator.core.decision import (
     Action,
     ApplyRevision,
     DeleteDeployment,
     DeletePod,
-    Say,
+    EmitEvent,
     SetDeletionCost,
     SetReplicas,
 )
+from activity_operator.watch.freshness import Freshness
 
 #: Seconds in which raises after the first one are gathered into one write.
 COALESCE_SECONDS = 0.25
@@ -60,13 +60,13 @@ class Work:
 
     `replicas` are, by Deployment, what was written last: kept up to date here, and forgotten where nobody knows what
     became of a write. `last_raise` is when replicas were last raised (seconds of the clock); `defer_until` when the
-    next write may go: a raise, or one to a Deployment that somebody else writes too (`contests`).
+    next write may go: a raise, or one to a Deployment that somebody else writes too (`edit_conflicts`).
     """
 
     key: Key
     pool: Raw
     replicas: dict[str, int] = field(default_factory=dict)
-    contests: Contests = field(default_factory=Contests)
+    edit_conflicts: EditConflicts = field(default_factory=EditConflicts)
     last_raise: float = float("-inf")
     defer_until: float | None = None
     rejected: Rejection | None = None
@@ -88,46 +88,46 @@ class Applier:
         leader: Leader,
         *,
         clock: Callable[[], float],
-        say: Callable[[Raw, Say], None],
+        emit_event: Callable[[Raw, EmitEvent], None],
     ) -> None:
         self._kube = kube
         self._store = store
         self._freshness = freshness
         self._leader = leader
         self._clock = clock
-        self._say = say
+        self._emit_event = emit_event
 
     async def apply(self, work: Work, actions: tuple[Action, ...]) -> None:
         """Carry out the actions in their order; the first failure ends it."""
         for action in actions:
-            if isinstance(action, Say):
-                self._say(work.pool, action)
+            if isinstance(action, EmitEvent):
+                self._emit_event(work.pool, action)
         for action in actions:
-            if not isinstance(action, Say):
-                await self._carefully(work, action)
+            if not isinstance(action, EmitEvent):
+                await self._apply_one(work, action)
 
-    async def _carefully(self, work: Work, action: Action) -> None:
+    async def _apply_one(self, work: Work, action: Action) -> None:
         try:
-            await self._one(work, action)
+            await self._dispatch(work, action)
         except ApiError as error:
             if error.conflict and isinstance(action, ApplyRevision | SetReplicas):
-                await self.look_anew(DEPLOYMENTS, work.key[0], action.name)
+                await self.refresh(DEPLOYMENTS, work.key[0], action.name)
             raise
 
-    async def look_anew(self, kind: Kind, namespace: str, name: str) -> None:
+    async def refresh(self, resource: Resource, namespace: str, name: str) -> None:
         """Read what is not what it was taken for: its event may be lost, and the next sweep far away."""
         with suppress(KubeError):
-            self._store.put(kind, await self._kube.get(kind, namespace, name))
+            self._store.put(resource, await self._kube.get(resource, namespace, name))
 
-    async def _one(self, work: Work, action: Action) -> None:
+    async def _dispatch(self, work: Work, action: Action) -> None:
         namespace = work.key[0]
         match action:
             case ApplyRevision():
-                await self._revision(work, action)
+                await self._apply_revision(work, action)
             case SetReplicas():
-                await self._replicas(work, action)
+                await self._set_replicas(work, action)
             case SetDeletionCost():
-                await self._cost(work, action)
+                await self._set_deletion_cost(work, action)
             case DeleteDeployment():
                 work.replicas.pop(action.name, None)
                 live = self._store.by_uid(DEPLOYMENTS, action.uid)
@@ -136,18 +136,18 @@ class Applier:
             case DeletePod():
                 await self._delete(PODS, namespace, action.pod, action.uid, work)
 
-    def _written(self, kind: Kind, raw: Raw, work: Work) -> None:
+    def _written(self, resource: Resource, raw: Raw, work: Work) -> None:
         work.writes += 1
-        self._freshness.wrote(kind, raw)
-        self._store.put(kind, raw)
+        self._freshness.wrote(resource, raw)
+        self._store.put(resource, raw)
 
-    async def _revision(self, work: Work, action: ApplyRevision) -> None:
+    async def _apply_revision(self, work: Work, action: ApplyRevision) -> None:
         body = stamped(action.manifest)
         old = work.rejected
         if old is not None and old.fingerprint == _fingerprint(body) and self._clock() < old.at + REJECTED_SECONDS:
             return
         known = self._store.by_name(DEPLOYMENTS, work.key[0], action.name)
-        live = known or await self._unseen(work, action.name)
+        live = known or await self._read_uncached(work, action.name)
         if live is not None and controller_uid(live) != work.pool["metadata"]["uid"]:
             raise NameTakenError(f"Deployment {action.name} belongs to another owner: delete it, or rename the pool")
         before = 0 if live is None else int(live["spec"].get("replicas", 1))
@@ -176,9 +176,13 @@ class Applier:
         if live is not None and version_of(raw) == version_of(live):
             return
         self._written(DEPLOYMENTS, raw, work)
-        note = _deleted(deleted) if live is None else _edited(drift(action.manifest, live), writers.editor(live))
-        if note and not work.contests.open(action.name, self._clock()):
-            self._say(work.pool, Say("Warning", "EditReverted", f"Deployment {action.name} {note}"))
+        note = (
+            _deleted(deleted)
+            if live is None
+            else _edited(drifted_fields(action.manifest, live), field_managers.last_editor(live))
+        )
+        if note and not work.edit_conflicts.open(action.name, self._clock()):
+            self._emit_event(work.pool, EmitEvent("Warning", "EditReverted", f"Deployment {action.name} {note}"))
 
     def _scaled(self, work: Work, name: str, before: int, after: int) -> None:
         work.replicas[name] = after
@@ -190,13 +194,13 @@ class Applier:
         """Whether a Deployment that is not there was ours a moment ago; its deletion is an edit like any other."""
         if work.replicas.pop(name, None) is None:
             return False
-        work.contests.edited(name, "", "", self._clock())
+        work.edit_conflicts.edited(name, "", "", self._clock())
         return True
 
     def _must_wait(self, work: Work, name: str) -> bool:
         """Whether somebody else writes the Deployment too, so that ours has to wait."""
         now = self._clock()
-        wait = work.contests.wait(name, now)
+        wait = work.edit_conflicts.wait(name, now)
         if wait > 0:
             work.defer_until = min(now + wait, work.defer_until or now + wait)
         return wait > 0
@@ -212,9 +216,9 @@ class Applier:
             raise
         finally:
             if counts:
-                work.contests.wrote(name, self._clock())
+                work.edit_conflicts.wrote(name, self._clock())
 
-    async def _unseen(self, work: Work, name: str) -> Raw | None:
+    async def _read_uncached(self, work: Work, name: str) -> Raw | None:
         """Ask before the first apply: a leader whose store lags must not lower what another one has raised."""
         try:
             raw = await self._kube.get(DEPLOYMENTS, work.key[0], name)
@@ -225,7 +229,7 @@ class Applier:
         self._store.put(DEPLOYMENTS, raw)
         return raw
 
-    async def _replicas(self, work: Work, action: SetReplicas) -> None:
+    async def _set_replicas(self, work: Work, action: SetReplicas) -> None:
         live = self._store.by_name(DEPLOYMENTS, work.key[0], action.name)
         if live is None:
             return
@@ -266,7 +270,7 @@ class Applier:
         operations.append({"op": "replace", "path": "/spec/replicas", "value": action.replicas})
         return await self._kube.json_patch(DEPLOYMENTS, namespace, action.name, operations)
 
-    async def _cost(self, work: Work, action: SetDeletionCost) -> None:
+    async def _set_deletion_cost(self, work: Work, action: SetDeletionCost) -> None:
         value = None if action.cost is None else str(action.cost)
         body = {"metadata": {"uid": action.uid, "annotations": {DELETION_COST: value}}}
         must_lead(self._leader)
@@ -279,15 +283,17 @@ class Applier:
             raise
         self._written(PODS, raw, work)
 
-    async def _delete(self, kind: Kind, namespace: str, name: str, uid: str, work: Work, version: str = "") -> None:
+    async def _delete(
+        self, resource: Resource, namespace: str, name: str, uid: str, work: Work, version: str = ""
+    ) -> None:
         must_lead(self._leader)
         try:
-            await self._kube.delete(kind, namespace, name, uid, version)
+            await self._kube.delete(resource, namespace, name, uid, version)
         except ApiError as error:
             if not error.conflict:
                 raise
-            if kind == DEPLOYMENTS:
-                await self.look_anew(kind, namespace, name)
+            if resource == DEPLOYMENTS:
+                await self.refresh(resource, namespace, name)
             return
         work.writes += 1
 
@@ -299,7 +305,7 @@ def _deleted(was_ours: bool) -> str:
 def _edited(fields: tuple[str, ...], by: str) -> str:
     """Return what to say of edited fields, "" when there are none."""
     note = f"was edited by somebody ({', '.join(fields[:5])}); what the pool declares is put back"
-    return note + writers.named(by) if fields else ""
+    return note + field_managers.named(by) if fields else ""
 
 
 def _fingerprint(body: Raw) -> str:

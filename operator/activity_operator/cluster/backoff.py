@@ -6,8 +6,9 @@ LAST_SECONDS = 60.0
 CONFLICT_SECONDS = 0.1
 
 
-def delay(failures: int, dice: float, *, conflict: bool = False) -> float:
-    """Return seconds to wait after so many failures in a row (from 1); `dice` is in [0, 1) and takes up to half off."""
+def retry_delay(failures: int, jitter: float, *, conflict: bool = False) -> float:
+    """Return seconds to wait after so many failures in a row (from 1); `jitter` is in [0, 1) and takes up to half
+    off."""
     first = CONFLICT_SECONDS if conflict else FIRST_SECONDS
     full = min(first * 2.0 ** min(failures - 1, 16), LAST_SECONDS)
-    return full * (1.0 - dice / 2)
+    return full * (1.0 - jitter / 2)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from activity_operator.cluster.kinds import Raw
+from activity_operator.cluster.resources import Raw
 
 APPLIED = "activitypools.dev/applied"
 
@@ -34,17 +34,17 @@ def stamped(manifest: Mapping[str, Any]) -> Raw:
     return {**manifest, "metadata": meta}
 
 
-def outdated(manifest: Mapping[str, Any], live: Raw) -> bool:
+def is_outdated(manifest: Mapping[str, Any], live: Raw) -> bool:
     """Return whether another rendering than this one was applied last."""
     return (live["metadata"].get("annotations") or {}).get(APPLIED) != fingerprint(manifest)
 
 
-def drift(manifest: Mapping[str, Any], live: Raw) -> tuple[str, ...]:
+def drifted_fields(manifest: Mapping[str, Any], live: Raw) -> tuple[str, ...]:
     """Return the paths of our fields that the live object holds otherwise; none when it is not this rendering's."""
-    return () if outdated(manifest, live) else edits(manifest, live)
+    return () if is_outdated(manifest, live) else edited_fields(manifest, live)
 
 
-def edits(manifest: Mapping[str, Any], live: Raw) -> tuple[str, ...]:
+def edited_fields(manifest: Mapping[str, Any], live: Raw) -> tuple[str, ...]:
     """Return the paths of our fields that the live object, which is this rendering's, holds otherwise."""
     spec = {name: value for name, value in manifest.get("spec", {}).items() if name != "replicas"}
     meta = {name: manifest["metadata"].get(name) for name in ("labels", "annotations")}

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
-from activity_operator.cluster.kinds import LEASES, Kind, Raw
 from activity_operator.cluster.kube import ApiError, KubeError
+from activity_operator.cluster.resources import LEASES, Raw, Resource
 
 #: Refusals of whoever asks, whatever is asked for: a token that is good no longer, too many calls.
 _UNHEARD = {401, 429}
@@ -23,15 +23,17 @@ log = logging.getLogger(__name__)
 class LeaseApi(Protocol):
     """The part of `KubeClient` that the election needs."""
 
-    async def get(self, kind: Kind, namespace: str, name: str) -> Raw:
+    async def get(self, resource: Resource, namespace: str, name: str) -> Raw:
         """Read the Lease."""
         ...
 
-    async def create(self, kind: Kind, namespace: str, body: Raw) -> Raw:
+    async def create(self, resource: Resource, namespace: str, body: Raw) -> Raw:
         """Create it; 409 when it exists."""
         ...
 
-    async def replace(self, kind: Kind, namespace: str, name: str, body: Raw, timeout: float | None = None) -> Raw:
+    async def replace(
+        self, resource: Resource, namespace: str, name: str, body: Raw, timeout: float | None = None
+    ) -> Raw:
         """Write it; 409 when it changed."""
         ...
 
@@ -199,7 +201,7 @@ class Elector:
         meta = {"name": self._name, "namespace": self._namespace}
         return {
             "apiVersion": LEASES.api_version,
-            "kind": LEASES.name,
+            "kind": LEASES.kind,
             "metadata": meta,
             "spec": {**self._claim(), "leaseTransitions": 0},
         }

@@ -14,17 +14,17 @@ from typing import Any
 import aiohttp
 
 #: Who asks, and in which task: one that is made within (a poll, say) has the context too, and may outlive the term.
-_leave: ContextVar[tuple["asyncio.Task[Any] | None", Callable[[], None]] | None] = ContextVar("leave", default=None)
+_check: ContextVar[tuple["asyncio.Task[Any] | None", Callable[[], None]] | None] = ContextVar("leave", default=None)
 
 
 @contextmanager
-def leave_of(ask: Callable[[], None]) -> Iterator[None]:
-    """Have every call of this task within ask once more before it is sent; what `ask` raises, the call raises."""
-    before = _leave.set((asyncio.current_task(), ask))
+def checked_before_send(check: Callable[[], None]) -> Iterator[None]:
+    """Have every call of this task within ask once more before it is sent; what `check` raises, the call raises."""
+    before = _check.set((asyncio.current_task(), check))
     try:
         yield
     finally:
-        _leave.reset(before)
+        _check.reset(before)
 
 
 def tracing() -> aiohttp.TraceConfig:
@@ -36,6 +36,6 @@ def tracing() -> aiohttp.TraceConfig:
 
 async def _ask(_: Any, __: Any, ___: aiohttp.TraceRequestHeadersSentParams) -> None:
     # Its name notwithstanding, the headers are written after this (aiohttp.http_writer.StreamWriter.write_headers).
-    leave = _leave.get()
-    if leave is not None and leave[0] is asyncio.current_task():
-        leave[1]()
+    check = _check.get()
+    if check is not None and check[0] is asyncio.current_task():
+        check[1]()

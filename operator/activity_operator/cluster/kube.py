@@ -17,9 +17,9 @@ import aiohttp
 from kubernetes.aio import client as transport
 from kubernetes.aio import config as credentials
 
-from activity_operator.api.words import printable
-from activity_operator.cluster import deep_json, fence
-from activity_operator.cluster.kinds import TOKEN_REVIEWS, Kind, Raw, Raws
+from activity_operator.api.text import printable
+from activity_operator.cluster import fence, json_depth
+from activity_operator.cluster.resources import TOKEN_REVIEWS, Raw, Raws, Resource
 
 FIELD_MANAGER = "activitypool"
 WRITE_TIMEOUT_SECONDS = 5.0
@@ -79,8 +79,10 @@ class ApiError(KubeError):
         wait = headers.get("Retry-After", "")
         retry_after = float(wait) if wait.isdigit() else 0.0
         try:
-            said = json.loads(body)
-            return cls(status, str(said.get("reason", "")), printable(str(said.get("message", ""))), retry_after)
+            body_json = json.loads(body)
+            return cls(
+                status, str(body_json.get("reason", "")), printable(str(body_json.get("message", ""))), retry_after
+            )
         except (ValueError, AttributeError):
             return cls(status, "", printable(body[:200].decode(errors="replace")), retry_after)
 
@@ -123,7 +125,7 @@ class KubeClient:
     @classmethod
     async def connect(cls, load: Credentials, observed: Callable[[str, str, int], None] | None = None) -> Self:
         """Read the credentials and return a client; nothing is sent yet."""
-        deep_json.install()
+        json_depth.install()
         configuration = type.__call__(transport.Configuration)
         await load(configuration)
         configuration.trace_configs = [fence.tracing()]
@@ -133,12 +135,16 @@ class KubeClient:
         """Close the connections."""
         await self._api.close()
 
-    async def get(self, kind: Kind, namespace: str, name: str) -> Raw:
+    async def get(self, resource: Resource, namespace: str, name: str) -> Raw:
         """Read one object; raises `ApiError` (404 when there is none)."""
-        return await self._read(kind, kind.path(namespace, name))
+        return await self._read(resource, resource.path(namespace, name))
 
     async def list(
-        self, kind: Kind, namespace: str = "", label_selector: str = "", keep: Callable[[Raw], Raw] = lambda raw: raw
+        self,
+        resource: Resource,
+        namespace: str = "",
+        label_selector: str = "",
+        keep: Callable[[Raw], Raw] = lambda raw: raw,
     ) -> tuple[Raws, str]:
         """Return all objects and the resourceVersion of the listing, read from the storage, not from a cache.
 
@@ -147,14 +153,14 @@ class KubeClient:
         """
         for attempt in range(1, LIST_ATTEMPTS + 1):
             try:
-                return await self._pages(kind, namespace, label_selector, keep)
+                return await self._pages(resource, namespace, label_selector, keep)
             except ApiError as error:
                 if error.status != 410 or attempt == LIST_ATTEMPTS:
                     raise
         raise AssertionError("unreachable")
 
     async def _pages(
-        self, kind: Kind, namespace: str, label_selector: str, keep: Callable[[Raw], Raw]
+        self, resource: Resource, namespace: str, label_selector: str, keep: Callable[[Raw], Raw]
     ) -> tuple[Raws, str]:
         found: Raws = []
         query = {"limit": str(PAGE_SIZE)}
@@ -162,7 +168,7 @@ class KubeClient:
             query["labelSelector"] = label_selector
         version = ""
         while True:
-            page = await self._read(kind, kind.path(namespace), query)
+            page = await self._read(resource, resource.path(namespace), query)
             found += map(keep, page.get("items") or ())
             meta = page.get("metadata", {})
             version = version or str(meta.get("resourceVersion", ""))
@@ -170,65 +176,73 @@ class KubeClient:
                 return found, version
             query["continue"] = meta["continue"]
 
-    async def _read(self, kind: Kind, path: str, query: Mapping[str, str] | None = None) -> Raw:
+    async def _read(self, resource: Resource, path: str, query: Mapping[str, str] | None = None) -> Raw:
         *hasty, last = READ_TIMEOUTS_SECONDS
         for seconds in hasty:
             try:
-                return await self._call("GET", kind, path, query=query, timeout=seconds)
+                return await self._call("GET", resource, path, query=query, timeout=seconds)
             except ApiUnreachableError as error:
                 if not isinstance(error.__cause__, TimeoutError):
                     raise
                 log.info("%s, asking again", error)
-        return await self._call("GET", kind, path, query=query, timeout=last)
+        return await self._call("GET", resource, path, query=query, timeout=last)
 
-    async def create(self, kind: Kind, namespace: str, body: Raw) -> Raw:
+    async def create(self, resource: Resource, namespace: str, body: Raw) -> Raw:
         """Create one object; 409 when the name is taken."""
-        return await self._call("POST", kind, kind.path(namespace), body=body, query={"fieldManager": FIELD_MANAGER})
+        return await self._call(
+            "POST", resource, resource.path(namespace), body=body, query={"fieldManager": FIELD_MANAGER}
+        )
 
-    async def replace(self, kind: Kind, namespace: str, name: str, body: Raw, timeout: float | None = None) -> Raw:
+    async def replace(
+        self, resource: Resource, namespace: str, name: str, body: Raw, timeout: float | None = None
+    ) -> Raw:
         """PUT the whole object; with metadata.resourceVersion in it, 409 unless it is still the current one."""
         query = {"fieldManager": FIELD_MANAGER}
-        return await self._call("PUT", kind, kind.path(namespace, name), body=body, query=query, timeout=timeout)
+        return await self._call(
+            "PUT", resource, resource.path(namespace, name), body=body, query=query, timeout=timeout
+        )
 
     async def apply(
-        self, kind: Kind, namespace: str, name: str, body: Raw, *, subresource: str = "", dry_run: bool = False
+        self, resource: Resource, namespace: str, name: str, body: Raw, *, subresource: str = "", dry_run: bool = False
     ) -> Raw:
         """Server-side apply the fields of `body`, taking over those others own; unknown fields are refused (400)."""
         query = {"fieldManager": FIELD_MANAGER, "force": "true", "fieldValidation": "Strict"}
         if dry_run:
             query["dryRun"] = "All"
-        full = {"apiVersion": kind.api_version, "kind": kind.name, **body}
-        path = kind.path(namespace, name, subresource)
-        return await self._call("PATCH", kind, path, body=full, query=query, content_type=APPLY)
+        full = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+        path = resource.path(namespace, name, subresource)
+        return await self._call("PATCH", resource, path, body=full, query=query, content_type=APPLY)
 
-    async def apply_status(self, kind: Kind, namespace: str, name: str, body: Raw) -> Raw:
+    async def apply_status(self, resource: Resource, namespace: str, name: str, body: Raw) -> Raw:
         """Server-side apply on /status."""
-        return await self.apply(kind, namespace, name, body, subresource="status")
+        return await self.apply(resource, namespace, name, body, subresource="status")
 
-    async def merge_patch(self, kind: Kind, namespace: str, name: str, body: Raw) -> Raw:
+    async def merge_patch(self, resource: Resource, namespace: str, name: str, body: Raw) -> Raw:
         """JSON merge patch; metadata.resourceVersion or metadata.uid in `body` are preconditions (409)."""
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
-        path = kind.path(namespace, name)
-        return await self._call("PATCH", kind, path, body=body, query=query, content_type=MERGE)
+        path = resource.path(namespace, name)
+        return await self._call("PATCH", resource, path, body=body, query=query, content_type=MERGE)
 
-    async def json_patch(self, kind: Kind, namespace: str, name: str, operations: Raws) -> Raw:
+    async def json_patch(self, resource: Resource, namespace: str, name: str, operations: Raws) -> Raw:
         """JSON patch; each `test` among the operations is a precondition (409 where it does not hold)."""
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
-        path = kind.path(namespace, name)
+        path = resource.path(namespace, name)
         try:
-            return await self._call("PATCH", kind, path, body=operations, query=query, content_type=JSON_PATCH)
+            return await self._call("PATCH", resource, path, body=operations, query=query, content_type=JSON_PATCH)
         except ApiError as error:
             if error.status != 422 or _UNTRUE not in error.message:
                 raise
-            raise ApiError(409, "Conflict", f"{kind.plural} {namespace}/{name} is not what it was any more") from error
+            raise ApiError(
+                409, "Conflict", f"{resource.plural} {namespace}/{name} is not what it was any more"
+            ) from error
 
-    async def delete(self, kind: Kind, namespace: str, name: str, uid: str, resource_version: str = "") -> None:
+    async def delete(self, resource: Resource, namespace: str, name: str, uid: str, resource_version: str = "") -> None:
         """Delete the object of that UID (409 when the name now belongs to another); one that is gone is no error."""
         preconditions = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
         body: Raw = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
         body["propagationPolicy"] = "Background"
         try:
-            await self._call("DELETE", kind, kind.path(namespace, name), body=body)
+            await self._call("DELETE", resource, resource.path(namespace, name), body=body)
         except ApiError as error:
             if not error.missing:
                 raise
@@ -236,21 +250,23 @@ class KubeClient:
     async def create_token_review(self, token: str, audience: str) -> Raw:
         """Ask the API server whose token it is; returns the review's `status`."""
         spec = {"token": token, "audiences": [audience]}
-        body = {"apiVersion": TOKEN_REVIEWS.api_version, "kind": TOKEN_REVIEWS.name, "spec": spec}
+        body = {"apiVersion": TOKEN_REVIEWS.api_version, "kind": TOKEN_REVIEWS.kind, "spec": spec}
         answer = await self._call("POST", TOKEN_REVIEWS, TOKEN_REVIEWS.path(), body=body)
         return dict(answer.get("status") or {})
 
-    async def _call(self, method: str, kind: Kind, path: str, *, timeout: float | None = None, **sent: Any) -> Raw:
+    async def _call(
+        self, method: str, resource: Resource, path: str, *, timeout: float | None = None, **sent: Any
+    ) -> Raw:
         seconds = timeout or WRITE_TIMEOUT_SECONDS
         loop, token = asyncio.get_running_loop(), self._token()
         ends = loop.time() + seconds
         try:
-            return await self._send(method, kind, path, seconds, **sent)
+            return await self._send(method, resource, path, seconds, **sent)
         except ApiError as error:
             # Refused for its token, it was not carried out: it may be sent again, within the time that it had.
             if error.status != 401 or not await self._renewed(token) or ends - loop.time() < 1:
                 raise
-        return await self._send(method, kind, path, ends - loop.time(), **sent)
+        return await self._send(method, resource, path, ends - loop.time(), **sent)
 
     def _token(self) -> str:
         return str(self._api.configuration.api_key.get("BearerToken") or "")
@@ -267,7 +283,7 @@ class KubeClient:
     async def _send(
         self,
         method: str,
-        kind: Kind,
+        resource: Resource,
         path: str,
         seconds: float,
         *,
@@ -293,7 +309,7 @@ class KubeClient:
             detail = str(error) or f"{type(error).__name__} after {seconds:g} s at most"
             raise ApiUnreachableError(f"{method} {path}: no answer: {detail}") from error
         finally:
-            self._observed(method, kind.plural, status)
+            self._observed(method, resource.plural, status)
         if status >= 400:
             raise ApiError.from_answer(status, data, answer.headers)
         try:
@@ -310,7 +326,7 @@ def _yaml(body: Raw) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ApiServerAccess:
     """Where the API server is and how to prove who we are, for a client other than this one (kopf's)."""
 
     server: str
@@ -321,13 +337,13 @@ class Endpoint:
     insecure: bool
 
 
-async def endpoint(load: Credentials) -> Endpoint:
+async def read_access(load: Credentials) -> ApiServerAccess:
     """Read the credentials anew and return them."""
     configuration = type.__call__(transport.Configuration)
     await load(configuration)
     # A kubeconfig's loader writes "Bearer", the pod's writes "bearer"; kopf puts its own in front.
     token = str(configuration.api_key.get("BearerToken") or "").split(" ")[-1]
-    return Endpoint(
+    return ApiServerAccess(
         server=configuration.host,
         ca_path=configuration.ssl_ca_cert,
         token=token or None,

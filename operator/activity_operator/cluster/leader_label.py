@@ -7,9 +7,9 @@ from functools import partial
 
 from activity_operator.cluster import fence
 from activity_operator.cluster.apply import NotLeadingError, must_lead
-from activity_operator.cluster.kinds import PODS, Raw
+from activity_operator.cluster.interfaces import Leader
 from activity_operator.cluster.kube import KubeClient, KubeError
-from activity_operator.cluster.ports import Leader
+from activity_operator.cluster.resources import PODS, Raw
 from activity_worker.contract import LABEL_LEADER
 
 #: How often a label that could not be set is tried again.
@@ -67,7 +67,7 @@ class LeaderLabel:
             found, _ = await self._kube.list(PODS, self._namespace, f"{LABEL_LEADER}=true")
             labelled = {str(raw["metadata"]["name"]): raw for raw in found}
             if leading:
-                with fence.leave_of(partial(must_lead, self._leader)):
+                with fence.checked_before_send(partial(must_lead, self._leader)):
                     await self._lead(labelled)
             elif self._pod in labelled:
                 await self._set(self._pod, None)

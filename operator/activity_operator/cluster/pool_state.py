@@ -6,7 +6,7 @@ from typing import Any
 
 from activity_operator.api.status import EventRecord
 from activity_operator.cluster.apply import Rejection
-from activity_operator.cluster.contest import Contests
+from activity_operator.cluster.edit_conflicts import EditConflicts
 from activity_operator.core.decision import ScalingMemory
 from activity_operator.core.observation import PodFacts
 
@@ -25,7 +25,7 @@ class PoolState:
     inherited: tuple[EventRecord, ...] = ()
     pods: Mapping[str, PodFacts] = field(default_factory=dict)
     replicas: dict[str, int] = field(default_factory=dict)
-    contests: Contests = field(default_factory=Contests)
+    edit_conflicts: EditConflicts = field(default_factory=EditConflicts)
     rejected: Rejection | None = None
     last_raise: float = float("-inf")
     status_written: float = float("-inf")

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from activity_operator.api.conditions import Reason
-from activity_operator.cluster.backoff import delay
-from activity_operator.cluster.kinds import Key, Raw
+from activity_operator.cluster.backoff import retry_delay
 from activity_operator.cluster.kube import ApiError, KubeError
+from activity_operator.cluster.resources import Key, Raw
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class SecretValue:
 
 
 @dataclass(slots=True)
-class _Watch:
+class _WatchedSecret:
     """One value, who uses it for what, and who of them is failed by it. `asked` is set when it is to be read soon."""
 
     ref: SecretRef
@@ -71,15 +71,15 @@ class SecretValues:
         get: Callable[[str, str], Awaitable[Raw]],
         *,
         on_change: Callable[[Key], None],
-        dice: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
         self._get = get
         self._on_change = on_change
-        self._dice = dice
-        self._watches: dict[SecretRef, _Watch] = {}
+        self._jitter = jitter
+        self._watches: dict[SecretRef, _WatchedSecret] = {}
         self._refs: dict[User, SecretRef] = {}
 
-    def order(self, key: Key, use: str, ref: SecretRef | None) -> SecretValue | None:
+    def follow(self, key: Key, use: str, ref: SecretRef | None) -> SecretValue | None:
         """Keep this value for this use of the pool's, or with None none; returns it, None before it has been read."""
         user = (key, use)
         before = self._refs.get(user)
@@ -87,21 +87,21 @@ class SecretValues:
             self._leave(user, before)
         if ref is None:
             return None
-        watch = self._watches.get(ref)
-        if watch is None:
-            watch = self._watches[ref] = _Watch(ref)
-            watch.task = asyncio.get_running_loop().create_task(self._run(watch))
-        watch.users.add(user)
+        watched = self._watches.get(ref)
+        if watched is None:
+            watched = self._watches[ref] = _WatchedSecret(ref)
+            watched.task = asyncio.get_running_loop().create_task(self._run(watched))
+        watched.users.add(user)
         self._refs[user] = ref
-        return watch.found
+        return watched.found
 
     def doubt(self, key: Key, use: str) -> None:
         """Read the value again soon, and ever more rarely until it is trusted: what it leads to fails."""
         if (ref := self._refs.get((key, use))) is not None:
-            watch = self._watches[ref]
-            if not watch.doubts:
-                watch.asked.set()
-            watch.doubts.add((key, use))
+            watched = self._watches[ref]
+            if not watched.doubts:
+                watched.asked.set()
+            watched.doubts.add((key, use))
 
     def trust(self, key: Key, use: str) -> None:
         """What the value leads to is well."""
@@ -111,42 +111,42 @@ class SecretValues:
     def pause(self) -> None:
         """Keep nothing."""
         for key, use in tuple(self._refs):
-            self.order(key, use, None)
+            self.follow(key, use, None)
 
     def _leave(self, user: User, ref: SecretRef) -> None:
         del self._refs[user]
-        watch = self._watches[ref]
-        watch.users.discard(user)
-        watch.doubts.discard(user)
-        if not watch.users:
+        watched = self._watches[ref]
+        watched.users.discard(user)
+        watched.doubts.discard(user)
+        if not watched.users:
             del self._watches[ref]
-            if watch.task is not None:
-                watch.task.cancel()
+            if watched.task is not None:
+                watched.task.cancel()
 
-    async def _run(self, watch: _Watch) -> None:
+    async def _run(self, watched: _WatchedSecret) -> None:
         while True:
-            found = await self._read(watch)
-            if found is not None and found != watch.found:
+            found = await self._read(watched)
+            if found is not None and found != watched.found:
                 # Who doubted the former value has yet to try this one.
-                watch.found, watch.misses = found, 0
-                watch.doubts.clear()
-                for key in {key for key, _ in watch.users}:
+                watched.found, watched.misses = found, 0
+                watched.doubts.clear()
+                for key in {key for key, _ in watched.users}:
                     self._on_change(key)
-            wait = REFRESH_SECONDS * (0.8 + 0.2 * self._dice())
-            if watch.found is None or watch.found.reason or watch.doubts:
-                watch.misses += 1
-                wait = min(delay(watch.misses, self._dice()), DOUBTED_SECONDS)
+            wait = REFRESH_SECONDS * (0.8 + 0.2 * self._jitter())
+            if watched.found is None or watched.found.reason or watched.doubts:
+                watched.misses += 1
+                wait = min(retry_delay(watched.misses, self._jitter()), DOUBTED_SECONDS)
             else:
-                watch.misses = 0
+                watched.misses = 0
             await asyncio.sleep(LEAST_SECONDS)
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(wait - LEAST_SECONDS, 0.0)):
-                    await watch.asked.wait()
-            watch.asked.clear()
+                    await watched.asked.wait()
+            watched.asked.clear()
 
-    async def _read(self, watch: _Watch) -> SecretValue | None:
+    async def _read(self, watched: _WatchedSecret) -> SecretValue | None:
         """Return what is there now; None when the API server cannot say, so that what is known stays."""
-        ref = watch.ref
+        ref = watched.ref
         secret = f"Secret {ref.name} in namespace {ref.namespace}"
         try:
             raw = await self._get(ref.namespace, ref.name)

@@ -7,8 +7,8 @@ come, an object never goes back to an older resourceVersion, and one that is gon
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
-from activity_operator.cluster.kinds import DEPLOYMENTS, PODS, POOLS, Key, Kind, Raw
-from activity_operator.cluster.trim import trim
+from activity_operator.cluster.resources import DEPLOYMENTS, PODS, POOLS, Key, Raw, Resource
+from activity_operator.cluster.transform import trim
 from activity_worker.contract import LABEL_POOL
 
 KINDS = (POOLS, DEPLOYMENTS, PODS)
@@ -31,10 +31,10 @@ def version_of(raw: Raw) -> str:
     return str(raw["metadata"].get("resourceVersion", ""))
 
 
-def pool_key(kind: Kind, raw: Raw) -> Key | None:
+def pool_key(resource: Resource, raw: Raw) -> Key | None:
     """Return which pool an object is about: itself, or by its label; None for a stranger."""
     meta = raw["metadata"]
-    if kind == POOLS:
+    if resource == POOLS:
         return (meta["namespace"], meta["name"])
     name = (meta.get("labels") or {}).get(LABEL_POOL)
     return (meta["namespace"], name) if name else None
@@ -45,9 +45,9 @@ class Store:
 
     def __init__(self, changed: Callable[[Key], None]) -> None:
         self._changed = changed
-        self._objects: dict[Kind, dict[str, Raw]] = {kind: {} for kind in KINDS}
-        self._names: dict[Kind, dict[Key, str]] = {kind: {} for kind in KINDS}
-        self._of_pool: dict[Kind, dict[Key, set[str]]] = {kind: {} for kind in KINDS}
+        self._objects: dict[Resource, dict[str, Raw]] = {resource: {} for resource in KINDS}
+        self._names: dict[Resource, dict[Key, str]] = {resource: {} for resource in KINDS}
+        self._of_pool: dict[Resource, dict[Key, set[str]]] = {resource: {} for resource in KINDS}
         self._gone: OrderedDict[str, str] = OrderedDict()
 
     def pool(self, key: Key) -> Raw | None:
@@ -59,89 +59,89 @@ class Store:
         """Return all pools by key."""
         return {key: self._objects[POOLS][uid] for key, uid in self._names[POOLS].items()}
 
-    def of_pool(self, kind: Kind, key: Key) -> list[Raw]:
+    def of_pool(self, resource: Resource, key: Key) -> list[Raw]:
         """Return the Deployments or pods that carry the pool's label, ordered by name."""
-        found = (self._objects[kind][uid] for uid in self._of_pool[kind].get(key, ()))
+        found = (self._objects[resource][uid] for uid in self._of_pool[resource].get(key, ()))
         return sorted(found, key=lambda raw: str(raw["metadata"]["name"]))
 
-    def by_uid(self, kind: Kind, uid: str) -> Raw | None:
+    def by_uid(self, resource: Resource, uid: str) -> Raw | None:
         """Return one object by UID."""
-        return self._objects[kind].get(uid)
+        return self._objects[resource].get(uid)
 
-    def by_name(self, kind: Kind, namespace: str, name: str) -> Raw | None:
+    def by_name(self, resource: Resource, namespace: str, name: str) -> Raw | None:
         """Return one object by name."""
-        uid = self._names[kind].get((namespace, name))
-        return None if uid is None else self._objects[kind][uid]
+        uid = self._names[resource].get((namespace, name))
+        return None if uid is None else self._objects[resource][uid]
 
-    def count(self, kind: Kind) -> int:
+    def count(self, resource: Resource) -> int:
         """Return how many objects of a kind there are."""
-        return len(self._objects[kind])
+        return len(self._objects[resource])
 
     def known_keys(self) -> set[Key]:
         """Return every pool key that anything is known about, so that leftovers of vanished pools are looked at too."""
-        return {key for kind in KINDS for key, uids in self._of_pool[kind].items() if uids}
+        return {key for resource in KINDS for key, uids in self._of_pool[resource].items() if uids}
 
-    def put(self, kind: Kind, raw: Raw) -> bool:
+    def put(self, resource: Resource, raw: Raw) -> bool:
         """Take in an object from watch, LIST or the answer to a write; False when it told nothing new."""
-        key = pool_key(kind, raw)
+        key = pool_key(resource, raw)
         meta = raw["metadata"]
         uid, version, name = uid_of(raw), version_of(raw), (meta["namespace"], meta["name"])
         if key is None:
-            return self.remove(kind, raw)
+            return self.remove(resource, raw)
         if uid in self._gone and not is_older(self._gone[uid], version):
             return False
-        known = self._objects[kind].get(uid)
+        known = self._objects[resource].get(uid)
         if known is not None and (is_older(version, version_of(known)) or version == version_of(known)):
             return False
-        other = self._names[kind].get(name, uid)
+        other = self._names[resource].get(name, uid)
         if other != uid:
             # Two UIDs under one name: the younger one proves that the other is gone, whichever was heard of first.
-            if is_older(version, version_of(self._objects[kind][other])):
+            if is_older(version, version_of(self._objects[resource][other])):
                 return False
-            self._drop(kind, other, version)
-        if known is not None and pool_key(kind, known) != key:
-            self._drop(kind, uid, "")
-        self._objects[kind][uid] = trim(kind, raw)
-        self._names[kind][name] = uid
-        self._of_pool[kind].setdefault(key, set()).add(uid)
+            self._drop(resource, other, version)
+        if known is not None and pool_key(resource, known) != key:
+            self._drop(resource, uid, "")
+        self._objects[resource][uid] = trim(resource, raw)
+        self._names[resource][name] = uid
+        self._of_pool[resource].setdefault(key, set()).add(uid)
         self._gone.pop(uid, None)
         self._changed(key)
         return True
 
-    def remove(self, kind: Kind, raw: Raw) -> bool:
+    def remove(self, resource: Resource, raw: Raw) -> bool:
         """Take out an object that a watch says is gone (or no longer selected); an older tale is ignored."""
         uid, version = uid_of(raw), version_of(raw)
-        known = self._objects[kind].get(uid)
+        known = self._objects[resource].get(uid)
         if known is not None and is_older(version, version_of(known)):
             return False
-        return self._drop(kind, uid, version)
+        return self._drop(resource, uid, version)
 
-    def _drop(self, kind: Kind, uid: str, version: str) -> bool:
+    def _drop(self, resource: Resource, uid: str, version: str) -> bool:
         if version:
             self._gone[uid] = version
             self._gone.move_to_end(uid)
             while len(self._gone) > TOMBSTONES:
                 self._gone.popitem(last=False)
-        raw = self._objects[kind].pop(uid, None)
+        raw = self._objects[resource].pop(uid, None)
         if raw is None:
             return False
         name = (raw["metadata"]["namespace"], raw["metadata"]["name"])
-        if self._names[kind].get(name) == uid:
-            del self._names[kind][name]
-        key = pool_key(kind, raw)
+        if self._names[resource].get(name) == uid:
+            del self._names[resource][name]
+        key = pool_key(resource, raw)
         if key is not None:
-            left = self._of_pool[kind][key]
+            left = self._of_pool[resource][key]
             left.discard(uid)
             if not left:
-                del self._of_pool[kind][key]
+                del self._of_pool[resource][key]
             self._changed(key)
         return True
 
-    def snapshot(self, kind: Kind) -> dict[str, str]:
-        """Return UID -> resourceVersion of a kind, to be taken before a LIST begins and given to `sweep` after it."""
-        return {uid: version_of(raw) for uid, raw in self._objects[kind].items()}
+    def snapshot(self, resource: Resource) -> dict[str, str]:
+        """Return UID -> resourceVersion of a kind, to be taken before a LIST begins and given to `replace` after it."""
+        return {uid: version_of(raw) for uid, raw in self._objects[resource].items()}
 
-    def sweep(self, kind: Kind, listed: Iterable[Raw], before: dict[str, str], list_version: str) -> int:
+    def replace(self, resource: Resource, listed: Iterable[Raw], before: dict[str, str], list_version: str) -> int:
         """Take in a full LIST; remove what was known before it began and is not in it. Returns how many that were.
 
         Objects that came while the LIST was under way are left alone.
@@ -149,8 +149,8 @@ class Store:
         present = set()
         for raw in listed:
             present.add(uid_of(raw))
-            self.put(kind, raw)
-        phantoms = [uid for uid in before if uid not in present and uid in self._objects[kind]]
+            self.put(resource, raw)
+        phantoms = [uid for uid in before if uid not in present and uid in self._objects[resource]]
         for uid in phantoms:
-            self._drop(kind, uid, list_version or before[uid])
+            self._drop(resource, uid, list_version or before[uid])
         return len(phantoms)

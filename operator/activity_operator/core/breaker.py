@@ -37,40 +37,42 @@ def retry_at(breaker: Breaker) -> float | None:
     return breaker.opened_at + RETRY_DELAYS_SECONDS[min(breaker.trips, len(RETRY_DELAYS_SECONDS)) - 1]
 
 
-def watch_starts(seen: Observation, fleet: Fleet, revision: str, breaker: Breaker) -> tuple[Breaker, Member | None]:
+def watch_starts(
+    observation: Observation, fleet: Fleet, revision: str, breaker: Breaker
+) -> tuple[Breaker, Member | None]:
     """Return the breaker after what is seen, and the pod to replace when a try is due.
 
     A report from a pod that came up since closes it, and so does the end of all evidence: nobody is starting any more.
     Reports of workers that were there before say nothing about starts. The first try is due when the breaker opens.
     Another revision begins with a closed one.
     """
-    mine = fleet.of(revision)
+    revision_members = fleet.of(revision)
     if breaker.revision != revision:
         breaker = Breaker()
-    if breaker.open and any(_came_since(m, breaker) for m in mine):
+    if breaker.open and any(_came_since(m, breaker) for m in revision_members):
         return Breaker(), None
-    failing = next((m for m in mine if failure(m) is not None), None)
-    refusal = _refusal(seen.deployments, revision)
+    failing = next((m for m in revision_members if failure(m) is not None), None)
+    refusal = _refusal(observation.deployments, revision)
     failed = None
     if failing is not None:
-        breaker, failed = _failed(seen, failing, breaker)
+        breaker, failed = _failed(observation, failing, breaker)
     elif refusal is not None:
-        breaker = _refused(seen, refusal, breaker)
+        breaker = _refused(observation, refusal, breaker)
     else:
-        breaker = _without_evidence(seen, mine, revision, breaker)
+        breaker = _without_evidence(observation, revision_members, revision, breaker)
     return (replace(breaker, revision=revision) if breaker.open else breaker), failed
 
 
-def due_at(seen: Observation, fleet: Fleet, revision: str, breaker: Breaker) -> float | None:
+def due_at(observation: Observation, fleet: Fleet, revision: str, breaker: Breaker) -> float | None:
     """Return the Unix time of the next try, or of its end.
 
     Soon where somebody's report has closed it though another start fails, and where a try is due that nobody needs: the
     next look closes it.
     """
-    mine = fleet.of(revision)
-    again = not breaker.open and any(failure(member) is not None for member in mine)
-    needless = breaker.trying and not _under_way(seen, mine, revision)
-    return seen.now + CLOSED_SECONDS if again or needless else retry_at(breaker)
+    revision_members = fleet.of(revision)
+    again = not breaker.open and any(failure(member) is not None for member in revision_members)
+    needless = breaker.trying and not _under_way(observation, revision_members, revision)
+    return observation.now + CLOSED_SECONDS if again or needless else retry_at(breaker)
 
 
 def replicas_allowed(breaker: Breaker, members: tuple[Member, ...], planned: int, *, cut: bool) -> int:
@@ -82,22 +84,22 @@ def replicas_allowed(breaker: Breaker, members: tuple[Member, ...], planned: int
     if not breaker.refused:
         return planned
     present = len(members)
-    if not breaker.trying or any(member.said is None for member in members):
+    if not breaker.trying or any(member.report is None for member in members):
         return min(planned, present)
     return present + 1 if cut or planned > present else planned
 
 
-def _failed(seen: Observation, failing: Member, breaker: Breaker) -> tuple[Breaker, Member | None]:
+def _failed(observation: Observation, failing: Member, breaker: Breaker) -> tuple[Breaker, Member | None]:
     reason, message = failure(failing) or ("", "")
     if not breaker.open:
-        breaker = Breaker(1, seen.now)
+        breaker = Breaker(1, observation.now)
     due = retry_at(breaker)
-    if due is not None and seen.now >= due and not _may_still_come(seen, failing):
-        return Breaker(breaker.trips + 1, seen.now, reason, message), failing
+    if due is not None and observation.now >= due and not _may_still_come(observation, failing):
+        return Breaker(breaker.trips + 1, observation.now, reason, message), failing
     return Breaker(breaker.trips, breaker.opened_at, reason, message), None
 
 
-def _may_still_come(seen: Observation, failing: Member) -> bool:
+def _may_still_come(observation: Observation, failing: Member) -> bool:
     """Whether its container runs and is silent for less time than a large handler may take to be imported.
 
     How the container before it ended does not matter: this one may have a task already, if the operator was silent.
@@ -105,33 +107,37 @@ def _may_still_come(seen: Observation, failing: Member) -> bool:
     pod = failing.pod
     if not pod.running_since or failing.failed_start:
         return False
-    return seen.now - max(pod.running_since, seen.leader_since) < GIVE_UP_SECONDS
+    return observation.now - max(pod.running_since, observation.leader_since) < GIVE_UP_SECONDS
 
 
-def _refused(seen: Observation, refusal: tuple[str, str], breaker: Breaker) -> Breaker:
+def _refused(observation: Observation, refusal: tuple[str, str], breaker: Breaker) -> Breaker:
     """Return the breaker when pods are not even created; its first tries are the ReplicaSet's own."""
     trips = max(breaker.trips, 1)
     if breaker.trying or not breaker.open:
-        return Breaker(trips + 1, seen.now, *refusal, refused=True)
-    due = retry_at(breaker) or seen.now
-    return Breaker(trips, breaker.opened_at, *refusal, refused=True, trying=seen.now >= due)
+        return Breaker(trips + 1, observation.now, *refusal, refused=True)
+    due = retry_at(breaker) or observation.now
+    return Breaker(trips, breaker.opened_at, *refusal, refused=True, trying=observation.now >= due)
 
 
-def _without_evidence(seen: Observation, mine: tuple[Member, ...], revision: str, breaker: Breaker) -> Breaker:
+def _without_evidence(
+    observation: Observation, revision_members: tuple[Member, ...], revision: str, breaker: Breaker
+) -> Breaker:
     """Return the breaker when nothing fails now: something starts, or nobody was asked to."""
     if not breaker.open:
         return Breaker()
-    if _under_way(seen, mine, revision):
+    if _under_way(observation, revision_members, revision):
         return breaker
     if not breaker.refused or breaker.trying:
         return Breaker()
     due = retry_at(breaker)
-    return replace(breaker, trying=due is not None and seen.now >= due)
+    return replace(breaker, trying=due is not None and observation.now >= due)
 
 
-def _under_way(seen: Observation, mine: tuple[Member, ...], revision: str) -> bool:
+def _under_way(observation: Observation, revision_members: tuple[Member, ...], revision: str) -> bool:
     """Whether somebody starts, or is asked for."""
-    return any(member.said is None for member in mine) or _awaited(seen.deployments, revision) > len(mine)
+    return any(member.report is None for member in revision_members) or _awaited(
+        observation.deployments, revision
+    ) > len(revision_members)
 
 
 def failure(member: Member) -> tuple[str, str] | None:
@@ -141,7 +147,7 @@ def failure(member: Member) -> tuple[str, str] | None:
     then, and is none: it is Ready, or has run since before this leader's time.
     """
     pod = member.pod
-    if member.said is not None or member.unheard or pod.ready:
+    if member.report is not None or member.unheard or pod.ready:
         return None
     if pod.waiting_reason in _IMAGE:
         return Reason.IMAGE_PULL_FAILED, f"pod {pod.name}: {pod.waiting_reason}: {pod.waiting_message}"[:MAX_MESSAGE]
@@ -174,7 +180,7 @@ def _came_since(member: Member, breaker: Breaker) -> bool:
 
     Where pods were refused, only one that was created later says that they no longer are.
     """
-    if member.said is None or member.said.reported_at <= breaker.opened_at:
+    if member.report is None or member.report.reported_at <= breaker.opened_at:
         return False
     pod = member.pod
     if breaker.refused:

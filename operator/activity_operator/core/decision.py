@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from activity_operator.core.backlog import Backlog
 from activity_operator.core.saturation import Saturation
-from activity_operator.core.waiting import Waiting
 from activity_worker.contract import Directive
 
 
@@ -61,7 +61,7 @@ class DeletePod:
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class EmitEvent:
     """Publish a Kubernetes Event on the pool. `kind` is Normal or Warning; `reason` is stable, CamelCase."""
 
     kind: str
@@ -69,7 +69,7 @@ class Say:
     message: str
 
 
-Action = ApplyRevision | SetReplicas | DeleteDeployment | SetDeletionCost | DeletePod | Say
+Action = ApplyRevision | SetReplicas | DeleteDeployment | SetDeletionCost | DeletePod | EmitEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class ScalingMemory:
     saturation: Saturation | None = None
     proven: frozenset[str] = frozenset()
     breaker: Breaker = field(default_factory=Breaker)
-    said: Mapping[str, str] = field(default_factory=dict)
+    announced: Mapping[str, str] = field(default_factory=dict)
     emptied_at: float = 0.0
     waiting_since: float | None = None
 
@@ -141,7 +141,7 @@ class Size:
 class Decision:
     """One answer for one pool.
 
-    `directives` are by pod UID; `waiting` is what was known of the backlog; `look_again_in` is in seconds, None when
+    `directives` are by pod UID; `backlog` is what was known of the backlog; `look_again_in` is in seconds, None when
     only a change can alter the answer.
     """
 
@@ -151,5 +151,5 @@ class Decision:
     directives: Mapping[str, Directive] = field(default_factory=dict)
     victims: tuple[str, ...] = ()
     sentinel: SentinelOrder = field(default_factory=SentinelOrder)
-    waiting: Waiting = field(default_factory=Waiting)
+    backlog: Backlog = field(default_factory=Backlog)
     look_again_in: float | None = None

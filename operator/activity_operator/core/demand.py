@@ -4,10 +4,10 @@ import math
 from dataclasses import dataclass, field
 
 from activity_operator.api.spec import PoolSpec
+from activity_operator.core.backlog import Backlog, known_backlog
 from activity_operator.core.fleet import Fleet
 from activity_operator.core.observation import Observation
-from activity_operator.core.saturation import Saturation, is_proven, saturation
-from activity_operator.core.waiting import Waiting, waiting
+from activity_operator.core.saturation import Saturation, is_proven, track_saturation
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +18,11 @@ class Demand:
     tasks: int
     reason: str
     saturation: Saturation | None = None
-    waiting: Waiting = field(default_factory=Waiting)
+    backlog: Backlog = field(default_factory=Backlog)
 
 
-def demand(
-    spec: PoolSpec, seen: Observation, fleet: Fleet, saturated: Saturation | None, emptied_at: float = 0.0
+def task_demand(
+    spec: PoolSpec, observation: Observation, fleet: Fleet, saturated: Saturation | None, emptied_at: float = 0.0
 ) -> Demand:
     """Return the workers for `inflight + leases held + backlog`, more on saturation where the source cannot count.
 
@@ -31,18 +31,18 @@ def demand(
     that is only a lower bound leaves all that as it is and may only ask for more: it is minutes old, so the tasks that
     it saw waiting may be the very ones that run by now.
     """
-    held = seen.source.held + seen.source.claimed
-    known = waiting(spec, seen, fleet, emptied_at)
-    tasks = fleet.inflight + held + (known.tasks or 0)
-    if not known.exact:
-        tasks = max(fleet.inflight + held, known.tasks or 0)
+    held = observation.source.held + observation.source.claimed
+    backlog = known_backlog(spec, observation, fleet, emptied_at)
+    tasks = fleet.inflight + held + (backlog.tasks or 0)
+    if not backlog.exact:
+        tasks = max(fleet.inflight + held, backlog.tasks or 0)
     per_worker = spec.slots_per_worker * spec.scaling.target_utilization
-    workers = math.ceil(round((tasks + _out_of_reach(seen, fleet)) / per_worker, 9))
-    reason = _sentence(fleet, held, known)
+    workers = math.ceil(round((tasks + _unreachable_slots(observation, fleet)) / per_worker, 9))
+    reason = _sentence(fleet, held, backlog)
     full = None
-    if known.tasks is None or not known.exact:
-        full = saturation(fleet, saturated)
-        if full is not None and is_proven(full, fleet, seen.now):
+    if backlog.tasks is None or not backlog.exact:
+        full = track_saturation(fleet, saturated)
+        if full is not None and is_proven(full, fleet, observation.now):
             grown = 2 * len(fleet.working)
             if grown > workers and len(fleet.working) == len(fleet.serving):
                 reason = f"all {len(fleet.working)} workers are busy: doubling"
@@ -53,27 +53,27 @@ def demand(
             workers = max(workers, fleet.inflight // spec.slots_per_worker + 1)
     # Who has yet to report to a new leader keeps its place, and makes none.
     workers = max(workers, min(workers + fleet.unheard, len(fleet.serving)))
-    return Demand(workers + len(fleet.stalled), tasks, reason, full, known)
+    return Demand(workers + len(fleet.stalled), tasks, reason, full, backlog)
 
 
-def _out_of_reach(seen: Observation, fleet: Fleet) -> int:
+def _unreachable_slots(observation: Observation, fleet: Fleet) -> int:
     """Return how many free slots cannot take the leases that are held: each waits in a poll, for a minute at worst.
 
     The sentinel's last polls outlive the start of the first worker. What they bring then goes to a worker that is yet
     to poll, so one more is asked for.
     """
-    if not seen.source.held:
+    if not observation.source.held:
         return 0
-    polling = sum(min(m.slots - m.busy, m.said.open_polls) for m in fleet.working if m.idle and m.said is not None)
-    return max(0, polling - seen.source.claimed)
+    polling = sum(min(m.slots - m.busy, m.report.open_polls) for m in fleet.working if m.idle and m.report is not None)
+    return max(0, polling - observation.source.claimed)
 
 
-def _sentence(fleet: Fleet, held: int, known: Waiting) -> str:
+def _sentence(fleet: Fleet, held: int, backlog: Backlog) -> str:
     parts = [f"{fleet.inflight} running", f"{held} held"]
     if fleet.unheard:
         parts.append(f"{fleet.unheard} workers yet to report to this leader")
-    if known.tasks is not None:
-        parts.append(f"{known.tasks} waiting" if known.exact else f"at least {known.tasks} waiting")
-    elif known.unknown:
-        parts.append(known.unknown)
+    if backlog.tasks is not None:
+        parts.append(f"{backlog.tasks} waiting" if backlog.exact else f"at least {backlog.tasks} waiting")
+    elif backlog.unknown:
+        parts.append(backlog.unknown)
     return ", ".join(parts)

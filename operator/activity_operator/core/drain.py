@@ -54,23 +54,25 @@ def latest_order(member: Member) -> RemovalOrder:
     return (True, _PHASE_RANK["Running"], False, member.pod.deletion_cost or 0)
 
 
-def victims(serving: Iterable[Member], surplus: int) -> tuple[Member, ...]:
+def choose_victims(serving: Iterable[Member], surplus: int) -> tuple[Member, ...]:
     """Return whom to cordon: the longest idle first, then the least busy. Idle time orders, it never vetoes.
 
     A pod that never started needs no cordon, and one that has not reported cannot be told.
     """
-    candidates = [member for member in serving if member.said is not None]
+    candidates = [member for member in serving if member.report is not None]
     candidates.sort(key=lambda member: (member.busy, -member.idle_for, member.pod.created, member.pod.uid))
     return tuple(candidates[: max(0, surplus)])
 
 
 def unmarked(members: Iterable[Member]) -> tuple[Member, ...]:
     """Return drained workers without a cost: one said drained just as it was called back, and no way leads back."""
-    return tuple(m for m in members if m.said is not None and m.said.state is WorkerState.DRAINED and not m.cordoned)
+    return tuple(
+        m for m in members if m.report is not None and m.report.state is WorkerState.DRAINED and not m.cordoned
+    )
 
 
 def callable_back(members: Iterable[Member], number: int) -> tuple[Member, ...]:
     """Return cordoned workers that may serve again, because they have not yet said drained: busiest first."""
-    candidates = [m for m in members if m.cordoned and not m.drained and not m.stalled and m.said is not None]
+    candidates = [m for m in members if m.cordoned and not m.drained and not m.stalled and m.report is not None]
     candidates.sort(key=lambda member: (-member.busy, member.pod.created, member.pod.uid))
     return tuple(candidates[: max(0, number)])

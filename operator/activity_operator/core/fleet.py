@@ -23,7 +23,7 @@ class Member:
     """One pod of the pool, and its worker's last word if there is one."""
 
     pod: PodFacts
-    said: WorkerFacts | None
+    report: WorkerFacts | None
     stalled: bool
     never_started: bool
     idle_for: float
@@ -43,28 +43,30 @@ class Member:
     @property
     def drained(self) -> bool:
         """Whether it said that it holds nothing and asks for nothing any more; terminal."""
-        return self.said is not None and self.said.state in {WorkerState.DRAINED, WorkerState.STOPPED}
+        return self.report is not None and self.report.state in {WorkerState.DRAINED, WorkerState.STOPPED}
 
     @property
     def serving(self) -> bool:
         """Whether it counts as capacity: not leaving, not stalled. One that has yet to report does count."""
-        leaving = self.cordoned or self.drained or (self.said is not None and self.said.state is WorkerState.STOPPING)
+        leaving = (
+            self.cordoned or self.drained or (self.report is not None and self.report.state is WorkerState.STOPPING)
+        )
         return not (leaving or self.stalled)
 
     @property
     def working(self) -> bool:
         """Whether it serves and has said so itself."""
-        return self.serving and self.said is not None and self.said.state is WorkerState.RUNNING
+        return self.serving and self.report is not None and self.report.state is WorkerState.RUNNING
 
     @property
     def busy(self) -> int:
         """Slots with a task, as last heard."""
-        return 0 if self.said is None else self.said.busy
+        return 0 if self.report is None else self.report.busy
 
     @property
     def slots(self) -> int:
         """Tasks that it can run at once, as last heard."""
-        return 0 if self.said is None else self.said.slots
+        return 0 if self.report is None else self.report.slots
 
     @property
     def idle(self) -> bool:
@@ -118,11 +120,11 @@ class Fleet:
         return tuple(member for member in self.members if member.pod.revision == revision)
 
 
-def fleet(spec: PoolSpec, seen: Observation) -> Fleet:
+def join_reports(spec: PoolSpec, observation: Observation) -> Fleet:
     """Join pods and reports."""
-    said = {worker.pod_uid: worker for worker in seen.workers}
-    pods = (pod for pod in seen.pods if not pod.deleting and pod.phase not in {"Failed", "Succeeded"})
-    return Fleet(tuple(_member(spec, seen, pod, said.get(pod.uid)) for pod in pods))
+    reports = {worker.pod_uid: worker for worker in observation.workers}
+    pods = (pod for pod in observation.pods if not pod.deleting and pod.phase not in {"Failed", "Succeeded"})
+    return Fleet(tuple(_member(spec, observation, pod, reports.get(pod.uid)) for pod in pods))
 
 
 def stalled_after(spec: PoolSpec, worker: WorkerFacts) -> float:
@@ -130,19 +132,21 @@ def stalled_after(spec: PoolSpec, worker: WorkerFacts) -> float:
     return worker.reported_at + max(spec.reports.timeout_seconds, STALLED_INTERVALS * worker.interval_seconds)
 
 
-def _member(spec: PoolSpec, seen: Observation, pod: PodFacts, said: WorkerFacts | None) -> Member:
-    if said is None or said.failed_start:
-        never_started = _never_started(spec, seen, pod)
-        if said is not None:
-            return Member(pod, None, False, never_started, idle_for=0.0, failed_start=said.failed_start)
-        unheard = not never_started and 0 < pod.running_since < seen.leader_since
+def _member(spec: PoolSpec, observation: Observation, pod: PodFacts, report: WorkerFacts | None) -> Member:
+    if report is None or report.failed_start:
+        never_started = _never_started(spec, observation, pod)
+        if report is not None:
+            return Member(pod, None, False, never_started, idle_for=0.0, failed_start=report.failed_start)
+        unheard = not never_started and 0 < pod.running_since < observation.leader_since
         return Member(pod, None, False, never_started, idle_for=0.0, unheard=unheard)
-    stalled = seen.now >= stalled_after(spec, said)
-    idle_for = said.idle_seconds + max(0.0, seen.now - said.reported_at) if said.busy < said.slots else 0.0
-    return Member(pod, said, stalled=stalled, never_started=False, idle_for=idle_for)
+    stalled = observation.now >= stalled_after(spec, report)
+    idle_for = (
+        report.idle_seconds + max(0.0, observation.now - report.reported_at) if report.busy < report.slots else 0.0
+    )
+    return Member(pod, report, stalled=stalled, never_started=False, idle_for=idle_for)
 
 
-def _never_started(spec: PoolSpec, seen: Observation, pod: PodFacts) -> bool:
+def _never_started(spec: PoolSpec, observation: Observation, pod: PodFacts) -> bool:
     """Whether a pod that never reported surely runs nothing of ours, so that it may go without a drain.
 
     One whose container runs gets the benefit of the doubt: after a change of leader nobody has reported yet.
@@ -151,20 +155,20 @@ def _never_started(spec: PoolSpec, seen: Observation, pod: PodFacts) -> bool:
         return False
     if not pod.running_since:
         return True
-    due = given_up_at(spec, seen, pod)
-    return due is not None and seen.now >= due
+    due = given_up_at(spec, observation, pod)
+    return due is not None and observation.now >= due
 
 
-def given_up_at(spec: PoolSpec, seen: Observation, pod: PodFacts) -> float | None:
+def given_up_at(spec: PoolSpec, observation: Observation, pod: PodFacts) -> float | None:
     """Return the Unix time from which a running container that is not ready and never reported runs nothing of ours.
 
     If it is older than this leader and its revision has had reports, the doubt never ends (None): a worker cut off from
     us with its node looks the same. Of a former revision nobody knows whether it had any: those are given up as late as
     the stalled are.
     """
-    if pod.running_since >= seen.leader_since:
+    if pod.running_since >= observation.leader_since:
         return pod.running_since + START_DEADLINE_SECONDS
-    if pod.revision == seen.pool.proven_revision:
+    if pod.revision == observation.pool.proven_revision:
         return None
     former = pod.revision != revision_of(spec)
-    return seen.leader_since + max(START_DEADLINE_SECONDS, spec.stalled.deadline_seconds if former else 0.0)
+    return observation.leader_since + max(START_DEADLINE_SECONDS, spec.stalled.deadline_seconds if former else 0.0)

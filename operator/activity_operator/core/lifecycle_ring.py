@@ -15,7 +15,7 @@ _SIGNALLED = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class PodEvent:
     """What befell a pod that its worker cannot report: it never started, or it was killed.
 
     `exit_code` belongs to `worker:stopped` and is None elsewhere.
@@ -27,19 +27,19 @@ class Trouble:
     exit_code: int | None = None
 
 
-def troubles(
-    before: Mapping[str, PodFacts], pods: Iterable[PodFacts], told: Iterable[EventRecord] = ()
-) -> tuple[Trouble, ...]:
+def pod_events(
+    before: Mapping[str, PodFacts], pods: Iterable[PodFacts], recorded: Iterable[EventRecord] = ()
+) -> tuple[PodEvent, ...]:
     """Return what became visible since `before` (pods by UID). Ordinary exits are the worker's own to report.
 
-    A new leader has seen no pod before: what it finds in `told`, the status's ring, its predecessor has told.
+    A new leader has seen no pod before: what it finds in `recorded`, the status's ring, its predecessor has told.
     """
-    known = {(record.worker, record.name, record.message) for record in told}
+    known = {(record.worker, record.name, record.message) for record in recorded}
     return tuple(
-        trouble
+        pod_event
         for pod in pods
-        for trouble in _troubles(pod, before.get(pod.uid))
-        if pod.uid in before or (trouble.pod, trouble.name, trouble.message) not in known
+        for pod_event in _pod_events(pod, before.get(pod.uid))
+        if pod.uid in before or (pod_event.pod, pod_event.name, pod_event.message) not in known
     )
 
 
@@ -50,18 +50,22 @@ def at_work(worker: WorkerFacts) -> bool:
     return worker.state not in {WorkerState.DRAINED, WorkerState.STOPPED}
 
 
-def vanished(before: Mapping[str, PodFacts], pods: Mapping[str, PodFacts], working: Set[str]) -> tuple[Trouble, ...]:
+def vanished_pods(
+    before: Mapping[str, PodFacts], pods: Mapping[str, PodFacts], working: Set[str]
+) -> tuple[PodEvent, ...]:
     """Return the pods that are gone since `before` although they ran and their workers (by pod UID) were at work."""
     gone = sorted(working & (before.keys() - pods.keys()))
     text = "its pod went before it could end: deleted with too little grace, or with its node"
-    return tuple(Trouble(EventName.WORKER_STOPPED, text, before[uid].name) for uid in gone if before[uid].running_since)
+    return tuple(
+        PodEvent(EventName.WORKER_STOPPED, text, before[uid].name) for uid in gone if before[uid].running_since
+    )
 
 
-def _troubles(pod: PodFacts, old: PodFacts | None) -> Iterable[Trouble]:
+def _pod_events(pod: PodFacts, old: PodFacts | None) -> Iterable[PodEvent]:
     if pod.waiting_reason not in _ORDINARY and (old is None or old.waiting_reason != pod.waiting_reason):
-        yield Trouble(pod.waiting_reason, pod.waiting_message, pod.name)
+        yield PodEvent(pod.waiting_reason, pod.waiting_message, pod.name)
     if pod.unschedulable and not (old is not None and old.unschedulable):
-        yield Trouble("Unschedulable", pod.unschedulable, pod.name)
+        yield PodEvent("Unschedulable", pod.unschedulable, pod.name)
     if pod.last_exit_reason and (old is None or not old.last_exit_reason or _ends(pod) > _ends(old)):
         yield from _end(pod)
 
@@ -71,14 +75,14 @@ def _ends(pod: PodFacts) -> int:
     return pod.restarts if pod.running_since else pod.restarts + 1
 
 
-def _end(pod: PodFacts) -> Iterable[Trouble]:
+def _end(pod: PodFacts) -> Iterable[PodEvent]:
     """Tell of an end that the worker did not live to report."""
     code, reason = pod.last_exit_code, pod.last_exit_reason
     # Some runtimes say OOMKilled of a worker that ended well when a handler's process was taken. The worker has told.
     if reason not in {"Completed", "Error"} and not (reason == OOM_KILLED and code == 0):
-        yield Trouble(reason, "" if code is None else f"exit code {code}", pod.name)
+        yield PodEvent(reason, "" if code is None else f"exit code {code}", pod.name)
     if code is not None and code > _SIGNALLED:
-        yield Trouble(EventName.WORKER_STOPPED, f"killed by {_signal_name(code - _SIGNALLED)}", pod.name, code)
+        yield PodEvent(EventName.WORKER_STOPPED, f"killed by {_signal_name(code - _SIGNALLED)}", pod.name, code)
 
 
 def _signal_name(number: int) -> str:
@@ -88,7 +92,7 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def merge(inherited: Iterable[EventRecord], ours: Iterable[EventRecord]) -> tuple[EventRecord, ...]:
+def merge_events(inherited: Iterable[EventRecord], ours: Iterable[EventRecord]) -> tuple[EventRecord, ...]:
     """Return the last 20 events by time; equal ones are counted together.
 
     `inherited` is the status's ring as it was when this process began to lead, `ours` the story since then.

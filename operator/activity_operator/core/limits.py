@@ -3,61 +3,61 @@
 from collections.abc import Iterator
 
 from activity_operator.api.spec import PoolSpec
+from activity_operator.core.blocked_pods import unprepared_pod
 from activity_operator.core.decision import Breaker, Size
 from activity_operator.core.demand import Demand
 from activity_operator.core.fleet import Fleet
-from activity_operator.core.futility import WITNESSES, Futility
-from activity_operator.core.hindrance import unprepared
+from activity_operator.core.growth_guard import WITNESSES, GrowthStop
 from activity_operator.core.observation import Observation
 from activity_operator.core.stabilize import Stable
 
 
-def size(
+def limited_size(
     spec: PoolSpec,
-    seen: Observation,
+    observation: Observation,
     fleet: Fleet,
-    want: Demand,
+    demand: Demand,
     stable: Stable,
     breaker: Breaker,
-    futile: Futility | None = None,
+    growth_stop: GrowthStop | None = None,
 ) -> Size:
     """Return how many workers may serve, the rule that bound the number, and why."""
     present = fleet.present
-    if seen.refusal:
-        return Size(min(present, spec.max_workers), "refused", seen.refusal)
+    if observation.refusal:
+        return Size(min(present, spec.max_workers), "refused", observation.refusal)
     if spec.paused:
         return Size(0, "paused", "spec.paused is true: workers finish what they hold and leave")
     if spec.replicas is not None:
         return _pinned(spec, spec.replicas)
-    number, limit, reason = stable.workers, "demand", want.reason
+    number, limit, reason = stable.workers, "demand", demand.reason
     if stable.held_by:
-        limit, reason = "held", f"{want.reason}; kept at {number} by {stable.held_by}"
+        limit, reason = "held", f"{demand.reason}; kept at {number} by {stable.held_by}"
     if number < spec.min_workers:
-        number, limit, reason = spec.min_workers, "min", f"{want.reason}; minWorkers is {spec.min_workers}"
+        number, limit, reason = spec.min_workers, "min", f"{demand.reason}; minWorkers is {spec.min_workers}"
     asked = number
     if number > spec.max_workers:
-        limit, reason = "max", f"{want.reason} would need {number} workers; maxWorkers is {spec.max_workers}"
+        limit, reason = "max", f"{demand.reason} would need {number} workers; maxWorkers is {spec.max_workers}"
         number = spec.max_workers
-    for most, name, why in _bounds_of_growth(spec, seen, fleet, breaker):
+    for most, name, why in _bounds_of_growth(spec, observation, fleet, breaker):
         if number > most:
             return Size(most, name, f"growth stopped: {why}")
-    if futile is not None and asked > (most := max(present, WITNESSES, spec.min_workers)):
-        return Size(min(number, most), futile.limit, f"growth stopped: {futile.reason}")
+    if growth_stop is not None and asked > (most := max(present, WITNESSES, spec.min_workers)):
+        return Size(min(number, most), growth_stop.limit, f"growth stopped: {growth_stop.reason}")
     return Size(number, limit, reason)
 
 
 def _bounds_of_growth(
-    spec: PoolSpec, seen: Observation, fleet: Fleet, breaker: Breaker
+    spec: PoolSpec, observation: Observation, fleet: Fleet, breaker: Breaker
 ) -> Iterator[tuple[int, str, str]]:
     """Yield how large the pool may be for now, the rule that says so, and why; the first that binds is told."""
     present = fleet.present
     if breaker.open:
         yield max(present, 1), "breaker", breaker.message
-    if (stuck := unprepared(seen, fleet)) is not None:
+    if (stuck := unprepared_pod(observation, fleet)) is not None:
         yield max(present, 1), "unprepared", stuck
-    if seen.suspect and fleet.stalled:
+    if observation.report_path_problem and fleet.stalled:
         # Those who are not heard may well be free: they were enough before their reports stopped coming.
-        yield max(present, spec.min_workers), "doubt", seen.suspect
+        yield max(present, spec.min_workers), "doubt", observation.report_path_problem
 
 
 def _pinned(spec: PoolSpec, replicas: int) -> Size:

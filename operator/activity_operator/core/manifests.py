@@ -9,7 +9,7 @@ from typing import Any
 from activity_operator.api.pod_own import HEALTH_PORT_NAME, REPORT_DIR, TMP_DIR, VOLUME_PREFIX, WORKER_CONTAINER
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.observation import PoolFacts
-from activity_operator.core.podspec import merged
+from activity_operator.core.pod_merge import merged
 from activity_operator.core.source_environment import literal, source_environment, source_parts
 from activity_worker.contract import LABEL_POOL, LABEL_REVISION, TOKEN_AUDIENCE, Env
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from activity_operator.core.signal import Signal
+from activity_operator.core.backlog_count import BacklogCount
 from activity_worker.contract import PollTrouble, WorkerState
 
 
@@ -106,7 +106,7 @@ class WorkerFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceError:
+class SourceProblem:
     """Why the task source cannot be read: one of the condition reasons, and a message that names the fix."""
 
     reason: str
@@ -115,7 +115,7 @@ class SourceError:
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class MetricPeriod:
     """Tasks that were scheduled and tasks that were started in one period, from `start` (Unix seconds) on."""
 
     start: int
@@ -125,13 +125,13 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class ActivityMetrics:
     """What a service counted, oldest first; periods in which nothing happened are left out.
 
     `observed_at` is when it was asked, Unix seconds; the last minutes before may be incomplete.
     """
 
-    flows: tuple[Flow, ...]
+    periods: tuple[MetricPeriod, ...]
     observed_at: float
 
 
@@ -140,29 +140,29 @@ class SourceFacts:
     """What the operator itself knows of the source: its own polls, the leases it holds, a count where there is one.
 
     `held` are leases recorded and not yet claimed by a worker; `claimed` ones are a worker's, whose report has not yet
-    shown them. `signals` are what is known of the tasks that wait, at most one of them exact; none where nobody can
-    count. `counts` are what another service counted of a source that cannot, None when it was never asked.
+    shown them. `counts` are what is known of the tasks that wait, at most one of them exact; none where nobody can
+    count. `metrics` are what another service counted of a source that cannot, None when it was never asked.
     """
 
     open_polls: int = 0
     held: int = 0
     claimed: int = 0
-    signals: tuple[Signal, ...] = ()
-    counts: Counts | None = None
+    counts: tuple[BacklogCount, ...] = ()
+    metrics: ActivityMetrics | None = None
     observed_at: float = 0.0
-    error: SourceError | None = None
+    error: SourceProblem | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
     """Everything that `decide` may know.
 
-    `leader_since` is when this process began to lead (Unix seconds); `suspect` says that reports failed for so many
-    workers at once that the report path itself is doubted; `refusal` is the tenancy policy's objection, empty when the
-    pool may run; `rivals` are other pools on the same source, as namespace/name; `rejected` is the API
+    `leader_since` is when this process began to lead (Unix seconds); `report_path_problem` says that reports failed for
+    so many workers at once that the report path itself is doubted; `refusal` is the tenancy policy's objection, empty
+    when the pool may run; `sharing_pools` are other pools on the same source, as namespace/name; `rejected` is the API
     server's message when it refused the current revision's Deployment, `rejected_reason` the condition reason for it;
-    `unauthenticated` is why reports cannot be authenticated now (TokenReview failing); `contested` says who else
-    writes the pool's Deployments again and again.
+    `authentication_problem` is why reports cannot be authenticated now (TokenReview failing); `edit_conflict` says who
+    else writes the pool's Deployments again and again.
     """
 
     now: float
@@ -172,10 +172,10 @@ class Observation:
     workers: tuple[WorkerFacts, ...] = ()
     source: SourceFacts = field(default_factory=SourceFacts)
     leader_since: float = 0.0
-    suspect: str = ""
+    report_path_problem: str = ""
     refusal: str = ""
-    rivals: tuple[str, ...] = ()
+    sharing_pools: tuple[str, ...] = ()
     rejected: str = ""
     rejected_reason: str = ""
-    unauthenticated: str = ""
-    contested: str = ""
+    authentication_problem: str = ""
+    edit_conflict: str = ""

@@ -19,26 +19,28 @@ class Split:
     surge: int
 
 
-def split(seen: Observation, fleet: Fleet, desired: int, revision: str, proven: frozenset[str]) -> Split:
+def split_by_revision(
+    observation: Observation, fleet: Fleet, desired: int, revision: str, proven: frozenset[str]
+) -> Split:
     """Return how the size divides over the revisions.
 
     Until the new revision has had a worker report, it gets one canary and the newest old one with workers keeps the
     whole size, also if the new one never starts. Then the new one grows as the old one's workers drain and go.
     """
-    old = _newest_old(seen, fleet, revision)
+    old = _newest_old(observation, fleet, revision)
     if old is None or desired == 0:
         return Split({revision: desired}, 0)
     if revision not in proven:
         return Split({revision: 1, old.revision: desired}, 1)
     surge = max(1, math.ceil(desired * SURGE))
     leaving = sum(1 for member in fleet.members if member.pod.revision != revision)
-    mine = [member for member in fleet.serving if member.pod.revision == revision]
-    new = min(desired, max(len(mine), desired + surge - leaving))
+    revision_members = [member for member in fleet.serving if member.pod.revision == revision]
+    new = min(desired, max(len(revision_members), desired + surge - leaving))
     working = sum(1 for member in fleet.working if member.pod.revision == revision)
     return Split({revision: new, old.revision: max(0, desired - working)}, surge)
 
 
-def _newest_old(seen: Observation, fleet: Fleet, revision: str) -> DeploymentFacts | None:
+def _newest_old(observation: Observation, fleet: Fleet, revision: str) -> DeploymentFacts | None:
     serving = {member.pod.revision for member in fleet.serving if not member.never_started}
-    old = [d for d in seen.deployments if d.revision != revision and d.revision in serving and not d.deleting]
+    old = [d for d in observation.deployments if d.revision != revision and d.revision in serving and not d.deleting]
     return max(old, key=lambda deployment: (deployment.created, deployment.name), default=None)

@@ -21,22 +21,22 @@ class Saturation:
 
     since: float
     joined: float
-    crew: frozenset[str]
+    members: frozenset[str]
 
 
-def saturation(fleet: Fleet, before: Saturation | None) -> Saturation | None:
+def track_saturation(fleet: Fleet, before: Saturation | None) -> Saturation | None:
     """Return since when no working member has had an idle slot, None when one has or nobody works.
 
     Tasks in flight are not asked for: a pool of one worker has none between two tasks of a backlog.
     """
     if not fleet.working or any(member.idle for member in fleet.working):
         return None
-    crew = {member.pod.uid: _last_word(member) for member in fleet.working}
+    last_reports = {member.pod.uid: _last_report(member) for member in fleet.working}
     if before is None:
-        began = max(crew.values())
-        return Saturation(began, began, frozenset(crew))
-    joined = [said for uid, said in crew.items() if uid not in before.crew]
-    return Saturation(before.since, max([before.joined, *joined]), frozenset(crew))
+        began = max(last_reports.values())
+        return Saturation(began, began, frozenset(last_reports))
+    joined = [at for uid, at in last_reports.items() if uid not in before.members]
+    return Saturation(before.since, max([before.joined, *joined]), frozenset(last_reports))
 
 
 def is_proven(full: Saturation, fleet: Fleet, now: float) -> bool:
@@ -52,7 +52,7 @@ def look_again_at(full: Saturation, fleet: Fleet, now: float) -> float | None:
     """Return when it may be proven, None when it is: a report that repeats the one before is no event."""
     if is_proven(full, fleet, now):
         return None
-    words = [_last_word(m) + (m.said.interval_seconds if m.said else 0.0) for m in _unheard(full, fleet)]
+    words = [_last_report(m) + (m.report.interval_seconds if m.report else 0.0) for m in _unheard(full, fleet)]
     due = max([_lasted_at(full, fleet), *(word + LATE_SECONDS for word in words)])
     return due if due > now else now + LOOK_SECONDS
 
@@ -63,8 +63,8 @@ def _lasted_at(full: Saturation, fleet: Fleet) -> float:
 
 
 def _unheard(full: Saturation, fleet: Fleet) -> list[Member]:
-    return [member for member in fleet.working if _last_word(member) < full.since]
+    return [member for member in fleet.working if _last_report(member) < full.since]
 
 
-def _last_word(member: Member) -> float:
-    return 0.0 if member.said is None else member.said.reported_at
+def _last_report(member: Member) -> float:
+    return 0.0 if member.report is None else member.report.reported_at

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from activity_operator.api.sources import RedisSource, SecretKeyRef, TaskStoreSource
+from activity_operator.api.sources import RedisSourceSpec, SecretKeyRef, TaskStoreSourceSpec
 from activity_operator.api.spec import PoolSpec
 from activity_worker.contract import Env
 
@@ -35,7 +35,7 @@ def literal(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _redis(source: RedisSource) -> list[Variable]:
+def _redis(source: RedisSourceSpec) -> list[Variable]:
     url = f"redis://{source.address}" if source.address is not None else source.url_secret_ref
     plain = {
         Env.REDIS_FLOW: source.flow,
@@ -49,7 +49,7 @@ def _redis(source: RedisSource) -> list[Variable]:
     return [_url(Env.REDIS_URL, url), *_given(plain)]
 
 
-def _task_store(source: TaskStoreSource) -> list[Variable]:
+def _task_store(source: TaskStoreSourceSpec) -> list[Variable]:
     url = source.url if source.url is not None else source.url_secret_ref
     return [_url(Env.STORE_URL, url), *_given({Env.STORE_LEASE_SECONDS: source.lease_seconds})]
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from activity_operator.api.spec import PoolSpec
-from activity_operator.core import polls
+from activity_operator.core import poll_errors
 from activity_operator.core.demand import Demand
 from activity_operator.core.fleet import Fleet
 from activity_operator.core.observation import Observation
@@ -21,40 +21,45 @@ class Stable:
     quiet_since: float | None
 
 
-def stabilize(
-    spec: PoolSpec, seen: Observation, fleet: Fleet, want: Demand, past: Recommendations, quiet_since: float | None
+def stabilized(
+    spec: PoolSpec,
+    observation: Observation,
+    fleet: Fleet,
+    demand: Demand,
+    past: Recommendations,
+    quiet_since: float | None,
 ) -> Stable:
     """Return the larger of today's demand and what the window, the zero gate or missing signals still ask for."""
     present = fleet.present
-    unknown, blind = _unknown(spec, fleet, want)
+    unknown, blind = _unknown(spec, fleet, demand)
     # Nor is it a proof of rest, however long it lasts.
-    quiet = None if unknown else _quiet_since(seen, fleet, want, quiet_since)
+    quiet = None if unknown else _quiet_since(observation, fleet, demand, quiet_since)
     # What ignorance holds counts as wanted: the window begins when it ends.
-    wanted = max(want.workers, blind)
-    recommendations = _remember(past, seen.now, wanted, spec.scaling.scale_down.stabilization_window_seconds)
-    candidates = [(want.workers, ""), (blind, f"{unknown}: unknown is not zero")]
+    wanted = max(demand.workers, blind)
+    recommendations = _remember(past, observation.now, wanted, spec.scaling.scale_down.stabilization_window_seconds)
+    candidates = [(demand.workers, ""), (blind, f"{unknown}: unknown is not zero")]
     candidates.append((max(number for _, number in recommendations), "the stabilization window"))
-    if seen.suspect:
-        candidates.append((present, seen.suspect))
-    elif seen.now - seen.leader_since < spec.scaling.scale_down.stabilization_window_seconds:
+    if observation.report_path_problem:
+        candidates.append((present, observation.report_path_problem))
+    elif observation.now - observation.leader_since < spec.scaling.scale_down.stabilization_window_seconds:
         candidates.append((present, "a new leader waits one stabilization window"))
-    if any(not member.never_started for member in fleet.serving) and not _zero_allowed(spec, seen.now, quiet):
+    if any(not member.never_started for member in fleet.serving) and not _zero_allowed(spec, observation.now, quiet):
         candidates.append((1 + len(fleet.stalled), _zero_reason(spec, fleet)))
     workers, held_by = max(candidates, key=lambda candidate: candidate[0])
     return Stable(workers, held_by, recommendations, quiet)
 
 
-def _unknown(spec: PoolSpec, fleet: Fleet, want: Demand) -> tuple[str, int]:
+def _unknown(spec: PoolSpec, fleet: Fleet, demand: Demand) -> tuple[str, int]:
     """Return what is not known of the work, and the workers that are kept for it: "" and none when enough is.
 
     Workers see for themselves that nothing waits. Where none works, or none that is free can poll, nobody does.
     """
-    known = want.waiting
-    if polls.trouble(spec, fleet) is not None and (known.tasks is None or not known.exact):
-        return known.unknown or "no worker that is free can poll", fleet.present
-    if not known.unknown:
+    backlog = demand.backlog
+    if poll_errors.poll_error(spec, fleet) is not None and (backlog.tasks is None or not backlog.exact):
+        return backlog.unknown or "no worker that is free can poll", fleet.present
+    if not backlog.unknown:
         return "", 0
-    return known.unknown, 1 + len(fleet.stalled) if fleet.working else fleet.present
+    return backlog.unknown, 1 + len(fleet.stalled) if fleet.working else fleet.present
 
 
 def expires(recommendations: Recommendations, window_seconds: float) -> float | None:
@@ -80,13 +85,13 @@ def _remember(past: Recommendations, now: float, workers: int, window_seconds: f
     return (*kept, (now, workers))
 
 
-def _quiet_since(seen: Observation, fleet: Fleet, want: Demand, since: float | None) -> float | None:
+def _quiet_since(observation: Observation, fleet: Fleet, demand: Demand, since: float | None) -> float | None:
     """Return since when nothing has run, waited or been held, and every worker that reported is fresh."""
-    working = want.tasks or fleet.running_tasks or fleet.stalled or seen.suspect
-    unheard = any(member.said is None and not member.never_started for member in fleet.members)
+    working = demand.tasks or fleet.running_tasks or fleet.stalled or observation.report_path_problem
+    unheard = any(member.report is None and not member.never_started for member in fleet.members)
     if working or unheard:
         return None
-    return seen.now if since is None else since
+    return observation.now if since is None else since
 
 
 def _zero_allowed(spec: PoolSpec, now: float, quiet_since: float | None) -> bool:

@@ -22,7 +22,7 @@ class PolicyError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class TenancyRule:
     """What namespaces that match may use. All are globs (`*` also matches `/` and `:`); an empty tuple allows none.
 
     Of an endpoint's URL the host must match the glob's host, too: `https://*.example.com` allows no
@@ -37,10 +37,10 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class TenancyPolicy:
     """The rules; a namespace may use what any rule that matches it allows, and nothing when none does."""
 
-    rules: tuple[Rule, ...] = (Rule(),)
+    rules: tuple[TenancyRule, ...] = (TenancyRule(),)
 
     def refusal(
         self,
@@ -95,7 +95,7 @@ class Policy:
         return ""
 
 
-def _allows(rule: Rule, arn: str, role_arn: str, endpoint_urls: Sequence[str]) -> bool:
+def _allows(rule: TenancyRule, arn: str, role_arn: str, endpoint_urls: Sequence[str]) -> bool:
     asked = ((arn, rule.activity_arns), (role_arn, rule.role_arns))
     return all(not value or _matches(value, globs) for value, globs in asked) and all(
         not url or _leads_to(url, rule.endpoint_urls) for url in endpoint_urls
@@ -117,28 +117,28 @@ def _host(url: str) -> str:
     return url if found is None else found.group()
 
 
-def parse_policy(raw: Any) -> Policy:
+def parse_policy(raw: Any) -> TenancyPolicy:
     """Read a policy: a mapping with `rules`, a list; empty or missing means the default. Raises `PolicyError`."""
     if raw is None:
-        return Policy()
+        return TenancyPolicy()
     if not isinstance(raw, Mapping) or set(raw) - {"rules"}:
         raise PolicyError("tenancy: expected a mapping with the one field 'rules'")
     rules = raw.get("rules") or ()
     if not isinstance(rules, Sequence) or isinstance(rules, str):
         raise PolicyError(f"tenancy.rules: expected a list, got {type(rules).__name__}")
     if not rules:
-        return Policy()
-    return Policy(tuple(_rule(rule, f"tenancy.rules[{index}]") for index, rule in enumerate(rules)))
+        return TenancyPolicy()
+    return TenancyPolicy(tuple(_rule(rule, f"tenancy.rules[{index}]") for index, rule in enumerate(rules)))
 
 
-def _rule(raw: Any, where: str) -> Rule:
+def _rule(raw: Any, where: str) -> TenancyRule:
     if not isinstance(raw, Mapping):
         raise PolicyError(f"{where}: expected a mapping, got {type(raw).__name__}")
     if unknown := sorted(set(map(str, raw)) - set(_FIELDS)):
         raise PolicyError(f"{where}.{unknown[0]}: no such field; use {', '.join(_FIELDS)}")
     if not raw.get("namespaces"):
         raise PolicyError(f"{where}.namespaces: is required; name namespaces or globs, ['*'] for all")
-    return Rule(
+    return TenancyRule(
         namespaces=_globs(raw, "namespaces", where, ()),
         activity_arns=_globs(raw, "activityArns", where, ("*",)),
         role_arns=_globs(raw, "roleArns", where, ()),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from activity_operator.cluster.kinds import POOLS
+from activity_operator.cluster.resources import POOLS
 from activity_worker.contract import LABEL_POOL
 from tests.faults.api import Raw
 from tests.hostile.users.drawn import EXAMPLES, drawn

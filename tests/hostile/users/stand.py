@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from activity_operator.cluster.deep_json import Decoder
-from activity_operator.cluster.kinds import DEPLOYMENTS, EVENTS, POOLS
+from activity_operator.cluster.json_depth import DepthLimitedDecoder
+from activity_operator.cluster.resources import DEPLOYMENTS, EVENTS, POOLS
 from tests.eventually import eventually
 from tests.faults.api import CALL_SECONDS, Raw
 from tests.faults.ground import TOKENS, Ground, ground, kubeconfig
@@ -78,7 +78,7 @@ class Stand:
         ):
             said = await answer.read()
             try:
-                found = json.loads(said, cls=Decoder)
+                found = json.loads(said, cls=DepthLimitedDecoder)
             except ValueError:
                 found = {"message": said[:500].decode(errors="replace")}
             return Answer(answer.status, found)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from activity_operator.cluster.kinds import DEPLOYMENTS, POOLS
+from activity_operator.cluster.resources import DEPLOYMENTS, POOLS
 from tests.eventually import eventually
 from tests.hostile.users.findings import activity
 from tests.hostile.users.pools import ARN

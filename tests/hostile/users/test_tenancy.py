@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from activity_operator.cluster.kinds import POOLS
+from activity_operator.cluster.resources import POOLS
 from activity_worker.contract import LABEL_POOL
 from tests.eventually import eventually
 from tests.hostile.users.batch import admit

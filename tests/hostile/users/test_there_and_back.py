@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from activity_operator.cluster.kinds import POOLS
+from activity_operator.cluster.resources import POOLS
 from activity_worker.contract import LABEL_POOL
 from tests.eventually import eventually
 from tests.faults.api import Raw

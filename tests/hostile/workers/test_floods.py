@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from activity_operator.workers.authentication import MAX_REVIEWS
+from activity_operator.reports.authentication import MAX_REVIEWS
 from activity_worker.contract import TOKEN_AUDIENCE
 from tests.eventually import eventually, eventually_sync
 from tests.faults.beat import Beat, beating

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from activity_operator.cluster.kinds import POOLS
+from activity_operator.cluster.resources import POOLS
 from tests.eventually import eventually
 from tests.hostile.workers.background import Background
 from tests.hostile.workers.lies import TEXTS

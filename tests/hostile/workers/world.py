@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 import aiohttp
 
-from activity_operator.cluster.kinds import POOLS
+from activity_operator.cluster.resources import POOLS
 from activity_worker.contract import LABEL_POOL, TOKEN_AUDIENCE, lease_id
 from activity_worker.testing import FakeSettings, StepFunctionsFake
 from tests import manifests, measuring

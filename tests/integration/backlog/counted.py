@@ -7,14 +7,14 @@ from typing import Any
 from urllib.parse import quote
 
 from activity_operator.api.spec import PoolSpec
-from activity_operator.cluster.kinds import Key, Raw
 from activity_operator.cluster.kube import ApiError
+from activity_operator.cluster.resources import Key, Raw
 from activity_operator.cluster.secret_values import SecretValues
+from activity_operator.core.backlog_count import BacklogCount
 from activity_operator.core.decision import SentinelOrder
-from activity_operator.core.observation import SourceError
-from activity_operator.core.signal import Signal
-from activity_operator.core.tenancy import Policy
-from activity_operator.counted_signals import CountedSignals
+from activity_operator.core.observation import SourceProblem
+from activity_operator.core.tenancy import TenancyPolicy
+from activity_operator.counted_sources import CountedSources
 from tests.eventually import eventually
 from tests.servers.redis import RedisServer
 
@@ -28,12 +28,12 @@ class Counted:
     def __init__(self) -> None:
         self.secrets: dict[str, str] = {}
         self.seen: dict[str, list[int]] = {}
-        self.errors: dict[str, list[SourceError]] = {}
+        self.errors: dict[str, list[SourceProblem]] = {}
         self._specs: dict[Key, PoolSpec] = {}
         self._orders: dict[Key, SentinelOrder] = {}
-        self._changes: dict[Key, tuple[tuple[Signal, ...], SourceError | None]] = {}
+        self._changes: dict[Key, tuple[tuple[BacklogCount, ...], SourceProblem | None]] = {}
         values = SecretValues(self._get, on_change=self._look)
-        self._signals = CountedSignals(values, Policy, on_change=self._look, called=lambda *_: None)
+        self._signals = CountedSources(values, TenancyPolicy, on_change=self._look, called=lambda *_: None)
 
     async def _get(self, namespace: str, name: str) -> Raw:
         if name not in self.secrets:
@@ -44,8 +44,8 @@ class Counted:
         asyncio.get_running_loop().call_soon(self._reconcile, key)
 
     def _reconcile(self, key: Key) -> None:
-        signals, error = self._changes[key] = self._signals.said(key)
-        self.seen.setdefault(key[1], []).extend(signal.tasks for signal in signals)
+        signals, error = self._changes[key] = self._signals.latest(key)
+        self.seen.setdefault(key[1], []).extend(count.tasks for count in signals)
         if error is not None:
             self.errors.setdefault(key[1], []).append(error)
         self._signals.order(key, self._orders[key], self._specs[key])
@@ -73,10 +73,10 @@ class Counted:
 
     def age(self, queue: str, now: float) -> float:
         """Return the seconds since that count."""
-        signals, _ = self._signals.said(("team", queue))
+        signals, _ = self._signals.latest(("team", queue))
         return now - signals[0].observed_at
 
-    def error(self, queue: str) -> SourceError | None:
+    def error(self, queue: str) -> SourceProblem | None:
         """Return the error of the last change, None if the count worked."""
         return self._changes.get(("team", queue), ((), None))[1]
 
@@ -92,7 +92,7 @@ class Counted:
 
         await self.until(f"{tasks} tasks are counted in {queue}", right, seconds)
 
-    async def fails(self, queue: str, seconds: float = PATIENCE_SECONDS) -> SourceError:
+    async def fails(self, queue: str, seconds: float = PATIENCE_SECONDS) -> SourceProblem:
         """Wait until the count fails, and return the error."""
         await self.until(f"{queue} has an error", lambda: self.error(queue) is not None, seconds)
         error = self.error(queue)

@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import insert
 
-from activity_operator.backlog.counting import Counting, Place
-from activity_operator.backlog.taskstore import TaskStores, item
+from activity_operator.backlog.poll_rounds import BacklogPoller, SourceEndpoint
+from activity_operator.backlog.taskstore import TaskStoreReader, item
 from activity_worker.steps.model import new_instance
 from activity_worker.steps.model.definition_parser import parse
 from activity_worker.steps.store.task_store import TaskStore
@@ -57,17 +57,17 @@ class Watched:
         self.rounds: list[tuple[str, float]] = []
         self.tasks: int | None = None
         self.reason = ""
-        self.counter = TaskStores()
+        self.counter = TaskStoreReader()
         self.counter.observed = self._observed
-        self.counting = Counting(self.counter, exact=True, on_change=self._change, now=time.time)
-        self.counting.order(KEY, Place(url, interval), item(tasks))
+        self.counting = BacklogPoller(self.counter, exact=True, on_change=self._change, now=time.time)
+        self.counting.order(KEY, SourceEndpoint(url, interval), item(tasks))
 
     def _observed(self, operation: str, code: int, outcome: str, seconds: float) -> None:
         self.rounds.append((outcome, time.monotonic()))
 
     def _change(self, key: tuple[str, str]) -> None:
-        signal, error = self.counting.said(KEY)
-        self.tasks = None if signal is None else signal.tasks
+        count, error = self.counting.latest(KEY)
+        self.tasks = None if count is None else count.tasks
         self.reason = "" if error is None else error.reason
 
     async def until(self, tasks: int, seconds: float = 30.0) -> None:

@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
-from activity_operator.backlog.counting import Place
-from activity_operator.backlog.prometheus import AT_ONCE, Prometheus
+from activity_operator.backlog.poll_rounds import SourceEndpoint
+from activity_operator.backlog.prometheus import AT_ONCE, PrometheusReader
 from activity_operator.backlog.protocol import SourceProblemError
 from tests.eventually import eventually
 from tests.integration.backlog.counted import Counted
@@ -40,11 +40,11 @@ async def scraped(server: PrometheusServer) -> None:
 
 async def ask(url: str, *queries: str, token: str = "") -> Any:
     """Return the answers to some queries; for one query, the answer itself."""
-    counter, place = Prometheus(), Place(url, 15.0, token)
+    counter, endpoint = PrometheusReader(), SourceEndpoint(url, 15.0, token)
     try:
-        found = await counter.read(place, queries)
+        found = await counter.read(endpoint, queries)
     finally:
-        await counter.leave(place)
+        await counter.close(endpoint)
     return found[0] if len(queries) == 1 else list(found)
 
 
@@ -133,8 +133,8 @@ async def test_query_is_a_lower_bound_and_never_an_exact_count(server: Prometheu
     counted.order("resize", source(server.url, "vector(5)"))
     await counted.counts("resize", 5)
 
-    signals, error = counted._signals.said(("team", "resize"))
-    assert [(signal.tasks, signal.exact) for signal in signals] == [(5, False)]
+    signals, error = counted._signals.latest(("team", "resize"))
+    assert [(count.tasks, count.exact) for count in signals] == [(5, False)]
     assert error is None
 
 

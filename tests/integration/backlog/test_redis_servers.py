@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from activity_operator.counted_signals import REDIS_SECONDS
+from activity_operator.counted_sources import REDIS_SECONDS
 from tests.eventually import eventually
 from tests.integration.backlog.counted import PATIENCE_SECONDS, Counted, push, with_ca
 from tests.servers.redis import RedisServer, cluster_url, redis_cluster, redis_server, redis_with_sentinels

@@ -10,8 +10,8 @@ from statistics import median
 import pytest
 from sqlalchemy import text
 
-from activity_operator.backlog.counting import TELL_SECONDS, Place
-from activity_operator.backlog.taskstore import LEAST_SECONDS, TaskStores, item
+from activity_operator.backlog.poll_rounds import TELL_SECONDS, SourceEndpoint
+from activity_operator.backlog.taskstore import LEAST_SECONDS, TaskStoreReader, item
 from activity_worker.wire.taskstore_due import CHANNEL, MOST_DUE
 from tests.eventually import eventually
 from tests.integration.backlog.stores import fill, opened, put, watched
@@ -45,11 +45,11 @@ async def test_count_has_the_same_rule_for_due_as_the_runners(url: str) -> None:
     async with opened(url) as store:
         await fill(store, rows)
         for now in (0.0, 1.0, 9.999, 10.0, 15.0, 1e9):
-            counter = TaskStores(lambda now=now: now)  # type: ignore[misc]
-            counts = await counter.read(Place(url, 1.0), [item(tasks) for tasks in asked])
+            counter = TaskStoreReader(lambda now=now: now)  # type: ignore[misc]
+            counts = await counter.read(SourceEndpoint(url, 1.0), [item(tasks) for tasks in asked])
             async with store.engine.connect() as connection:
                 expected = [(await connection.execute(count_due(now, tasks))).scalar_one() for tasks in asked]
-            await counter.leave(Place(url, 1.0))
+            await counter.close(SourceEndpoint(url, 1.0))
 
             assert list(counts) == expected
             assert expected[3] == 0
@@ -64,9 +64,9 @@ async def test_leased_instance_is_due_when_its_lease_expires(url: str) -> None:
         assert await store.claim("r1", lambda: now, [definition], 60.0) is not None
 
         for at, due in ((now, 0), (now + 59, 0), (now + 61, 1)):
-            counter = TaskStores(lambda at=at: at)  # type: ignore[misc]
-            assert list(await counter.read(Place(url, 1.0), [""])) == [due]
-            await counter.leave(Place(url, 1.0))
+            counter = TaskStoreReader(lambda at=at: at)  # type: ignore[misc]
+            assert list(await counter.read(SourceEndpoint(url, 1.0), [""])) == [due]
+            await counter.close(SourceEndpoint(url, 1.0))
 
 
 async def test_store_without_tables_counts_zero_until_they_exist(url: str) -> None:
@@ -116,13 +116,13 @@ async def test_many_instances_of_other_tasks_do_not_affect_the_count(url: str) -
     async with opened(url) as store:
         await fill(store, [{"task_name": "ours", "next_run_time": 2.0, "complete": False, "paused": False}])
         await execute(url, crowd)
-    counter = TaskStores()
-    counts = await counter.read(Place(url, 1.0), [item(["ours"]), item([]), item(["crowd", "ours"])])
+    counter = TaskStoreReader()
+    counts = await counter.read(SourceEndpoint(url, 1.0), [item(["ours"]), item([]), item(["crowd", "ours"])])
     began = time.monotonic()
-    await counter.rest(Place(url, 1.0), 1.0)
+    await counter.wait(SourceEndpoint(url, 1.0), 1.0)
     rested = time.monotonic() - began
-    took = counter._stores[Place(url, 1.0)].took_seconds
-    await counter.leave(Place(url, 1.0))
+    took = counter._stores[SourceEndpoint(url, 1.0)].took_seconds
+    await counter.close(SourceEndpoint(url, 1.0))
 
     assert list(counts) == [1, MOST_DUE, MOST_DUE + 1001]
     assert rested >= min(1.0, 9 * took)

@@ -6,9 +6,9 @@ from urllib.parse import quote
 
 import pytest
 
-from activity_operator.backlog.counting import Place
+from activity_operator.backlog.poll_rounds import SourceEndpoint
 from activity_operator.backlog.protocol import SourceProblemError
-from activity_operator.backlog.taskstore import TaskStores
+from activity_operator.backlog.taskstore import TaskStoreReader
 from activity_worker.errors import DeniedError, MissingError, SourceError, UnreachableError
 from activity_worker.steps.store.db_errors import translated
 from activity_worker.steps.store.task_store import TaskStore
@@ -66,11 +66,11 @@ async def says(url: str) -> tuple[str, str]:
 
 async def due(url: str) -> int:
     """Return the operator's count."""
-    counter = TaskStores()
+    counter = TaskStoreReader()
     try:
-        (found,) = await counter.read(Place(url, 1.0), [""])
+        (found,) = await counter.read(SourceEndpoint(url, 1.0), [""])
     finally:
-        await counter.leave(Place(url, 1.0))
+        await counter.close(SourceEndpoint(url, 1.0))
     assert isinstance(found, int)
     return found
 

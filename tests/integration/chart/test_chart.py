@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from activity_operator.cluster import kinds
+from activity_operator.cluster import resources
 from activity_operator.cluster.store import KINDS
-from activity_operator.core.tenancy import Rule, parse_policy
-from activity_operator.rooms import report_names
-from activity_operator.settings import Settings
-from activity_operator.workers.certificate_keeper import BUNDLE_NAME
+from activity_operator.core.tenancy import TenancyRule, parse_policy
+from activity_operator.reports.certificate_manager import BUNDLE_NAME
+from activity_operator.settings import OperatorSettings
+from activity_operator.wiring import report_names
 from activity_worker.contract import LABEL_LEADER
 from tests.cluster import go_builds
 from tests.integration.chart.rendering import (
@@ -54,9 +54,9 @@ def objects(helm: Helm) -> Objects:
 
 
 @pytest.fixture(scope="module")
-def settings(objects: Objects) -> Settings:
+def settings(objects: Objects) -> OperatorSettings:
     """The operator's settings with the environment of the chart."""
-    return Settings.read([], environment(objects))
+    return OperatorSettings.read([], environment(objects))
 
 
 def test_helm_lint_gives_no_warning(helm: Helm) -> None:
@@ -84,7 +84,7 @@ def test_crd_can_be_left_out(helm: Helm) -> None:
 
 def test_operator_reads_every_variable_of_the_chart(objects: Objects) -> None:
     """The operator would ignore a misspelled name silently."""
-    known = {each.metadata["from"].variable for each in Settings.__dataclass_fields__.values()}
+    known = {each.metadata["from"].variable for each in OperatorSettings.__dataclass_fields__.values()}
 
     assert set(environment(objects)) <= known
 
@@ -95,7 +95,7 @@ def test_extra_environment_cannot_replace_the_charts_variables(helm: Helm, objec
             helm.objects({"extraEnv": [{"name": name, "value": "x"}]})
 
 
-def test_workers_reach_the_leader_by_their_report_url(objects: Objects, settings: Settings) -> None:
+def test_workers_reach_the_leader_by_their_report_url(objects: Objects, settings: OperatorSettings) -> None:
     service = objects["Service", settings.report_service]
     (port,) = service["spec"]["ports"]
     ports = {each["name"]: each["containerPort"] for each in container(objects)["ports"]}
@@ -107,7 +107,7 @@ def test_workers_reach_the_leader_by_their_report_url(objects: Objects, settings
     assert service["spec"]["selector"].items() - pod_labels.items() == {(LABEL_LEADER, "true")}
 
 
-def test_workers_reach_a_leader_that_is_not_ready(objects: Objects, settings: Settings) -> None:
+def test_workers_reach_a_leader_that_is_not_ready(objects: Objects, settings: OperatorSettings) -> None:
     """A node whose kubelet hangs makes its pods NotReady; a leader on it must still get reports."""
     service = objects["Service", settings.report_service]
 
@@ -115,7 +115,7 @@ def test_workers_reach_a_leader_that_is_not_ready(objects: Objects, settings: Se
     assert service["spec"]["selector"][LABEL_LEADER] == "true", "whoever does not lead must not be led to"
 
 
-def test_probes_and_scrapes_use_the_health_port(objects: Objects, settings: Settings) -> None:
+def test_probes_and_scrapes_use_the_health_port(objects: Objects, settings: OperatorSettings) -> None:
     only = container(objects)
     ports = {each["name"]: each["containerPort"] for each in only["ports"]}
     (metrics,) = objects["Service", "activity-operator-metrics"]["spec"]["ports"]
@@ -127,27 +127,27 @@ def test_probes_and_scrapes_use_the_health_port(objects: Objects, settings: Sett
 
 
 def test_role_grants_exactly_the_operators_calls(objects: Objects) -> None:
-    watched = {(kind.group, kind.plural, verb, "") for kind in KINDS for verb in ("list", "watch")}
+    watched = {(resource.group, resource.plural, verb, "") for resource in KINDS for verb in ("list", "watch")}
     written = {
-        (kinds.POOLS.group, "activitypools", "get", ""),
-        (kinds.POOLS.group, "activitypools/status", "patch", ""),
-        (kinds.POOLS.group, "activitypools/finalizers", "update", ""),
-        *((kinds.DEPLOYMENTS.group, "deployments", verb, "") for verb in ("get", "create", "patch", "delete")),
-        (kinds.REPLICA_SETS.group, "replicasets", "get", ""),
-        *((kinds.PODS.group, "pods", verb, "") for verb in ("patch", "delete")),
-        *((kinds.CONFIG_MAPS.group, "configmaps", verb, BUNDLE_NAME) for verb in ("get", "create", "patch")),
-        *((kinds.EVENTS.group, "events", verb, "") for verb in ("create", "patch")),
-        (kinds.TOKEN_REVIEWS.group, "tokenreviews", "create", ""),
+        (resources.POOLS.group, "activitypools", "get", ""),
+        (resources.POOLS.group, "activitypools/status", "patch", ""),
+        (resources.POOLS.group, "activitypools/finalizers", "update", ""),
+        *((resources.DEPLOYMENTS.group, "deployments", verb, "") for verb in ("get", "create", "patch", "delete")),
+        (resources.REPLICA_SETS.group, "replicasets", "get", ""),
+        *((resources.PODS.group, "pods", verb, "") for verb in ("patch", "delete")),
+        *((resources.CONFIG_MAPS.group, "configmaps", verb, BUNDLE_NAME) for verb in ("get", "create", "patch")),
+        *((resources.EVENTS.group, "events", verb, "") for verb in ("create", "patch")),
+        (resources.TOKEN_REVIEWS.group, "tokenreviews", "create", ""),
     }
 
     assert granted(objects, "ClusterRole") == watched | written
 
 
-def test_leases_and_secrets_are_granted_in_the_own_namespace_only(objects: Objects, settings: Settings) -> None:
-    leases = {(kinds.LEASES.group, "leases", verb, settings.lease_name) for verb in ("get", "update")}
-    secrets = {(kinds.SECRETS.group, "secrets", verb, "") for verb in ("get", "list", "create", "update", "delete")}
+def test_leases_and_secrets_are_granted_in_the_own_namespace_only(objects: Objects, settings: OperatorSettings) -> None:
+    leases = {(resources.LEASES.group, "leases", verb, settings.lease_name) for verb in ("get", "update")}
+    secrets = {(resources.SECRETS.group, "secrets", verb, "") for verb in ("get", "list", "create", "update", "delete")}
 
-    expected = leases | secrets | {(kinds.LEASES.group, "leases", "create", "")}
+    expected = leases | secrets | {(resources.LEASES.group, "leases", "create", "")}
     assert granted(objects, "Role") == expected
     assert objects["Role", "activity-operator"]["metadata"]["namespace"] == settings.namespace
 
@@ -174,8 +174,8 @@ def test_pool_secrets_can_be_granted_everywhere_but_not_by_default(helm: Helm, o
     assert name not in {found for _, found in objects}
 
 
-def test_redis_interval_reaches_the_operator(helm: Helm, settings: Settings) -> None:
-    slower = Settings.read([], environment(helm.objects({"redisCountSeconds": 2.5})))
+def test_redis_interval_reaches_the_operator(helm: Helm, settings: OperatorSettings) -> None:
+    slower = OperatorSettings.read([], environment(helm.objects({"redisCountSeconds": 2.5})))
 
     assert (settings.redis_count_seconds, slower.redis_count_seconds) == (0.1, 2.5)
 
@@ -209,25 +209,25 @@ def test_grace_period_is_longer_than_the_wait_for_open_polls(helm: Helm, stop_se
     objects = helm.objects({"stopSeconds": stop_seconds})
     grace = objects["Deployment", "activity-operator"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
 
-    assert Settings.read([], environment(objects)).stop_seconds == stop_seconds
+    assert OperatorSettings.read([], environment(objects)).stop_seconds == stop_seconds
     assert grace >= stop_seconds + 15
 
 
-def _policy(objects: Objects, settings: Settings) -> Any:
+def _policy(objects: Objects, settings: OperatorSettings) -> Any:
     (mount,) = (each for each in container(objects)["volumeMounts"] if each["name"] == "tenancy")
     name = settings.tenancy_file.removeprefix(mount["mountPath"] + "/")
     return yaml.safe_load(objects["ConfigMap", "activity-operator-tenancy"]["data"][name])
 
 
-def test_no_rules_mean_the_default_policy(objects: Objects, settings: Settings) -> None:
+def test_no_rules_mean_the_default_policy(objects: Objects, settings: OperatorSettings) -> None:
     assert parse_policy(_policy(objects, settings)) == parse_policy(None)
 
 
-def test_operator_reads_the_policy_rules_unchanged(helm: Helm, settings: Settings) -> None:
+def test_operator_reads_the_policy_rules_unchanged(helm: Helm, settings: OperatorSettings) -> None:
     objects = helm.objects({"tenancy": {"rules": [RULE, {"namespaces": ["*"]}]}})
 
-    written = Rule(("team-*",), ("arn:*:a-*",), ("arn:r",), ("http://e:1",), ("redis:6379",))
-    assert parse_policy(_policy(objects, settings)).rules == (written, Rule())
+    written = TenancyRule(("team-*",), ("arn:*:a-*",), ("arn:r",), ("http://e:1",), ("redis:6379",))
+    assert parse_policy(_policy(objects, settings)).rules == (written, TenancyRule())
 
 
 @pytest.mark.parametrize("image", [{}, {"repository": ""}, {"repository": None}, {"tag": "1.0.0"}])

@@ -8,19 +8,19 @@ from typing import Any
 import aiohttp
 
 from activity_operator.backlog.stepfunctions import StepFunctions
-from activity_operator.cluster.kinds import DEPLOYMENTS, Raw
 from activity_operator.cluster.kube import ApiError, Credentials, KubeClient
-from activity_operator.core.tenancy import Policy
-from activity_operator.handlers import Watcher
+from activity_operator.cluster.resources import DEPLOYMENTS, Raw
+from activity_operator.core.tenancy import TenancyPolicy
 from activity_operator.metrics import Metrics
-from activity_operator.process import Backbone, Outside, Process
-from activity_operator.rooms import AllRooms
-from activity_operator.settings import Settings
+from activity_operator.process import ClusterServices, ComponentsLike, Process
+from activity_operator.settings import OperatorSettings
+from activity_operator.watch.kopf_watch import KopfWatch
+from activity_operator.wiring import Components
 from tests import manifests
 from tests.integration.operator.plain import PlainBrain, PlainOutside
 
 
-def settings(namespace: str, **more: Any) -> Settings:
+def settings(namespace: str, **more: Any) -> OperatorSettings:
     """Return settings for one test. The Lease lasts as long as shipped, so that a busy machine ends no term."""
     quick: dict[str, Any] = {
         "namespace": namespace,
@@ -28,7 +28,7 @@ def settings(namespace: str, **more: Any) -> Settings:
         "health_port": 0,
         "health_host": "127.0.0.1",
     }
-    return Settings(**{**quick, **more})
+    return OperatorSettings(**{**quick, **more})
 
 
 class Running:
@@ -40,8 +40,8 @@ class Running:
 
     @property
     def outside(self) -> PlainOutside:
-        assert isinstance(self.process.outside, PlainOutside)
-        return self.process.outside
+        assert isinstance(self.process.components, PlainOutside)
+        return self.process.components
 
     async def get(self, path: str) -> tuple[int, str]:
         """GET a path of the health port."""
@@ -66,13 +66,13 @@ async def operator(
     """
     brain = PlainBrain(namespace)
 
-    def outside(backbone: Backbone) -> Outside:
-        return PlainOutside(brain, backbone) if rooms is None else AllRooms(brain, backbone, rooms("test"))
+    def outside(services: ClusterServices) -> ComponentsLike:
+        return PlainOutside(brain, services) if rooms is None else Components(brain, services, rooms("test"))
 
-    process = Process(settings(namespace, **more), load, Metrics("test"), outside, Policy)
+    process = Process(settings(namespace, **more), load, Metrics("test"), outside, TenancyPolicy)
     await process.build()
     if watch_over is not None:
-        process.watcher = Watcher(watch_over, process.take, process.sweeper.ask_soon, process.fail)
+        process.watcher = KopfWatch(watch_over, process.take, process.resyncer.request_soon, process.fail)
     running = asyncio.create_task(process.run())
     try:
         yield Running(process, brain)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from activity_operator.cluster.kinds import Kind
-from activity_operator.cluster.kube import Credentials, KubeClient, endpoint, from_kubeconfig
+from activity_operator.cluster.kube import Credentials, KubeClient, from_kubeconfig, read_access
+from activity_operator.cluster.resources import Resource
 from tests.integration.crd.arrange import Kubectl
 from tests.integration.operator.cut import Road, road_to
 from tests.servers.control_plane import ControlPlane, control_plane, kubeconfig
 
-NAMESPACES = Kind("", "v1", "namespaces", "Namespace", namespaced=False)
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 TOKEN = "token-of-test"
 CONTROLLERS = (
     "deployment-controller",
@@ -72,7 +72,7 @@ async def namespace(kube: KubeClient) -> AsyncIterator[str]:
 @pytest.fixture
 async def road(load: Credentials) -> AsyncIterator[Road]:
     """A connection to the API server that the test can cut."""
-    async with road_to((await endpoint(load)).server) as road:
+    async with road_to((await read_access(load)).server) as road:
         yield road
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.api.status import EventRecord
-from activity_operator.cluster.kinds import Key
-from activity_operator.cluster.observe import RENDERED_GENERATION
-from activity_operator.cluster.ports import PoolEventLike
-from activity_operator.core import moves
+from activity_operator.cluster.facts import RENDERED_GENERATION
+from activity_operator.cluster.interfaces import PoolEventLike
+from activity_operator.cluster.resources import Key
+from activity_operator.core import scale_plan
 from activity_operator.core.decision import (
     Action,
     ApplyRevision,
@@ -19,7 +19,7 @@ from activity_operator.core.decision import (
     Size,
 )
 from activity_operator.core.observation import Observation, PoolFacts, SourceFacts, WorkerFacts
-from activity_operator.process import Backbone
+from activity_operator.process import ClusterServices
 from activity_worker.contract import LABEL_POOL, LABEL_REVISION, Directive
 
 
@@ -72,46 +72,46 @@ class PlainBrain:
             },
         }
 
-    def decide(self, spec: PoolSpec, seen: Observation, memory: ScalingMemory) -> Decision:
-        if seen.pool.namespace == self.namespace:
-            self.seen.append(seen)
-        wanted = self.sizes.get(seen.pool.name, 0)
+    def decide(self, spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> Decision:
+        if observation.pool.namespace == self.namespace:
+            self.seen.append(observation)
+        wanted = self.sizes.get(observation.pool.name, 0)
         actions: tuple[Action, ...] = ()
-        if seen.pool.namespace == self.namespace and not seen.pool.deleting:
-            actions = self._actions(spec, seen, wanted)
+        if observation.pool.namespace == self.namespace and not observation.pool.deleting:
+            actions = self._actions(spec, observation, wanted)
         return Decision(Size(wanted, "demand", "as the test says"), memory, actions, sentinel=self.sentinel)
 
-    def _actions(self, spec: PoolSpec, seen: Observation, wanted: int) -> tuple[Action, ...]:
-        current = seen.deployments[0] if seen.deployments else None
-        if current is None or current.drifted or current.rendered_generation != seen.pool.generation:
+    def _actions(self, spec: PoolSpec, observation: Observation, wanted: int) -> tuple[Action, ...]:
+        current = observation.deployments[0] if observation.deployments else None
+        if current is None or current.drifted or current.rendered_generation != observation.pool.generation:
             replicas = 0 if current is None else current.replicas
-            manifest = self.render(spec, seen.pool, replicas)
-            return (ApplyRevision(f"{seen.pool.name}-r1", "r1", replicas, manifest),)
+            manifest = self.render(spec, observation.pool, replicas)
+            return (ApplyRevision(f"{observation.pool.name}-r1", "r1", replicas, manifest),)
         if current.replicas != wanted:
-            return moves.write(current, wanted)
+            return scale_plan.replicas_write(current, wanted)
         return ()
 
     def status(
         self,
         spec: PoolSpec,
-        seen: Observation,
+        observation: Observation,
         decision: Decision,
         previous: Mapping[str, Any] | None,
         events: Sequence[EventRecord],
     ) -> Mapping[str, Any]:
-        if seen.pool.namespace != self.namespace:
+        if observation.pool.namespace != self.namespace:
             return previous or {}
-        ready = "False" if seen.rejected else "True"
+        ready = "False" if observation.rejected else "True"
         condition = {
             "type": "Ready",
             "status": ready,
-            "reason": seen.rejected_reason or "PoolReady",
-            "message": seen.rejected[:200],
-            "observedGeneration": seen.pool.generation,
+            "reason": observation.rejected_reason or "PoolReady",
+            "message": observation.rejected[:200],
+            "observedGeneration": observation.pool.generation,
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }
         return {
-            "observedGeneration": seen.pool.generation,
+            "observedGeneration": observation.pool.generation,
             "conditions": [condition],
             "desiredReplicas": decision.size.desired,
             "backlog": self.backlog,
@@ -121,15 +121,15 @@ class PlainBrain:
 class PlainReports:
     """Reports without any worker."""
 
-    trouble = ""
+    authentication_problem = ""
 
-    def said(self, namespace: str, pool: str) -> tuple[WorkerFacts, ...]:
+    def workers(self, namespace: str, pool: str) -> tuple[WorkerFacts, ...]:
         return ()
 
     def set_directives(self, namespace: str, pool: str, directives: Mapping[str, Directive]) -> None:
         """Do nothing."""
 
-    def suspect(self, now: float) -> str:
+    def report_path_problem(self, now: float) -> str:
         return ""
 
     def forget(self, pod_uid: str) -> None:
@@ -138,7 +138,7 @@ class PlainReports:
     def events(self, namespace: str, pool: str) -> Sequence[PoolEventLike]:
         return ()
 
-    def note(
+    def add_event(
         self, key: Key, name: str, message: str, *, at: float, pod: str = "", exit_code: int | None = None
     ) -> None:
         """Do nothing."""
@@ -157,7 +157,7 @@ class PlainSignals:
     def order(self, key: Key, order: SentinelOrder, spec: PoolSpec, pool_uid: str) -> None:
         self.orders[key] = order
 
-    def said(self, key: Key) -> SourceFacts:
+    def facts(self, key: Key) -> SourceFacts:
         return SourceFacts()
 
     def withdraw(self, key: Key, *, deleted: bool) -> None:
@@ -167,11 +167,11 @@ class PlainSignals:
 class PlainOutside:
     """All stand-ins together."""
 
-    def __init__(self, brain: PlainBrain, backbone: Backbone) -> None:
+    def __init__(self, brain: PlainBrain, services: ClusterServices) -> None:
         self.brain = brain
         self.reports = PlainReports()
-        self.signals = PlainSignals()
-        self.backbone = backbone
+        self.sources = PlainSignals()
+        self.backbone = services
         self.terms: list[bool] = []
         self.ready = True
         self.no_poll_open = asyncio.Event()

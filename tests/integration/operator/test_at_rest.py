@@ -5,8 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from activity_operator.cluster.kinds import POOLS
 from activity_operator.cluster.kube import Credentials, KubeClient
+from activity_operator.cluster.resources import POOLS
 from tests.eventually import consistently, eventually
 from tests.integration.operator.arrange import operator, pool, replicas
 
@@ -23,7 +23,7 @@ async def test_pools_at_rest_cost_no_write(
                 f"Deployment p{number}-r1 has no replicas", partial(replicas_are, kube, namespace, f"p{number}-r1", 0)
             )
             await eventually(f"pool p{number} has a status", partial(has_status, kube, namespace, f"p{number}"))
-        await running.process.sweeper.sweep()
+        await running.process.resyncer.resync()
         await eventually("the queue is empty", lambda: not len(running.process.queue))
         assert writes()
         await eventually("no write came for a while", partial(is_quiet, writes))

@@ -7,8 +7,8 @@ import pytest
 
 from activity_operator.cluster import apply
 from activity_operator.cluster.drift import APPLIED
-from activity_operator.cluster.kinds import DEPLOYMENTS, EVENTS, POOLS, Raw
 from activity_operator.cluster.kube import Credentials, KubeClient
+from activity_operator.cluster.resources import DEPLOYMENTS, EVENTS, POOLS, Raw
 from tests.eventually import eventually
 from tests.integration.operator.arrange import find, operator, pool, replicas
 
@@ -105,13 +105,15 @@ async def test_deployment_rendered_by_another_operator_version_is_kept(
     async with operator(namespace, load) as running:
         running.brain.template = {"env": [{"name": "NEW_IN_THIS_VERSION", "value": "1"}]}
         await eventually("pool p is settled", lambda: settled(running, "p"))
-        await running.process.sweeper.sweep()
+        await running.process.resyncer.resync()
         await eventually("the pool is reconciled twice", lambda: len(running.brain.seen) >= 2)
         found = await find(kube, namespace, "p-r1")
 
         assert found is not None
         assert found["spec"]["template"]["spec"]["containers"][0]["env"][0]["name"] == "A"
-        assert not any(seen.deployments[0].drifted for seen in running.brain.seen if seen.deployments)
+        assert not any(
+            observation.deployments[0].drifted for observation in running.brain.seen if observation.deployments
+        )
 
 
 async def test_quantities_normalized_by_the_api_server_are_no_edit(
@@ -123,7 +125,7 @@ async def test_quantities_normalized_by_the_api_server_are_no_edit(
         found = await find(kube, namespace, "p-r1")
         assert found is not None
         assert found["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1"
-        await running.process.sweeper.sweep()
+        await running.process.resyncer.resync()
         await eventually("the pool is reconciled three times", lambda: len(running.brain.seen) >= 3)
 
         assert not running.brain.seen[-1].deployments[0].drifted
@@ -149,7 +151,7 @@ async def test_unknown_field_is_refused_and_not_dropped(kube: KubeClient, load: 
         await kube.create(POOLS, namespace, pool("p"))
         await eventually(
             "the rejected field imagePolicy is seen",
-            lambda: any("imagePolicy" in seen.rejected for seen in running.brain.seen),
+            lambda: any("imagePolicy" in observation.rejected for observation in running.brain.seen),
         )
 
 
@@ -180,7 +182,7 @@ async def test_state_of_a_deleted_pool_is_dropped(kube: KubeClient, load: Creden
         await kube.delete(POOLS, namespace, "p", made["metadata"]["uid"])
         await eventually(
             "the deleted pool's signals are withdrawn",
-            lambda: ((namespace, "p"), True) in running.outside.signals.withdrawn,
+            lambda: ((namespace, "p"), True) in running.outside.sources.withdrawn,
         )
         _, text = await running.get("/metrics")
 
@@ -195,7 +197,7 @@ async def test_two_pools_on_one_activity_are_reported(kube: KubeClient, load: Cr
             await kube.create(POOLS, namespace, pool(name, activityArn=arn))
 
         def rivals() -> set[tuple[str, tuple[str, ...]]]:
-            return {(seen.pool.name, seen.rivals) for seen in running.brain.seen}
+            return {(observation.pool.name, observation.sharing_pools) for observation in running.brain.seen}
 
         expected = {("a", (f"{namespace}/b",)), ("b", (f"{namespace}/a",))}
         await eventually("every rival of the pool is known", lambda: expected <= rivals())

@@ -10,8 +10,8 @@ from aiohttp import web
 
 from activity_operator.cluster import fence
 from activity_operator.cluster.apply import NotLeadingError
-from activity_operator.cluster.kinds import PODS
 from activity_operator.cluster.kube import KubeClient
+from activity_operator.cluster.resources import PODS
 from tests.eventually import eventually
 
 
@@ -61,7 +61,7 @@ async def test_permission_is_checked_again_when_a_connection_is_free(stays: bool
             raise NotLeadingError
 
     async def write() -> None:
-        with fence.leave_of(ask):
+        with fence.checked_before_send(ask):
             await kube.merge_patch(PODS, "ns", "late", {})
 
     async with asyncio.timeout(30), one_connection(server) as kube:

@@ -7,13 +7,13 @@ import pytest
 
 from activity_operator.cluster.apply import Applier, NotLeadingError, Work
 from activity_operator.cluster.election import Elector, Timing
-from activity_operator.cluster.freshness import Freshness
-from activity_operator.cluster.kinds import DEPLOYMENTS, LEASES, POOLS, Raw
 from activity_operator.cluster.kube import ApiError, Credentials, KubeClient
+from activity_operator.cluster.resources import DEPLOYMENTS, LEASES, POOLS, Raw
 from activity_operator.cluster.store import Store
 from activity_operator.core.decision import ApplyRevision, SetReplicas
 from activity_operator.core.observation import PoolFacts
 from activity_operator.process import clock
+from activity_operator.watch.freshness import Freshness
 from tests.eventually import consistently, eventually
 from tests.integration.operator.arrange import Running, find, operator, pool, replicas
 from tests.integration.operator.cut import Road
@@ -30,7 +30,9 @@ class AlwaysLeading:
 
 
 def applier(kube: KubeClient, store: Store, leader: AlwaysLeading | None = None) -> Applier:
-    return Applier(kube, store, Freshness(60, clock), leader or AlwaysLeading(), clock=clock, say=lambda *_: None)
+    return Applier(
+        kube, store, Freshness(60, clock), leader or AlwaysLeading(), clock=clock, emit_event=lambda *_: None
+    )
 
 
 async def a_deployment(kube: KubeClient, namespace: str, size: int) -> tuple[Raw, Raw]:
@@ -154,7 +156,7 @@ async def test_next_operator_leads_at_once_when_the_first_one_stops(
     async with operator(namespace, load, lease_duration_seconds=30.0, lease_renew_deadline_seconds=20.0) as one:
         await eventually("the first operator leads", lambda: one.process.elector.leading)
         async with operator(namespace, load) as two:
-            await eventually("the second operator has listed everything", lambda: two.process.sweeper.covered)
+            await eventually("the second operator has listed everything", lambda: two.process.resyncer.covered)
             assert not two.process.elector.leading
             one.process.end()
             # Sooner than the first one's Lease would expire.

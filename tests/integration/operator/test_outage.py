@@ -1,7 +1,7 @@
 """The API server is unavailable: the operator decides nothing, keeps running, and continues afterwards."""
 
-from activity_operator.cluster.kinds import POOLS
 from activity_operator.cluster.kube import Credentials, KubeClient
+from activity_operator.cluster.resources import POOLS
 from activity_operator.core.decision import SentinelOrder
 from tests.eventually import consistently, eventually
 from tests.integration.operator.arrange import find, operator, pool, replicas
@@ -60,12 +60,12 @@ async def test_no_polls_are_ordered_during_an_outage(
         running.brain.sentinel = SentinelOrder(2, 1)
         await kube.create(POOLS, namespace, pool("p"))
         await eventually(
-            "two polls are ordered", lambda: running.outside.signals.orders.get((namespace, "p")) == SentinelOrder(2, 1)
+            "two polls are ordered", lambda: running.outside.sources.orders.get((namespace, "p")) == SentinelOrder(2, 1)
         )
         road.refuse()
-        await eventually("no poll is ordered", lambda: running.outside.signals.orders[namespace, "p"].polls == 0)
+        await eventually("no poll is ordered", lambda: running.outside.sources.orders[namespace, "p"].polls == 0)
         assert running.process.elector.leading
         road.mend()
         await eventually(
-            "two polls are ordered again", lambda: running.outside.signals.orders[namespace, "p"].polls == 2
+            "two polls are ordered again", lambda: running.outside.sources.orders[namespace, "p"].polls == 2
         )

@@ -10,9 +10,9 @@ import aiohttp
 import pytest
 
 from activity_operator.backlog.stepfunctions import StepFunctions
-from activity_operator.cluster.kinds import CONFIG_MAPS, POOLS, Raw
 from activity_operator.cluster.kube import ApiError, Credentials, KubeClient
-from activity_operator.rooms import AllRooms, report_names
+from activity_operator.cluster.resources import CONFIG_MAPS, POOLS, Raw
+from activity_operator.wiring import Components, report_names
 from activity_worker.contract import REPORT_PATH
 from tests.eventually import eventually
 from tests.integration.operator.arrange import Running, operator, pool
@@ -31,8 +31,8 @@ async def bundle(kube: KubeClient, namespace: str) -> str:
 
 async def ask(running: Running, trusted: str, name: str) -> tuple[int, str]:
     """Send an empty report without a token, like a worker that verifies the Service's name."""
-    rooms = running.process.outside
-    assert isinstance(rooms, AllRooms)
+    rooms = running.process.components
+    assert isinstance(rooms, Components)
     url = f"https://127.0.0.1:{rooms.server.port}{REPORT_PATH}"
     context = ssl.create_default_context(cadata=trusted)
     async with (
@@ -44,7 +44,7 @@ async def ask(running: Running, trusted: str, name: str) -> tuple[int, str]:
 
 def all_looked_at(running: Running, count: int) -> bool:
     """Whether `count` pools have been reconciled."""
-    return len({seen.pool.name for seen in running.brain.seen}) == count
+    return len({observation.pool.name for observation in running.brain.seen}) == count
 
 
 @pytest.mark.parametrize("leads", [True, False])
@@ -59,11 +59,12 @@ async def test_workers_reach_the_leader_by_tls_and_need_a_token(
             assert (await ask(first, trusted, name))[0] == 401
             return
         async with operator(namespace, load, rooms=StepFunctions, **PORTS) as second:
-            await eventually("the second operator has listed everything", lambda: second.process.sweeper.covered)
-            rooms = second.process.outside
-            assert isinstance(rooms, AllRooms)
+            await eventually("the second operator has listed everything", lambda: second.process.resyncer.covered)
+            rooms = second.process.components
+            assert isinstance(rooms, Components)
             await eventually(
-                "the report server listens with a certificate", lambda: rooms.keeper.bundle and rooms.server._listener
+                "the report server listens with a certificate",
+                lambda: rooms.certificates.bundle and rooms.server._listener,
             )
             assert (await ask(second, trusted, name))[0] == 421
 

@@ -1,7 +1,7 @@
 """A watch that is cut: the resync finds the lost events, and a dead watch fails /livez."""
 
-from activity_operator.cluster.kinds import DEPLOYMENTS, POOLS
 from activity_operator.cluster.kube import Credentials, KubeClient
+from activity_operator.cluster.resources import DEPLOYMENTS, POOLS
 from tests.eventually import consistently, eventually
 from tests.integration.operator.arrange import find, operator, pool
 from tests.integration.operator.cut import Road
@@ -63,7 +63,7 @@ async def test_resync_finds_a_deletion_that_the_watch_missed(
             lambda: running.process.store.by_name(DEPLOYMENTS, namespace, "p-r1"),
             seconds=0.5,
         )
-        running.process.sweeper.ask()
+        running.process.resyncer.request()
 
         again = await eventually("Deployment p-r1 exists", lambda: find(kube, namespace, "p-r1"))
         assert again["metadata"]["uid"] != made["metadata"]["uid"]
@@ -90,7 +90,7 @@ async def test_watch_that_comes_back_reports_what_it_missed(
 
 async def test_watch_that_ends_for_good_ends_the_process(kube: KubeClient, load: Credentials, namespace: str) -> None:
     async with operator(namespace, load) as running:
-        await eventually("the operator has listed everything", lambda: running.process.sweeper.covered)
+        await eventually("the operator has listed everything", lambda: running.process.resyncer.covered)
         stop = running.process.watcher._stop_kopf
         loop = await eventually("the watcher has a loop", lambda: running.process.watcher._loop)
         loop.call_soon_threadsafe(stop.set)

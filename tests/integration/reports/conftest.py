@@ -9,14 +9,14 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from activity_operator.workers.authentication import Identity, RefusedError, ReviewUnavailableError
-from activity_operator.workers.certificate_keeper import load
-from activity_operator.workers.certificates import Material, Step, carry_out
-from activity_operator.workers.server import Limits, ReportServer
+from activity_operator.reports.authentication import RefusedError, ReporterIdentity, ReviewUnavailableError
+from activity_operator.reports.certificate_manager import load
+from activity_operator.reports.certificates import Material, RotationStep, apply_rotation
+from activity_operator.reports.server import Limits, ReportServer
 from activity_worker.contract import REPORT_PATH, Reply, Report
 from activity_worker.testing import StepFunctionsFake
 from tests.integration.reports.stage import Stage
-from tests.unit.activity_operator.workers.reports import report
+from tests.unit.activity_operator.reports.builders import report
 
 NAME = "activity-operator-reports.activitypool-system.svc"
 REPORT = report(slots=1)
@@ -32,12 +32,12 @@ class Office:
         self.members: dict[str, tuple[str, str]] = {"uid-a": ("media", "resize")}
         self.fails: Exception | None = None
 
-    async def identify(self, authorization: str) -> Identity:
+    async def identify(self, authorization: str) -> ReporterIdentity:
         if authorization == "Bearer later":
             raise ReviewUnavailableError("the token cannot be checked now")
         if authorization != "Bearer good":
             raise RefusedError("the token is not valid")
-        return Identity("uid-a", "resize-a", "media")
+        return ReporterIdentity("uid-a", "resize-a", "media")
 
     async def answer(self, report: Report) -> Reply:
         if self.fails:
@@ -54,7 +54,7 @@ def office() -> Office:
 @pytest.fixture(scope="session")
 def material() -> Material:
     now = time.time()
-    return carry_out((Step.FOUND, Step.ISSUE), Material(), [NAME], now)
+    return apply_rotation((RotationStep.FOUND, RotationStep.ISSUE), Material(), [NAME], now)
 
 
 @pytest.fixture

@@ -10,22 +10,22 @@ from activity_operator.backlog.protocol import PollTarget
 from activity_operator.backlog.sentinel import Sentinels
 from activity_operator.backlog.stepfunctions import StepFunctions
 from activity_operator.core.decision import SentinelOrder
-from activity_operator.workers.authentication import Identity
-from activity_operator.workers.certificate_keeper import load
-from activity_operator.workers.certificates import Material, Step, carry_out
-from activity_operator.workers.custody import Custody
-from activity_operator.workers.handover import Handover
-from activity_operator.workers.handover_state import Terms
-from activity_operator.workers.leases import PoolRef
-from activity_operator.workers.reception import Reception
-from activity_operator.workers.registry import WorkerRegistry
-from activity_operator.workers.server import ReportServer
-from activity_operator.workers.surroundings import Surroundings
+from activity_operator.leases.dependencies import LeaseManagerDeps
+from activity_operator.leases.handover import LeaseHandover
+from activity_operator.leases.manager import LeaseManager
+from activity_operator.leases.model import PoolRef
+from activity_operator.leases.rules import LeasePolicy
+from activity_operator.reports.authentication import ReporterIdentity
+from activity_operator.reports.certificate_manager import load
+from activity_operator.reports.certificates import Material, RotationStep, apply_rotation
+from activity_operator.reports.handler import ReportHandler
+from activity_operator.reports.server import ReportServer
+from activity_operator.reports.worker_registry import WorkerRegistry
 from activity_worker.contract import Env, LeasedTask
 from activity_worker.testing import StepFunctionsFake
 from tests.integration.worker.process import HANDLERS, WorkerProcess, worker
 from tests.servers.ports import free_port
-from tests.unit.activity_operator.workers.world import Records
+from tests.unit.activity_operator.leases.world import Records
 
 KEY = ("shop", "resize")
 POOL = PoolRef(*KEY, "pool-1")
@@ -34,9 +34,9 @@ POOL = PoolRef(*KEY, "pool-1")
 class OnePod:
     """Knows the token of one pod."""
 
-    async def identify(self, authorization: str) -> Identity:
+    async def identify(self, authorization: str) -> ReporterIdentity:
         assert authorization == "Bearer secret-token"
-        return Identity("uid-1", "resize-abc", "shop")
+        return ReporterIdentity("uid-1", "resize-abc", "shop")
 
 
 class Operator:
@@ -46,26 +46,26 @@ class Operator:
         self.target = PollTarget(arn, endpoint_url=fake.url)
         self.service = StepFunctions(f"operator-{term}")
         self.registry = WorkerRegistry(lambda *_: self.look())
-        around = Surroundings(
+        deps = LeaseManagerDeps(
             now=time.time, pool_exists=lambda _uid: True, pod_exists=lambda _uid: True, on_change=lambda _key: None
         )
-        self.custody = Custody(records, self.service, around)
-        self.custody.order(KEY, Terms(heartbeat_seconds=0.5))
+        self.custody = LeaseManager(records, self.service, deps)
+        self.custody.set_policy(KEY, LeasePolicy(heartbeat_seconds=0.5))
         self.sentinels = Sentinels(
-            self.service, holdings=self.custody.said, on_task=self.take, on_change=lambda _key: None, now=time.time
+            self.service, holdings=self.custody.counts, on_task=self.take, on_change=lambda _key: None, now=time.time
         )
-        reception = Reception(self.registry, Handover(self.custody), term=lambda: term, now=time.time)
+        reception = ReportHandler(self.registry, LeaseHandover(self.custody), term=lambda: term, now=time.time)
         self.server = ReportServer(OnePod(), reception, leading=lambda: self.custody.leading, member=lambda _uid: KEY)
 
     def take(self, key: tuple[str, str], pool_uid: str, target: PollTarget, task: LeasedTask) -> None:
         self.custody.receive(POOL, target, task)
 
     def look(self) -> None:
-        polls = SentinelOrder() if self.registry.said(*KEY) else SentinelOrder(polls=10, take=40)
+        polls = SentinelOrder() if self.registry.workers(*KEY) else SentinelOrder(polls=10, take=40)
         self.sentinels.order(KEY, polls, self.target, POOL.uid)
 
     def held(self) -> int:
-        return self.custody.said(KEY).held
+        return self.custody.counts(KEY).held
 
     async def start(self, port: int, context: ssl.SSLContext) -> None:
         await self.custody.begin_term()
@@ -89,7 +89,7 @@ class Stage:
         self.port = free_port()
         self.terms = 0
         self.folder = folder
-        material = carry_out((Step.FOUND, Step.ISSUE), Material(), ["localhost"], time.time())
+        material = apply_rotation((RotationStep.FOUND, RotationStep.ISSUE), Material(), ["localhost"], time.time())
         assert material.serving is not None
         (folder / "ca.crt").write_text(material.bundle)
         (folder / "token").write_text("secret-token")

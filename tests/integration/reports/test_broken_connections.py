@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from activity_operator.workers.server import ReportServer
+from activity_operator.reports.server import ReportServer
 from activity_worker.contract import Reply
 from tests.eventually import eventually
 from tests.integration.reports.conftest import NAME, REPORT, Office, url
@@ -73,7 +73,9 @@ async def quiet(caplog: pytest.LogCaptureFixture) -> AsyncIterator[list[dict[str
 
 async def until_gone(server: ReportServer) -> None:
     """Wait until the server has no open connection."""
-    await eventually("no connection is left", lambda: server._door is None or not server._door.sources.total())
+    await eventually(
+        "no connection is left", lambda: server._connections is None or not server._connections.sources.total()
+    )
 
 
 async def answers(server: ReportServer, trust: ssl.SSLContext) -> bool:

@@ -16,23 +16,23 @@ import pytest
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.backlog import metric_data
-from activity_operator.backlog.activity_counts import ActivityCounts
-from activity_operator.backlog.cloudwatch import CloudWatch
+from activity_operator.backlog.cloudwatch import CloudWatchReader
+from activity_operator.backlog.metric_rounds import MetricPoller
 from activity_operator.backlog.protocol import PollTarget, SourceProblemError
 from activity_operator.cluster.secret_values import SecretValues
 from activity_operator.core.decide import decide
 from activity_operator.core.decision import Decision, ScalingMemory
 from activity_operator.core.manifests import revision_of
-from activity_operator.core.observation import DeploymentFacts, Flow, Observation, PodFacts, PoolFacts
-from activity_operator.core.tenancy import Policy
-from activity_operator.counted_signals import CountedSignals
-from activity_operator.rooms import PoolSignals
+from activity_operator.core.observation import DeploymentFacts, MetricPeriod, Observation, PodFacts, PoolFacts
+from activity_operator.core.tenancy import TenancyPolicy
+from activity_operator.counted_sources import CountedSources
+from activity_operator.wiring import PoolSources
 from activity_worker.contract import WorkerState
 from activity_worker.testing import StepFunctionsFake
 from tests.conformance.emulators import EMULATORS, NoPythonError, running
 from tests.eventually import eventually
 from tests.integration.reports.stage import KEY, Operator, Stage, succeeded
-from tests.unit.activity_operator.workers.world import Records
+from tests.unit.activity_operator.leases.world import Records
 
 REGION = "us-east-1"
 
@@ -84,7 +84,7 @@ async def test_metrics_from_boto3_are_read_by_minute_and_by_hour(cloudwatch_url:
     at = minutes.start + 600
     await count(cloudwatch_url, busy, "ActivitiesScheduled", {at + 1: 2, at + 31: 3, at + 120: 1, hours.end - 1800: 7})
     await count(cloudwatch_url, busy, "ActivitiesStarted", {at + 125: 4})
-    service = CloudWatch()
+    service = CloudWatchReader()
     place = PollTarget("", REGION, cloudwatch_url)
     try:
         by_minute = await service.read(place, [busy, quiet], minutes)
@@ -92,14 +92,14 @@ async def test_metrics_from_boto3_are_read_by_minute_and_by_hour(cloudwatch_url:
     finally:
         await service.close()
 
-    assert by_minute == {busy: (Flow(at, 60, 5, 0), Flow(at + 120, 60, 1, 4)), quiet: ()}
-    assert by_hour == {busy: (Flow(hours.end - 3600, 3600, 7, 0),), quiet: ()}
+    assert by_minute == {busy: (MetricPeriod(at, 60, 5, 0), MetricPeriod(at + 120, 60, 1, 4)), quiet: ()}
+    assert by_hour == {busy: (MetricPeriod(hours.end - 3600, 3600, 7, 0),), quiet: ()}
 
 
 async def test_refused_connection_names_the_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    service = CloudWatch()
+    service = CloudWatchReader()
     with pytest.raises(
         SourceProblemError, match=r"no answer from CloudWatch in us-east-1 at http://127.0.0.1:9: check"
     ):
@@ -130,11 +130,11 @@ class CountingOperator(Operator):
                 "scaling": {"scaleDown": scale_down},
             }
         )
-        self.counter = CloudWatch()
-        self.counts = ActivityCounts(self.counter, on_change=lambda _key: self.look(), now=time.time)
+        self.counter = CloudWatchReader()
+        self.counts = MetricPoller(self.counter, on_change=lambda _key: self.look(), now=time.time)
         secrets = SecretValues(no_secret, on_change=lambda _key: None)
-        counted = CountedSignals(secrets, Policy, on_change=lambda _key: None, called=lambda *_: None)
-        self.signals = PoolSignals(self.sentinels, self.counts, counted, self.custody, "test")
+        counted = CountedSources(secrets, TenancyPolicy, on_change=lambda _key: None, called=lambda *_: None)
+        self.signals = PoolSources(self.sentinels, self.counts, counted, self.custody, "test")
         self.memory = ScalingMemory()
         self.pod: PodFacts | None = None
         self.decided: list[Decision] = []
@@ -161,9 +161,9 @@ class CountingOperator(Operator):
         pods = () if self.pod is None else (self.pod,)
         revision = revision_of(self.spec)
         deployment = DeploymentFacts(f"resize-{revision}", "d", "1", revision, 1, len(pods))
-        said = self.registry.said(*KEY)
+        said = self.registry.workers(*KEY)
         return Observation(
-            time.time(), PoolFacts(*KEY, "pool-1", 1), (deployment,), pods, said, source=self.signals.said(KEY)
+            time.time(), PoolFacts(*KEY, "pool-1", 1), (deployment,), pods, said, source=self.signals.facts(KEY)
         )
 
     def look(self) -> None:
@@ -211,7 +211,7 @@ async def test_counts_start_a_pool_at_zero_and_it_goes_back_after_the_work(stage
             await eventually("the operator wants no worker", lambda: operator.desired == 0)
             await eventually(
                 "the worker reports that it is drained",
-                lambda: operator.registry.said(*KEY)[0].state is WorkerState.DRAINED,
+                lambda: operator.registry.workers(*KEY)[0].state is WorkerState.DRAINED,
             )
 
     assert {task.conclusions for task in stage.fake.tasks} == {1}

@@ -18,7 +18,7 @@ from activity_worker.wire.plain_server import PlainLimits
 from tests.eventually import eventually
 from tests.integration.worker.process import probe
 
-Server = of_operator.HealthServer | of_worker.WorkerHealthServer
+Server = of_operator.OperatorHealthServer | of_worker.WorkerHealthServer
 Start = Callable[..., Awaitable[Server]]
 Line = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 #: Another source address than that of the test's own probes.
@@ -44,7 +44,7 @@ async def start(request: pytest.FixtureRequest) -> AsyncIterator[Start]:
     async def start_one(**limits: Any) -> Server:
         bounds = replace(PlainLimits(), **limits)
         if request.param == "operator":
-            operator = of_operator.HealthServer({}, {}, lambda: b"up 1\n", "127.0.0.1", 0, bounds)
+            operator = of_operator.OperatorHealthServer({}, {}, lambda: b"up 1\n", "127.0.0.1", 0, bounds)
             await operator.start()
             servers.append(operator)
         else:
@@ -205,7 +205,7 @@ async def test_closed_connections_are_not_counted(start: Start) -> None:
 async def test_answer_that_is_not_read_is_abandoned() -> None:
     """A graceful close would keep such a connection for ever."""
     body = b"x" * 2**24
-    server = of_operator.HealthServer({}, {}, lambda: body, "127.0.0.1", 0, PlainLimits(life_seconds=0.5))
+    server = of_operator.OperatorHealthServer({}, {}, lambda: body, "127.0.0.1", 0, PlainLimits(life_seconds=0.5))
     await server.start()
     with socket.socket() as line:
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -10,9 +10,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from activity_operator.workers.allowance import Allowances
-from activity_operator.workers.registry import RegistryFullError
-from activity_operator.workers.server import ReportServer
+from activity_operator.reports.rate_limit import TokenBuckets
+from activity_operator.reports.server import ReportServer
+from activity_operator.reports.worker_registry import RegistryFullError
 from activity_worker.contract import MAX_REPORT_BYTES, Reply
 from tests.eventually import eventually
 from tests.integration.reports.conftest import NAME, REPORT, Office, url
@@ -199,7 +199,7 @@ async def test_pod_over_its_rate_limit_is_refused_before_its_body_is_read(
     start: Start, client: aiohttp.ClientSession, office: Office
 ) -> None:
     server = await start()
-    server._allowances = Allowances(at_once=2_000, per_second=0.0)
+    server._buckets = TokenBuckets(at_once=2_000, per_second=0.0)
     assert (await post(client, server))[0] == 200
     status, body, response = await post(client, server, b"x" * 2_000)
 
@@ -278,7 +278,9 @@ async def test_connections_of_one_source_and_of_all_are_limited(
 
     kept[0][1].close()
     await kept[0][1].wait_closed()
-    await eventually("one connection is left", lambda: server._door is not None and server._door.sources.total() <= 1)
+    await eventually(
+        "one connection is left", lambda: server._connections is not None and server._connections.sources.total() <= 1
+    )
     reader, writer = await connect(server, trust)
     writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
     assert (await closed(reader)).startswith(b"HTTP/1.1 404 ")

@@ -4,13 +4,13 @@ import logging
 
 import pytest
 
-from activity_operator.health import HealthServer
+from activity_operator.health import OperatorHealthServer
 
 
 def test_failed_check_is_logged_when_it_begins_changes_and_ends(caplog: pytest.LogCaptureFixture) -> None:
     wrong: dict[str, str] = {}
     checks = {name: lambda name=name: wrong.get(name, "") for name in ("watch", "sweep")}
-    server = HealthServer(checks, {}, lambda: b"", "", 0)
+    server = OperatorHealthServer(checks, {}, lambda: b"", "", 0)
     caplog.set_level(logging.INFO)
     answers = []
     for now in ({}, {"watch": "60 s"}, {"watch": "65 s"}, {"watch": "70 s", "sweep": "90 s"}, {}, {}):

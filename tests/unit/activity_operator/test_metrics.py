@@ -3,9 +3,9 @@
 import pytest
 
 from activity_operator.api.spec import parse_spec
+from activity_operator.core.backlog import Backlog
 from activity_operator.core.decision import Decision, ScalingMemory, Size
 from activity_operator.core.observation import Observation, PoolFacts, SourceFacts
-from activity_operator.core.waiting import Waiting
 from activity_operator.metrics import Metrics
 
 KEY = ("ns", "p")
@@ -19,8 +19,8 @@ def observed(backlog: int | None = None) -> Observation:
 
 def filled(backlog: int | None = 7) -> Metrics:
     metrics = Metrics("1.0")
-    decision = Decision(Size(3, "demand", "because"), ScalingMemory(), waiting=Waiting(backlog))
-    metrics.seen(KEY, SPEC, observed(backlog), decision, {"conditions": [{"type": "Ready", "status": "True"}]})
+    decision = Decision(Size(3, "demand", "because"), ScalingMemory(), backlog=Backlog(backlog))
+    metrics.observed(KEY, SPEC, observed(backlog), decision, {"conditions": [{"type": "Ready", "status": "True"}]})
     metrics.scaled(KEY, 3, "demand", 0.1)
     metrics.lost(KEY, "oom")
     return metrics
@@ -41,7 +41,7 @@ def test_series_of_a_pool_are_labelled_with_namespace_and_name() -> None:
 def test_unknown_backlog_has_no_series() -> None:
     metrics = filled(7)
     decision = Decision(Size(3, "demand", "because"), ScalingMemory())
-    metrics.seen(KEY, SPEC, observed(None), decision, {})
+    metrics.observed(KEY, SPEC, observed(None), decision, {})
 
     assert "activitypool_backlog_tasks{" not in metrics.render().decode()
 
@@ -49,7 +49,7 @@ def test_unknown_backlog_has_no_series() -> None:
 def test_dropped_condition_has_no_series() -> None:
     metrics = filled()
     decision = Decision(Size(3, "demand", "because"), ScalingMemory())
-    metrics.seen(KEY, SPEC, observed(), decision, {"conditions": [{"type": "Paused", "status": "True"}]})
+    metrics.observed(KEY, SPEC, observed(), decision, {"conditions": [{"type": "Paused", "status": "True"}]})
 
     assert 'condition="Ready"' not in metrics.render().decode()
 
@@ -66,7 +66,7 @@ def test_update_of_one_pool_does_not_iterate_over_all_series(monkeypatch: pytest
     metrics = filled()
     monkeypatch.setattr(Metrics, "_series", lambda *_: pytest.fail("the update iterated over all series"))
     decision = Decision(Size(3, "demand", "because"), ScalingMemory())
-    metrics.seen(KEY, SPEC, observed(None), decision, {"conditions": [{"type": "Paused", "status": "True"}]})
+    metrics.observed(KEY, SPEC, observed(None), decision, {"conditions": [{"type": "Paused", "status": "True"}]})
 
 
 def test_call_is_counted_by_status_and_timed_by_outcome() -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from activity_operator import process as module
 from activity_operator.cluster.kube import ApiError, ApiUnreachableError, KubeClient
-from activity_operator.core.tenancy import Policy
+from activity_operator.core.tenancy import TenancyPolicy
 from activity_operator.metrics import Metrics
-from activity_operator.process import Outside, Process
-from activity_operator.settings import Settings
+from activity_operator.process import ComponentsLike, Process
+from activity_operator.settings import OperatorSettings
 from tests.unit.activity_operator.virtual_time import VirtualLoop, elapsed, settle
 
 #: Duration of a LIST without an answer: three attempts, the last of 30 s.
@@ -72,8 +72,8 @@ async def built(api: Api) -> Process:
     outside.end_term.side_effect = lambda: api.note("end of term")
     outside.close_polls = AsyncMock(side_effect=lambda _: api.note("close polls"))
     outside.stop = AsyncMock()
-    settings = Settings(namespace="ops", pod_name="me", health_host="127.0.0.1", health_port=0)
-    process = Process(settings, AsyncMock(), Metrics("test"), lambda _: cast("Outside", outside), Policy)
+    settings = OperatorSettings(namespace="ops", pod_name="me", health_host="127.0.0.1", health_port=0)
+    process = Process(settings, AsyncMock(), Metrics("test"), lambda _: cast("ComponentsLike", outside), TenancyPolicy)
     await process.build()
     return process
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from activity_operator.settings import Settings, SettingsError
+from activity_operator.settings import OperatorSettings, OperatorSettingsError
 
 
 def test_default_settings() -> None:
-    settings = Settings.read([], {})
+    settings = OperatorSettings.read([], {})
 
     assert (settings.lease_duration_seconds, settings.lease_renew_deadline_seconds) == (15.0, 10.0)
     assert (settings.lease_retry_seconds, settings.sweep_seconds, settings.report_rate) == (2.0, 300.0, 200.0)
@@ -15,17 +15,17 @@ def test_default_settings() -> None:
 def test_flag_beats_a_variable() -> None:
     environment = {"ACTIVITYPOOL_SWEEP_SECONDS": "60", "POD_NAMESPACE": "ops"}
 
-    settings = Settings.read(["--sweep-seconds", "30"], environment)
+    settings = OperatorSettings.read(["--sweep-seconds", "30"], environment)
 
     assert (settings.sweep_seconds, settings.namespace) == (30.0, "ops")
 
 
 def test_empty_variable_counts_as_unset() -> None:
-    assert Settings.read([], {"ACTIVITYPOOL_SWEEP_SECONDS": ""}).sweep_seconds == 300.0
+    assert OperatorSettings.read([], {"ACTIVITYPOOL_SWEEP_SECONDS": ""}).sweep_seconds == 300.0
 
 
 def test_workers_report_to_the_service_of_the_operators_namespace() -> None:
-    settings = Settings.read([], {"POD_NAMESPACE": "ops", "ACTIVITYPOOL_REPORT_SERVICE": "reports"})
+    settings = OperatorSettings.read([], {"POD_NAMESPACE": "ops", "ACTIVITYPOOL_REPORT_SERVICE": "reports"})
 
     assert settings.report_url == "https://reports.ops.svc"
 
@@ -42,5 +42,5 @@ def test_workers_report_to_the_service_of_the_operators_namespace() -> None:
     ],
 )
 def test_error_of_an_invalid_setting_names_variable_value_and_fix(variable: str, value: str, message: str) -> None:
-    with pytest.raises(SettingsError, match=message):
-        Settings.read([], {variable: value})
+    with pytest.raises(OperatorSettingsError, match=message):
+        OperatorSettings.read([], {variable: value})

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 
-from activity_operator.backlog.protocol import Holdings, Key, PollTarget
+from activity_operator.backlog.protocol import Key, LeaseCounts, PollTarget
 from activity_operator.backlog.sentinel import Sentinels
 from activity_worker.contract import LeasedTask
 from tests.unit.activity_operator.virtual_time import elapsed, wall
@@ -71,19 +71,19 @@ class Scene:
         self.polls = polls
         self.received: list[tuple[Key, str, PollTarget, str]] = []
         self.changes: list[Key] = []
-        self.holdings = Holdings()
+        self.holdings = LeaseCounts()
         self.sentinels = Sentinels(
             polls,
             holdings=lambda key: self.holdings,
             on_task=self._take,
             on_change=self.changes.append,
             now=wall,
-            dice=lambda: 1.0,
+            jitter=lambda: 1.0,
         )
 
     def _take(self, key: Key, pool_uid: str, target: PollTarget, task: LeasedTask) -> None:
         self.received.append((key, pool_uid, target, task.token))
-        self.holdings = Holdings(unrecorded=self.holdings.unrecorded + 1)
+        self.holdings = LeaseCounts(unrecorded=self.holdings.unrecorded + 1)
 
     @property
     def tokens(self) -> list[str]:

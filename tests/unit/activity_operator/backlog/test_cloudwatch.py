@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from activity_operator.backlog.cloudwatch import CloudWatch
-from activity_operator.backlog.protocol import PollTarget, SourceProblemError, Span
-from activity_operator.core.observation import Flow
+from activity_operator.backlog.cloudwatch import CloudWatchReader
+from activity_operator.backlog.protocol import PollTarget, SourceProblemError, TimeRange
+from activity_operator.core.observation import MetricPeriod
 from activity_worker.wire.errors import CredentialsMissingError, EndpointUnreachableError, WireError
 
 ARN = "arn:aws:states:us-east-1:123456789012:activity:resize"
 TARGET = PollTarget(ARN)
-SPAN = Span(0, 60, 60)
+SPAN = TimeRange(0, 60, 60)
 
 
 class FakeCaller:
@@ -56,7 +56,7 @@ def answered(name: str, code: str = "Complete") -> dict[str, Any]:
     ids=lambda value: value.code if isinstance(value, WireError) else None,
 )
 async def test_failed_read_has_reason_and_fix(error: WireError, reason: str, words: str) -> None:
-    service = CloudWatch(lambda _: FakeCaller(error))
+    service = CloudWatchReader(lambda _: FakeCaller(error))
     with pytest.raises(SourceProblemError) as raised:
         await service.read(TARGET, [ARN], SPAN)
 
@@ -66,7 +66,7 @@ async def test_failed_read_has_reason_and_fix(error: WireError, reason: str, wor
 
 
 async def test_message_names_the_denied_role() -> None:
-    service = CloudWatch(lambda _: FakeCaller(WireError("AccessDenied", "no", 403)))
+    service = CloudWatchReader(lambda _: FakeCaller(WireError("AccessDenied", "no", 403)))
     with pytest.raises(SourceProblemError, match="to the role arn:aws:iam::1:role/r"):
         await service.read(PollTarget(ARN, role_arn="arn:aws:iam::1:role/r"), [ARN], SPAN)
 
@@ -74,25 +74,25 @@ async def test_message_names_the_denied_role() -> None:
 async def test_600_activities_take_three_calls_of_at_most_500_queries() -> None:
     caller = FakeCaller()
     arns = [f"{ARN}-{number}" for number in range(600)]
-    found = await CloudWatch(lambda _: caller).read(TARGET, arns, SPAN)
+    found = await CloudWatchReader(lambda _: caller).read(TARGET, arns, SPAN)
 
     assert [len(call["MetricDataQueries"]) for call in caller.calls] == [500, 500, 200]
-    assert found == {arn: (Flow(0, 60, 1, 1),) for arn in arns}
+    assert found == {arn: (MetricPeriod(0, 60, 1, 1),) for arn in arns}
 
 
 async def test_all_pages_of_an_answer_are_read() -> None:
     first = {"MetricDataResults": [answered("activitiesScheduled_0", "PartialData")], "NextToken": "two"}
     caller = FakeCaller(first)
-    found = await CloudWatch(lambda _: caller).read(TARGET, [ARN], SPAN)
+    found = await CloudWatchReader(lambda _: caller).read(TARGET, [ARN], SPAN)
 
     assert [call.get("NextToken") for call in caller.calls] == [None, "two"]
-    assert found == {ARN: (Flow(0, 60, 1, 1),)}
+    assert found == {ARN: (MetricPeriod(0, 60, 1, 1),)}
 
 
 async def test_endless_paging_is_given_up() -> None:
     endless = {"MetricDataResults": [answered("activitiesScheduled_0", "PartialData")], "NextToken": "more"}
     caller = FakeCaller(*[endless] * 50)
-    found = await CloudWatch(lambda _: caller).read(TARGET, [ARN], SPAN)
+    found = await CloudWatchReader(lambda _: caller).read(TARGET, [ARN], SPAN)
 
     assert len(caller.calls) == 10
     assert isinstance(found[ARN], SourceProblemError)
@@ -100,7 +100,7 @@ async def test_endless_paging_is_given_up() -> None:
 
 async def test_every_call_is_observed() -> None:
     observed: list[tuple[str, int, str]] = []
-    service = CloudWatch(
+    service = CloudWatchReader(
         lambda _: FakeCaller(WireError("Throttling", "slow", 400)), lambda *call: observed.append((call[0], *call[1:3]))
     )
     with pytest.raises(SourceProblemError):
@@ -112,7 +112,7 @@ async def test_every_call_is_observed() -> None:
 
 async def test_closing_closes_every_caller() -> None:
     caller = FakeCaller()
-    service = CloudWatch(lambda _: caller)
+    service = CloudWatchReader(lambda _: caller)
     await service.read(TARGET, [ARN], SPAN)
     await service.close()
 

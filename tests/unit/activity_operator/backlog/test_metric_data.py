@@ -12,12 +12,12 @@ from botocore.serialize import create_serializer
 from activity_operator.backlog import metric_data
 from activity_operator.backlog.cloudwatch import OPERATION, TARGET_PREFIX
 from activity_operator.backlog.metric_data import Pages, batches, past, recent, request
-from activity_operator.backlog.protocol import SourceProblemError, Span
-from activity_operator.core.observation import Flow
+from activity_operator.backlog.protocol import SourceProblemError, TimeRange
+from activity_operator.core.observation import MetricPeriod
 
 A = "arn:aws:states:us-east-1:123456789012:activity:a"
 B = "arn:aws:states:us-east-1:123456789012:activity:b"
-SPAN = Span(7200, 10860, 60)
+SPAN = TimeRange(7200, 10860, 60)
 
 
 def result(name: str, values: dict[int, float] | None = None, code: str = "Complete", *words: str) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def test_answer_is_parsed_as_by_botocore(operation: Any) -> None:
         (7200, 3.0),
         (7260, 1),
     ]
-    assert pages.flows() == {A: (Flow(7200, 60, 3, 0), Flow(7260, 60, 0, 1))}
+    assert pages.flows() == {A: (MetricPeriod(7200, 60, 3, 0), MetricPeriod(7260, 60, 0, 1))}
 
 
 def test_request_has_two_sums_per_activity() -> None:
@@ -111,7 +111,7 @@ def test_pages_are_joined() -> None:
 
     assert pages.take(page(result("activitiesScheduled_0", {7200: 1.0}, "PartialData"), token="two")) == "two"
     assert pages.take(page(result("activitiesScheduled_0", {7260: 2.0}), result("activitiesStarted_0", {}))) == ""
-    assert pages.flows() == {A: (Flow(7200, 60, 1, 0), Flow(7260, 60, 2, 0))}
+    assert pages.flows() == {A: (MetricPeriod(7200, 60, 1, 0), MetricPeriod(7260, 60, 2, 0))}
 
 
 @pytest.mark.parametrize(

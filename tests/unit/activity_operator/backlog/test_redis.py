@@ -5,15 +5,15 @@ from typing import Any, cast
 
 import pytest
 
-from activity_operator.backlog.counting import Place
+from activity_operator.backlog.poll_rounds import SourceEndpoint
 from activity_operator.backlog.protocol import SourceProblemError
-from activity_operator.backlog.redis import RedisQueues, hosts, item, usable
+from activity_operator.backlog.redis import RedisReader, hosts, item, usable
 from activity_worker.wire.redis_connection import RedisClient
 from activity_worker.wire.redis_errors import RedisError, RedisErrorKind, refusal, unreachable
 from activity_worker.wire.redis_url import RedisUrl
 
 URL = "redis://operator:hunter2@shop-redis:6380/3"
-PLACE = Place(URL, 0.1)
+PLACE = SourceEndpoint(URL, 0.1)
 PEM = "-----BEGIN CERTIFICATE-----%0AMIIB%2BAAA%0A-----END CERTIFICATE-----%0A"
 
 
@@ -44,7 +44,7 @@ class Scene:
     def __init__(self) -> None:
         self.clients: list[FakeClient] = []
         self.calls: list[tuple[str, int, str]] = []
-        self.queues = RedisQueues(self._connect)
+        self.queues = RedisReader(self._connect)
         self.queues.observed = lambda operation, code, outcome, seconds: self.calls.append((operation, code, outcome))
 
     def _connect(self, url: RedisUrl) -> RedisClient:
@@ -53,11 +53,11 @@ class Scene:
 
     async def problem(self, error: RedisError, url: str = URL) -> tuple[str, str]:
         """Return reason and message of the condition for this error."""
-        place = Place(url, 0.1)
-        await self.queues.read(place, [item("a")])
+        endpoint = SourceEndpoint(url, 0.1)
+        await self.queues.read(endpoint, [item("a")])
         self.clients[-1].fails = error
         with pytest.raises(SourceProblemError) as raised:
-            await self.queues.read(place, [item("a")])
+            await self.queues.read(endpoint, [item("a")])
         return raised.value.reason, raised.value.message
 
 
@@ -89,8 +89,8 @@ async def test_jobs_in_progress_are_counted_in_the_same_exchange(scene: Scene) -
 
 async def test_leave_closes_the_connection_and_a_later_read_opens_another(scene: Scene) -> None:
     await scene.queues.read(PLACE, [item("a")])
-    await scene.queues.leave(PLACE)
-    await scene.queues.leave(PLACE)
+    await scene.queues.close(PLACE)
+    await scene.queues.close(PLACE)
     await scene.queues.read(PLACE, [item("a")])
 
     assert [client.closed for client in scene.clients] == [True, False]

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from activity_operator.backlog.protocol import Holdings, PollTarget, SourceProblemError
+from activity_operator.backlog.protocol import LeaseCounts, PollTarget, SourceProblemError
 from activity_operator.core.decision import SentinelOrder
 from tests.unit.activity_operator.backlog.fakes import KEY, TARGET, Polls, Scene
 from tests.unit.activity_operator.virtual_time import elapsed, settle
@@ -30,7 +30,7 @@ async def test_at_rest_two_polls_are_open_half_a_hold_apart(scene: Scene) -> Non
     await asyncio.sleep(200.0)
 
     assert scene.polls.times == [0.0, 30.0, 60.0, 90.0, 120.0, 150.0, 180.0]
-    assert scene.sentinels.said(KEY).open_polls == 2
+    assert scene.sentinels.facts(KEY).open_polls == 2
 
 
 async def test_repeated_order_opens_no_more_polls(scene: Scene) -> None:
@@ -59,7 +59,7 @@ async def test_pool_that_may_take_one_lease_stops_polling_once_it_has_it(scene: 
     await asyncio.sleep(300.0)
 
     assert scene.tokens == ["t1"]
-    assert scene.sentinels.said(KEY).open_polls == 0
+    assert scene.sentinels.facts(KEY).open_polls == 0
 
 
 async def test_poll_is_opened_again_when_a_lease_is_released(scene: Scene) -> None:
@@ -67,12 +67,12 @@ async def test_poll_is_opened_again_when_a_lease_is_released(scene: Scene) -> No
     await settle()
     scene.polls.put("t1")
     await settle()
-    assert scene.sentinels.said(KEY).open_polls == 0
+    assert scene.sentinels.facts(KEY).open_polls == 0
 
-    scene.holdings = Holdings()
+    scene.holdings = LeaseCounts()
     scene.sentinels.leases_changed(KEY)
     await settle()
-    assert scene.sentinels.said(KEY).open_polls == 1
+    assert scene.sentinels.facts(KEY).open_polls == 1
 
 
 async def test_fan_out_takes_a_burst_at_once_up_to_the_order(scene: Scene) -> None:
@@ -105,7 +105,7 @@ async def test_task_of_a_forgotten_pools_last_poll_is_handed_on(scene: Scene) ->
     await settle()
 
     assert scene.received == [(KEY, "pool-1", TARGET, "t1")]
-    assert scene.sentinels.said(KEY).open_polls == 0
+    assert scene.sentinels.facts(KEY).open_polls == 0
 
 
 async def test_stop_waits_for_open_polls_and_opens_none(scene: Scene) -> None:
@@ -146,7 +146,7 @@ async def test_denied_poll_is_notified_once_and_retried_with_backoff(scene: Scen
     scene.sentinels.order(KEY, REST, TARGET)
     await asyncio.sleep(600.0)
 
-    error = scene.sentinels.said(KEY).error
+    error = scene.sentinels.facts(KEY).error
     assert error is not None
     assert (error.reason, error.message) == (DENIED.reason, DENIED.message)
     assert scene.changes == [KEY]
@@ -160,7 +160,7 @@ async def test_failing_source_is_polled_by_one_poll_at_a_time(scene: Scene) -> N
     scene.polls.problems.append(DENIED)
     scene.polls.put("t1")
     await asyncio.sleep(50.0)
-    assert scene.sentinels.said(KEY).open_polls == 9
+    assert scene.sentinels.facts(KEY).open_polls == 9
     assert len(scene.polls.opened) == 11
 
 
@@ -190,11 +190,11 @@ async def test_error_ends_with_the_next_success(scene: Scene) -> None:
     scene.polls.problems.append(DENIED)
     scene.sentinels.order(KEY, REST, TARGET)
     await asyncio.sleep(2.0)
-    assert scene.sentinels.said(KEY).error is not None
+    assert scene.sentinels.facts(KEY).error is not None
     scene.polls.put("t1")
     await settle()
 
-    assert scene.sentinels.said(KEY).error is None
+    assert scene.sentinels.facts(KEY).error is None
     assert scene.changes == [KEY, KEY]
 
 
@@ -204,7 +204,7 @@ async def test_few_throttled_polls_are_no_error(scene: Scene) -> None:
     await asyncio.sleep(200.0)
 
     assert scene.changes == []
-    assert scene.sentinels.said(KEY).open_polls == 2
+    assert scene.sentinels.facts(KEY).open_polls == 2
 
 
 async def test_lasting_throttling_is_an_error_with_backoff_up_to_30_seconds(scene: Scene) -> None:
@@ -212,7 +212,7 @@ async def test_lasting_throttling_is_an_error_with_backoff_up_to_30_seconds(scen
     scene.sentinels.order(KEY, REST, TARGET)
     await asyncio.sleep(600.0)
 
-    error = scene.sentinels.said(KEY).error
+    error = scene.sentinels.facts(KEY).error
     assert error is not None
     assert error.reason == "Throttled"
     assert scene.changes == [KEY]
@@ -225,7 +225,7 @@ async def test_error_is_dropped_when_polling_ends(scene: Scene) -> None:
     await asyncio.sleep(0.5)
     scene.sentinels.order(KEY, SentinelOrder(), TARGET)
 
-    assert scene.sentinels.said(KEY).error is None
+    assert scene.sentinels.facts(KEY).error is None
     assert scene.changes == [KEY, KEY]
 
 
@@ -247,7 +247,7 @@ async def test_unexpected_error_does_not_end_polling(scene: Scene) -> None:
     scene.sentinels.order(KEY, REST, TARGET)
     await asyncio.sleep(2.0)
 
-    assert scene.sentinels.said(KEY).open_polls == 1
+    assert scene.sentinels.facts(KEY).open_polls == 1
 
 
 async def test_500_pools_at_rest_have_one_asyncio_task_per_poll(scene: Scene) -> None:

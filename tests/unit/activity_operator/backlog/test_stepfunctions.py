@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from activity_operator.backlog.observed import timed
+from activity_operator.backlog.call_metrics import observe_call
 from activity_operator.backlog.protocol import PollTarget, SourceProblemError, TaskOverError, TokenRefusedError
 from activity_operator.backlog.stepfunctions import StepFunctions
 from activity_worker.contract import LeasedTask
@@ -188,7 +188,7 @@ async def test_observed_duration_is_the_duration_of_the_call() -> None:
 
     observed: list[float] = []
     loop = asyncio.get_running_loop()
-    with timed(lambda *call: observed.append(call[3]), "GetActivityTask", loop.time):
+    with observe_call(lambda *call: observed.append(call[3]), "GetActivityTask", loop.time):
         await Slow().get_activity_task(ARN, "w")
 
     assert observed == [59.0]

@@ -7,8 +7,8 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from activity_operator.cluster.kinds import PODS
 from activity_operator.cluster.kube import ApiError, ApiUnreachableError, KubeClient
+from activity_operator.cluster.resources import PODS
 
 
 class Answer:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from activity_operator.cluster.drift import APPLIED, drift, fingerprint, stamped
+from activity_operator.cluster.drift import APPLIED, drifted_fields, fingerprint, stamped
 
 MANIFEST: dict[str, Any] = {
     "metadata": {"name": "d", "labels": {"a": "1"}, "annotations": {"g": "1"}},
@@ -47,7 +47,7 @@ def worker(found: Any) -> Any:
 
 
 def test_defaults_and_rewrites_of_the_api_server_are_no_drift() -> None:
-    assert drift(MANIFEST, live()) == ()
+    assert drifted_fields(MANIFEST, live()) == ()
 
 
 def test_fingerprint_ignores_replicas() -> None:
@@ -75,14 +75,14 @@ def test_edit_is_drift_at_its_path(edit: Any, path: str) -> None:
     found = live()
     edit(worker(found))
 
-    assert drift(MANIFEST, found) == (path,)
+    assert drifted_fields(MANIFEST, found) == (path,)
 
 
 def test_removed_label_is_drift() -> None:
     found = live()
     del found["metadata"]["labels"]["a"]
 
-    assert drift(MANIFEST, found) == ("metadata.labels.a",)
+    assert drifted_fields(MANIFEST, found) == ("metadata.labels.a",)
 
 
 def test_manifest_of_another_rendering_is_not_compared() -> None:
@@ -90,7 +90,7 @@ def test_manifest_of_another_rendering_is_not_compared() -> None:
     worker(found)["image"] = "evil"
     found["metadata"]["annotations"][APPLIED] = "of-another-rendering"
 
-    assert drift(MANIFEST, found) == ()
+    assert drifted_fields(MANIFEST, found) == ()
 
 
 def test_ports_with_equal_number_differ_by_protocol() -> None:
@@ -100,6 +100,6 @@ def test_ports_with_equal_number_differ_by_protocol() -> None:
         meta = {"name": "d", "labels": {}, "annotations": {}}
         return {"metadata": meta, "spec": {"template": {"spec": {"containers": [container]}}}}
 
-    assert drift(manifest("TCP", "UDP"), stamped(manifest("TCP", "UDP"))) == ()
+    assert drifted_fields(manifest("TCP", "UDP"), stamped(manifest("TCP", "UDP"))) == ()
     live = {**manifest("TCP", "TCP"), "metadata": stamped(manifest("TCP", "UDP"))["metadata"]}
-    assert drift(manifest("TCP", "UDP"), live) == ("spec.template.spec.containers[worker].ports[1].protocol",)
+    assert drifted_fields(manifest("TCP", "UDP"), live) == ("spec.template.spec.containers[worker].ports[1].protocol",)

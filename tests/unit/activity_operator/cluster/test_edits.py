@@ -7,19 +7,19 @@ from typing import Any, cast
 import pytest
 
 from activity_operator.cluster.apply import REJECTED_SECONDS, Applier, Work
-from activity_operator.cluster.freshness import Freshness
-from activity_operator.cluster.kinds import DEPLOYMENTS, Key, Kind, Raw
 from activity_operator.cluster.kube import ApiError, ApiUnreachableError
+from activity_operator.cluster.resources import DEPLOYMENTS, Key, Raw, Resource
 from activity_operator.cluster.store import Store
 from activity_operator.core.decision import (
     Action,
     ApplyRevision,
     DeleteDeployment,
     DeletePod,
-    Say,
+    EmitEvent,
     SetDeletionCost,
     SetReplicas,
 )
+from activity_operator.watch.freshness import Freshness
 from activity_worker.contract import LABEL_POOL
 
 KEY: Key = ("ns", "p")
@@ -42,7 +42,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.live: Raw | None = None
-        self.events: list[Say] = []
+        self.events: list[EmitEvent] = []
         self.unreachable = False
         self.refusal: ApiError | None = None
         self.applies = 0
@@ -56,7 +56,7 @@ class Cluster:
             Freshness(60, lambda: 0.0),
             cast("Any", SimpleNamespace(leading=True)),
             clock=lambda: self.now,
-            say=lambda _, event: self.events.append(event),
+            emit_event=lambda _, event: self.events.append(event),
         )
 
     async def get(self, *_: Any) -> Raw:
@@ -64,13 +64,13 @@ class Cluster:
             raise ApiError(404, "NotFound", "no such Deployment")
         return self.live
 
-    async def apply(self, _: Kind, __: str, ___: str, body: Raw) -> Raw:
+    async def apply(self, _: Resource, __: str, ___: str, body: Raw) -> Raw:
         self.applies += 1
         if self.refusal is not None:
             raise self.refusal
         return self.edit(lambda _: body)
 
-    async def json_patch(self, _: Kind, __: str, ___: str, operations: list[Raw]) -> Raw:
+    async def json_patch(self, _: Resource, __: str, ___: str, operations: list[Raw]) -> Raw:
         if self.unreachable:
             raise ApiUnreachableError("no answer")
         replicas = operations[-1]["value"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from activity_operator.cluster.kube import endpoint
+from activity_operator.cluster.kube import read_access
 
 
 @pytest.mark.parametrize("scheme", ["Bearer ", "bearer ", ""])
@@ -14,4 +14,4 @@ async def test_token_is_passed_without_its_scheme(scheme: str) -> None:
     async def load(configuration: Any) -> None:
         configuration.api_key["BearerToken"] = f"{scheme}secret"
 
-    assert (await endpoint(load)).token == "secret"
+    assert (await read_access(load)).token == "secret"

@@ -19,7 +19,7 @@ def refuse() -> None:
 
 
 async def test_only_calls_inside_the_fence_ask_for_leave() -> None:
-    with fence.leave_of(refuse), pytest.raises(GoneError):
+    with fence.checked_before_send(refuse), pytest.raises(GoneError):
         await fence._ask(ANY, ANY, ANY)
 
     await fence._ask(ANY, ANY, ANY)
@@ -27,9 +27,9 @@ async def test_only_calls_inside_the_fence_ask_for_leave() -> None:
 
 async def test_task_started_inside_the_fence_is_exempt() -> None:
     """Polls start there; a task that one receives after the term is recorded all the same, or it would be lost."""
-    with fence.leave_of(refuse):
+    with fence.checked_before_send(refuse):
         poll = asyncio.create_task(fence._ask(ANY, ANY, ANY))
     await poll
 
-    with fence.leave_of(refuse):
+    with fence.checked_before_send(refuse):
         await asyncio.create_task(fence._ask(ANY, ANY, ANY))

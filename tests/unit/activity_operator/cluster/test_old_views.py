@@ -7,10 +7,9 @@ from unittest.mock import AsyncMock
 import pytest
 
 from activity_operator.cluster.apply import Applier, NotLeadingError, Work
-from activity_operator.cluster.contest import Edit
-from activity_operator.cluster.freshness import Freshness
-from activity_operator.cluster.kinds import DEPLOYMENTS, Key, Kind, Raw
+from activity_operator.cluster.edit_conflicts import Edit
 from activity_operator.cluster.kube import ApiError, KubeClient
+from activity_operator.cluster.resources import DEPLOYMENTS, Key, Raw, Resource
 from activity_operator.cluster.store import Store
 from activity_operator.core.decision import (
     Action,
@@ -21,6 +20,7 @@ from activity_operator.core.decision import (
     SetReplicas,
 )
 from activity_operator.core.observation import DeploymentFacts
+from activity_operator.watch.freshness import Freshness
 from activity_worker.contract import LABEL_POOL
 
 KEY: Key = ("ns", "p")
@@ -53,7 +53,7 @@ class ApiServer:
             Freshness(60, lambda: 0.0),
             cast("Any", SimpleNamespace(leading=self.leading)),
             clock=lambda: 0.0,
-            say=lambda *_: None,
+            emit_event=lambda *_: None,
         )
         await applier.apply(self.work, (action,))
 
@@ -65,22 +65,22 @@ class ApiServer:
     async def get(self, *_: Any) -> Raw:
         return cast("Raw", self.live)
 
-    async def merge_patch(self, _: Kind, __: str, ___: str, body: Raw) -> Raw:
+    async def merge_patch(self, _: Resource, __: str, ___: str, body: Raw) -> Raw:
         self._check(body["metadata"].get("resourceVersion"))
         return self._write(body["spec"]["replicas"])
 
-    async def json_patch(self, _: Kind, __: str, ___: str, operations: list[Raw]) -> Raw:
+    async def json_patch(self, _: Resource, __: str, ___: str, operations: list[Raw]) -> Raw:
         for one in operations:
             _, top, name = one["path"].split("/")
             if one["op"] == "test" and cast("Raw", self.live)[top][name] != one["value"]:
                 raise CONFLICT
         return self._write(next(one["value"] for one in operations if one["op"] == "replace"))
 
-    async def apply(self, _: Kind, __: str, ___: str, body: Raw) -> Raw:
+    async def apply(self, _: Resource, __: str, ___: str, body: Raw) -> Raw:
         self._check(body["metadata"].get("resourceVersion"))
         return self._write(body["spec"]["replicas"])
 
-    async def delete(self, _: Kind, __: str, ___: str, uid: str, resource_version: str = "") -> None:
+    async def delete(self, _: Resource, __: str, ___: str, uid: str, resource_version: str = "") -> None:
         self._check(resource_version)
         self.live = None
 
@@ -125,12 +125,12 @@ async def test_edit_whose_revert_conflicts_counts_as_one_edit() -> None:
     edited = DeploymentFacts("p-r1", "d1", "1", "r1", 1, 5, drifted=True)
     found: list[Edit] = []
     for _ in range(4):
-        found += server.work.contests.note([edited], {}, 0.0)
+        found += server.work.edit_conflicts.find_edits([edited], {}, 0.0)
         with pytest.raises(ApiError):
             await server.do(ApplyRevision("p-r1", "r1", 5, manifest(5), "1"))
 
     assert len(found) == 1
-    assert server.work.contests.wait("p-r1", 0.0) == 0.0
+    assert server.work.edit_conflicts.wait("p-r1", 0.0) == 0.0
 
 
 @pytest.mark.parametrize(("wanted", "after"), [(0, 5), (2, 5), (7, 7)])

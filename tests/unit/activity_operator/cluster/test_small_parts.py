@@ -5,34 +5,34 @@ from unittest.mock import AsyncMock
 import pytest
 
 from activity_operator.cluster import backoff
-from activity_operator.cluster.kinds import PODS, Key
 from activity_operator.cluster.kube import WRITE_TIMEOUT_SECONDS, ApiUnreachableError, KubeClient
-from activity_operator.cluster.rivals import Rivals
+from activity_operator.cluster.resources import PODS, Key
+from activity_operator.cluster.shared_sources import SharedSources
 
 A, B = ("ns", "a"), ("ns", "b")
 
 
 def test_backoff_doubles_up_to_a_cap_with_jitter() -> None:
-    assert [backoff.delay(failures, 0.0) for failures in (1, 2, 3)] == [0.5, 1.0, 2.0]
-    assert backoff.delay(50, 0.0) == 60.0
-    assert backoff.delay(50, 0.999) < 31.0
+    assert [backoff.retry_delay(failures, 0.0) for failures in (1, 2, 3)] == [0.5, 1.0, 2.0]
+    assert backoff.retry_delay(50, 0.0) == 60.0
+    assert backoff.retry_delay(50, 0.999) < 31.0
 
 
 def test_backoff_of_a_conflict_is_100_ms() -> None:
-    assert backoff.delay(1, 0.0, conflict=True) == 0.1
+    assert backoff.retry_delay(1, 0.0, conflict=True) == 0.1
 
 
 def test_pools_that_share_a_source_are_notified_of_each_other() -> None:
     changed: list[Key] = []
-    rivals = Rivals(changed.append)
+    shared_sources = SharedSources(changed.append)
 
-    assert rivals.of(A, "arn") == ()
-    assert rivals.of(B, "arn") == ("ns/a",)
+    assert shared_sources.of(A, "arn") == ()
+    assert shared_sources.of(B, "arn") == ("ns/a",)
     assert changed == [A]
-    assert rivals.of(A, "arn") == ("ns/b",)
-    rivals.forget(B)
+    assert shared_sources.of(A, "arn") == ("ns/b",)
+    shared_sources.forget(B)
     assert changed == [A, A]
-    assert rivals.of(A, "arn") == ()
+    assert shared_sources.of(A, "arn") == ()
 
 
 async def test_token_review_asks_for_the_operators_audience() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from activity_operator.cluster.kinds import DEPLOYMENTS, PODS, POOLS, Key
+from activity_operator.cluster.resources import DEPLOYMENTS, PODS, POOLS, Key
 from activity_operator.cluster.store import Store
 from activity_worker.contract import LABEL_POOL
 
@@ -66,7 +66,7 @@ def test_removed_object_is_not_restored_by_an_older_list() -> None:
     cached, _ = store()
     cached.put(PODS, thing("w1", 5))
     cached.remove(PODS, thing("w1", 8))
-    cached.sweep(PODS, [thing("w1", 7)], {}, "7")
+    cached.replace(PODS, [thing("w1", 7)], {}, "7")
 
     assert cached.of_pool(PODS, KEY) == []
 
@@ -129,7 +129,7 @@ def test_sweep_removes_vanished_objects_and_notifies() -> None:
     before = cached.snapshot(PODS)
     changed.clear()
 
-    assert cached.sweep(PODS, [thing("w2", 6, name="b")], before, "9") == 1
+    assert cached.replace(PODS, [thing("w2", 6, name="b")], before, "9") == 1
     assert [raw["metadata"]["uid"] for raw in cached.of_pool(PODS, KEY)] == ["w2"]
     assert changed == [KEY]
 
@@ -138,7 +138,7 @@ def test_sweep_keeps_objects_added_during_the_list() -> None:
     cached, _ = store()
     before = cached.snapshot(PODS)
     cached.put(PODS, thing("w1", 12))
-    cached.sweep(PODS, [], before, "9")
+    cached.replace(PODS, [], before, "9")
 
     assert len(cached.of_pool(PODS, KEY)) == 1
 

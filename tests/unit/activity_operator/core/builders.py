@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from activity_operator.api.spec import PoolSpec
-from activity_operator.core.fleet import Fleet, Member, fleet
+from activity_operator.core.backlog_count import BacklogCount
+from activity_operator.core.fleet import Fleet, Member, join_reports
 from activity_operator.core.observation import Observation, PodFacts, PoolFacts, WorkerFacts
-from activity_operator.core.signal import Signal
 from activity_worker.contract import WorkerState
 
 #: The default time of an observation, long after the leader's term began.
@@ -68,9 +68,9 @@ def busy(pod_uid: str = "w1", **more: Any) -> WorkerFacts:
     return worker(pod_uid, **{"busy": 1, "open_polls": 0, "idle_seconds": 0.0, **more})
 
 
-def counted(tasks: int | None, *, exact: bool = True, age: float = 0.0, now: float = NOW) -> tuple[Signal, ...]:
+def counted(tasks: int | None, *, exact: bool = True, age: float = 0.0, now: float = NOW) -> tuple[BacklogCount, ...]:
     """Return the signals of a source that counts `tasks` waiting tasks; none if `tasks` is None."""
-    return () if tasks is None else (Signal(tasks, exact, now - age),)
+    return () if tasks is None else (BacklogCount(tasks, exact, now - age),)
 
 
 def observed(*facts: PodFacts | WorkerFacts, now: float = NOW, **more: Any) -> Observation:
@@ -84,7 +84,7 @@ def observed(*facts: PodFacts | WorkerFacts, now: float = NOW, **more: Any) -> O
 
 def fleet_of(situation: Observation, spec: PoolSpec | None = None) -> Fleet:
     """Return the fleet of an observation."""
-    return fleet(spec or pool(), situation)
+    return join_reports(spec or pool(), situation)
 
 
 def members(*facts: PodFacts | WorkerFacts, **more: Any) -> tuple[Member, ...]:

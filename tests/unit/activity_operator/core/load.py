@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from activity_operator.api.spec import PoolSpec
-from activity_operator.core.observation import Counts, Flow, SourceError, SourceFacts
-from activity_operator.core.signal import Signal
+from activity_operator.core.backlog_count import BacklogCount
+from activity_operator.core.observation import ActivityMetrics, MetricPeriod, SourceFacts, SourceProblem
 from tests.unit.activity_operator.core.world import STEP_SECONDS, World, pool_spec
 
-SILENT = SourceError("BackendUnreachable", "no answer", 0.0)
+SILENT = SourceProblem("BackendUnreachable", "no answer", 0.0)
 #: Seconds of a period of CloudWatch's counts, and the delay until CloudWatch shows them.
 PERIOD_SECONDS, LATE_SECONDS = 60, 120
 
@@ -53,7 +53,7 @@ class Load:
     lies: Callable[[int, float], int | None] = lambda count, _: count
     sizes: list[int] = field(default_factory=list)
     replicas: list[int] = field(default_factory=list)
-    _flows: dict[int, Flow] = field(default_factory=dict)
+    _flows: dict[int, MetricPeriod] = field(default_factory=dict)
     _started: int = 0
 
     def __post_init__(self) -> None:
@@ -94,7 +94,7 @@ class Load:
 
     def _note(self, scheduled: int = 0, started: int = 0) -> None:
         start = int(self.world.now) // PERIOD_SECONDS * PERIOD_SECONDS
-        flow = self._flows.get(start, Flow(start, PERIOD_SECONDS))
+        flow = self._flows.get(start, MetricPeriod(start, PERIOD_SECONDS))
         self._flows[start] = replace(flow, scheduled=flow.scheduled + scheduled, started=flow.started + started)
 
     def _source_facts(self) -> SourceFacts:
@@ -106,12 +106,12 @@ class Load:
         if reported is not None and self.kind == "cloudwatch":
             # CloudWatch does not show the last minutes yet, so a false count concerns the minutes before them.
             flows = [flow for start, flow in sorted(self._flows.items()) if start + LATE_SECONDS <= now]
-            lie = Flow(int(now) - LATE_SECONDS, PERIOD_SECONDS, scheduled=max(0, reported - len(truth.waiting)))
-            source = replace(source, counts=Counts((*flows, lie), now))
+            lie = MetricPeriod(int(now) - LATE_SECONDS, PERIOD_SECONDS, scheduled=max(0, reported - len(truth.waiting)))
+            source = replace(source, metrics=ActivityMetrics((*flows, lie), now))
         elif reported is not None and self.kind != "sentinel":
             also = running if self.kind == "with running" else 0
             exact = self.kind != "prometheus"
-            source = replace(source, signals=(Signal(reported + also, exact, now, with_running=bool(also)),))
+            source = replace(source, counts=(BacklogCount(reported + also, exact, now, with_running=bool(also)),))
         return source
 
 

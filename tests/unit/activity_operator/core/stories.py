@@ -13,8 +13,8 @@ from typing import Any
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.breaker import CLOSED_SECONDS
 from activity_operator.core.decide import decide
-from activity_operator.core.decision import Decision, Say
-from activity_operator.core.fleet import fleet
+from activity_operator.core.decision import Decision, EmitEvent
+from activity_operator.core.fleet import join_reports
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import DeploymentFacts, Observation, PodFacts
 from activity_worker.contract import WorkerState
@@ -231,7 +231,7 @@ class Story:
                 break
         else:
             raise AssertionError(f"the decisions do not settle: {self.describe()}")
-        if not [action for action in decision.actions if not isinstance(action, Say)]:
+        if not [action for action in decision.actions if not isinstance(action, EmitEvent)]:
             self._decision_holds_until_its_time(observation, decision)
 
     def _no_worker_interrupted(self) -> None:
@@ -246,11 +246,15 @@ class Story:
 
     def _shrinks_on_knowledge(self, observation: Observation, decision: Decision) -> None:
         """No worker is removed while the report path is degraded or the leader's term is young."""
-        fleet_seen = fleet(self.spec, observation)
+        fleet_seen = join_reports(self.spec, observation)
         window = self.spec.scaling.scale_down.stabilization_window_seconds
         asked = self.spec.paused or self.spec.replicas is not None or fleet_seen.present > self.spec.max_workers
         rollout = any(member.pod.revision != revision_of(self.spec) for member in fleet_seen.members)
-        if asked or rollout or not (observation.suspect or observation.now - observation.leader_since < window):
+        if (
+            asked
+            or rollout
+            or not (observation.report_path_problem or observation.now - observation.leader_since < window)
+        ):
             return
         assert not decision.victims, (
             f"{decision.victims} leave in a young term or with a degraded report path\n{self.describe()}"
@@ -268,11 +272,11 @@ class Story:
         times = LATER_SECONDS if wait is None else (wait / 2, wait * 0.999)
         for seconds in times:
             now = observation.now + seconds
-            signals = tuple(replace(signal, observed_at=now) for signal in observation.source.signals)
+            signals = tuple(replace(count, observed_at=now) for count in observation.source.counts)
             source = (
                 observation.source
                 if observation.source.error is not None
-                else replace(observation.source, signals=signals)
+                else replace(observation.source, counts=signals)
             )
             later = decide(self.spec, replace(observation, now=now, source=source), decision.memory)
             assert _answer(later) == _answer(decision), (
@@ -285,9 +289,9 @@ class Story:
 
     def _note(self, observation: Observation, decision: Decision) -> None:
         """Count the situations that came about, which shows whether the search reaches them."""
-        fleet_seen, reached = fleet(self.spec, observation), self.reached
+        fleet_seen, reached = join_reports(self.spec, observation), self.reached
         for action in decision.actions:
-            name = type(action).__name__ if not isinstance(action, Say) else f"event {action.reason}"
+            name = type(action).__name__ if not isinstance(action, EmitEvent) else f"event {action.reason}"
             reached[name] += 1
             if name == "SetDeletionCost" and getattr(action, "cost", 0) is None:
                 reached["uncordoned"] += 1
@@ -296,7 +300,7 @@ class Story:
         reached["stalled"] += bool(fleet_seen.stalled)
         reached["unheard"] += bool(fleet_seen.unheard)
         reached["report path degraded long into a term"] += (
-            bool(observation.suspect) and observation.now - observation.leader_since > 10
+            bool(observation.report_path_problem) and observation.now - observation.leader_since > 10
         )
         reached["drained and waiting to go"] += any(member.drained for member in fleet_seen.members)
         states = {(pod.process.state, bool(pod.process.tasks)) for pod in self.truth.pods.values() if pod.process}
@@ -322,5 +326,5 @@ class Story:
 
 
 def _answer(decision: Decision) -> tuple[object, ...]:
-    writes = tuple(action for action in decision.actions if not isinstance(action, Say))
+    writes = tuple(action for action in decision.actions if not isinstance(action, EmitEvent))
     return decision.size.desired, writes, dict(decision.directives), decision.sentinel

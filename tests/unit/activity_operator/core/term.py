@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from activity_operator.api.spec import PoolSpec
+from activity_operator.core.backlog_count import BacklogCount
 from activity_operator.core.decide import decide
 from activity_operator.core.decision import (
     Action,
@@ -15,7 +16,7 @@ from activity_operator.core.decision import (
     Decision,
     DeleteDeployment,
     DeletePod,
-    Say,
+    EmitEvent,
     ScalingMemory,
     SentinelOrder,
     SetDeletionCost,
@@ -27,11 +28,10 @@ from activity_operator.core.observation import (
     Observation,
     PodFacts,
     PoolFacts,
-    SourceError,
     SourceFacts,
+    SourceProblem,
 )
-from activity_operator.core.signal import Signal
-from activity_operator.workers.registry import WorkerRegistry
+from activity_operator.reports.worker_registry import WorkerRegistry
 from activity_worker.contract import ExitOutput, Report, WorkerState
 from tests.unit.activity_operator.core.truth import Pod, Process, Truth
 
@@ -51,7 +51,7 @@ class Term:
         self.truth, self.spec, self.generation, self.proven = truth, spec, generation, proven
         self.since = truth.now
         self.memory = ScalingMemory()
-        self.registry = WorkerRegistry(lambda *_: self.wake(), dice=lambda: 0.5)
+        self.registry = WorkerRegistry(lambda *_: self.wake(), jitter=lambda: 0.5)
         self.deployments = dict(truth.deployments)
         self.pods = {name: pod.facts for name, pod in truth.pods.items()}
         self.registry.begin_term(truth.now, len(self.pods))
@@ -62,7 +62,7 @@ class Term:
         self.counted: Callable[[], SourceFacts] | None = None
         self.due: float | None = truth.now
         self.decision: Decision | None = None
-        self.events: list[Say] = []
+        self.events: list[EmitEvent] = []
         self._answers = 0
         self._arriving: deque[tuple[float, str, str, PodFacts | DeploymentFacts | None]] = deque()
 
@@ -100,10 +100,10 @@ class Term:
             pool=PoolFacts(*KEY, "pool-uid", self.generation, proven_revision=self.proven),
             deployments=tuple(self.deployments.values()),
             pods=tuple(sorted(self.pods.values(), key=lambda pod: pod.name)),
-            workers=self.registry.said(*KEY),
+            workers=self.registry.workers(*KEY),
             source=self.source,
             leader_since=self.since,
-            suspect=self.registry.suspect(now),
+            report_path_problem=self.registry.report_path_problem(now),
         )
 
     def look(self) -> tuple[Observation, ScalingMemory, Decision, bool]:
@@ -115,8 +115,8 @@ class Term:
         decision = self.decision = decide(self.spec, observation, before)
         self.memory = decision.memory
         self.due = None if decision.look_again_in is None else self.truth.now + decision.look_again_in
-        writes = [action for action in decision.actions if not isinstance(action, Say)]
-        self.events += [action for action in decision.actions if isinstance(action, Say)]
+        writes = [action for action in decision.actions if not isinstance(action, EmitEvent)]
+        self.events += [action for action in decision.actions if isinstance(action, EmitEvent)]
         try:
             for action in writes:
                 self._apply(action)
@@ -159,12 +159,12 @@ class Term:
         elif truth.long_polls:
             self.source = SourceFacts(open_polls=len(truth.sentinel_polls), held=len(truth.held), observed_at=truth.now)
         elif self.blind:
-            error = before.error or SourceError("BackendUnreachable", "no answer", truth.now)
+            error = before.error or SourceProblem("BackendUnreachable", "no answer", truth.now)
             self.source = replace(before, error=error)
         elif truth.now > self.since:
             also = running if self.spec.source_kind == "taskStore" else 0
-            signal = Signal(len(truth.waiting) + also, True, truth.now, with_running=bool(also))
-            self.source = SourceFacts(signals=(signal,), observed_at=truth.now)
+            count = BacklogCount(len(truth.waiting) + also, True, truth.now, with_running=bool(also))
+            self.source = SourceFacts(counts=(count,), observed_at=truth.now)
         if _comparable(before) != _comparable(self.source):
             self.wake()
 
@@ -211,7 +211,7 @@ class Term:
                     self._conflict(name)
                 if live is not None:
                     self.truth.drop(name)
-            case Say():
+            case EmitEvent():
                 pass
 
     def _scale(self, action: SetReplicas) -> None:
@@ -269,5 +269,5 @@ def _newer(facts: PodFacts | DeploymentFacts, known: PodFacts | DeploymentFacts 
 
 
 def _comparable(source: SourceFacts) -> tuple[object, ...]:
-    signals = tuple((signal.tasks, signal.exact) for signal in source.signals)
-    return source.held, source.error is None, signals, source.counts and source.counts.flows
+    signals = tuple((count.tasks, count.exact) for count in source.counts)
+    return source.held, source.error is None, signals, source.metrics and source.metrics.periods

@@ -7,7 +7,7 @@ import pytest
 from activity_operator.api.conditions import Reason
 from activity_operator.core.breaker import failure, retry_at, watch_starts
 from activity_operator.core.decide import decide
-from activity_operator.core.decision import Breaker, Say, ScalingMemory, SetReplicas
+from activity_operator.core.decision import Breaker, EmitEvent, ScalingMemory, SetReplicas
 from activity_operator.core.fleet import Member
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import DeploymentFacts, Observation, PodFacts, WorkerFacts
@@ -277,4 +277,4 @@ def test_deleting_pool_gets_no_write() -> None:
     situation = observed(worker("w1"), pool=replace(POOL, deleting=True), deployments=(deployment(1),))
     decision = decide(builders.pool(minWorkers=5, paused=True), situation, ScalingMemory())
 
-    assert [action for action in decision.actions if not isinstance(action, Say)] == []
+    assert [action for action in decision.actions if not isinstance(action, EmitEvent)] == []

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from activity_operator.core.decide import decide
-from activity_operator.core.observation import Counts, Flow, SourceError, SourceFacts
-from activity_operator.core.report import status
+from activity_operator.core.observation import ActivityMetrics, MetricPeriod, SourceFacts, SourceProblem
+from activity_operator.core.status import pool_status
 from tests.unit.activity_operator.core.world import FOREVER_SECONDS, START, World, pool_spec
 
 SHORT = {"scaleDown": {"stabilizationWindowSeconds": 10, "zeroAfterSeconds": 30}}
-DENIED = SourceError("AccessDenied", "allow cloudwatch:GetMetricData on *", START)
+DENIED = SourceProblem("AccessDenied", "allow cloudwatch:GetMetricData on *", START)
 
 
 def world(**changes: object) -> World:
@@ -17,8 +17,8 @@ def world(**changes: object) -> World:
 
 def read(world: World, *flows: tuple[float, int, int]) -> None:
     """Let the operator read CloudWatch now, with these flows: (seconds from START, scheduled, started)."""
-    periods = tuple(Flow(int(START + at) // 60 * 60, 60, came, went) for at, came, went in flows)
-    world.know(SourceFacts(counts=Counts(periods, world.now)))
+    periods = tuple(MetricPeriod(int(START + at) // 60 * 60, 60, came, went) for at, came, went in flows)
+    world.know(SourceFacts(metrics=ActivityMetrics(periods, world.now)))
 
 
 def run(world: World, seconds: float, *flows: tuple[float, int, int]) -> None:
@@ -85,7 +85,7 @@ def test_pool_keeps_one_worker_while_backlog_is_unreadable() -> None:
 
     assert len(pool.serving()) == 1
     observation, _, decision, _ = pool.term.look()
-    conditions = {c["type"]: c for c in status(pool.spec, observation, decision, None, ())["conditions"]}
+    conditions = {c["type"]: c for c in pool_status(pool.spec, observation, decision, None, ())["conditions"]}
     assert conditions["SignalsStale"]["reason"] == "BacklogUnknown"
     assert conditions["Ready"]["reason"] == "AccessDenied"
     read(pool)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from activity_operator.core.decision import ApplyRevision, Say, SentinelOrder, SetReplicas
+from activity_operator.core.decision import ApplyRevision, EmitEvent, SentinelOrder, SetReplicas
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import SourceFacts
 from activity_worker.contract import Directive
@@ -72,7 +72,7 @@ def test_burst_on_proven_pool_gets_its_full_size_at_once() -> None:
 
 def test_max_workers_holds_for_any_backlog() -> None:
     world = proven_at_zero(maxWorkers=3)
-    world.know(SourceFacts(held=2, signals=counted(50, now=START)))
+    world.know(SourceFacts(held=2, counts=counted(50, now=START)))
 
     decision = world.settle()
 
@@ -139,7 +139,7 @@ def test_outdated_rendering_is_replaced_only_when_pool_starts_from_zero() -> Non
     (found,) = world.truth.deployments.values()
     world.truth.write(replace(found, outdated=True))
     world.know(SourceFacts(held=5))
-    writes = [action for action in world.term.look()[2].actions if not isinstance(action, Say)]
+    writes = [action for action in world.term.look()[2].actions if not isinstance(action, EmitEvent)]
     assert [type(action) for action in writes] == [SetReplicas]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from activity_operator.api.spec import PoolSpec
-from activity_operator.core.demand import Demand, demand
+from activity_operator.core.demand import Demand, task_demand
 from activity_operator.core.observation import Observation, SourceFacts, WorkerFacts
 from activity_operator.core.saturation import Saturation
 from tests.unit.activity_operator.core.builders import (
@@ -24,7 +24,7 @@ def demand_of(situation: Observation, spec: PoolSpec | None = None, saturated_si
     spec = spec or pool()
     all_pods = frozenset(pod.uid for pod in situation.pods)
     before = None if saturated_since is None else Saturation(saturated_since, saturated_since, all_pods)
-    return demand(spec, situation, fleet_of(situation, spec), before)
+    return task_demand(spec, situation, fleet_of(situation, spec), before)
 
 
 def test_no_tasks_means_no_demand() -> None:
@@ -34,10 +34,10 @@ def test_no_tasks_means_no_demand() -> None:
 @pytest.mark.parametrize(
     ("source", "workers"),
     [
-        (SourceFacts(signals=counted(0)), 2),
-        (SourceFacts(signals=counted(3)), 5),
-        (SourceFacts(signals=counted(0), held=1), 3),
-        (SourceFacts(signals=counted(0), held=1, claimed=2), 5),
+        (SourceFacts(counts=counted(0)), 2),
+        (SourceFacts(counts=counted(3)), 5),
+        (SourceFacts(counts=counted(0), held=1), 3),
+        (SourceFacts(counts=counted(0), held=1, claimed=2), 5),
     ],
     ids=["running", "waiting", "held", "claimed"],
 )
@@ -54,7 +54,7 @@ def test_workers_are_rounded_up_for_slots_and_utilization(
 ) -> None:
     spec = pool(slotsPerWorker=slots, scaling={"targetUtilization": utilization})
 
-    assert demand_of(observed(source=SourceFacts(signals=counted(tasks))), spec).workers == workers
+    assert demand_of(observed(source=SourceFacts(counts=counted(tasks))), spec).workers == workers
 
 
 def test_held_lease_without_workers_needs_one_worker() -> None:
@@ -86,7 +86,7 @@ def test_held_lease_needs_a_new_worker_while_idle_workers_are_in_polls(
 def test_stalled_worker_counts_as_demand_in_addition_to_tasks() -> None:
     stalled = busy("w1", reported_at=NOW - 90)
 
-    assert demand_of(observed(stalled, source=SourceFacts(signals=counted(2)))).workers == 3
+    assert demand_of(observed(stalled, source=SourceFacts(counts=counted(2)))).workers == 3
     assert demand_of(observed(stalled)).workers == 1
 
 
@@ -97,10 +97,10 @@ def test_stalled_worker_counts_as_demand_in_addition_to_tasks() -> None:
 )
 def test_workers_without_report_to_new_leader_are_kept(reports: tuple[WorkerFacts, ...], workers: int) -> None:
     pods = [pod(f"w{n}") for n in range(1, 5)]
-    want = demand_of(observed(*pods, *reports, leader_since=NOW - 120))
+    demand = demand_of(observed(*pods, *reports, leader_since=NOW - 120))
 
-    assert want.workers == workers
-    assert f"{4 - len(reports)} workers yet to report to this leader" in want.reason
+    assert demand.workers == workers
+    assert f"{4 - len(reports)} workers yet to report to this leader" in demand.reason
 
 
 def test_worker_that_starts_in_this_term_adds_no_demand() -> None:
@@ -113,7 +113,7 @@ def test_without_a_count_one_free_slot_is_kept_while_tasks_run() -> None:
 
 
 def test_with_a_count_no_spare_slot_is_kept() -> None:
-    assert demand_of(observed(busy("w1"), worker("w2"), source=SourceFacts(signals=counted(0)))).workers == 1
+    assert demand_of(observed(busy("w1"), worker("w2"), source=SourceFacts(counts=counted(0)))).workers == 1
 
 
 @pytest.mark.parametrize(("seconds", "workers"), [(0.0, 4), (0.99, 4), (1.0, 6), (60.0, 6)])
@@ -142,7 +142,7 @@ def test_cordoned_worker_that_finishes_its_task_does_not_double_the_pool() -> No
 
 
 def test_count_outweighs_saturation() -> None:
-    answer = demand_of(observed(busy("w1"), source=SourceFacts(signals=counted(0))), saturated_since=NOW - 60)
+    answer = demand_of(observed(busy("w1"), source=SourceFacts(counts=counted(0))), saturated_since=NOW - 60)
 
     assert (answer.workers, answer.saturation) == (1, None)
 
@@ -151,4 +151,4 @@ def test_count_outweighs_saturation() -> None:
     ("backlog", "sentence"), [(None, "1 running, 2 held"), (3, "1 running, 2 held, 3 waiting")], ids=["none", "count"]
 )
 def test_reason_lists_running_held_and_waiting_tasks(backlog: int | None, sentence: str) -> None:
-    assert demand_of(observed(busy(), source=SourceFacts(held=2, signals=counted(backlog)))).reason == sentence
+    assert demand_of(observed(busy(), source=SourceFacts(held=2, counts=counted(backlog)))).reason == sentence

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activity_operator.core import drain, moves
+from activity_operator.core import drain, scale_plan
 from activity_operator.core.fleet import CORDON_COST, Member
 from activity_operator.core.observation import PodFacts, WorkerFacts
 from activity_worker.contract import WorkerState
@@ -74,18 +74,18 @@ def test_drained_worker_stays_while_a_requested_pod_is_not_observed() -> None:
     """Without room for a surge the requested pod is Pending, and a ReplicaSet would remove it first."""
     fleet = members(*drained("d1"), busy("w1"), busy("w2"))
 
-    assert moves.moves(fleet, replicas=4, wanted=4, room=0).replicas == 4
-    assert moves.moves(fleet, replicas=3, wanted=3, room=0).replicas == 2
+    assert scale_plan.plan_scale(fleet, replicas=4, wanted=4, room=0).replicas == 4
+    assert scale_plan.plan_scale(fleet, replicas=3, wanted=3, room=0).replicas == 2
 
 
 def test_new_cordon_on_unready_pod_does_not_outrank_drained_pod() -> None:
     """The cost is written before the replicas, so both pods rank alike and a ReplicaSet may remove either."""
     lost = (pod("lost", ready=False), worker("lost"))
     fleet = members(*drained("d1"), *lost, busy("w1"))
-    first = moves.moves(fleet, replicas=3, wanted=1, room=0)
+    first = scale_plan.plan_scale(fleet, replicas=3, wanted=1, room=0)
 
     assert (names(first.victims), first.replicas) == (["lost"], 3)
-    assert moves.moves(members(*drained("d1"), worker("idle"), busy("w1")), 3, 1, 0).replicas == 2
+    assert scale_plan.plan_scale(members(*drained("d1"), worker("idle"), busy("w1")), 3, 1, 0).replicas == 2
 
 
 def test_tie_with_a_busy_worker_blocks_scale_in() -> None:
@@ -177,20 +177,20 @@ def test_longest_idle_is_cordoned_first_then_the_least_busy() -> None:
         worker("long", slots=2, idle_seconds=90),
     )
 
-    assert names(drain.victims(fleet, 4)) == ["long", "short", "half", "full"]
+    assert names(drain.choose_victims(fleet, 4)) == ["long", "short", "half", "full"]
 
 
 def test_busy_workers_are_cordoned_when_none_is_idle() -> None:
-    assert names(drain.victims(members(busy("w1"), busy("w2")), 1)) == ["w1"]
+    assert names(drain.choose_victims(members(busy("w1"), busy("w2")), 1)) == ["w1"]
 
 
 def test_only_the_surplus_is_cordoned() -> None:
-    assert drain.victims(members(worker("w1")), 0) == ()
-    assert drain.victims(members(worker("w1")), -1) == ()
+    assert drain.choose_victims(members(worker("w1")), 0) == ()
+    assert drain.choose_victims(members(worker("w1")), -1) == ()
 
 
 def test_pod_without_report_is_not_cordoned() -> None:
-    assert names(drain.victims(members(pending(), pod("mute"), worker("w1")), 3)) == ["w1"]
+    assert names(drain.choose_victims(members(pending(), pod("mute"), worker("w1")), 3)) == ["w1"]
 
 
 def test_busiest_cordoned_worker_is_uncordoned_first() -> None:
@@ -209,9 +209,9 @@ def test_drained_or_silent_worker_is_not_uncordoned() -> None:
 def test_no_victim_is_picked_for_a_pod_that_is_already_gone() -> None:
     fleet = members(worker("gone"), worker("w2"), worker("w3"))
 
-    assert moves.moves(fleet, replicas=2, wanted=2, room=0) == moves.Moves(2, (), ())
-    assert len(moves.moves(fleet, replicas=2, wanted=1, room=0).victims) == 1
-    assert len(moves.moves(fleet, replicas=3, wanted=2, room=0).victims) == 1
+    assert scale_plan.plan_scale(fleet, replicas=2, wanted=2, room=0) == scale_plan.ScalePlan(2, (), ())
+    assert len(scale_plan.plan_scale(fleet, replicas=2, wanted=1, room=0).victims) == 1
+    assert len(scale_plan.plan_scale(fleet, replicas=3, wanted=2, room=0).victims) == 1
 
 
 @pytest.mark.parametrize(
@@ -228,4 +228,4 @@ def test_no_victim_is_picked_for_a_pod_that_is_already_gone() -> None:
 def test_drained_worker_stays_while_a_new_one_would_be_removed_instead(
     others: tuple[PodFacts | WorkerFacts, ...], replicas: int, wanted: int, left: int
 ) -> None:
-    assert moves.moves(members(*drained(), *others), replicas, wanted, room=0).replicas == left
+    assert scale_plan.plan_scale(members(*drained(), *others), replicas, wanted, room=0).replicas == left

@@ -6,7 +6,7 @@ import pytest
 
 from activity_operator.core.decision import Breaker, Size
 from activity_operator.core.demand import Demand
-from activity_operator.core.limits import size
+from activity_operator.core.limits import limited_size
 from activity_operator.core.observation import Observation
 from activity_operator.core.stabilize import Stable
 from tests.unit.activity_operator.core.builders import NOW, fleet_of, observed, pending, pool, worker
@@ -25,7 +25,7 @@ def sized(
     situation = situation or observed(worker("w1"), worker("w2"))
     stable = Stable(workers, held_by, (), None)
     fleet = fleet_of(situation)
-    return size(pool(**spec), situation, fleet, Demand(workers, 0, "the work"), stable, breaker or Breaker())
+    return limited_size(pool(**spec), situation, fleet, Demand(workers, 0, "the work"), stable, breaker or Breaker())
 
 
 @pytest.mark.parametrize(
@@ -56,11 +56,13 @@ def test_degraded_report_path_stops_growth() -> None:
     silent = [worker(name, reported_at=NOW - 90) for name in ("w1", "w2", "w3")]
     reporting = worker("w4", busy=1)
 
-    answer = sized(5, observed(*silent, reporting, suspect="reports failed together"))
+    answer = sized(5, observed(*silent, reporting, report_path_problem="reports failed together"))
     assert (answer.desired, answer.limit, answer.reason) == (4, "doubt", "growth stopped: reports failed together")
     assert sized(5, observed(*silent, reporting)).desired == 5
-    assert sized(5, observed(reporting, suspect="reports failed together")).desired == 5
-    assert sized(5, observed(*silent, reporting, suspect="reports failed together"), minWorkers=6).desired == 6
+    assert sized(5, observed(reporting, report_path_problem="reports failed together")).desired == 5
+    assert (
+        sized(5, observed(*silent, reporting, report_path_problem="reports failed together"), minWorkers=6).desired == 6
+    )
 
 
 def test_reason_names_what_holds_the_size() -> None:

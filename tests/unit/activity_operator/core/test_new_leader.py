@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from activity_operator.core import report
+from activity_operator.core import status
 from activity_operator.core.decide import decide
 from activity_operator.core.decision import ScalingMemory
 from activity_operator.core.observation import Observation
@@ -17,20 +17,20 @@ YOUNG_TERM = "this replica has led for less than 5 s"
 
 def status_of(situation: Observation, before: dict[str, Any]) -> dict[str, Any]:
     spec = pool()
-    return report.status(spec, situation, decide(spec, situation, ScalingMemory()), before, ())
+    return status.pool_status(spec, situation, decide(spec, situation, ScalingMemory()), before, ())
 
 
-def condition(status: dict[str, Any], kind: str) -> str:
-    return next(str(found["status"]) for found in status["conditions"] if found["type"] == kind)
+def condition(written: dict[str, Any], kind: str) -> str:
+    return next(str(found["status"]) for found in written["conditions"] if found["type"] == kind)
 
 
 @pytest.mark.parametrize(("suspect", "since"), [(YOUNG_TERM, NOW - 1), ("", NOW - 600)], ids=["at once", "long after"])
 def test_pool_without_reports_keeps_its_former_busy_count(suspect: str, since: float) -> None:
-    status = status_of(observed(*PODS, leader_since=since, suspect=suspect), BEFORE)
+    written = status_of(observed(*PODS, leader_since=since, report_path_problem=suspect), BEFORE)
 
-    assert status["busyWorkers"] == 3
-    assert status["desiredReplicas"] == 4
-    assert condition(status, "Active") == "True"
+    assert written["busyWorkers"] == 3
+    assert written["desiredReplicas"] == 4
+    assert condition(written, "Active") == "True"
 
 
 def test_reports_to_a_new_leader_lower_the_busy_count() -> None:
@@ -43,18 +43,25 @@ def test_reports_to_a_new_leader_lower_the_busy_count() -> None:
 
 def test_signals_are_stale_for_a_new_leader_only_if_pods_exist() -> None:
     assert (
-        condition(status_of(observed(*PODS, leader_since=NOW - 1, suspect=YOUNG_TERM), BEFORE), "SignalsStale")
+        condition(
+            status_of(observed(*PODS, leader_since=NOW - 1, report_path_problem=YOUNG_TERM), BEFORE), "SignalsStale"
+        )
         == "True"
     )
-    assert condition(status_of(observed(leader_since=NOW - 1, suspect=YOUNG_TERM), {}), "SignalsStale") == "False"
+    assert (
+        condition(status_of(observed(leader_since=NOW - 1, report_path_problem=YOUNG_TERM), {}), "SignalsStale")
+        == "False"
+    )
 
 
 @pytest.mark.parametrize("since", [NOW - 1, NOW - 600], ids=["a young term", "a report path that failed"])
 def test_pool_with_degraded_report_path_is_checked_again_soon(since: float) -> None:
     """No event marks the end of the degradation; without a look the status would stay wrong for another minute."""
     workers = [worker(f"w{n}") for n in range(1, 5)]
-    doubted = decide(pool(), observed(*PODS, *workers, leader_since=since, suspect=YOUNG_TERM), ScalingMemory())
-    empty = decide(pool(), observed(leader_since=since, suspect=YOUNG_TERM), ScalingMemory())
+    doubted = decide(
+        pool(), observed(*PODS, *workers, leader_since=since, report_path_problem=YOUNG_TERM), ScalingMemory()
+    )
+    empty = decide(pool(), observed(leader_since=since, report_path_problem=YOUNG_TERM), ScalingMemory())
 
     assert doubted.look_again_in is not None
     assert doubted.look_again_in <= 5.0

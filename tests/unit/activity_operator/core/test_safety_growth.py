@@ -7,12 +7,12 @@ import pytest
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.decide import decide
-from activity_operator.core.decision import Decision, Say, ScalingMemory
+from activity_operator.core.decision import Decision, EmitEvent, ScalingMemory
 from activity_operator.core.fleet import START_DEADLINE_SECONDS
-from activity_operator.core.futility import IDLE_SECONDS
+from activity_operator.core.growth_guard import IDLE_SECONDS
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import Observation, PodFacts, SourceFacts, WorkerFacts
-from activity_operator.core.report import status
+from activity_operator.core.status import pool_status
 from activity_worker.contract import Directive
 from tests.unit.activity_operator.core.builders import NOW, busy, counted, observed, pending, pod, worker
 from tests.unit.activity_operator.core.load import Load, load_of, spec_of
@@ -24,13 +24,13 @@ LONG = ScalingMemory(waiting_since=NOW - IDLE_SECONDS)
 
 def decided(
     *facts: PodFacts | WorkerFacts, tasks: int = 9, memory: ScalingMemory = LONG, spec: PoolSpec = SPEC, **more: Any
-) -> tuple[Decision, dict[str, Any], list[Say]]:
+) -> tuple[Decision, dict[str, Any], list[EmitEvent]]:
     """Return the decision for `tasks` waiting tasks, the conditions, and the Warnings."""
-    source = SourceFacts(signals=counted(tasks), held=more.pop("held", 0))
+    source = SourceFacts(counts=counted(tasks), held=more.pop("held", 0))
     situation = _of_revision(observed(*facts, source=source, **more), revision_of(spec))
     decision = decide(spec, situation, memory)
-    conditions = {c["type"]: c for c in status(spec, situation, decision, None, ())["conditions"]}
-    return decision, conditions, [a for a in decision.actions if isinstance(a, Say) and a.kind == "Warning"]
+    conditions = {c["type"]: c for c in pool_status(spec, situation, decision, None, ())["conditions"]}
+    return decision, conditions, [a for a in decision.actions if isinstance(a, EmitEvent) and a.kind == "Warning"]
 
 
 def _of_revision(situation: Observation, revision: str) -> Observation:
@@ -191,12 +191,12 @@ def test_pool_looks_again_when_crashed_worker_could_stop_growth() -> None:
 
 
 def test_contested_deployment_is_a_condition_and_one_warning() -> None:
-    decision, conditions, warnings = decided(busy("w1"), tasks=0, contested="Deployment p is also written by keda")
+    decision, conditions, warnings = decided(busy("w1"), tasks=0, edit_conflict="Deployment p is also written by keda")
 
     assert conditions["ScalingLimited"]["reason"] == "DeploymentContested"
     assert conditions["ScalingLimited"]["message"] == "Deployment p is also written by keda"
     assert [event.reason for event in warnings] == ["DeploymentContested"]
-    again = decided(busy("w1"), tasks=0, contested="Deployment p is also written by keda", memory=decision.memory)
+    again = decided(busy("w1"), tasks=0, edit_conflict="Deployment p is also written by keda", memory=decision.memory)
     assert again[2] == []
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from activity_operator.core.fleet import Fleet
 from activity_operator.core.observation import PodFacts, WorkerFacts
-from activity_operator.core.saturation import Saturation, is_proven, look_again_at, saturation
+from activity_operator.core.saturation import Saturation, is_proven, look_again_at, track_saturation
 from tests.unit.activity_operator.core.builders import NOW, busy, fleet_of, observed, pod, worker
 
 ONE, BOTH = frozenset({"w1"}), frozenset({"w1", "w2"})
@@ -41,7 +41,7 @@ def fleet_with(*facts: PodFacts | WorkerFacts) -> Fleet:
     ],
 )
 def test_pool_is_saturated_while_no_worker_is_idle(reports: list[WorkerFacts], saturated: bool) -> None:
-    found = saturation(fleet_with(*reports), saturation_since(0.3, BOTH))
+    found = track_saturation(fleet_with(*reports), saturation_since(0.3, BOTH))
 
     assert (None if found is None else found.since) == (NOW - 0.3 if saturated else None)
 
@@ -49,17 +49,17 @@ def test_pool_is_saturated_while_no_worker_is_idle(reports: list[WorkerFacts], s
 def test_saturation_begins_with_the_latest_of_its_reports() -> None:
     fleet = fleet_with(busy("w1", reported_at=NOW - 0.7), busy("w2", reported_at=NOW - 0.2))
 
-    assert saturation(fleet, None) == saturation_since(0.2, BOTH)
+    assert track_saturation(fleet, None) == saturation_since(0.2, BOTH)
 
 
 def test_saturation_includes_joining_and_drops_leaving_workers() -> None:
     before = Saturation(NOW - 60, NOW - 60, BOTH)
     second = busy("w2", reported_at=NOW - 0.1)
 
-    assert saturation(fleet_with(busy("w1"), second), saturation_since(60.0, ONE)) == Saturation(
+    assert track_saturation(fleet_with(busy("w1"), second), saturation_since(60.0, ONE)) == Saturation(
         NOW - 60, NOW - 0.1, BOTH
     )
-    assert saturation(fleet_with(busy("w1"), pod("w2", deletion_cost=-1000), second), before) == saturation_since(
+    assert track_saturation(fleet_with(busy("w1"), pod("w2", deletion_cost=-1000), second), before) == saturation_since(
         60.0, ONE
     )
 

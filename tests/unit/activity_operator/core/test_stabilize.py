@@ -5,7 +5,7 @@ import pytest
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.demand import Demand
 from activity_operator.core.observation import Observation
-from activity_operator.core.stabilize import Recommendations, Stable, expires, stabilize
+from activity_operator.core.stabilize import Recommendations, Stable, expires, stabilized
 from tests.unit.activity_operator.core.builders import NOW, busy, fleet_of, observed, pending, pod, pool, window, worker
 
 #: Quiet for longer than zeroAfterSeconds, so the pool may go to zero.
@@ -22,7 +22,7 @@ def stable(
     tasks: int = 0,
 ) -> Stable:
     spec = spec or pool()
-    return stabilize(spec, situation, fleet_of(situation, spec), Demand(workers, tasks, ""), past, quiet_since)
+    return stabilized(spec, situation, fleet_of(situation, spec), Demand(workers, tasks, ""), past, quiet_since)
 
 
 def test_size_rises_at_once() -> None:
@@ -108,7 +108,7 @@ def test_new_leader_may_grow_at_once() -> None:
 
 def test_degraded_report_path_holds_the_size() -> None:
     silent = [worker(name, reported_at=NOW - 90) for name in ("w1", "w2", "w3")]
-    answer = stable(observed(*silent, worker("w4"), worker("w5"), suspect="reports failed together"), 3)
+    answer = stable(observed(*silent, worker("w4"), worker("w5"), report_path_problem="reports failed together"), 3)
 
     assert (answer.workers, answer.held_by) == (5, "reports failed together")
 
@@ -131,7 +131,7 @@ def test_spec_sets_zero_after_seconds() -> None:
         (observed(pod("w1", deletion_cost=-1000), busy("w1"), worker("w2")), 0),
         (observed(worker("w1", reported_at=NOW - 90), worker("w2")), 0),
         (observed(pod("mute"), worker("w2")), 0),
-        (observed(worker(), suspect="reports failed together"), 0),
+        (observed(worker(), report_path_problem="reports failed together"), 0),
     ],
     ids=[
         "a task is known",

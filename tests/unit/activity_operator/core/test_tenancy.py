@@ -2,26 +2,31 @@
 
 import pytest
 
-from activity_operator.core.tenancy import Policy, PolicyError, Rule, parse_policy
+from activity_operator.core.tenancy import PolicyError, TenancyPolicy, TenancyRule, parse_policy
 
 ARN = "arn:aws:states:us-east-1:123456789012:activity:resize"
 ROLE = "arn:aws:iam::123456789012:role/team-a"
 
 
 def test_without_a_policy_any_arn_may_be_used() -> None:
-    assert Policy().refusal("anywhere", ARN) == ""
+    assert TenancyPolicy().refusal("anywhere", ARN) == ""
 
 
 def test_without_a_policy_no_role_and_no_endpoint_may_be_used() -> None:
-    assert "spec.aws.roleArn" in Policy().refusal("anywhere", ARN, ROLE)
-    assert "spec.aws.endpointUrl" in Policy().refusal("anywhere", ARN, "", "http://169.254.169.254/")
-    assert "spec.aws.cloudWatchEndpointUrl" in Policy().refusal("anywhere", ARN, "", "", "http://169.254.169.254/")
+    assert "spec.aws.roleArn" in TenancyPolicy().refusal("anywhere", ARN, ROLE)
+    assert "spec.aws.endpointUrl" in TenancyPolicy().refusal("anywhere", ARN, "", "http://169.254.169.254/")
+    assert "spec.aws.cloudWatchEndpointUrl" in TenancyPolicy().refusal(
+        "anywhere", ARN, "", "", "http://169.254.169.254/"
+    )
 
 
 def test_both_endpoints_must_be_allowed_by_the_rule_that_allows_the_arn() -> None:
     other = ARN.replace("resize", "billing")
-    policy = Policy(
-        (Rule(("a",), (ARN,), (), ("http://sfn", "http://cw")), Rule(("a",), (other,), (), ("http://sfn",)))
+    policy = TenancyPolicy(
+        (
+            TenancyRule(("a",), (ARN,), (), ("http://sfn", "http://cw")),
+            TenancyRule(("a",), (other,), (), ("http://sfn",)),
+        )
     )
 
     assert policy.refusal("a", ARN, "", "http://sfn", "http://cw") == ""
@@ -31,14 +36,14 @@ def test_both_endpoints_must_be_allowed_by_the_rule_that_allows_the_arn() -> Non
 
 
 def test_namespace_without_a_rule_may_use_nothing() -> None:
-    policy = Policy((Rule(namespaces=("team-a",)),))
+    policy = TenancyPolicy((TenancyRule(namespaces=("team-a",)),))
 
     assert policy.refusal("team-a", ARN) == ""
     assert "no rule for namespace team-b" in policy.refusal("team-b", ARN)
 
 
 def test_globs_match_namespaces_and_arns() -> None:
-    policy = Policy((Rule(("team-*",), ("arn:aws:states:*:123456789012:activity:*",)),))
+    policy = TenancyPolicy((TenancyRule(("team-*",), ("arn:aws:states:*:123456789012:activity:*",)),))
 
     assert policy.refusal("team-a", ARN) == ""
     assert "is not allowed in namespace team-a" in policy.refusal("team-a", ARN.replace("1234", "9999"))
@@ -46,7 +51,7 @@ def test_globs_match_namespaces_and_arns() -> None:
 
 def test_role_of_one_rule_does_not_allow_the_arn_of_another() -> None:
     other = ARN.replace("resize", "billing")
-    policy = Policy((Rule(("a",), (ARN,), (ROLE,)), Rule(("a",), (other,))))
+    policy = TenancyPolicy((TenancyRule(("a",), (ARN,), (ROLE,)), TenancyRule(("a",), (other,))))
 
     assert policy.refusal("a", ARN, ROLE) == ""
     assert policy.refusal("a", other) == ""
@@ -57,7 +62,9 @@ def test_role_of_one_rule_does_not_allow_the_arn_of_another() -> None:
 
 
 def test_refusal_names_the_field_of_the_arn() -> None:
-    refused = Policy((Rule(("a",), ("other",)),)).refusal("a", ARN, arn_field="source.stepFunctions.activityArn")
+    refused = TenancyPolicy((TenancyRule(("a",), ("other",)),)).refusal(
+        "a", ARN, arn_field="source.stepFunctions.activityArn"
+    )
 
     assert refused.startswith(f"spec.source.stepFunctions.activityArn '{ARN}' is not allowed")
 
@@ -67,12 +74,12 @@ def test_policy_is_parsed_from_its_file() -> None:
 
     policy = parse_policy({"rules": [rule]})
 
-    assert policy == Policy((Rule(("a",), (ARN,), (ROLE,), ("https://sfn.local",)),))
+    assert policy == TenancyPolicy((TenancyRule(("a",), (ARN,), (ROLE,), ("https://sfn.local",)),))
 
 
 @pytest.mark.parametrize("nothing", [None, {}, {"rules": []}])
 def test_empty_policy_is_the_default(nothing: object) -> None:
-    assert parse_policy(nothing) == Policy()
+    assert parse_policy(nothing) == TenancyPolicy()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """One pool over a true cluster (`truth.py`) with one leader (`term.py`), for tests of whole scenarios."""
 
 from activity_operator.api.spec import PoolSpec
-from activity_operator.core.decision import Decision, Say
+from activity_operator.core.decision import Decision, EmitEvent
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import DeploymentFacts, PodFacts, SourceFacts
 from activity_worker.contract import WorkerState
@@ -73,7 +73,7 @@ class World:
         """Look until a look writes nothing, without time passing."""
         for _ in range(LOOKS):
             decision, term = self.term.look()[2], self.term
-            idle = all(isinstance(action, Say) for action in decision.actions)
+            idle = all(isinstance(action, EmitEvent) for action in decision.actions)
             if idle and not (term.due is not None and term.due <= self.now):
                 return decision
         raise AssertionError("the decisions do not settle")

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from activity_operator.cluster.kinds import Key, Raw
 from activity_operator.cluster.kube import ApiError, ApiUnreachableError
+from activity_operator.cluster.resources import Key, Raw
 from activity_operator.cluster.secret_values import SecretRef, SecretValue, SecretValues
 from tests.unit.activity_operator.virtual_time import elapsed, settle
 
@@ -26,7 +26,7 @@ class Scene:
         self.fails: Exception | None = None
         self.reads: list[float] = []
         self.changed: list[Key] = []
-        self.values = SecretValues(self._get, on_change=self.changed.append, dice=lambda: 0.0)
+        self.values = SecretValues(self._get, on_change=self.changed.append, jitter=lambda: 0.0)
 
     async def _get(self, namespace: str, name: str) -> Raw:
         self.reads.append(elapsed())
@@ -44,9 +44,9 @@ class Scene:
 
     async def found(self, key: Key = KEY, ref: SecretRef = SHOP) -> SecretValue:
         """Order the value, wait for its first read and return it."""
-        self.values.order(key, "source", ref)
+        self.values.follow(key, "source", ref)
         await settle()
-        found = self.values.order(key, "source", ref)
+        found = self.values.follow(key, "source", ref)
         assert found is not None
         return found
 
@@ -58,12 +58,12 @@ def scene() -> Scene:
 
 async def test_value_is_read_once_for_all_pools_and_each_is_notified(scene: Scene) -> None:
     keys = [("team", f"pool-{number}") for number in range(500)]
-    assert [scene.values.order(key, "source", SHOP) for key in keys] == [None] * 500
+    assert [scene.values.follow(key, "source", SHOP) for key in keys] == [None] * 500
     await settle()
 
     assert len(scene.reads) == 1
     assert sorted(scene.changed) == sorted(keys)
-    assert {scene.values.order(key, "source", SHOP) for key in keys} == {SecretValue(URL)}
+    assert {scene.values.follow(key, "source", SHOP) for key in keys} == {SecretValue(URL)}
     scene.values.pause()
 
 
@@ -173,7 +173,7 @@ async def test_late_correction_of_a_doubted_value_is_found_within_30_seconds(sce
 async def test_500_doubts_at_once_cause_at_most_one_read_a_second(scene: Scene) -> None:
     keys = [("team", f"pool-{number}") for number in range(500)]
     for key in keys:
-        scene.values.order(key, "source", SHOP)
+        scene.values.follow(key, "source", SHOP)
     await asyncio.sleep(100)
     for key in keys:
         scene.values.doubt(key, "source")
@@ -198,7 +198,7 @@ async def test_doubt_ends_when_its_pool_leaves(scene: Scene) -> None:
     await scene.found(OTHER)
     scene.values.doubt(OTHER, "source")
     await asyncio.sleep(5)
-    scene.values.order(OTHER, "source", None)
+    scene.values.follow(OTHER, "source", None)
     scene.values.doubt(OTHER, "source")
     await asyncio.sleep(60)
     scene.reads.clear()
@@ -210,24 +210,24 @@ async def test_doubt_ends_when_its_pool_leaves(scene: Scene) -> None:
 
 async def test_pool_that_uses_a_value_twice_may_leave_one_use(scene: Scene) -> None:
     await scene.found()
-    scene.values.order(KEY, "prometheus", SHOP)
-    scene.values.order(KEY, "source", None)
+    scene.values.follow(KEY, "prometheus", SHOP)
+    scene.values.follow(KEY, "source", None)
     scene.set_secret("new")
     await asyncio.sleep(300)
 
     assert scene.changed == [KEY, KEY]
-    assert scene.values.order(KEY, "prometheus", SHOP) == SecretValue("new")
+    assert scene.values.follow(KEY, "prometheus", SHOP) == SecretValue("new")
     scene.values.pause()
 
 
 async def test_secret_is_not_read_after_the_last_pool_has_left(scene: Scene) -> None:
     await scene.found()
-    scene.values.order(KEY, "source", None)
+    scene.values.follow(KEY, "source", None)
     asked = len(scene.reads)
     await asyncio.sleep(1000)
     assert len(scene.reads) == asked
 
-    assert scene.values.order(KEY, "source", SHOP) is None
+    assert scene.values.follow(KEY, "source", SHOP) is None
     await settle()
     assert len(scene.reads) == asked + 1
     scene.values.pause()

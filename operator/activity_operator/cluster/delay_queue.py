@@ -1,0 +1,54 @@
+"""When to look at which pool again: one heap of due times for all of them, instead of a timer each."""
+
+import asyncio
+import contextlib
+import heapq
+from collections.abc import Callable
+
+from activity_operator.cluster.resources import Key
+
+
+class DelayQueue:
+    """At most one due time a key, in seconds of `clock` (monotonic); `add` is called with each key that falls due."""
+
+    def __init__(self, add: Callable[[Key], None], clock: Callable[[], float]) -> None:
+        self._add = add
+        self._clock = clock
+        self._heap: list[tuple[float, Key]] = []
+        self._at: dict[Key, float] = {}
+        self._changed = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def set(self, key: Key, at: float | None) -> None:
+        """Replace the key's due time; None withdraws it. A replaced entry stays in the heap and is skipped there."""
+        if at is None:
+            self._at.pop(key, None)
+            return
+        self._at[key] = at
+        heapq.heappush(self._heap, (at, key))
+        if self._heap[0] == (at, key):
+            self._changed.set()
+
+    def pop_due(self) -> float | None:
+        """Hand over everything due; return the seconds until the next entry, None when there is none."""
+        while self._heap:
+            at, key = self._heap[0]
+            if self._at.get(key) == at:
+                wait = at - self._clock()
+                if wait > 0:
+                    return wait
+                del self._at[key]
+                self._add(key)
+            heapq.heappop(self._heap)
+        return None
+
+    async def run(self) -> None:
+        """Hand keys over as they fall due, until cancelled."""
+        while True:
+            self._changed.clear()
+            wait = self.pop_due()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()

@@ -1,0 +1,293 @@
+"""observe -> decide -> apply, for one pool at a time: level-triggered, retried for ever, only with the Lease."""
+
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from activity_operator.api.spec import PoolSpec, SpecError, parse_spec
+from activity_operator.cluster import backoff, fence, status_writer
+from activity_operator.cluster.apply import REJECTED_SECONDS, Applier, NotLeadingError, Work, must_lead
+from activity_operator.cluster.delay_queue import DelayQueue
+from activity_operator.cluster.event_publisher import EventPublisher
+from activity_operator.cluster.kube import ApiError, ApiUnreachableError, KubeError
+from activity_operator.cluster.observer import Observer, event_records, inherited_events
+from activity_operator.cluster.pool_state import PoolState
+from activity_operator.cluster.resources import POOLS, Key, Raw
+from activity_operator.cluster.store import Store
+from activity_operator.cluster.workqueue import WorkQueue
+from activity_operator.core.decision import Decision, EmitEvent, SentinelOrder
+from activity_operator.core.lifecycle_ring import merge_events
+from activity_operator.core.observation import Observation
+from activity_operator.watch.freshness import Freshness
+
+#: Failures in a row, each longer after the one before, from which they are no passing trouble: about two seconds.
+TOLD_FAILURES = 3
+
+log = logging.getLogger(__name__)
+
+
+class ReconcilerMetrics(Protocol):
+    """What the reconciler tells the metrics."""
+
+    def reconciled(self, result: str, seconds: float) -> None:
+        """One look ended: ok, conflict, unreachable, refused or error."""
+        ...
+
+    def scaled(self, key: Key, by: int, reason: str, seconds: float) -> None:
+        """Replicas were written, so many seconds after the pool was queued."""
+        ...
+
+    def observed(
+        self, key: Key, spec: PoolSpec, observation: Observation, decision: Decision, status: Mapping[str, Any]
+    ) -> None:
+        """Take in a pool's numbers."""
+        ...
+
+    def status_written(self) -> None:
+        """A status was written."""
+        ...
+
+    def forget(self, key: Key) -> None:
+        """The pool is gone: so are its series."""
+        ...
+
+
+@dataclass(slots=True)
+class ReconcilerDeps:
+    """What the reconciler works with. `prepare(namespace)` puts there what every pod mounts; cheap when it is there."""
+
+    store: Store
+    queue: WorkQueue
+    delay_queue: DelayQueue
+    observer: Observer
+    applier: Applier
+    writer: status_writer.StatusWriter
+    events: EventPublisher
+    freshness: Freshness
+    metrics: ReconcilerMetrics
+    prepare: Callable[[str], Awaitable[None]]
+
+
+class Reconciler:
+    """Looks at pools as the queue names them. `ready()` must hold, too: the store was swept since this term began."""
+
+    def __init__(
+        self,
+        deps: ReconcilerDeps,
+        *,
+        ready: Callable[[], bool],
+        clock: Callable[[], float],
+        jitter: Callable[[], float] | None = None,
+    ) -> None:
+        self._deps = deps
+        self._ready = ready
+        self._clock = clock
+        self._jitter = jitter or random.random
+        self._states: dict[Key, PoolState] = {}
+
+    async def run(self) -> None:
+        """Work on one key after another, until cancelled; several of these may run at once."""
+        while True:
+            key = await self._deps.queue.get()
+            try:
+                await self.reconcile(key)
+            finally:
+                self._deps.queue.done(key)
+
+    def begin_term(self) -> None:
+        """Forget everything: what another leader did meanwhile is not in our memory."""
+        self.end_term()
+
+    def end_term(self) -> None:
+        """Tell no pool's numbers any more: from here on they are another leader's to tell."""
+        for key in self._states:
+            self._deps.metrics.forget(key)
+        self._states.clear()
+
+    async def reconcile(self, key: Key) -> None:
+        """Reconcile one pool and say when to look again; never raises but for cancellation."""
+        began = self._clock()
+        result, wait = "ok", None
+        with fence.checked_before_send(self._must_lead):
+            try:
+                wait = await self._reconcile(key)
+                if (state := self._states.get(key)) is not None:
+                    state.failures = 0
+            except NotLeadingError:
+                result = "not_leading"
+            except Exception as error:  # noqa: BLE001 - the others must be looked after, and this one tried again
+                result, wait = self._failed(key, error)
+                await self._report_failure(key, error)
+        self._deps.delay_queue.set(key, None if wait is None else self._clock() + wait)
+        self._deps.metrics.reconciled(result, self._clock() - began)
+
+    def _failed(self, key: Key, error: Exception) -> tuple[str, float]:
+        state = self._states.setdefault(key, PoolState("", self._clock()))
+        state.failures += 1
+        conflict = isinstance(error, ApiError) and error.conflict
+        wait = backoff.retry_delay(state.failures, self._jitter(), conflict=conflict)
+        if isinstance(error, ApiError):
+            wait = max(wait, error.retry_after)
+        name, again = "/".join(key), f"again in {wait:.1f} s"
+        if conflict:
+            log.info("%s changed meanwhile, %s", name, again)
+            return "conflict", wait
+        if isinstance(error, ApiUnreachableError):
+            self._stop_polling(key)
+            log.warning("%s: %s, %s", name, error, again)
+            return "unreachable", wait
+        if isinstance(error, KubeError | status_writer.NameTakenError):
+            log.warning("%s: %s, %s", name, error, again)
+            return "refused", wait
+        log.error("%s: looking after it failed, %s", name, again, exc_info=error)
+        return "error", wait
+
+    async def _report_failure(self, key: Key, error: Exception) -> None:
+        """Say in the status that looking after the pool fails again and again, where that may last."""
+        state, pool = self._states[key], self._deps.store.pool(key)
+        passes = isinstance(error, ApiUnreachableError) or (isinstance(error, ApiError) and error.conflict)
+        if passes or pool is None or state.failures < TOLD_FAILURES:
+            return
+        try:
+            await self._write(pool, status_writer.failing_status(pool, error, self._deps.observer.now()), state)
+        except (KubeError, NotLeadingError) as again:
+            log.warning("%s: its status cannot be written: %s", "/".join(key), again)
+
+    def _stop_polling(self, key: Key) -> None:
+        """A task taken now could not be recorded: open no polls until the API server answers again."""
+        pool = self._deps.store.pool(key)
+        if pool is not None:
+            self._deps.observer.sources.withdraw(key, deleted=False)
+
+    async def _reconcile(self, key: Key) -> float | None:
+        leader = self._deps.observer.leader
+        if not (leader.leading and self._ready()):
+            return None
+        pool = self._deps.store.pool(key)
+        if pool is None:
+            self._forget(key)
+            return None
+        state = self._state_of(key, pool)
+        try:
+            spec = parse_spec(pool["spec"])
+        except SpecError as error:
+            return await self._refuse(key, pool, state, error)
+        await self._deps.prepare(key[0])
+        observation = self._note_edits(pool, state, await self._deps.observer.observe(key, pool, spec, state))
+        decision = self._deps.observer.brain.decide(spec, observation, state.memory)
+        state.memory = decision.memory
+        deferred = await self._carry_out(key, pool, state, decision)
+        self._give_orders(key, spec, decision, state.uid)
+        later = await self._report_status(key, spec, observation, decision, state)
+        ends = state.edit_conflicts.ends_in(self._clock())
+        waits = [wait for wait in (decision.look_again_in, deferred, later, ends) if wait is not None]
+        return min(waits, default=None)
+
+    def _state_of(self, key: Key, pool: Raw) -> PoolState:
+        state = self._states.get(key)
+        uid = pool["metadata"]["uid"]
+        if state is None or state.uid != uid:
+            state = self._states[key] = PoolState(uid, self._clock(), inherited=inherited_events(pool))
+        return state
+
+    def _note_edits(self, pool: Raw, state: PoolState, observation: Observation) -> Observation:
+        """Say so when somebody else wrote a Deployment's replicas, and note who does so again and again.
+
+        What the pool needs is written over it.
+        """
+        now = self._clock()
+        for edit in state.edit_conflicts.find_edits(observation.deployments, state.replicas, now):
+            if edit.note and not state.edit_conflicts.open(edit.name, now):
+                self._deps.events.publish(
+                    pool, EmitEvent("Warning", "EditReverted", f"Deployment {edit.name} {edit.note}")
+                )
+        for found in observation.deployments:
+            state.replicas[found.name] = found.replicas
+        return replace(observation, edit_conflict=state.edit_conflicts.message(now))
+
+    async def _carry_out(self, key: Key, pool: Raw, state: PoolState, decision: Decision) -> float | None:
+        """Do what was decided; return the seconds until what had to wait (a raise, a refused manifest) may be tried."""
+        work = Work(
+            key, pool, state.replicas, state.edit_conflicts, last_raise=state.last_raise, rejected=state.rejected
+        )
+        try:
+            await self._deps.applier.apply(work, decision.actions)
+        finally:
+            state.last_raise, state.rejected = work.last_raise, work.rejected
+        if work.scaled:
+            waited = self._clock() - self._deps.queue.asked_at(key, self._clock())
+            self._deps.metrics.scaled(key, work.scaled, decision.size.limit, waited)
+        again = [at for at in (work.defer_until, work.rejected and work.rejected.at + REJECTED_SECONDS) if at]
+        return max(min(again) - self._clock(), 0.0) if again else None
+
+    def _give_orders(self, key: Key, spec: PoolSpec, decision: Decision, pool_uid: str) -> None:
+        """Only after the writes: a worker is told to drain when its pod already says so, never before."""
+        self._must_lead()
+        observer = self._deps.observer
+        observer.reports.set_directives(*key, decision.directives)
+        order = decision.sentinel if observer.leader.reachable else SentinelOrder(0, decision.sentinel.take)
+        observer.sources.order(key, order, spec, pool_uid)
+
+    async def _report_status(
+        self, key: Key, spec: PoolSpec, observation: Observation, decision: Decision, state: PoolState
+    ) -> float | None:
+        """Write the status if it is due; return the seconds until it will be."""
+        pool = self._deps.store.pool(key)
+        if pool is None or pool["metadata"]["uid"] != state.uid:
+            return None
+        events = merge_events(state.inherited, event_records(self._deps.observer.reports.events(*key)))
+        # What is yet to be written is built upon: a decision that falls between two writes would be lost.
+        previous = pool.get("status") if state.unwritten is None else state.unwritten
+        wanted = self._deps.observer.brain.status(spec, observation, decision, previous, events)
+        self._deps.metrics.observed(key, spec, observation, decision, wanted)
+        wait = await self._write(pool, wanted, state)
+        state.unwritten = None if wait is None else wanted
+        return wait
+
+    async def _refuse(self, key: Key, pool: Raw, state: PoolState, error: SpecError) -> float | None:
+        """A spec that cannot be used: say so and leave the workers as they are."""
+        self._deps.observer.sources.withdraw(key, deleted=False)
+        if state.memory.announced.get("spec") != str(error):
+            self._deps.events.publish(pool, EmitEvent("Warning", str(error.reason), str(error)))
+        state.memory, state.unwritten = type(state.memory)(announced={"spec": str(error)}), None
+        return await self._write(pool, status_writer.invalid_spec_status(pool, error, self._deps.observer.now()), state)
+
+    async def _write(self, pool: Raw, wanted: Mapping[str, Any], state: PoolState) -> float | None:
+        since_last = self._clock() - state.status_written
+        wait = self._deps.writer.wait(pool, wanted, since_last)
+        if wait == 0 and status_writer.digest(wanted) == state.status and since_last < status_writer.COUNTS_SECONDS:
+            # The API server keeps it otherwise than it was sent: writing it again at once would never end.
+            wait = status_writer.COUNTS_SECONDS - since_last
+        if wait is None or wait > 0:
+            return wait
+        self._must_lead()
+        before = state.status_written, state.status
+        state.status_written, state.status = self._clock(), status_writer.digest(wanted)
+        try:
+            raw = await self._deps.writer.write(pool, wanted)
+        except ApiError as error:
+            if error.conflict:
+                state.status_written, state.status = before
+                await self._deps.applier.refresh(POOLS, pool["metadata"]["namespace"], pool["metadata"]["name"])
+            raise
+        self._deps.freshness.wrote(POOLS, raw)
+        self._deps.store.put(POOLS, raw)
+        self._deps.metrics.status_written()
+        return None
+
+    def _must_lead(self) -> None:
+        must_lead(self._deps.observer.leader)
+
+    def _forget(self, key: Key) -> None:
+        """The pool is gone: its Deployments go by garbage collection, everything of ours goes here."""
+        state = self._states.pop(key, None)
+        if state is not None:
+            self._deps.events.forget(state.uid)
+            for uid in state.pods:
+                self._deps.observer.reports.forget(uid)
+        self._deps.observer.sources.withdraw(key, deleted=True)
+        self._deps.observer.reports.forget_pool(*key)
+        self._deps.observer.shared_sources.forget(key)
+        self._deps.metrics.forget(key)

@@ -1,0 +1,38 @@
+"""Which pools share a source: each takes the other's tasks, so both are told."""
+
+from collections.abc import Callable
+
+from activity_operator.cluster.resources import Key
+
+
+class SharedSources:
+    """Pools by the identity of their source. `changed(key)` is called for every pool whose rivals became others."""
+
+    def __init__(self, changed: Callable[[Key], None]) -> None:
+        self._changed = changed
+        self._sources: dict[Key, str] = {}
+        self._pools: dict[str, set[Key]] = {}
+
+    def of(self, key: Key, source: str) -> tuple[str, ...]:
+        """Note the pool's source and return the other pools on it, as namespace/name."""
+        if self._sources.get(key) != source:
+            self.forget(key)
+            self._sources[key] = source
+            self._pools.setdefault(source, set()).add(key)
+            self._tell_others(key, source)
+        return tuple(sorted("/".join(other) for other in self._pools[source] if other != key))
+
+    def forget(self, key: Key) -> None:
+        """Drop a pool that is gone."""
+        source = self._sources.pop(key, None)
+        if source is None:
+            return
+        self._pools[source].discard(key)
+        self._tell_others(key, source)
+        if not self._pools[source]:
+            del self._pools[source]
+
+    def _tell_others(self, key: Key, source: str) -> None:
+        for other in self._pools.get(source, ()):
+            if other != key:
+                self._changed(other)

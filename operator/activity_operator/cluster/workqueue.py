@@ -1,0 +1,70 @@
+"""The work queue: each key at most once in it, and at most one worker on a key at a time."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from activity_operator.cluster.resources import Key
+
+
+class WorkQueue:
+    """A deduplicating queue. A key added while it is worked on comes again after `done`, so no change is missed.
+
+    `clock` (monotonic seconds) stamps when a key was taken, for `oldest`.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._waiting: deque[Key] = deque()
+        self._queued: set[Key] = set()
+        self._running: dict[Key, float] = {}
+        self._dirty: dict[Key, bool] = {}
+        self._asked: dict[Key, float] = {}
+        self._more = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, key: Key, *, urgent: bool = False) -> None:
+        """Ask for `key` to be looked at; `urgent` puts it first, before a sweep's hundreds."""
+        if key in self._running:
+            self._dirty[key] = urgent or self._dirty.get(key, False)
+        elif key not in self._queued:
+            self._queued.add(key)
+            self._asked[key] = self._clock()
+            self._put(key, urgent)
+        elif urgent and self._waiting[0] != key:
+            self._waiting.remove(key)
+            self._put(key, urgent)
+
+    def _put(self, key: Key, urgent: bool) -> None:
+        if urgent:
+            self._waiting.appendleft(key)
+        else:
+            self._waiting.append(key)
+        self._more.set()
+
+    async def get(self) -> Key:
+        """Wait for the next key and mark it as worked on; call `done` afterwards."""
+        while not self._waiting:
+            self._more.clear()
+            await self._more.wait()
+        key = self._waiting.popleft()
+        self._queued.discard(key)
+        self._running[key] = self._clock()
+        return key
+
+    def done(self, key: Key) -> None:
+        """Say that the work on `key` ended; it is queued again if it was added meanwhile."""
+        self._running.pop(key, None)
+        self._asked.pop(key, None)
+        if key in self._dirty:
+            self.add(key, urgent=self._dirty.pop(key))
+
+    def asked_at(self, key: Key, default: float) -> float:
+        """Return when the key that is worked on was queued."""
+        return self._asked.get(key, default)
+
+    def oldest(self) -> float | None:
+        """Return when the longest-running key was taken, None when nobody works: a stuck worker shows here."""
+        return min(self._running.values(), default=None)

@@ -1,0 +1,144 @@
+"""How many tasks wait, from all who can tell: the source's own count, who watches it, an estimate from its history.
+
+A count by the source itself is exact and beats the others, which may only ask for more. What a pool relies on and
+nobody can tell is unknown, and unknown is not zero.
+"""
+
+from dataclasses import dataclass
+
+from activity_operator.api.spec import PoolSpec
+from activity_operator.core import backlog_estimate
+from activity_operator.core.backlog_count import BacklogCount
+from activity_operator.core.fleet import Fleet
+from activity_operator.core.observation import Observation
+
+#: Exact counts are read several times a second; after half a minute without one they are no longer believed.
+EXACT_STALE_SECONDS = 30.0
+#: Those of others come once a minute at the slowest, whatever was asked for; after five misses they are not believed.
+BOUND_STALE_SECONDS = 300.0
+_NOT_YET = "the backlog has not been read yet"
+_NOT_NOW = "the backlog cannot be read now"
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is known of the tasks that wait.
+
+    `tasks` is None when nobody can tell. `exact` False: at least so many, and more cannot be excluded. `unknown` says
+    why new work might go unnoticed: a count on which the pool relies is missing, too old or cannot be read now; ""
+    when all is well or nobody asked for one. `emptied_at` is the last moment at which surely nothing waited, Unix
+    seconds, 0 when none is known.
+    """
+
+    tasks: int | None = None
+    exact: bool = True
+    unknown: str = ""
+    emptied_at: float = 0.0
+
+
+def counts_source(spec: PoolSpec, observation: Observation) -> bool:
+    """Whether the source is to be counted for the pool: where its size depends on it and the policy allows it."""
+    if spec.source_kind == "stepFunctions":
+        return spec.activation.mode == "CloudWatch" and spec.replicas is None and _free(spec, observation)
+    return spec.activation.mode != "None" and _free(spec, observation)
+
+
+def asks_prometheus(spec: PoolSpec, observation: Observation) -> bool:
+    """Whether somebody else is to be asked what waits at the source."""
+    return spec.scaling.prometheus is not None and _free(spec, observation)
+
+
+def _free(spec: PoolSpec, observation: Observation) -> bool:
+    return not (spec.paused or observation.refusal or observation.pool.deleting)
+
+
+def known_backlog(spec: PoolSpec, observation: Observation, fleet: Fleet, emptied_at: float) -> Backlog:
+    """Return the backlog. `emptied_at` is the last known empty moment; later ones are taken from the workers."""
+    exact, unknown = _exact(spec, observation)
+    emptied_at = backlog_estimate.last_emptied_at(observation, fleet, emptied_at)
+    bounds = [
+        found
+        for found in (_bound(spec, observation), _estimate(spec, observation, fleet, emptied_at))
+        if found is not None
+    ]
+    unknown = unknown or next((why for _, why in bounds if why), "")
+    least = max((tasks for tasks, _ in bounds if tasks is not None), default=None)
+    if exact is None:
+        return Backlog(least, exact=not (bounds or unknown), unknown=unknown, emptied_at=emptied_at)
+    # A bound may count tasks that run or are held by now.
+    more = (least or 0) - fleet.inflight - observation.source.held - observation.source.claimed
+    return Backlog(max(exact, more), unknown=unknown, emptied_at=emptied_at)
+
+
+def stale_at(spec: PoolSpec, observation: Observation) -> float | None:
+    """Return the next Unix time from which something in hand is too old, else the last one that was.
+
+    None where nothing is relied on, and where news go on: who reads tells when it cannot.
+    """
+    counted = observation.source.metrics
+    times = (
+        []
+        if counted is None or not counts_source(spec, observation)
+        else [counted.observed_at + backlog_estimate.STALE_SECONDS]
+    )
+    if observation.source.error is not None:
+        times += [one.observed_at + _limit(exact=one.exact) for one in observation.source.counts]
+    return min((at for at in times if at > observation.now), default=max(times, default=None))
+
+
+def _exact(spec: PoolSpec, observation: Observation) -> tuple[int | None, str]:
+    """Return the source's own count, and why it is missing where it is relied on."""
+    tasks, why = _fresh_count(observation, exact=True)
+    return tasks, why if spec.source_kind != "stepFunctions" and counts_source(spec, observation) else ""
+
+
+def _bound(spec: PoolSpec, observation: Observation) -> tuple[int | None, str] | None:
+    """Return what somebody else counted, and why that is missing; None where nobody is asked."""
+    return _fresh_count(observation, exact=False) if asks_prometheus(spec, observation) else None
+
+
+def _estimate(
+    spec: PoolSpec, observation: Observation, fleet: Fleet, emptied_at: float
+) -> tuple[int | None, str] | None:
+    """Return the estimate from counts of what came and was started; None where it is not asked for."""
+    if spec.source_kind != "stepFunctions" or not counts_source(spec, observation):
+        return None
+    counted = observation.source.metrics
+    if counted is None:
+        return None, _NOT_YET
+    if observation.now - counted.observed_at >= backlog_estimate.STALE_SECONDS:
+        return None, f"the backlog was last read {backlog_estimate.STALE_SECONDS:.0f} s ago or earlier"
+    tasks = (
+        0 if backlog_estimate.worker_is_idle(fleet) else backlog_estimate.estimated_backlog(counted.periods, emptied_at)
+    )
+    return tasks, _NOT_NOW if observation.source.error is not None else ""
+
+
+def _fresh_count(observation: Observation, *, exact: bool) -> tuple[int | None, str]:
+    """Return the fresh count of this kind, and why there is none."""
+    since = observation.now - _limit(exact=exact)
+    fresh = (
+        _waiting_tasks(one, observation)
+        for one in observation.source.counts
+        if one.exact is exact and one.observed_at > since
+    )
+    tasks = max(fresh, default=None)
+    return tasks, "" if tasks is not None else _missing(observation, exact=exact)
+
+
+def _missing(observation: Observation, *, exact: bool) -> str:
+    """Return why there is no fresh count."""
+    subject = "the backlog" if exact else "Prometheus' count of the backlog"
+    if any(one.exact is exact for one in observation.source.counts):
+        return f"{subject} was last read {_limit(exact=exact):.0f} s ago or earlier"
+    return (_NOT_NOW if observation.source.error is not None else _NOT_YET).replace("the backlog", subject)
+
+
+def _waiting_tasks(count: BacklogCount, observation: Observation) -> int:
+    """Return the tasks that wait. One that runs and that nobody reports is a dead worker's, and waits for another."""
+    running = sum(worker.busy for worker in observation.workers) if count.with_running else 0
+    return max(count.tasks - running, 0)
+
+
+def _limit(*, exact: bool) -> float:
+    return EXACT_STALE_SECONDS if exact else BOUND_STALE_SECONDS

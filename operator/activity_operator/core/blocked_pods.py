@@ -1,0 +1,59 @@
+"""Pods that wait for the cluster, not for us: no node takes them, or theirs is silent, or lacks what they mount."""
+
+from activity_operator.api.conditions import Reason
+from activity_operator.core.fleet import START_DEADLINE_SECONDS, Fleet, Member
+from activity_operator.core.observation import Observation
+
+
+def first_blocked(observation: Observation, fleet: Fleet) -> tuple[Reason, str] | None:
+    """Return reason and message for the first pod that is kept waiting, None when none is."""
+    for member in fleet.members:
+        pod = member.pod
+        if pod.unschedulable:
+            return Reason.WORKERS_UNSCHEDULABLE, f"pod {pod.name}: {pod.unschedulable}"
+        if _due(observation, pod.untaken_since):
+            return Reason.WORKERS_NOT_READY, _untaken(pod.name)
+        if _takes_too_long(observation, member):
+            return Reason.WORKERS_NOT_READY, _missing(member)
+    return None
+
+
+def unprepared_pod(observation: Observation, fleet: Fleet) -> str | None:
+    """Return why further pods would only wait for their volumes too; None while those made since have come.
+
+    Pods without a node are another matter: who adds nodes to a cluster does it by their number.
+    """
+    stuck = [member for member in fleet.members if _takes_too_long(observation, member)]
+    if not stuck or any(m.report is not None and m.pod.created >= stuck[0].pod.created for m in fleet.members):
+        return None
+    return _missing(stuck[0])
+
+
+def _due(observation: Observation, since: float) -> bool:
+    return bool(since) and observation.now >= since + START_DEADLINE_SECONDS
+
+
+def _takes_too_long(observation: Observation, member: Member) -> bool:
+    return member.report is None and _due(observation, member.pod.unprepared_since)
+
+
+def _untaken(pod: str) -> str:
+    return (
+        f"pod {pod} has had a node for {START_DEADLINE_SECONDS:.0f} s and more, whose kubelet has not begun with it: "
+        f"is that node Ready? `kubectl describe pod {pod}` says which it is"
+    )
+
+
+def _missing(member: Member) -> str:
+    pod = member.pod.name
+    return (
+        f"pod {pod} has waited {START_DEADLINE_SECONDS:.0f} s and more for its volumes or its network: "
+        "does every Secret, ConfigMap and claim that spec.podTemplate mounts exist? "
+        f"`kubectl describe pod {pod}` says what is missing"
+    )
+
+
+def blocked_at(member: Member) -> float | None:
+    """Return the Unix time from which a pod waits too long for its kubelet or its volumes, None when it does not."""
+    since = member.pod.untaken_since or member.pod.unprepared_since
+    return since + START_DEADLINE_SECONDS if since and member.report is None else None

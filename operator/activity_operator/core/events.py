@@ -1,0 +1,62 @@
+"""What is worth an Event: transitions, said once each time they begin."""
+
+from collections.abc import Iterator, Mapping
+
+from activity_operator.api.conditions import Reason
+from activity_operator.api.spec import PoolSpec
+from activity_operator.core.decision import Breaker, EmitEvent, Size
+from activity_operator.core.fleet import Fleet
+from activity_operator.core.not_ready import not_ready_reasons
+from activity_operator.core.observation import Observation
+
+#: Why growth stopped, by the rule that stopped it, where the workers themselves are the reason.
+GROWTH_STOP_REASONS = {"idle": Reason.WORKERS_IDLE, "crashing": Reason.WORKERS_CRASHING, "mute": Reason.WORKERS_MUTE}
+#: Seconds of a term in which silence is what every change of leader brings, and no news.
+YOUNG_TERM_SECONDS = 30.0
+
+
+def new_events(
+    spec: PoolSpec, observation: Observation, fleet: Fleet, size: Size, breaker: Breaker, announced: Mapping[str, str]
+) -> tuple[tuple[EmitEvent, ...], Mapping[str, str]]:
+    """Return the Events to publish, and what has been said by now (topic to what was said of it)."""
+    topics = {topic: (key, event) for topic, key, event in _topics(spec, observation, fleet, breaker)}
+    if (why := GROWTH_STOP_REASONS.get(size.limit)) is not None:
+        topics["futile"] = (size.limit, EmitEvent("Warning", str(why), size.reason))
+    events = [event for topic, (key, event) in topics.items() if announced.get(topic) != key]
+    known = {topic: key for topic, (key, _) in topics.items()}
+    known["size"] = str(size.desired)
+    before = announced.get("size")
+    if before is not None and before != known["size"]:
+        grew = size.desired > int(before)
+        events.append(
+            EmitEvent(
+                "Normal", "ScaledUp" if grew else "ScaledDown", f"{before} -> {size.desired} workers: {size.reason}"
+            )
+        )
+    return tuple(events), known
+
+
+def _topics(
+    spec: PoolSpec, observation: Observation, fleet: Fleet, breaker: Breaker
+) -> Iterator[tuple[str, str, EmitEvent]]:
+    for fault in not_ready_reasons(spec, observation, fleet, breaker):
+        yield fault.topic, fault.key, EmitEvent("Warning", str(fault.reason), fault.message)
+    yield from _doubts(observation, fleet)
+
+
+def _doubts(observation: Observation, fleet: Fleet) -> Iterator[tuple[str, str, EmitEvent]]:
+    if observation.report_path_problem and observation.now - observation.leader_since >= YOUNG_TERM_SECONDS:
+        yield "suspect", "suspect", EmitEvent("Warning", str(Reason.REPORTS_MISSING), observation.report_path_problem)
+    if observation.edit_conflict:
+        yield (
+            "contested",
+            observation.edit_conflict,
+            EmitEvent("Warning", str(Reason.DEPLOYMENT_CONTESTED), observation.edit_conflict),
+        )
+    if observation.sharing_pools:
+        names = ", ".join(observation.sharing_pools[:5])
+        text = f"also polled for by {names}: tasks go to whichever worker asks first"
+        yield "rivals", names, EmitEvent("Warning", "ActivityShared", text)
+    for member in fleet.stalled:
+        text = f"worker {member.pod.name} stopped reporting; its tasks are counted as running"
+        yield f"stalled/{member.pod.uid}", "stalled", EmitEvent("Warning", "WorkerStalled", text)

@@ -1,0 +1,51 @@
+"""What is wrong with a pool, in the order in which a person should look at it: the one list for status and Events."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from activity_operator.api.conditions import Reason
+from activity_operator.api.spec import PoolSpec
+from activity_operator.core import poll_errors
+from activity_operator.core.blocked_pods import first_blocked
+from activity_operator.core.decision import Breaker
+from activity_operator.core.fleet import Fleet
+from activity_operator.core.observation import Observation
+
+
+@dataclass(frozen=True, slots=True)
+class NotReadyReason:
+    """Why a pool is not Ready. `exact` messages come from outside and are said anew whenever they change.
+
+    Those of the others name pods and numbers, so only another reason makes news of them.
+    """
+
+    topic: str
+    reason: str
+    message: str
+    exact: bool = False
+
+    @property
+    def key(self) -> str:
+        """What must change for the fault to be said again."""
+        return self.message if self.exact else self.reason
+
+
+def not_ready_reasons(
+    spec: PoolSpec, observation: Observation, fleet: Fleet, breaker: Breaker
+) -> Iterator[NotReadyReason]:
+    """Yield every fault there is, the first one first."""
+    if observation.refusal:
+        yield NotReadyReason("refusal", Reason.TENANCY_DENIED, observation.refusal, exact=True)
+    if observation.rejected:
+        yield NotReadyReason("rejected", observation.rejected_reason, observation.rejected, exact=True)
+    if observation.source.error is not None:
+        yield NotReadyReason("source", observation.source.error.reason, observation.source.error.message)
+    counted = observation.source.error is None and any(count.exact for count in observation.source.counts)
+    if (trouble := poll_errors.poll_error(spec, fleet, counted=counted)) is not None:
+        yield NotReadyReason("polls", *trouble)
+    if observation.authentication_problem:
+        yield NotReadyReason("reports", Reason.REPORTS_UNAUTHENTICATED, observation.authentication_problem)
+    if breaker.open:
+        yield NotReadyReason("breaker", breaker.reason, breaker.message)
+    if (waits := first_blocked(observation, fleet)) is not None:
+        yield NotReadyReason("hindrance", *waits)

@@ -1,0 +1,68 @@
+"""What workers say of their own polls: while they run, the operator does not poll itself and sees nothing."""
+
+from activity_operator.api.conditions import Reason
+from activity_operator.api.spec import PoolSpec
+from activity_operator.core import messages
+from activity_operator.core.fleet import Fleet
+from activity_worker.contract import PollFault, PollTrouble
+
+
+def poll_error(spec: PoolSpec, fleet: Fleet, *, counted: bool = False) -> tuple[Reason, str] | None:
+    """Return reason and message when no worker with a free slot can poll, None while one can or all are busy.
+
+    `counted` says that the operator itself can ask the source, with the URL as it is now.
+    """
+    free = [
+        (member.pod.name, member.report.poll_trouble)
+        for member in fleet.working
+        if member.report is not None and member.report.busy < member.report.slots
+    ]
+    errors = [(pod, error) for pod, error in free if error is not None]
+    if not errors or len(errors) < len(free):
+        return None
+    pod, error = min(errors, key=lambda entry: entry[0])
+    return _reason_and_message(spec, pod, error, counted)
+
+
+def _reason_and_message(spec: PoolSpec, pod: str, error: PollTrouble, counted: bool) -> tuple[Reason, str]:
+    words = f"{error.code}: {error.message}" if error.message else error.code
+    if spec.source_kind != "stepFunctions":
+        return _counted_source_error(spec, pod, error.fault, words, counted)
+    place = f"{spec.region} at {spec.aws.endpoint_url}" if spec.aws.endpoint_url else spec.region
+    match error.fault:
+        case PollFault.DENIED:
+            identity = f"the workers' identity (ServiceAccount {spec.service_account_name or 'default'})"
+            text = (
+                f"worker {pod} may not poll: allow states:GetActivityTask on {spec.arn} to {identity}, or correct its "
+            )
+            return Reason.ACCESS_DENIED, f"{text}credentials ({words})"
+        case PollFault.MISSING:
+            text = f"worker {pod} polls in vain: the activity {spec.arn} does not exist in {place}: create it, or "
+            return Reason.ACTIVITY_NOT_FOUND, f"{text}correct spec.aws.region or spec.aws.endpointUrl ({words})"
+        case PollFault.THROTTLED:
+            text = f"the polls of worker {pod} are throttled in {place}: ask for a higher quota, or lower maxWorkers x "
+            return Reason.THROTTLED, f"{text}slotsPerWorker there ({words})"
+        case _:
+            text = f"worker {pod} cannot poll {place}: check spec.aws.endpointUrl, spec.aws.region and the network's "
+            return Reason.BACKEND_UNREACHABLE, f"{text}rules for the workers ({words})"
+
+
+def _counted_source_error(spec: PoolSpec, pod: str, fault: PollFault, words: str, counted: bool) -> tuple[Reason, str]:
+    """Return the same for a Redis queue or a task store. A worker keeps the URL with which it was started."""
+    source = messages.source_name(spec)
+    match fault:
+        case PollFault.DENIED if counted and spec.url_secret_ref is not None:
+            text = f"worker {pod} may not use {source}, which the operator can count: if the URL "
+            text += (
+                f"{messages.url_location(spec)} is newer than the pod, delete the pod; else correct its user's rights"
+            )
+            return Reason.ACCESS_DENIED, f"{text} ({words})"
+        case PollFault.DENIED:
+            text = f"worker {pod} may not use {source}: correct user, password or rights {messages.url_location(spec)}"
+            return Reason.ACCESS_DENIED, f"{text} ({words})"
+        case PollFault.THROTTLED:
+            text = f"{source} refuses more work: give it more connections or lower maxWorkers x slotsPerWorker"
+            return Reason.THROTTLED, f"{text} (worker {pod}: {words})"
+        case _:
+            text = f"worker {pod} cannot use {source}: check the URL {messages.url_location(spec)} and the network's "
+            return Reason.BACKEND_UNREACHABLE, f"{text}rules for the workers ({words})"

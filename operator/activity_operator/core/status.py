@@ -1,0 +1,162 @@
+"""From a decision to the status: conditions by kstatus rules, counts, and the ring of decisions."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from activity_operator.api.conditions import Condition, ConditionType, Reason, Status, merge
+from activity_operator.api.spec import PoolSpec
+from activity_operator.api.status import MAX_DECISIONS, DecisionRecord, EventRecord, PoolStatus, parse_status
+from activity_operator.core import events
+from activity_operator.core.decision import Decision
+from activity_operator.core.fleet import Fleet, join_reports
+from activity_operator.core.manifests import revision_of, selector
+from activity_operator.core.not_ready import not_ready_reasons
+from activity_operator.core.observation import Observation
+
+#: Faults that pass only when a person acts.
+_NEEDS_A_PERSON = {
+    Reason.ACTIVITY_NOT_FOUND,
+    Reason.ACCESS_DENIED,
+    Reason.SECRET_NOT_FOUND,
+    Reason.SECRET_FORBIDDEN,
+    Reason.SECRET_UNUSABLE,
+    Reason.TLS_FAILED,
+    Reason.QUERY_FAILED,
+    Reason.POD_TEMPLATE_REJECTED,
+    Reason.TENANCY_DENIED,
+    Reason.INVALID_SPEC,
+}
+
+ConditionState = tuple[Status, str, str]
+
+
+def pool_status(
+    spec: PoolSpec,
+    observation: Observation,
+    decision: Decision,
+    previous: Mapping[str, Any] | None,
+    lifecycle_events: Sequence[EventRecord],
+) -> dict[str, Any]:
+    """Return the whole status, built on the previous one."""
+    before = parse_status(previous)
+    fleet = join_reports(spec, observation)
+    now = datetime.fromtimestamp(int(observation.now), UTC)
+    ring = _ring(observation, fleet, decision, before, now)
+    scaled = ring is not before.decisions
+    busy = _busy(fleet, before)
+    revision = revision_of(spec)
+    return PoolStatus(
+        observed_generation=observation.pool.generation,
+        conditions=merge(before.conditions, _conditions(spec, observation, fleet, decision, busy), now),
+        replicas=len(fleet.members),
+        ready_replicas=sum(1 for member in fleet.members if member.pod.ready),
+        desired_replicas=decision.size.desired,
+        busy_workers=busy,
+        backlog=decision.backlog.tasks,
+        selector=selector(observation.pool),
+        last_scale_time=now if scaled else before.last_scale_time,
+        last_scale_reason=decision.size.reason if scaled else before.last_scale_reason,
+        proven_revision=revision if revision in decision.memory.proven else before.proven_revision,
+        decisions=ring,
+        events=tuple(lifecycle_events),
+    ).as_dict()
+
+
+def _busy(fleet: Fleet, before: PoolStatus) -> int:
+    """Count the workers with a task. Of whom a new leader has yet to hear, as many as before may have one."""
+    known = sum(1 for member in fleet.members if member.busy)
+    unheard = sum(1 for member in fleet.members if member.unheard)
+    return max(known, min(before.busy_workers, known + unheard))
+
+
+def _ring(
+    observation: Observation, fleet: Fleet, decision: Decision, before: PoolStatus, now: datetime
+) -> tuple[DecisionRecord, ...]:
+    """Return the decisions, with this one when it changed the size or chose victims; else the very same tuple."""
+    last = before.decisions[-1].desired if before.decisions else 0
+    if decision.size.desired == last and not decision.victims:
+        return before.decisions
+    record = DecisionRecord(
+        at=now,
+        backlog=decision.backlog.tasks,
+        inflight=fleet.running_tasks,
+        held=observation.source.held + observation.source.claimed,
+        workers=len(fleet.members),
+        desired=decision.size.desired,
+        limit=decision.size.limit,
+        reason=decision.size.reason,
+        victims=decision.victims,
+    )
+    return (*before.decisions, record)[-MAX_DECISIONS:]
+
+
+def _conditions(
+    spec: PoolSpec, observation: Observation, fleet: Fleet, decision: Decision, busy: int
+) -> Iterator[Condition]:
+    fault = next(not_ready_reasons(spec, observation, fleet, decision.memory.breaker), None)
+    ready = _ready(spec, observation, decision) if fault is None else ("False", fault.reason, fault.message)
+    conditions: dict[ConditionType, ConditionState] = {ConditionType.READY: ready}
+    if any(m.pod.revision != revision_of(spec) for m in fleet.members) and decision.size.desired:
+        conditions[ConditionType.RECONCILING] = ("True", Reason.ROLLING_OUT, "workers of an older revision still serve")
+    if ready[0] == "False" and ready[1] in _NEEDS_A_PERSON:
+        conditions[ConditionType.STALLED] = ("True", ready[1], ready[2])
+    conditions[ConditionType.ACTIVE] = _active(observation, decision, busy)
+    conditions[ConditionType.SCALING_LIMITED] = _scaling_limited(observation, decision)
+    conditions[ConditionType.PAUSED] = (
+        ("True", Reason.PAUSED, decision.size.reason) if spec.paused else ("False", Reason.NOT_PAUSED, "")
+    )
+    conditions[ConditionType.PINNED] = (
+        ("True", Reason.REPLICAS_SET, f"spec.replicas is {spec.replicas}")
+        if spec.replicas is not None
+        else ("False", Reason.REPLICAS_UNSET, "")
+    )
+    conditions[ConditionType.SIGNALS_STALE] = _signals_stale(observation, fleet, decision)
+    for kind, (value, reason, message) in conditions.items():
+        yield Condition(kind, value, reason, message, observation.pool.generation)
+
+
+def _ready(spec: PoolSpec, observation: Observation, decision: Decision) -> ConditionState:
+    """Return how a pool without a fault is."""
+    if spec.paused:
+        return "True", Reason.PAUSED, decision.size.reason
+    if not observation.deployments:
+        return "Unknown", Reason.PENDING, "the first Deployment is being made"
+    if decision.size.desired == 0:
+        return "True", Reason.SCALED_TO_ZERO, "no work; the pool starts when a task arrives"
+    return "True", Reason.POOL_READY, "the pool can do its work"
+
+
+def _active(observation: Observation, decision: Decision, busy: int) -> ConditionState:
+    if busy or observation.source.held or observation.source.claimed or decision.backlog.tasks:
+        return "True", Reason.TASKS_PRESENT, "tasks run or wait"
+    return "False", Reason.NO_TASKS, "no task is known"
+
+
+def _scaling_limited(observation: Observation, decision: Decision) -> ConditionState:
+    if observation.edit_conflict:
+        return "True", Reason.DEPLOYMENT_CONTESTED, observation.edit_conflict
+    reasons = {
+        "max": Reason.AT_MAX_WORKERS,
+        "min": Reason.AT_MIN_WORKERS,
+        "breaker": Reason.START_BREAKER_OPEN,
+        "unprepared": Reason.WORKERS_NOT_READY,
+        "doubt": Reason.REPORTS_MISSING,
+        **events.GROWTH_STOP_REASONS,
+    }
+    reason = reasons.get(decision.size.limit)
+    if reason is None:
+        return "False", Reason.WITHIN_LIMITS, ""
+    return "True", reason, decision.size.reason
+
+
+def _signals_stale(observation: Observation, fleet: Fleet, decision: Decision) -> ConditionState:
+    if observation.report_path_problem and fleet.members:
+        return "True", Reason.REPORTS_MISSING, observation.report_path_problem
+    if fleet.stalled:
+        names = ", ".join(sorted(member.pod.name for member in fleet.stalled)[:5])
+        return "True", Reason.REPORTS_MISSING, f"no report from {names}: their tasks count as running"
+    had = observation.source.metrics is not None or observation.source.counts
+    if decision.backlog.unknown and decision.backlog.tasks is None and had:
+        return "True", Reason.BACKLOG_UNKNOWN, f"{decision.backlog.unknown}: unknown is not zero"
+    return "False", Reason.SIGNALS_FRESH, ""

@@ -1,0 +1,248 @@
+"""The sources that can be counted, as the reconciler sees them: where they are, how often to ask, what they answer.
+
+The drivers are imported when the first pool needs them: what no pool uses costs no memory.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from activity_operator.api.conditions import Reason
+from activity_operator.api.sources import SecretKeyRef, SourceKind
+from activity_operator.api.spec import PoolSpec
+from activity_operator.backlog.call_metrics import CallObserver
+from activity_operator.backlog.poll_rounds import BacklogPoller, BacklogReader, Item, SourceEndpoint
+from activity_operator.backlog.protocol import SourceProblemError
+from activity_operator.cluster.resources import Key
+from activity_operator.cluster.secret_values import SecretRef, SecretValue, SecretValues
+from activity_operator.core import messages
+from activity_operator.core.backlog_count import BacklogCount
+from activity_operator.core.decision import SentinelOrder
+from activity_operator.core.observation import SourceProblem
+from activity_operator.core.tenancy import TenancyPolicy
+
+_PROMETHEUS = "prometheus"
+#: What a pool uses a Secret's value for, beside its token for Prometheus.
+_SOURCE = "source"
+#: From one count of a server's Redis queues to the next; what that costs is in the README.
+REDIS_SECONDS = 0.1
+
+
+class CountedSources:
+    """Counts of Redis queues, task stores and Prometheus. `called(backend, …)` is told of every call to one.
+
+    `redis_seconds` is how often the queues of a Redis server are counted.
+    """
+
+    def __init__(
+        self,
+        secrets: SecretValues,
+        policy: Callable[[], TenancyPolicy],
+        *,
+        on_change: Callable[[Key], None],
+        called: Callable[..., None],
+        now: Callable[[], float] = time.time,
+        redis_seconds: float = REDIS_SECONDS,
+    ) -> None:
+        self._secrets = secrets
+        self._policy = policy
+        self._on_change = on_change
+        self._called = called
+        self._now = now
+        self._redis_seconds = redis_seconds
+        self._pollers: dict[str, BacklogPoller] = {}
+        #: Why a pool's source is not even asked, and where a person corrects the way to it.
+        self._problems: dict[Key, dict[str, SourceProblem]] = {}
+        self._where: dict[Key, str] = {}
+        #: Pools whose tasks under way are counted too.
+        self._with_running: set[Key] = set()
+
+    def order(self, key: Key, order: SentinelOrder, spec: PoolSpec) -> None:
+        """Count for the pool what its order asks for, and nothing else. Cheap when nothing changed."""
+        counted = spec.source_kind != "stepFunctions" and order.counts
+        if counted:
+            self._where[key] = messages.url_location(spec)
+        if counts_running(spec):
+            self._with_running.add(key)
+        else:
+            self._with_running.discard(key)
+        self._count_source(key, spec, counted=counted)
+        self._count_watcher(key, spec, watched=order.watched)
+
+    def latest(self, key: Key) -> tuple[tuple[BacklogCount, ...], SourceProblem | None]:
+        """Return the signals of the pool, and why one is missing."""
+        counts: list[BacklogCount] = []
+        errors = list(self._problems.get(key, {}).values())
+        for kind, poller in self._pollers.items():
+            count, error = poller.latest(key)
+            if count is not None:
+                counts.append(replace(count, with_running=count.exact and key in self._with_running))
+            if error is not None:
+                where = "" if kind == _PROMETHEUS else f"; its URL is {self._where.get(key, '')}"
+                errors.append(replace(error, message=error.message + where))
+        return tuple(counts), errors[0] if errors else None
+
+    def withdraw(self, key: Key) -> None:
+        """Count no more for the pool."""
+        for poller in self._pollers.values():
+            poller.order(key, None)
+        for use in (_SOURCE, _PROMETHEUS):
+            self._secrets.follow(key, use, None)
+        self._problems.pop(key, None)
+        self._where.pop(key, None)
+        self._with_running.discard(key)
+
+    def pause(self) -> None:
+        """Count no more for any pool, because this process leads no more."""
+        for poller in self._pollers.values():
+            poller.pause()
+        self._secrets.pause()
+        self._problems.clear()
+        self._where.clear()
+        self._with_running.clear()
+
+    async def stop(self) -> None:
+        """Count no more, and close every connection."""
+        self.pause()
+        await asyncio.gather(*(poller.stop() for poller in self._pollers.values()))
+
+    def _count_source(self, key: Key, spec: PoolSpec, *, counted: bool) -> None:
+        kind = spec.source_kind
+        for other in ("redis", "taskStore"):
+            if other != kind and other in self._pollers:
+                self._pollers[other].order(key, None)
+        secret = self._secret(key, _SOURCE, spec.url_secret_ref if counted else None)
+        url = secret.value if secret is not None else _plain_url(spec) if counted and not spec.url_secret_ref else ""
+        reason, message = (secret.reason, secret.message) if secret is not None else ("", "")
+        if url:
+            reason, message = self._objection(key[0], spec, url)
+        self._note(key, _SOURCE, reason, message)
+        if url and not reason:
+            self._poller_of(kind).order(key, SourceEndpoint(url, self._interval(kind)), item_of(spec))
+            return
+        if url:
+            # Perhaps the Secret is about to be corrected.
+            self._secrets.doubt(key, _SOURCE)
+        if kind in self._pollers:
+            self._pollers[kind].order(key, None)
+
+    def _objection(self, namespace: str, spec: PoolSpec, url: str) -> tuple[str, str]:
+        """Return why a URL is not to be asked, as reason and message; two empty strings where it is."""
+        try:
+            hosts = hosts_of(spec.source_kind, url)
+        except SourceProblemError as problem:
+            reason = problem.reason if spec.url_secret_ref is not None else Reason.INVALID_SPEC
+            return reason, f"{messages.url_location(spec)}: {problem.message}"
+        refusal = self._policy().host_refusal(namespace, hosts)
+        return (Reason.TENANCY_DENIED, refusal) if refusal else ("", "")
+
+    def _count_watcher(self, key: Key, spec: PoolSpec, *, watched: bool) -> None:
+        watcher = spec.scaling.prometheus if watched else None
+        ref = None if watcher is None else watcher.token_secret_ref
+        token = self._secret(key, _PROMETHEUS, ref)
+        self._note(key, _PROMETHEUS, token.reason if token else "", token.message if token else "")
+        if watcher is not None and (ref is None or (token is not None and token.value)):
+            endpoint = SourceEndpoint(watcher.server_url, float(watcher.interval_seconds), token.value if token else "")
+            self._poller_of(_PROMETHEUS).order(key, endpoint, watcher.query)
+        elif _PROMETHEUS in self._pollers:
+            self._pollers[_PROMETHEUS].order(key, None)
+
+    def _secret(self, key: Key, use: str, ref: SecretKeyRef | None) -> SecretValue | None:
+        """Return what a Secret holds; None where none is named or it has not been read yet."""
+        return self._secrets.follow(key, use, None if ref is None else SecretRef(key[0], ref.name, ref.key))
+
+    def _note(self, key: Key, use: str, reason: str, message: str) -> None:
+        """Keep why a pool's source is not even asked, with the time it began; the pool is looked at when it changed."""
+        noted = self._problems.setdefault(key, {})
+        before = noted.pop(use, None)
+        if reason:
+            noted[use] = SourceProblemError(reason, message).noted(before, self._now())
+        if not noted:
+            del self._problems[key]
+        if noted.get(use) != before:
+            self._on_change(key)
+
+    def _poller_of(self, kind: str) -> BacklogPoller:
+        """Return who counts this kind of source, made when it is first asked for."""
+        poller = self._pollers.get(kind)
+        if poller is None:
+            reader = make_reader(kind, partial(self._called, kind.lower()))
+            exact = kind != _PROMETHEUS
+            changed = partial(self._changed, kind)
+            poller = self._pollers[kind] = BacklogPoller(reader, exact=exact, on_change=changed, now=self._now)
+        return poller
+
+    def _changed(self, kind: str, key: Key) -> None:
+        """A count changed, or cannot be read: perhaps because what a Secret holds is old."""
+        use = _PROMETHEUS if kind == _PROMETHEUS else _SOURCE
+        if self._pollers[kind].latest(key)[1] is None:
+            self._secrets.trust(key, use)
+        else:
+            self._secrets.doubt(key, use)
+        self._on_change(key)
+
+    def _interval(self, kind: SourceKind) -> float:
+        """Return the seconds from one count of such a source to the next."""
+        if kind == "redis":
+            return self._redis_seconds
+        from activity_operator.backlog.taskstore import INTERVAL_SECONDS  # noqa: PLC0415
+
+        return INTERVAL_SECONDS
+
+
+def make_reader(kind: str, observed: CallObserver) -> BacklogReader:
+    """Return what asks servers of this kind."""
+    reader: BacklogReader
+    if kind == "redis":
+        from activity_operator.backlog.redis import RedisReader  # noqa: PLC0415
+
+        reader = RedisReader()
+    elif kind == "taskStore":
+        from activity_operator.backlog.taskstore import TaskStoreReader  # noqa: PLC0415
+
+        reader = TaskStoreReader()
+    else:
+        from activity_operator.backlog.prometheus import PrometheusReader  # noqa: PLC0415
+
+        reader = PrometheusReader()
+    reader.observed = observed
+    return reader
+
+
+def counts_running(spec: PoolSpec) -> bool:
+    """Whether jobs under way are counted: where workers themselves put back a dead worker's, one has to be there."""
+    return spec.redis is not None and spec.redis.conclude == "Atomic"
+
+
+def item_of(spec: PoolSpec) -> Item:
+    """Return what is counted for the pool at its source."""
+    if spec.redis is not None:
+        from activity_operator.backlog import redis  # noqa: PLC0415
+
+        return redis.item(spec.redis.queue, with_running=counts_running(spec))
+    from activity_operator.backlog import taskstore  # noqa: PLC0415
+
+    return taskstore.item(spec.task_store.tasks if spec.task_store is not None else ())
+
+
+def _plain_url(spec: PoolSpec) -> str:
+    """Return the URL where it is in the spec itself, "" where it is not."""
+    if spec.redis is not None and spec.redis.address is not None:
+        return f"redis://{spec.redis.address}"
+    return (spec.task_store.url or "") if spec.task_store is not None else ""
+
+
+def hosts_of(kind: SourceKind, url: str) -> Sequence[str]:
+    """Return HOST:PORT of every host that a source's URL leads to, in lower case.
+
+    As who counts reads the URL: another reading might allow one host and go to another. Raises SourceProblemError where
+    the operator could not use the URL at all.
+    """
+    if kind == "redis":
+        from activity_operator.backlog.redis import hosts  # noqa: PLC0415
+    else:
+        from activity_operator.backlog.taskstore import hosts  # noqa: PLC0415
+
+    return tuple(host.lower() for host in hosts(url))

@@ -1,0 +1,176 @@
+"""From the operator's hands into a worker's: offer, claim, grant, release.
+
+The operator may be killed at every await. What each moment leaves behind, and who repairs it:
+
+killed …                          left behind       repaired by
+--------------------------------  ----------------  ------------------------------------------------------------
+while a poll is open              nothing of ours   the service's HeartbeatSeconds, then Retry
+task received, not recorded       nothing of ours   the service's HeartbeatSeconds, then Retry
+recorded, no task heartbeat yet   record, no owner  the next leader lists it, heartbeats at once, offers it
+offered, not claimed              record, no owner  the next leader; a claim of the old offer is as good as any
+claim sent to the API, no answer  either            the worker repeats its claim: written now, or found written
+owner written, reply not sent     record, owner     the next leader heartbeats; the worker repeats its claim: granted
+granted, reply sent               record, owner     nothing to repair: the worker heartbeats and concludes
+`released` heard, record there    record, owner     the worker says it until echoed; else the sweep, pod gone
+record removed, echo not sent     nothing           the worker says it again; what is unknown is echoed
+task over, record there           record, no owner  the next leader's first heartbeat is told so again
+pool deleted, task not failed     record, no owner  the next leader's sweep fails it
+task failed, record there         record, no owner  the next leader fails it again, is told "over", removes it
+owner's pod gone, record there    record, owner     the next leader's sweep
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Any
+
+from activity_operator.backlog.protocol import Key
+from activity_operator.leases.manager import LeaseManager
+from activity_operator.leases.model import LeaseOwner, LeaseRecordConflictError, LeaseStoreUnavailableError, TaskLease
+from activity_operator.leases.rules import ClaimDecision, LeaseEntry, choose_offers, decide_claim, is_lost, is_shown
+from activity_worker.contract import Grant, Report
+
+#: Seconds that a reply waits for the API server. Beyond it the worker hears "not yet" and asks again, rather than time
+#: out and miss its directive as well.
+PATIENCE_SECONDS = 2.0
+#: Tries to write an owner: each finds the record as another one has just left it.
+CLAIM_ATTEMPTS = 4
+
+
+class ClaimOutcome(Enum):
+    """What is known of a claim or a release."""
+
+    YES = auto()
+    NO = auto()
+    UNCLEAR = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseAnswers:
+    """The part of a reply that is about leases, as in `Reply`."""
+
+    offers: tuple[str, ...] = ()
+    granted: tuple[Grant, ...] = ()
+    refused: tuple[str, ...] = ()
+    released: tuple[str, ...] = ()
+
+
+class LeaseHandover:
+    """Answers reports as far as they are about leases. Needs a leader's custody that has been restored."""
+
+    def __init__(self, manager: LeaseManager) -> None:
+        self._manager = manager
+
+    def waiting(self, key: Key) -> bool:
+        """Whether a lease of the pool waits for a worker, so that reports should come often."""
+        return any(entry.is_unclaimed for entry in self._manager.of(key))
+
+    async def answer(self, report: Report, now: float, *, cordoned: bool) -> LeaseAnswers:
+        """Take in what a worker says of its leases, and answer its claims.
+
+        `cordoned` workers are offered nothing; a claim that they made before is still answered. `now` is Unix seconds.
+        """
+        key = (report.namespace, report.pool)
+        if not (report.claims or report.released) and not any(self._manager.of(key)):
+            return LeaseAnswers()
+        self._take_note(key, report, now)
+        owner = LeaseOwner(report.pod_uid, report.incarnation)
+        released = await self._each(report.released, lambda lease: self._release(lease, owner))
+        claimed = await self._each(report.claims, lambda lease: self._claim(key, owner, lease))
+        unclear = tuple(lease for lease, answer in claimed.items() if answer is ClaimOutcome.UNCLEAR)
+        granted = self._grants(lease for lease, answer in claimed.items() if answer is ClaimOutcome.YES)
+        given = {grant.id for grant in granted}
+        return LeaseAnswers(
+            offers=(*unclear, *self._offer(key, report, now, cordoned, unclear)),
+            granted=granted,
+            refused=tuple(lease for lease in claimed if lease not in unclear and lease not in given),
+            released=tuple(lease for lease, answer in released.items() if answer is ClaimOutcome.YES),
+        )
+
+    def _take_note(self, key: Key, report: Report, now: float) -> None:
+        for entry in self._manager.of(key):
+            if is_lost(entry, report, now):
+                self._manager.owner_gone(entry.lease)
+            elif not entry.confirmed and entry.lease.owner is not None and entry.lease.owner.pod_uid == report.pod_uid:
+                self._manager.put(replace(entry, confirmed=is_shown(entry.lease.id, report)))
+
+    async def _each(
+        self, leases: Iterable[str], ask: Callable[[str], Coroutine[Any, Any, ClaimOutcome]]
+    ) -> dict[str, ClaimOutcome]:
+        """Ask about each lease, all at once; what takes too long goes on in the background and is unclear for now."""
+        tasks = {lease: self._manager.spawn(ask(lease)) for lease in dict.fromkeys(leases)}
+        if tasks:
+            await asyncio.wait(tasks.values(), timeout=PATIENCE_SECONDS)
+        return {lease: task.result() if task.done() else ClaimOutcome.UNCLEAR for lease, task in tasks.items()}
+
+    async def _release(self, lease_id: str, owner: LeaseOwner) -> ClaimOutcome:
+        """Remove the record of a lease that its owner concluded; yes if the worker need not say it again."""
+        entry = self._manager.get(lease_id)
+        if entry is None or entry.lease.owner != owner:
+            return ClaimOutcome.YES
+        try:
+            await self._manager.store.delete(entry.lease)
+        except LeaseStoreUnavailableError:
+            # Its worker may leave before it has said so again.
+            self._manager.put(replace(self._manager.get(lease_id) or entry, task_over=True))
+            return ClaimOutcome.UNCLEAR
+        self._manager.end(replace(entry.lease, record_version=""))
+        return ClaimOutcome.YES
+
+    async def _claim(self, key: Key, owner: LeaseOwner, lease_id: str) -> ClaimOutcome:
+        """Write the owner if there is none; yes if the lease is this worker's."""
+        entry = self._manager.get(lease_id)
+        answer = decide_claim(entry, key, owner)
+        if entry is None or answer is ClaimDecision.REFUSE:
+            return ClaimOutcome.NO
+        if answer is ClaimDecision.WRITE:
+            try:
+                self._manager.claimed(await self._write_owner(entry.lease, owner))
+            except LeaseStoreUnavailableError:
+                return ClaimOutcome.UNCLEAR
+            except LeaseRecordConflictError:
+                self._manager.end(replace(entry.lease, record_version=""))
+                return ClaimOutcome.NO
+        # Looked at again after the write: the lease may have ended, or begun to be failed, meanwhile.
+        return (
+            ClaimOutcome.YES
+            if decide_claim(self._manager.get(lease_id), key, owner) is ClaimDecision.GRANT
+            else ClaimOutcome.NO
+        )
+
+    def _grants(self, leases: Iterable[str]) -> tuple[Grant, ...]:
+        """Return what the worker needs to run them; one that ended while others were asked about is left out."""
+        found = (self._manager.get(lease) for lease in leases)
+        return tuple(
+            Grant(entry.lease.id, entry.lease.token, entry.lease.input) for entry in found if entry is not None
+        )
+
+    async def _write_owner(self, lease: TaskLease, owner: LeaseOwner) -> TaskLease:
+        """Write the owner or read who got there first; raises `LeaseRecordConflictError` if the record is gone.
+
+        Raises `LeaseStoreUnavailableError` when it changes under every try: a conflict alone does not say that it is
+        gone.
+        """
+        for _ in range(CLAIM_ATTEMPTS):
+            try:
+                return await self._manager.store.claim(lease, owner)
+            except LeaseRecordConflictError:
+                stored = await self._manager.store.read(lease.id)
+                if stored is None:
+                    raise
+                if stored.owner is not None:
+                    return stored
+                lease = stored
+        raise LeaseStoreUnavailableError(f"the record of lease {lease.id} changes all the time")
+
+    def _offer(self, key: Key, report: Report, now: float, cordoned: bool, unclear: tuple[str, ...]) -> tuple[str, ...]:
+        if self._manager.policy(key).paused:
+            return ()
+        entries: list[LeaseEntry] = list(self._manager.of(key))
+        chosen = choose_offers(entries, report, now, cordoned=cordoned, unclear=unclear)
+        for lease_id in chosen.now:
+            entry = self._manager.get(lease_id)
+            if entry is not None and entry.offered_to != report.pod_uid:
+                self._manager.put(replace(entry, offered_to=report.pod_uid, offered_at=now))
+        return (*chosen.now, *chosen.ahead)

@@ -1,0 +1,198 @@
+"""Leases as Secrets in the operator's own namespace: a task's token and input are nothing for a pool's namespace."""
+
+import base64
+import json
+from binascii import Error as Base64Error
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
+
+from activity_operator.cluster.kube import ApiError, KubeError
+from activity_operator.cluster.resources import SECRETS, Raw, Raws, Resource
+from activity_operator.leases.model import (
+    LeaseOwner,
+    LeaseRecordConflictError,
+    LeaseStoreUnavailableError,
+    PoolRef,
+    TaskLease,
+    target_from_data,
+)
+from activity_worker.contract import GROUP
+
+SECRET_TYPE = f"{GROUP}/lease"
+NAME_PREFIX = "lease-"
+LABEL_RECORD = f"{GROUP}/record"
+LABEL_NAMESPACE = f"{GROUP}/pool-namespace"
+LABEL_NAME = f"{GROUP}/pool-name"
+LABEL_UID = f"{GROUP}/pool-uid"
+SELECTOR = f"{LABEL_RECORD}=lease"
+
+T = TypeVar("T")
+
+
+class Secrets(Protocol):
+    """The calls of `KubeClient` that are made here."""
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Raw:
+        """Read one object."""
+        ...
+
+    async def list(self, resource: Resource, namespace: str = "", label_selector: str = "") -> tuple[Raws, str]:
+        """List objects."""
+        ...
+
+    async def create(self, resource: Resource, namespace: str, body: Raw) -> Raw:
+        """Create one object."""
+        ...
+
+    async def replace(
+        self, resource: Resource, namespace: str, name: str, body: Raw, timeout: float | None = None
+    ) -> Raw:
+        """Replace one object."""
+        ...
+
+    async def delete(self, resource: Resource, namespace: str, name: str, uid: str, resource_version: str = "") -> None:
+        """Delete one object."""
+        ...
+
+
+class SecretLeaseStore:
+    """`LeaseRecords` over the Kubernetes API. `namespace` is the operator's own.
+
+    `leads` is asked right before an owner is written (default: yes): a report that came to a leader may be answered by
+    a process that was stopped meanwhile and leads no more.
+    """
+
+    def __init__(self, kube: Secrets, namespace: str, leads: Callable[[], bool] = lambda: True) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._leads = leads
+
+    async def create(self, lease: TaskLease) -> TaskLease:
+        """Record the lease; return it as it is recorded, also when that happened before."""
+        try:
+            return _lease(await _reachable(self._kube.create(SECRETS, self._namespace, _secret(lease))))
+        except ApiError as error:
+            if not error.conflict:
+                raise _unavailable(error) from error
+        found = await self.read(lease.id)
+        if found is None:
+            raise LeaseStoreUnavailableError(f"the record of lease {lease.id} came and went")
+        return found
+
+    async def claim(self, lease: TaskLease, owner: LeaseOwner) -> TaskLease:
+        """Write the owner if the record is still the one that was read, and this process still leads."""
+        if not self._leads():
+            raise LeaseStoreUnavailableError("this process leads no more")
+        body = _secret(lease, owner)
+        body["metadata"] |= {"uid": lease.record_uid, "resourceVersion": lease.record_version}
+        name = body["metadata"]["name"]
+        try:
+            return _lease(await _reachable(self._kube.replace(SECRETS, self._namespace, name, body)))
+        except ApiError as error:
+            if error.conflict or error.missing:
+                raise LeaseRecordConflictError(lease.id) from error
+            raise _unavailable(error) from error
+
+    async def read(self, lease_id: str) -> TaskLease | None:
+        """Return the lease as it is recorded now."""
+        try:
+            return _lease(await _reachable(self._kube.get(SECRETS, self._namespace, NAME_PREFIX + lease_id)))
+        except ApiError as error:
+            if error.missing:
+                return None
+            raise _unavailable(error) from error
+
+    async def delete(self, lease: TaskLease) -> None:
+        """Remove the record; one that another object has replaced is not ours to remove."""
+        name = NAME_PREFIX + lease.id
+        try:
+            await _reachable(self._kube.delete(SECRETS, self._namespace, name, uid=lease.record_uid))
+        except ApiError as error:
+            if error.missing or (error.conflict and not await self._is(name, lease.record_uid)):
+                return
+            raise _unavailable(error) from error
+
+    async def _is(self, name: str, uid: str) -> bool:
+        """Whether the Secret of that name is the one of that UID: a conflict may also be a webhook's."""
+        try:
+            found = await _reachable(self._kube.get(SECRETS, self._namespace, name))
+        except ApiError as error:
+            if error.missing:
+                return False
+            raise _unavailable(error) from error
+        return bool(found["metadata"]["uid"] == uid)
+
+    async def list(self) -> tuple[TaskLease, ...]:
+        """Return every recorded lease; a Secret that somebody else made in our name is passed over."""
+        try:
+            found, _ = await _reachable(self._kube.list(SECRETS, self._namespace, label_selector=SELECTOR))
+        except ApiError as error:
+            raise _unavailable(error) from error
+        return tuple(lease for raw in found if (lease := lease_of(raw)) is not None)
+
+
+def lease_of(raw: Raw) -> TaskLease | None:
+    """Read a lease record; None if the Secret is none, or not one of this version."""
+    if raw.get("type") != SECRET_TYPE:
+        return None
+    try:
+        return _lease(raw)
+    except (KeyError, ValueError, Base64Error):
+        return None
+
+
+async def _reachable(call: Awaitable[T]) -> T:
+    try:
+        return await call
+    except ApiError:
+        raise
+    except (KubeError, TimeoutError) as error:
+        raise LeaseStoreUnavailableError(str(error)) from error
+
+
+def _unavailable(error: ApiError) -> LeaseStoreUnavailableError:
+    return LeaseStoreUnavailableError(str(error))
+
+
+def _secret(lease: TaskLease, owner: LeaseOwner | None = None) -> Raw:
+    data = {
+        "token": lease.token,
+        "input": lease.input,
+        "receivedAt": repr(lease.received_at),
+        "pool": json.dumps({"namespace": lease.pool.namespace, "name": lease.pool.name, "uid": lease.pool.uid}),
+        "target": json.dumps(lease.target.to_data()),
+    }
+    if owner is not None:
+        data["owner"] = json.dumps({"podUid": owner.pod_uid, "incarnation": owner.incarnation})
+    labels = {
+        LABEL_RECORD: "lease",
+        LABEL_NAMESPACE: lease.pool.namespace,
+        LABEL_NAME: lease.pool.name,
+        LABEL_UID: lease.pool.uid,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": NAME_PREFIX + lease.id, "labels": labels},
+        "type": SECRET_TYPE,
+        "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
+    }
+
+
+def _lease(raw: Raw) -> TaskLease:
+    """Read a record; raises KeyError or ValueError when it is not one."""
+    data = {key: base64.b64decode(value).decode() for key, value in raw["data"].items()}
+    pool: dict[str, Any] = json.loads(data["pool"])
+    owner: dict[str, Any] | None = json.loads(data["owner"]) if "owner" in data else None
+    meta = raw["metadata"]
+    return TaskLease(
+        id=meta["name"].removeprefix(NAME_PREFIX),
+        pool=PoolRef(pool["namespace"], pool["name"], pool["uid"]),
+        target=target_from_data(json.loads(data["target"])),
+        token=data["token"],
+        input=data["input"],
+        received_at=float(data["receivedAt"]),
+        owner=None if owner is None else LeaseOwner(owner["podUid"], owner["incarnation"]),
+        record_uid=meta["uid"],
+        record_version=meta["resourceVersion"],
+    )

@@ -1,0 +1,1 @@
+"""The report server: who reports, what is reported, and what is replied."""

@@ -1,0 +1,202 @@
+"""Who reports: a ServiceAccount token for our audience, checked by the API server, bound to one pod.
+
+Answers are kept for a minute at most, so a worker that reports every second costs one TokenReview a minute. Tokens are
+kept only as their SHA-256; neither they nor anything read from them is logged.
+"""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from activity_worker.contract import TOKEN_AUDIENCE
+
+EXTRA_POD_UID = "authentication.kubernetes.io/pod-uid"
+EXTRA_POD_NAME = "authentication.kubernetes.io/pod-name"
+
+#: Seconds for which a token that was accepted is believed: a deleted pod's token works so much longer at most.
+ACCEPTED_SECONDS = 60.0
+#: Seconds for which a refused one is refused without asking again.
+REFUSED_SECONDS = 10.0
+#: Entries kept of either kind.
+MAX_ACCEPTED = 20_000
+MAX_REFUSED = 2_000
+#: TokenReviews in flight, and callers that may wait for one: a flood of new tokens must not become the API server's.
+MAX_REVIEWS = 8
+MAX_WAITING = 2_000
+#: Characters of a token; those that clusters issue have one or two thousand.
+MAX_TOKEN_LENGTH = 16_384
+
+#: (token, audience) -> the TokenReview's `status`. Raises anything when the API server cannot be asked.
+Review = Callable[[str, str], Awaitable[Mapping[str, Any]]]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class RefusedError(Exception):
+    """The token proves nothing here. The reason is bare: it goes to the caller."""
+
+
+class ReviewUnavailableError(Exception):
+    """The API server could not say whose token it is; the worker is to try again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReporterIdentity:
+    """The pod that a token is bound to."""
+
+    pod_uid: str
+    pod_name: str
+    namespace: str
+
+
+class _Expiring(Generic[K, V]):
+    """A bounded mapping whose entries are forgotten after their time, the oldest first when it is full."""
+
+    def __init__(self, limit: int) -> None:
+        self._entries: OrderedDict[K, tuple[float, V]] = OrderedDict()
+        self._limit = limit
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: K, now: float) -> V | None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        until, value = entry
+        if now >= until:
+            del self._entries[key]
+            return None
+        return value
+
+    def put(self, key: K, value: V, until: float) -> None:
+        self._entries.pop(key, None)
+        self._entries[key] = (until, value)
+        if len(self._entries) > self._limit:
+            self._entries.popitem(last=False)
+
+
+class Authenticator:
+    """Identifies reporters. `now` is Unix seconds; `on_problem` is called when `problem` comes or goes."""
+
+    def __init__(
+        self,
+        review: Review,
+        *,
+        now: Callable[[], float],
+        on_problem: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._review = review
+        self._now = now
+        self._on_problem = on_problem
+        self._accepted: _Expiring[bytes, ReporterIdentity] = _Expiring(MAX_ACCEPTED)
+        self._refused: _Expiring[bytes, str] = _Expiring(MAX_REFUSED)
+        self._asking: dict[bytes, asyncio.Task[ReporterIdentity]] = {}
+        self._reviews = asyncio.Semaphore(MAX_REVIEWS)
+        #: Why reports cannot be authenticated now, "" while they can: for conditions.
+        self.problem = ""
+
+    async def identify(self, authorization: str) -> ReporterIdentity:
+        """Return whose `Authorization` header it is; raises `RefusedError` or `ReviewUnavailableError`."""
+        token = _bearer(authorization)
+        digest = hashlib.sha256(token.encode()).digest()
+        known = self._accepted.get(digest, self._now())
+        if known is not None:
+            return known
+        refused = self._refused.get(digest, self._now())
+        if refused is not None:
+            raise RefusedError(refused)
+        expires = _check_claims(token)
+        asking = self._asking.get(digest)
+        if asking is None:
+            if len(self._asking) >= MAX_WAITING:
+                raise ReviewUnavailableError("too many tokens wait to be checked")
+            asking = asyncio.get_running_loop().create_task(self._ask(digest, token, expires))
+            asking.add_done_callback(lambda task: task.cancelled() or task.exception())
+            self._asking[digest] = asking
+        # One caller that hangs up must not take the answer from the others.
+        return await asyncio.shield(asking)
+
+    async def _ask(self, digest: bytes, token: str, expires: float) -> ReporterIdentity:
+        try:
+            async with self._reviews:
+                status = await self._review(token, TOKEN_AUDIENCE)
+        except Exception as error:
+            self._note_problem(f"the API server does not answer TokenReviews: {error}")
+            raise ReviewUnavailableError("the token cannot be checked now") from error
+        finally:
+            del self._asking[digest]
+        self._note_problem("")
+        try:
+            identity = read_review(status)
+        except RefusedError as error:
+            self._refused.put(digest, str(error), self._now() + REFUSED_SECONDS)
+            raise
+        self._accepted.put(digest, identity, _believed_until(self._now(), expires))
+        return identity
+
+    def _note_problem(self, problem: str) -> None:
+        changed = bool(problem) != bool(self.problem)
+        self.problem = problem
+        if changed:
+            self._on_problem()
+
+
+def read_review(status: Mapping[str, Any]) -> ReporterIdentity:
+    """Return the pod that a TokenReview's status names; raises `RefusedError`."""
+    if status.get("authenticated") is not True:
+        raise RefusedError("the token is not valid")
+    if TOKEN_AUDIENCE not in (status.get("audiences") or ()):
+        raise RefusedError(f"the token is not for audience {TOKEN_AUDIENCE}")
+    user = status.get("user") or {}
+    parts = str(user.get("username", "")).split(":")
+    extra: Mapping[str, Sequence[str]] = user.get("extra") or {}
+    uids, names = extra.get(EXTRA_POD_UID, []), extra.get(EXTRA_POD_NAME, [])
+    if len(parts) != 4 or parts[:2] != ["system", "serviceaccount"] or len(uids) != 1:
+        raise RefusedError("the token is not bound to a pod")
+    return ReporterIdentity(pod_uid=str(uids[0]), pod_name=str(names[0]) if names else "", namespace=parts[2])
+
+
+def _bearer(authorization: str) -> str:
+    scheme, _, token = authorization.partition(" ")
+    token = token.strip()
+    if scheme.lower() != "bearer" or not token:
+        raise RefusedError("a bearer token is missing")
+    if len(token) > MAX_TOKEN_LENGTH or not token.isascii():
+        raise RefusedError("the token is not valid")
+    return token
+
+
+def _check_claims(token: str) -> float:
+    """Return when the token expires, as it says itself; refuse what cannot be right, before the API server is asked.
+
+    Nothing is believed here: a claim can only spare a question, and shorten for how long the answer is kept. One that
+    seems to have expired is asked about all the same: it may be our clock that is wrong.
+    """
+    parts = token.split(".")
+    if len(parts) != 3:
+        raise RefusedError("the token is not valid")
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        audiences, expires = claims["aud"], float(claims["exp"])
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError, binascii.Error):
+        raise RefusedError("the token is not valid") from None
+    if TOKEN_AUDIENCE not in (audiences if isinstance(audiences, list) else [audiences]):
+        raise RefusedError(f"the token is not for audience {TOKEN_AUDIENCE}")
+    return expires
+
+
+def _believed_until(now: float, expires: float) -> float:
+    """Return until when a token that the API server accepts just now is believed.
+
+    One that should have expired shows that the clocks differ, so that its time says nothing here.
+    """
+    longest = now + ACCEPTED_SECONDS
+    return longest if expires <= now else min(longest, expires)

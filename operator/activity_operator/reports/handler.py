@@ -1,0 +1,40 @@
+"""One report in, one reply out: the registry remembers, the handover answers about leases."""
+
+from collections.abc import Callable
+
+from activity_operator.leases.handover import LeaseAnswers, LeaseHandover
+from activity_operator.reports.worker_registry import WorkerRegistry
+from activity_worker.contract import Directive, Reply, Report
+
+
+class ReportHandler:
+    """Answers reports whose sender and pool were checked. `term()` is the lease term; `now` is Unix seconds."""
+
+    def __init__(
+        self, registry: WorkerRegistry, handover: LeaseHandover, *, term: Callable[[], int], now: Callable[[], float]
+    ) -> None:
+        self._registry = registry
+        self._handover = handover
+        self._term = term
+        self._now = now
+
+    async def answer(self, report: Report) -> Reply:
+        """Take the report in and answer it; raises `RegistryFullError`."""
+        now = self._now()
+        key = (report.namespace, report.pool)
+        receipt = self._registry.record(report, now, hurry=self._handover.waiting(key))
+        handed = LeaseAnswers()
+        if receipt.fresh:
+            cordoned = receipt.directive is Directive.DRAIN
+            handed = await self._handover.answer(report, now, cordoned=cordoned)
+        return Reply(
+            term=self._term(),
+            next_report_seconds=receipt.next_report_seconds,
+            # Asked again: the answer about leases may have waited for the API server, and orders change meanwhile.
+            directive=self._registry.directive(key, report.pod_uid),
+            ack=receipt.ack,
+            offers=handed.offers,
+            granted=handed.granted,
+            refused=handed.refused,
+            released=handed.released,
+        )

@@ -1,0 +1,286 @@
+"""What the workers said: the last word of each, by pod UID, the orders that wait for it, and the events of each pool.
+
+Nothing here waits, writes or looks at a clock. A pool whose workers are silent, or that has none, costs nothing.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from activity_operator.core.observation import WorkerFacts
+from activity_operator.reports import intervals, report_path
+from activity_operator.reports.event_ring import EventRing, PoolEvent
+from activity_worker.contract import Directive, Report, WorkerState
+
+Key = tuple[str, str]
+
+#: Workers that one operator remembers, in all and in one namespace; their pods must exist, so quotas bind earlier.
+MAX_WORKERS = 20_000
+MAX_WORKERS_PER_NAMESPACE = 10_000
+#: Earlier incarnations of a pod whose late reports are still recognised as such.
+REMEMBERED_INCARNATIONS = 4
+
+_ORDER_OPEN = {
+    Directive.DRAIN: frozenset({WorkerState.STARTING, WorkerState.RUNNING}),
+    Directive.RUN: frozenset({WorkerState.DRAINING}),
+}
+
+
+class RegistryFullError(Exception):
+    """There is no room for another worker; the message names the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What becomes of one report.
+
+    `fresh` is False for a replay, which changed nothing. `ack` is the highest event sequence taken in. `replaced` is
+    the incarnation that this report's follows in the same pod, "" if none.
+    """
+
+    fresh: bool
+    ack: int
+    directive: Directive
+    next_report_seconds: float
+    replaced: str = ""
+
+
+@dataclass(slots=True)
+class _RegisteredWorker:
+    key: Key
+    pod_name: str
+    facts: WorkerFacts
+    sequence: int
+    acked: int
+    exited: bool
+    worked: bool = False
+    former: tuple[str, ...] = ()
+    silence: report_path.Silence | None = None
+
+
+class WorkerRegistry:
+    """The workers of all pools. `on_change(namespace, pool)` is called when a decision could turn out differently."""
+
+    def __init__(
+        self,
+        on_change: Callable[[str, str], None],
+        *,
+        rate: float = intervals.DEFAULT_RATE,
+        jitter: Callable[[], float] = random.random,
+        max_workers: int = MAX_WORKERS,
+        max_per_namespace: int = MAX_WORKERS_PER_NAMESPACE,
+    ) -> None:
+        self._on_change = on_change
+        self._rate = rate
+        self._jitter = jitter
+        self._max_workers = max_workers
+        self._max_per_namespace = max_per_namespace
+        self._workers: dict[str, _RegisteredWorker] = {}
+        self._pools: dict[Key, dict[str, _RegisteredWorker]] = {}
+        self._per_namespace: dict[str, int] = {}
+        self._directives: dict[Key, Mapping[str, Directive]] = {}
+        self._hurried: set[str] = set()
+        self._rings: dict[Key, EventRing] = {}
+        self._leader_since = 0.0
+        self._expected = 0
+        self._path_problem: tuple[float, str] = (float("-inf"), "")
+
+    def __len__(self) -> int:
+        return len(self._workers)
+
+    def begin_term(self, now: float, expected_workers: int) -> None:
+        """Forget what was said to nobody: this process leads from `now` on, and so many pods run workers.
+
+        Of an earlier term of its own nothing is left either: the story stands in the status, and what was ordered then
+        another leader may have taken back.
+        """
+        for known in (self._workers, self._pools, self._per_namespace, self._hurried, self._rings, self._directives):
+            known.clear()
+        self._leader_since, self._expected = now, expected_workers
+        self._path_problem = (float("-inf"), "")
+
+    def record(self, report: Report, now: float, *, hurry: bool = False) -> Receipt:
+        """Take in one report of a worker whose pod and pool were checked; `hurry` asks for the next one soon.
+
+        Raises `RegistryFullError`. A sequence that is not higher than the last of its incarnation, and an incarnation
+        that another one followed, are late or repeated: they are answered and otherwise ignored.
+        """
+        known = self._workers.get(report.pod_uid)
+        if known is not None and _is_late(known, report):
+            return self._answer(known, fresh=False, hurry=hurry)
+        key = (report.namespace, report.pool)
+        worker, replaced = self._find_or_add(key, report, known)
+        has_news = self._record_events(worker, report, now)
+        before, was_exited = worker.facts, worker.exited
+        if known is not None and (silence := report_path.silence(before, now)) is not None:
+            worker.silence = replace(silence, ended=now)
+        worker.exited = report.exit is not None
+        # A worker reports first when its handler has been imported; one that cannot import it says only how it ended.
+        worker.worked = worker.worked or not worker.exited
+        failed_start = _failed_start(report) if not worker.worked else ""
+        worker.facts = _facts(report, now, before.interval_seconds, failed_start)
+        receipt = self._answer(worker, fresh=True, hurry=hurry, replaced=replaced)
+        worker.facts = _facts(report, now, receipt.next_report_seconds, failed_start)
+        first = known is None or bool(replaced)
+        if first or has_news or worker.exited != was_exited or report.claims or _differs(before, worker.facts):
+            self._on_change(*key)
+        return receipt
+
+    def workers(self, namespace: str, pool: str) -> tuple[WorkerFacts, ...]:
+        """Return the last word of each worker of the pool."""
+        return tuple(worker.facts for worker in self._pools.get((namespace, pool), {}).values())
+
+    def events(self, namespace: str, pool: str) -> tuple[PoolEvent, ...]:
+        """Return the pool's story, oldest first."""
+        return tuple(self._rings.get((namespace, pool), ()))
+
+    def add_event(
+        self, key: Key, name: str, message: str, *, at: float, pod: str = "", exit_code: int | None = None
+    ) -> None:
+        """Add what only the cluster sees (OOMKilled, Evicted, stalled …) to the pool's story. Calls nobody back."""
+        self._rings.setdefault(key, EventRing()).add(name, message, at, pod, exit_code)
+
+    def set_directives(self, namespace: str, pool: str, directives: Mapping[str, Directive]) -> None:
+        """Order the workers of one pool, by pod UID; one that is not named runs."""
+        key = (namespace, pool)
+        if self._directives.get(key, {}) == directives:
+            return
+        if directives:
+            self._directives[key] = dict(directives)
+        else:
+            self._directives.pop(key, None)
+
+    def directive(self, key: Key, pod_uid: str) -> Directive:
+        """Return what the worker is ordered."""
+        return self._directives.get(key, {}).get(pod_uid, Directive.RUN)
+
+    def report_path_problem(self, now: float) -> str:
+        """Return why reports as a whole are not to be believed now, "" if they are; reckoned once a second at most."""
+        interval = intervals.plan(max(len(self._workers), self._expected), 0, self._rate).normal
+        fresh = report_path.new_term_problem(now, self._leader_since, interval, self._expected)
+        if fresh:
+            return fresh
+        if now - self._path_problem[0] >= 1.0:
+            self._path_problem = (
+                now,
+                report_path.report_path_problem(now, self._all_facts(), self._former_silences(now)),
+            )
+        return self._path_problem[1]
+
+    def forget(self, pod_uid: str) -> None:
+        """Drop a worker whose pod is gone. Calls nobody back: whoever saw the pod go knows."""
+        worker = self._workers.pop(pod_uid, None)
+        self._hurried.discard(pod_uid)
+        if worker is None:
+            return
+        self._leave(worker, pod_uid)
+
+    def forget_pool(self, namespace: str, pool: str) -> None:
+        """Drop what is kept of a pool that is gone; its workers go with their pods."""
+        self._rings.pop((namespace, pool), None)
+        self._directives.pop((namespace, pool), None)
+
+    def _all_facts(self) -> Iterator[WorkerFacts]:
+        return (worker.facts for worker in self._workers.values())
+
+    def _former_silences(self, now: float) -> Iterator[report_path.Silence]:
+        for worker in self._workers.values():
+            if worker.silence is not None and report_path.silence(worker.facts, now) is None:
+                yield worker.silence
+
+    def _leave(self, worker: _RegisteredWorker, pod_uid: str) -> None:
+        pool = self._pools[worker.key]
+        del pool[pod_uid]
+        if not pool:
+            del self._pools[worker.key]
+        left = self._per_namespace[worker.key[0]] - 1
+        if left:
+            self._per_namespace[worker.key[0]] = left
+        else:
+            del self._per_namespace[worker.key[0]]
+
+    def _find_or_add(self, key: Key, report: Report, known: _RegisteredWorker | None) -> tuple[_RegisteredWorker, str]:
+        """Return the worker that reports, new or known, and the incarnation that it replaces."""
+        if known is None:
+            self._make_room(key[0])
+            worker = _RegisteredWorker(
+                key, report.pod_name, _facts(report, 0.0, intervals.FASTEST_SECONDS), 0, 0, exited=False
+            )
+            self._workers[report.pod_uid] = worker
+            self._pools.setdefault(key, {})[report.pod_uid] = worker
+            self._per_namespace[key[0]] = self._per_namespace.get(key[0], 0) + 1
+            return worker, ""
+        if known.facts.incarnation == report.incarnation:
+            return known, ""
+        replaced = known.facts.incarnation
+        known.former = (*known.former, replaced)[-REMEMBERED_INCARNATIONS:]
+        known.acked, known.exited, known.worked = 0, False, False
+        return known, replaced
+
+    def _make_room(self, namespace: str) -> None:
+        if len(self._workers) >= self._max_workers:
+            raise RegistryFullError(f"the operator remembers {self._max_workers} workers at most")
+        if self._per_namespace.get(namespace, 0) >= self._max_per_namespace:
+            raise RegistryFullError(f"the operator remembers {self._max_per_namespace} workers a namespace at most")
+
+    def _record_events(self, worker: _RegisteredWorker, report: Report, now: float) -> bool:
+        """Take in the report's new events; tell whether one of them is new to the pool's story."""
+        worker.sequence = report.sequence
+        new = [event for event in report.events if event.sequence > worker.acked]
+        if not new:
+            return False
+        worker.acked = max(event.sequence for event in new)
+        ring = self._rings.setdefault(worker.key, EventRing())
+        new_entries = [ring.add_reported(event, worker.pod_name, report.exit, now) for event in new]
+        return any(new_entries)
+
+    def _answer(self, worker: _RegisteredWorker, *, fresh: bool, hurry: bool, replaced: str = "") -> Receipt:
+        pod_uid = worker.facts.pod_uid
+        directive = self.directive(worker.key, pod_uid)
+        waits = hurry or worker.facts.state in _ORDER_OPEN[directive]
+        if waits:
+            self._hurried.add(pod_uid)
+        else:
+            self._hurried.discard(pod_uid)
+        planned = intervals.plan(len(self._workers), len(self._hurried), self._rate)
+        seconds = planned.order(hurried=waits, jitter=self._jitter())
+        return Receipt(fresh, worker.acked, directive, seconds, replaced)
+
+
+def _is_late(known: _RegisteredWorker, report: Report) -> bool:
+    if known.facts.incarnation == report.incarnation:
+        return report.sequence <= known.sequence
+    return report.incarnation in known.former
+
+
+def _differs(before: WorkerFacts, after: WorkerFacts) -> bool:
+    """Whether a decision could depend on the difference, or the worker may have counted as stalled in between."""
+    was_silent = after.reported_at - before.reported_at > report_path.STALLED_INTERVALS * before.interval_seconds
+    return was_silent or _decisive(before) != _decisive(after)
+
+
+def _decisive(facts: WorkerFacts) -> tuple[object, ...]:
+    return facts.state, facts.slots, facts.busy, facts.leases, facts.failed_start, facts.poll_trouble
+
+
+def _failed_start(report: Report) -> str:
+    if report.exit is None or not report.exit.code:
+        return ""
+    return report.exit.error or f"exit code {report.exit.code}"
+
+
+def _facts(report: Report, now: float, interval: float, failed_start: str = "") -> WorkerFacts:
+    return WorkerFacts(
+        pod_uid=report.pod_uid,
+        incarnation=report.incarnation,
+        state=report.state,
+        slots=report.slots,
+        busy=report.busy,
+        open_polls=report.open_polls,
+        idle_seconds=report.idle_seconds,
+        reported_at=now,
+        interval_seconds=interval,
+        leases=len(report.leases),
+        failed_start=failed_start,
+        poll_trouble=report.poll_trouble,
+    )

@@ -1,0 +1,81 @@
+"""Whether the watches still tell us things: every change that we know of otherwise must also arrive by its watch.
+
+A cut watch looks like a quiet cluster: no error, no event. But our own writes come back through it, and the sweep's
+LISTs show what it should have told. What a watch has not told for longer than the grace, although two LISTs that far
+apart showed it, proves it dead. The path tested is the whole one: API server, kopf, its thread, the handover.
+"""
+
+from collections.abc import Callable
+
+from activity_operator.cluster.resources import Raw, Resource
+from activity_operator.cluster.store import KINDS, is_older, uid_of, version_of
+
+
+class Freshness:
+    """What each watch told last, and what it still owes. `clock` is monotonic seconds.
+
+    `grace_seconds` must be longer than kopf needs to notice a silent stream and connect again (70 s and back-off).
+    """
+
+    def __init__(self, grace_seconds: float, clock: Callable[[], float]) -> None:
+        self.grace_seconds = grace_seconds
+        self._clock = clock
+        self._delivered: dict[Resource, dict[str, str]] = {resource: {} for resource in KINDS}
+        #: UID -> (resourceVersion that the watch owes, since when); confirmed by a LIST after the grace -> dead.
+        self._expected: dict[Resource, dict[str, tuple[str, float]]] = {resource: {} for resource in KINDS}
+        self._dead: dict[Resource, str] = {}
+
+    def delivered(self, resource: Resource, raw: Raw, *, gone: bool) -> None:
+        """Take note of an event from the watch."""
+        uid, version = uid_of(raw), version_of(raw)
+        expected = self._expected[resource].get(uid)
+        if expected is not None and (gone or not is_older(version, expected[0])):
+            del self._expected[resource][uid]
+        if gone:
+            self._delivered[resource].pop(uid, None)
+        else:
+            self._delivered[resource][uid] = version
+        if not self._expected[resource]:
+            self._dead.pop(resource, None)
+
+    def wrote(self, resource: Resource, raw: Raw) -> None:
+        """Take note of our own write: the watch owes us this version."""
+        self._expect(resource, raw)
+
+    def _expect(self, resource: Resource, raw: Raw) -> None:
+        uid, version = uid_of(raw), version_of(raw)
+        delivered = self._delivered[resource].get(uid)
+        if delivered is None or is_older(delivered, version):
+            # The first debt counts: a pool that changes every minute must not put off the discovery for ever.
+            self._expected[resource].setdefault(uid, (version, self._clock()))
+
+    def listed(self, resource: Resource, raws: list[Raw]) -> None:
+        """Compare a LIST with what the watch told; what vanished from the LIST is owed no more."""
+        present = {uid_of(raw): raw for raw in raws}
+        for uid in [uid for uid in self._expected[resource] if uid not in present]:
+            del self._expected[resource][uid]
+        for uid in [uid for uid in self._delivered[resource] if uid not in present]:
+            del self._delivered[resource][uid]
+        late = [
+            uid for uid, (_, since) in self._expected[resource].items() if self._clock() >= since + self.grace_seconds
+        ]
+        if late:
+            name = present[late[0]]["metadata"]["name"]
+            self._dead[resource] = (
+                f"the watch of {resource.plural} has not told of {len(late)} changes, such as of {name}"
+            )
+        else:
+            self._dead.pop(resource, None)
+        for raw in raws:
+            self._expect(resource, raw)
+
+    @property
+    def next_check(self) -> float | None:
+        """Seconds until a LIST could confirm that a watch is dead, None when none owes anything."""
+        since = [at for expected in self._expected.values() for _, at in expected.values()]
+        return max(min(since) + self.grace_seconds - self._clock(), 0.0) if since else None
+
+    @property
+    def problem(self) -> str:
+        """Which watch is dead, as a sentence; "" while all are alive."""
+        return "; ".join(self._dead.values())

@@ -1,1 +1,0 @@
-"""What workers report, and what they are answered."""

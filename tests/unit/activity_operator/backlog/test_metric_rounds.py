@@ -1,0 +1,293 @@
+"""CloudWatch counts: one round a minute per region and role; changes are notified, failures retried with back-off."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import pytest
+
+from activity_operator.backlog.metric_rounds import MetricPoller
+from activity_operator.backlog.protocol import Key, PollTarget, SourceProblemError, TimeRange
+from activity_operator.core.observation import MetricPeriod
+from tests.unit.activity_operator.virtual_time import elapsed, wall
+
+DENIED = SourceProblemError("AccessDenied", "allow it")
+THROTTLED = SourceProblemError("Throttled", "slower", throttled=True)
+
+
+def arn(name: str, region: str = "us-east-1") -> str:
+    return f"arn:aws:states:{region}:123456789012:activity:{name}"
+
+
+def target(name: str, **more: str) -> PollTarget:
+    return PollTarget(arn(name), **more)
+
+
+class FakeService:
+    """Returns the flows or errors that were set for each activity, and records its calls."""
+
+    def __init__(self) -> None:
+        self.minutes: dict[str, tuple[MetricPeriod, ...] | SourceProblemError] = {}
+        self.hours: dict[str, tuple[MetricPeriod, ...] | SourceProblemError] = {}
+        self.fails: SourceProblemError | Exception | None = None
+        self.reads: list[tuple[float, PollTarget, tuple[str, ...], TimeRange]] = []
+        self.takes = 0.0
+
+    async def read(
+        self, target: PollTarget, arns: Sequence[str], span: TimeRange
+    ) -> Mapping[str, tuple[MetricPeriod, ...] | SourceProblemError]:
+        self.reads.append((elapsed(), target, tuple(arns), span))
+        await asyncio.sleep(self.takes)
+        if self.fails is not None:
+            raise self.fails
+        flows = self.minutes if span.period == 60 else self.hours
+        return {each: flows.get(each, ()) for each in arns}
+
+    def rounds(self) -> list[tuple[float, int]]:
+        """Return the times at which minutes were read, each with the number of activities."""
+        return [(at, len(arns)) for at, _, arns, span in self.reads if span.period == 60]
+
+
+class Scene:
+    """The counts under test, and the keys that they notified."""
+
+    def __init__(self) -> None:
+        self.service = FakeService()
+        self.changed: list[Key] = []
+        self.counts = MetricPoller(self.service, on_change=self.changed.append, now=wall, jitter=lambda: 1.0)
+
+    def flows(self, name: str) -> tuple[MetricPeriod, ...] | None:
+        counts, _ = self.counts.latest(("team", name))
+        return None if counts is None else counts.periods
+
+    def error(self, name: str) -> str:
+        _, error = self.counts.latest(("team", name))
+        return "" if error is None else error.reason
+
+    def order(self, *names: str) -> None:
+        for name in names:
+            self.counts.order(("team", name), target(name))
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+async def test_pools_that_start_together_are_read_in_one_round_a_minute(scene: Scene) -> None:
+    scene.order("a", "b", "c")
+    await asyncio.sleep(200)
+
+    assert scene.service.rounds() == [(2.0, 3), (64.0, 3), (126.0, 3), (188.0, 3)]
+    await scene.counts.stop()
+
+
+async def test_each_region_role_and_endpoint_is_read_in_its_own_round(scene: Scene) -> None:
+    scene.counts.order(("team", "a"), target("a"))
+    scene.counts.order(("team", "b"), target("b", role_arn="arn:role", external_id="cluster/team"))
+    scene.counts.order(("team", "c"), PollTarget(arn("c", "eu-west-1")))
+    scene.counts.order(("team", "d"), target("d", endpoint_url="http://cw"))
+    await asyncio.sleep(3)
+
+    targets = {(where.region, where.role_arn, where.endpoint_url) for _, where, _, _ in scene.service.reads}
+    assert targets == {
+        ("us-east-1", "", ""),
+        ("us-east-1", "arn:role", ""),
+        ("eu-west-1", "", ""),
+        ("us-east-1", "", "http://cw"),
+    }
+    assert all(len(arns) == 1 for _, _, arns, _ in scene.service.reads)
+    await scene.counts.stop()
+
+
+async def test_pools_of_one_activity_share_one_query(scene: Scene) -> None:
+    scene.counts.order(("team", "a"), target("a"))
+    scene.counts.order(("other", "a"), target("a"))
+    await asyncio.sleep(3)
+
+    assert scene.service.rounds() == [(2.0, 1)]
+    assert scene.counts.latest(("other", "a"))[0] is not None
+    await scene.counts.stop()
+
+
+async def test_pool_is_notified_only_of_changes(scene: Scene) -> None:
+    scene.order("a", "b")
+    await asyncio.sleep(3)
+    assert scene.changed == [("team", "a"), ("team", "b")]
+
+    scene.changed.clear()
+    await asyncio.sleep(600)
+    assert scene.changed == []
+
+    scene.service.minutes[arn("b")] = (MetricPeriod(999_960, 60, 3, 0),)
+    await asyncio.sleep(62)
+    assert scene.changed == [("team", "b")]
+    assert scene.flows("b") == (MetricPeriod(999_960, 60, 3, 0),)
+    await scene.counts.stop()
+
+
+async def test_observation_time_is_the_time_of_the_request(scene: Scene) -> None:
+    scene.service.takes = 7.0
+    scene.order("a")
+    await asyncio.sleep(20)
+
+    counts, _ = scene.counts.latest(("team", "a"))
+    assert counts is not None
+    assert counts.observed_at == 1_000_000.0 + 2.0
+    await scene.counts.stop()
+
+
+async def test_past_hours_are_read_at_the_start_and_once_an_hour(scene: Scene) -> None:
+    scene.service.hours[arn("a")] = (MetricPeriod(982_800, 3600, 5, 1),)
+    scene.service.minutes[arn("a")] = (MetricPeriod(999_960, 60, 1, 0),)
+    scene.order("a")
+    await asyncio.sleep(2 * 3600)
+
+    hourly = [(at, span) for at, _, _, span in scene.service.reads if span.period == 3600]
+    assert len(hourly) == 3
+    assert hourly[1][1].end == hourly[0][1].end + 3600
+    assert scene.flows("a") == (MetricPeriod(982_800, 3600, 5, 1), MetricPeriod(999_960, 60, 1, 0))
+    await scene.counts.stop()
+
+
+async def test_new_pool_is_read_at_once_without_the_others(scene: Scene) -> None:
+    scene.order("a", "b")
+    await asyncio.sleep(10)
+    scene.order("c")
+    await asyncio.sleep(3)
+
+    assert scene.service.rounds() == [(2.0, 2), (12.0, 1)]
+    await asyncio.sleep(55)
+    assert scene.service.rounds()[2][1] == 3
+    await scene.counts.stop()
+
+
+async def test_repeated_order_changes_nothing(scene: Scene) -> None:
+    scene.order("a")
+    await asyncio.sleep(3)
+    for _ in range(20):
+        scene.order("a")
+        await asyncio.sleep(1)
+
+    assert len(scene.service.rounds()) == 1
+    assert scene.flows("a") == ()
+    await scene.counts.stop()
+
+
+async def test_failure_is_notified_once_and_retried_with_backoff(scene: Scene) -> None:
+    scene.order("a")
+    await asyncio.sleep(3)
+    scene.changed.clear()
+    scene.service.reads.clear()
+    scene.service.fails = DENIED
+    await asyncio.sleep(400)
+
+    assert scene.changed == [("team", "a")]
+    assert (scene.error("a"), scene.flows("a")) == ("AccessDenied", ())
+    gaps = [after - before for (before, _), (after, _) in pairwise(scene.service.rounds())]
+    assert gaps[:7] == [7.0, 12.0, 22.0, 42.0, 62.0, 62.0, 62.0]
+
+    scene.service.fails = None
+    await asyncio.sleep(70)
+    assert scene.error("a") == ""
+    assert scene.changed == [("team", "a"), ("team", "a")]
+    await scene.counts.stop()
+
+
+async def test_throttling_is_reported_only_when_it_lasts(scene: Scene) -> None:
+    scene.service.fails = THROTTLED
+    scene.order("a")
+    await asyncio.sleep(60)
+    assert scene.error("a") == ""
+
+    await asyncio.sleep(600)
+    assert scene.error("a") == "Throttled"
+    rounds = [at for at, _, _, _ in scene.service.reads]
+    assert rounds[-1] - rounds[-2] == 124.0
+    await scene.counts.stop()
+
+
+async def test_failure_of_one_activity_does_not_affect_others(scene: Scene) -> None:
+    scene.service.minutes[arn("a")] = DENIED
+    scene.order("a", "b")
+    await asyncio.sleep(3)
+
+    assert (scene.error("a"), scene.flows("a")) == ("AccessDenied", None)
+    assert (scene.error("b"), scene.flows("b")) == ("", ())
+    await scene.counts.stop()
+
+
+async def test_backlog_without_past_hours_is_unknown(scene: Scene) -> None:
+    scene.service.hours[arn("a")] = SourceProblemError("BackendUnreachable", "no hours")
+    scene.order("a")
+    await asyncio.sleep(3)
+
+    assert (scene.error("a"), scene.flows("a")) == ("BackendUnreachable", None)
+    await scene.counts.stop()
+
+
+async def test_unexpected_error_is_reported_as_backend_unreachable(scene: Scene) -> None:
+    scene.service.fails = ZeroDivisionError()
+    scene.order("a")
+    await asyncio.sleep(3)
+
+    assert scene.error("a") == "BackendUnreachable"
+    scene.service.fails = None
+    await asyncio.sleep(10)
+    assert scene.error("a") == ""
+    await scene.counts.stop()
+
+
+async def test_last_pool_that_leaves_ends_the_rounds(scene: Scene) -> None:
+    scene.order("a", "b")
+    await asyncio.sleep(3)
+    scene.counts.order(("team", "a"), None)
+    await asyncio.sleep(62)
+    assert scene.flows("a") is None
+    assert scene.service.rounds()[-1][1] == 1
+
+    scene.counts.order(("team", "b"), None)
+    targets = len(scene.service.reads)
+    await asyncio.sleep(300)
+    assert len(scene.service.reads) == targets
+
+
+async def test_pool_that_leaves_during_a_round_is_not_notified(scene: Scene) -> None:
+    scene.service.takes = 5.0
+    scene.order("a", "b")
+    await asyncio.sleep(3)
+    scene.counts.order(("team", "a"), None)
+    await asyncio.sleep(20)
+
+    assert scene.changed == [("team", "b")]
+    await scene.counts.stop()
+
+
+async def test_pool_with_another_target_starts_without_counts(scene: Scene) -> None:
+    scene.order("a")
+    await asyncio.sleep(3)
+    scene.counts.order(("team", "a"), target("a", endpoint_url="http://cw"))
+
+    assert scene.flows("a") is None
+    await asyncio.sleep(3)
+    assert scene.flows("a") == ()
+    assert scene.service.reads[-1][1].endpoint_url == "http://cw"
+    await scene.counts.stop()
+
+
+async def test_pause_ends_the_rounds_and_stop_does_not_wait_for_an_answer(scene: Scene) -> None:
+    scene.service.takes = 20.0
+    scene.order("a")
+    await asyncio.sleep(3)
+    began = elapsed()
+    await scene.counts.stop()
+
+    assert elapsed() == began
+    assert scene.flows("a") is None
+    scene.order("a")
+    await asyncio.sleep(60)
+    assert scene.flows("a") == ()
+    scene.counts.pause()
+    targets = len(scene.service.reads)
+    await asyncio.sleep(300)
+    assert len(scene.service.reads) == targets

@@ -1,0 +1,80 @@
+"""Due times: one per pool, and the latest call sets it."""
+
+import asyncio
+
+from activity_operator.cluster.delay_queue import DelayQueue
+
+A, B = ("ns", "a"), ("ns", "b")
+
+
+class DueTimes:
+    """A heap of due times on a clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.added: list[tuple[str, str]] = []
+        self.due = DelayQueue(self.added.append, lambda: self.now)
+
+
+def test_key_is_added_when_its_time_has_come() -> None:
+    due_times = DueTimes()
+    due_times.due.set(A, 5.0)
+
+    assert due_times.due.pop_due() == 5.0
+    assert due_times.added == []
+    due_times.now = 5.0
+    assert due_times.due.pop_due() is None
+    assert due_times.added == [A]
+
+
+def test_later_time_replaces_an_earlier_one() -> None:
+    due_times = DueTimes()
+    due_times.due.set(A, 5.0)
+    due_times.due.set(A, 9.0)
+    due_times.now = 5.0
+
+    assert due_times.due.pop_due() == 4.0
+    assert due_times.added == []
+
+
+def test_earlier_time_replaces_a_later_one_and_adds_the_key_once() -> None:
+    due_times = DueTimes()
+    due_times.due.set(A, 9.0)
+    due_times.due.set(A, 5.0)
+    due_times.now = 10.0
+    due_times.due.pop_due()
+
+    assert due_times.added == [A]
+
+
+def test_withdrawn_time_adds_no_key() -> None:
+    due_times = DueTimes()
+    due_times.due.set(A, 5.0)
+    due_times.due.set(A, None)
+    due_times.now = 10.0
+    due_times.due.pop_due()
+
+    assert due_times.added == []
+    assert len(due_times.due) == 0
+
+
+def test_keys_are_added_in_the_order_of_their_times() -> None:
+    due_times = DueTimes()
+    due_times.due.set(A, 2.0)
+    due_times.due.set(B, 1.0)
+    due_times.now = 3.0
+    due_times.due.pop_due()
+
+    assert due_times.added == [B, A]
+
+
+async def test_earlier_time_wakes_the_sleeping_loop() -> None:
+    added = asyncio.Event()
+    delay_queue = DelayQueue(lambda _: added.set(), asyncio.get_running_loop().time)
+    task = asyncio.create_task(delay_queue.run())
+    delay_queue.set(B, asyncio.get_running_loop().time() + 3600)
+    await asyncio.sleep(0)
+    delay_queue.set(A, asyncio.get_running_loop().time())
+    async with asyncio.timeout(5):
+        await added.wait()
+    task.cancel()

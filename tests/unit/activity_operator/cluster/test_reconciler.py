@@ -1,0 +1,349 @@
+"""Reconciling a pool: failures are retried forever, only the leader acts, and never twice at the same time."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from activity_operator.cluster.apply import Applier
+from activity_operator.cluster.delay_queue import DelayQueue
+from activity_operator.cluster.kube import ApiError, ApiUnreachableError, KubeError
+from activity_operator.cluster.reconciler import Reconciler, ReconcilerDeps
+from activity_operator.cluster.resources import POOLS, Key
+from activity_operator.cluster.status_writer import NameTakenError, StatusWriter
+from activity_operator.cluster.store import Store
+from activity_operator.cluster.workqueue import WorkQueue
+from activity_operator.core.decision import Decision, EmitEvent, ScalingMemory, SentinelOrder, Size
+from activity_operator.core.observation import DeploymentFacts, Observation, PoolFacts
+from activity_operator.watch.freshness import Freshness
+from activity_worker.contract import Directive
+
+KEY = ("ns", "p")
+ARN = "arn:aws:states:us-east-1:123456789012:activity:a"
+SPEC = {"activityArn": ARN, "handlerImage": "i", "maxWorkers": 5}
+
+
+class Scene:
+    """A reconciler with fake dependencies; the next writes raise the errors in `trouble`."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.trouble: list[Exception] = []
+        self.leading = True
+        self.reachable = True
+        self.swept = True
+        self.log: list[Any] = []
+        self.results: list[str] = []
+        self.memories: list[ScalingMemory] = []
+        self.replicas: dict[str, int] = {}
+        self.ring = False
+        self.written: list[Any] = []
+        self.conditions: list[Any] = []
+        self.queue = WorkQueue(lambda: self.now)
+        self.store = Store(self.queue.add)
+        self.due = DelayQueue(self.queue.add, lambda: self.now)
+        self.live = self.pool()
+        self.store.put(POOLS, self.live)
+        self.reconciler = Reconciler(self.rooms(), ready=lambda: self.swept, clock=lambda: self.now, jitter=lambda: 0.0)
+
+    def pool(self, version: int = 1, **spec: Any) -> dict[str, Any]:
+        meta = {"namespace": "ns", "name": "p", "uid": "u1", "resourceVersion": str(version), "generation": 1}
+        return {"metadata": meta, "spec": {**SPEC, **spec}, "status": {"observedGeneration": 1}}
+
+    def rooms(self) -> ReconcilerDeps:
+        reports = SimpleNamespace(
+            set_directives=lambda *args: self.log.append(("directives", args[2])),
+            events=lambda *_: (),
+            forget=lambda uid: self.log.append(("forget", uid)),
+            forget_pool=lambda *_: None,
+        )
+        signals = SimpleNamespace(
+            order=lambda key, order, spec, uid: self.log.append(("order", order)),
+            withdraw=lambda key, deleted: self.log.append(("withdraw", deleted)),
+        )
+        observer = SimpleNamespace(
+            leader=self, observe=self.look, brain=self, reports=reports, sources=signals, now=lambda: 1.8e9,
+            shared_sources=SimpleNamespace(forget=lambda key: None),
+        )  # fmt: skip
+        gauges = SimpleNamespace(
+            reconciled=lambda result, seconds: self.results.append(result),
+            observed=lambda *_: None,
+            forget=lambda key: self.log.append(("metrics", key)),
+            status_written=lambda: None,
+        )
+        applier = Applier(
+            cast("Any", self),
+            self.store,
+            Freshness(60, lambda: self.now),
+            cast("Any", self),
+            clock=lambda: self.now,
+            emit_event=lambda *_: None,
+        )
+        return ReconcilerDeps(
+            self.store,
+            self.queue,
+            self.due,
+            cast("Any", observer),
+            cast("Any", SimpleNamespace(apply=self.apply, refresh=applier.refresh)),
+            StatusWriter(cast("Any", self)),
+            cast("Any", SimpleNamespace(forget=lambda uid: None, publish=lambda *event: self.log.append(event))),
+            Freshness(60, lambda: self.now),
+            cast("Any", gauges),
+            self.prepare,
+        )
+
+    async def prepare(self, namespace: str) -> None:
+        self.log.append(("prepare", namespace))
+
+    async def look(self, key: Key, pool: Any, spec: Any, state: Any) -> Observation:
+        found = tuple(DeploymentFacts(name, "d", "1", name, 1, count) for name, count in self.replicas.items())
+        return Observation(now=1.8e9, pool=PoolFacts("ns", "p", "u1", 1), deployments=found)
+
+    def decide(self, spec: Any, observation: Observation, memory: ScalingMemory) -> Decision:
+        self.memories.append(memory)
+        learnt = ScalingMemory(quiet_since=float(len(self.memories)))
+        directives = {"w": Directive.DRAIN}
+        return Decision(
+            Size(1, "", ""), learnt, directives=directives, sentinel=SentinelOrder(2, 1), look_again_in=30.0
+        )
+
+    def status(self, *given: Any) -> dict[str, Any]:
+        if self.ring:
+            return {"observedGeneration": 1, "decisions": [*given[3].get("decisions", ()), len(self.memories)]}
+        return {"observedGeneration": 1}
+
+    async def apply_status(self, *given: Any) -> dict[str, Any]:
+        if given[3]["metadata"]["resourceVersion"] != self.live["metadata"]["resourceVersion"]:
+            raise ApiError(409, "Conflict", "the object has been modified")
+        self.written.append(given[3]["status"].get("decisions"))
+        self.conditions = given[3]["status"].get("conditions", [])
+        self.live = {**self.pool(version=len(self.written) + 1), "status": given[3]["status"]}
+        return self.live
+
+    async def get(self, *_: Any) -> dict[str, Any]:
+        return self.live
+
+    async def apply(self, work: Any, actions: Any) -> None:
+        self.log.append("apply")
+        if self.trouble:
+            raise self.trouble.pop(0)
+
+    async def look_after(self) -> float | None:
+        """Reconcile the pool once; return the seconds until it is due again."""
+        await self.reconciler.reconcile(KEY)
+        return self.due.pop_due()
+
+
+async def test_writes_come_before_directives_to_workers() -> None:
+    scene = Scene()
+    assert await scene.look_after() == 30.0
+
+    order = ("order", SentinelOrder(2, 1))
+    assert scene.log == [("prepare", "ns"), "apply", ("directives", {"w": Directive.DRAIN}), order]
+
+
+async def test_failed_write_sends_no_directives_and_is_retried_with_backoff() -> None:
+    scene = Scene()
+    scene.trouble = [ApiError(500, "", "oops") for _ in range(3)]
+    waits = [await scene.look_after() for _ in range(3)]
+
+    assert waits == [0.5, 1.0, 2.0]
+    assert not [entry for entry in scene.log if entry[0] == "directives"]
+    assert await scene.look_after() == 30.0
+    scene.trouble = [ApiError(500, "", "oops")]
+    assert await scene.look_after() == 0.5, "a success must forget the failures"
+
+
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [
+        (ApiError(403, "Forbidden", "denied by a webhook"), "403 Forbidden: denied by a webhook"),
+        (NameTakenError("Deployment p-1 belongs to another owner"), "Deployment p-1 belongs to another owner"),
+        (
+            KeyError("a secret of ours"),
+            "the operator failed (KeyError): its log says where, and this is a bug to report",
+        ),
+    ],
+)
+async def test_repeated_failure_sets_a_condition_until_a_success(trouble: Exception, words: str) -> None:
+    scene = Scene()
+    scene.trouble = [trouble for _ in range(3)]
+    for _ in range(2):
+        await scene.look_after()
+    assert not scene.conditions
+
+    await scene.look_after()
+    assert [(c["type"], c["status"], c["reason"], c["message"], c["observedGeneration"]) for c in scene.conditions] == [
+        ("Ready", "False", "ReconcileFailed", words, 1)
+    ]
+    await scene.look_after()
+    assert not scene.conditions
+
+
+async def test_transient_api_errors_set_no_condition() -> None:
+    scene = Scene()
+    scene.trouble = [ApiUnreachableError("down") for _ in range(9)] + [ApiError(409, "Conflict", "changed")] * 9
+    for _ in range(18):
+        await scene.look_after()
+
+    assert not scene.conditions
+
+
+async def test_retry_after_of_the_server_lengthens_the_wait() -> None:
+    scene = Scene()
+    scene.trouble = [ApiError(429, "TooManyRequests", "slow down", retry_after=7.0)]
+
+    assert await scene.look_after() == 7.0
+
+
+async def test_conflict_is_retried_at_once() -> None:
+    scene = Scene()
+    scene.trouble = [ApiError(409, "Conflict", "changed")]
+
+    assert await scene.look_after() == pytest.approx(0.1)
+    assert scene.results == ["conflict"]
+
+
+async def test_unreachable_api_server_stops_the_polls() -> None:
+    scene = Scene()
+    scene.trouble = [ApiUnreachableError("down")]
+    await scene.look_after()
+
+    assert ("withdraw", False) in scene.log
+
+
+async def test_unexpected_error_in_one_pool_is_retried() -> None:
+    scene = Scene()
+    scene.trouble = [ZeroDivisionError(), cast("Exception", KubeError("x"))]
+
+    assert await scene.look_after() == 0.5
+    assert scene.results == ["error"]
+
+
+async def test_memory_is_kept_when_a_write_fails() -> None:
+    scene = Scene()
+    scene.trouble = [ApiError(500, "", "oops")]
+    await scene.look_after()
+    await scene.look_after()
+
+    assert [memory.quiet_since for memory in scene.memories] == [None, 1.0]
+
+
+async def test_new_term_begins_without_memory() -> None:
+    scene = Scene()
+    await scene.look_after()
+    scene.reconciler.begin_term()
+    await scene.look_after()
+
+    assert [memory.quiet_since for memory in scene.memories] == [None, None]
+
+
+async def test_end_of_term_removes_the_metrics_of_pools() -> None:
+    scene = Scene()
+    await scene.look_after()
+    scene.reconciler.end_term()
+
+    assert ("metrics", KEY) in scene.log
+
+
+async def test_recreated_pool_begins_without_memory() -> None:
+    scene = Scene()
+    await scene.look_after()
+    again = scene.pool(9)
+    again["metadata"]["uid"] = "u2"
+    scene.store.put(POOLS, again)
+    await scene.look_after()
+
+    assert scene.memories[-1].quiet_since is None
+
+
+async def test_standby_and_leader_without_synced_store_do_nothing() -> None:
+    scene = Scene()
+    scene.leading = False
+    assert await scene.look_after() is None
+    scene.leading, scene.swept = True, False
+    assert await scene.look_after() is None
+
+    assert scene.log == []
+
+
+async def test_unreachable_api_server_orders_no_polls() -> None:
+    scene = Scene()
+    scene.reachable = False
+    await scene.look_after()
+
+    assert ("order", SentinelOrder(0, 1)) in scene.log
+
+
+async def test_leadership_lost_during_writes_sends_no_directives() -> None:
+    scene = Scene()
+
+    async def lose(work: Any, actions: Any) -> None:
+        scene.leading = False
+
+    scene.reconciler._deps.applier.apply = lose  # type: ignore[method-assign]
+    assert await scene.look_after() is None
+
+    assert not [entry for entry in scene.log if entry[0] in {"directives", "order"}]
+
+
+async def test_leadership_lost_before_the_status_writes_no_status() -> None:
+    scene = Scene()
+
+    def lose(*_: Any) -> dict[str, Any]:
+        scene.leading = False
+        return {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "False"}]}
+
+    scene.status = lose  # type: ignore[method-assign]
+    assert await scene.look_after() is None
+
+    assert (scene.written, scene.results) == ([], ["not_leading"])
+
+
+async def test_status_built_on_an_old_view_conflicts_and_rereads_the_pool() -> None:
+    """A late status of a former leader must not replace the new leader's; the watch may miss the change."""
+    scene = Scene()
+    scene.ring = True
+    scene.live = {**scene.pool(version=50), "status": {"observedGeneration": 1, "decisions": ["another leader's"]}}
+
+    assert await scene.look_after() == 0.1
+    assert (scene.written, scene.results) == ([], ["conflict"])
+    assert scene.store.pool(KEY) == scene.live
+
+    scene.now += 0.1
+    scene.written = [None] * 50
+    await scene.look_after()
+    assert scene.written[-1] == ["another leader's", 2]
+
+
+async def test_deleted_pool_is_forgotten_everywhere() -> None:
+    scene = Scene()
+    await scene.look_after()
+    scene.store.remove(POOLS, scene.pool(9))
+    await scene.look_after()
+
+    assert ("withdraw", True) in scene.log
+    assert ("metrics", KEY) in scene.log
+
+
+async def test_foreign_scaling_of_a_deployment_causes_one_event() -> None:
+    scene = Scene()
+    scene.replicas = {"p-r1": 4, "p-r2": 0}
+    await scene.look_after()
+    scene.replicas["p-r1"] = 0
+    await scene.look_after()
+    await scene.look_after()
+
+    events = [entry[1] for entry in scene.log if isinstance(entry, tuple) and isinstance(entry[-1], EmitEvent)]
+    assert [(event.reason, event.message) for event in events] == [
+        ("EditReverted", "Deployment p-r1 was scaled by somebody (4 -> 0); the pool decides its size")
+    ]
+
+
+async def test_decisions_between_two_writes_of_the_status_are_kept() -> None:
+    scene = Scene()
+    scene.ring = True
+    for scene.now in (0.0, 3.0, 6.0, 10.0):
+        await scene.look_after()
+
+    assert scene.written == [[1], [1, 2, 3, 4]]

@@ -1,0 +1,20 @@
+"""Which changes cause a Kubernetes Event."""
+
+from typing import Any
+
+from activity_operator.core.decision import Breaker, Size
+from activity_operator.core.events import new_events
+from tests.unit.activity_operator.core.builders import NOW, busy, fleet_of, observed, pool
+
+
+def event_reasons(**more: Any) -> list[str]:
+    situation = observed(busy(), **more)
+    events, _ = new_events(pool(), situation, fleet_of(situation), Size(1, "demand", "1 running"), Breaker(), {})
+    return [event.reason for event in events]
+
+
+def test_missing_reports_cause_an_event_only_in_a_settled_term() -> None:
+    assert event_reasons(
+        report_path_problem="more than half of the workers fell silent together", leader_since=NOW - 31
+    ) == ["ReportsMissing"]
+    assert event_reasons(report_path_problem="this replica has led for less than 5 s", leader_since=NOW - 4) == []

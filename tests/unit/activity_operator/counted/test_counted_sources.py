@@ -1,0 +1,439 @@
+"""Counted signals: the URL from its Secret, the tenancy policy, and the reason for a missing count."""
+
+import asyncio
+import base64
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from activity_operator import counted_sources
+from activity_operator.api.spec import PoolSpec
+from activity_operator.backlog.poll_rounds import SourceEndpoint
+from activity_operator.backlog.protocol import SourceProblemError
+from activity_operator.cluster.kube import ApiError
+from activity_operator.cluster.resources import Key, Raw
+from activity_operator.cluster.secret_values import SecretValues
+from activity_operator.core.decision import SentinelOrder
+from activity_operator.core.tenancy import TenancyPolicy, TenancyRule
+from activity_operator.counted_sources import CountedSources, hosts_of
+from tests.unit.activity_operator.virtual_time import settle, wall
+
+COUNT = SentinelOrder(counts=True)
+NOTHING = SentinelOrder()
+URL = "redis://:hunter2@shop-redis:6379"
+STORE = "postgresql://tasks:hunter2@db/tasks"
+ONLY_SHOP = TenancyPolicy((TenancyRule(source_hosts=("shop-*:6379",)),))
+
+
+def redis(queue: str = "orders", secret: str = "shop-redis", **more: Any) -> PoolSpec:
+    """Return the spec of a pool on a Redis queue, whose URL is in a Secret unless an address is given."""
+    where = {} if "address" in more else {"urlSecretRef": {"name": secret, "key": "url"}}
+    source = {"redis": {"flow": "shop", "queue": queue, **where, **more}}
+    return PoolSpec.model_validate({"source": source, "handlerImage": "h", "maxWorkers": 1})
+
+
+def watched(**more: Any) -> PoolSpec:
+    """Return the spec of a Redis pool with a Prometheus query in addition."""
+    prometheus = {"serverUrl": "http://prom", "query": "q", **more}
+    raw = {"source": {"redis": {"address": "r:1", "flow": "f", "queue": "q"}}, "handlerImage": "h", "maxWorkers": 1}
+    return PoolSpec.model_validate({**raw, "scaling": {"prometheus": prometheus}})
+
+
+class FakeCounter:
+    """Returns 7 for every item; `fails` maps a URL to its error."""
+
+    def __init__(self) -> None:
+        self.fails: dict[str, SourceProblemError] = {}
+        self.asked: list[tuple[SourceEndpoint, tuple[str, ...]]] = []
+
+    async def read(self, endpoint: SourceEndpoint, items: Sequence[str]) -> Sequence[int | SourceProblemError]:
+        self.asked.append((endpoint, tuple(items)))
+        if endpoint.url in self.fails:
+            raise self.fails[endpoint.url]
+        return [7] * len(items)
+
+    async def wait(self, endpoint: SourceEndpoint, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def close(self, endpoint: SourceEndpoint) -> None:
+        return
+
+
+class Scene:
+    """The signals under test, with Secrets in memory and counters that answer at once.
+
+    After a change a pool is ordered again, as the reconciler does; `reasons` set_secret the error that it then finds.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.counters: dict[str, FakeCounter] = {}
+        self.secrets: dict[tuple[str, str], dict[str, str]] = {}
+        self.policy = TenancyPolicy()
+        self.specs: dict[Key, tuple[SentinelOrder, PoolSpec]] = {}
+        self.reasons: dict[Key, str] = {}
+        self.reads = 0
+        self.looks: list[Key] = []
+        monkeypatch.setattr(counted_sources, "make_reader", self._make)
+        values = SecretValues(self._get, on_change=self._look, jitter=lambda: 0.0)
+        self.signals = CountedSources(
+            values, lambda: self.policy, on_change=self._look, called=lambda *_: None, now=wall
+        )
+
+    def _make(self, kind: str, observed: Any) -> FakeCounter:
+        return self.counters.setdefault(kind, FakeCounter())
+
+    async def _get(self, namespace: str, name: str) -> Raw:
+        self.reads += 1
+        if (namespace, name) not in self.secrets:
+            raise ApiError(404, "NotFound", "none")
+        data = self.secrets[namespace, name]
+        return {"data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}}
+
+    def _look(self, key: Key) -> None:
+        self.looks.append(key)
+        asyncio.get_running_loop().call_soon(self._reconcile, key)
+
+    def _reconcile(self, key: Key) -> None:
+        if key in self.specs:
+            _, error = self.signals.latest(key)
+            self.reasons[key] = error.reason if error is not None else ""
+            self.signals.order(key, *self.specs[key])
+
+    def order(self, spec: PoolSpec, name: str = "a", order: SentinelOrder = COUNT) -> None:
+        """Order signals for a pool with this spec, now and after every change."""
+        key = ("team", name)
+        self.specs[key] = (order, spec)
+        self._reconcile(key)
+
+    def set_secret(self, url: str, secret: str = "shop-redis", key: str = "url") -> None:
+        self.secrets["team", secret] = {key: url}
+
+    def asked(self, kind: str = "redis") -> set[str]:
+        """Return the URLs that were read since the last call."""
+        counter = self.counters.get(kind, FakeCounter())
+        urls = {endpoint.url for endpoint, _ in counter.asked}
+        counter.asked.clear()
+        return urls
+
+    def tasks(self, name: str = "a") -> list[int]:
+        return [count.tasks for count in self.signals.latest(("team", name))[0]]
+
+    def message(self, name: str = "a") -> str:
+        error = self.signals.latest(("team", name))[1]
+        return "" if error is None else error.message
+
+
+@pytest.fixture
+def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return Scene(monkeypatch)
+
+
+async def test_queue_is_counted_at_the_url_in_its_secret(scene: Scene) -> None:
+    scene.set_secret(URL)
+    scene.order(redis())
+    await asyncio.sleep(0.1)
+
+    assert (scene.tasks(), scene.message()) == ([7], "")
+    (asked, *_) = scene.counters["redis"].asked
+    assert asked == (SourceEndpoint(URL, 0.1), ("queue:orders:waiting",))
+    await scene.signals.stop()
+
+
+async def test_atomic_queue_counts_jobs_in_progress_too(scene: Scene) -> None:
+    """Its workers return the jobs of a dead worker, so jobs in progress may wait."""
+    scene.order(redis(address="r:1", conclude="Atomic"))
+    scene.order(redis(address="r:1"), "b")
+    await asyncio.sleep(0.1)
+
+    assert scene.counters["redis"].asked[0][1] == (
+        "queue:orders:waiting queue:orders:processing",
+        "queue:orders:waiting",
+    )
+    with_running = {name: scene.signals.latest(("team", name))[0][0].with_running for name in "ab"}
+    assert with_running == {"a": True, "b": False}
+    await scene.signals.stop()
+
+
+async def test_queue_at_an_address_needs_no_secret(scene: Scene) -> None:
+    scene.order(redis(address="shop-redis:6379"))
+    await asyncio.sleep(0.1)
+
+    assert scene.tasks() == [7]
+    assert scene.asked() == {"redis://shop-redis:6379"}
+    await scene.signals.stop()
+
+
+async def test_pools_with_the_same_secret_are_counted_in_one_round(scene: Scene) -> None:
+    scene.set_secret(URL)
+    for number in range(50):
+        scene.order(redis(f"q{number}"), f"p{number}")
+    await asyncio.sleep(1.0)
+
+    assert {len(items) for _, items in scene.counters["redis"].asked} == {50}
+    await scene.signals.stop()
+
+
+async def test_missing_secret_is_reported_and_counting_starts_once_it_exists(scene: Scene) -> None:
+    scene.order(redis())
+    await asyncio.sleep(0.1)
+    assert scene.reasons["team", "a"] == "SecretNotFound"
+    assert "Secret shop-redis in namespace team does not exist: create it" in scene.message()
+    assert scene.asked() == set()
+
+    looks = len(scene.looks)
+    await asyncio.sleep(300)
+    assert len(scene.looks) == looks, "notified without a change"
+    scene.set_secret(URL)
+    await asyncio.sleep(31)
+    assert (scene.reasons["team", "a"], scene.tasks()) == ("", [7])
+    await scene.signals.stop()
+
+
+async def test_refused_password_is_reported_until_the_secret_is_corrected(scene: Scene) -> None:
+    wrong = URL.replace("hunter2", "wrong")
+    counter = scene.counters["redis"] = FakeCounter()
+    counter.fails[wrong] = SourceProblemError("AccessDenied", "the Redis server redis://shop-redis refuses")
+    scene.set_secret(wrong)
+    scene.order(redis())
+    await asyncio.sleep(600)
+    assert scene.reasons["team", "a"] == "AccessDenied"
+    assert scene.message().endswith("; its URL is in Secret shop-redis, key url")
+    assert scene.tasks() == []
+
+    scene.set_secret(URL)
+    await asyncio.sleep(31)
+    assert (scene.reasons["team", "a"], scene.tasks()) == ("", [7])
+    assert scene.asked() >= {URL}
+    await asyncio.sleep(1.0)
+    assert scene.asked() == {URL}, "the former URL is no longer read"
+    await scene.signals.stop()
+
+
+async def test_secret_is_read_rarely_once_its_server_is_back(scene: Scene) -> None:
+    counter = scene.counters["redis"] = FakeCounter()
+    scene.set_secret(URL)
+    scene.order(redis())
+    await asyncio.sleep(10)
+    counter.fails[URL] = SourceProblemError("BackendUnreachable", "no answer")
+    await asyncio.sleep(600)
+    assert scene.reads > 20, "the Secret may hold a new address of the server"
+
+    counter.fails.clear()
+    await asyncio.sleep(60)
+    scene.reads = 0
+    await asyncio.sleep(1000)
+    assert scene.reads <= 5
+    await scene.signals.stop()
+
+
+async def test_rotated_valid_password_moves_the_count_without_an_error(scene: Scene) -> None:
+    scene.set_secret(URL)
+    scene.order(redis())
+    await asyncio.sleep(10)
+    scene.set_secret(URL.replace("hunter2", "hunter3"))
+    await asyncio.sleep(300)
+
+    assert (scene.reasons["team", "a"], scene.tasks()) == ("", [7])
+    scene.asked()
+    await asyncio.sleep(1.0)
+    assert scene.asked() == {URL.replace("hunter2", "hunter3")}
+    await scene.signals.stop()
+
+
+async def test_deleted_secret_makes_the_backlog_unknown(scene: Scene) -> None:
+    scene.set_secret(URL)
+    scene.order(redis())
+    await asyncio.sleep(10)
+    del scene.secrets["team", "shop-redis"]
+    await asyncio.sleep(300)
+
+    assert (scene.tasks(), scene.reasons["team", "a"]) == ([], "SecretNotFound")
+    await scene.signals.stop()
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [("hunter2", "scheme '?'"), ("rediss://shop-redis?ssl_ca_certs=/ca", "ssl_ca_data")],
+)
+async def test_error_of_an_unusable_url_names_its_secret(scene: Scene, url: str, words: str) -> None:
+    scene.set_secret(url)
+    scene.order(redis())
+    await asyncio.sleep(0.1)
+    assert scene.reasons["team", "a"] == "SecretUnusable"
+    assert scene.message().startswith("in Secret shop-redis, key url: ")
+    assert words in scene.message()
+    assert "hunter2" not in scene.message()
+
+    await asyncio.sleep(600)
+    scene.set_secret(URL)
+    await asyncio.sleep(31)
+    assert scene.tasks() == [7]
+    await scene.signals.stop()
+
+
+async def test_unusable_address_is_an_invalid_spec(scene: Scene) -> None:
+    scene.order(redis(address="shop-redis:99999"))
+    await settle()
+
+    assert scene.reasons["team", "a"] == "InvalidSpec"
+    assert scene.message().startswith("in spec.source.redis.address: ")
+    await scene.signals.stop()
+
+
+async def test_host_is_read_only_while_the_policy_allows_it(
+    scene: Scene,
+) -> None:
+    scene.policy = ONLY_SHOP
+    scene.set_secret("redis://evil:6379")
+    scene.order(redis())
+    await asyncio.sleep(1.0)
+    assert scene.reasons["team", "a"] == "TenancyDenied"
+    assert "the source's host 'evil:6379' is not allowed in namespace team" in scene.message()
+    assert scene.asked() == set()
+
+    scene.policy = TenancyPolicy()
+    scene.order(redis())
+    await asyncio.sleep(1.0)
+    assert (scene.tasks(), scene.reasons["team", "a"]) == ([7], "")
+
+    scene.policy = ONLY_SHOP
+    scene.order(redis())
+    await asyncio.sleep(1.0)
+    assert (scene.tasks(), scene.reasons["team", "a"]) == ([], "TenancyDenied")
+    await scene.signals.stop()
+
+
+async def test_secret_changed_to_a_refused_host_stops_counting(scene: Scene) -> None:
+    scene.policy = ONLY_SHOP
+    scene.set_secret(URL)
+    scene.order(redis())
+    await asyncio.sleep(10)
+    scene.set_secret("redis://evil:6379")
+    await asyncio.sleep(300)
+
+    assert scene.reasons["team", "a"] == "TenancyDenied"
+    assert scene.asked() == {URL}
+    await scene.signals.stop()
+
+
+async def test_paused_or_deleted_pool_reads_no_secret_and_no_queue(scene: Scene) -> None:
+    scene.order(redis(), order=NOTHING)
+    await asyncio.sleep(10)
+    assert (scene.looks, scene.asked()) == ([], set())
+
+    scene.set_secret(URL)
+    scene.order(redis())
+    await asyncio.sleep(10)
+    scene.order(redis(), order=NOTHING)
+    scene.asked()
+    await asyncio.sleep(600)
+    assert (scene.tasks(), scene.message(), scene.asked()) == ([], "", set())
+
+    scene.order(redis())
+    await asyncio.sleep(10)
+    scene.specs.clear()
+    scene.signals.withdraw(("team", "a"))
+    scene.asked()
+    await asyncio.sleep(600)
+    assert (scene.tasks(), scene.asked()) == ([], set())
+    await scene.signals.stop()
+
+
+async def test_pool_withdrawn_during_its_secret_read_stays_withdrawn(scene: Scene) -> None:
+    scene.set_secret(URL)
+    scene.order(redis())
+    scene.specs.clear()
+    scene.signals.withdraw(("team", "a"))
+    await asyncio.sleep(10)
+
+    assert (scene.looks, scene.asked()) == ([], set())
+    await scene.signals.stop()
+
+
+async def test_new_term_begins_without_counts(scene: Scene) -> None:
+    scene.set_secret(URL)
+    scene.order(redis())
+    scene.order(redis("x", "none"), "b")
+    await asyncio.sleep(10)
+    scene.specs.clear()
+    scene.signals.pause()
+    assert (scene.tasks(), scene.message("b")) == ([], "")
+    reads = scene.reads
+    await asyncio.sleep(3600.0)
+    assert scene.reads == reads, "a former leader reads no Secret"
+
+    scene.order(redis())
+    assert scene.tasks() == []
+    await asyncio.sleep(0.1)
+    assert scene.tasks() == [7]
+    await scene.signals.stop()
+
+
+async def test_pool_with_a_changed_source_is_counted_only_at_the_new_one(scene: Scene) -> None:
+    scene.order(redis(address="r:1"))
+    await asyncio.sleep(1.0)
+    raw = {"source": {"taskStore": {"url": "postgresql://tasks@db/tasks"}}, "handlerImage": "h", "maxWorkers": 1}
+    scene.order(PoolSpec.model_validate(raw))
+    scene.asked()
+    await asyncio.sleep(5.0)
+
+    assert (scene.asked(), scene.asked("taskStore")) == (set(), {"postgresql://tasks@db/tasks"})
+    assert scene.tasks() == [7]
+    await scene.signals.stop()
+
+
+async def test_prometheus_is_queried_with_the_token_of_its_secret(scene: Scene) -> None:
+    scene.secrets["team", "prom"] = {"token": "hunter2"}
+    spec = watched(tokenSecretRef={"name": "prom", "key": "token"}, intervalSeconds=5)
+    scene.order(spec, order=SentinelOrder(counts=True, watched=True))
+    await asyncio.sleep(1.0)
+
+    signals, error = scene.signals.latest(("team", "a"))
+    assert ([(one.tasks, one.exact) for one in signals], error) == ([(7, True), (7, False)], None)
+    assert scene.counters["prometheus"].asked[0] == (SourceEndpoint("http://prom", 5.0, "hunter2"), ("q",))
+    await scene.signals.stop()
+
+
+async def test_prometheus_error_does_not_name_the_url_of_the_source(scene: Scene) -> None:
+    counter = scene.counters["prometheus"] = FakeCounter()
+    counter.fails["http://prom"] = SourceProblemError("QueryFailed", "parse error")
+    scene.order(watched(), order=SentinelOrder(counts=True, watched=True))
+    await asyncio.sleep(1.0)
+
+    assert scene.message() == "parse error"
+    assert scene.tasks() == [7]
+    await scene.signals.stop()
+
+
+@pytest.mark.parametrize(
+    ("kind", "url", "named"),
+    [
+        ("redis", "redis://:a@Shop-Redis", ["shop-redis:6379"]),
+        ("redis", "redis+sentinel://S1,s2:1/shop", ["s1:26379", "s2:1"]),
+        ("taskStore", STORE, ["db:5432"]),
+        ("taskStore", "postgresql://a:b@DB1:1,db2/tasks", ["db1:1", "db2:5432"]),
+        ("taskStore", "postgresql://[::1]/tasks", ["[::1]:5432"]),
+        ("taskStore", "postgresql://me@evil:1,x@good:2/tasks", ["good:2"]),
+    ],
+)
+def test_policy_gets_every_host_of_a_url_in_lower_case_with_its_port(kind: Any, url: str, named: list[str]) -> None:
+    assert list(hosts_of(kind, url)) == named
+
+
+@pytest.mark.parametrize(
+    ("order", "loaded"),
+    [("", []), ("ask('redis')", ["hiredis"]), ("ask('taskStore')", ["asyncpg"])],
+    ids=["no counted pool", "a Redis pool", "a task store"],
+)
+def test_only_the_drivers_in_use_are_imported(order: str, loaded: list[str]) -> None:
+    script = (
+        "import sys\nimport activity_operator.wiring\nfrom activity_operator import counted_sources\n"
+        "def ask(kind): counted_sources.make_reader(kind, lambda *a: None)\n"
+        f"{order}\nprint([name for name in ('hiredis', 'asyncpg', 'redis', 'sqlalchemy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == str(loaded)

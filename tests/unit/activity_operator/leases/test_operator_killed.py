@@ -1,0 +1,227 @@
+"""The operator is killed at each await of the handover, and the next leader finishes it (table in `handover.py`)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from activity_operator.leases.rules import GRANT_SECONDS, LeasePolicy
+from activity_worker.contract import ERROR_DELETED, HeldLease, lease_id
+from tests.unit.activity_operator.leases.world import POOL, Operator, World
+from tests.unit.activity_operator.reports.builders import report
+from tests.unit.activity_operator.virtual_time import settle, wall
+
+LEASE = lease_id("t1")
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = World()
+    before = asyncio.all_tasks()
+    yield world
+    for task in asyncio.all_tasks() - before - {asyncio.current_task()}:
+        task.cancel()
+    await settle()
+
+
+async def kill_and_replace(world: World, moment: str, operator: Operator) -> Operator:
+    """Let the operator reach the moment, kill it there, and start the next leader."""
+    await asyncio.sleep(3.0)
+    await operator.kill()
+    world.records.stop_at = ""
+    return await Operator.leading(world)
+
+
+async def finish(world: World, operator: Operator, sequence: int) -> None:
+    """Repeat the claim to the new leader and run the task, until no record is left."""
+    handed = await operator.hear(report(sequence=sequence, claims=(LEASE,)))
+    assert [grant.task_token for grant in handed.granted] == ["t1"]
+    await operator.hear(report(sequence=sequence + 1, busy=1, leases=(HeldLease(LEASE, 1.0),)))
+    assert (await operator.hear(report(sequence=sequence + 2, released=(LEASE,)))).released == (LEASE,)
+    assert not world.records.kept
+
+
+async def test_killed_before_the_record_leaves_no_lease(world: World) -> None:
+    world.records.stop_at = "before create"
+    first = await Operator.leading(world)
+    first.receive("t1")
+    second = await kill_and_replace(world, "before create", first)
+
+    assert not world.records.kept
+    assert len(second.custody) == 0
+
+
+@pytest.mark.parametrize("hours", [0, 1])
+async def test_killed_after_the_record_next_leader_heartbeats_and_offers_it(world: World, hours: int) -> None:
+    world.records.stop_at = "after create"
+    first = await Operator.leading(world)
+    first.receive("t1")
+    await asyncio.sleep(1.0)
+    await first.kill()
+    await asyncio.sleep(3600.0 * hours)
+    world.records.stop_at = ""
+    second = await Operator.leading(world)
+    await settle()
+    await asyncio.sleep(0.1)
+
+    assert len(world.service.beats["t1"]) == 1
+    assert (await second.hear(report())).offers == (LEASE,)
+    await finish(world, second, 2)
+
+
+async def test_gap_between_heartbeats_of_two_leaders_is_below_30_seconds(world: World) -> None:
+    first = await Operator.leading(world)
+    first.custody.set_policy(POOL.key, LeasePolicy(heartbeat_seconds=10.0))
+    await first.hold("t1")
+    await asyncio.sleep(19.9)
+    await first.kill()
+    await asyncio.sleep(19.0)  # the Lease expires, and the next leader lists everything
+    await Operator.leading(world)
+    await asyncio.sleep(0.1)
+
+    *_, last, next_one = world.service.beats["t1"]
+    assert next_one - last < 25.0, "less than 5 s of margin are left"
+
+
+async def test_offer_of_the_former_leader_can_be_claimed_from_the_new_one(world: World) -> None:
+    first = await Operator.leading(world)
+    await first.hold("t1")
+    await first.hear(report())
+    await first.kill()
+
+    await finish(world, await Operator.leading(world), 2)
+
+
+@pytest.mark.parametrize("moment", ["before claim", "after claim"])
+async def test_claim_without_an_answer_is_repeated_to_the_next_leader(world: World, moment: str) -> None:
+    first = await Operator.leading(world)
+    await first.hold("t1")
+    world.records.stop_at = moment
+    await first.hear(report(claims=(LEASE,)))
+    second = await kill_and_replace(world, moment, first)
+
+    await finish(world, second, 2)
+
+
+async def test_claim_written_without_an_answer_is_granted_at_the_retry(world: World) -> None:
+    operator = await Operator.leading(world)
+    await operator.hold("t1")
+    world.records.stop_at = "after claim"
+    assert (await operator.hear(report(claims=(LEASE,)))).granted == ()
+    world.records.stop_at = ""
+
+    await finish(world, operator, 2)
+
+
+async def test_grant_with_a_lost_reply_is_repeated_only_to_its_owner(world: World) -> None:
+    first = await Operator.leading(world)
+    await first.hold("t1")
+    await first.hear(report(claims=(LEASE,)))
+    await first.kill()
+    second = await Operator.leading(world)
+    other_worker = report(pod_uid="uid-b", incarnation="b-first", claims=(LEASE,))
+
+    assert (await second.hear(other_worker)).refused == (LEASE,)
+    await finish(world, second, 2)
+
+
+async def test_next_leader_sends_heartbeats_until_the_owner_reports_the_lease(world: World) -> None:
+    first = await Operator.leading(world)
+    await first.hold("t1")
+    await first.hear(report(claims=(LEASE,)))
+    await first.kill()
+    second = await Operator.leading(world)
+    began = wall()
+    await asyncio.sleep(12.0)
+    beats = world.service.beats["t1"]
+    assert beats[0] <= began + 0.1
+    assert len(beats) == 3
+
+    await second.hear(report(sequence=2, busy=1, leases=(HeldLease(LEASE, 1.0),)))
+    await asyncio.sleep(100.0)
+    assert len(beats) == 3
+
+
+async def test_change_of_leader_does_not_affect_a_running_task(world: World) -> None:
+    first = await Operator.leading(world)
+    await first.hold("t1")
+    await first.hear(report(claims=(LEASE,)))
+    await first.kill()
+    second = await Operator.leading(world)
+    began = wall()
+    await asyncio.sleep(600.0)
+
+    assert world.service.beats["t1"][-1] <= began + GRANT_SECONDS
+    assert second.custody.counts(("media", "resize")).claimed == 1
+    await second.hear(report(sequence=2, busy=1, leases=(HeldLease(LEASE, 1.0),)))
+    assert second.custody.counts(("media", "resize")).total == 0
+
+
+@pytest.mark.parametrize("moment", ["before delete", "after delete"])
+async def test_release_without_acknowledgement_is_repeated_to_the_next_leader(world: World, moment: str) -> None:
+    first = await Operator.leading(world)
+    await first.hold("t1")
+    await first.hear(report(claims=(LEASE,)))
+    world.records.stop_at = moment
+    assert (await first.hear(report(sequence=2, released=(LEASE,)))).released == ()
+    second = await kill_and_replace(world, moment, first)
+
+    assert (await second.hear(report(sequence=3, released=(LEASE,)))).released == (LEASE,)
+    assert not world.records.kept
+
+
+async def test_next_leader_detects_a_finished_task_again(world: World) -> None:
+    first = await Operator.leading(world)
+    await first.hold("t1")
+    world.service.over.add("t1")
+    world.records.stop_at = "before delete"
+    await asyncio.sleep(12.0)
+    second = await kill_and_replace(world, "before delete", first)
+    await asyncio.sleep(1.0)
+
+    assert second.reasons == ["LeaseExpired"]
+    assert not world.records.kept
+
+
+@pytest.mark.parametrize("failed_already", [False, True])
+async def test_deleted_pools_task_is_failed_by_the_next_leader(world: World, failed_already: bool) -> None:
+    first = await Operator.leading(world)
+    await first.hold("t1")
+    if failed_already:
+        world.records.stop_at = "before delete"
+        world.pools.clear()
+        await asyncio.sleep(6.0)
+        assert world.service.failed["t1"][0] == ERROR_DELETED
+    await first.kill()
+    world.pools.clear()
+    world.records.stop_at = ""
+    await Operator.leading(world)
+    await asyncio.sleep(8.0)
+
+    assert world.service.failed["t1"][0] == ERROR_DELETED
+    assert not world.records.kept
+
+
+async def test_next_leader_detects_a_lost_owner(world: World) -> None:
+    first = await Operator.leading(world)
+    await first.hold("t1")
+    await first.hear(report(claims=(LEASE,)))
+    await first.kill()
+    world.pods.discard("uid-a")
+    second = await Operator.leading(world)
+    await asyncio.sleep(5.0)
+
+    assert second.reasons == ["LeaseOwnerGone"]
+    assert not world.records.kept
+
+
+async def test_new_leader_reads_its_records_before_its_term_begins(world: World) -> None:
+    world.records.down = True
+    operator = Operator(world)
+    term = asyncio.create_task(operator.custody.begin_term())
+    await asyncio.sleep(60.0)
+    assert not term.done()
+
+    world.records.down = False
+    await asyncio.sleep(11.0)
+    assert term.done()

@@ -1,0 +1,180 @@
+"""How long a task waits for a worker, and how it ends if no worker can come."""
+
+import asyncio
+
+import pytest
+
+from activity_operator.backlog.protocol import TaskOverError
+from activity_operator.leases.rules import LeasePolicy
+from activity_worker.contract import ERROR_DELETED, ERROR_NO_WORKER
+from tests.unit.activity_operator.leases.world import POOL, Operator, World
+from tests.unit.activity_operator.reports.builders import report
+
+KEY = POOL.key
+
+
+async def test_paused_pool_keeps_its_leases_and_offers_them_when_it_resumes(world: World, operator: Operator) -> None:
+    (lease,) = await operator.hold("t1")
+    operator.custody.set_policy(KEY, LeasePolicy(paused=True, hold_seconds=30.0))
+    await asyncio.sleep(100.0)
+    assert (await operator.hear(report())).offers == ()
+    assert len(world.service.beats["t1"]) >= 9
+
+    operator.custody.set_policy(KEY, LeasePolicy())
+    assert (await operator.hear(report(sequence=2))).offers == (lease,)
+
+
+async def test_waiting_tasks_of_a_deleted_pool_are_failed(world: World, operator: Operator) -> None:
+    await operator.hold("t1")
+    world.pools.clear()
+    await asyncio.sleep(6.0)
+
+    assert world.service.failed["t1"][0] == ERROR_DELETED
+    assert "media/resize" in world.service.failed["t1"][1]
+    assert not world.records.kept
+
+
+async def test_pool_missing_from_the_store_for_a_moment_loses_no_task(world: World, operator: Operator) -> None:
+    await operator.hold("t1")
+    for _ in range(10):
+        world.pools.clear()
+        await asyncio.sleep(2.5)
+        world.pools.add(POOL.uid)
+        await asyncio.sleep(2.5)
+
+    assert not world.service.failed
+
+
+async def test_running_task_of_a_deleted_pool_is_left_to_its_worker(world: World, operator: Operator) -> None:
+    (lease,) = await operator.hold("t1")
+    await operator.hear(report(claims=(lease,)))
+    world.pools.clear()
+    await asyncio.sleep(60.0)
+
+    assert not world.service.failed
+
+
+async def test_failing_a_task_is_retried_until_the_service_answers(world: World, operator: Operator) -> None:
+    await operator.hold("t1")
+    world.pools.clear()
+    world.service.unreachable = True
+    await asyncio.sleep(60.0)
+    assert len(world.records.kept) == 1
+
+    world.service.unreachable = False
+    await asyncio.sleep(11.0)
+    assert not world.records.kept
+
+
+async def test_task_that_cannot_be_failed_is_given_up_with_an_event(world: World, operator: Operator) -> None:
+    await operator.hold("t1")
+    world.pools.clear()
+    world.service.unreachable = True
+    await asyncio.sleep(1000.0)
+
+    assert operator.reasons == ["LeaseFailed"]
+    assert not world.records.kept
+
+
+async def test_task_without_a_worker_is_failed_after_hold_seconds(world: World, operator: Operator) -> None:
+    operator.custody.set_policy(KEY, LeasePolicy(hold_seconds=30.0))
+    await operator.hold("t1")
+    await asyncio.sleep(28.0)
+    assert not world.service.failed
+    await asyncio.sleep(5.0)
+
+    assert world.service.failed["t1"][0] == ERROR_NO_WORKER
+
+
+async def test_task_without_hold_seconds_waits_without_a_limit(world: World, operator: Operator) -> None:
+    await operator.hold("t1")
+    await asyncio.sleep(7200.0)
+
+    assert not world.service.failed
+    assert len(world.service.beats["t1"]) >= 700
+
+
+async def test_leader_that_was_frozen_does_not_fail_a_waiting_task(world: World, operator: Operator) -> None:
+    """The next leader may have found a worker by then; the frozen one learns of its lost term only later."""
+    operator.custody.set_policy(KEY, LeasePolicy(hold_seconds=30.0))
+    await operator.hold("t1")
+    await asyncio.sleep(20.0)
+    operator.holds_lease = False
+    await asyncio.sleep(20.0)
+    operator.custody.end_term()
+    await asyncio.sleep(20.0)
+
+    assert not world.service.failed
+
+
+@pytest.mark.parametrize("informed", [True, False], ids=["its term is over", "not informed yet"])
+async def test_task_that_could_not_be_failed_is_not_failed_after_the_term(
+    world: World, operator: Operator, informed: bool
+) -> None:
+    operator.custody.set_policy(KEY, LeasePolicy(hold_seconds=30.0))
+    await operator.hold("t1")
+    world.service.unreachable = True
+    await asyncio.sleep(60.0)
+    operator.holds_lease = False
+    if informed:
+        operator.custody.end_term()
+    world.service.unreachable = False
+    await asyncio.sleep(30.0)
+    assert not world.service.failed
+
+    operator.holds_lease = True
+    await operator.custody.begin_term()
+    await asyncio.sleep(60.0)
+    assert world.service.failed["t1"][0] == ERROR_NO_WORKER
+
+
+async def test_leader_that_renews_in_time_fails_a_task_without_a_worker(world: World, operator: Operator) -> None:
+    operator.custody.set_policy(KEY, LeasePolicy(hold_seconds=30.0))
+    await operator.hold("t1")
+    world.service.unreachable = True
+    await asyncio.sleep(60.0)
+    operator.holds_lease = False
+    await asyncio.sleep(15.0)
+    world.service.unreachable = False
+    operator.holds_lease = True
+    await asyncio.sleep(15.0)
+
+    assert world.service.failed["t1"][0] == ERROR_NO_WORKER
+
+
+async def test_task_received_by_two_polls_is_one_lease(world: World, operator: Operator) -> None:
+    """The service may return a task again after the connection of its first poll was cut."""
+    operator.receive("t1")
+    operator.receive("t1")
+    await asyncio.sleep(1.0)
+
+    assert world.records.calls["create"] == 1
+    assert operator.custody.counts(KEY).held == 1
+
+
+async def test_task_that_ends_while_it_is_recorded_leaves_no_record(world: World, operator: Operator) -> None:
+    lease = operator.receive("t1")
+    await asyncio.sleep(0.005)
+    entry = operator.custody.get(lease)
+    assert entry is not None
+    operator.custody.end(entry.lease)
+    await asyncio.sleep(1.0)
+
+    assert world.records.calls["create"] == 1
+    assert not world.records.kept
+
+
+async def test_waiting_task_that_is_already_over_is_dropped_with_an_event(
+    world: World, operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def over(*_: object) -> None:
+        raise TaskOverError("TaskTimedOut")
+
+    monkeypatch.setattr(world.service, "fail", over)
+    await operator.hold("t1")
+    world.pools.clear()
+    await asyncio.sleep(6.0)
+
+    assert not world.service.failed
+    assert (operator.reasons, operator.custody.counts(KEY).held) == (["LeaseFailed"], 0)
+    assert not world.records.kept

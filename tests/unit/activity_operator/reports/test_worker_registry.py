@@ -1,0 +1,287 @@
+"""The registry of workers' reports."""
+
+from collections.abc import Callable
+
+import pytest
+
+from activity_operator.reports.worker_registry import RegistryFullError, WorkerRegistry
+from activity_worker.contract import Directive, ExitOutput, HeldLease, PollFault, PollTrouble, Report, WorkerState
+from tests.unit.activity_operator.reports.builders import event, report
+
+POOL = ("media", "resize")
+
+
+class Changes:
+    """Records the calls of `on_change`."""
+
+    def __init__(self) -> None:
+        self.keys: list[tuple[str, str]] = []
+
+    def __call__(self, namespace: str, pool: str) -> None:
+        self.keys.append((namespace, pool))
+
+
+@pytest.fixture
+def changes() -> Changes:
+    return Changes()
+
+
+@pytest.fixture
+def registry(changes: Changes) -> WorkerRegistry:
+    return WorkerRegistry(changes, jitter=lambda: 0.0)
+
+
+def test_latest_report_replaces_the_former_one(registry: WorkerRegistry) -> None:
+    registry.record(report(), 100.0)
+    registry.record(report(sequence=2, busy=1, open_polls=1, leases=(HeldLease("l", 1.0),)), 101.0)
+
+    (latest,) = registry.workers(*POOL)
+    assert (latest.busy, latest.open_polls, latest.leases, latest.reported_at, latest.interval_seconds) == (
+        1,
+        1,
+        1,
+        101.0,
+        1.0,
+    )
+
+
+@pytest.mark.parametrize("sequence", [1, 2])
+def test_older_or_repeated_sequence_changes_nothing(registry: WorkerRegistry, changes: Changes, sequence: int) -> None:
+    registry.record(report(sequence=2, busy=1), 100.0)
+    before = len(changes.keys)
+
+    receipt = registry.record(report(sequence=sequence, busy=2, events=(event(1),)), 101.0)
+
+    assert not receipt.fresh
+    assert registry.workers(*POOL)[0].busy == 1
+    assert registry.events(*POOL) == ()
+    assert len(changes.keys) == before
+
+
+def test_restarted_container_starts_a_new_sequence(registry: WorkerRegistry) -> None:
+    registry.record(report(sequence=50, events=(event(7),)), 100.0)
+
+    receipt = registry.record(report(incarnation="second", sequence=1, events=(event(1),)), 101.0)
+
+    assert (receipt.fresh, receipt.replaced, receipt.ack) == (True, "first", 1)
+    assert registry.workers(*POOL)[0].incarnation == "second"
+
+
+def test_late_report_of_a_former_incarnation_is_ignored(registry: WorkerRegistry) -> None:
+    registry.record(report(sequence=5), 100.0)
+    registry.record(report(incarnation="second", sequence=1), 101.0)
+
+    assert not registry.record(report(sequence=99, busy=2), 102.0).fresh
+    assert registry.workers(*POOL)[0].incarnation == "second"
+
+
+def test_unchanged_reports_do_not_wake_the_pool(registry: WorkerRegistry, changes: Changes) -> None:
+    registry.record(report(), 100.0)
+    for second in range(1, 20):
+        registry.record(report(sequence=1 + second, idle_seconds=float(second), open_polls=second % 2), 100.0 + second)
+
+    assert changes.keys == [POOL]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"busy": 1},
+        {"state": WorkerState.DRAINING},
+        {"state": WorkerState.DRAINED},
+        {"exit": ExitOutput(10, "denied")},
+        {"claims": ("l",)},
+        {"leases": (HeldLease("l", 1.0),)},
+        {"incarnation": "second"},
+        {"events": (event(1, "polling:error", "denied"),)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_change_that_affects_decisions_wakes_the_pool(
+    registry: WorkerRegistry, changes: Changes, change: dict[str, object]
+) -> None:
+    registry.record(report(), 100.0)
+    registry.record(report(sequence=2, **change), 101.0)
+
+    assert changes.keys == [POOL, POOL]
+
+
+def test_report_after_a_silence_wakes_the_pool(registry: WorkerRegistry, changes: Changes) -> None:
+    registry.record(report(), 100.0)
+    registry.record(report(sequence=2), 104.0)
+
+    assert changes.keys == [POOL, POOL]
+
+
+def test_repeated_events_are_counted_not_repeated(registry: WorkerRegistry, changes: Changes) -> None:
+    for number in range(1, 51):
+        events = (event(number, "polling:error", "denied", at=100.0 + number),)
+        registry.record(report(sequence=number, events=events), 200.0)
+
+    (entry,) = registry.events(*POOL)
+    assert (entry.name, entry.count, entry.first_at, entry.at) == ("polling:error", 50, 101.0, 150.0)
+    assert len(changes.keys) == 1
+
+
+def test_flood_of_different_events_keeps_the_last_twenty(registry: WorkerRegistry) -> None:
+    for number in range(1, 101):
+        registry.record(
+            report(sequence=number, events=(event(number, "worker:error", f"no. {number}"),)), 100.0 + number
+        )
+
+    assert [entry.message for entry in registry.events(*POOL)] == [f"no. {number}" for number in range(81, 101)]
+
+
+def test_events_that_were_acknowledged_are_not_counted_again(registry: WorkerRegistry) -> None:
+    registry.record(report(events=(event(1), event(2, "worker:running"))), 100.0)
+    receipt = registry.record(report(sequence=2, events=(event(2, "worker:running"), event(3))), 101.0)
+
+    assert receipt.ack == 3
+    assert {entry.name: entry.count for entry in registry.events(*POOL)} == {"worker:running": 1, "worker:starting": 2}
+
+
+def test_stop_event_has_exit_code_and_message(registry: WorkerRegistry) -> None:
+    stopped = (event(1, "worker:stopped"),)
+    registry.record(report(state=WorkerState.STOPPED, exit=ExitOutput(10, "polling failed"), events=stopped), 100.0)
+
+    (entry,) = registry.events(*POOL)
+    assert (entry.exit_code, entry.message, entry.pod) == (10, "polling failed", "resize-a")
+
+
+def test_task_events_and_unknown_names_are_not_recorded(registry: WorkerRegistry) -> None:
+    receipt = registry.record(report(events=(event(1, "task:start"), event(2, "my:event"))), 100.0)
+
+    assert receipt.ack == 2
+    assert registry.events(*POOL) == ()
+
+
+def test_event_with_a_future_time_is_recorded_as_of_now(registry: WorkerRegistry) -> None:
+    registry.record(report(events=(event(1, at=1e11),)), 100.0)
+
+    assert registry.events(*POOL)[0].at == 100.0
+
+
+def test_waiting_directive_shortens_the_next_interval(changes: Changes) -> None:
+    registry = WorkerRegistry(changes, jitter=lambda: 0.0, rate=1.0)
+    for number in range(20):
+        registry.record(report(pod_uid=f"uid-{number}"), 100.0)
+    registry.set_directives(*POOL, {"uid-3": Directive.DRAIN})
+
+    ordered = registry.record(report(pod_uid="uid-3", sequence=2), 101.0)
+    others = registry.record(report(pod_uid="uid-4", sequence=2), 101.0)
+    obeyed = registry.record(report(pod_uid="uid-3", sequence=3, state=WorkerState.DRAINING), 102.0)
+
+    assert ordered.directive is Directive.DRAIN
+    assert ordered.next_report_seconds < 3.0 < others.next_report_seconds
+    assert obeyed.next_report_seconds == 20.0
+
+
+def test_removed_directive_lifts_the_cordon(registry: WorkerRegistry) -> None:
+    registry.set_directives(*POOL, {"uid-a": Directive.DRAIN})
+    registry.record(report(), 100.0)
+    registry.set_directives(*POOL, {})
+
+    assert registry.record(report(sequence=2, state=WorkerState.DRAINING), 101.0).directive is Directive.RUN
+
+
+def test_forgotten_worker_leaves_no_state(registry: WorkerRegistry) -> None:
+    registry.record(report(), 100.0)
+    registry.forget("uid-a")
+    registry.forget("uid-a")
+    registry.forget_pool(*POOL)
+
+    assert len(registry) == 0
+    assert registry.workers(*POOL) == ()
+
+
+@pytest.mark.parametrize(
+    ("make", "limit"),
+    [
+        (lambda changes: WorkerRegistry(changes, max_workers=3), "3 workers at most"),
+        (lambda changes: WorkerRegistry(changes, max_per_namespace=3), "3 workers a namespace"),
+    ],
+)
+def test_number_of_workers_is_limited(changes: Changes, make: Callable[[Changes], WorkerRegistry], limit: str) -> None:
+    registry = make(changes)
+    for number in range(3):
+        registry.record(report(pod_uid=f"uid-{number}"), 100.0)
+
+    with pytest.raises(RegistryFullError, match=limit):
+        registry.record(report(pod_uid="uid-3"), 100.0)
+    registry.forget("uid-0")
+    registry.record(report(pod_uid="uid-3"), 100.0)
+
+
+def test_new_term_has_no_reports_and_a_degraded_report_path(registry: WorkerRegistry) -> None:
+    registry.record(report(), 100.0)
+    registry.begin_term(200.0, expected_workers=4)
+
+    assert registry.workers(*POOL) == ()
+    assert registry.report_path_problem(201.0)
+    assert not registry.report_path_problem(206.0)
+
+
+def test_new_term_has_no_directives_and_no_events(registry: WorkerRegistry) -> None:
+    """The status keeps the events, and another leader may have withdrawn the directives since."""
+    registry.set_directives(*POOL, {"uid-a": Directive.DRAIN})
+    registry.add_event(POOL, "OOMKilled", "out of memory", at=100.0)
+    registry.begin_term(200.0, expected_workers=1)
+
+    assert registry.events(*POOL) == ()
+    assert registry.record(report(), 201.0).directive is Directive.RUN
+
+
+def test_simultaneous_silence_degrades_the_report_path(registry: WorkerRegistry) -> None:
+    for number in range(10):
+        registry.record(report(pod_uid=f"uid-{number}"), 100.0)
+
+    assert not registry.report_path_problem(105.0)
+    assert "10 of 10" in registry.report_path_problem(130.0)
+
+
+def test_report_path_stays_degraded_until_every_worker_reports_again(registry: WorkerRegistry) -> None:
+    for number in range(10):
+        registry.record(report(pod_uid=f"uid-{number}"), 100.0)
+    assert registry.report_path_problem(170.0)
+    for number in range(9):
+        registry.record(report(pod_uid=f"uid-{number}", sequence=2), 171.0 + number)
+        assert "10 of 10" in registry.report_path_problem(171.0 + number)
+    registry.record(report(pod_uid="uid-9", sequence=2), 181.0)
+
+    assert not registry.report_path_problem(182.0)
+
+
+def test_worker_that_only_reports_its_exit_is_a_failed_start(registry: WorkerRegistry, changes: Changes) -> None:
+    end = ExitOutput(1, "handler:handle: no such module")
+    registry.record(report(state=WorkerState.STOPPED, exit=end), 100.0)
+    assert registry.workers(*POOL)[0].failed_start == "handler:handle: no such module"
+    registry.record(report(incarnation="second", state=WorkerState.STOPPED, exit=ExitOutput(1)), 110.0)
+    assert registry.workers(*POOL)[0].failed_start == "exit code 1"
+
+    registry.record(report(incarnation="third"), 120.0)
+    assert registry.workers(*POOL)[0].failed_start == ""
+    registry.record(report(incarnation="third", sequence=2, state=WorkerState.STOPPED, exit=end), 130.0)
+    assert registry.workers(*POOL)[0].failed_start == "", "the worker had run before"
+
+
+def test_poll_error_and_its_end_wake_the_pool(registry: WorkerRegistry, changes: Changes) -> None:
+    trouble = PollTrouble(PollFault.DENIED, "AccessDeniedException", "no")
+    registry.record(report(), 100.0)
+    before = len(changes.keys)
+
+    registry.record(report(sequence=2, poll_trouble=trouble), 101.0)
+    registry.record(report(sequence=3, poll_trouble=trouble), 102.0)
+    assert registry.workers(*POOL)[0].poll_trouble == trouble
+    registry.record(report(sequence=4), 103.0)
+
+    assert registry.workers(*POOL)[0].poll_trouble is None
+    assert len(changes.keys) - before == 2
+
+
+def test_unknown_poll_fault_of_a_newer_worker_is_read_as_other() -> None:
+    known = PollTrouble(PollFault.MISSING, "ActivityDoesNotExist", "gone")
+    wire = report(poll_trouble=known).to_wire()
+    assert Report.from_wire(wire).poll_trouble == known
+
+    newer = {**wire, "pollTrouble": {"fault": "eclipse", "since": 7}}
+    assert Report.from_wire(newer).poll_trouble == PollTrouble(PollFault.OTHER)

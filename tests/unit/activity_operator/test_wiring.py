@@ -1,0 +1,168 @@
+"""The reconciler's orders go to polls or counts, and their results are combined into one."""
+
+import asyncio
+from dataclasses import fields
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import AsyncMock, MagicMock
+
+import pytest
+
+from activity_operator.api.spec import PoolSpec
+from activity_operator.backlog.cloudwatch import CloudWatchReader
+from activity_operator.backlog.protocol import PollTarget
+from activity_operator.backlog.stepfunctions import StepFunctions
+from activity_operator.core.backlog_count import BacklogCount
+from activity_operator.core.decision import SentinelOrder
+from activity_operator.core.observation import ActivityMetrics, SourceFacts, SourceProblem
+from activity_operator.metrics import Metrics
+from activity_operator.process import ClusterServices
+from activity_operator.settings import OperatorSettings
+from activity_operator.wiring import Components, PoolSources
+
+KEY = ("team", "resize")
+ARN = "arn:aws:states:us-east-1:123456789012:activity:resize"
+COUNTS = ActivityMetrics((), 5.0)
+DENIED = SourceProblem("AccessDenied", "allow it", 1.0)
+NOT_FOUND = SourceProblem("ActivityNotFound", "create it", 1.0)
+
+
+class Rooms:
+    """Fakes of sentinels, counts and custody, which record their orders."""
+
+    def __init__(
+        self,
+        polled: SourceFacts,
+        counted: tuple[ActivityMetrics | None, SourceProblem | None],
+        signals: tuple[tuple[BacklogCount, ...], SourceProblem | None] = ((), None),
+    ) -> None:
+        self.polls: list[Any] = []
+        self.counted: list[PollTarget | None] = []
+        sentinels = SimpleNamespace(
+            order=lambda key, order, target, uid: self.polls.append((order.polls, target)),
+            facts=lambda key: polled,
+            forget=lambda key: self.polls.append("forgotten"),
+        )
+        counts = SimpleNamespace(order=lambda key, target: self.counted.append(target), latest=lambda key: counted)
+        leases = SimpleNamespace(set_policy=lambda key, policy: None, check_all=lambda: None)
+        self.ordered: list[SentinelOrder] = []
+        watched = SimpleNamespace(
+            order=lambda key, order, spec: self.ordered.append(order),
+            latest=lambda key: signals,
+            withdraw=lambda key: self.ordered.append(SentinelOrder()),
+        )
+        parts: dict[str, Any] = {
+            "sentinels": sentinels,
+            "metrics": counts,
+            "counted_sources": watched,
+            "leases": leases,
+        }
+        self.signals = PoolSources(**parts, cluster_name="kent")
+
+
+def spec(**aws: str) -> PoolSpec:
+    raw = {"activityArn": ARN, "handlerImage": "h", "maxWorkers": 1, "activation": {"mode": "CloudWatch"}, "aws": aws}
+    return PoolSpec.model_validate(raw)
+
+
+def test_counts_use_their_own_endpoint_and_the_pools_role() -> None:
+    rooms = Rooms(SourceFacts(), (None, None))
+    aws = {"endpointUrl": "http://sfn", "cloudWatchEndpointUrl": "http://cw", "roleArn": "arn:aws:iam::1:role/r"}
+    rooms.signals.order(KEY, SentinelOrder(counts=True), spec(**aws), "uid")
+    rooms.signals.order(KEY, SentinelOrder(counts=True), spec(endpointUrl="http://sfn"), "uid")
+
+    first, second = rooms.counted
+    assert first == PollTarget(ARN, "us-east-1", "http://cw", "arn:aws:iam::1:role/r", "kent/team")
+    assert second == PollTarget(ARN, "us-east-1", "")
+    assert [polls for polls, _ in rooms.polls] == [0, 0]
+
+
+def test_counts_are_read_only_while_they_are_ordered() -> None:
+    rooms = Rooms(SourceFacts(), (None, None))
+    rooms.signals.order(KEY, SentinelOrder(2, 10), spec(), "uid")
+    rooms.signals.withdraw(KEY, deleted=True)
+
+    assert rooms.counted == [None, None]
+    assert rooms.polls[-1] == "forgotten"
+
+
+@pytest.mark.parametrize(
+    ("polled", "counted", "combined"),
+    [
+        (SourceFacts(held=1), (None, None), SourceFacts(held=1)),
+        (SourceFacts(held=1), (COUNTS, None), SourceFacts(held=1, metrics=COUNTS)),
+        (SourceFacts(), (COUNTS, DENIED), SourceFacts(metrics=COUNTS, error=DENIED)),
+        (SourceFacts(), (None, DENIED), SourceFacts(error=DENIED)),
+        (SourceFacts(error=NOT_FOUND), (COUNTS, DENIED), SourceFacts(metrics=COUNTS, error=NOT_FOUND)),
+    ],
+    ids=["polls alone", "both", "old counts and an error", "an error alone", "two errors"],
+)
+def test_results_of_polls_and_counts_are_combined(
+    polled: SourceFacts, counted: tuple[ActivityMetrics | None, SourceProblem | None], combined: SourceFacts
+) -> None:
+    assert Rooms(polled, counted).signals.facts(KEY) == combined
+
+
+def test_counted_source_is_not_polled() -> None:
+    rooms = Rooms(SourceFacts(), (None, None), ((BacklogCount(3, True, 5.0),), DENIED))
+    raw = {"source": {"redis": {"address": "r:1", "flow": "f", "queue": "q"}}, "handlerImage": "h", "maxWorkers": 1}
+    order = SentinelOrder(counts=True)
+    rooms.signals.order(KEY, order, PoolSpec.model_validate(raw), "uid")
+
+    assert (rooms.ordered, rooms.polls, rooms.counted) == ([order], ["forgotten"], [None])
+    assert rooms.signals.facts(KEY) == SourceFacts(counts=(BacklogCount(3, True, 5.0),), error=DENIED)
+
+
+def test_calls_of_each_service_are_counted_under_its_name() -> None:
+    metrics = Metrics("1.0")
+    parts: dict[str, Any] = {part.name: MagicMock() for part in fields(ClusterServices)}
+    services = ClusterServices(**{**parts, "settings": OperatorSettings(), "metrics": metrics})
+    service, cloudwatch = StepFunctions("x"), CloudWatchReader()
+    Components(MagicMock(), services, service, cloudwatch)
+    service.observed("GetActivityTask", 200, "ok", 60.0)
+    cloudwatch.observed("GetMetricData", 0, "unreachable", 20.0)
+
+    text = metrics.render().decode()
+    requests = "activitypool_backend_requests_total"
+    assert f'{requests}{{backend="stepfunctions",code="200",operation="GetActivityTask"}} 1.0' in text
+    assert f'{requests}{{backend="cloudwatch",code="0",operation="GetMetricData"}} 1.0' in text
+
+
+async def test_term_that_ends_at_once_does_not_block_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first term ends before the reading of its leases has run a step; the next one must still get ready."""
+    parts: dict[str, Any] = {part.name: MagicMock() for part in fields(ClusterServices)}
+    services = ClusterServices(**{**parts, "settings": OperatorSettings(), "metrics": Metrics("1.0")})
+    rooms = Components(MagicMock(), services, StepFunctions("x"), CloudWatchReader())
+    begun = asyncio.Event()
+
+    async def begin_term() -> None:
+        begun.set()
+
+    monkeypatch.setattr(rooms.leases, "begin_term", begin_term)
+    rooms.store_filled()
+    rooms.end_term()
+    await asyncio.sleep(0)
+    assert not begun.is_set()
+
+    rooms.store_filled()
+    async with asyncio.timeout(5):
+        await begun.wait()
+    assert rooms.ready
+
+
+async def test_failure_to_take_over_leases_ends_the_process_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts: dict[str, Any] = {part.name: MagicMock() for part in fields(ClusterServices)}
+    failure = asyncio.get_running_loop().create_future()
+    services = ClusterServices(
+        **{**parts, "settings": OperatorSettings(), "metrics": Metrics("1.0"), "fail": failure.set_result}
+    )
+    rooms = Components(MagicMock(), services, StepFunctions("x"), CloudWatchReader())
+    monkeypatch.setattr(rooms.leases, "begin_term", AsyncMock(side_effect=RuntimeError("a bug")))
+
+    rooms.store_filled()
+
+    async with asyncio.timeout(5):
+        assert "a bug" in await failure
+    assert not rooms.ready

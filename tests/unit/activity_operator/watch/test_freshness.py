@@ -1,0 +1,107 @@
+"""A watch is dead if two LISTs show that it has owed a change for longer than the grace; a quiet one is not."""
+
+from typing import Any
+
+from activity_operator.cluster.resources import DEPLOYMENTS, PODS
+from activity_operator.watch.freshness import Freshness
+
+
+def thing(uid: str, version: int) -> dict[str, Any]:
+    return {"metadata": {"uid": uid, "name": f"name-{uid}", "resourceVersion": str(version)}}
+
+
+class Scene:
+    """Watches with a grace of 100 s on a clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.freshness = Freshness(100.0, lambda: self.now)
+
+
+def test_write_that_the_watch_shows_leaves_nothing_owed() -> None:
+    scene = Scene()
+    scene.freshness.wrote(DEPLOYMENTS, thing("a", 5))
+    scene.freshness.delivered(DEPLOYMENTS, thing("a", 5), gone=False)
+
+    assert scene.freshness.next_check is None
+    scene.now = 1000
+    scene.freshness.listed(DEPLOYMENTS, [thing("a", 5)])
+    assert scene.freshness.problem == ""
+
+
+def test_write_that_the_watch_never_shows_proves_a_dead_watch() -> None:
+    scene = Scene()
+    scene.freshness.wrote(DEPLOYMENTS, thing("a", 5))
+    scene.now = 101
+    assert scene.freshness.problem == "", "only a LIST can distinguish a dead watch from a deleted object"
+    scene.freshness.listed(DEPLOYMENTS, [thing("a", 5)])
+
+    assert "deployments" in scene.freshness.problem
+    assert "name-a" in scene.freshness.problem
+
+
+def test_foreign_change_that_only_a_list_shows_proves_a_dead_watch() -> None:
+    scene = Scene()
+    scene.freshness.delivered(PODS, thing("a", 5), gone=False)
+    scene.freshness.listed(PODS, [thing("a", 9)])
+    assert scene.freshness.problem == ""
+    scene.now = 100
+    scene.freshness.listed(PODS, [thing("a", 9)])
+
+    assert scene.freshness.problem
+
+
+def test_frequent_writes_do_not_delay_the_detection() -> None:
+    scene = Scene()
+    for step in range(11):
+        scene.now = step * 10.0
+        scene.freshness.wrote(DEPLOYMENTS, thing("a", 10 + step))
+    scene.freshness.listed(DEPLOYMENTS, [thing("a", 30)])
+
+    assert scene.freshness.problem
+
+
+def test_object_deleted_without_event_is_no_proof() -> None:
+    scene = Scene()
+    scene.freshness.wrote(PODS, thing("a", 5))
+    scene.now = 500
+    scene.freshness.listed(PODS, [])
+
+    assert scene.freshness.problem == ""
+    assert scene.freshness.next_check is None
+
+
+def test_watch_that_catches_up_is_alive() -> None:
+    scene = Scene()
+    scene.freshness.wrote(PODS, thing("a", 5))
+    scene.now = 200
+    scene.freshness.listed(PODS, [thing("a", 5)])
+    scene.freshness.delivered(PODS, thing("a", 6), gone=False)
+
+    assert scene.freshness.problem == ""
+
+
+def test_event_older_than_the_write_leaves_it_owed() -> None:
+    scene = Scene()
+    scene.freshness.wrote(PODS, thing("a", 5))
+    scene.freshness.delivered(PODS, thing("a", 4), gone=False)
+
+    assert scene.freshness.next_check == 100.0
+
+
+def test_deletion_event_settles_what_is_owed() -> None:
+    scene = Scene()
+    scene.freshness.wrote(PODS, thing("a", 5))
+    scene.freshness.delivered(PODS, thing("a", 6), gone=True)
+
+    assert scene.freshness.next_check is None
+
+
+def test_quiet_watch_stays_alive() -> None:
+    scene = Scene()
+    scene.freshness.delivered(PODS, thing("a", 5), gone=False)
+    for minute in range(60):
+        scene.now = minute * 60.0
+        scene.freshness.listed(PODS, [thing("a", 5)])
+
+        assert scene.freshness.problem == ""
