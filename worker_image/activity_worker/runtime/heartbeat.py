@@ -9,6 +9,7 @@ from typing import Final
 
 from activity_worker.errors import InvalidTokenError, LeaseLostError, SourceError, UnreachableError
 from activity_worker.sources.protocol import Source
+from activity_worker.wire.backoff import pause_after
 
 _log = logging.getLogger(__name__)
 
@@ -150,5 +151,6 @@ class HeartbeatLoop:
     def _again(self, error: SourceError) -> None:
         self._failed(error)
         if self._on:
-            self._schedule(min(RETRY_FIRST_SECONDS * 2**self._failures, self._interval))
-            self._failures = min(self._failures + 1, 30)
+            self._failures += 1
+            pause = pause_after(self._failures, first_seconds=RETRY_FIRST_SECONDS, max_seconds=self._interval)
+            self._schedule(pause)

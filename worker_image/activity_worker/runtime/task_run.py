@@ -32,6 +32,7 @@ from activity_worker.runtime.runner import HandlerRunner
 from activity_worker.runtime.toolkit import TaskResponseToolkit
 from activity_worker.sources.protocol import Source
 from activity_worker.task import TaskRequest
+from activity_worker.wire.backoff import pause_after
 
 if TYPE_CHECKING:
     from activity_worker.runtime.slot import Slot
@@ -308,11 +309,13 @@ async def conclude(
     """
     loop = asyncio.get_running_loop()
     started = loop.time()
-    pause = FIRST_PAUSE_SECONDS
+    failures = 0
     while True:
         try:
             return await send()
         except SourceError as error:
+            failures += 1
+            pause = pause_after(failures, first_seconds=FIRST_PAUSE_SECONDS, max_seconds=MAX_PAUSE_SECONDS)
             wait = pause * (0.5 + spread() / 2)
             if not error.retryable or loop.time() - started + wait > for_seconds:
                 raise
@@ -320,4 +323,3 @@ async def conclude(
         gone = lost()
         if gone is not None:
             raise gone
-        pause = min(pause * 2, MAX_PAUSE_SECONDS)

@@ -19,6 +19,7 @@ from activity_worker.subprocess.process import ChildProcess, HandlerUnusableErro
 from activity_worker.subprocess.protocol import Message
 from activity_worker.subprocess.session import HandlerExitedError, TaskNotStartedError, TaskSession
 from activity_worker.task import TaskRequest
+from activity_worker.wire.backoff import pause_after
 
 __all__ = ["HandlerExitedError", "HandlerUnusableError", "ProcessExit", "SubprocessRunner"]
 
@@ -227,4 +228,6 @@ class _Limits:
 
 
 def _pause_seconds(short_lives: int) -> float:
-    return min(_PAUSE_SECONDS * 2 ** min(short_lives - 2, 10), _MAX_PAUSE_SECONDS) if short_lives >= 2 else 0.0
+    if short_lives < 2:
+        return 0.0
+    return pause_after(short_lives - 1, first_seconds=_PAUSE_SECONDS, max_seconds=_MAX_PAUSE_SECONDS)

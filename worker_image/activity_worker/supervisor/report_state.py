@@ -25,6 +25,7 @@ from activity_worker.contract import (
     WorkerState,
 )
 from activity_worker.supervisor.claims import ClaimBook
+from activity_worker.wire.backoff import pause_after
 
 #: The interval before any reply ordered one, the least pause after a failed report and the greatest.
 FIRST_INTERVAL_SECONDS = 1.0
@@ -182,8 +183,8 @@ class ReportState:
     def failed(self, now: float) -> None:
         """Take note that nobody answered: again after 0.5 s, doubling up to 10 s, never faster than ordered."""
         self._landed()
-        pause = min(RETRY_FIRST_SECONDS * 2**self._failures, RETRY_MAX_SECONDS)
-        self._failures = min(self._failures + 1, 10)
+        self._failures += 1
+        pause = pause_after(self._failures, first_seconds=RETRY_FIRST_SECONDS, max_seconds=RETRY_MAX_SECONDS)
         self._not_before = now + pause
 
     def misdirected(self, now: float) -> None:

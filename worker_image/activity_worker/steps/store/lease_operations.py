@@ -7,6 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from activity_worker.steps.model.status_json import parse_status
 from activity_worker.steps.store.task_store import InstanceLeaseLostError, TaskStore
+from activity_worker.wire.backoff import pause_after
 from activity_worker.wire.taskstore import CHANNEL, INSTANCES
 
 #: Seconds before a call that was lost is seen to again; it doubles with each try, up to the lease.
@@ -40,7 +41,7 @@ async def give_back(store: TaskStore, instance_id: str, runner: str, now: float,
         if not status.running or row.next_run_time is None:
             return
         tried = status.tries.get(status.sub_step, 0)
-        pause = min(FIRST_PAUSE_SECONDS * 2 ** min(tried, 30), lease_seconds)
+        pause = pause_after(tried + 1, first_seconds=FIRST_PAUSE_SECONDS, max_seconds=lease_seconds)
         due = min(row.next_run_time, now + pause)
         await connection.execute(update(INSTANCES).where(*mine).values(next_run_time=due))
         await _announced(connection, row.task_name)
