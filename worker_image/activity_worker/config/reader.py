@@ -9,6 +9,10 @@ class SettingsError(ValueError):
     """A setting cannot be used. The message names its flag or variable, the value and the fix."""
 
 
+class UsageError(Exception):
+    """An argument of a command cannot be used. The message names the argument and the fix."""
+
+
 class SettingsReader:
     """Finds each value, remembers where it came from, and words the error."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from activity_worker.config.logging import set_up_logs
+from activity_worker.config.reader import UsageError
 from activity_worker.contract import EXIT_ERROR, EXIT_USAGE, Env
 from activity_worker.flows import show
 from activity_worker.flows.definition import FlowDefinition, FlowError, Queue
@@ -19,10 +20,6 @@ from activity_worker.flows.monitor import LockMonitor, MonitorOptions, find_unlo
 from activity_worker.wire.redis_connection import open_client
 from activity_worker.wire.redis_errors import RedisError
 from activity_worker.wire.redis_url import RedisUrlError
-
-
-class UsageError(Exception):
-    """What was asked for cannot be; the message names the argument and the fix."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,12 @@
 """Why a handler is told to end, and the signal that tells it."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from activity_worker.errors import DeadlineExceededError, TaskCancelledError, WorkerStoppedError
 
 
 class CancelReason(StrEnum):
@@ -14,6 +18,16 @@ class CancelReason(StrEnum):
     DEADLINE = "deadline"
     #: The worker stops and its patience is over; the task is failed, for the state machine's Retry.
     WORKER_STOPPED = "worker-stopped"
+
+
+#: The error with which a cancelled task ends.
+CANCELLATION_ERRORS: Final[Mapping[CancelReason, type[TaskCancelledError]]] = MappingProxyType(
+    {
+        CancelReason.LEASE_LOST: TaskCancelledError,
+        CancelReason.DEADLINE: DeadlineExceededError,
+        CancelReason.WORKER_STOPPED: WorkerStoppedError,
+    }
+)
 
 
 class CancellationSignal:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 from activity_worker.contract import EventName, LeasedTask
 from activity_worker.errors import (
     ActivityError,
-    DeadlineExceededError,
     InvalidTaskInputError,
     InvalidTokenError,
     LeaseLostError,
@@ -18,12 +17,10 @@ from activity_worker.errors import (
     OutputRejectedError,
     ResponseAlreadySentError,
     SourceError,
-    TaskCancelledError,
-    WorkerStoppedError,
     error_name,
 )
 from activity_worker.events import EventEmitter, ReceivedTask
-from activity_worker.runtime.cancellation import CancellationSignal, CancelReason
+from activity_worker.runtime.cancellation import CANCELLATION_ERRORS, CancellationSignal, CancelReason
 from activity_worker.runtime.counters import TaskCounters
 from activity_worker.runtime.encoding import cause_of, parse_input
 from activity_worker.runtime.heartbeat import HeartbeatListener, HeartbeatLoop
@@ -38,12 +35,6 @@ if TYPE_CHECKING:
     from activity_worker.runtime.slot import Slot
 
 _log = logging.getLogger(__name__)
-
-_CANCELLATIONS = {
-    CancelReason.LEASE_LOST: TaskCancelledError,
-    CancelReason.DEADLINE: DeadlineExceededError,
-    CancelReason.WORKER_STOPPED: WorkerStoppedError,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +201,7 @@ class TaskRun:
 
     def _cancellation(self, cause: BaseException | None) -> ActivityError:
         assert self.signal.reason is not None  # noqa: S101 - asked only after the signal was given
-        error = _CANCELLATIONS[self.signal.reason](self.signal.detail)
+        error = CANCELLATION_ERRORS[self.signal.reason](self.signal.detail)
         error.__cause__ = cause
         return error
 

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from activity_worker.errors import ActivityError, DeadlineExceededError, TaskCancelledError, WorkerStoppedError
-from activity_worker.runtime.cancellation import CancelReason
+from activity_worker.errors import ActivityError, TaskCancelledError
+from activity_worker.runtime.cancellation import CANCELLATION_ERRORS, CancelReason
 from activity_worker.runtime.toolkit import TaskResponseToolkit
 from activity_worker.subprocess import errors
 from activity_worker.subprocess.process import ChildProcess
@@ -13,12 +13,6 @@ from activity_worker.task import TaskRequest
 
 #: Calls of one handler that are answered at a time; a handler that makes more waits for its own.
 _CALLS_AT_A_TIME = 16
-
-_CANCELLATIONS: dict[CancelReason, type[TaskCancelledError]] = {
-    CancelReason.DEADLINE: DeadlineExceededError,
-    CancelReason.WORKER_STOPPED: WorkerStoppedError,
-    CancelReason.LEASE_LOST: TaskCancelledError,
-}
 
 
 class HandlerExitedError(ActivityError):
@@ -137,4 +131,4 @@ class TaskSession:
         signal = self._respond.signal
         if signal.reason is None:
             return None
-        return _CANCELLATIONS[signal.reason](signal.detail or f"the task was cancelled: {signal.reason.value}")
+        return CANCELLATION_ERRORS[signal.reason](signal.detail or f"the task was cancelled: {signal.reason.value}")

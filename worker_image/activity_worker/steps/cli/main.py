@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from activity_worker.config.logging import set_up_logs
+from activity_worker.config.reader import UsageError
 from activity_worker.contract import EXIT_ERROR, EXIT_USAGE
 from activity_worker.steps.cli import show
 from activity_worker.steps.cli.parser import STORE
@@ -25,7 +26,7 @@ from activity_worker.steps.runner import tasks
 from activity_worker.steps.runner.runner import RunnerOptions
 from activity_worker.steps.runner.tasks import Tasks, UnknownTaskError
 from activity_worker.steps.store.database import file_of
-from activity_worker.steps.store.messages import describe_error
+from activity_worker.steps.store.db_errors import describe_error
 from activity_worker.steps.store.task_store import TaskStore, UnknownInstanceError
 from activity_worker.wire.store_url import StoreUrlError
 
@@ -33,10 +34,6 @@ from activity_worker.wire.store_url import StoreUrlError
 _MAKERS = {"new", "run"}
 #: The highest port there is.
 _LAST_PORT = 65_535
-
-
-class UsageError(Exception):
-    """What was asked for cannot be; the message names the argument and the fix."""
 
 
 class CompleteError(Exception):
