@@ -1,4 +1,4 @@
-"""What can go wrong, in words for handler authors and for whoever reads a failed task.
+"""The errors that handler authors and readers of a failed task get.
 
 Standard library only. `error_name` says under which name an exception fails a task; a class may choose its own with
 `task_error`.

@@ -1,6 +1,6 @@
-"""The lifecycle events of system 000: fifteen names, synchronous listeners, payloads typed by name.
+"""The fifteen lifecycle events: synchronous listeners, payloads typed by name.
 
-A listener that raises is logged and harms nobody. Listeners run in the event loop, in the order in which they were
+An exception in a listener is logged and stops nothing. Listeners run in the event loop, in the order in which they were
 added, and must be quick.
 """
 

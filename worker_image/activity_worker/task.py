@@ -37,7 +37,7 @@ class TaskRequest:
 
 @dataclass(frozen=True, slots=True)
 class TaskResponse:
-    """What the service was told. `output_text` is JSON; `error` and `cause` are as sent, trimmed to its limits."""
+    """The accepted answer. `output_text` is JSON; `error` and `cause` are as sent, trimmed to its limits."""
 
     result: Literal["success", "failure"]
     output_text: str = field(default="null", repr=False)

@@ -11,7 +11,7 @@ TOKEN_AUDIENCE = "activitypools.dev/operator"  # noqa: S105 - a name, not a secr
 #: POST target of a report, and the largest body in bytes that the operator reads.
 REPORT_PATH = "/v1/report"
 MAX_REPORT_BYTES = 262_144
-#: How many events a worker keeps while nobody acknowledges them, and how many characters of a message travel.
+#: The number of events that a worker keeps until they are acknowledged, and the length of an event's message.
 MAX_BUFFERED_EVENTS = 100
 MAX_MESSAGE_LENGTH = 256
 
@@ -63,12 +63,12 @@ class Env(StrEnum):
     HEALTH_PORT = "ACTIVITY_HEALTH_PORT"
 
 
-#: What befell a handler's process, as the cluster names it when it befalls a container.
+#: The event of a handler's process that the kernel killed for want of memory; the cluster's word for containers.
 OOM_KILLED = "OOMKilled"
 
 
 class EventName(StrEnum):
-    """The fifteen lifecycle events, named as in system 000."""
+    """The fifteen lifecycle events."""
 
     WORKER_STARTING = "worker:starting"
     WORKER_RUNNING = "worker:running"

@@ -48,7 +48,7 @@ def parent_handler(
         if not children:
             children = await make_children(client, flow_queue, job_id, params, keep_seconds)
         try:
-            # Nobody tells us: other processes work on the children.
+            # Other processes work on the children, and nothing announces that they are done.
             while not await all_done(client, children):  # noqa: ASYNC110
                 await asyncio.sleep(check_seconds)
         except asyncio.CancelledError:

@@ -91,7 +91,7 @@ class LockMonitor:
         return False
 
     def _failed_to_look(self, error: RedisError) -> None:
-        # What happened while nobody looked is not known: suspicions begin again.
+        # The time without a look is unknown: every job counts as newly unlocked.
         self._unlocked_jobs = NO_JOBS
         self._errors += 1
         if self._errors == 1:

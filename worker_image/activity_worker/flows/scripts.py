@@ -6,7 +6,7 @@ from typing import Final
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import Arg, RedisClient
 
-#: Fails a job under way that nobody has locked. A worker's lock that came first wins. A hash that is no longer kept is
+#: Fails a job under way that has no lock. A worker's lock that came first wins. A hash that is no longer kept is
 #: not made again, and a failure that a worker wrote before it died keeps its words.
 #: KEYS: lock, processing, job. ARGV: id, then the failure's fields and values.
 _FAIL: Final = """

@@ -1,4 +1,4 @@
-"""PURE: queues and jobs as text for people. A job's values are shown to whoever asks for the job, and nowhere else."""
+"""PURE: queues and jobs as text for people. Only a command that names a job shows its values."""
 
 from collections.abc import Sequence
 

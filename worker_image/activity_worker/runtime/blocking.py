@@ -28,8 +28,8 @@ class HandlerThread:
     async def run(self, call: Callable[[], Any], signal: CancellationSignal) -> Any:
         """Return what `call` returned, or raise what it raised, whatever it was.
 
-        Cancelled after `signal` was given, it still waits for the thread, which is told by the signal only. Cancelled
-        without, by the end of the program, it leaves the thread alone.
+        Cancelled after `signal` was given, it still waits for the thread, which sees the signal only. Cancelled without
+        it, by the end of the program, it leaves the thread alone.
         """
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
@@ -123,7 +123,7 @@ class BlockingToolkit:
 
     @property
     def response(self) -> "TaskResponse | None":
-        """What the service was told; None before."""
+        """The answer that the service accepted; None before."""
         return self._respond.response
 
     def heartbeat(self, details: Any = None) -> None:

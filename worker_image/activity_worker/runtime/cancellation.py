@@ -1,4 +1,4 @@
-"""Why a handler is told to end, and the signal that tells it."""
+"""The cancellation of a handler: its reason and its signal."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from activity_worker.errors import DeadlineExceededError, TaskCancelledError, Wo
 class CancelReason(StrEnum):
     """Why a handler is cancelled."""
 
-    #: The service said that the task timed out or does not exist: nothing the handler does can count any more.
+    #: The task timed out or does not exist, by the service's answer: the handler's result cannot count any more.
     LEASE_LOST = "lease-lost"
     #: The task's hard deadline has passed; the task is failed.
     DEADLINE = "deadline"

@@ -10,7 +10,7 @@ from activity_worker.contract import Counters
 class TaskCounters:
     """Counts since it was made. A pool's slots share one, so that a slot that goes takes no count with it.
 
-    `on_heartbeat_failure` is called for each task heartbeat that was not accepted; no event of system 000 tells of it.
+    `on_heartbeat_failure` is called for each task heartbeat that was not accepted; there is no event for it.
     """
 
     received: int = 0

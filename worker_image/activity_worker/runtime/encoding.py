@@ -68,7 +68,7 @@ def _lone_surrogate() -> OutputNotJsonError:
 
 
 def trim(text: str, limit_bytes: int) -> str:
-    """Return `text` in at most `limit_bytes` of UTF-8; what is cut is cut from the middle, and said."""
+    """Return `text` in at most `limit_bytes` of UTF-8; a longer text loses its middle, and a mark says so."""
     data = text.encode(errors="replace")
     if len(data) <= limit_bytes:
         return text if text.isascii() else data.decode()
@@ -87,8 +87,8 @@ def trim_error(name: str) -> str:
 def cause_of(error: BaseException) -> str:
     """Return what a failed task says of an exception: its message, then its traceback, 32,768 bytes at most.
 
-    The traceback begins in the handler's code, and one that is ours alone is left out. A `TaskFailed` says what its
-    handler said and nothing else.
+    The traceback begins in the handler's code, and one that is ours alone is left out. For a
+    `TaskFailed` it is the handler's own cause alone.
     """
     if isinstance(error, TaskFailed):
         return trim(error.cause, MAX_CAUSE_BYTES)

@@ -69,7 +69,7 @@ class HeartbeatLoop:
         self._sent = float("-inf")
 
     def start(self, first_after_seconds: float | None = None) -> None:
-        """Begin; unless told otherwise the first heartbeat is due within the interval, spread (`first_after`)."""
+        """Begin; by default the first heartbeat is due within the interval, spread (`first_after`)."""
         self._on = True
         first = first_after(self._interval) if first_after_seconds is None else first_after_seconds
         self._timer = self._loop.call_later(first, self._due)

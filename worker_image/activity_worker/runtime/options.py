@@ -45,7 +45,7 @@ class Polling:
     """The retry of polls. After the nth failure in a row: `interval + interval * rate * (n - 1)` seconds.
 
     `max_attempts` failures in a row end the worker (None: never; then throttling is not counted either). Any poll that
-    succeeds, an empty one too, starts the count again. The defaults are system 000's: 1, 2.2, 3.4, 4.6 s, then the end.
+    succeeds, an empty one too, starts the count again. The defaults give 1, 2.2, 3.4, 4.6 s, then the end.
     """
 
     interval_seconds: float = 1.0

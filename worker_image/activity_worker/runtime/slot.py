@@ -156,8 +156,8 @@ class Slot:
         """Stop asking, then finish: await the open poll, run what it brings, finish the task.
 
         After `timeout_seconds` (None: never) the handler is cancelled and its task failed with
-        `ActivityPool.WorkerStopped`. `abort_polls` gives the open poll up at once, as system 000 does; a task that the
-        service was just handing over is then lost until it times out.
+        `ActivityPool.WorkerStopped`. `abort_polls` gives the open poll up at once; a task that
+        the service was just handing over is then lost until it times out.
         """
         if self._main is None or self._status in {SlotStatus.READY, SlotStatus.STOPPED}:
             return
@@ -201,8 +201,8 @@ class Slot:
     async def run_task(self, task: LeasedTask, *, beat_at_once: bool = True) -> None:
         """Run a task from outside, a lease that was granted, like one that a poll brought; returns when it is done.
 
-        The slot must be free, or reserved for it. The first heartbeat goes at once, because nobody knows when the last
-        was sent. Raises `SlotTakenError`.
+        The slot must be free, or reserved for it. The first heartbeat goes at once, because the time of the
+        last one is unknown. Raises `SlotTakenError`.
         """
         if not (self.free or (self._reserved and self._status is not SlotStatus.STOPPED)):
             raise SlotTakenError(f"worker {self.worker_name}: not free for a task from outside")

@@ -188,7 +188,7 @@ class SlotPool:
         busy = [slot for slot in members if slot.busy]
         running = sum(max(now - run.since, 0.0) for w in busy if (run := w.current) is not None)
         free_since = [w.idle_since for w in members if not w.busy and w.idle_since is not None]
-        # With nobody busy, the last end of a task counts; beside busy slots, the wait of the longest free one.
+        # Without a busy slot the last end of a task counts, else the wait of the slot that is free for longest.
         idle_since = min(free_since, default=now) if busy else max([self._idle_since, *free_since])
         return SlotPoolSnapshot(
             slots=max(self._desired, len(members)),
@@ -207,7 +207,7 @@ class SlotPool:
         while self.current_capacity < self._desired and self._restart is None:
             self._add_slot()
         staying = [name for name in self._slots if name not in self._leaving]
-        # Whoever is idle goes first: it is gone soonest. Of the busy ones, whoever came last.
+        # Idle slots go first, because they stop at once. Of the busy ones the newest goes first.
         staying.sort(key=lambda name: self._slots[name].busy)
         for name in staying[: max(self.current_capacity - self._desired, 0)]:
             self._leaving.add(name)
@@ -240,7 +240,7 @@ class SlotPool:
 
     @staticmethod
     async def _begin(slot: Slot) -> Exception | None:
-        """Start the worker; its failure is told by its events and its exit output as well."""
+        """Start the worker; its events and its exit output have the failure, too."""
         try:
             await slot.start()
         except Exception as error:  # noqa: BLE001 - a runner may raise anything; the pool tries again

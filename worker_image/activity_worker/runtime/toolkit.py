@@ -14,7 +14,7 @@ from activity_worker.task import TaskRequest, TaskResponse
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a handler last said with a heartbeat. `details` stay in this process; `at` is monotonic seconds."""
+    """The progress of a handler's last heartbeat. `details` stay in this process; `at` is monotonic seconds."""
 
     count: int
     at: float

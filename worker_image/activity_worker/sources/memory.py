@@ -25,8 +25,7 @@ class Conclusion:
 class MemorySource:
     """Tasks in a queue. A poll waits up to `hold_seconds` for one.
 
-    Tasks wait for nobody and time out only when told: `expire(token)`. `refuse(call, error, ...)` makes the next such
-    calls raise.
+    Tasks time out only by `expire(token)`. `refuse(call, error, ...)` makes the next such calls raise.
     """
 
     def __init__(self, name: str = "memory", *, hold_seconds: float = 60.0) -> None:

@@ -103,7 +103,7 @@ class DialectOperations:
         owner = await call("GET", lock)
         if owner not in {lease.owner, None}:
             raise lock_lost()
-        # A lock that expired is nobody's: whoever cleans up has not been here if the job still is.
+        # The lock has expired. If the job is still here, no monitor has cleaned up yet.
         if owner is None and await call("LPOS", self._processing, lease.job_id) is None:
             raise lock_lost()
         await call("HSET", keys.job(self._queue.flow, lease.job_id), *fields)
@@ -129,7 +129,7 @@ class DialectOperations:
                 await self.give_back(JobLock(self._queue.name, taken.job_id, taken.owner))
 
     async def _lock(self, job_id: str, owner: str, *words: str) -> LockedJob | None:
-        """Lock a job and get its attributes; with a word, only if nobody has locked it (NX), or if we have (XX)."""
+        """Lock a job and get its attributes; with NX only if it has no lock, with XX only if it has one."""
         lock = keys.lock(self._queue.name, job_id)
         commands: list[tuple[str | int, ...]] = [("SET", lock, owner, "EX", self._queue.lock_for, *words)]
         commands += [_get(keys.job(self._queue.flow, job_id), self._queue.attributes)]

@@ -89,7 +89,7 @@ return 1
 
 #: waiting, processing | lock prefix, job prefix, most recoveries, count field, failure (4 pairs), ids seen before...
 #: -> the ids under way that have no lock. Those that had none before either are put back, or failed at last. A job
-#: whose hash is no longer kept is not made again, and one whose worker had said that it failed has failed.
+#: whose hash is no longer kept is not made again, and one that its worker had marked as failed has failed.
 RECOVER: Final = Script("""
 local seen = {}
 for at = 13, #ARGV do seen[ARGV[at]] = true end

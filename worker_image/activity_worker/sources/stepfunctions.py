@@ -23,7 +23,7 @@ _LOST = frozenset({"TaskTimedOut", "TaskDoesNotExist"})
 
 
 class StepFunctionsSource:
-    """One activity. Many sources may share a client: `close` closes it only when told that it owns it."""
+    """One activity. Many sources may share a client: `close` closes the client only with `owns_client`."""
 
     def __init__(self, client: "StepFunctionsClient", activity_arn: str, *, owns_client: bool = False) -> None:
         self.name = activity_arn

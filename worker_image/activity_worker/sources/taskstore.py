@@ -189,7 +189,7 @@ class TaskStoreSource:
         return self._runner
 
     async def _task(self, runner: Runner, held: StoredInstance) -> LeasedTask | None:
-        """Return what was taken as a task; None when there is no call to make, or nobody to make it any more."""
+        """Return what was taken as a task; None if there is no call to make, or if this worker is cordoned."""
         if not held.instance.status.running:
             return None
         if self._cordoned:

@@ -46,7 +46,7 @@ class ChildChannel:
         self._loop.add_reader(self._socket.fileno(), self._read)
 
     def send(self, message: Message) -> None:
-        """Send one message; raises `FrameError` when it is too large. The process ends if nobody can read it."""
+        """Send one message; raises `FrameError` when it is too large. The process ends if the supervisor is gone."""
         self.send_frame(encode(message))
 
     def send_frame(self, frame: bytes) -> None:

@@ -63,7 +63,7 @@ def load_handler(name: str) -> Any:
 
 
 def _is_tasks(found: object) -> bool:
-    """Tell whether it is a `Tasks` object; whoever has made one has imported its module."""
+    """Tell whether it is a `Tasks` object; if it is, the module of `Tasks` has been imported."""
     module = sys.modules.get("activity_worker.steps.runner.tasks")
     return module is not None and isinstance(found, module.Tasks)
 
@@ -87,7 +87,7 @@ class _ParentTaskChannel:
         await self._ask("heartbeat", details=_plain(self.progress()))
 
     def heartbeat_soon(self) -> None:
-        """Tell the supervisor of progress, unless it has just been told. From any thread."""
+        """Report progress to the supervisor, unless a report has just gone out. From any thread."""
         now = time.monotonic()
         if now - self._told_at >= PROGRESS_SPACING_SECONDS:
             self._told_at = now

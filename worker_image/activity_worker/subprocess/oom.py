@@ -20,7 +20,7 @@ class OomKillCounter:
         self._claimed = self._count() or 0
 
     def claim(self) -> bool | None:
-        """Tell whether there was a kill that nobody has claimed yet, and claim it; None when nothing is known."""
+        """Claim one kill and return True, False if all kills are claimed; None when nothing is known."""
         count = self._count()
         if count is None:
             return None

@@ -74,9 +74,9 @@ class ChildProcess:
 
     def __init__(self, process: asyncio.subprocess.Process, oom_kills: OomKillCounter) -> None:
         self._process = process
-        # Whoever sends nonsense or closes its end can do no work any more. Most often it is dead already.
+        # A child that sends nonsense or closes its end can do no work any more. Most often it is dead already.
         self._channel = ParentChannel(self._kill_all)
-        #: What the child said of itself when it was ready.
+        #: The `ready` message of the child.
         self.ready_message: Message = {}
         self._killed = False
         self._exit = asyncio.create_task(self._end(oom_kills))

@@ -2,7 +2,7 @@
 
 The supervisor proxies heartbeats, answers and cancellation, so a handler sees the same toolkit as anywhere. A child
 that ended by itself fails its task as `ActivityPool.HandlerExited`; one that is over the hard deadline is killed; one
-that was told to stop has `cancel_grace_seconds`, then it is killed. A dead child is replaced at once.
+that has to stop has `cancel_grace_seconds`, then it is killed. A dead child is replaced at once.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from activity_worker.wire.backoff import pause_after
 
 __all__ = ["HandlerExitedError", "HandlerUnusableError", "ProcessExit", "SubprocessRunner"]
 
-#: For a handler that was told to stop: long enough to close a file, short beside any heartbeat timeout.
+#: The grace of a handler that has to stop: long enough to close a file, short beside any heartbeat timeout.
 CANCEL_GRACE_SECONDS = 5.0
 #: A child that dies sooner than this after it was ready lived short. One such death is answered at once; from the
 #: second in a row on, replacements wait, doubling up to the maximum.
@@ -184,7 +184,7 @@ class SubprocessRunner:
 
 
 class _Limits:
-    """Kills the child of one task at the deadline, or when it was told to stop and did not."""
+    """Kills the child of one task at the deadline, or when it ignores its cancellation."""
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class _Limits:
             late = f"the handler ran longer than {deadline_seconds:g} s"
             loop = asyncio.get_running_loop()
             self._deadline = loop.call_later(deadline_seconds, signal.cancel, CancelReason.DEADLINE, late)
-        # Until then it costs no task and no timer: most tasks are never told to stop.
+        # Until then it costs no task and no timer: most tasks are never cancelled.
         signal.on_cancel(self._cancelled)
 
     def lift(self) -> None:

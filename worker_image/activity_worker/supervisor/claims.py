@@ -13,8 +13,8 @@ from activity_worker.contract import Grant, Reply
 #: How long a slot waits for the answer to a claim before it polls instead. Two report time-outs: an operator that is
 #: slower than this is gone, and workers keep working without it.
 CLAIM_PATIENCE_SECONDS = 10.0
-#: How long a worker that leaves waits for that answer: the claim may have been written by a leader that died before it
-#: could say so, and then nobody else gets the task. For as long operators keep such a task alive.
+#: How long a worker that leaves waits for that answer: a leader may have written the claim and died before it
+#: could answer; then no other worker gets the task. For as long operators keep such a task alive.
 LEAVE_PATIENCE_SECONDS = 60.0
 
 
@@ -33,7 +33,7 @@ class ClaimBook:
         return any(offer not in self.claims and offer not in self.taken for offer in self.offers)
 
     def claim(self, free_slots: int, now: float) -> None:
-        """Claim offers for so many slots more."""
+        """Claim offers for this number of further slots."""
         wanted = [offer for offer in self.offers if offer not in self.claims and offer not in self.taken]
         self.claims.update(dict.fromkeys(wanted[:free_slots], now))
 

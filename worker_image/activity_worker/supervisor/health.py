@@ -45,7 +45,7 @@ class LoopWatch:
 
 
 class WorkerHealthServer:
-    """Serves the three paths, to whoever reaches the port.
+    """Serves the three paths without authentication.
 
     `state` is asked at each probe; `problem` returns why the worker is dead, or an empty string. `limits` are
     `PlainLimits`' own unless given.

@@ -60,7 +60,7 @@ class WorkerMetrics:
             self._heartbeats.labels(result)
 
     def watch(self, in_progress: Callable[[], int], draining: Callable[[], bool]) -> None:
-        """Read these two at each scrape instead of being told of every change."""
+        """Read these two at each scrape instead of at every change."""
         self._in_progress.set_function(in_progress)
         self._draining.set_function(lambda: 1.0 if draining() else 0.0)
 

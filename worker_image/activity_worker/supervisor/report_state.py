@@ -181,7 +181,7 @@ class ReportState:
         return Orders(obeyed=True, directive=reply.directive, grants=grants)
 
     def failed(self, now: float) -> None:
-        """Take note that nobody answered: again after 0.5 s, doubling up to 10 s, never faster than ordered."""
+        """Note a report without answer. The next goes after 0.5 s, doubling up to 10 s, never faster than ordered."""
         self._landed()
         self._failures += 1
         pause = pause_after(self._failures, first_seconds=RETRY_FIRST_SECONDS, max_seconds=RETRY_MAX_SECONDS)

@@ -14,7 +14,7 @@ from activity_worker.subprocess.runner import SubprocessRunner
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-#: What a child that was told to stop has before it is killed.
+#: Seconds that a child which has to stop gets before it is killed.
 CHILD_GRACE_SECONDS = 4.0
 
 

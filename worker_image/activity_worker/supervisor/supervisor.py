@@ -45,9 +45,9 @@ from activity_worker.supervisor.report_state import Orders, PodIdentity, ReportS
 from activity_worker.supervisor.reporter import COALESCE_SECONDS, GOODBYE_SECONDS, Reporter
 from activity_worker.supervisor.runner_factory import RunnerFactory
 
-#: What a task that was told to stop has; its child is killed a little sooner.
+#: Seconds that a cancelled task gets; its child is killed a little sooner.
 TASK_GRACE_SECONDS = 5.0
-#: How often a drain looks again although nothing told it to.
+#: How often a drain looks again without an event.
 _LOOK_SECONDS = 0.5
 
 log = logging.getLogger(__name__)
@@ -139,7 +139,7 @@ class Supervisor:
         return self._exit.code if self._exit is not None else EXIT_OK
 
     async def _live(self) -> None:
-        # Nobody polls before the operator was heard: it may hold the very task that this worker was started for.
+        # No slot polls before the operator has answered: it may hold the task for which this worker was started.
         self._slot_pool.cordon()
         starting = asyncio.create_task(self._slot_pool.start())
         stopping = asyncio.create_task(self._stop.wait())

@@ -21,7 +21,7 @@ class ActivityEnvironment:
         assert await environment.run(handler, {"text": "abc"}) == {"size": 3}
 
     `progress` lists the details of the handler's heartbeats, `events` the names of the events of the last run, and
-    `response` what the service would have been told.
+    `response` the answer that the service would have got.
     """
 
     def __init__(self, options: TaskOptions | None = None) -> None:

@@ -1,6 +1,6 @@
 """One signed call to an AWS service that speaks JSON: credentials, signature, transport and errors joined.
 
-A call is made once: whoever calls knows better whether and when to try again. The one exception is a wrong clock: a
+A call is made once: the caller knows better whether and when to try again. The one exception is a wrong clock: a
 request refused for its date was not acted on, so it is sent again with the service's own time, once.
 """
 

@@ -55,7 +55,7 @@ class ConnectionLimiter(web.Server):
         return True
 
     def leave(self, connection: "LimitedConnection") -> None:
-        """Count a connection no more; said again, it means nothing new."""
+        """Stop counting a connection; a second call changes nothing."""
         if connection not in self.present:
             return
         del self.present[connection]

@@ -22,7 +22,7 @@ from activity_worker.wire.signing import Keys
 _LOOK_EVERY_SECONDS = 10.0
 #: botocore starts to renew this long before the end (its advisory period) ...
 _RENEW_BEFORE_SECONDS = 900
-#: ... and inside this one nobody uses the old ones any more: calls wait for the new ones.
+#: ... and inside this one the old ones are not used any more: calls wait for the new ones.
 _WAIT_BEFORE_SECONDS = 60
 #: Refused credentials are thrown away at most this often, so that a wrong key does not become a storm of look-ups.
 _FORGET_EVERY_SECONDS = 30.0
@@ -61,7 +61,7 @@ class CredentialsProvider:
         return keys
 
     def forget(self) -> None:
-        """Resolve the chain anew at the next call: the service refused these credentials."""
+        """Resolve the chain again at the next call: the service refused these credentials."""
         if self._clock() - self._forgotten_at >= _FORGET_EVERY_SECONDS:
             self._forgotten_at = self._clock()
             self._found = self._keys = None

@@ -16,7 +16,7 @@ from activity_worker.wire.errors import WireError
 
 @dataclass(frozen=True, slots=True)
 class AwsEndpoint:
-    """Where to send, how to sign, whom to trust (`ca_bundle`: a PEM file)."""
+    """The URL, the region and name to sign with, and the trusted CAs (`ca_bundle`: a PEM file)."""
 
     url: str
     region: str

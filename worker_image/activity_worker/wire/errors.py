@@ -126,7 +126,7 @@ class WireError(Exception):
 
 
 class EndpointUnreachableError(WireError):
-    """No answer: the name does not resolve, nobody listens, TLS fails, the connection broke, or time ran out.
+    """No answer: the name does not resolve, the port is closed, TLS fails, the connection broke, or time ran out.
 
     `code` is `EndpointUnreachable` or `ReadTimeout`. The service may or may not have acted on the request.
     """

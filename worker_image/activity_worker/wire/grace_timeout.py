@@ -2,7 +2,7 @@
 
 A process that stood still (SIGSTOP, a suspended machine) finds on waking that its timers are due and that answers wait
 in its sockets. A plain time-out then cancels a call before it sees the answer that is there; with a poll's answer, a
-task is in nobody's hands. So the limit is followed by a grace in which to read.
+task is lost until it times out. So the limit is followed by a grace in which to read.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A few short pages over plain HTTP for whoever asks. Nobody says who they are, so what they may take is little.
+"""A few short pages over plain HTTP without authentication, so a client may take little.
 
 A connection brings one request and ends with the answer, as those of kubelet do anyway. None can crowd out the others:
 when there are too many, the oldest that has asked nothing yet ends, of the source that has the most.
@@ -17,7 +17,7 @@ from activity_worker.wire.connection_limit import ConnectionLimiter, LimitedConn
 
 log = logging.getLogger(__name__)
 
-#: A page, made anew for each request.
+#: Makes a page, once for each request.
 Page = Callable[[], web.Response]
 
 NOT_HTTP = "the request is not HTTP/1.1 that is understood here\n"
@@ -34,7 +34,7 @@ class PlainLimits:
     `connections` is some ten times what kubelet, a few scrapers and a person with a browser have at once.
     `request_bytes` is all that a connection may bring; kubelet brings 150 bytes, Prometheus 400. `head_seconds` is for
     the request to arrive, `life_seconds` for everything, the way of the answer included: three times what Prometheus
-    waits for unless told otherwise.
+    waits for by default.
     """
 
     connections: int = 64
@@ -54,7 +54,7 @@ class PlainServer:
 
     @property
     def port(self) -> int:
-        """The port that is listened on; 0 while nobody listens."""
+        """The port that is listened on; 0 while the server is not listening."""
         return 0 if self._listener is None else int(self._listener.sockets[0].getsockname()[1])
 
     async def start(self, host: str | None, port: int) -> None:
@@ -132,7 +132,7 @@ class _PlainLimiter(ConnectionLimiter):
         return _PlainConnection(
             self,
             keepalive_timeout=self.limits.life_seconds,
-            # A body that nobody asked for is not read.
+            # An unexpected body is not read.
             lingering_time=0.0,
             read_bufsize=self.limits.request_bytes,
             max_line_size=_LINE_BYTES,

@@ -78,7 +78,7 @@ class RedisClient:
         raise unreachable("MOVED", "the nodes of the cluster point at each other")
 
     async def call_blocking(self, *command: Arg, seconds: float) -> Any:
-        """Send a command that waits on the server for up to `seconds`, on a connection that nobody else uses meanwhile.
+        """Send a command that waits on the server for up to `seconds`, on a connection of its own.
 
         Cancelling it may lose what the server is just about to hand over.
         """
@@ -88,7 +88,7 @@ class RedisClient:
             replies = await connection.exchange([command], seconds + self.url.answer_seconds)
             self._look(replies, address, connection)
         except asyncio.CancelledError:
-            # Whatever the server still answers here is nobody's.
+            # The caller is gone: an answer that still comes must not meet the next command.
             await connection.close()
             raise
         finally:

@@ -169,7 +169,7 @@ async def connect_sentinel(url: RedisUrl, host: str, port: int) -> RedisPipeline
 async def open_pipeline(
     host: str, port: int, *, tls: RedisTls | None, seconds: float, hello: list[Command]
 ) -> RedisPipeline:
-    """Return a connection on which `hello` was said; raises `RedisError`."""
+    """Return a connection on which the commands of `hello` were accepted; raises `RedisError`."""
     loop = asyncio.get_running_loop()
     context = None if tls is None else _context(tls)
     connection: RedisPipeline | None = None

@@ -169,7 +169,7 @@ class _SentinelTopology:
                 master = await self._ask_one(sentinel)
             except RedisError as error:
                 troubles.append(error)
-                # Asked last the next time, also when whoever waits for this answer gives up before it is found.
+                # Ask it last the next time, also if the caller gives up before an answer is found.
                 self._sentinels.remove(sentinel)
                 self._sentinels.append(sentinel)
                 continue

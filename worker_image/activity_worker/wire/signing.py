@@ -1,6 +1,6 @@
 """Signature Version 4 for requests that all look alike: POST, one path, no query, five known headers.
 
-botocore's signer serves every service and derives the day's key and the canonical form anew for each request. Here the
+botocore's signer serves every service and derives the day's key and the canonical form again for each request. Here the
 key of the day and the scope are kept and a request costs two SHA-256 and one HMAC. A test compares the two signers,
 header for header.
 

@@ -97,7 +97,7 @@ class StepFunctionsClient:
         await self._call("SendTaskFailure", taskToken=task_token, error=error, cause=cause)
 
     async def send_task_heartbeat(self, task_token: str) -> None:
-        """Say that a task is being worked on. Raises WireError `TaskTimedOut` when nobody waits for it any more."""
+        """Keep a task alive. Raises WireError `TaskTimedOut` when the task has timed out or does not exist."""
         await self._call("SendTaskHeartbeat", taskToken=task_token)
 
     async def describe_activity(self, activity_arn: str) -> None:

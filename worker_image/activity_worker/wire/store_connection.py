@@ -32,7 +32,7 @@ async def connect_to_store(url: StoreUrl, *, command_seconds: float | None = Non
 
 
 def _own_name() -> str:
-    """Return whom the process runs as: the user when the URL names none, as everywhere with PostgreSQL."""
+    """Return the user that the process runs as: the user when the URL names none, as everywhere with PostgreSQL."""
     try:
         return os.environ.get("PGUSER") or getpass.getuser()
     except (KeyError, OSError, ImportError):

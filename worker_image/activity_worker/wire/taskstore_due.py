@@ -6,7 +6,7 @@ Kept apart from the tables: the operator then needs the database's driver and no
 
 #: The channel of PostgreSQL's NOTIFY on which new and changed instances are announced; the payload is the task's name.
 CHANNEL = "activitypool_tasks"
-#: The most instances that are counted where nobody asks for single tasks: more than any pools have slots.
+#: The most instances that are counted over all tasks: more than any pools have slots.
 MOST_DUE = 100_000
 
 _DUE = "complete IS FALSE AND paused IS FALSE AND next_run_time <= $1"

@@ -78,7 +78,7 @@ class Transport:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
-            # TLS connections close one loop turn after they were told to.
+            # TLS connections close one turn of the loop after `close`.
             await asyncio.sleep(0)
 
     @property

@@ -80,7 +80,7 @@ def _say(error: object, code: int) -> int:
 async def _with_store(url: str, args: Mapping[str, Any]) -> None:
     file = file_of(url)
     if args["steps_command"] not in _MAKERS and file is not None and not file.exists():
-        # It would be made, empty, and whoever mistyped a path would be told that there are no instances.
+        # Opening it would create an empty store, and a mistyped path would show no instances instead of an error.
         raise UsageError(f"there is no task store at {file}: correct the path; `steps new` and `steps run` make one")
     store = await TaskStore.open(url)
     try:
@@ -99,7 +99,7 @@ async def _run(store: TaskStore, args: Mapping[str, Any]) -> str:
     except ValueError as error:
         raise UsageError(error) from None
     if (port := args["health_port"]) is not None and not 0 <= port <= _LAST_PORT:
-        # The system would take what is above modulo 65,536, and listen where nobody looks.
+        # The system takes a larger number modulo 65,536 and would listen on another port.
         raise UsageError(f"--health-port is a number from 0 to {_LAST_PORT}, not {port}")
     set_up_logs("auto")
     await serve(tasks, store, options, args["health_port"])

@@ -26,7 +26,7 @@ class Retry:
         return self.delays_seconds[min(tried, len(self.delays_seconds) - 1)]
 
 
-#: The schedule of `retry: true` (seed 004: 5 s, 1 min, 5 min, 30 min, 3 h, 12 h, 24 h, 24 h, then no more).
+#: The schedule of `retry: true` (5 s, 1 min, 5 min, 30 min, 3 h, 12 h, 24 h, 24 h, then no more).
 DEFAULT_RETRY: Final = Retry(8, (5.0, 60.0, 300.0, 1800.0, 10_800.0, 43_200.0, 86_400.0, 86_400.0))
 
 

@@ -49,7 +49,7 @@ def _code(error: BaseException) -> str:
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - an error that cannot be told is still an error
+    except Exception:  # noqa: BLE001 - an error without a readable message is still an error
         return f"{type(error).__name__} (what it says could not be read)"
 
 

@@ -40,8 +40,8 @@ class StepFailure:
 class Status:
     """Where an instance stands.
 
-    `tries` counts failed tries of the present step's sub-steps and `errors` holds their last errors; both begin anew
-    with each step. `done` are steps that completed and were not taken back, `ignored` those whose error was ignored.
+    `tries` counts failed tries of the present step's sub-steps and `errors` holds their last errors; both start
+    empty with each step. `done` are completed steps that were not reversed, `ignored` those whose error was ignored.
     `success_orig` is the outcome before anything is taken back; None until then. `round` counts how often the instance
     was started again after it had failed.
     """
@@ -103,7 +103,7 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Nobody knows: the runner that made the call never said how it ended, and its lease is over."""
+    """The outcome is unknown: the lease of the runner that made the call ended without a record."""
 
 
 Outcome = Returned | Raised | Lost

@@ -1,7 +1,7 @@
 """The rules of multi-step tasks: one instance, one outcome, one moment, one answer. No clock, no I/O.
 
 A call is saved as running before it is made and its outcome after. `plan` says which call comes next, `begin` marks it,
-`advance` takes in what became of it. Where seed 004's text and its code differ, these follow the text.
+`advance` takes in what became of it.
 """
 
 from dataclasses import dataclass, replace
@@ -90,7 +90,7 @@ def retry_failed(definition: Definition, instance: Instance, now: float) -> Inst
 
 
 def _in_doubt(definition: Definition, instance: Instance) -> bool:
-    """Whether a step's method may have been made: its check is yet to say, or it was lost and has none."""
+    """Whether a step's method may have been made: its check has not run yet, or the call was lost and has no check."""
     status = instance.status
     if status.sub_step == "check":
         return True

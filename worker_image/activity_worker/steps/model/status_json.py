@@ -1,4 +1,4 @@
-"""A status as plain data, with the property names of seed 004: what is stored, shown and kept as history."""
+"""A status as plain JSON data: stored, shown and kept as history."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -14,7 +14,7 @@ from activity_worker.steps.store.rows import StoredInstance
 from activity_worker.steps.store.task_store import TaskStore
 from activity_worker.task import TaskRequest
 
-#: What a handler's runner does unless it is told otherwise: a task that comes to another worker waits for the lease.
+#: The default options of a handler's runner. A task that comes to another worker waits for the end of the lease.
 OPTIONS = RunnerOptions("", lease_seconds=15.0)
 
 

@@ -55,15 +55,15 @@ class InstanceHandler:
         """Run an instance as far as it goes.
 
         Raises `TaskFailed` under its error's code when it failed, `LeaseLostError` when another runner has it, other
-        `SourceError`s when the store does not answer: nobody knows then how the call ended, and its check will say.
+        `SourceError`s when the store does not answer. The outcome is unknown then, and the call's check finds it out.
         """
         claim = InstanceClaim.from_input(request.input)
         with translated():
             try:
                 ended = await self._run(claim)
             except asyncio.CancelledError:
-                # A function that was given up goes on in its thread. Whoever waits for this process kills it then, and
-                # nothing is still being done when another runner takes the instance.
+                # A function that was given up goes on in its thread. The supervisor waits for this process, then kills
+                # it, so that no call is under way when another runner takes the instance.
                 await threads.wait_for_threads()
                 raise
             finally:

@@ -27,7 +27,7 @@ async def call_method(method: Method, planned: Planned) -> Outcome:
     except asyncio.CancelledError as error:
         if task is None or task.cancelling():
             raise
-        # Nobody cancelled this task: the method raised it, by itself or from a task of its own.
+        # This task was not cancelled: the method raised the error, itself or from a task of its own.
         return Raised(record_of(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a method raises is an outcome
         if isinstance(error, TimeoutError) and timeout.expired():

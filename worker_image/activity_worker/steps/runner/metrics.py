@@ -12,14 +12,14 @@ from activity_worker.steps.runner.observer import CallSummary, RunObserver, summ
 CALL_BUCKETS_SECONDS: Final = (0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800)
 #: A claim is one or two statements.
 CLAIM_BUCKETS_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5)
-#: From an announcement that was heard to a backlog that nobody works on.
+#: From an announced instance, taken at once, to a backlog without a runner.
 DELAY_BUCKETS_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5, 15, 60, 300, 1800, 7200)
 #: The label of a task that is none of those known here.
 OTHER: Final = "other"
 
 
 class StepMetrics(RunObserver):
-    """Counts in `registry` what runners do; a task that `set_tasks` was not told of is counted as `other`."""
+    """Counts in `registry` what runners do; a task that `set_tasks` did not name is counted as `other`."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._tasks: frozenset[str] = frozenset()

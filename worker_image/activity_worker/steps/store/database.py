@@ -22,9 +22,9 @@ __all__ = ["StoreUrlError", "connect", "file_of", "reading_engine", "transaction
 _APPLICATION = "activity-worker"
 #: Seconds for which a writer of SQLite waits for another one.
 _BUSY_SECONDS = 30
-#: Errors are logged, and what was to be written is nobody's business there.
+#: Hides SQL parameters in errors, which are logged.
 _SILENT = {"hide_parameters": True}
-#: Seconds after which a connection that nobody used is asked whether it still stands: that is three ways to the server.
+#: Seconds after which an unused connection is tested before its next use; the test costs three round trips.
 _UNUSED_SECONDS = 1.0
 #: The execution option of connections that only read: on SQLite they wait for no writer, and none waits for them.
 READS = "activitypool_reads"
@@ -44,7 +44,7 @@ async def connect(url: str, *, migrate: bool = True) -> AsyncEngine:
         try:
             await _upgrade(engine)
         except BaseException:
-            # Nobody has the engine yet who could give its connections back.
+            # The caller does not have the engine yet, so it cannot dispose of it.
             await engine.dispose()
             raise
     return engine

@@ -48,7 +48,7 @@ async def give_back(store: TaskStore, instance_id: str, runner: str, now: float,
 
 
 async def announce(store: TaskStore, task: str) -> None:
-    """Have every runner look again: an instance of this task is left to whoever is free."""
+    """Have every runner look again: an instance of this task is free for any of them."""
     async with store.engine.begin() as connection:
         await _announced(connection, task)
 

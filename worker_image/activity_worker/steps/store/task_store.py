@@ -242,7 +242,7 @@ class TaskStore:
     async def prune(self, before: float, *, keep_failed: bool = False) -> int:
         """Delete instances that were complete before a time, with their whole history; return how many.
 
-        A few at a time, so that nobody waits long; one that somebody changes meanwhile is left. Versions are kept.
+        Deletes a few at a time, so that no writer waits long. An instance that changes meanwhile stays; versions stay.
         """
         old: tuple[ColumnElement[bool], ...] = (INSTANCES.c.complete.is_(True), INSTANCES.c.updated < before)
         if keep_failed:

@@ -21,7 +21,7 @@ class Transactions(Protocol):
     """Runs work in a transaction that is committed when the work returns, and rolled back when it raises."""
 
     async def write(self, work: Callable[[Connection], T]) -> T:
-        """Return what the work returns. On SQLite nobody else writes meanwhile."""
+        """Return what the work returns. On SQLite there is no other writer meanwhile."""
         ...
 
     async def single(self, work: Callable[[Connection], T]) -> T:
@@ -98,9 +98,9 @@ class SingleWriterTransactions:
                     answers = [(asked[0].work(connection), None)]
                 else:
                     answers = [_done(connection, one.work) for one in asked]
-        except BaseException as error:  # noqa: BLE001 - nothing was written, as all who asked are told
+        except BaseException as error:  # noqa: BLE001 - nothing was written; every caller gets the error
             answers = [(None, error)] * len(asked)
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: no caller waits
             loop.call_soon_threadsafe(_tell, asked, answers)
 
 
