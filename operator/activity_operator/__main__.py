@@ -5,13 +5,16 @@ import logging
 import os
 import signal
 import sys
+from functools import partial
 from importlib.metadata import version
 
 from activity_operator import logs, open_files
 from activity_operator.backlog.stepfunctions import StepFunctions
-from activity_operator.brain import CoreBrain
+from activity_operator.cluster.interfaces import CoreFunctions
 from activity_operator.cluster.kube import from_kubeconfig, in_cluster
-from activity_operator.core.manifests import RenderSettings
+from activity_operator.core import manifests
+from activity_operator.core.decide import decide
+from activity_operator.core.status import pool_status
 from activity_operator.core.tenancy import PolicyError
 from activity_operator.metrics import Metrics
 from activity_operator.policy_file import PolicyFile
@@ -28,13 +31,14 @@ log = logging.getLogger("activity_operator")
 async def run(settings: OperatorSettings, policy: PolicyFile) -> int:
     """Run the operator; returns the exit code."""
     load = from_kubeconfig(settings.kubeconfig) if settings.kubeconfig else in_cluster
-    brain = CoreBrain(RenderSettings(report_url=settings.report_url))
+    render = partial(manifests.render, manifests.RenderSettings(report_url=settings.report_url))
+    core = CoreFunctions(decide, render, pool_status)
     service = StepFunctions(settings.pod_name or "process")
 
     def make_components(services: ClusterServices) -> Components:
-        return Components(brain, services, service)
+        return Components(services, service)
 
-    process = Process(settings, load, Metrics(version("activitypool")), make_components, policy)
+    process = Process(settings, load, Metrics(version("activitypool")), make_components, policy, core)
     await process.build()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, process.end)

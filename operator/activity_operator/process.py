@@ -17,7 +17,7 @@ from activity_operator.cluster.apply import Applier
 from activity_operator.cluster.delay_queue import DelayQueue
 from activity_operator.cluster.election import Elector, Timing
 from activity_operator.cluster.event_publisher import EventPublisher
-from activity_operator.cluster.interfaces import Brain, PoolSourcesLike, WorkerReports
+from activity_operator.cluster.interfaces import CoreFunctions, PoolSourcesLike, WorkerReports
 from activity_operator.cluster.kube import Credentials, KubeClient
 from activity_operator.cluster.leader_label import LeaderLabel
 from activity_operator.cluster.observer import Observer
@@ -52,11 +52,6 @@ def clock() -> float:
 
 class ComponentsLike(Protocol):
     """The rooms besides the cluster's: reports of workers, task sources, the core."""
-
-    @property
-    def brain(self) -> Brain:
-        """What decides."""
-        ...
 
     @property
     def reports(self) -> WorkerReports:
@@ -132,7 +127,9 @@ class Process:
         metrics: Metrics,
         make_components: Callable[[ClusterServices], ComponentsLike],
         policy: Callable[[], TenancyPolicy],
+        core: CoreFunctions,
     ) -> None:
+        self._core = core
         self.settings = settings
         self.metrics = metrics
         self._credentials = credentials
@@ -208,7 +205,7 @@ class Process:
             )
         )
         observer = Observer(
-            self.components.brain,
+            self._core.render,
             self.ownership,
             self.components.reports,
             self.components.sources,
@@ -235,6 +232,7 @@ class Process:
             self.freshness,
             self.metrics,
             self.components.prepare,
+            self._core,
         )
         self.reconciler = Reconciler(deps, ready=self._may_decide, clock=clock)
 

@@ -12,7 +12,6 @@ from activity_operator.backlog.metric_rounds import MetricPoller
 from activity_operator.backlog.protocol import PollTarget
 from activity_operator.backlog.sentinel import Sentinels
 from activity_operator.backlog.stepfunctions import StepFunctions
-from activity_operator.cluster.interfaces import Brain
 from activity_operator.cluster.resources import PODS, POOLS, SECRETS, Key
 from activity_operator.cluster.secret_values import SecretValues
 from activity_operator.core.decision import SentinelOrder
@@ -121,7 +120,6 @@ class Components:
 
     def __init__(
         self,
-        brain: Brain,
         services: ClusterServices,
         service: StepFunctions,
         cloudwatch: CloudWatchReader | None = None,
@@ -131,7 +129,6 @@ class Components:
         self._cloudwatch = cloudwatch or CloudWatchReader()
         self._service.observed = partial(services.metrics.called, "stepfunctions")
         self._cloudwatch.observed = partial(services.metrics.called, "cloudwatch")
-        self.brain = brain
         self.reports = AuthenticatedRegistry(
             lambda namespace, pool: services.enqueue((namespace, pool)), rate=services.settings.report_rate
         )

@@ -1,6 +1,7 @@
 """What the reconciler needs of the other rooms, as protocols: each can be replaced by a few lines in a test."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from activity_operator.api.spec import PoolSpec
@@ -10,32 +11,23 @@ from activity_operator.core.decision import Decision, ScalingMemory, SentinelOrd
 from activity_operator.core.observation import Observation, PoolFacts, SourceFacts, WorkerFacts
 from activity_worker.contract import Directive
 
+#: (spec, observation, memory) -> what to do about one pool.
+Decide = Callable[[PoolSpec, Observation, ScalingMemory], Decision]
+#: (spec, pool, replicas) -> the Deployment of the spec's revision, as it is applied.
+Render = Callable[[PoolSpec, PoolFacts, int], Mapping[str, Any]]
+#: (spec, observation, decision, previous status, lifecycle events) -> the whole status.
+BuildStatus = Callable[
+    [PoolSpec, Observation, Decision, Mapping[str, Any] | None, Sequence[EventRecord]], Mapping[str, Any]
+]
 
-class Brain(Protocol):
-    """The pure core: what to do, how a revision looks, what to say."""
 
-    def decide(self, spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> Decision:
-        """Return what to do about one pool."""
-        ...
+@dataclass(frozen=True, slots=True)
+class CoreFunctions:
+    """The pure core as the reconciler calls it."""
 
-    def render(self, spec: PoolSpec, pool: PoolFacts, replicas: int) -> Mapping[str, Any]:
-        """Return the Deployment of the spec's revision, as it is applied."""
-        ...
-
-    def revision(self, spec: PoolSpec) -> str:
-        """Return the name of the spec's template revision."""
-        ...
-
-    def status(
-        self,
-        spec: PoolSpec,
-        observation: Observation,
-        decision: Decision,
-        previous: Mapping[str, Any] | None,
-        events: Sequence[EventRecord],
-    ) -> Mapping[str, Any]:
-        """Return the whole status."""
-        ...
+    decide: Decide
+    render: Render
+    status: BuildStatus
 
 
 class PoolEventLike(Protocol):

@@ -8,7 +8,7 @@ from typing import Any
 from activity_operator.api.spec import PoolSpec
 from activity_operator.api.status import EventRecord, ExitRecord, parse_status
 from activity_operator.cluster.facts import deployment_facts, pod_facts, pool_facts
-from activity_operator.cluster.interfaces import Brain, Leader, PoolEventLike, PoolSourcesLike, WorkerReports
+from activity_operator.cluster.interfaces import Leader, PoolEventLike, PoolSourcesLike, Render, WorkerReports
 from activity_operator.cluster.ownership import Ownership
 from activity_operator.cluster.pool_state import PoolState
 from activity_operator.cluster.resources import Key, Raw
@@ -28,7 +28,7 @@ class Observer:
     `lost(key, reason)` is told of workers that ended without having drained.
     """
 
-    brain: Brain
+    render: Render
     ownership: Ownership
     reports: WorkerReports
     sources: PoolSourcesLike
@@ -43,7 +43,7 @@ class Observer:
         facts = pool_facts(pool)
         pods = tuple(pod_facts(raw) for raw in await self.ownership.pods(key, facts.uid))
         # Rendered at every look: to keep it took 22 KB a pool, more than anything else in the store, and saved 0.02 ms.
-        manifest = self.brain.render(spec, facts, 0)
+        manifest = self.render(spec, facts, 0)
         deployments = tuple(deployment_facts(raw, manifest) for raw in self.ownership.deployments(key, facts.uid))
         now = self.now()
         self._note_pods(key, state, {pod.uid: pod for pod in pods}, now)

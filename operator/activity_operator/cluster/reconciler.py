@@ -11,13 +11,14 @@ from activity_operator.cluster import backoff, fence, status_writer
 from activity_operator.cluster.apply import REJECTED_SECONDS, Applier, NotLeadingError, Work, must_lead
 from activity_operator.cluster.delay_queue import DelayQueue
 from activity_operator.cluster.event_publisher import EventPublisher
+from activity_operator.cluster.interfaces import CoreFunctions
 from activity_operator.cluster.kube import ApiError, ApiUnreachableError, KubeError
 from activity_operator.cluster.observer import Observer, event_records, inherited_events
 from activity_operator.cluster.pool_state import PoolState
 from activity_operator.cluster.resources import POOLS, Key, Raw
 from activity_operator.cluster.store import Store
 from activity_operator.cluster.workqueue import WorkQueue
-from activity_operator.core.decision import Decision, EmitEvent, SentinelOrder
+from activity_operator.core.decision import ApplyRevision, Decision, EmitEvent, SentinelOrder
 from activity_operator.core.lifecycle_ring import merge_events
 from activity_operator.core.observation import Observation
 from activity_operator.watch.freshness import Freshness
@@ -68,6 +69,7 @@ class ReconcilerDeps:
     freshness: Freshness
     metrics: ReconcilerMetrics
     prepare: Callable[[str], Awaitable[None]]
+    core: CoreFunctions
 
 
 class Reconciler:
@@ -176,7 +178,7 @@ class Reconciler:
             return await self._refuse(key, pool, state, error)
         await self._deps.prepare(key[0])
         observation = self._note_edits(pool, state, await self._deps.observer.observe(key, pool, spec, state))
-        decision = self._deps.observer.brain.decide(spec, observation, state.memory)
+        decision = self._decide(spec, observation, state)
         state.memory = decision.memory
         deferred = await self._carry_out(key, pool, state, decision)
         self._give_orders(key, spec, decision, state.uid)
@@ -184,6 +186,17 @@ class Reconciler:
         ends = state.edit_conflicts.ends_in(self._clock())
         waits = [wait for wait in (decision.look_again_in, deferred, later, ends) if wait is not None]
         return min(waits, default=None)
+
+    def _decide(self, spec: PoolSpec, observation: Observation, state: PoolState) -> Decision:
+        """Return the decision, with the manifests of the revisions that it applies."""
+        decision = self._deps.core.decide(spec, observation, state.memory)
+        actions = tuple(
+            replace(action, manifest=self._deps.core.render(spec, observation.pool, action.replicas))
+            if isinstance(action, ApplyRevision)
+            else action
+            for action in decision.actions
+        )
+        return replace(decision, actions=actions)
 
     def _state_of(self, key: Key, pool: Raw) -> PoolState:
         state = self._states.get(key)
@@ -240,7 +253,7 @@ class Reconciler:
         events = merge_events(state.inherited, event_records(self._deps.observer.reports.events(*key)))
         # What is yet to be written is built upon: a decision that falls between two writes would be lost.
         previous = pool.get("status") if state.unwritten is None else state.unwritten
-        wanted = self._deps.observer.brain.status(spec, observation, decision, previous, events)
+        wanted = self._deps.core.status(spec, observation, decision, previous, events)
         self._deps.metrics.observed(key, spec, observation, decision, wanted)
         wait = await self._write(pool, wanted, state)
         state.unwritten = None if wait is None else wanted

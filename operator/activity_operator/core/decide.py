@@ -138,7 +138,7 @@ def _current(
     ):
         name = manifests.deployment_name(observation.pool, revision)
         version = "" if deployment is None else deployment.resource_version
-        return (ApplyRevision(name, revision, replicas, {}, version),)
+        return (ApplyRevision(name, revision, replicas, resource_version=version),)
     return scale_plan.replicas_write(deployment, replicas)
 
 

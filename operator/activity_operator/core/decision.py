@@ -13,13 +13,14 @@ from activity_worker.contract import Directive
 class ApplyRevision:
     """Server-side apply one revision's whole Deployment (create it, render it anew, or put an edit back).
 
-    `resource_version` is what was seen of it ("" where there was none): one that changed meanwhile is left alone (409).
+    `manifest` is empty until it is rendered, after the decision. `resource_version` is what was seen of it ("" where
+    there was none): one that changed meanwhile is left alone (409).
     """
 
     name: str
     revision: str
     replicas: int
-    manifest: Mapping[str, Any]
+    manifest: Mapping[str, Any] = field(default_factory=dict)
     resource_version: str = ""
 
 

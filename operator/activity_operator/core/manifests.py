@@ -68,6 +68,11 @@ def selector(pool: PoolFacts) -> str:
     return f"{LABEL_POOL}={pool.name}"
 
 
+def render(settings: RenderSettings, spec: PoolSpec, pool: PoolFacts, replicas: int) -> dict[str, Any]:
+    """Return the Deployment of the spec's own revision, as it is applied."""
+    return deployment(spec, pool, settings, revision_of(spec), replicas)
+
+
 def deployment(
     spec: PoolSpec, pool: PoolFacts, settings: RenderSettings, revision: str, replicas: int
 ) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import aiohttp
 
 from activity_operator.backlog.stepfunctions import StepFunctions
+from activity_operator.cluster.interfaces import CoreFunctions
 from activity_operator.cluster.kube import ApiError, Credentials, KubeClient
 from activity_operator.cluster.resources import DEPLOYMENTS, Raw
 from activity_operator.core.tenancy import TenancyPolicy
@@ -17,7 +18,7 @@ from activity_operator.settings import OperatorSettings
 from activity_operator.watch.kopf_watch import KopfWatch
 from activity_operator.wiring import Components
 from tests import manifests
-from tests.integration.operator.plain import PlainBrain, PlainOutside
+from tests.integration.operator.plain import PlainCore, PlainOutside
 
 
 def settings(namespace: str, **more: Any) -> OperatorSettings:
@@ -34,9 +35,9 @@ def settings(namespace: str, **more: Any) -> OperatorSettings:
 class Running:
     """A running operator process, and what a test reads of it."""
 
-    def __init__(self, process: Process, brain: PlainBrain) -> None:
+    def __init__(self, process: Process, core: PlainCore) -> None:
         self.process = process
-        self.brain = brain
+        self.core = core
 
     @property
     def outside(self) -> PlainOutside:
@@ -64,18 +65,19 @@ async def operator(
     `watch_over` gives kopf credentials of its own; with `rooms` the operator's real components are used, over that task
     service.
     """
-    brain = PlainBrain(namespace)
+    plain = PlainCore(namespace)
+    core = CoreFunctions(plain.decide, plain.render, plain.status)
 
     def outside(services: ClusterServices) -> ComponentsLike:
-        return PlainOutside(brain, services) if rooms is None else Components(brain, services, rooms("test"))
+        return PlainOutside(services) if rooms is None else Components(services, rooms("test"))
 
-    process = Process(settings(namespace, **more), load, Metrics("test"), outside, TenancyPolicy)
+    process = Process(settings(namespace, **more), load, Metrics("test"), outside, TenancyPolicy, core)
     await process.build()
     if watch_over is not None:
         process.watcher = KopfWatch(watch_over, process.take, process.resyncer.request_soon, process.fail)
     running = asyncio.create_task(process.run())
     try:
-        yield Running(process, brain)
+        yield Running(process, plain)
     finally:
         process.end()
         await running

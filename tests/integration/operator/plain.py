@@ -23,7 +23,7 @@ from activity_operator.process import ClusterServices
 from activity_worker.contract import LABEL_POOL, LABEL_REVISION, Directive
 
 
-class PlainBrain:
+class PlainCore:
     """Decides one Deployment for each pool, of the size in `sizes`; pools of other namespaces are left alone."""
 
     def __init__(self, namespace: str) -> None:
@@ -33,9 +33,6 @@ class PlainBrain:
         self.seen: list[Observation] = []
         self.backlog = 0
         self.sentinel = SentinelOrder()
-
-    def revision(self, spec: PoolSpec) -> str:
-        return "r1"
 
     def render(self, spec: PoolSpec, pool: PoolFacts, replicas: int) -> Mapping[str, Any]:
         labels = {LABEL_POOL: pool.name, LABEL_REVISION: "r1"}
@@ -167,8 +164,7 @@ class PlainSignals:
 class PlainOutside:
     """All stand-ins together."""
 
-    def __init__(self, brain: PlainBrain, services: ClusterServices) -> None:
-        self.brain = brain
+    def __init__(self, services: ClusterServices) -> None:
         self.reports = PlainReports()
         self.sources = PlainSignals()
         self.backbone = services

@@ -27,7 +27,7 @@ async def test_pools_at_rest_cost_no_write(
         await eventually("the queue is empty", lambda: not len(running.process.queue))
         assert writes()
         await eventually("no write came for a while", partial(is_quiet, writes))
-        looks = len(running.brain.seen)
+        looks = len(running.core.seen)
         rest: list[str] = []
 
         def is_at_rest() -> bool:
@@ -36,7 +36,7 @@ async def test_pools_at_rest_cost_no_write(
 
         # Longer than the interval at which counts are written.
         await consistently("nothing is written", is_at_rest, seconds=12, every_seconds=1, details=lambda: rest)
-        assert len(running.brain.seen) > looks, "the sweeps must have looked at the pools meanwhile"
+        assert len(running.core.seen) > looks, "the sweeps must have looked at the pools meanwhile"
 
 
 async def is_quiet(writes: Callable[[], list[dict[str, Any]]]) -> bool:

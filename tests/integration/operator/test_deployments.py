@@ -47,7 +47,7 @@ async def test_first_scale_up_is_written_at_once_and_later_ones_are_combined(
         await eventually("pool p is settled", lambda: settled(running, "p"))
         began = time.monotonic()
         for size in range(1, 9):
-            running.brain.sizes["p"] = size
+            running.core.sizes["p"] = size
             running.process.queue.add((namespace, "p"))
             await eventually("the queue is empty", lambda: not len(running.process.queue))
             if size == 1:
@@ -62,13 +62,13 @@ async def test_first_scale_up_is_written_at_once_and_later_ones_are_combined(
 
 def stored(running: Any, name: str) -> int:
     """Return the replicas in the operator's cache."""
-    raw = running.process.store.by_name(DEPLOYMENTS, running.brain.namespace, name)
+    raw = running.process.store.by_name(DEPLOYMENTS, running.core.namespace, name)
     return int(raw["spec"]["replicas"])
 
 
 def settled(running: Any, name: str) -> bool:
     """Whether the pool has its Deployment and the operator has nothing left to do."""
-    raw = running.process.store.by_name(DEPLOYMENTS, running.brain.namespace, f"{name}-r1")
+    raw = running.process.store.by_name(DEPLOYMENTS, running.core.namespace, f"{name}-r1")
     return raw is not None and not len(running.process.queue)
 
 
@@ -103,16 +103,16 @@ async def test_deployment_rendered_by_another_operator_version_is_kept(
         await kube.create(POOLS, namespace, pool("p"))
         await eventually("pool p is settled", lambda: settled(running, "p"))
     async with operator(namespace, load) as running:
-        running.brain.template = {"env": [{"name": "NEW_IN_THIS_VERSION", "value": "1"}]}
+        running.core.template = {"env": [{"name": "NEW_IN_THIS_VERSION", "value": "1"}]}
         await eventually("pool p is settled", lambda: settled(running, "p"))
         await running.process.resyncer.resync()
-        await eventually("the pool is reconciled twice", lambda: len(running.brain.seen) >= 2)
+        await eventually("the pool is reconciled twice", lambda: len(running.core.seen) >= 2)
         found = await find(kube, namespace, "p-r1")
 
         assert found is not None
         assert found["spec"]["template"]["spec"]["containers"][0]["env"][0]["name"] == "A"
         assert not any(
-            observation.deployments[0].drifted for observation in running.brain.seen if observation.deployments
+            observation.deployments[0].drifted for observation in running.core.seen if observation.deployments
         )
 
 
@@ -126,14 +126,14 @@ async def test_quantities_normalized_by_the_api_server_are_no_edit(
         assert found is not None
         assert found["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1"
         await running.process.resyncer.resync()
-        await eventually("the pool is reconciled three times", lambda: len(running.brain.seen) >= 3)
+        await eventually("the pool is reconciled three times", lambda: len(running.core.seen) >= 3)
 
-        assert not running.brain.seen[-1].deployments[0].drifted
+        assert not running.core.seen[-1].deployments[0].drifted
 
 
 async def test_refused_manifest_is_shown_in_the_status(kube: KubeClient, load: Credentials, namespace: str) -> None:
     async with operator(namespace, load) as running:
-        running.brain.template = {"imagePullPolicy": "Whenever"}
+        running.core.template = {"imagePullPolicy": "Whenever"}
         await kube.create(POOLS, namespace, pool("p"))
 
         async def refused() -> bool:
@@ -147,11 +147,11 @@ async def test_refused_manifest_is_shown_in_the_status(kube: KubeClient, load: C
 
 async def test_unknown_field_is_refused_and_not_dropped(kube: KubeClient, load: Credentials, namespace: str) -> None:
     async with operator(namespace, load) as running:
-        running.brain.template = {"imagePolicy": "Never"}
+        running.core.template = {"imagePolicy": "Never"}
         await kube.create(POOLS, namespace, pool("p"))
         await eventually(
             "the rejected field imagePolicy is seen",
-            lambda: any("imagePolicy" in observation.rejected for observation in running.brain.seen),
+            lambda: any("imagePolicy" in observation.rejected for observation in running.core.seen),
         )
 
 
@@ -168,7 +168,7 @@ async def test_deployment_of_another_owner_is_not_taken_over(
     await kube.create(DEPLOYMENTS, namespace, {"metadata": {"name": "p-r1"}, "spec": spec})
     async with operator(namespace, load) as running:
         await kube.create(POOLS, namespace, pool("p"))
-        await eventually("the pool is reconciled twice", lambda: len(running.brain.seen) >= 2)
+        await eventually("the pool is reconciled twice", lambda: len(running.core.seen) >= 2)
         found = await find(kube, namespace, "p-r1")
 
         assert found is not None
@@ -197,7 +197,7 @@ async def test_two_pools_on_one_activity_are_reported(kube: KubeClient, load: Cr
             await kube.create(POOLS, namespace, pool(name, activityArn=arn))
 
         def rivals() -> set[tuple[str, tuple[str, ...]]]:
-            return {(observation.pool.name, observation.sharing_pools) for observation in running.brain.seen}
+            return {(observation.pool.name, observation.sharing_pools) for observation in running.core.seen}
 
         expected = {("a", (f"{namespace}/b",)), ("b", (f"{namespace}/a",))}
         await eventually("every rival of the pool is known", lambda: expected <= rivals())
@@ -210,7 +210,7 @@ async def test_status_with_only_new_counts_is_written_every_ten_seconds(
         await kube.create(POOLS, namespace, pool("p"))
         await eventually("the status is of generation 1", lambda: status(kube, namespace, "p", "observedGeneration", 1))
         for count in range(1, 6):
-            running.brain.backlog = count
+            running.core.backlog = count
             running.process.queue.add((namespace, "p"))
             await eventually("the queue is empty", lambda: not len(running.process.queue))
         assert not await status(kube, namespace, "p", "backlog", 5)
@@ -232,7 +232,7 @@ async def test_invalid_spec_is_reported_and_nothing_is_created(
             return types.get("Stalled", ("", ""))[0] == "True" and "podTemplate" in types["Ready"][1]
 
         await eventually("the rejection is in the status", said)
-        assert not running.brain.seen
+        assert not running.core.seen
         assert await eventually(
             "a PodTemplateRejected event exists", lambda: events(kube, namespace, "PodTemplateRejected")
         )

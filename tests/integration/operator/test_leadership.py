@@ -17,7 +17,7 @@ from activity_operator.watch.freshness import Freshness
 from tests.eventually import consistently, eventually
 from tests.integration.operator.arrange import Running, find, operator, pool, replicas
 from tests.integration.operator.cut import Road
-from tests.integration.operator.plain import PlainBrain
+from tests.integration.operator.plain import PlainCore
 
 
 @dataclass
@@ -40,7 +40,7 @@ async def a_deployment(kube: KubeClient, namespace: str, size: int) -> tuple[Raw
     made = await kube.create(POOLS, namespace, pool("p"))
     facts = PoolFacts(namespace, "p", made["metadata"]["uid"], 1)
     spec = type("Spec", (), {"handler_image": "registry.invalid/handler:1"})()
-    manifest = dict(PlainBrain(namespace).render(spec, facts, size))
+    manifest = dict(PlainCore(namespace).render(spec, facts, size))
     return made, await kube.apply(DEPLOYMENTS, namespace, "p-r1", manifest)
 
 
@@ -67,7 +67,7 @@ async def test_former_leaders_whole_apply_does_not_scale_down(kube: KubeClient, 
     await kube.merge_patch(DEPLOYMENTS, namespace, "p-r1", {"spec": {"replicas": 5}})
     facts = PoolFacts(namespace, "p", made["metadata"]["uid"], 1)
     spec = type("Spec", (), {"handler_image": "registry.invalid/handler:2"})()
-    manifest = PlainBrain(namespace).render(spec, facts, wanted)
+    manifest = PlainCore(namespace).render(spec, facts, wanted)
 
     with pytest.raises(ApiError) as refused:
         await applier(kube, stale).apply(Work((namespace, "p"), made), (ApplyRevision("p-r1", "r1", wanted, manifest),))
@@ -171,10 +171,10 @@ async def test_standby_decides_nothing_and_is_ready(kube: KubeClient, load: Cred
         async with operator(namespace, load) as two:
             await kube.create(POOLS, namespace, pool("p"))
             await eventually("the second operator knows the pool", lambda: two.process.store.pool((namespace, "p")))
-            await eventually("the first operator reconciles the pool", lambda: one.brain.seen)
+            await eventually("the first operator reconciles the pool", lambda: one.core.seen)
             assert (await two.get("/readyz"))[0] == 200
             assert (await two.get("/livez"))[0] == 200
-            assert two.brain.seen == []
+            assert two.core.seen == []
             assert two.outside.terms == []
 
 

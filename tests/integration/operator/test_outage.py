@@ -17,7 +17,7 @@ async def test_operator_survives_an_outage_and_continues(
         road.refuse()
         # The renew deadline passes first.
         await eventually("the operator has lost its lead", lambda: running.outside.terms == [True, False], seconds=30)
-        running.brain.sizes["p"] = 2
+        running.core.sizes["p"] = 2
 
         async def none() -> bool:
             return await replicas(kube, namespace, "p-r1") == 0
@@ -57,7 +57,7 @@ async def test_no_polls_are_ordered_during_an_outage(
     async with operator(
         namespace, road.over(load), lease_duration_seconds=60.0, lease_renew_deadline_seconds=50.0
     ) as running:
-        running.brain.sentinel = SentinelOrder(2, 1)
+        running.core.sentinel = SentinelOrder(2, 1)
         await kube.create(POOLS, namespace, pool("p"))
         await eventually(
             "two polls are ordered", lambda: running.outside.sources.orders.get((namespace, "p")) == SentinelOrder(2, 1)

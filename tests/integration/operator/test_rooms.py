@@ -44,7 +44,7 @@ async def ask(running: Running, trusted: str, name: str) -> tuple[int, str]:
 
 def all_looked_at(running: Running, count: int) -> bool:
     """Whether `count` pools have been reconciled."""
-    return len({observation.pool.name for observation in running.brain.seen}) == count
+    return len({observation.pool.name for observation in running.core.seen}) == count
 
 
 @pytest.mark.parametrize("leads", [True, False])

@@ -15,7 +15,7 @@ async def test_dead_watch_fails_livez(kube: KubeClient, load: Credentials, names
         await eventually("Deployment p-r1 exists", lambda: find(kube, namespace, "p-r1"))
         await eventually("the health port says alive", lambda: alive(running))
         road.hang()
-        running.brain.sizes["p"] = 0
+        running.core.sizes["p"] = 0
         await kube.merge_patch(POOLS, namespace, "p", {"spec": {"maxWorkers": 5}})
 
         async def dead() -> str:

@@ -73,7 +73,9 @@ async def built(api: Api) -> Process:
     outside.close_polls = AsyncMock(side_effect=lambda _: api.note("close polls"))
     outside.stop = AsyncMock()
     settings = OperatorSettings(namespace="ops", pod_name="me", health_host="127.0.0.1", health_port=0)
-    process = Process(settings, AsyncMock(), Metrics("test"), lambda _: cast("ComponentsLike", outside), TenancyPolicy)
+    process = Process(
+        settings, AsyncMock(), Metrics("test"), lambda _: cast("ComponentsLike", outside), TenancyPolicy, MagicMock()
+    )
     await process.build()
     return process
 

@@ -118,7 +118,7 @@ def test_calls_of_each_service_are_counted_under_its_name() -> None:
     parts: dict[str, Any] = {part.name: MagicMock() for part in fields(ClusterServices)}
     services = ClusterServices(**{**parts, "settings": OperatorSettings(), "metrics": metrics})
     service, cloudwatch = StepFunctions("x"), CloudWatchReader()
-    Components(MagicMock(), services, service, cloudwatch)
+    Components(services, service, cloudwatch)
     service.observed("GetActivityTask", 200, "ok", 60.0)
     cloudwatch.observed("GetMetricData", 0, "unreachable", 20.0)
 
@@ -134,7 +134,7 @@ async def test_term_that_ends_at_once_does_not_block_the_next_one(
     """The first term ends before the reading of its leases has run a step; the next one must still get ready."""
     parts: dict[str, Any] = {part.name: MagicMock() for part in fields(ClusterServices)}
     services = ClusterServices(**{**parts, "settings": OperatorSettings(), "metrics": Metrics("1.0")})
-    rooms = Components(MagicMock(), services, StepFunctions("x"), CloudWatchReader())
+    rooms = Components(services, StepFunctions("x"), CloudWatchReader())
     begun = asyncio.Event()
 
     async def begin_term() -> None:
@@ -158,7 +158,7 @@ async def test_failure_to_take_over_leases_ends_the_process_with_its_error(monke
     services = ClusterServices(
         **{**parts, "settings": OperatorSettings(), "metrics": Metrics("1.0"), "fail": failure.set_result}
     )
-    rooms = Components(MagicMock(), services, StepFunctions("x"), CloudWatchReader())
+    rooms = Components(services, StepFunctions("x"), CloudWatchReader())
     monkeypatch.setattr(rooms.leases, "begin_term", AsyncMock(side_effect=RuntimeError("a bug")))
 
     rooms.store_filled()

@@ -1,5 +1,6 @@
 """Reconciling a pool: failures are retried forever, only the leader acts, and never twice at the same time."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -7,6 +8,7 @@ import pytest
 
 from activity_operator.cluster.apply import Applier
 from activity_operator.cluster.delay_queue import DelayQueue
+from activity_operator.cluster.interfaces import CoreFunctions
 from activity_operator.cluster.kube import ApiError, ApiUnreachableError, KubeError
 from activity_operator.cluster.reconciler import Reconciler, ReconcilerDeps
 from activity_operator.cluster.resources import POOLS, Key
@@ -62,7 +64,7 @@ class Scene:
             withdraw=lambda key, deleted: self.log.append(("withdraw", deleted)),
         )
         observer = SimpleNamespace(
-            leader=self, observe=self.look, brain=self, reports=reports, sources=signals, now=lambda: 1.8e9,
+            leader=self, observe=self.look, reports=reports, sources=signals, now=lambda: 1.8e9,
             shared_sources=SimpleNamespace(forget=lambda key: None),
         )  # fmt: skip
         gauges = SimpleNamespace(
@@ -90,6 +92,7 @@ class Scene:
             Freshness(60, lambda: self.now),
             cast("Any", gauges),
             self.prepare,
+            CoreFunctions(self.decide, lambda *_: {}, self.status),
         )
 
     async def prepare(self, namespace: str) -> None:
@@ -294,7 +297,7 @@ async def test_leadership_lost_before_the_status_writes_no_status() -> None:
         scene.leading = False
         return {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "False"}]}
 
-    scene.status = lose  # type: ignore[method-assign]
+    scene.reconciler._deps.core = replace(scene.reconciler._deps.core, status=lose)
     assert await scene.look_after() is None
 
     assert (scene.written, scene.results) == ([], ["not_leading"])

@@ -21,7 +21,9 @@ async def test_late_tick_sets_the_loop_lag(monkeypatch: pytest.MonkeyPatch) -> N
     metrics = Metrics("test")
     monkeypatch.setattr(module, "clock", lambda: next(times, 0.0))
     monkeypatch.setattr(module, "TICK_SECONDS", 1.0)
-    process = Process(OperatorSettings(), cast("Any", None), metrics, cast("Any", None), TenancyPolicy)
+    process = Process(
+        OperatorSettings(), cast("Any", None), metrics, cast("Any", None), TenancyPolicy, cast("Any", None)
+    )
     process.elector = cast("Any", SimpleNamespace(leading=True, reachable=True))
     monkeypatch.setattr(asyncio, "sleep", _asleep(beaten))
     beating = asyncio.create_task(process._tick())
