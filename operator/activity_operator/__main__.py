@@ -10,6 +10,7 @@ from importlib.metadata import version
 
 from activity_operator import logs, open_files
 from activity_operator.backlog.stepfunctions import StepFunctions
+from activity_operator.clock import clock
 from activity_operator.cluster.interfaces import CoreFunctions
 from activity_operator.cluster.kube import from_kubeconfig, in_cluster
 from activity_operator.core import manifests
@@ -18,7 +19,7 @@ from activity_operator.core.status import pool_status
 from activity_operator.core.tenancy import PolicyError
 from activity_operator.metrics import Metrics
 from activity_operator.policy_file import PolicyFile
-from activity_operator.process import ClusterServices, Process, clock
+from activity_operator.process import ClusterServices, Process
 from activity_operator.settings import OperatorSettings, OperatorSettingsError
 from activity_operator.wiring import Components
 

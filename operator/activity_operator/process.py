@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from activity_operator import health
-from activity_operator.clock import SlewedClock
+from activity_operator.clock import SlewedClock, clock
 from activity_operator.cluster.apply import Applier
 from activity_operator.cluster.delay_queue import DelayQueue
 from activity_operator.cluster.election import Elector, Timing
@@ -43,11 +43,6 @@ TICK_SECONDS = 1.0
 CANCEL_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
-
-
-def clock() -> float:
-    """Return seconds that also pass while the machine sleeps, so that a Lease is not kept past its end."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class ComponentsLike(Protocol):

@@ -16,8 +16,8 @@ from typing import Any
 
 from activity_operator import __main__ as operator
 from activity_operator import logs
+from activity_operator.clock import clock
 from activity_operator.policy_file import PolicyFile
-from activity_operator.process import clock
 from activity_operator.settings import OperatorSettings
 from tests import measuring
 from tests.servers.parent import die_with_parent

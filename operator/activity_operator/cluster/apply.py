@@ -10,7 +10,7 @@ from activity_operator.cluster import field_managers
 from activity_operator.cluster.drift import APPLIED, drifted_fields, stamped
 from activity_operator.cluster.edit_conflicts import EditConflicts
 from activity_operator.cluster.facts import controller_uid
-from activity_operator.cluster.interfaces import Leader
+from activity_operator.cluster.interfaces import Leader, WatchCheck
 from activity_operator.cluster.kube import ApiError, KubeClient, KubeError
 from activity_operator.cluster.resources import DEPLOYMENTS, PODS, Key, Raw, Resource
 from activity_operator.cluster.status_writer import NameTakenError
@@ -24,7 +24,6 @@ from activity_operator.core.decision import (
     SetDeletionCost,
     SetReplicas,
 )
-from activity_operator.watch.freshness import Freshness
 
 #: Seconds in which raises after the first one are gathered into one write.
 COALESCE_SECONDS = 0.25
@@ -84,7 +83,7 @@ class Applier:
         self,
         kube: KubeClient,
         store: Store,
-        freshness: Freshness,
+        watch_check: WatchCheck,
         leader: Leader,
         *,
         clock: Callable[[], float],
@@ -92,7 +91,7 @@ class Applier:
     ) -> None:
         self._kube = kube
         self._store = store
-        self._freshness = freshness
+        self._watch_check = watch_check
         self._leader = leader
         self._clock = clock
         self._emit_event = emit_event
@@ -138,7 +137,7 @@ class Applier:
 
     def _written(self, resource: Resource, raw: Raw, work: Work) -> None:
         work.writes += 1
-        self._freshness.wrote(resource, raw)
+        self._watch_check.wrote(resource, raw)
         self._store.put(resource, raw)
 
     async def _apply_revision(self, work: Work, action: ApplyRevision) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.api.status import EventRecord
-from activity_operator.cluster.resources import Key
+from activity_operator.cluster.resources import Key, Raw, Resource
 from activity_operator.core.decision import Decision, ScalingMemory, SentinelOrder
 from activity_operator.core.observation import Observation, PoolFacts, SourceFacts, WorkerFacts
 from activity_worker.contract import Directive
@@ -116,6 +116,25 @@ class PoolSourcesLike(Protocol):
 
     def withdraw(self, key: Key, *, deleted: bool) -> None:
         """Open no more polls for the pool; when it is deleted, fail the leases that are held for it."""
+        ...
+
+
+class WatchCheck(Protocol):
+    """Compares what the watches deliver with what is known of the cluster otherwise."""
+
+    grace_seconds: float
+
+    @property
+    def next_check(self) -> float | None:
+        """Seconds until a LIST could confirm that a watch is dead, None while every watch has delivered everything."""
+        ...
+
+    def wrote(self, resource: Resource, raw: Raw) -> None:
+        """Take note of our own write: the watch must deliver this version."""
+        ...
+
+    def listed(self, resource: Resource, raws: list[Raw]) -> None:
+        """Compare a LIST with what the watch delivered."""
         ...
 
 

@@ -11,7 +11,7 @@ from activity_operator.cluster import backoff, fence, status_writer
 from activity_operator.cluster.apply import REJECTED_SECONDS, Applier, NotLeadingError, Work, must_lead
 from activity_operator.cluster.delay_queue import DelayQueue
 from activity_operator.cluster.event_publisher import EventPublisher
-from activity_operator.cluster.interfaces import CoreFunctions
+from activity_operator.cluster.interfaces import CoreFunctions, WatchCheck
 from activity_operator.cluster.kube import ApiError, ApiUnreachableError, KubeError
 from activity_operator.cluster.observer import Observer, event_records, inherited_events
 from activity_operator.cluster.pool_state import PoolState
@@ -21,7 +21,6 @@ from activity_operator.cluster.workqueue import WorkQueue
 from activity_operator.core.decision import ApplyRevision, Decision, EmitEvent, SentinelOrder
 from activity_operator.core.lifecycle_ring import merge_events
 from activity_operator.core.observation import Observation
-from activity_operator.watch.freshness import Freshness
 
 #: Failures in a row, each longer after the one before, from which they are no passing trouble: about two seconds.
 TOLD_FAILURES = 3
@@ -66,7 +65,7 @@ class ReconcilerDeps:
     applier: Applier
     writer: status_writer.StatusWriter
     events: EventPublisher
-    freshness: Freshness
+    watch_check: WatchCheck
     metrics: ReconcilerMetrics
     prepare: Callable[[str], Awaitable[None]]
     core: CoreFunctions
@@ -285,7 +284,7 @@ class Reconciler:
                 state.status_written, state.status = before
                 await self._deps.applier.refresh(POOLS, pool["metadata"]["namespace"], pool["metadata"]["name"])
             raise
-        self._deps.freshness.wrote(POOLS, raw)
+        self._deps.watch_check.wrote(POOLS, raw)
         self._deps.store.put(POOLS, raw)
         self._deps.metrics.status_written()
         return None

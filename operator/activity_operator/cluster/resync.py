@@ -5,12 +5,12 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from activity_operator.cluster.interfaces import WatchCheck
 from activity_operator.cluster.kube import KubeClient, KubeError
 from activity_operator.cluster.ownership import Ownership
 from activity_operator.cluster.resources import POOLS, Resource
 from activity_operator.cluster.store import KINDS, Store
 from activity_operator.cluster.transform import trim
-from activity_operator.watch.freshness import Freshness
 from activity_worker.contract import LABEL_POOL
 
 #: Seconds until a LIST that failed is tried again, while the store is not to be trusted.
@@ -28,7 +28,7 @@ class Resyncer:
         self,
         kube: KubeClient,
         store: Store,
-        freshness: Freshness,
+        watch_check: WatchCheck,
         ownership: Ownership,
         *,
         every_seconds: float,
@@ -37,7 +37,7 @@ class Resyncer:
     ) -> None:
         self._kube = kube
         self._store = store
-        self._freshness = freshness
+        self._watch_check = watch_check
         self._ownership = ownership
         self._every = every_seconds
         self._clock = clock
@@ -64,7 +64,7 @@ class Resyncer:
             self.attempted = self._clock()
             try:
                 await self.resync()
-                check = self._freshness.next_check
+                check = self._watch_check.next_check
                 wait = self._every if check is None else min(self._every, check + RETRY_SECONDS)
             except KubeError as error:
                 log.warning("the sweep failed, again in %g s: %s", wait, error)
@@ -74,13 +74,13 @@ class Resyncer:
         """Wait; a debt of the watches that arises meanwhile shortens the wait."""
         until = self._clock() + seconds
         while (left := until - self._clock()) > 0:
-            check = self._freshness.next_check
-            nap = min(left, self._freshness.grace_seconds if check is None else check + RETRY_SECONDS)
+            check = self._watch_check.next_check
+            nap = min(left, self._watch_check.grace_seconds if check is None else check + RETRY_SECONDS)
             try:
                 async with asyncio.timeout(nap):
                     await self._now.wait()
             except TimeoutError:
-                if self._freshness.next_check == 0.0:
+                if self._watch_check.next_check == 0.0:
                     return
             else:
                 return
@@ -98,7 +98,7 @@ class Resyncer:
         before = self._store.snapshot(resource)
         selector = "" if resource == POOLS else LABEL_POOL
         found, version = await self._kube.list(resource, label_selector=selector, keep=partial(trim, resource))
-        self._freshness.listed(resource, found)
+        self._watch_check.listed(resource, found)
         phantoms = self._store.replace(resource, found, before, version)
         if phantoms:
             log.warning("%d %s vanished without the watch telling", phantoms, resource.plural)

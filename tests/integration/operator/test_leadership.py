@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from activity_operator.clock import clock
 from activity_operator.cluster.apply import Applier, NotLeadingError, Work
 from activity_operator.cluster.election import Elector, Timing
 from activity_operator.cluster.kube import ApiError, Credentials, KubeClient
@@ -12,7 +13,6 @@ from activity_operator.cluster.resources import DEPLOYMENTS, LEASES, POOLS, Raw
 from activity_operator.cluster.store import Store
 from activity_operator.core.decision import ApplyRevision, SetReplicas
 from activity_operator.core.observation import PoolFacts
-from activity_operator.process import clock
 from activity_operator.watch.freshness import Freshness
 from tests.eventually import consistently, eventually
 from tests.integration.operator.arrange import Running, find, operator, pool, replicas
