@@ -25,6 +25,7 @@ from activity_operator.core.decision import (
     DeleteDeployment,
     DeletePod,
     EmitEvent,
+    Limit,
     ScalingMemory,
     Size,
 )
@@ -113,7 +114,7 @@ def _actions(
         actions.extend(plan.costs)
         victims.extend(plan.victims)
         if name == revision:
-            cut = size.limit == "breaker"
+            cut = size.limit is Limit.BREAKER
             allowed = breakers.replicas_allowed(breaker, members, plan.replicas, cut=cut)
             # One more for a try, too, only where there is room.
             most = plan.replicas + max(0, room)

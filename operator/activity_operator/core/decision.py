@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from activity_operator.core.backlog import Backlog
@@ -129,12 +130,36 @@ class ScalingMemory:
     waiting_since: float | None = None
 
 
+class Limit(StrEnum):
+    """The rule that binds a pool's size, as `status.decisions` and the metrics name it.
+
+    `DEMAND` is the work itself; `HELD` is a window or a missing signal that keeps more workers; `MIN`, `MAX`, `PIN` and
+    `PAUSED` are the spec's. `REFUSED` is the tenancy policy's. The others stop growth: `BREAKER` after failed starts,
+    `UNPREPARED` while pods lack a volume or a network, `DOUBT` while the report path fails, and `IDLE`, `CRASHING` and
+    `MUTE` for what the workers do.
+    """
+
+    DEMAND = "demand"
+    HELD = "held"
+    MIN = "min"
+    MAX = "max"
+    PIN = "pin"
+    PAUSED = "paused"
+    REFUSED = "refused"
+    BREAKER = "breaker"
+    UNPREPARED = "unprepared"
+    DOUBT = "doubt"
+    IDLE = "idle"
+    CRASHING = "crashing"
+    MUTE = "mute"
+
+
 @dataclass(frozen=True, slots=True)
 class Size:
     """How many workers, which rule bound it, and the sentence for people."""
 
     desired: int
-    limit: str
+    limit: Limit
     reason: str
 
 

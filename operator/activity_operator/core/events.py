@@ -4,13 +4,17 @@ from collections.abc import Iterator, Mapping
 
 from activity_operator.api.conditions import Reason
 from activity_operator.api.spec import PoolSpec
-from activity_operator.core.decision import Breaker, EmitEvent, Size
+from activity_operator.core.decision import Breaker, EmitEvent, Limit, Size
 from activity_operator.core.fleet import Fleet
 from activity_operator.core.not_ready import not_ready_reasons
 from activity_operator.core.observation import Observation
 
 #: Why growth stopped, by the rule that stopped it, where the workers themselves are the reason.
-GROWTH_STOP_REASONS = {"idle": Reason.WORKERS_IDLE, "crashing": Reason.WORKERS_CRASHING, "mute": Reason.WORKERS_MUTE}
+GROWTH_STOP_REASONS = {
+    Limit.IDLE: Reason.WORKERS_IDLE,
+    Limit.CRASHING: Reason.WORKERS_CRASHING,
+    Limit.MUTE: Reason.WORKERS_MUTE,
+}
 #: Seconds of a term in which silence is what every change of leader brings, and no news.
 YOUNG_TERM_SECONDS = 30.0
 

@@ -8,6 +8,7 @@ bear witness against it than for it. One alone may be at fault itself, and does 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from activity_operator.core.decision import Limit
 from activity_operator.core.demand import Demand
 from activity_operator.core.fleet import START_DEADLINE_SECONDS, Fleet, Member
 from activity_operator.core.observation import Observation
@@ -28,7 +29,7 @@ _CRASH_LOOP = "CrashLoopBackOff"
 class GrowthStop:
     """Which rule stops growth (`idle`, `crashing` or `mute`), and the sentence for people."""
 
-    limit: str
+    limit: Limit
     reason: str
 
 
@@ -52,9 +53,9 @@ def growth_stop(observation: Observation, fleet: Fleet, since: float | None) -> 
     if len(crashing) + len(mute) + len(idle) <= len(useful):
         return None
     _, limit, names, words = max(
-        (len(crashing), "crashing", crashing, "ended and had to be started again"),
-        (len(mute), "mute", mute, f"have been ready for {START_DEADLINE_SECONDS:.0f} s and never reported"),
-        (len(idle), "idle", idle, f"have had nothing to do for {IDLE_SECONDS:.0f} s while tasks are said to wait"),
+        (len(crashing), Limit.CRASHING, crashing, "ended and had to be started again"),
+        (len(mute), Limit.MUTE, mute, f"have been ready for {START_DEADLINE_SECONDS:.0f} s and never reported"),
+        (len(idle), Limit.IDLE, idle, f"have had nothing to do for {IDLE_SECONDS:.0f} s while tasks are said to wait"),
         key=lambda kind: kind[0],
     )
     pod = min(member.pod.name for member in names)
@@ -110,12 +111,12 @@ def _ended_before(member: Member) -> bool:
     return member.pod.last_exit_code not in {None, 0}
 
 
-def _evidence(limit: str, members: list[Member], pod: str) -> str:
+def _evidence(limit: Limit, members: list[Member], pod: str) -> str:
     match limit:
-        case "crashing":
+        case Limit.CRASHING:
             ended = next(member.pod for member in members if member.pod.name == pod)
             return f"pod {pod}: exit code {ended.last_exit_code}; `kubectl logs {pod} --previous` says why"
-        case "mute":
+        case Limit.MUTE:
             return f"pod {pod}: may it reach the operator's report Service?"
         case _:
             return f"pod {pod}: do its polls ask for the very tasks that are counted?"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.blocked_pods import unprepared_pod
-from activity_operator.core.decision import Breaker, Size
+from activity_operator.core.decision import Breaker, Limit, Size
 from activity_operator.core.demand import Demand
 from activity_operator.core.fleet import Fleet
 from activity_operator.core.growth_guard import WITNESSES, GrowthStop
@@ -24,19 +24,20 @@ def limited_size(
     """Return how many workers may serve, the rule that bound the number, and why."""
     present = fleet.present
     if observation.refusal:
-        return Size(min(present, spec.max_workers), "refused", observation.refusal)
+        return Size(min(present, spec.max_workers), Limit.REFUSED, observation.refusal)
     if spec.paused:
-        return Size(0, "paused", "spec.paused is true: workers finish what they hold and leave")
+        return Size(0, Limit.PAUSED, "spec.paused is true: workers finish what they hold and leave")
     if spec.replicas is not None:
         return _pinned(spec, spec.replicas)
-    number, limit, reason = stable.workers, "demand", demand.reason
+    limit: Limit
+    number, limit, reason = stable.workers, Limit.DEMAND, demand.reason
     if stable.held_by:
-        limit, reason = "held", f"{demand.reason}; kept at {number} by {stable.held_by}"
+        limit, reason = Limit.HELD, f"{demand.reason}; kept at {number} by {stable.held_by}"
     if number < spec.min_workers:
-        number, limit, reason = spec.min_workers, "min", f"{demand.reason}; minWorkers is {spec.min_workers}"
+        number, limit, reason = spec.min_workers, Limit.MIN, f"{demand.reason}; minWorkers is {spec.min_workers}"
     asked = number
     if number > spec.max_workers:
-        limit, reason = "max", f"{demand.reason} would need {number} workers; maxWorkers is {spec.max_workers}"
+        limit, reason = Limit.MAX, f"{demand.reason} would need {number} workers; maxWorkers is {spec.max_workers}"
         number = spec.max_workers
     for most, name, why in _bounds_of_growth(spec, observation, fleet, breaker):
         if number > most:
@@ -48,19 +49,19 @@ def limited_size(
 
 def _bounds_of_growth(
     spec: PoolSpec, observation: Observation, fleet: Fleet, breaker: Breaker
-) -> Iterator[tuple[int, str, str]]:
+) -> Iterator[tuple[int, Limit, str]]:
     """Yield how large the pool may be for now, the rule that says so, and why; the first that binds is told."""
     present = fleet.present
     if breaker.open:
-        yield max(present, 1), "breaker", breaker.message
+        yield max(present, 1), Limit.BREAKER, breaker.message
     if (stuck := unprepared_pod(observation, fleet)) is not None:
-        yield max(present, 1), "unprepared", stuck
+        yield max(present, 1), Limit.UNPREPARED, stuck
     if observation.report_path_problem and fleet.stalled:
         # Those who are not heard may well be free: they were enough before their reports stopped coming.
-        yield max(present, spec.min_workers), "doubt", observation.report_path_problem
+        yield max(present, spec.min_workers), Limit.DOUBT, observation.report_path_problem
 
 
 def _pinned(spec: PoolSpec, replicas: int) -> Size:
     if replicas > spec.max_workers:
-        return Size(spec.max_workers, "max", f"spec.replicas pins {replicas}; maxWorkers is {spec.max_workers}")
-    return Size(replicas, "pin", f"spec.replicas pins {replicas}")
+        return Size(spec.max_workers, Limit.MAX, f"spec.replicas pins {replicas}; maxWorkers is {spec.max_workers}")
+    return Size(replicas, Limit.PIN, f"spec.replicas pins {replicas}")

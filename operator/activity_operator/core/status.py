@@ -8,7 +8,7 @@ from activity_operator.api.conditions import Condition, ConditionType, Reason, S
 from activity_operator.api.spec import PoolSpec
 from activity_operator.api.status import MAX_DECISIONS, DecisionRecord, EventRecord, PoolStatus, parse_status
 from activity_operator.core import events
-from activity_operator.core.decision import Decision
+from activity_operator.core.decision import Decision, Limit
 from activity_operator.core.fleet import Fleet, join_reports
 from activity_operator.core.manifests import revision_of, selector
 from activity_operator.core.not_ready import not_ready_reasons
@@ -84,7 +84,7 @@ def _ring(
         held=observation.source.held + observation.source.claimed,
         workers=len(fleet.members),
         desired=decision.size.desired,
-        limit=decision.size.limit,
+        limit=str(decision.size.limit),
         reason=decision.size.reason,
         victims=decision.victims,
     )
@@ -137,11 +137,11 @@ def _scaling_limited(observation: Observation, decision: Decision) -> ConditionS
     if observation.edit_conflict:
         return "True", Reason.DEPLOYMENT_CONTESTED, observation.edit_conflict
     reasons = {
-        "max": Reason.AT_MAX_WORKERS,
-        "min": Reason.AT_MIN_WORKERS,
-        "breaker": Reason.START_BREAKER_OPEN,
-        "unprepared": Reason.WORKERS_NOT_READY,
-        "doubt": Reason.REPORTS_MISSING,
+        Limit.MAX: Reason.AT_MAX_WORKERS,
+        Limit.MIN: Reason.AT_MIN_WORKERS,
+        Limit.BREAKER: Reason.START_BREAKER_OPEN,
+        Limit.UNPREPARED: Reason.WORKERS_NOT_READY,
+        Limit.DOUBT: Reason.REPORTS_MISSING,
         **events.GROWTH_STOP_REASONS,
     }
     reason = reasons.get(decision.size.limit)

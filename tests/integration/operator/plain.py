@@ -14,6 +14,7 @@ from activity_operator.core.decision import (
     Action,
     ApplyRevision,
     Decision,
+    Limit,
     ScalingMemory,
     SentinelOrder,
     Size,
@@ -76,7 +77,7 @@ class PlainCore:
         actions: tuple[Action, ...] = ()
         if observation.pool.namespace == self.namespace and not observation.pool.deleting:
             actions = self._actions(spec, observation, wanted)
-        return Decision(Size(wanted, "demand", "as the test says"), memory, actions, sentinel=self.sentinel)
+        return Decision(Size(wanted, Limit.DEMAND, "as the test says"), memory, actions, sentinel=self.sentinel)
 
     def _actions(self, spec: PoolSpec, observation: Observation, wanted: int) -> tuple[Action, ...]:
         current = observation.deployments[0] if observation.deployments else None

@@ -4,7 +4,7 @@ import pytest
 
 from activity_operator.api.spec import parse_spec
 from activity_operator.core.backlog import Backlog
-from activity_operator.core.decision import Decision, ScalingMemory, Size
+from activity_operator.core.decision import Decision, Limit, ScalingMemory, Size
 from activity_operator.core.observation import Observation, PoolFacts, SourceFacts
 from activity_operator.metrics import Metrics
 
@@ -19,7 +19,7 @@ def observed(backlog: int | None = None) -> Observation:
 
 def filled(backlog: int | None = 7) -> Metrics:
     metrics = Metrics("1.0")
-    decision = Decision(Size(3, "demand", "because"), ScalingMemory(), backlog=Backlog(backlog))
+    decision = Decision(Size(3, Limit.DEMAND, "because"), ScalingMemory(), backlog=Backlog(backlog))
     metrics.observed(KEY, SPEC, observed(backlog), decision, {"conditions": [{"type": "Ready", "status": "True"}]})
     metrics.scaled(KEY, 3, "demand", 0.1)
     metrics.lost(KEY, "oom")
@@ -40,7 +40,7 @@ def test_series_of_a_pool_are_labelled_with_namespace_and_name() -> None:
 
 def test_unknown_backlog_has_no_series() -> None:
     metrics = filled(7)
-    decision = Decision(Size(3, "demand", "because"), ScalingMemory())
+    decision = Decision(Size(3, Limit.DEMAND, "because"), ScalingMemory())
     metrics.observed(KEY, SPEC, observed(None), decision, {})
 
     assert "activitypool_backlog_tasks{" not in metrics.render().decode()
@@ -48,7 +48,7 @@ def test_unknown_backlog_has_no_series() -> None:
 
 def test_dropped_condition_has_no_series() -> None:
     metrics = filled()
-    decision = Decision(Size(3, "demand", "because"), ScalingMemory())
+    decision = Decision(Size(3, Limit.DEMAND, "because"), ScalingMemory())
     metrics.observed(KEY, SPEC, observed(), decision, {"conditions": [{"type": "Paused", "status": "True"}]})
 
     assert 'condition="Ready"' not in metrics.render().decode()
@@ -65,7 +65,7 @@ def test_update_of_one_pool_does_not_iterate_over_all_series(monkeypatch: pytest
     """With 500 pools the iteration covers 10,500 series and takes 0.6 ms per reconciliation."""
     metrics = filled()
     monkeypatch.setattr(Metrics, "_series", lambda *_: pytest.fail("the update iterated over all series"))
-    decision = Decision(Size(3, "demand", "because"), ScalingMemory())
+    decision = Decision(Size(3, Limit.DEMAND, "because"), ScalingMemory())
     metrics.observed(KEY, SPEC, observed(None), decision, {"conditions": [{"type": "Paused", "status": "True"}]})
 
 

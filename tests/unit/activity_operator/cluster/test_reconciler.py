@@ -15,7 +15,7 @@ from activity_operator.cluster.resources import POOLS, Key
 from activity_operator.cluster.status_writer import NameTakenError, StatusWriter
 from activity_operator.cluster.store import Store
 from activity_operator.cluster.workqueue import WorkQueue
-from activity_operator.core.decision import Decision, EmitEvent, ScalingMemory, SentinelOrder, Size
+from activity_operator.core.decision import Decision, EmitEvent, Limit, ScalingMemory, SentinelOrder, Size
 from activity_operator.core.observation import DeploymentFacts, Observation, PoolFacts
 from activity_operator.watch.freshness import Freshness
 from activity_worker.contract import Directive
@@ -107,7 +107,7 @@ class Scene:
         learnt = ScalingMemory(quiet_since=float(len(self.memories)))
         directives = {"w": Directive.DRAIN}
         return Decision(
-            Size(1, "", ""), learnt, directives=directives, sentinel=SentinelOrder(2, 1), look_again_in=30.0
+            Size(1, Limit.DEMAND, ""), learnt, directives=directives, sentinel=SentinelOrder(2, 1), look_again_in=30.0
         )
 
     def status(self, *given: Any) -> dict[str, Any]:

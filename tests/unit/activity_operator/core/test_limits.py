@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from activity_operator.core.decision import Breaker, Size
+from activity_operator.core.decision import Breaker, Limit, Size
 from activity_operator.core.demand import Demand
 from activity_operator.core.limits import limited_size
 from activity_operator.core.observation import Observation
@@ -104,5 +104,5 @@ def test_refused_pool_keeps_its_workers_and_does_not_grow() -> None:
     refused = observed(worker("w1"), worker("w2"), refusal="not allowed in this namespace")
 
     answer = sized(9, refused, minWorkers=5)
-    assert answer == Size(2, "refused", "not allowed in this namespace")
+    assert answer == Size(2, Limit.REFUSED, "not allowed in this namespace")
     assert sized(9, refused, maxWorkers=1).desired == 1
