@@ -18,9 +18,8 @@ from activity_operator.backlog.protocol import SourceProblemError
 from activity_operator.cluster.resources import Key
 from activity_operator.cluster.secret_values import SecretRef, SecretValue, SecretValues
 from activity_operator.core import messages
-from activity_operator.core.backlog_count import BacklogCount
 from activity_operator.core.decision import SentinelOrder
-from activity_operator.core.observation import SourceProblem
+from activity_operator.core.observation import BacklogCount, SourceProblem
 from activity_operator.core.tenancy import TenancyPolicy
 
 _PROMETHEUS = "prometheus"

@@ -17,9 +17,8 @@ from activity_operator.cluster.secret_values import SecretValues
 from activity_operator.core.decision import SentinelOrder
 from activity_operator.core.observation import SourceFacts
 from activity_operator.counted_sources import CountedSources
-from activity_operator.leases.dependencies import LeaseManagerDeps
 from activity_operator.leases.handover import LeaseHandover
-from activity_operator.leases.manager import LeaseManager
+from activity_operator.leases.manager import LeaseManager, LeaseManagerDeps
 from activity_operator.leases.model import PoolRef
 from activity_operator.leases.rules import LeasePolicy
 from activity_operator.leases.secret_store import SecretLeaseStore

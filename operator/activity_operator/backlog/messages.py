@@ -3,13 +3,19 @@
 import re
 from dataclasses import replace
 
-from activity_operator.backlog.protocol import PollTarget
+from activity_operator.backlog.protocol import PollTarget, SourceProblemError
 from activity_worker.wire.endpoint import region_of
 from activity_worker.wire.errors import WireError
 
 _MAX_SERVICE_WORDS = 300
 #: What differs between two answers of the same kind and would make a new condition of each.
 _REQUEST_ID = re.compile(r"\s*\(?(?:request ?id:?\s*)?[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\)?", re.IGNORECASE)
+
+
+def unreachable(server: str, words: str) -> SourceProblemError:
+    """Return the problem of a server that does not answer."""
+    text = f"no answer from {server}: check its address in the pool's source and the network's rules for the operator"
+    return SourceProblemError("BackendUnreachable", f"{text} ({words})")
 
 
 def service_message(error: WireError) -> str:

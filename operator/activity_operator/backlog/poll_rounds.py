@@ -14,8 +14,7 @@ from typing import Protocol
 from activity_operator.backlog import backoff
 from activity_operator.backlog.call_metrics import CallObserver
 from activity_operator.backlog.protocol import Key, SourceProblemError
-from activity_operator.core.backlog_count import BacklogCount
-from activity_operator.core.observation import SourceProblem
+from activity_operator.core.observation import BacklogCount, SourceProblem
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from typing import Any
 import aiohttp
 
 from activity_operator.backlog.call_metrics import CallObserver, ignore_call, observe_count
+from activity_operator.backlog.messages import unreachable
 from activity_operator.backlog.poll_rounds import Item, SourceEndpoint
 from activity_operator.backlog.protocol import SourceProblemError
-from activity_operator.backlog.server_errors import unreachable
 
 #: In this time all queries of a round are answered, or have failed.
 ANSWER_SECONDS = 8.0

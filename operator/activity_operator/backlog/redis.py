@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from activity_operator.backlog.call_metrics import CallObserver, ignore_call, observe_count
+from activity_operator.backlog.messages import unreachable
 from activity_operator.backlog.poll_rounds import Item, SourceEndpoint
 from activity_operator.backlog.protocol import SourceProblemError
-from activity_operator.backlog.server_errors import unreachable
 from activity_worker.wire import redis_keys
 from activity_worker.wire.redis_connection import RedisClient, open_client
 from activity_worker.wire.redis_errors import RedisError, RedisErrorKind

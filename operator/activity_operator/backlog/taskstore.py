@@ -12,9 +12,9 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]
 
 from activity_operator.backlog.call_metrics import CallObserver, ignore_call, observe_count
+from activity_operator.backlog.messages import unreachable
 from activity_operator.backlog.poll_rounds import Item, SourceEndpoint
 from activity_operator.backlog.protocol import SourceProblemError
-from activity_operator.backlog.server_errors import unreachable
 from activity_worker.wire.store_connection import connect_to_store
 from activity_worker.wire.store_url import StoreUrl, StoreUrlError, address, parse_store_url
 from activity_worker.wire.taskstore_due import CHANNEL, DUE, DUE_BY_TASK

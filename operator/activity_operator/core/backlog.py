@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core import backlog_estimate
-from activity_operator.core.backlog_count import BacklogCount
 from activity_operator.core.fleet import Fleet
-from activity_operator.core.observation import Observation
+from activity_operator.core.observation import BacklogCount, Observation
 
 #: Exact counts are read several times a second; after half a minute without one they are no longer believed.
 EXACT_STALE_SECONDS = 30.0

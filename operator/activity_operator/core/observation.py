@@ -2,8 +2,22 @@
 
 from dataclasses import dataclass, field
 
-from activity_operator.core.backlog_count import BacklogCount
 from activity_worker.contract import PollTrouble, WorkerState
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogCount:
+    """How many tasks wait, as counted at `observed_at` (Unix seconds).
+
+    `exact`: the source itself counted, a moment ago, tasks that no worker has. Otherwise it is a lower bound, perhaps
+    minutes old: at least so many were waiting, and some of them may run by now.
+    `with_running`: tasks that workers have are counted too, also those whose worker is dead.
+    """
+
+    tasks: int
+    exact: bool
+    observed_at: float
+    with_running: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,9 @@ from typing import Any
 
 from activity_operator.backlog.protocol import Key
 from activity_operator.leases.manager import LeaseManager
-from activity_operator.leases.model import LeaseOwner, LeaseRecordConflictError, LeaseStoreUnavailableError, TaskLease
+from activity_operator.leases.model import LeaseOwner, TaskLease
 from activity_operator.leases.rules import ClaimDecision, LeaseEntry, choose_offers, decide_claim, is_lost, is_shown
+from activity_operator.leases.store import LeaseRecordConflictError, LeaseStoreUnavailableError
 from activity_worker.contract import Grant, Report
 
 #: Seconds that a reply waits for the API server. Beyond it the worker hears "not yet" and asks again, rather than time

@@ -7,8 +7,8 @@ not depend on the API server: they go to the task service, and a lease that coul
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Coroutine, Iterator
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from activity_operator.backlog.backoff import capped
@@ -22,10 +22,7 @@ from activity_operator.backlog.protocol import (
     TokenRefusedError,
 )
 from activity_operator.core.decision import EmitEvent
-from activity_operator.leases.dependencies import LeaseManagerDeps
-from activity_operator.leases.keep_alive import LINGER_SECONDS, KeepAlive
-from activity_operator.leases.model import LeaseStore, LeaseStoreUnavailableError, PoolRef, TaskLease
-from activity_operator.leases.removals import RETRY_CAP_SECONDS, RETRY_FIRST_SECONDS, RecordRemovals
+from activity_operator.leases.model import PoolRef, TaskLease
 from activity_operator.leases.rules import (
     CAUSES,
     Disposition,
@@ -34,6 +31,13 @@ from activity_operator.leases.rules import (
     disposition_of,
     is_kept_alive,
     with_pool_presence,
+)
+from activity_operator.leases.store import (
+    RETRY_CAP_SECONDS,
+    RETRY_FIRST_SECONDS,
+    LeaseStore,
+    LeaseStoreUnavailableError,
+    RecordRemovals,
 )
 from activity_worker.contract import LeasedTask, lease_id
 
@@ -58,6 +62,62 @@ FAIL_PATIENCE_SECONDS = 900.0
 LAST_TASKS_SECONDS = 2.0
 #: Ids of leases that are over, kept so that a late listing does not bring one back.
 REMEMBERED_ENDINGS = 4096
+
+
+#: Seconds for which a process that does not lead keeps a task alive after it was recorded, or after its term, until the
+#: leader has listed.
+LINGER_SECONDS = 40.0
+#: Seconds for which it goes on while the records cannot be listed: with the API server away nobody may lead. Not for
+#: ever: one that is cut off alone would keep a task alive whose worker, of the next leader's, is dead.
+OUTAGE_SECONDS = 300.0
+
+
+class KeepAlive:
+    """Calls `over` once the next leader has had the time to list the records; `listed` lists them."""
+
+    def __init__(self, listed: Callable[[], Awaitable[object]], over: Callable[[], None]) -> None:
+        self._listed = listed
+        self._over = over
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Linger from now on."""
+        self.stop()
+        self._task = asyncio.get_running_loop().create_task(self._wait())
+
+    def stop(self) -> None:
+        """Linger no more; `over` is not called."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _wait(self) -> None:
+        for _ in range(int(OUTAGE_SECONDS / LINGER_SECONDS)):
+            await asyncio.sleep(LINGER_SECONDS)
+            try:
+                await self._listed()
+            except LeaseStoreUnavailableError:
+                continue
+            break
+        self._over()
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseManagerDeps:
+    """Questions that custody asks, and whom it tells.
+
+    `pool_exists(uid)` and `pod_exists(uid)` answer from a store that has been filled; `now` is Unix seconds;
+    `on_change` is called when held or claimed leases changed in number; `emit_event` publishes an Event on the pool;
+    `leads` tells right now whether this process holds the Lease: one that was stopped hears later that its term is
+    over.
+    """
+
+    now: Callable[[], float]
+    pool_exists: Callable[[str], bool]
+    pod_exists: Callable[[str], bool]
+    on_change: Callable[[Key], None] = field(default=lambda _key: None)
+    emit_event: Callable[[Key, EmitEvent], None] = field(default=lambda _key, _event: None)
+    leads: Callable[[], bool] = field(default=lambda: True)
 
 
 class LeaseManager:

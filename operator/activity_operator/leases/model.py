@@ -1,8 +1,6 @@
 """A lease that the operator took for a pool, its owner, and where it is recorded so that no crash loses it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from activity_operator.backlog.protocol import Key, PollTarget
 
@@ -51,40 +49,3 @@ class TaskLease:
     def recorded(self) -> bool:
         """Whether it survives this process."""
         return bool(self.record_version)
-
-
-def target_from_data(data: Mapping[str, object]) -> PollTarget:
-    """Read what `PollTarget.to_data` gave, for those who keep records and know no task service."""
-    return PollTarget.from_data(data)
-
-
-class LeaseStoreUnavailableError(Exception):
-    """The API server did not answer, or not usefully: the write may or may not have happened. Try again."""
-
-
-class LeaseRecordConflictError(Exception):
-    """The record is not what it was when it was last read: somebody else wrote or removed it."""
-
-
-class LeaseStore(Protocol):
-    """Where leases are recorded. Every call may raise `LeaseStoreUnavailableError`."""
-
-    async def create(self, lease: TaskLease) -> TaskLease:
-        """Record the lease; return it as recorded. One that is recorded already is returned as it is there."""
-        ...
-
-    async def claim(self, lease: TaskLease, owner: LeaseOwner) -> TaskLease:
-        """Write the owner, on the condition that nothing changed; raises `LeaseRecordConflictError`."""
-        ...
-
-    async def read(self, lease_id: str) -> TaskLease | None:
-        """Return the lease as it is recorded now, None if it is not."""
-        ...
-
-    async def delete(self, lease: TaskLease) -> None:
-        """Remove the record; one that is gone is no error."""
-        ...
-
-    async def list(self) -> tuple[TaskLease, ...]:
-        """Return every recorded lease."""
-        ...

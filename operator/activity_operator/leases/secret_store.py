@@ -6,16 +6,11 @@ from binascii import Error as Base64Error
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
+from activity_operator.backlog.protocol import PollTarget
 from activity_operator.cluster.kube import ApiError, KubeError
 from activity_operator.cluster.resources import SECRETS, Raw, Raws, Resource
-from activity_operator.leases.model import (
-    LeaseOwner,
-    LeaseRecordConflictError,
-    LeaseStoreUnavailableError,
-    PoolRef,
-    TaskLease,
-    target_from_data,
-)
+from activity_operator.leases.model import LeaseOwner, PoolRef, TaskLease
+from activity_operator.leases.store import LeaseRecordConflictError, LeaseStoreUnavailableError
 from activity_worker.contract import GROUP
 
 SECRET_TYPE = f"{GROUP}/lease"
@@ -188,7 +183,7 @@ def _lease(raw: Raw) -> TaskLease:
     return TaskLease(
         id=meta["name"].removeprefix(NAME_PREFIX),
         pool=PoolRef(pool["namespace"], pool["name"], pool["uid"]),
-        target=target_from_data(json.loads(data["target"])),
+        target=PollTarget.from_data(json.loads(data["target"])),
         token=data["token"],
         input=data["input"],
         received_at=float(data["receivedAt"]),

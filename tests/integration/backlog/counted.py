@@ -10,9 +10,8 @@ from activity_operator.api.spec import PoolSpec
 from activity_operator.cluster.kube import ApiError
 from activity_operator.cluster.resources import Key, Raw
 from activity_operator.cluster.secret_values import SecretValues
-from activity_operator.core.backlog_count import BacklogCount
 from activity_operator.core.decision import SentinelOrder
-from activity_operator.core.observation import SourceProblem
+from activity_operator.core.observation import BacklogCount, SourceProblem
 from activity_operator.core.tenancy import TenancyPolicy
 from activity_operator.counted_sources import CountedSources
 from tests.eventually import eventually

@@ -10,9 +10,8 @@ from activity_operator.backlog.protocol import PollTarget
 from activity_operator.backlog.sentinel import Sentinels
 from activity_operator.backlog.stepfunctions import StepFunctions
 from activity_operator.core.decision import SentinelOrder
-from activity_operator.leases.dependencies import LeaseManagerDeps
 from activity_operator.leases.handover import LeaseHandover
-from activity_operator.leases.manager import LeaseManager
+from activity_operator.leases.manager import LeaseManager, LeaseManagerDeps
 from activity_operator.leases.model import PoolRef
 from activity_operator.leases.rules import LeasePolicy
 from activity_operator.reports.authentication import ReporterIdentity

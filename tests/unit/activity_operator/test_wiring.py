@@ -12,9 +12,8 @@ from activity_operator.api.spec import PoolSpec
 from activity_operator.backlog.cloudwatch import CloudWatchReader
 from activity_operator.backlog.protocol import PollTarget
 from activity_operator.backlog.stepfunctions import StepFunctions
-from activity_operator.core.backlog_count import BacklogCount
 from activity_operator.core.decision import SentinelOrder
-from activity_operator.core.observation import ActivityMetrics, SourceFacts, SourceProblem
+from activity_operator.core.observation import ActivityMetrics, BacklogCount, SourceFacts, SourceProblem
 from activity_operator.metrics import Metrics
 from activity_operator.process import ClusterServices
 from activity_operator.settings import OperatorSettings

@@ -9,7 +9,7 @@ import pytest
 from activity_operator.backlog.call_metrics import CallObserver, ignore_call
 from activity_operator.backlog.poll_rounds import BacklogPoller, SourceEndpoint
 from activity_operator.backlog.protocol import Key, SourceProblemError
-from activity_operator.core.backlog_count import BacklogCount
+from activity_operator.core.observation import BacklogCount
 from tests.unit.activity_operator.virtual_time import elapsed, settle, wall
 
 HERE, THERE = SourceEndpoint("redis://here", 0.1), SourceEndpoint("redis://there", 0.1)

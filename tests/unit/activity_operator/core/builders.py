@@ -4,9 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from activity_operator.api.spec import PoolSpec
-from activity_operator.core.backlog_count import BacklogCount
 from activity_operator.core.fleet import Fleet, Member, join_reports
-from activity_operator.core.observation import Observation, PodFacts, PoolFacts, WorkerFacts
+from activity_operator.core.observation import BacklogCount, Observation, PodFacts, PoolFacts, WorkerFacts
 from activity_worker.contract import WorkerState
 
 #: The default time of an observation, long after the leader's term began.

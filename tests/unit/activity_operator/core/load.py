@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.backlog_count import BacklogCount
-from activity_operator.core.observation import ActivityMetrics, MetricPeriod, SourceFacts, SourceProblem
+from activity_operator.core.observation import ActivityMetrics, BacklogCount, MetricPeriod, SourceFacts, SourceProblem
 from tests.unit.activity_operator.core.world import STEP_SECONDS, World, pool_spec
 
 SILENT = SourceProblem("BackendUnreachable", "no answer", 0.0)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from activity_operator.api.spec import PoolSpec
-from activity_operator.core.backlog_count import BacklogCount
 from activity_operator.core.decide import decide
 from activity_operator.core.decision import (
     Action,
@@ -24,6 +23,7 @@ from activity_operator.core.decision import (
 )
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import (
+    BacklogCount,
     DeploymentFacts,
     Observation,
     PodFacts,

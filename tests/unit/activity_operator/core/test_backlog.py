@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from activity_operator.core.backlog import Backlog, asks_prometheus, counts_source, known_backlog, stale_at
-from activity_operator.core.backlog_count import BacklogCount
 from activity_operator.core.decision import Breaker
-from activity_operator.core.observation import Observation, SourceFacts, SourceProblem
+from activity_operator.core.observation import BacklogCount, Observation, SourceFacts, SourceProblem
 from activity_operator.core.sentinel_plan import plan_sentinel
 from tests.unit.activity_operator.core.builders import NOW, POOL, busy, counted, fleet_of, observed, pod, pool
 

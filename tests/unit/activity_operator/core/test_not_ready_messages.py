@@ -7,11 +7,10 @@ import pytest
 
 from activity_operator.api.conditions import Reason
 from activity_operator.api.spec import PoolSpec
-from activity_operator.core.backlog_count import BacklogCount
 from activity_operator.core.decide import decide
 from activity_operator.core.decision import EmitEvent, ScalingMemory
 from activity_operator.core.manifests import revision_of
-from activity_operator.core.observation import Observation, SourceFacts, SourceProblem
+from activity_operator.core.observation import BacklogCount, Observation, SourceFacts, SourceProblem
 from activity_operator.core.status import pool_status
 from activity_worker.contract import PollFault, PollTrouble, WorkerState
 from tests.unit.activity_operator.core.builders import NOW, busy, counted, observed, pending, pod, pool, worker

@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from activity_operator.leases.keep_alive import LINGER_SECONDS, OUTAGE_SECONDS
-from activity_operator.leases.manager import LISTING_SECONDS, WAITING_HEARTBEAT_SECONDS
+from activity_operator.leases.manager import LINGER_SECONDS, LISTING_SECONDS, OUTAGE_SECONDS, WAITING_HEARTBEAT_SECONDS
 from activity_operator.leases.rules import LeasePolicy
 from activity_worker.contract import ERROR_NO_WORKER, lease_id
 from tests.unit.activity_operator.leases.world import POOL, Operator, World

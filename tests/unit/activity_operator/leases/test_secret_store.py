@@ -9,14 +9,9 @@ import pytest
 from activity_operator.backlog.protocol import PollTarget
 from activity_operator.cluster.kube import ApiError, ApiUnreachableError
 from activity_operator.cluster.resources import Raw, Raws, Resource
-from activity_operator.leases.model import (
-    LeaseOwner,
-    LeaseRecordConflictError,
-    LeaseStoreUnavailableError,
-    PoolRef,
-    TaskLease,
-)
+from activity_operator.leases.model import LeaseOwner, PoolRef, TaskLease
 from activity_operator.leases.secret_store import SecretLeaseStore, lease_of
+from activity_operator.leases.store import LeaseRecordConflictError, LeaseStoreUnavailableError
 
 LEASE = TaskLease(
     id="a" * 32,

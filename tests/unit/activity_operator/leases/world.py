@@ -6,16 +6,10 @@ from dataclasses import replace
 
 from activity_operator.backlog.protocol import Key, PollTarget, SourceProblemError, TaskOverError, TokenRefusedError
 from activity_operator.core.decision import EmitEvent
-from activity_operator.leases.dependencies import LeaseManagerDeps
 from activity_operator.leases.handover import LeaseAnswers, LeaseHandover
-from activity_operator.leases.manager import LeaseManager
-from activity_operator.leases.model import (
-    LeaseOwner,
-    LeaseRecordConflictError,
-    LeaseStoreUnavailableError,
-    PoolRef,
-    TaskLease,
-)
+from activity_operator.leases.manager import LeaseManager, LeaseManagerDeps
+from activity_operator.leases.model import LeaseOwner, PoolRef, TaskLease
+from activity_operator.leases.store import LeaseRecordConflictError, LeaseStoreUnavailableError
 from activity_worker.contract import LeasedTask, Report, lease_id
 from tests.unit.activity_operator.virtual_time import settle, wall
 

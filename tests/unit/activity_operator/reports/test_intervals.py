@@ -2,11 +2,11 @@
 
 import pytest
 
-from activity_operator.reports.intervals import plan
+from activity_operator.reports.worker_registry import plan_intervals
 
 
 def test_small_fleet_reports_every_second() -> None:
-    assert plan(10, 0).normal == 1.0
+    assert plan_intervals(10, 0).normal == 1.0
 
 
 @pytest.mark.parametrize("workers", [1, 199, 200, 201, 5_000, 20_000])
@@ -14,7 +14,7 @@ def test_small_fleet_reports_every_second() -> None:
 @pytest.mark.parametrize("dice", [0.0, 1.0])
 def test_fleet_stays_under_the_rate_for_any_jitter(workers: int, hurried: int, dice: float) -> None:
     hurried = min(hurried, workers)
-    intervals = plan(workers, hurried, rate=200.0)
+    intervals = plan_intervals(workers, hurried, rate=200.0)
 
     calm = (workers - hurried) / intervals.order(hurried=False, jitter=dice)
     pressed = hurried / intervals.order(hurried=True, jitter=dice)
@@ -23,14 +23,14 @@ def test_fleet_stays_under_the_rate_for_any_jitter(workers: int, hurried: int, d
 
 
 def test_worker_with_a_waiting_order_reports_every_second() -> None:
-    intervals = plan(10_000, 5, rate=200.0)
+    intervals = plan_intervals(10_000, 5, rate=200.0)
 
     assert intervals.hurried == 1.0
     assert intervals.normal > 50.0
 
 
 def test_jitter_only_lengthens_an_interval() -> None:
-    intervals = plan(10, 0)
+    intervals = plan_intervals(10, 0)
 
     assert intervals.order(hurried=False, jitter=0.0) == 1.0
     assert 1.0 < intervals.order(hurried=False, jitter=1.0) <= 1.1
