@@ -6,10 +6,9 @@ nobody can tell is unknown, and unknown is not zero.
 
 from dataclasses import dataclass
 
-from activity_operator.api.spec import PoolSpec
 from activity_operator.core import backlog_estimate
-from activity_operator.core.fleet import Fleet
 from activity_operator.core.observation import BacklogCount, Observation
+from activity_operator.core.situation import Situation
 
 #: Exact counts are read several times a second; after half a minute without one they are no longer believed.
 EXACT_STALE_SECONDS = 30.0
@@ -35,49 +34,49 @@ class Backlog:
     emptied_at: float = 0.0
 
 
-def counts_source(spec: PoolSpec, observation: Observation) -> bool:
+def counts_source(situation: Situation) -> bool:
     """Whether the source is to be counted for the pool: where its size depends on it and the policy allows it."""
+    spec = situation.spec
     if spec.source_kind == "stepFunctions":
-        return spec.activation.mode == "CloudWatch" and spec.replicas is None and _free(spec, observation)
-    return spec.activation.mode != "None" and _free(spec, observation)
+        return spec.activation.mode == "CloudWatch" and spec.replicas is None and _free(situation)
+    return spec.activation.mode != "None" and _free(situation)
 
 
-def asks_prometheus(spec: PoolSpec, observation: Observation) -> bool:
+def asks_prometheus(situation: Situation) -> bool:
     """Whether somebody else is to be asked what waits at the source."""
-    return spec.scaling.prometheus is not None and _free(spec, observation)
+    return situation.spec.scaling.prometheus is not None and _free(situation)
 
 
-def _free(spec: PoolSpec, observation: Observation) -> bool:
-    return not (spec.paused or observation.refusal or observation.pool.deleting)
+def _free(situation: Situation) -> bool:
+    observation = situation.observation
+    return not (situation.spec.paused or observation.refusal or observation.pool.deleting)
 
 
-def known_backlog(spec: PoolSpec, observation: Observation, fleet: Fleet, emptied_at: float) -> Backlog:
+def known_backlog(situation: Situation, emptied_at: float) -> Backlog:
     """Return the backlog. `emptied_at` is the last known empty moment; later ones are taken from the workers."""
-    exact, unknown = _exact(spec, observation)
-    emptied_at = backlog_estimate.last_emptied_at(observation, fleet, emptied_at)
-    bounds = [
-        found
-        for found in (_bound(spec, observation), _estimate(spec, observation, fleet, emptied_at))
-        if found is not None
-    ]
+    observation = situation.observation
+    exact, unknown = _exact(situation)
+    emptied_at = backlog_estimate.last_emptied_at(situation, emptied_at)
+    bounds = [found for found in (_bound(situation), _estimate(situation, emptied_at)) if found is not None]
     unknown = unknown or next((why for _, why in bounds if why), "")
     least = max((tasks for tasks, _ in bounds if tasks is not None), default=None)
     if exact is None:
         return Backlog(least, exact=not (bounds or unknown), unknown=unknown, emptied_at=emptied_at)
     # A bound may count tasks that run or are held by now.
-    more = (least or 0) - fleet.inflight - observation.source.held - observation.source.claimed
+    more = (least or 0) - situation.fleet.inflight - observation.source.held - observation.source.claimed
     return Backlog(max(exact, more), unknown=unknown, emptied_at=emptied_at)
 
 
-def stale_at(spec: PoolSpec, observation: Observation) -> float | None:
+def stale_at(situation: Situation) -> float | None:
     """Return the next Unix time from which something in hand is too old, else the last one that was.
 
     None where nothing is relied on, and where news go on: who reads tells when it cannot.
     """
+    observation = situation.observation
     counted = observation.source.metrics
     times = (
         []
-        if counted is None or not counts_source(spec, observation)
+        if counted is None or not counts_source(situation)
         else [counted.observed_at + backlog_estimate.STALE_SECONDS]
     )
     if observation.source.error is not None:
@@ -85,22 +84,21 @@ def stale_at(spec: PoolSpec, observation: Observation) -> float | None:
     return min((at for at in times if at > observation.now), default=max(times, default=None))
 
 
-def _exact(spec: PoolSpec, observation: Observation) -> tuple[int | None, str]:
+def _exact(situation: Situation) -> tuple[int | None, str]:
     """Return the source's own count, and why it is missing where it is relied on."""
-    tasks, why = _fresh_count(observation, exact=True)
-    return tasks, why if spec.source_kind != "stepFunctions" and counts_source(spec, observation) else ""
+    tasks, why = _fresh_count(situation.observation, exact=True)
+    return tasks, why if situation.spec.source_kind != "stepFunctions" and counts_source(situation) else ""
 
 
-def _bound(spec: PoolSpec, observation: Observation) -> tuple[int | None, str] | None:
+def _bound(situation: Situation) -> tuple[int | None, str] | None:
     """Return what somebody else counted, and why that is missing; None where nobody is asked."""
-    return _fresh_count(observation, exact=False) if asks_prometheus(spec, observation) else None
+    return _fresh_count(situation.observation, exact=False) if asks_prometheus(situation) else None
 
 
-def _estimate(
-    spec: PoolSpec, observation: Observation, fleet: Fleet, emptied_at: float
-) -> tuple[int | None, str] | None:
+def _estimate(situation: Situation, emptied_at: float) -> tuple[int | None, str] | None:
     """Return the estimate from counts of what came and was started; None where it is not asked for."""
-    if spec.source_kind != "stepFunctions" or not counts_source(spec, observation):
+    observation = situation.observation
+    if situation.spec.source_kind != "stepFunctions" or not counts_source(situation):
         return None
     counted = observation.source.metrics
     if counted is None:
@@ -108,7 +106,9 @@ def _estimate(
     if observation.now - counted.observed_at >= backlog_estimate.STALE_SECONDS:
         return None, f"the backlog was last read {backlog_estimate.STALE_SECONDS:.0f} s ago or earlier"
     tasks = (
-        0 if backlog_estimate.worker_is_idle(fleet) else backlog_estimate.estimated_backlog(counted.periods, emptied_at)
+        0
+        if backlog_estimate.worker_is_idle(situation.fleet)
+        else backlog_estimate.estimated_backlog(counted.periods, emptied_at)
     )
     return tasks, _NOT_NOW if observation.source.error is not None else ""
 

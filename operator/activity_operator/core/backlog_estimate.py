@@ -10,7 +10,8 @@ such a moment the estimate may be too high; a start of one worker then ends it.
 from collections.abc import Sequence
 
 from activity_operator.core.fleet import Fleet, Member
-from activity_operator.core.observation import MetricPeriod, Observation
+from activity_operator.core.observation import MetricPeriod
+from activity_operator.core.situation import Situation
 
 #: Counts are read once a minute; after five misses they are no longer believed.
 STALE_SECONDS = 300.0
@@ -18,15 +19,17 @@ STALE_SECONDS = 300.0
 CLOCK_SLACK_SECONDS = 60.0
 
 
-def last_emptied_at(observation: Observation, fleet: Fleet, before: float) -> float:
+def last_emptied_at(situation: Situation, before: float) -> float:
     """Return the last moment at which surely nothing waited: from the workers, and after a change of leader the status.
 
     `before` is the last one that was known, Unix seconds, 0 for none.
     """
     idle = [
-        member.report.reported_at for member in fleet.working if _polls_in_vain(member) and member.report is not None
+        member.report.reported_at
+        for member in situation.fleet.working
+        if _polls_in_vain(member) and member.report is not None
     ]
-    return max(before, observation.pool.emptied_at, *idle)
+    return max(before, situation.observation.pool.emptied_at, *idle)
 
 
 def worker_is_idle(fleet: Fleet) -> bool:

@@ -1,13 +1,15 @@
 """Pods that wait for the cluster, not for us: no node takes them, or theirs is silent, or lacks what they mount."""
 
 from activity_operator.api.conditions import Reason
-from activity_operator.core.fleet import START_DEADLINE_SECONDS, Fleet, Member
+from activity_operator.core.fleet import START_DEADLINE_SECONDS, Member
 from activity_operator.core.observation import Observation
+from activity_operator.core.situation import Situation
 
 
-def first_blocked(observation: Observation, fleet: Fleet) -> tuple[Reason, str] | None:
+def first_blocked(situation: Situation) -> tuple[Reason, str] | None:
     """Return reason and message for the first pod that is kept waiting, None when none is."""
-    for member in fleet.members:
+    observation = situation.observation
+    for member in situation.fleet.members:
         pod = member.pod
         if pod.unschedulable:
             return Reason.WORKERS_UNSCHEDULABLE, f"pod {pod.name}: {pod.unschedulable}"
@@ -18,12 +20,13 @@ def first_blocked(observation: Observation, fleet: Fleet) -> tuple[Reason, str] 
     return None
 
 
-def unprepared_pod(observation: Observation, fleet: Fleet) -> str | None:
+def unprepared_pod(situation: Situation) -> str | None:
     """Return why further pods would only wait for their volumes too; None while those made since have come.
 
     Pods without a node are another matter: who adds nodes to a cluster does it by their number.
     """
-    stuck = [member for member in fleet.members if _takes_too_long(observation, member)]
+    fleet = situation.fleet
+    stuck = [member for member in fleet.members if _takes_too_long(situation.observation, member)]
     if not stuck or any(m.report is not None and m.pod.created >= stuck[0].pod.created for m in fleet.members):
         return None
     return _missing(stuck[0])

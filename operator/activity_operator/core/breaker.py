@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from activity_operator.api.conditions import Reason
 from activity_operator.core.decision import Breaker
-from activity_operator.core.fleet import START_DEADLINE_SECONDS, Fleet, Member
+from activity_operator.core.fleet import START_DEADLINE_SECONDS, Member
 from activity_operator.core.observation import DeploymentFacts, Observation
+from activity_operator.core.situation import Situation
 from activity_worker.contract import OOM_KILLED
 
 #: Seconds from a failed start to the next try, by failures in a row; the last one repeats.
@@ -37,16 +38,15 @@ def retry_at(breaker: Breaker) -> float | None:
     return breaker.opened_at + RETRY_DELAYS_SECONDS[min(breaker.trips, len(RETRY_DELAYS_SECONDS)) - 1]
 
 
-def watch_starts(
-    observation: Observation, fleet: Fleet, revision: str, breaker: Breaker
-) -> tuple[Breaker, Member | None]:
+def watch_starts(situation: Situation, breaker: Breaker) -> tuple[Breaker, Member | None]:
     """Return the breaker after what is seen, and the pod to replace when a try is due.
 
     A report from a pod that came up since closes it, and so does the end of all evidence: nobody is starting any more.
     Reports of workers that were there before say nothing about starts. The first try is due when the breaker opens.
     Another revision begins with a closed one.
     """
-    revision_members = fleet.of(revision)
+    observation, revision = situation.observation, situation.revision
+    revision_members = situation.fleet.of(revision)
     if breaker.revision != revision:
         breaker = Breaker()
     if breaker.open and any(_came_since(m, breaker) for m in revision_members):
@@ -63,13 +63,14 @@ def watch_starts(
     return (replace(breaker, revision=revision) if breaker.open else breaker), failed
 
 
-def due_at(observation: Observation, fleet: Fleet, revision: str, breaker: Breaker) -> float | None:
+def due_at(situation: Situation, breaker: Breaker) -> float | None:
     """Return the Unix time of the next try, or of its end.
 
     Soon where somebody's report has closed it though another start fails, and where a try is due that nobody needs: the
     next look closes it.
     """
-    revision_members = fleet.of(revision)
+    observation, revision = situation.observation, situation.revision
+    revision_members = situation.fleet.of(revision)
     again = not breaker.open and any(failure(member) is not None for member in revision_members)
     needless = breaker.trying and not _under_way(observation, revision_members, revision)
     return observation.now + CLOSED_SECONDS if again or needless else retry_at(breaker)

@@ -30,8 +30,9 @@ from activity_operator.core.decision import (
     Size,
 )
 from activity_operator.core.demand import Demand, task_demand
-from activity_operator.core.fleet import IDLE_GRACE_SECONDS, Fleet, Member, given_up_at, join_reports, stalled_after
+from activity_operator.core.fleet import IDLE_GRACE_SECONDS, Member, given_up_at, stalled_after
 from activity_operator.core.observation import DeploymentFacts, Observation
+from activity_operator.core.situation import Situation, situation_of
 from activity_worker.contract import Directive
 
 #: Seconds until another look at a pool whose workers' reports are doubted: no event tells when the doubt ends.
@@ -40,18 +41,17 @@ DOUBT_SECONDS = 5.0
 
 def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> Decision:
     """Return what to do about one pool, and why."""
-    revision = manifests.revision_of(spec)
-    fleet = join_reports(spec, observation)
-    proven = _proven(observation, fleet, memory)
-    breaker, failed = breakers.watch_starts(observation, fleet, revision, memory.breaker)
-    demand = task_demand(spec, observation, fleet, memory.saturation, memory.emptied_at)
-    stable = stabilize.stabilized(spec, observation, fleet, demand, memory.recommendations, memory.quiet_since)
-    waiting_since = growth_guard.waiting_since(observation, fleet, demand, memory.waiting_since)
-    growth_stop = growth_guard.growth_stop(observation, fleet, waiting_since)
-    size = limits.limited_size(spec, observation, fleet, demand, stable, breaker, growth_stop)
-    actions, victims = _actions(spec, observation, fleet, size, revision, proven, breaker)
-    emitted, announced = events.new_events(spec, observation, fleet, size, breaker, memory.announced)
-    deletions = _deletions(spec, observation, fleet, failed)
+    situation = situation_of(spec, observation)
+    proven = _proven(situation, memory)
+    breaker, failed = breakers.watch_starts(situation, memory.breaker)
+    demand = task_demand(situation, memory.saturation, memory.emptied_at)
+    stable = stabilize.stabilized(situation, demand, memory.recommendations, memory.quiet_since)
+    waiting_since = growth_guard.waiting_since(situation, demand, memory.waiting_since)
+    growth_stop = growth_guard.growth_stop(situation, waiting_since)
+    size = limits.limited_size(situation, demand, stable, breaker, growth_stop)
+    actions, victims = _actions(situation, size, proven, breaker)
+    emitted, announced = events.new_events(situation, size, breaker, memory.announced)
+    deletions = _deletions(situation, failed)
     after = ScalingMemory(
         stable.recommendations,
         stable.quiet_since,
@@ -66,42 +66,36 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
         size=size,
         memory=after,
         actions=(*emitted, *actions, *deletions),
-        directives=_directives(observation, fleet, victims),
+        directives=_directives(situation, victims),
         victims=tuple(member.pod.name for member in victims),
-        sentinel=sentinel_plan.plan_sentinel(
-            spec, observation, fleet, breaker, proven=_serving_revision(fleet, revision) in proven
-        ),
+        sentinel=sentinel_plan.plan_sentinel(situation, breaker, proven=_serving_revision(situation) in proven),
         backlog=demand.backlog,
-        look_again_in=_look_again(spec, observation, fleet, demand, after, revision),
+        look_again_in=_look_again(situation, demand, after),
     )
 
 
-def _proven(observation: Observation, fleet: Fleet, memory: ScalingMemory) -> frozenset[str]:
-    inherited = {observation.pool.proven_revision} - {""}
-    return memory.proven | inherited | {m.pod.revision for m in fleet.members if m.report is not None}
+def _proven(situation: Situation, memory: ScalingMemory) -> frozenset[str]:
+    inherited = {situation.observation.pool.proven_revision} - {""}
+    return memory.proven | inherited | {m.pod.revision for m in situation.fleet.members if m.report is not None}
 
 
-def _serving_revision(fleet: Fleet, revision: str) -> str:
+def _serving_revision(situation: Situation) -> str:
     """Return the revision that would take a task now: an old one as long as it alone has workers."""
-    serving = [member.pod.revision for member in fleet.serving if member.report is not None]
+    revision = situation.revision
+    serving = [member.pod.revision for member in situation.fleet.serving if member.report is not None]
     return revision if not serving or revision in serving else serving[0]
 
 
 def _actions(
-    spec: PoolSpec,
-    observation: Observation,
-    fleet: Fleet,
-    size: Size,
-    revision: str,
-    proven: frozenset[str],
-    breaker: Breaker,
+    situation: Situation, size: Size, proven: frozenset[str], breaker: Breaker
 ) -> tuple[tuple[Action, ...], tuple[Member, ...]]:
     """Return the writes for every revision, lowering ones first so that they make room."""
+    observation, fleet, revision = situation.observation, situation.fleet, situation.revision
     if observation.pool.deleting:
         return (), ()
-    share = rollout.split_by_revision(observation, fleet, max(0, size.desired - len(fleet.stalled)), revision, proven)
+    share = rollout.split_by_revision(situation, max(0, size.desired - len(fleet.stalled)), proven)
     unseen = sum(max(0, d.replicas - len(fleet.of(d.revision))) for d in observation.deployments)
-    room = spec.max_workers + share.surge - len(fleet.members) - unseen
+    room = situation.spec.max_workers + share.surge - len(fleet.members) - unseen
     actions: list[Action] = []
     victims: list[Member] = []
     known = {d.revision: d for d in observation.deployments if not d.deleting}
@@ -154,45 +148,45 @@ def _at_zero(observation: Observation, deployment: DeploymentFacts) -> bool:
     return deployment.replicas == 0 and not any(pod.revision == deployment.revision for pod in observation.pods)
 
 
-def _deletions(spec: PoolSpec, observation: Observation, fleet: Fleet, failed: Member | None) -> tuple[Action, ...]:
+def _deletions(situation: Situation, failed: Member | None) -> tuple[Action, ...]:
     """Return pods to delete by UID: a failed start that is tried again, and workers long silent and unready."""
+    observation = situation.observation
     actions: list[Action] = []
     if failed is not None:
         actions.append(DeletePod(failed.pod.name, failed.pod.uid))
-    for member in fleet.stalled if not observation.report_path_problem else ():
+    for member in situation.fleet.stalled if not observation.report_path_problem else ():
         if member.report is None or member.pod.ready:
             continue
         silent = observation.now - member.report.reported_at
-        if silent >= spec.stalled.deadline_seconds:
+        if silent >= situation.spec.stalled.deadline_seconds:
             text = f"worker {member.pod.name} was silent for {silent:.0f} s and not ready; its pod is deleted"
             actions += [EmitEvent("Warning", "StalledWorkerDeleted", text), DeletePod(member.pod.name, member.pod.uid)]
     return tuple(actions)
 
 
-def _directives(observation: Observation, fleet: Fleet, victims: tuple[Member, ...]) -> dict[str, Directive]:
+def _directives(situation: Situation, victims: tuple[Member, ...]) -> dict[str, Directive]:
     """Return what every worker is to do.
 
     One whose pod is being deleted drains by its SIGTERM. It is told all the same: a signal that comes before the
     container's first process can take it is lost, and the worker would go on until it is killed in its work.
     """
     leaving = {member.pod.uid for member in victims}
-    deleted = {pod.uid: Directive.DRAIN for pod in observation.pods if pod.deleting}
+    deleted = {pod.uid: Directive.DRAIN for pod in situation.observation.pods if pod.deleting}
     return deleted | {
         member.pod.uid: Directive.DRAIN if member.cordoned or member.pod.uid in leaving else Directive.RUN
-        for member in fleet.members
+        for member in situation.fleet.members
     }
 
 
-def _look_again(
-    spec: PoolSpec, observation: Observation, fleet: Fleet, demand: Demand, memory: ScalingMemory, revision: str
-) -> float | None:
+def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory) -> float | None:
     """Return the seconds to the next moment at which time alone can change the answer."""
+    spec, observation, fleet = situation.spec, situation.observation, situation.fleet
     window = spec.scaling.scale_down.stabilization_window_seconds
     times = [
         stabilize.expires(memory.recommendations, window),
-        breakers.due_at(observation, fleet, revision, memory.breaker),
-        backlog.stale_at(spec, observation),
-        *growth_guard.recheck_times(observation, fleet, memory.waiting_since),
+        breakers.due_at(situation, memory.breaker),
+        backlog.stale_at(situation),
+        *growth_guard.recheck_times(situation, memory.waiting_since),
     ]
     if memory.quiet_since is not None and fleet.serving:
         times.append(memory.quiet_since + spec.scaling.scale_down.zero_after_seconds)
@@ -202,7 +196,7 @@ def _look_again(
         times.append(saturation.look_again_at(demand.saturation, fleet, observation.now))
     if observation.report_path_problem and fleet.members:
         times.append(observation.now + DOUBT_SECONDS)
-    times += [_silent_at(spec, observation, member) for member in fleet.members]
+    times += [_silent_at(situation, member) for member in fleet.members]
     times += [
         observation.now + IDLE_GRACE_SECONDS - m.idle_for for m in fleet.working if m.busy < m.slots and not m.idle
     ]
@@ -210,8 +204,9 @@ def _look_again(
     return min((at - observation.now for at in times if at is not None and at > observation.now), default=None)
 
 
-def _silent_at(spec: PoolSpec, observation: Observation, member: Member) -> float | None:
+def _silent_at(situation: Situation, member: Member) -> float | None:
     """Return when this worker's silence next means more than it does now."""
+    spec, observation = situation.spec, situation.observation
     if member.report is not None:
         return (
             member.report.reported_at + spec.stalled.deadline_seconds

@@ -3,11 +3,10 @@
 import math
 from dataclasses import dataclass, field
 
-from activity_operator.api.spec import PoolSpec
 from activity_operator.core.backlog import Backlog, known_backlog
 from activity_operator.core.fleet import Fleet
-from activity_operator.core.observation import Observation
 from activity_operator.core.saturation import Saturation, is_proven, track_saturation
+from activity_operator.core.situation import Situation
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +20,7 @@ class Demand:
     backlog: Backlog = field(default_factory=Backlog)
 
 
-def task_demand(
-    spec: PoolSpec, observation: Observation, fleet: Fleet, saturated: Saturation | None, emptied_at: float = 0.0
-) -> Demand:
+def task_demand(situation: Situation, saturated: Saturation | None, emptied_at: float = 0.0) -> Demand:
     """Return the workers for `inflight + leases held + backlog`, more on saturation where the source cannot count.
 
     A source without a count shows a backlog only by leaving nobody idle. So while tasks run, one free slot is kept as
@@ -31,13 +28,14 @@ def task_demand(
     that is only a lower bound leaves all that as it is and may only ask for more: it is minutes old, so the tasks that
     it saw waiting may be the very ones that run by now.
     """
+    spec, observation, fleet = situation.spec, situation.observation, situation.fleet
     held = observation.source.held + observation.source.claimed
-    backlog = known_backlog(spec, observation, fleet, emptied_at)
+    backlog = known_backlog(situation, emptied_at)
     tasks = fleet.inflight + held + (backlog.tasks or 0)
     if not backlog.exact:
         tasks = max(fleet.inflight + held, backlog.tasks or 0)
     per_worker = spec.slots_per_worker * spec.scaling.target_utilization
-    workers = math.ceil(round((tasks + _unreachable_slots(observation, fleet)) / per_worker, 9))
+    workers = math.ceil(round((tasks + _unreachable_slots(situation)) / per_worker, 9))
     reason = _sentence(fleet, held, backlog)
     full = None
     if backlog.tasks is None or not backlog.exact:
@@ -56,15 +54,18 @@ def task_demand(
     return Demand(workers + len(fleet.stalled), tasks, reason, full, backlog)
 
 
-def _unreachable_slots(observation: Observation, fleet: Fleet) -> int:
+def _unreachable_slots(situation: Situation) -> int:
     """Return how many free slots cannot take the leases that are held: each waits in a poll, for a minute at worst.
 
     The sentinel's last polls outlive the start of the first worker. What they bring then goes to a worker that is yet
     to poll, so one more is asked for.
     """
+    observation = situation.observation
     if not observation.source.held:
         return 0
-    polling = sum(min(m.slots - m.busy, m.report.open_polls) for m in fleet.working if m.idle and m.report is not None)
+    polling = sum(
+        min(m.slots - m.busy, m.report.open_polls) for m in situation.fleet.working if m.idle and m.report is not None
+    )
     return max(0, polling - observation.source.claimed)
 
 

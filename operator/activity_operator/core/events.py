@@ -3,11 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 from activity_operator.api.conditions import Reason
-from activity_operator.api.spec import PoolSpec
 from activity_operator.core.decision import Breaker, EmitEvent, Limit, Size
-from activity_operator.core.fleet import Fleet
 from activity_operator.core.not_ready import not_ready_reasons
-from activity_operator.core.observation import Observation
+from activity_operator.core.situation import Situation
 
 #: Why growth stopped, by the rule that stopped it, where the workers themselves are the reason.
 GROWTH_STOP_REASONS = {
@@ -20,10 +18,10 @@ YOUNG_TERM_SECONDS = 30.0
 
 
 def new_events(
-    spec: PoolSpec, observation: Observation, fleet: Fleet, size: Size, breaker: Breaker, announced: Mapping[str, str]
+    situation: Situation, size: Size, breaker: Breaker, announced: Mapping[str, str]
 ) -> tuple[tuple[EmitEvent, ...], Mapping[str, str]]:
     """Return the Events to publish, and what has been said by now (topic to what was said of it)."""
-    topics = {topic: (key, event) for topic, key, event in _topics(spec, observation, fleet, breaker)}
+    topics = {topic: (key, event) for topic, key, event in _topics(situation, breaker)}
     if (why := GROWTH_STOP_REASONS.get(size.limit)) is not None:
         topics["futile"] = (size.limit, EmitEvent("Warning", str(why), size.reason))
     events = [event for topic, (key, event) in topics.items() if announced.get(topic) != key]
@@ -40,15 +38,14 @@ def new_events(
     return tuple(events), known
 
 
-def _topics(
-    spec: PoolSpec, observation: Observation, fleet: Fleet, breaker: Breaker
-) -> Iterator[tuple[str, str, EmitEvent]]:
-    for fault in not_ready_reasons(spec, observation, fleet, breaker):
+def _topics(situation: Situation, breaker: Breaker) -> Iterator[tuple[str, str, EmitEvent]]:
+    for fault in not_ready_reasons(situation, breaker):
         yield fault.topic, fault.key, EmitEvent("Warning", str(fault.reason), fault.message)
-    yield from _doubts(observation, fleet)
+    yield from _doubts(situation)
 
 
-def _doubts(observation: Observation, fleet: Fleet) -> Iterator[tuple[str, str, EmitEvent]]:
+def _doubts(situation: Situation) -> Iterator[tuple[str, str, EmitEvent]]:
+    observation = situation.observation
     if observation.report_path_problem and observation.now - observation.leader_since >= YOUNG_TERM_SECONDS:
         yield "suspect", "suspect", EmitEvent("Warning", str(Reason.REPORTS_MISSING), observation.report_path_problem)
     if observation.edit_conflict:
@@ -61,6 +58,6 @@ def _doubts(observation: Observation, fleet: Fleet) -> Iterator[tuple[str, str, 
         names = ", ".join(observation.sharing_pools[:5])
         text = f"also polled for by {names}: tasks go to whichever worker asks first"
         yield "rivals", names, EmitEvent("Warning", "ActivityShared", text)
-    for member in fleet.stalled:
+    for member in situation.fleet.stalled:
         text = f"worker {member.pod.name} stopped reporting; its tasks are counted as running"
         yield f"stalled/{member.pod.uid}", "stalled", EmitEvent("Warning", "WorkerStalled", text)

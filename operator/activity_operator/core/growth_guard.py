@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from activity_operator.core.decision import Limit
 from activity_operator.core.demand import Demand
-from activity_operator.core.fleet import START_DEADLINE_SECONDS, Fleet, Member
+from activity_operator.core.fleet import START_DEADLINE_SECONDS, Member
 from activity_operator.core.observation import Observation
+from activity_operator.core.situation import Situation
 
 #: Seconds for which a free slot must have had nothing while tasks waited: a poll may block the others for a minute.
 IDLE_SECONDS = 60.0
@@ -33,19 +34,21 @@ class GrowthStop:
     reason: str
 
 
-def waiting_since(observation: Observation, fleet: Fleet, demand: Demand, before: float | None) -> float | None:
+def waiting_since(situation: Situation, demand: Demand, before: float | None) -> float | None:
     """Return since when tasks have waited that nobody has, None while none is known to."""
+    observation = situation.observation
     tasks = demand.backlog.tasks or 0
     if not demand.backlog.exact:
         # A bound may count tasks that run or are held by now.
-        tasks -= fleet.inflight + observation.source.held + observation.source.claimed
+        tasks -= situation.fleet.inflight + observation.source.held + observation.source.claimed
     if tasks <= 0:
         return None
     return observation.now if before is None else before
 
 
-def growth_stop(observation: Observation, fleet: Fleet, since: float | None) -> GrowthStop | None:
+def growth_stop(situation: Situation, since: float | None) -> GrowthStop | None:
     """Return why more workers would not help, None while they may. `since` is when tasks began to wait."""
+    observation, fleet = situation.observation, situation.fleet
     crashing = [member for member in fleet.members if _crashes(observation, member)]
     mute = [member for member in fleet.serving if _mute_at(observation, member) <= observation.now]
     idle = [m for m in fleet.working if m not in crashing and _is_idle(m)] if _waited(observation, since) else []
@@ -62,8 +65,9 @@ def growth_stop(observation: Observation, fleet: Fleet, since: float | None) -> 
     return GrowthStop(limit, f"{len(names)} of {fleet.present} workers {words} ({_evidence(limit, names, pod)})")
 
 
-def recheck_times(observation: Observation, fleet: Fleet, since: float | None) -> Iterator[float]:
+def recheck_times(situation: Situation, since: float | None) -> Iterator[float]:
     """Yield the Unix times at which time alone can change the answer."""
+    observation, fleet = situation.observation, situation.fleet
     if since is not None:
         yield since + IDLE_SECONDS
         yield from (observation.now + IDLE_SECONDS - m.idle_for for m in fleet.working if m.busy < m.slots)

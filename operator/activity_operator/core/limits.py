@@ -6,23 +6,17 @@ from activity_operator.api.spec import PoolSpec
 from activity_operator.core.blocked_pods import unprepared_pod
 from activity_operator.core.decision import Breaker, Limit, Size
 from activity_operator.core.demand import Demand
-from activity_operator.core.fleet import Fleet
 from activity_operator.core.growth_guard import WITNESSES, GrowthStop
-from activity_operator.core.observation import Observation
+from activity_operator.core.situation import Situation
 from activity_operator.core.stabilize import Stable
 
 
 def limited_size(
-    spec: PoolSpec,
-    observation: Observation,
-    fleet: Fleet,
-    demand: Demand,
-    stable: Stable,
-    breaker: Breaker,
-    growth_stop: GrowthStop | None = None,
+    situation: Situation, demand: Demand, stable: Stable, breaker: Breaker, growth_stop: GrowthStop | None = None
 ) -> Size:
     """Return how many workers may serve, the rule that bound the number, and why."""
-    present = fleet.present
+    spec, observation = situation.spec, situation.observation
+    present = situation.fleet.present
     if observation.refusal:
         return Size(min(present, spec.max_workers), Limit.REFUSED, observation.refusal)
     if spec.paused:
@@ -39,7 +33,7 @@ def limited_size(
     if number > spec.max_workers:
         limit, reason = Limit.MAX, f"{demand.reason} would need {number} workers; maxWorkers is {spec.max_workers}"
         number = spec.max_workers
-    for most, name, why in _bounds_of_growth(spec, observation, fleet, breaker):
+    for most, name, why in _bounds_of_growth(situation, breaker):
         if number > most:
             return Size(most, name, f"growth stopped: {why}")
     if growth_stop is not None and asked > (most := max(present, WITNESSES, spec.min_workers)):
@@ -47,18 +41,17 @@ def limited_size(
     return Size(number, limit, reason)
 
 
-def _bounds_of_growth(
-    spec: PoolSpec, observation: Observation, fleet: Fleet, breaker: Breaker
-) -> Iterator[tuple[int, Limit, str]]:
+def _bounds_of_growth(situation: Situation, breaker: Breaker) -> Iterator[tuple[int, Limit, str]]:
     """Yield how large the pool may be for now, the rule that says so, and why; the first that binds is told."""
+    observation, fleet = situation.observation, situation.fleet
     present = fleet.present
     if breaker.open:
         yield max(present, 1), Limit.BREAKER, breaker.message
-    if (stuck := unprepared_pod(observation, fleet)) is not None:
+    if (stuck := unprepared_pod(situation)) is not None:
         yield max(present, 1), Limit.UNPREPARED, stuck
     if observation.report_path_problem and fleet.stalled:
         # Those who are not heard may well be free: they were enough before their reports stopped coming.
-        yield max(present, spec.min_workers), Limit.DOUBT, observation.report_path_problem
+        yield max(present, situation.spec.min_workers), Limit.DOUBT, observation.report_path_problem
 
 
 def _pinned(spec: PoolSpec, replicas: int) -> Size:

@@ -4,12 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from activity_operator.api.conditions import Reason
-from activity_operator.api.spec import PoolSpec
 from activity_operator.core import poll_errors
 from activity_operator.core.blocked_pods import first_blocked
 from activity_operator.core.decision import Breaker
-from activity_operator.core.fleet import Fleet
-from activity_operator.core.observation import Observation
+from activity_operator.core.situation import Situation
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +28,9 @@ class NotReadyReason:
         return self.message if self.exact else self.reason
 
 
-def not_ready_reasons(
-    spec: PoolSpec, observation: Observation, fleet: Fleet, breaker: Breaker
-) -> Iterator[NotReadyReason]:
+def not_ready_reasons(situation: Situation, breaker: Breaker) -> Iterator[NotReadyReason]:
     """Yield every fault there is, the first one first."""
+    observation = situation.observation
     if observation.refusal:
         yield NotReadyReason("refusal", Reason.TENANCY_DENIED, observation.refusal, exact=True)
     if observation.rejected:
@@ -41,11 +38,11 @@ def not_ready_reasons(
     if observation.source.error is not None:
         yield NotReadyReason("source", observation.source.error.reason, observation.source.error.message)
     counted = observation.source.error is None and any(count.exact for count in observation.source.counts)
-    if (trouble := poll_errors.poll_error(spec, fleet, counted=counted)) is not None:
+    if (trouble := poll_errors.poll_error(situation, counted=counted)) is not None:
         yield NotReadyReason("polls", *trouble)
     if observation.authentication_problem:
         yield NotReadyReason("reports", Reason.REPORTS_UNAUTHENTICATED, observation.authentication_problem)
     if breaker.open:
         yield NotReadyReason("breaker", breaker.reason, breaker.message)
-    if (waits := first_blocked(observation, fleet)) is not None:
+    if (waits := first_blocked(situation)) is not None:
         yield NotReadyReason("hindrance", *waits)

@@ -3,25 +3,25 @@
 from activity_operator.api.conditions import Reason
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core import messages
-from activity_operator.core.fleet import Fleet
+from activity_operator.core.situation import Situation
 from activity_worker.contract import PollFault, PollTrouble
 
 
-def poll_error(spec: PoolSpec, fleet: Fleet, *, counted: bool = False) -> tuple[Reason, str] | None:
+def poll_error(situation: Situation, *, counted: bool = False) -> tuple[Reason, str] | None:
     """Return reason and message when no worker with a free slot can poll, None while one can or all are busy.
 
     `counted` says that the operator itself can ask the source, with the URL as it is now.
     """
     free = [
         (member.pod.name, member.report.poll_trouble)
-        for member in fleet.working
+        for member in situation.fleet.working
         if member.report is not None and member.report.busy < member.report.slots
     ]
     errors = [(pod, error) for pod, error in free if error is not None]
     if not errors or len(errors) < len(free):
         return None
     pod, error = min(errors, key=lambda entry: entry[0])
-    return _reason_and_message(spec, pod, error, counted)
+    return _reason_and_message(situation.spec, pod, error, counted)
 
 
 def _reason_and_message(spec: PoolSpec, pod: str, error: PollTrouble, counted: bool) -> tuple[Reason, str]:

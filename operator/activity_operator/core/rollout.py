@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from activity_operator.core.fleet import Fleet
-from activity_operator.core.observation import DeploymentFacts, Observation
+from activity_operator.core.observation import DeploymentFacts
+from activity_operator.core.situation import Situation
 
 #: Share of the size by which a proven rollout may exceed it.
 SURGE = 0.25
@@ -19,15 +19,14 @@ class Split:
     surge: int
 
 
-def split_by_revision(
-    observation: Observation, fleet: Fleet, desired: int, revision: str, proven: frozenset[str]
-) -> Split:
+def split_by_revision(situation: Situation, desired: int, proven: frozenset[str]) -> Split:
     """Return how the size divides over the revisions.
 
     Until the new revision has had a worker report, it gets one canary and the newest old one with workers keeps the
     whole size, also if the new one never starts. Then the new one grows as the old one's workers drain and go.
     """
-    old = _newest_old(observation, fleet, revision)
+    fleet, revision = situation.fleet, situation.revision
+    old = _newest_old(situation)
     if old is None or desired == 0:
         return Split({revision: desired}, 0)
     if revision not in proven:
@@ -40,7 +39,11 @@ def split_by_revision(
     return Split({revision: new, old.revision: max(0, desired - working)}, surge)
 
 
-def _newest_old(observation: Observation, fleet: Fleet, revision: str) -> DeploymentFacts | None:
-    serving = {member.pod.revision for member in fleet.serving if not member.never_started}
-    old = [d for d in observation.deployments if d.revision != revision and d.revision in serving and not d.deleting]
+def _newest_old(situation: Situation) -> DeploymentFacts | None:
+    serving = {member.pod.revision for member in situation.fleet.serving if not member.never_started}
+    old = [
+        d
+        for d in situation.observation.deployments
+        if d.revision != situation.revision and d.revision in serving and not d.deleting
+    ]
     return max(old, key=lambda deployment: (deployment.created, deployment.name), default=None)

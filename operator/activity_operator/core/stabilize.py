@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core import poll_errors
 from activity_operator.core.demand import Demand
-from activity_operator.core.fleet import Fleet
-from activity_operator.core.observation import Observation
+from activity_operator.core.situation import Situation
 
 Recommendations = tuple[tuple[float, int], ...]
 
@@ -21,19 +20,13 @@ class Stable:
     quiet_since: float | None
 
 
-def stabilized(
-    spec: PoolSpec,
-    observation: Observation,
-    fleet: Fleet,
-    demand: Demand,
-    past: Recommendations,
-    quiet_since: float | None,
-) -> Stable:
+def stabilized(situation: Situation, demand: Demand, past: Recommendations, quiet_since: float | None) -> Stable:
     """Return the larger of today's demand and what the window, the zero gate or missing signals still ask for."""
+    spec, observation, fleet = situation.spec, situation.observation, situation.fleet
     present = fleet.present
-    unknown, blind = _unknown(spec, fleet, demand)
+    unknown, blind = _unknown(situation, demand)
     # Nor is it a proof of rest, however long it lasts.
-    quiet = None if unknown else _quiet_since(observation, fleet, demand, quiet_since)
+    quiet = None if unknown else _quiet_since(situation, demand, quiet_since)
     # What ignorance holds counts as wanted: the window begins when it ends.
     wanted = max(demand.workers, blind)
     recommendations = _remember(past, observation.now, wanted, spec.scaling.scale_down.stabilization_window_seconds)
@@ -44,18 +37,19 @@ def stabilized(
     elif observation.now - observation.leader_since < spec.scaling.scale_down.stabilization_window_seconds:
         candidates.append((present, "a new leader waits one stabilization window"))
     if any(not member.never_started for member in fleet.serving) and not _zero_allowed(spec, observation.now, quiet):
-        candidates.append((1 + len(fleet.stalled), _zero_reason(spec, fleet)))
+        candidates.append((1 + len(fleet.stalled), _zero_reason(situation)))
     workers, held_by = max(candidates, key=lambda candidate: candidate[0])
     return Stable(workers, held_by, recommendations, quiet)
 
 
-def _unknown(spec: PoolSpec, fleet: Fleet, demand: Demand) -> tuple[str, int]:
+def _unknown(situation: Situation, demand: Demand) -> tuple[str, int]:
     """Return what is not known of the work, and the workers that are kept for it: "" and none when enough is.
 
     Workers see for themselves that nothing waits. Where none works, or none that is free can poll, nobody does.
     """
+    fleet = situation.fleet
     backlog = demand.backlog
-    if poll_errors.poll_error(spec, fleet) is not None and (backlog.tasks is None or not backlog.exact):
+    if poll_errors.poll_error(situation) is not None and (backlog.tasks is None or not backlog.exact):
         return backlog.unknown or "no worker that is free can poll", fleet.present
     if not backlog.unknown:
         return "", 0
@@ -85,8 +79,9 @@ def _remember(past: Recommendations, now: float, workers: int, window_seconds: f
     return (*kept, (now, workers))
 
 
-def _quiet_since(observation: Observation, fleet: Fleet, demand: Demand, since: float | None) -> float | None:
+def _quiet_since(situation: Situation, demand: Demand, since: float | None) -> float | None:
     """Return since when nothing has run, waited or been held, and every worker that reported is fresh."""
+    observation, fleet = situation.observation, situation.fleet
     working = demand.tasks or fleet.running_tasks or fleet.stalled or observation.report_path_problem
     unheard = any(member.report is None and not member.never_started for member in fleet.members)
     if working or unheard:
@@ -98,7 +93,8 @@ def _zero_allowed(spec: PoolSpec, now: float, quiet_since: float | None) -> bool
     return quiet_since is not None and now - quiet_since >= spec.scaling.scale_down.zero_after_seconds
 
 
-def _zero_reason(spec: PoolSpec, fleet: Fleet) -> str:
+def _zero_reason(situation: Situation) -> str:
+    fleet = situation.fleet
     if fleet.stalled:
         return f"{len(fleet.stalled)} stalled worker(s): unknown is not zero"
-    return f"zero needs {spec.scaling.scale_down.zero_after_seconds} s without work"
+    return f"zero needs {situation.spec.scaling.scale_down.zero_after_seconds} s without work"

@@ -9,10 +9,11 @@ from activity_operator.api.spec import PoolSpec
 from activity_operator.api.status import MAX_DECISIONS, DecisionRecord, EventRecord, PoolStatus, parse_status
 from activity_operator.core import events
 from activity_operator.core.decision import Decision, Limit
-from activity_operator.core.fleet import Fleet, join_reports
-from activity_operator.core.manifests import revision_of, selector
+from activity_operator.core.fleet import Fleet
+from activity_operator.core.manifests import selector
 from activity_operator.core.not_ready import not_ready_reasons
 from activity_operator.core.observation import Observation
+from activity_operator.core.situation import Situation, situation_of
 
 #: Faults that pass only when a person acts.
 _NEEDS_A_PERSON = {
@@ -40,15 +41,15 @@ def pool_status(
 ) -> dict[str, Any]:
     """Return the whole status, built on the previous one."""
     before = parse_status(previous)
-    fleet = join_reports(spec, observation)
+    situation = situation_of(spec, observation)
+    fleet, revision = situation.fleet, situation.revision
     now = datetime.fromtimestamp(int(observation.now), UTC)
-    ring = _ring(observation, fleet, decision, before, now)
+    ring = _ring(situation, decision, before, now)
     scaled = ring is not before.decisions
     busy = _busy(fleet, before)
-    revision = revision_of(spec)
     return PoolStatus(
         observed_generation=observation.pool.generation,
-        conditions=merge(before.conditions, _conditions(spec, observation, fleet, decision, busy), now),
+        conditions=merge(before.conditions, _conditions(situation, decision, busy), now),
         replicas=len(fleet.members),
         ready_replicas=sum(1 for member in fleet.members if member.pod.ready),
         desired_replicas=decision.size.desired,
@@ -70,10 +71,9 @@ def _busy(fleet: Fleet, before: PoolStatus) -> int:
     return max(known, min(before.busy_workers, known + unheard))
 
 
-def _ring(
-    observation: Observation, fleet: Fleet, decision: Decision, before: PoolStatus, now: datetime
-) -> tuple[DecisionRecord, ...]:
+def _ring(situation: Situation, decision: Decision, before: PoolStatus, now: datetime) -> tuple[DecisionRecord, ...]:
     """Return the decisions, with this one when it changed the size or chose victims; else the very same tuple."""
+    observation, fleet = situation.observation, situation.fleet
     last = before.decisions[-1].desired if before.decisions else 0
     if decision.size.desired == last and not decision.victims:
         return before.decisions
@@ -91,13 +91,12 @@ def _ring(
     return (*before.decisions, record)[-MAX_DECISIONS:]
 
 
-def _conditions(
-    spec: PoolSpec, observation: Observation, fleet: Fleet, decision: Decision, busy: int
-) -> Iterator[Condition]:
-    fault = next(not_ready_reasons(spec, observation, fleet, decision.memory.breaker), None)
-    ready = _ready(spec, observation, decision) if fault is None else ("False", fault.reason, fault.message)
+def _conditions(situation: Situation, decision: Decision, busy: int) -> Iterator[Condition]:
+    spec, observation = situation.spec, situation.observation
+    fault = next(not_ready_reasons(situation, decision.memory.breaker), None)
+    ready = _ready(situation, decision) if fault is None else ("False", fault.reason, fault.message)
     conditions: dict[ConditionType, ConditionState] = {ConditionType.READY: ready}
-    if any(m.pod.revision != revision_of(spec) for m in fleet.members) and decision.size.desired:
+    if any(m.pod.revision != situation.revision for m in situation.fleet.members) and decision.size.desired:
         conditions[ConditionType.RECONCILING] = ("True", Reason.ROLLING_OUT, "workers of an older revision still serve")
     if ready[0] == "False" and ready[1] in _NEEDS_A_PERSON:
         conditions[ConditionType.STALLED] = ("True", ready[1], ready[2])
@@ -111,16 +110,16 @@ def _conditions(
         if spec.replicas is not None
         else ("False", Reason.REPLICAS_UNSET, "")
     )
-    conditions[ConditionType.SIGNALS_STALE] = _signals_stale(observation, fleet, decision)
+    conditions[ConditionType.SIGNALS_STALE] = _signals_stale(situation, decision)
     for kind, (value, reason, message) in conditions.items():
         yield Condition(kind, value, reason, message, observation.pool.generation)
 
 
-def _ready(spec: PoolSpec, observation: Observation, decision: Decision) -> ConditionState:
+def _ready(situation: Situation, decision: Decision) -> ConditionState:
     """Return how a pool without a fault is."""
-    if spec.paused:
+    if situation.spec.paused:
         return "True", Reason.PAUSED, decision.size.reason
-    if not observation.deployments:
+    if not situation.observation.deployments:
         return "Unknown", Reason.PENDING, "the first Deployment is being made"
     if decision.size.desired == 0:
         return "True", Reason.SCALED_TO_ZERO, "no work; the pool starts when a task arrives"
@@ -150,7 +149,8 @@ def _scaling_limited(observation: Observation, decision: Decision) -> ConditionS
     return "True", reason, decision.size.reason
 
 
-def _signals_stale(observation: Observation, fleet: Fleet, decision: Decision) -> ConditionState:
+def _signals_stale(situation: Situation, decision: Decision) -> ConditionState:
+    observation, fleet = situation.observation, situation.fleet
     if observation.report_path_problem and fleet.members:
         return "True", Reason.REPORTS_MISSING, observation.report_path_problem
     if fleet.stalled:

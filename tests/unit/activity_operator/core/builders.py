@@ -81,9 +81,9 @@ def observed(*facts: PodFacts | WorkerFacts, now: float = NOW, **more: Any) -> O
     return Observation(**{"now": now, "pool": POOL, "pods": pods, "workers": reports, **more})
 
 
-def fleet_of(situation: Observation, spec: PoolSpec | None = None) -> Fleet:
+def fleet_of(observation: Observation, spec: PoolSpec | None = None) -> Fleet:
     """Return the fleet of an observation."""
-    return join_reports(spec or pool(), situation)
+    return join_reports(spec or pool(), observation)
 
 
 def members(*facts: PodFacts | WorkerFacts, **more: Any) -> tuple[Member, ...]:

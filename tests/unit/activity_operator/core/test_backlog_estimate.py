@@ -15,6 +15,7 @@ from activity_operator.core.observation import (
     WorkerFacts,
 )
 from activity_operator.core.saturation import Saturation
+from activity_operator.core.situation import situation_of
 from activity_worker.contract import PollFault, PollTrouble
 from tests.unit.activity_operator.core.builders import NOW, busy, fleet_of, observed, pending, pool, worker
 
@@ -32,8 +33,8 @@ def counted(*pairs: tuple[int, int], age: float = 5.0) -> SourceFacts:
     return SourceFacts(metrics=ActivityMetrics(minutes(*pairs), NOW - age))
 
 
-def backlog_of(situation: Observation, emptied_at: float = LONG_AGO) -> backlog.Backlog:
-    return backlog.known_backlog(SPEC, situation, fleet_of(situation, SPEC), emptied_at)
+def backlog_of(observation: Observation, emptied_at: float = LONG_AGO) -> backlog.Backlog:
+    return backlog.known_backlog(SPEC, situation, fleet_of(SPEC, observation), emptied_at)
 
 
 @pytest.mark.parametrize(
@@ -106,10 +107,10 @@ def test_emptied_at_is_the_latest_of_memory_status_and_reports() -> None:
 
 @pytest.mark.parametrize(("age", "fresh"), [(0.0, True), (299.9, True), (300.0, False), (4000.0, False)])
 def test_counts_are_valid_for_five_minutes(age: float, fresh: bool) -> None:
-    situation = observed(source=counted((4, 0), age=age))
+    observation = observed(source=counted((4, 0), age=age))
 
-    assert (backlog_of(situation).tasks, bool(backlog_of(situation).unknown)) == ((4, False) if fresh else (None, True))
-    assert backlog.stale_at(SPEC, situation) == NOW - age + 300
+    assert (backlog_of(observation).tasks, bool(backlog_of(observation).unknown)) == ((4, False) if fresh else (None, True))
+    assert backlog.stale_at(situation_of(SPEC, observation)) == NOW - age + 300
 
 
 def test_counts_that_were_never_read_are_unknown_not_zero() -> None:
@@ -131,9 +132,9 @@ def test_counts_that_were_never_read_are_unknown_not_zero() -> None:
 def test_backlog_is_not_read_when_unused_or_forbidden(changes: dict[str, Any], facts: dict[str, Any]) -> None:
     spec = pool(**{"activation": {"mode": "CloudWatch"}, **changes})
 
-    assert backlog.counts_source(SPEC, observed())
-    assert not backlog.counts_source(spec, observed(**facts))
-    answer = backlog.known_backlog(spec, observed(source=counted((4, 0)), **facts), fleet_of(observed()), LONG_AGO)
+    assert backlog.counts_source(situation_of(SPEC, observed()))
+    assert not backlog.counts_source(situation_of(spec, observed(**facts)))
+    answer = backlog.known_backlog(situation_of(spec, observed(source=counted((4, 0)), **facts), fleet_of(observed()), LONG_AGO)
     assert (answer.tasks, answer.unknown) == (None, "")
 
 
@@ -151,17 +152,17 @@ def test_backlog_is_not_read_when_unused_or_forbidden(changes: dict[str, Any], f
 def test_old_count_raises_demand_without_adding_running_tasks_twice(
     reports: list[WorkerFacts], waiting: int, workers: int
 ) -> None:
-    situation = observed(*reports, source=counted((waiting, 0)))
+    observation = observed(*reports, source=counted((waiting, 0)))
 
-    assert task_demand(SPEC, situation, fleet_of(situation, SPEC), None).workers == workers
+    assert task_demand(SPEC, situation, fleet_of(SPEC, observation), None).workers == workers
 
 
 def test_saturation_grows_the_pool_even_with_a_low_count() -> None:
-    situation = observed(*(busy(f"w{number}") for number in range(3)), source=counted((1, 0)))
+    observation = observed(*(busy(f"w{number}") for number in range(3)), source=counted((1, 0)))
 
     full = Saturation(NOW - 5, NOW - 5, frozenset({"w0", "w1", "w2"}))
 
-    assert task_demand(SPEC, situation, fleet_of(situation, SPEC), full).workers == 6
+    assert task_demand(SPEC, situation, fleet_of(SPEC, observation), full).workers == 6
 
 
 @pytest.mark.parametrize(
@@ -173,6 +174,6 @@ def test_saturation_grows_the_pool_even_with_a_low_count() -> None:
     ids=["fresh", "old"],
 )
 def test_reason_names_the_counted_backlog_or_its_age(source: SourceFacts, sentence: str) -> None:
-    situation = observed(pending(), source=source)
+    observation = observed(pending(), source=source)
 
-    assert task_demand(SPEC, situation, fleet_of(situation, SPEC), None).reason == sentence
+    assert task_demand(SPEC, situation, fleet_of(SPEC, observation), None).reason == sentence

@@ -12,6 +12,7 @@ from activity_operator.core.fleet import Member
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import DeploymentFacts, Observation, PodFacts, WorkerFacts
 from activity_operator.core.saturation import Saturation
+from activity_operator.core.situation import situation_of
 from tests.unit.activity_operator.core import builders
 from tests.unit.activity_operator.core.builders import NOW, POOL, REVISION, fleet_of, observed, pending, pod, worker
 
@@ -19,8 +20,8 @@ UNPULLABLE = pending("n1", waiting_reason="ImagePullBackOff", waiting_message="n
 OPEN = Breaker(3, NOW - 1, Reason.IMAGE_PULL_FAILED, "pod n1: ImagePullBackOff", revision=REVISION)
 
 
-def watched(situation: Observation, breaker: Breaker | None = None) -> tuple[Breaker, Member | None]:
-    return watch_starts(situation, fleet_of(situation), REVISION, breaker or Breaker())
+def watched(observation: Observation, breaker: Breaker | None = None) -> tuple[Breaker, Member | None]:
+    return watch_starts(replace(situation_of(builders.pool(), fleet_of(situation), revision=REVISION), breaker or Breaker())
 
 
 def deployment(replicas: int = 1, failure: str = "", revision: str = REVISION) -> DeploymentFacts:
@@ -73,9 +74,9 @@ def test_pending_pod_does_not_open_breaker(facts: PodFacts) -> None:
 
 
 def test_crash_after_first_report_is_not_a_failed_start() -> None:
-    situation = observed(pending("w1", last_exit_code=1, last_exit_reason="Error"), worker("w1"))
+    observation = observed(pending("w1", last_exit_code=1, last_exit_reason="Error"), worker("w1"))
 
-    assert failure(fleet_of(situation).members[0]) is None
+    assert failure(fleet_of(observation).members[0]) is None
 
 
 def test_pod_that_still_fails_when_breaker_closes_is_checked_again_soon() -> None:
@@ -87,8 +88,8 @@ def test_pod_that_still_fails_when_breaker_closes_is_checked_again_soon() -> Non
     came = pod("w2", revision=revision, created=NOW, running_since=NOW, ready_since=NOW)
     stuck = pending("n1", revision=revision, waiting_reason="ImagePullBackOff")
     opened = replace(OPEN, revision=revision)
-    situation = observed(stuck, came, worker("w2"))
-    decision = decide(builders.pool(), situation, ScalingMemory(breaker=opened))
+    observation = observed(stuck, came, worker("w2"))
+    decision = decide(builders.pool(), observation, ScalingMemory(breaker=opened))
 
     assert not decision.memory.breaker.open
     assert decision.look_again_in is not None
@@ -132,8 +133,8 @@ def test_in_place_restart_is_not_a_failed_start_for_new_leader(ready: bool, code
     restarted = pod(ready=ready, restarts=1, last_exit_code=code, last_exit_reason=reason)
 
     for age in (0.5, 3_600.0):
-        situation = observed(restarted, leader_since=NOW - age, pool=replace(POOL, proven_revision=REVISION))
-        assert watched(situation) == (Breaker(), None)
+        observation = observed(restarted, leader_since=NOW - age, pool=replace(POOL, proven_revision=REVISION))
+        assert watched(observation) == (Breaker(), None)
 
 
 def test_crashed_start_is_replaced_only_while_its_container_is_down() -> None:

@@ -6,6 +6,7 @@ from activity_operator.api.spec import PoolSpec
 from activity_operator.core.demand import Demand, task_demand
 from activity_operator.core.observation import Observation, SourceFacts, WorkerFacts
 from activity_operator.core.saturation import Saturation
+from activity_operator.core.situation import situation_of
 from tests.unit.activity_operator.core.builders import (
     NOW,
     busy,
@@ -19,12 +20,12 @@ from tests.unit.activity_operator.core.builders import (
 )
 
 
-def demand_of(situation: Observation, spec: PoolSpec | None = None, saturated_since: float | None = None) -> Demand:
+def demand_of(observation: Observation, spec: PoolSpec | None = None, saturated_since: float | None = None) -> Demand:
     """Return the demand; with `saturated_since`, all pods have been saturated since that time."""
     spec = spec or pool()
-    all_pods = frozenset(pod.uid for pod in situation.pods)
+    all_pods = frozenset(pod.uid for pod in observation.pods)
     before = None if saturated_since is None else Saturation(saturated_since, saturated_since, all_pods)
-    return task_demand(spec, situation, fleet_of(situation, spec), before)
+    return task_demand(spec, situation, fleet_of(spec, observation), before)
 
 
 def test_no_tasks_means_no_demand() -> None:
@@ -118,9 +119,9 @@ def test_with_a_count_no_spare_slot_is_kept() -> None:
 
 @pytest.mark.parametrize(("seconds", "workers"), [(0.0, 4), (0.99, 4), (1.0, 6), (60.0, 6)])
 def test_saturation_doubles_only_after_a_second(seconds: float, workers: int) -> None:
-    situation = observed(busy("w1"), busy("w2"), busy("w3"))
+    observation = observed(busy("w1"), busy("w2"), busy("w3"))
 
-    assert demand_of(situation, saturated_since=NOW - seconds).workers == workers
+    assert demand_of(observation, saturated_since=NOW - seconds).workers == workers
 
 
 def test_saturation_doubles_only_when_all_have_started() -> None:

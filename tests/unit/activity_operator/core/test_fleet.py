@@ -68,10 +68,10 @@ def test_worker_stalls_after_the_timeout_or_three_report_intervals(
 
 
 def test_spec_sets_the_report_timeout() -> None:
-    situation = observed(worker(reported_at=NOW - 10))
+    observation = observed(worker(reported_at=NOW - 10))
 
-    assert fleet_of(situation, pool(reports={"timeoutSeconds": 10})).stalled
-    assert not fleet_of(situation, pool(reports={"timeoutSeconds": 11})).stalled
+    assert fleet_of(observation, pool(reports={"timeoutSeconds": 10})).stalled
+    assert not fleet_of(observation, pool(reports={"timeoutSeconds": 11})).stalled
 
 
 @pytest.mark.parametrize("state", [WorkerState.DRAINED, WorkerState.STOPPED, WorkerState.STOPPING])

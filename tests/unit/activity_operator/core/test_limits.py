@@ -8,6 +8,7 @@ from activity_operator.core.decision import Breaker, Limit, Size
 from activity_operator.core.demand import Demand
 from activity_operator.core.limits import limited_size
 from activity_operator.core.observation import Observation
+from activity_operator.core.situation import situation_of
 from activity_operator.core.stabilize import Stable
 from tests.unit.activity_operator.core.builders import NOW, fleet_of, observed, pending, pool, worker
 
@@ -16,16 +17,18 @@ OPEN = Breaker(1, NOW, "ImagePullFailed", "pod n1: ImagePullBackOff")
 
 def sized(
     workers: int,
-    situation: Observation | None = None,
+    observation: Observation | None = None,
     *,
     breaker: Breaker | None = None,
     held_by: str = "",
     **spec: Any,
 ) -> Size:
-    situation = situation or observed(worker("w1"), worker("w2"))
+    observation = observation or observed(worker("w1"), worker("w2"))
     stable = Stable(workers, held_by, (), None)
     fleet = fleet_of(situation)
-    return limited_size(pool(**spec), situation, fleet, Demand(workers, 0, "the work"), stable, breaker or Breaker())
+    return limited_size(
+        situation_of(pool(**spec), observation), Demand(workers, 0, "the work"), stable, breaker or Breaker()
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,7 +86,7 @@ def test_open_breaker_stops_growth_and_says_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("situation", "workers", "desired"),
+    ("observation", "workers", "desired"),
     [
         (observed(), 9, 1),
         (observed(pending("n1"), pending("n2"), pending("n3")), 9, 3),
@@ -92,8 +95,8 @@ def test_open_breaker_stops_growth_and_says_why() -> None:
     ],
     ids=["one retry pod", "starting pods stay", "a stalled worker counts", "shrinking goes on"],
 )
-def test_open_breaker_keeps_present_pods(situation: Observation, workers: int, desired: int) -> None:
-    assert sized(workers, situation, breaker=OPEN).desired == desired
+def test_open_breaker_keeps_present_pods(observation: Observation, workers: int, desired: int) -> None:
+    assert sized(workers, observation, breaker=OPEN).desired == desired
 
 
 def test_open_breaker_also_holds_min_workers_back() -> None:

@@ -15,9 +15,9 @@ BEFORE = {"busyWorkers": 3, "desiredReplicas": 4, "replicas": 4}
 YOUNG_TERM = "this replica has led for less than 5 s"
 
 
-def status_of(situation: Observation, before: dict[str, Any]) -> dict[str, Any]:
+def status_of(observation: Observation, before: dict[str, Any]) -> dict[str, Any]:
     spec = pool()
-    return status.pool_status(spec, situation, decide(spec, situation, ScalingMemory()), before, ())
+    return status.pool_status(spec, observation, decide(spec, observation, ScalingMemory()), before, ())
 
 
 def condition(written: dict[str, Any], kind: str) -> str:

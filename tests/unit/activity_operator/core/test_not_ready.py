@@ -6,6 +6,7 @@ from typing import Any
 from activity_operator.core.decision import Breaker
 from activity_operator.core.not_ready import NotReadyReason, not_ready_reasons
 from activity_operator.core.observation import SourceFacts, SourceProblem
+from activity_operator.core.situation import situation_of
 from tests.unit.activity_operator.core.builders import fleet_of, observed, pending, pool
 
 EVERYTHING: dict[str, Any] = {
@@ -19,8 +20,8 @@ OPEN = Breaker(1, 1.0, "ImagePullFailed", "pod w1: no such image")
 
 
 def faults_with(breaker: Breaker = OPEN, **more: Any) -> list[NotReadyReason]:
-    situation = observed(pending(unschedulable="no node fits"), **more)
-    return list(not_ready_reasons(pool(), situation, fleet_of(situation), breaker))
+    observation = observed(pending(unschedulable="no node fits"), **more)
+    return list(not_ready_reasons(situation_of(pool(), situation, fleet_of(situation), breaker))
 
 
 def test_faults_that_forbid_all_work_come_first_and_cluster_waits_last() -> None:

@@ -19,12 +19,12 @@ SPEC = pool(minWorkers=2, aws={"region": "eu-west-1"})
 DENIED = PollTrouble(PollFault.DENIED, "AccessDeniedException", "not authorized")
 
 
-def conditions_of(situation: Observation, spec: PoolSpec = SPEC, memory: ScalingMemory | None = None) -> dict[str, Any]:
+def conditions_of(observation: Observation, spec: PoolSpec = SPEC, memory: ScalingMemory | None = None) -> dict[str, Any]:
     """Return the conditions by type, with the Warnings under `warnings` and the memory under `memory`."""
-    pods = tuple(replace(pod, revision=revision_of(spec)) for pod in situation.pods)
-    situation = replace(situation, pods=pods)
-    decision = decide(spec, situation, memory or ScalingMemory())
-    listed = pool_status(spec, situation, decision, None, ())["conditions"]
+    pods = tuple(replace(pod, revision=revision_of(spec)) for pod in observation.pods)
+    observation = replace(observation, pods=pods)
+    decision = decide(spec, observation, memory or ScalingMemory())
+    listed = pool_status(spec, observation, decision, None, ())["conditions"]
     warnings = [a.reason for a in decision.actions if isinstance(a, EmitEvent) and a.kind == "Warning"]
     by_type = {condition["type"]: condition for condition in listed}
     return {**by_type, "warnings": warnings, "memory": decision.memory}
@@ -75,9 +75,9 @@ def test_repeated_poll_error_warns_once() -> None:
 def test_failed_start_of_one_worker_opens_breaker_beside_running_worker() -> None:
     error = "handler:handle: no module named 'handler'"
     crashed = worker("w1", state=WorkerState.STOPPED, failed_start=error)
-    situation = observed(crashed, pod("w1", ready=False, running_since=0.0, last_exit_code=1), worker("w2"))
+    observation = observed(crashed, pod("w1", ready=False, running_since=0.0, last_exit_code=1), worker("w2"))
 
-    found = conditions_of(situation)
+    found = conditions_of(observation)
 
     assert (found["Ready"]["reason"], found["warnings"]) == (Reason.WORKER_CRASHED, [Reason.WORKER_CRASHED])
     assert error in found["Ready"]["message"]

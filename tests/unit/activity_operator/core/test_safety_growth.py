@@ -27,14 +27,14 @@ def decided(
 ) -> tuple[Decision, dict[str, Any], list[EmitEvent]]:
     """Return the decision for `tasks` waiting tasks, the conditions, and the Warnings."""
     source = SourceFacts(counts=counted(tasks), held=more.pop("held", 0))
-    situation = _of_revision(observed(*facts, source=source, **more), revision_of(spec))
-    decision = decide(spec, situation, memory)
-    conditions = {c["type"]: c for c in pool_status(spec, situation, decision, None, ())["conditions"]}
+    observation = _of_revision(observed(*facts, source=source, **more), revision_of(spec))
+    decision = decide(spec, observation, memory)
+    conditions = {c["type"]: c for c in pool_status(spec, observation, decision, None, ())["conditions"]}
     return decision, conditions, [a for a in decision.actions if isinstance(a, EmitEvent) and a.kind == "Warning"]
 
 
-def _of_revision(situation: Observation, revision: str) -> Observation:
-    return replace(situation, pods=tuple(replace(one, revision=revision) for one in situation.pods))
+def _of_revision(observation: Observation, revision: str) -> Observation:
+    return replace(observation, pods=tuple(replace(one, revision=revision) for one in observation.pods))
 
 
 def idle(name: str, seconds: float = 300.0) -> WorkerFacts:

@@ -5,6 +5,7 @@ import pytest
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.demand import Demand
 from activity_operator.core.observation import Observation
+from activity_operator.core.situation import situation_of
 from activity_operator.core.stabilize import Recommendations, Stable, expires, stabilized
 from tests.unit.activity_operator.core.builders import NOW, busy, fleet_of, observed, pending, pod, pool, window, worker
 
@@ -13,7 +14,7 @@ LONG_QUIET = NOW - 9_000
 
 
 def stable(
-    situation: Observation,
+    observation: Observation,
     workers: int,
     past: Recommendations = (),
     *,
@@ -22,7 +23,7 @@ def stable(
     tasks: int = 0,
 ) -> Stable:
     spec = spec or pool()
-    return stabilized(spec, situation, fleet_of(situation, spec), Demand(workers, tasks, ""), past, quiet_since)
+    return stabilized(spec, situation, fleet_of(spec, observation), Demand(workers, tasks, ""), past, quiet_since)
 
 
 def test_size_rises_at_once() -> None:
@@ -125,7 +126,7 @@ def test_spec_sets_zero_after_seconds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("situation", "tasks"),
+    ("observation", "tasks"),
     [
         (observed(worker()), 1),
         (observed(pod("w1", deletion_cost=-1000), busy("w1"), worker("w2")), 0),
@@ -141,8 +142,8 @@ def test_spec_sets_zero_after_seconds() -> None:
         "the report path is degraded",
     ],
 )
-def test_unknown_is_not_zero(situation: Observation, tasks: int) -> None:
-    answer = stable(situation, 0, tasks=tasks)
+def test_unknown_is_not_zero(observation: Observation, tasks: int) -> None:
+    answer = stable(observation, 0, tasks=tasks)
 
     assert answer.quiet_since is None
     assert answer.workers >= 1
