@@ -5,12 +5,13 @@ import logging
 import socket
 
 from activity_worker.contract import EXIT_ERROR, EXIT_OK, EXIT_POLLING, EventName, ExitOutput, HeldLease, LeasedTask
-from activity_worker.errors import ActivityError, ThrottledError, UnreachableError
+from activity_worker.errors import ActivityError
 from activity_worker.events import EventEmitter, PollingFailure
 from activity_worker.runtime.cancellation import CancelReason
 from activity_worker.runtime.counters import TaskCounters
 from activity_worker.runtime.lifecycle import LifecycleError, SlotStatus, step
 from activity_worker.runtime.options import EMPTY_POLL_SECONDS, Polling, TaskOptions
+from activity_worker.runtime.poll_health import PollHealth
 from activity_worker.runtime.runner import Handler, HandlerRunner, InlineRunner
 from activity_worker.runtime.task_run import SlotContext, TaskRun
 from activity_worker.sources.protocol import Source
@@ -19,11 +20,6 @@ _log = logging.getLogger(__name__)
 
 #: Step Functions takes worker names of at most 80 characters.
 MAX_NAME_LENGTH = 80
-#: Polls in a row that fail, or are throttled, before a worker calls it trouble: less is everyday.
-TROUBLE_FAILURES = 2
-TROUBLE_THROTTLES = 5
-#: Seconds for which a poll is open before it counts as accepted; refusals come at once.
-ACCEPTED_SECONDS = 5.0
 
 
 class SlotTakenError(ActivityError):
@@ -62,7 +58,7 @@ class Slot:
         self.counters = counters or TaskCounters()
         self.exit_output: ExitOutput | None = None
         self._source = source
-        self._polling = polling or Polling()
+        self._polls = PollHealth(polling or Polling())
         self._runner = runner or InlineRunner(handler)  # type: ignore[arg-type]  # one of them is there
         self._context = SlotContext(self, source, self._runner, self.events, options or TaskOptions(), self.counters)
         self._status = SlotStatus.READY
@@ -70,14 +66,9 @@ class Slot:
         self._started: asyncio.Future[None] | None = None
         self._wake: asyncio.Future[None] | None = None
         self._run: TaskRun | None = None
-        self._open_poll = False
         self._aborting = False
         self._cordoned = False
         self._reserved = False
-        self._failures = 0
-        self._throttles = 0
-        self._poll_began = 0.0
-        self._poll_error: Exception | None = None
         self._idle_since: float | None = None
 
     @property
@@ -93,7 +84,7 @@ class Slot:
     @property
     def open_poll(self) -> bool:
         """Whether a poll is in flight."""
-        return self._open_poll
+        return self._polls.open
 
     @property
     def cordoned(self) -> bool:
@@ -103,23 +94,16 @@ class Slot:
     @property
     def drained(self) -> bool:
         """Whether it is cordoned and nothing is under way or on its way."""
-        return self._cordoned and not (self._open_poll or self._reserved or self.busy)
+        return self._cordoned and not (self._polls.open or self._reserved or self.busy)
 
     @property
     def free(self) -> bool:
         """Whether it may take a task from outside: it runs and has no task, no open poll and no reservation."""
-        return self._status is SlotStatus.RUNNING and not (self._open_poll or self._reserved or self.busy)
+        return self._status is SlotStatus.RUNNING and not (self._polls.open or self._reserved or self.busy)
 
     def poll_trouble(self, now: float) -> Exception | None:
-        """Return why its polls fail, as soon as several in a row did; None when the last one succeeded.
-
-        `now` is the event loop's time. A service that holds a poll has accepted it.
-        """
-        if self._failures < TROUBLE_FAILURES and self._throttles < TROUBLE_THROTTLES:
-            return None
-        answered = not isinstance(self._poll_error, UnreachableError)
-        accepted = answered and self._open_poll and now - self._poll_began >= ACCEPTED_SECONDS
-        return None if accepted else self._poll_error
+        """Return why its polls fail, as `PollHealth.trouble` does; `now` is the event loop's time."""
+        return self._polls.trouble(now)
 
     @property
     def idle_since(self) -> float | None:
@@ -145,7 +129,7 @@ class Slot:
         """
         self._status = step(self._status, SlotStatus.STARTING)
         self.exit_output = None
-        self._failures = self._throttles = 0
+        self._polls.reset()
         loop = asyncio.get_running_loop()
         self._started = loop.create_future()
         self.events.emit(EventName.WORKER_STARTING, self)
@@ -162,7 +146,7 @@ class Slot:
         if self._main is None or self._status in {SlotStatus.READY, SlotStatus.STOPPED}:
             return
         self._begin_stop()
-        if abort_polls and self._open_poll:
+        if abort_polls and self._polls.open:
             self._aborting = True
             self._main.cancel()
         main = self._main
@@ -268,8 +252,8 @@ class Slot:
 
     async def _poll(self) -> LeasedTask | None:
         self.events.emit(EventName.POLLING_STARTING, self)
-        self._poll_began = began = asyncio.get_running_loop().time()
-        self._open_poll = True
+        began = asyncio.get_running_loop().time()
+        self._polls.begin(began)
         try:
             task = await self._source.lease(self.worker_name)
         except asyncio.CancelledError:
@@ -278,12 +262,12 @@ class Slot:
                 raise
             return None
         except Exception as error:  # noqa: BLE001 - whatever a source raises, the poll is tried again
-            self._open_poll = False
+            self._polls.end()
             await self._poll_failed(error)
             return None
         finally:
-            self._open_poll = False
-        self._failures = self._throttles = 0
+            self._polls.end()
+        self._polls.reset()
         self.events.emit(EventName.POLLING_SUCCESS, self, task)
         if task is None:
             self.counters.empty_polls += 1
@@ -297,19 +281,13 @@ class Slot:
             await self._pause(left)
 
     async def _poll_failed(self, error: Exception) -> None:
-        uncounted = self._polling.max_attempts is None and isinstance(error, ThrottledError)
-        if uncounted:
-            self._throttles += 1
-        else:
-            self._failures += 1
-        self._poll_error = error
-        retriable = self._polling.retries(self._failures)
-        self.events.emit(EventName.POLLING_ERROR, self, PollingFailure(retriable, self._failures, error))
+        failure = self._polls.fail(error)
+        self.events.emit(EventName.POLLING_ERROR, self, failure)
         if self._status is not SlotStatus.RUNNING:
             return
-        if not retriable:
-            raise _PollingEndedError(f"{self._failures} polls failed in a row, the last with {error}") from error
-        await self._pause(self._polling.sleep_after(self._throttles if uncounted else self._failures))
+        if not failure.retriable:
+            raise _PollingEndedError(f"{failure.attempts} polls failed in a row, the last with {error}") from error
+        await self._pause(self._polls.pause_seconds())
 
     async def _work(self, task: LeasedTask, beat_at_once: bool = False) -> None:
         self._run = run = TaskRun(self._context, task)

@@ -1,0 +1,65 @@
+"""PURE: how a slot's polls go: failures in a row, the pause after one, and when a worker reports trouble."""
+
+from activity_worker.errors import ThrottledError, UnreachableError
+from activity_worker.events import PollingFailure
+from activity_worker.runtime.options import Polling
+
+#: Polls in a row that fail, or are throttled, before a worker reports trouble: fewer are everyday.
+TROUBLE_FAILURES = 2
+TROUBLE_THROTTLES = 5
+#: Seconds for which a poll is open before it counts as accepted; refusals come at once.
+ACCEPTED_SECONDS = 5.0
+
+
+class PollHealth:
+    """Counts the polls of one slot. `open` is whether a poll is in flight. Times are the event loop's."""
+
+    def __init__(self, polling: Polling) -> None:
+        self.open = False
+        self._polling = polling
+        self._began = 0.0
+        self._failures = 0
+        self._throttles = 0
+        self._error: Exception | None = None
+
+    def begin(self, now: float) -> None:
+        """Note that a poll goes out."""
+        self.open = True
+        self._began = now
+
+    def end(self) -> None:
+        """Note that the poll is over, however it ended."""
+        self.open = False
+
+    def reset(self) -> None:
+        """Start the counts again: a poll has succeeded, or the slot starts."""
+        self._failures = self._throttles = 0
+
+    def fail(self, error: Exception) -> PollingFailure:
+        """Note that the poll has failed. Return the payload of `polling:error`."""
+        if self._uncounted(error):
+            self._throttles += 1
+        else:
+            self._failures += 1
+        self._error = error
+        return PollingFailure(self._polling.retries(self._failures), self._failures, error)
+
+    def pause_seconds(self) -> float:
+        """Return how long to wait after the last failure."""
+        uncounted = self._error is not None and self._uncounted(self._error)
+        return self._polling.sleep_after(self._throttles if uncounted else self._failures)
+
+    def trouble(self, now: float) -> Exception | None:
+        """Return why polls fail, as soon as several in a row did; None if the last one succeeded.
+
+        A service that holds a poll has accepted it.
+        """
+        if self._failures < TROUBLE_FAILURES and self._throttles < TROUBLE_THROTTLES:
+            return None
+        answered = not isinstance(self._error, UnreachableError)
+        accepted = answered and self.open and now - self._began >= ACCEPTED_SECONDS
+        return None if accepted else self._error
+
+    def _uncounted(self, error: Exception) -> bool:
+        """Tell whether an error is throttling that does not count: it never ends a slot that polls for ever."""
+        return self._polling.max_attempts is None and isinstance(error, ThrottledError)
