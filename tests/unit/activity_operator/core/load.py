@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from activity_operator.api.spec import PoolSpec
-from activity_operator.core.backlog_count import BacklogCount
 from activity_operator.core.observation import ActivityMetrics, BacklogCount, MetricPeriod, SourceFacts, SourceProblem
 from tests.unit.activity_operator.core.world import STEP_SECONDS, World, pool_spec
 

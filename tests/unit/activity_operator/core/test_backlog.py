@@ -9,7 +9,7 @@ from activity_operator.core.decision import Breaker
 from activity_operator.core.observation import BacklogCount, Observation, SourceFacts, SourceProblem
 from activity_operator.core.sentinel_plan import plan_sentinel
 from activity_operator.core.situation import situation_of
-from tests.unit.activity_operator.core.builders import NOW, POOL, busy, counted, fleet_of, observed, pod, pool
+from tests.unit.activity_operator.core.builders import NOW, POOL, busy, counted, observed, pod, pool
 
 REDIS: dict[str, Any] = {"activityArn": None, "source": {"redis": {"address": "r:1", "flow": "f", "queue": "q"}}}
 PROMETHEUS = {"scaling": {"prometheus": {"serverUrl": "http://p", "query": "q"}}}
@@ -18,7 +18,7 @@ DOWN = SourceProblem("BackendUnreachable", "no answer", NOW - 5)
 
 def backlog_of(observation: Observation, **spec: Any) -> Backlog:
     """Return the backlog of a Redis pool."""
-    return known_backlog(situation_of(pool(**REDIS, **spec), situation, fleet_of(situation), 0.0)
+    return known_backlog(situation_of(pool(**REDIS, **spec), observation), 0.0)
 
 
 def test_count_of_the_source_is_exact() -> None:
@@ -76,13 +76,13 @@ def test_prometheus_count_alone_is_a_lower_bound_until_it_is_stale() -> None:
     fresh = observed(source=SourceFacts(counts=counted(4, exact=False, age=299)))
     silent = observed(source=SourceFacts(counts=counted(4, exact=False, age=300)))
 
-    assert known_backlog(situation_of(spec, fresh, fleet_of(fresh), 0.0) == Backlog(4, exact=False)
-    found = known_backlog(situation_of(spec, silent, fleet_of(silent), 0.0)
+    assert known_backlog(situation_of(spec, fresh), 0.0) == Backlog(4, exact=False)
+    found = known_backlog(situation_of(spec, silent), 0.0)
     assert (found.tasks, found.unknown) == (None, "Prometheus' count of the backlog was last read 300 s ago or earlier")
 
 
 def test_step_functions_pool_without_counts_has_no_unknown_backlog() -> None:
-    assert known_backlog(situation_of(), observed(), fleet_of(observed()), 0.0) == Backlog(None)
+    assert known_backlog(situation_of(pool(), observed()), 0.0) == Backlog(None)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_source_is_not_counted_when_its_count_is_unused(spec: dict[str, Any], fa
 
 def test_counted_source_is_counted_instead_of_polled() -> None:
     spec = pool(**REDIS, **PROMETHEUS)
-    asked = plan_sentinel(spec, observed(spec, fleet_of(observed()), Breaker(), proven=True)
+    asked = plan_sentinel(situation_of(spec, observed()), Breaker(), proven=True)
 
     assert (asked.polls, asked.counts, asked.watched) == (0, True, True)
     assert asks_prometheus(situation_of(spec, observed()))

@@ -17,7 +17,7 @@ from activity_operator.core.observation import (
 from activity_operator.core.saturation import Saturation
 from activity_operator.core.situation import situation_of
 from activity_worker.contract import PollFault, PollTrouble
-from tests.unit.activity_operator.core.builders import NOW, busy, fleet_of, observed, pending, pool, worker
+from tests.unit.activity_operator.core.builders import NOW, busy, observed, pending, pool, worker
 
 SPEC = pool(activation={"mode": "CloudWatch"})
 LONG_AGO = 0.0
@@ -34,7 +34,7 @@ def counted(*pairs: tuple[int, int], age: float = 5.0) -> SourceFacts:
 
 
 def backlog_of(observation: Observation, emptied_at: float = LONG_AGO) -> backlog.Backlog:
-    return backlog.known_backlog(SPEC, situation, fleet_of(SPEC, observation), emptied_at)
+    return backlog.known_backlog(situation_of(SPEC, observation), emptied_at)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,9 @@ def test_emptied_at_is_the_latest_of_memory_status_and_reports() -> None:
 def test_counts_are_valid_for_five_minutes(age: float, fresh: bool) -> None:
     observation = observed(source=counted((4, 0), age=age))
 
-    assert (backlog_of(observation).tasks, bool(backlog_of(observation).unknown)) == ((4, False) if fresh else (None, True))
+    assert (backlog_of(observation).tasks, bool(backlog_of(observation).unknown)) == (
+        (4, False) if fresh else (None, True)
+    )
     assert backlog.stale_at(situation_of(SPEC, observation)) == NOW - age + 300
 
 
@@ -134,7 +136,7 @@ def test_backlog_is_not_read_when_unused_or_forbidden(changes: dict[str, Any], f
 
     assert backlog.counts_source(situation_of(SPEC, observed()))
     assert not backlog.counts_source(situation_of(spec, observed(**facts)))
-    answer = backlog.known_backlog(situation_of(spec, observed(source=counted((4, 0)), **facts), fleet_of(observed()), LONG_AGO)
+    answer = backlog.known_backlog(situation_of(spec, observed(source=counted((4, 0)), **facts)), LONG_AGO)
     assert (answer.tasks, answer.unknown) == (None, "")
 
 
@@ -154,7 +156,7 @@ def test_old_count_raises_demand_without_adding_running_tasks_twice(
 ) -> None:
     observation = observed(*reports, source=counted((waiting, 0)))
 
-    assert task_demand(SPEC, situation, fleet_of(SPEC, observation), None).workers == workers
+    assert task_demand(situation_of(SPEC, observation), None).workers == workers
 
 
 def test_saturation_grows_the_pool_even_with_a_low_count() -> None:
@@ -162,7 +164,7 @@ def test_saturation_grows_the_pool_even_with_a_low_count() -> None:
 
     full = Saturation(NOW - 5, NOW - 5, frozenset({"w0", "w1", "w2"}))
 
-    assert task_demand(SPEC, situation, fleet_of(SPEC, observation), full).workers == 6
+    assert task_demand(situation_of(SPEC, observation), full).workers == 6
 
 
 @pytest.mark.parametrize(
@@ -176,4 +178,4 @@ def test_saturation_grows_the_pool_even_with_a_low_count() -> None:
 def test_reason_names_the_counted_backlog_or_its_age(source: SourceFacts, sentence: str) -> None:
     observation = observed(pending(), source=source)
 
-    assert task_demand(SPEC, situation, fleet_of(SPEC, observation), None).reason == sentence
+    assert task_demand(situation_of(SPEC, observation), None).reason == sentence

@@ -21,7 +21,7 @@ OPEN = Breaker(3, NOW - 1, Reason.IMAGE_PULL_FAILED, "pod n1: ImagePullBackOff",
 
 
 def watched(observation: Observation, breaker: Breaker | None = None) -> tuple[Breaker, Member | None]:
-    return watch_starts(replace(situation_of(builders.pool(), fleet_of(situation), revision=REVISION), breaker or Breaker())
+    return watch_starts(replace(situation_of(builders.pool(), observation), revision=REVISION), breaker or Breaker())
 
 
 def deployment(replicas: int = 1, failure: str = "", revision: str = REVISION) -> DeploymentFacts:

@@ -7,17 +7,7 @@ from activity_operator.core.demand import Demand, task_demand
 from activity_operator.core.observation import Observation, SourceFacts, WorkerFacts
 from activity_operator.core.saturation import Saturation
 from activity_operator.core.situation import situation_of
-from tests.unit.activity_operator.core.builders import (
-    NOW,
-    busy,
-    counted,
-    fleet_of,
-    observed,
-    pending,
-    pod,
-    pool,
-    worker,
-)
+from tests.unit.activity_operator.core.builders import NOW, busy, counted, observed, pending, pod, pool, worker
 
 
 def demand_of(observation: Observation, spec: PoolSpec | None = None, saturated_since: float | None = None) -> Demand:
@@ -25,7 +15,7 @@ def demand_of(observation: Observation, spec: PoolSpec | None = None, saturated_
     spec = spec or pool()
     all_pods = frozenset(pod.uid for pod in observation.pods)
     before = None if saturated_since is None else Saturation(saturated_since, saturated_since, all_pods)
-    return task_demand(spec, situation, fleet_of(spec, observation), before)
+    return task_demand(situation_of(spec, observation), before)
 
 
 def test_no_tasks_means_no_demand() -> None:

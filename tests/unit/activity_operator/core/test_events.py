@@ -5,12 +5,12 @@ from typing import Any
 from activity_operator.core.decision import Breaker, Limit, Size
 from activity_operator.core.events import new_events
 from activity_operator.core.situation import situation_of
-from tests.unit.activity_operator.core.builders import NOW, busy, fleet_of, observed, pool
+from tests.unit.activity_operator.core.builders import NOW, busy, observed, pool
 
 
 def event_reasons(**more: Any) -> list[str]:
     observation = observed(busy(), **more)
-    events, _ = new_events(situation_of(pool(), situation, fleet_of(situation), Size(1, Limit.DEMAND, "1 running"), Breaker(), {})
+    events, _ = new_events(situation_of(pool(), observation), Size(1, Limit.DEMAND, "1 running"), Breaker(), {})
     return [event.reason for event in events]
 
 

@@ -10,7 +10,7 @@ from activity_operator.core.limits import limited_size
 from activity_operator.core.observation import Observation
 from activity_operator.core.situation import situation_of
 from activity_operator.core.stabilize import Stable
-from tests.unit.activity_operator.core.builders import NOW, fleet_of, observed, pending, pool, worker
+from tests.unit.activity_operator.core.builders import NOW, observed, pending, pool, worker
 
 OPEN = Breaker(1, NOW, "ImagePullFailed", "pod n1: ImagePullBackOff")
 
@@ -25,7 +25,6 @@ def sized(
 ) -> Size:
     observation = observation or observed(worker("w1"), worker("w2"))
     stable = Stable(workers, held_by, (), None)
-    fleet = fleet_of(situation)
     return limited_size(
         situation_of(pool(**spec), observation), Demand(workers, 0, "the work"), stable, breaker or Breaker()
     )

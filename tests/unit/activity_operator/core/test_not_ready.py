@@ -7,7 +7,7 @@ from activity_operator.core.decision import Breaker
 from activity_operator.core.not_ready import NotReadyReason, not_ready_reasons
 from activity_operator.core.observation import SourceFacts, SourceProblem
 from activity_operator.core.situation import situation_of
-from tests.unit.activity_operator.core.builders import fleet_of, observed, pending, pool
+from tests.unit.activity_operator.core.builders import observed, pending, pool
 
 EVERYTHING: dict[str, Any] = {
     "refusal": "not your ARN",
@@ -21,7 +21,7 @@ OPEN = Breaker(1, 1.0, "ImagePullFailed", "pod w1: no such image")
 
 def faults_with(breaker: Breaker = OPEN, **more: Any) -> list[NotReadyReason]:
     observation = observed(pending(unschedulable="no node fits"), **more)
-    return list(not_ready_reasons(situation_of(pool(), situation, fleet_of(situation), breaker))
+    return list(not_ready_reasons(situation_of(pool(), observation), breaker))
 
 
 def test_faults_that_forbid_all_work_come_first_and_cluster_waits_last() -> None:

@@ -19,7 +19,9 @@ SPEC = pool(minWorkers=2, aws={"region": "eu-west-1"})
 DENIED = PollTrouble(PollFault.DENIED, "AccessDeniedException", "not authorized")
 
 
-def conditions_of(observation: Observation, spec: PoolSpec = SPEC, memory: ScalingMemory | None = None) -> dict[str, Any]:
+def conditions_of(
+    observation: Observation, spec: PoolSpec = SPEC, memory: ScalingMemory | None = None
+) -> dict[str, Any]:
     """Return the conditions by type, with the Warnings under `warnings` and the memory under `memory`."""
     pods = tuple(replace(pod, revision=revision_of(spec)) for pod in observation.pods)
     observation = replace(observation, pods=pods)

@@ -7,7 +7,7 @@ from activity_operator.core.demand import Demand
 from activity_operator.core.observation import Observation
 from activity_operator.core.situation import situation_of
 from activity_operator.core.stabilize import Recommendations, Stable, expires, stabilized
-from tests.unit.activity_operator.core.builders import NOW, busy, fleet_of, observed, pending, pod, pool, window, worker
+from tests.unit.activity_operator.core.builders import NOW, busy, observed, pending, pod, pool, window, worker
 
 #: Quiet for longer than zeroAfterSeconds, so the pool may go to zero.
 LONG_QUIET = NOW - 9_000
@@ -23,7 +23,7 @@ def stable(
     tasks: int = 0,
 ) -> Stable:
     spec = spec or pool()
-    return stabilized(spec, situation, fleet_of(spec, observation), Demand(workers, tasks, ""), past, quiet_since)
+    return stabilized(situation_of(spec, observation), Demand(workers, tasks, ""), past, quiet_since)
 
 
 def test_size_rises_at_once() -> None:
