@@ -1,8 +1,8 @@
-"""A flow of Redis queues in one file: an order is prepared, its items are looked up side by side, and it is sent.
+"""A flow of Redis queues in one file: it prepares an order, looks up its items at the same time, and sends it.
 
     python shop.py redis://127.0.0.1:6379
 
-In a cluster every queue but the first lines of `main` is a pool's: handlers stay as they are.
+In a cluster a pool works on each queue, with the same handlers; a program creates the orders, as `main` does.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ SHOP = FlowDefinition(
 
 
 def prepare(request: TaskRequest) -> dict[str, Any]:
-    """Ask for one child a piece; the parent queue `check` makes them."""
+    """Ask for a child job for each item; the parent queue `check` creates them."""
     return {"children:check:params": [{"childName": "stock", "item": item} for item in request.input["items"]]}
 
 
 def stock(request: TaskRequest) -> dict[str, Any]:
-    """Look an item up. `done` is what the parent waits for."""
+    """Look an item up. The parent waits until every child is `done`."""
     return {"done": True, "left": len(request.input["item"])}
 
 
@@ -39,7 +39,7 @@ def send(request: TaskRequest) -> dict[str, Any]:
 
 
 async def main(url: str) -> Job:
-    """Make an order, work on it in this process, and return what became of it."""
+    """Create an order, work on it in this process, and return the finished job."""
     async with Flow.open(SHOP, url) as flow:
         order = await flow.create({"customer": 62, "items": ["pen", "paper"]})
         workers = FlowWorkers(flow)

@@ -1,4 +1,4 @@
-"""The outside world of the orders: a journal of what was done, in a file or, for workers on many machines, in a table.
+"""The outside world of the orders: a journal of their effects, in a file or, for workers on many machines, in a table.
 
 ORDERS_JOURNAL is a path or a PostgreSQL URL. Without it the journal is in the task store's database if that is
 PostgreSQL, and beside this file otherwise. With ORDERS_PACE each effect takes that number of seconds.
@@ -22,7 +22,7 @@ TABLE = "CREATE TABLE IF NOT EXISTS orders_journal (at timestamptz DEFAULT now()
 
 
 def write(line: dict[str, Any]) -> None:
-    """Append a line; it is there when this returns. Called from a method's own thread."""
+    """Append a line, and return when it is stored. Called from a method's own thread."""
     time.sleep(PACE_SECONDS / 2)
     if PLACE.startswith("postgres"):
         asyncio.run(_insert(line))
@@ -70,7 +70,7 @@ async def _select() -> list[dict[str, Any]]:
 
 
 async def _make(connection: asyncpg.Connection) -> None:
-    """Make the table. Two that do it at once collide in the catalogue: one waits for the other."""
+    """Create the table, under a lock: two creations at once collide in PostgreSQL's catalogue."""
     if await connection.fetchval("SELECT to_regclass('orders_journal')") is None:
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(7)")

@@ -1,8 +1,8 @@
 """An order as a task of eight steps: it is paid before it is packed, and refunded when it cannot be.
 
-`python orders.py` runs one order that is delivered and one that the warehouse has not, on SQLite beside this file, and
-shows both. `activity-worker steps run orders:tasks` is a runner, `... steps new orders:tasks order '{...}'` an order.
-What the outside world would do, a mail, a charge, a parcel, is a line in a journal (`journal.py`).
+`python orders.py` runs one order that is delivered and one that is out of stock, on SQLite beside this file, and shows
+both. `activity-worker steps run orders:tasks` starts a runner, `... steps new orders:tasks order '{...}'` creates an
+order. Each effect on the outside world, a mail, a charge, a parcel, is a line in a journal (`journal.py`).
 """
 
 import asyncio
@@ -21,12 +21,12 @@ IN_THE_SHOP = {*ON_THE_SHELF, "samovar"}
 
 
 def did(what: str, order: int, **more: Any) -> None:
-    """Do something in the world, under a key by which it can be found again."""
+    """Write an effect into the journal, under the key of the call that made it."""
     journal.write({"did": what, "order": order, "key": current().key, **more})
 
 
 def was_done(_: dict[str, Any]) -> dict[str, Any] | None:
-    """Whether the call that this check belongs to has been made: by its key, which the check shares."""
+    """Return the journal's line of the checked call, None if there is none. A call and its check have the same key."""
     return journal.find(current().key)
 
 
@@ -41,12 +41,12 @@ class Email:
         return lambda order: did(f"mail: {name}", order["number"])
 
 
-# Five quick tries; what is lost between the world and the store is asked about before it is done again.
+# Up to five quick retries; the check finds a call whose result was lost before the store had it.
 SURE = {"retry": {"retries": 5, "delays": ["1s"]}, "check": "was_done"}
 
 
 def surely(method: str, **more: Any) -> dict[str, Any]:
-    """Return a call that is retried, and whose effect is looked for before it is made again."""
+    """Return a call with retries, and with a check that looks for the effect before each retry."""
     return {"method": method, **SURE, **more}
 
 
@@ -73,27 +73,27 @@ order = Task(
 
 @order.method
 def check_inventory(order: dict[str, Any]) -> None:
-    """Refuse what the shop does not have."""
+    """Refuse an item that the shop does not sell."""
     if order["item"] not in IN_THE_SHOP:
         raise StepError("NotInTheShop", f"there is no {order['item']} in the shop")
 
 
 @order.method
 def capture_payment(order: dict[str, Any]) -> dict[str, Any]:
-    """Charge the card; what is returned is merged into the task's data."""
+    """Charge the card. The return value is merged into the task's data."""
     did("captured", order["number"], amount=order["quantity"] * order["price"])
     return {"payment": {"captured": order["quantity"] * order["price"]}}
 
 
 @order.method
 def refund_payment(order: dict[str, Any]) -> None:
-    """Take `capture_payment` back."""
+    """Reverse `capture_payment`."""
     did("refunded", order["number"], amount=order["quantity"] * order["price"])
 
 
 @order.method
 def fulfil(order: dict[str, Any]) -> None:
-    """Pack it. What is in the shop need not be on the shelf, and trying again does not put it there."""
+    """Pack the item. The shop sells items that may be out of stock, and a retry does not change that."""
     if order["item"] not in ON_THE_SHELF:
         raise FinalError("OutOfStock", f"the last {order['item']} has gone")
     did("packed", order["number"])
@@ -108,7 +108,7 @@ async def check_delivery(order: dict[str, Any]) -> None:
 
 @order.method
 def complete(_: dict[str, Any]) -> dict[str, Any]:
-    """Close the order's file."""
+    """Mark the order as completed."""
     return {"completed": True}
 
 
@@ -125,7 +125,7 @@ tasks = Tasks([order, exception], modules={"email": Email()})
 
 
 async def main() -> None:
-    """Run two orders and show what became of them."""
+    """Run two orders and show their results."""
     store = await TaskStore.open(os.environ.get("ACTIVITY_STORE_URL", f"sqlite:///{HERE / 'orders.db'}"))
     await tasks.sync(store)
     made = [
