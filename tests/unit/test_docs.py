@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import pkgutil
 import re
 import sys
 import types
@@ -140,6 +141,14 @@ def test_every_file_of_ours_that_a_page_names_exists(page: str) -> None:
     named = re.findall(r"(?<![\w./-])((?:tests|docs|examples|charts|crds)/[\w./*-]*[\w*])", PAGES[page])
 
     assert [path for path in named if not any(ROOT.glob(path))] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_python_name_of_ours_in_a_page_exists(page: str) -> None:
+    named = set(re.findall(r"\bactivity_(?:worker|operator)(?:\.[A-Za-z]\w*)+(?::\w+)?", PAGES[page]))
+
+    for name in sorted(named):
+        pkgutil.resolve_name(name)
 
 
 def test_the_index_has_every_page_of_the_docs() -> None:
