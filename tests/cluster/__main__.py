@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Run one command; 0 when it did what it says, 1 with the reason when not."""
+    """Run one command; return 0 when it succeeded, 1 with the reason when it failed."""
     chosen = _parser().parse_args()
     try:
         chosen.action(chosen)

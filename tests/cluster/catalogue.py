@@ -1,4 +1,4 @@
-"""Every image that the suites, the benchmarks and the demo run: the one list that `make prepare` builds."""
+"""The list of every image that the suites, the benchmarks and the demo run; `make prepare` builds it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def resize() -> Recipe:
 
 
 def next_operator() -> Recipe:
-    """An operator that renders workers otherwise than today's."""
+    """An operator that renders worker pods differently from the present one."""
     folder = ROOT / "tests" / "e2e" / "operator_days" / "next"
     parent = operator()
     arguments = {"OPERATOR_IMAGE": full_name(parent.tag), "OPERATOR_KEY": image_key_of(parent)}

@@ -61,8 +61,8 @@ def issue(
 ) -> Issued:
     """Return the certificate kept in `folder` under `name`, issuing it on the first call.
 
-    `user` is the common name, `groups` the organisations. `addresses` (DNS names or IPs) make it a
-    server certificate as well as a client one.
+    `user` is the common name, `groups` the organisations. With `addresses` (DNS names or IPs) it is a server
+    certificate as well as a client certificate.
     """
     issued = Issued(folder / f"{name}.crt", folder / f"{name}.key")
     if issued.certificate.exists():
@@ -77,7 +77,7 @@ def issue(
         usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-    # Python 3.13 verifies strictly: a certificate without this is refused.
+    # Python 3.13 verifies strictly and refuses a certificate without this extension.
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(by.key.public_key())
     builder = builder.add_extension(issuer, critical=False)
     _write_key(issued.key, key)

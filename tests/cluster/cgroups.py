@@ -1,6 +1,6 @@
-"""Control groups of our own: every process of the cluster, daemon or container, lives below `/activitypool`.
+"""The cluster's own control groups: every process of the cluster, daemon or container, is below `/activitypool`.
 
-They are how `down` finds its processes whatever was killed before, and why it never touches another's.
+By them `down` finds its processes after any crash, and leaves all other processes alone.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ ROOT = Path("/sys/fs/cgroup")
 NAME = "activitypool"
 DAEMONS = f"{NAME}/daemons"
 KILL_SECONDS = 10.0
-#: The cluster's share of the processors, in shares of one process outside. All its pods together would have one share
-#: otherwise, and stand still beside a dozen test processes.
+#: The cluster's share of the processors, as a multiple of one process outside. By default all pods together have the
+#: share of one process, and stall beside a dozen test processes.
 SHARES = 20
 #: The kernel's share of one process: in cpu.shares (cgroup v1), in cpu.weight (v2).
 ONE_SHARE = {"cpu.shares": 1024, "cpu.weight": 100}
@@ -30,7 +30,7 @@ def is_v2() -> bool:
 
 
 def prepare() -> None:
-    """Make `/activitypool` in every hierarchy (the kubelet refuses a root that lacks one) and the daemons' group."""
+    """Make `/activitypool` in every hierarchy (the kubelet needs one in each) and the daemons' group."""
     if is_v2():
         ours = ROOT / NAME
         ours.mkdir(exist_ok=True)
@@ -49,18 +49,18 @@ def prepare() -> None:
 
 
 def make(name: str) -> list[Path]:
-    """Make a group of this name in every hierarchy; returns them."""
+    """Make a group of this name in every hierarchy; return the folders."""
     groups = [hierarchy / name for hierarchy in _hierarchies()]
     for group in groups:
         group.mkdir(exist_ok=True)
-        for setting in ("cpuset.cpus", "cpuset.mems"):  # a new v1 cpuset holds no CPU, so nothing could run in it
+        for setting in ("cpuset.cpus", "cpuset.mems"):  # a new v1 cpuset has no CPU, so no process could run in it
             if not is_v2() and (group / setting).exists():
                 (group / setting).write_text((group.parent / setting).read_text())
     return groups
 
 
 def daemons_group() -> Path:
-    """The group that holds the daemons and the containers' shims, in the hierarchy used for tracking."""
+    """The group of the daemons and the containers' shims, in the hierarchy that tracks processes."""
     return (ROOT if is_v2() else ROOT / "pids") / DAEMONS
 
 
@@ -79,7 +79,7 @@ def processes(below: str = NAME) -> set[int]:
 def kill(below: str) -> None:
     """Kill every process in the group and its descendants, until none is left.
 
-    Raises ClusterError when some survive 10 s of SIGKILL.
+    Raises ClusterError when a process survives 10 s of SIGKILL.
     """
 
     def gone() -> bool:
@@ -138,7 +138,7 @@ def _kill_one(pid: int) -> None:
 def _remove_one(folder: Path) -> None:
     def removed() -> bool:
         if folder.exists():
-            # The kernel lets go of a killed process a moment after it is gone.
+            # The kernel releases a group a moment after its last process has ended.
             with suppress(OSError):
                 folder.rmdir()
         return not folder.exists()

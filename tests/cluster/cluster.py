@@ -1,4 +1,4 @@
-"""The running cluster as tests and the demo see it, and its record on disk."""
+"""The running cluster, for tests and the demo, and its record on disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.cluster import places
 
 @dataclass(frozen=True)
 class Cluster:
-    """A running cluster: how to reach it, and what it was made with."""
+    """A running cluster: its addresses, and its parameters."""
 
     kubeconfig: Path
     """Kubeconfig of an administrator."""
@@ -29,14 +29,14 @@ class Cluster:
 
 
 def write_record(cluster: Cluster) -> None:
-    """Note the running cluster for later commands."""
+    """Write the running cluster's record for later commands."""
     document = {key: str(value) if isinstance(value, Path) else value for key, value in sorted(vars(cluster).items())}
     places.record().parent.mkdir(parents=True, exist_ok=True)
     places.record().write_text(json.dumps(document, indent=1))
 
 
 def read_record() -> Cluster | None:
-    """The cluster that `up` noted last and no `down` has removed; None when there is none."""
+    """The cluster that `up` recorded last, None after `down`."""
     try:
         noted = json.loads(places.record().read_text())
     except (OSError, ValueError):

@@ -22,12 +22,12 @@ omitStages: [RequestReceived]
 rules:
   - level: Metadata
 """
-AUDIT_LOG_MEGABYTES = 1000  # so large that no test sees it rotate
+AUDIT_LOG_MEGABYTES = 1000  # so large that it does not rotate during tests
 
 
 @dataclass(frozen=True)
 class Identities:
-    """The cluster's authorities and who is who."""
+    """The cluster's certificate authorities and certificates."""
 
     authority: Authority
     front_proxy: Authority
@@ -81,7 +81,7 @@ def audit_log() -> Path:
 
 def etcd(binaries: Mapping[str, Path]) -> Daemon:
     """The data store, without fsync: a test cluster need not survive a power cut."""
-    advertised = "http://127.0.0.1:2380"  # the form is checked, but a cluster of one member dials nobody
+    advertised = "http://127.0.0.1:2380"  # etcd checks the form, but a cluster of one member opens no connection to it
     argv = [
         str(binaries["etcd"]),
         "--name=activitypool",
@@ -104,7 +104,7 @@ def api_server(binaries: Mapping[str, Path], who: Identities) -> Daemon:
     argv = [
         str(binaries["kube-apiserver"]),
         f"--etcd-servers={_etcd_socket()}",
-        # Only on the bridge: pods and this machine reach it, the outside does not.
+        # On the bridge only: pods and this machine reach it, other machines do not.
         f"--bind-address={network.HOST}",
         f"--advertise-address={network.HOST}",
         "--secure-port=6443",
@@ -168,7 +168,7 @@ def scheduler(binaries: Mapping[str, Path]) -> Daemon:
 
 
 def is_ready(who: Identities) -> bool:
-    """Whether the API server answers /readyz with ok; one try, at most 2 s."""
+    """Whether the API server answers /readyz with ok; one try of at most 2 s."""
     trust = ssl.create_default_context(cafile=str(who.authority.certificate_file))
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust))
     try:
@@ -179,7 +179,7 @@ def is_ready(who: Identities) -> bool:
 
 
 def _etcd_socket() -> str:
-    # A socket, not a port: another etcd of this machine can neither take it nor be mistaken for ours.
+    # A socket instead of a port: another etcd of this machine cannot occupy it or be mistaken for ours.
     return f"unix://{places.run() / 'etcd.sock'}"
 
 

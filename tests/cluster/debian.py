@@ -17,7 +17,7 @@ def docker_answers() -> bool:
 
 
 def why_not_embedded() -> str | None:
-    """What keeps this machine from running the embedded cluster; None when nothing does."""
+    """Why this machine cannot run the embedded cluster; None if it can."""
     if sys.platform != "linux":
         return f"this machine runs {sys.platform}, the embedded cluster needs Linux"
     if os.geteuid() != 0:

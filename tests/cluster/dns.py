@@ -29,7 +29,7 @@ COREFILE = """\
 }}
 """
 CLUSTER_ZONES = ("cluster.local", "in-addr.arpa", "ip6.arpa")
-# In a block of its own: in one block CoreDNS asks template before kubernetes, whatever their order here.
+# In a block of its own: within one block CoreDNS runs template before kubernetes, whatever their order here.
 NO_UPSTREAM = """\
 .:{port} {{
   bind {host}
@@ -38,7 +38,7 @@ NO_UPSTREAM = """\
   }}
 }}
 """
-# A Service without a selector: its one endpoint is the daemon on the bridge's address.
+# A Service without a selector: its only endpoint is the daemon on the bridge's address.
 MANIFEST = f"""\
 apiVersion: v1
 kind: Service
@@ -81,7 +81,7 @@ subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: "system:core
 def coredns(binaries: Mapping[str, Path]) -> Daemon:
     """CoreDNS on the bridge's address; names outside the cluster go to the machine's resolvers."""
     path = places.run() / "Corefile"
-    # On the machine, not in a pod: it can then use a resolver that listens on loopback only.
+    # On the machine instead of in a pod: it can then use a resolver that listens on loopback only.
     path.write_text(corefile(network.nameservers()))
     return Daemon("coredns", (str(binaries["coredns"]), "-conf", str(path)))
 

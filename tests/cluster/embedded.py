@@ -42,10 +42,10 @@ DAEMONS = (
 
 
 def up() -> Cluster:
-    """Boot the cluster, repair what a crash left of it, or verify that it is well; returns it Ready.
+    """Boot the cluster, repair it after a crash, or verify that it is well; return it Ready.
 
-    Installs and builds nothing. Raises MissingError for what `make prepare` brings, and ClusterError with the failing
-    daemon's last lines when the cluster does not come up.
+    Installs and builds nothing. Raises MissingError when something from `make prepare` is missing, and ClusterError
+    with the failing daemon's last lines when the cluster does not come up.
     """
     places.check_socket_paths()
     packages.check(packages.CLUSTER)
@@ -71,13 +71,13 @@ def up() -> Cluster:
 
 
 def down() -> None:
-    """Stop the cluster's processes and leave the machine as it was before `up`. Repeatable.
+    """Stop the cluster's processes and restore the machine's state from before `up`. Repeatable.
 
-    Raises ClusterError, and stops nothing, when the cluster that runs belongs to another cache.
+    Raises ClusterError, and stops nothing, when the running cluster belongs to another cache.
     """
     _check_it_is_ours()
     with step("stopping the cluster's processes"):
-        # The kubelet first, so that nothing is started again; containerd in its own time, for its store outlives it.
+        # The kubelet first, so that it restarts nothing; containerd gets a grace period, because its store is kept.
         processes.stop("kubelet", grace_seconds=1)
         cgroups.kill(f"{cgroups.NAME}/kubepods")
         processes.stop("containerd")
@@ -117,7 +117,8 @@ def _boot(binaries: Mapping[str, Path], cluster: Cluster) -> None:
 def _start_the_rest(binaries: Mapping[str, Path], who: Identities, cluster: Cluster) -> None:
     _start(control_plane.controller_manager(binaries, who), control_plane.scheduler(binaries))
     _start(node.kubelet(binaries, who), node.kube_proxy(binaries))
-    # Ready, the API server still refuses a chosen ClusterIP for a moment: its allocator does not know the range yet.
+    # After it is ready, the API server refuses a given ClusterIP for a moment: its allocator does not know the range
+    # yet.
     apply = _kubectl(cluster, "apply", "--server-side", "--force-conflicts", "-f", "-")
     _until(lambda: succeeds(apply, stdin=dns.MANIFEST), "the DNS Service can be made")
     _start(dns.coredns(binaries))
@@ -128,7 +129,7 @@ def _wait_until_well(cluster: Cluster) -> None:
     run(_kubectl(cluster, "wait", "--for=condition=Ready", f"node/{NODE}", "--timeout=60s"))
     account = _kubectl(cluster, "get", "serviceaccount", "default", "--namespace", "default")
     _until(lambda: succeeds(account), "the default ServiceAccount exists")
-    # After a crash the node's condition is the old one; the kubelet speaks for itself.
+    # After a crash the node's condition is outdated, so the kubelet itself is asked.
     _until(lambda: _answers("http://127.0.0.1:10248/healthz"), "the kubelet is healthy")
     _until(lambda: _answers("http://127.0.0.1:18181/ready"), "CoreDNS is ready")
     _until(lambda: _answers(f"http://{network.HOST}:10256/healthz"), "kube-proxy is healthy")
@@ -141,7 +142,7 @@ def _start(*daemons: Daemon) -> None:
 
 @contextmanager
 def _explained(*names: str) -> Iterator[None]:
-    """Add the last lines of the daemons that died to an error raised inside; of all of them when none did."""
+    """Add the last lines of the daemons that died to an error raised inside; of all daemons when none died."""
     try:
         yield
     except ClusterError as failed:
@@ -174,7 +175,7 @@ def _answers(url: str) -> bool:
 
 
 def _until(holds: Callable[[], bool], what: str) -> None:
-    """Wait for `holds`, but not on daemons that have died: the noted ones that no longer run."""
+    """Wait for `holds`; stop early when a recorded daemon has died."""
 
     def holds_or_hopeless() -> bool:
         if dead := [name for name in DAEMONS if processes.died(name)]:
@@ -185,7 +186,7 @@ def _until(holds: Callable[[], bool], what: str) -> None:
 
 
 def _check_it_is_ours() -> None:
-    """Addresses are fixed, so a machine holds one cluster: raise ClusterError when it is another cache's."""
+    """Raise ClusterError when the running cluster is another cache's: addresses are fixed, so there can be only one."""
     daemons = [processes.command_line(pid) for pid in cgroups.processes(cgroups.DAEMONS)]
     if daemons and not any(str(places.cluster()) in words for words in daemons):
         raise ClusterError(
@@ -196,7 +197,7 @@ def _check_it_is_ours() -> None:
 
 def _delete_state() -> None:
     machine.check_root_is_ours(places.run())
-    # Renamed first: a `down` killed here leaves no half-deleted state for the next `up` to mistake for a cluster.
+    # Renamed first, so that a `down` that is killed here leaves no incomplete state for the next `up`.
     gone = places.run().with_name("run-deleted")
     shutil.rmtree(gone, ignore_errors=True)
     if places.run().exists():

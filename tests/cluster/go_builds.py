@@ -1,7 +1,7 @@
-"""The binaries that are built from the Go module proxy: which there are, and where they lie in the cache.
+"""The binaries that are built from the Go module proxy, and their places in the cache.
 
-Each folder of `tools/` is a Go module that pins one family of commands. A binary lies in a folder named by a hash of
-its module and of the build flags. `make prepare` builds them (tests/prepare).
+Each folder of `tools/` is a Go module that pins one family of commands. A binary is in a folder named by a hash of its
+module and of the build flags. `make prepare` builds them (tests/prepare).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ EMBEDDED = tuple(tool.name for tool in (*KUBERNETES, ETCD, COREDNS, HELM))
 
 
 def find(names: Iterable[str]) -> dict[str, Path]:
-    """Return where each named binary lies. Raises MissingError with those that are not built."""
+    """Return the path of each named binary. Raises MissingError with those that are not built."""
     found = {name: destination(BY_NAME[name]) for name in names}
     if missing := [name for name, path in found.items() if not path.exists()]:
         raise MissingError(f"not built from tests/cluster/tools as it is now: {', '.join(missing)}")
@@ -67,7 +67,7 @@ def kubernetes_version() -> str:
 
 def flags(module: str) -> list[str]:
     """Return the flags of `go build` for a module."""
-    # One set of flags per module: a flag changed between two binaries would compile everything twice.
+    # One set of flags for each module: another flag for one binary would compile all packages twice.
     ldflags = STRIP if module != "kubernetes" else f"{STRIP} {_version_stamps()}"
     return ["-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", ldflags]
 
@@ -82,7 +82,7 @@ def _version_stamps() -> str:
 
 
 def destination(tool: Tool) -> Path:
-    """Return where a binary lies, or will lie."""
+    """Return the path of a binary, built or not."""
     digest = hashlib.sha256(" ".join(flags(tool.module)).encode())
     for source in sorted((TOOLS / tool.module).iterdir()):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())

@@ -1,4 +1,4 @@
-"""When two image builds are the same: names, content keys, and what of a folder belongs to a build."""
+"""The identity of image builds: names, content keys, and the files of a folder that belong to a build."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 
 from tests.cluster import places
 
-# Of a developer's tree, never part of an image; on top of the context's own .dockerignore.
+# Files of a developer's tree that are never part of an image, besides the context's own .dockerignore.
 LEFT_OUT = frozenset(
     {
         *(".git", ".venv", "__pycache__", "node_modules", "dist", "build"),
         *(".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".import_linter_cache"),
     }
 )
-KEPT = 4  # builds of a family whose archives stay
+KEPT = 4  # builds of a family whose archives are kept
 PIP_SETTINGS = ("index-url", "extra-index-url", "trusted-host", "timeout", "retries")
 
 
@@ -66,7 +66,7 @@ def of(recipe: Recipe, more: Mapping[str, str] | None = None) -> str:
 
 
 def copy_context(context: Path, to: Path) -> None:
-    """Copy what belongs to a build; a developer's environments and caches stay behind."""
+    """Copy the files of a build; a developer's environments and caches are left out."""
     shutil.copytree(context, to, symlinks=True, ignore=lambda _, names: [name for name in names if name in LEFT_OUT])
 
 
@@ -77,9 +77,9 @@ def known(recipe: Recipe) -> str | None:
 
 
 def note(recipe: Recipe, key: str) -> list[str]:
-    """Note the key as the last one built; returns the keys that are kept no longer: all but the last KEPT of a family.
+    """Record the key as the last build; return the keys to delete: all but the last KEPT of a family.
 
-    Several working trees share a cache, so that the build of one must not end that of another.
+    Several working trees share a cache, so the build of one must not delete that of another.
     """
     note = _note(recipe)
     keys = [*(former for former in _noted(note) if former != key), key]
@@ -97,7 +97,7 @@ def pip_settings() -> str:
 
 
 def copied(dockerfile: str) -> list[str]:
-    """The paths of the context that COPY and ADD name; all of it (`.`) as soon as one is not a plain path."""
+    """The paths of the context that COPY and ADD name; the whole context (`.`) if one is not a plain path."""
     paths: list[str] = []
     for line in dockerfile.replace("\\\n", " ").splitlines():
         words = line.split()
@@ -113,7 +113,7 @@ def copied(dockerfile: str) -> list[str]:
 def _files(context: Path, paths: Iterable[str]) -> Iterator[Path]:
     for start in sorted({context / path.lstrip("/") for path in paths}):
         if start.is_file() or (start.is_symlink() and not start.is_dir()):
-            yield start  # a missing one is the builder's to name
+            yield start  # the builder reports a missing one
         for folder, folders, names in os.walk(start):
             folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
             links = [name for name in folders if (Path(folder) / name).is_symlink()]

@@ -15,7 +15,7 @@ from tests.cluster.progress import say, step
 from tests.cluster.shell import MissingError
 
 BASE_IMAGE = "localhost/activitypool-base:trixie-1"  # raise the number when its recipe in tests/prepare changes
-LOADED = "localhost/activitypool-loaded"  # tagged so in containerd: the build of that key is there
+LOADED = "localhost/activitypool-loaded"  # the tag in containerd of the loaded build with this key
 
 
 def key(recipe: Recipe) -> str:
@@ -24,12 +24,12 @@ def key(recipe: Recipe) -> str:
 
 
 def archive_of(recipe: Recipe) -> Path:
-    """Where the archive of the image lies, or will lie."""
+    """The path of the image's archive, built or not."""
     return archives() / f"{key(recipe)}.tar"
 
 
 def find(recipe: Recipe) -> Path:
-    """Return the archive of the image. Raises MissingError when it is not built from the files as they are now."""
+    """Return the archive of the image. Raises MissingError when it is not built from the present files."""
     archive = archive_of(recipe)
     if not archive.exists():
         raise MissingError(f"the image {recipe.tag} is not built from the files as they are now")
@@ -37,12 +37,15 @@ def find(recipe: Recipe) -> Path:
 
 
 def pause_archive() -> Path:
-    """Where the archive of the image that holds a pod's namespaces lies, or will lie."""
+    """The path of the archive of the pause image, built or not."""
     return archives() / "pause.tar"
 
 
 def find_pause() -> Path:
-    """Return the archive of the image that holds a pod's namespaces. Raises MissingError when it is not built."""
+    """Return the archive of the pause image, which holds a pod's namespaces.
+
+    Raises MissingError when it is not built.
+    """
     if not pause_archive().exists():
         raise MissingError("the image of pods' namespaces (pause) is not built")
     return pause_archive()
@@ -64,7 +67,7 @@ def load(tag: str, archive: Path) -> None:
 
 
 def prepare_store(pause: Path, *, forget_containers: bool) -> None:
-    """Make containerd's store fit for a boot: the pause image is in it, and no container of a former cluster."""
+    """Prepare containerd's store for a boot: add the pause image, remove containers of a former cluster."""
     if forget_containers and (former := ctr("containers", "ls", "--quiet").split()):
         say(f"forgetting {len(former)} containers of a former cluster")
         ctr("containers", "rm", *former)
@@ -79,13 +82,13 @@ def transient_folders() -> Sequence[Path]:
 
 
 def _digests() -> dict[str, str]:
-    """The names in containerd's store, each with the digest it stands for."""
+    """The names in containerd's store, each with its digest."""
     lines = ctr("images", "ls").splitlines()[1:]
     return {words[0]: words[2] for line in lines if len(words := line.split()) > 2}
 
 
 def _forget_outdated() -> None:
-    """Drop builds that are kept no more, so that their layers go; running containers keep what they run on."""
+    """Delete old builds and their layers; running containers keep theirs."""
     digests = _digests()
     outdated = [name for name in digests if name.startswith(f"{LOADED}:") and not _is_kept(name)]
     named = {digest for name, digest in digests.items() if name not in outdated and not name.startswith("sha256:")}

@@ -1,4 +1,4 @@
-"""The cluster as kind, where a Docker engine answers: the same promises, kept by other means."""
+"""The cluster by kind, where a Docker engine answers, with the same guarantees."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def up() -> Cluster:
             create: list[str | Path] = [binaries["kind"], "create", "cluster", "--name", NAME, "--wait", "120s"]
             run([*create, "--kubeconfig", kubeconfig, "--config", "-"], stdin=json.dumps(_config(audit)))
     else:
-        run(["docker", "start", f"{NAME}-control-plane"])  # it stops with the engine, and comes back
+        run(["docker", "start", f"{NAME}-control-plane"])  # the node stops with the engine, and is started again here
         run([binaries["kind"], "export", "kubeconfig", "--name", NAME, "--kubeconfig", kubeconfig])
     kubectl: list[str | Path] = [binaries["kubectl"], f"--kubeconfig={kubeconfig}"]
     ready = [*kubectl, "get", "--raw", "/readyz"]
@@ -83,7 +83,7 @@ def key(recipe: Recipe) -> str:
 
 
 def find(recipe: Recipe) -> None:
-    """Raise MissingError unless the Docker engine has the image, built from the files as they are now."""
+    """Raise MissingError unless the Docker engine has the image, built from the present files."""
     wanted = key(recipe)
     ask = ["docker", "image", "inspect", "--format", f'{{{{index .Config.Labels "{KEY_LABEL}"}}}}', recipe.tag]
     try:

@@ -26,9 +26,9 @@ class Image:
 
 
 def up() -> Cluster:
-    """Return a running cluster, well: booted, repaired, or found so.
+    """Return a running, healthy cluster: booted, repaired, or found.
 
-    Raises ClusterError saying what is missing when this machine can have neither kind nor embedded.
+    Raises ClusterError that names what is missing when this machine can run neither kind nor embedded.
     """
     with alone(places.cluster() / "cluster.lock"):
         in_docker = uses_kind()
@@ -41,7 +41,7 @@ def up() -> Cluster:
 
 
 def down() -> None:
-    """Stop the cluster and leave the machine as it was. Nothing happens when there is none."""
+    """Stop the cluster and restore the machine's state. Without a cluster this does nothing."""
     with alone(places.cluster() / "cluster.lock"):
         noted = read_record()
         with step("cluster down"):
@@ -53,7 +53,7 @@ def down() -> None:
 
 
 def current() -> Cluster | None:
-    """The cluster that runs and answers; None when there is none or it is not well."""
+    """The cluster that runs and answers; None when there is none or it is not healthy."""
     noted = read_record()
     if noted is None:
         return None
@@ -67,10 +67,10 @@ def image_key_of(recipe: Recipe) -> str:
 
 
 def find_image(recipe: Recipe) -> Image:
-    """Return the image, which `make prepare` builds (tests/prepare); this only looks for it.
+    """Return the image, which `make prepare` has built (tests/prepare).
 
     Embedded passes `BASE`, a Debian image with Python 3.13, unless the recipe has one; with kind the Dockerfile's own
-    default holds. Raises MissingError when the image is not built from the files as they are now.
+    default holds. Raises MissingError when the image is not built from the present files.
     """
     if uses_kind():
         kind.find(recipe)
@@ -92,6 +92,6 @@ def load_image(image: Image) -> None:
 
 
 def uses_kind() -> bool:
-    """Whether the cluster that is noted is kind's; without one, whether the next one will be."""
+    """Whether the recorded cluster is kind's; without one, whether the next one will be."""
     noted = read_record()
     return noted.kind == "kind" if noted is not None else debian.docker_answers()

@@ -12,7 +12,7 @@ from tests.cluster.progress import say
 
 @contextmanager
 def alone(file: Path) -> Iterator[None]:
-    """Hold the lock of this file; says so when another command holds it, and waits for that one."""
+    """Hold the lock of this file; print a line and wait while another command holds it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("w") as lock:
         try:

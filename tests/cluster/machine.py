@@ -1,4 +1,4 @@
-"""What the cluster changes on the machine: noted before the first change, put back by `down`."""
+"""The machine's settings that the cluster changes: recorded before the first change, restored by `down`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SYSCTLS = (
     "kernel/keys/root_maxkeys",
     "kernel/keys/root_maxbytes",
 )
-# Folders outside the cache whose place no daemon lets us choose.
+# Folders outside the cache whose place the daemons do not let us choose.
 FOLDERS = ("/run/containerd", "/var/lib/cni", "/var/log/containers", "/var/lib/kubelet/device-plugins")
 EMPTY_PARENTS = (Path("/var/lib/kubelet"),)
 MNT_DETACH = 2
@@ -43,7 +43,7 @@ MNT_DETACH = 2
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Sysctls as they were, the packet filter's tables that existed, and which of the folders did not."""
+    """The sysctls, the packet filter's tables that existed, and which of the folders did not exist."""
 
     sysctls: dict[str, str]
     tables: dict[str, list[str]]
@@ -51,7 +51,7 @@ class Snapshot:
 
 
 def remember() -> None:
-    """Note the machine's state, unless a crashed run noted it already: the first note is the true one."""
+    """Record the machine's state, unless a crashed run has recorded it: the first record is the right one."""
     note = _note()
     if note.exists():
         return
@@ -65,7 +65,7 @@ def remember() -> None:
 
 
 def restore(bridge: str, network: str) -> None:
-    """Put back what `remember` noted: mounts, links, packet filter, sysctls, folders. All processes must be gone."""
+    """Restore the recorded state: mounts, links, packet filter, sysctls, folders. All processes must have ended."""
     unmount_below(places.run())
     if Path(f"/sys/class/net/{bridge}").exists():
         run(["ip", "link", "delete", bridge])

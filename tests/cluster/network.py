@@ -1,4 +1,4 @@
-"""The cluster's network: one bridge that pods hang on, on which the host answers as `HOST`."""
+"""The cluster's network: one bridge for the pods, on which the host has the address `HOST`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one node: containerd, kubelet and kube-proxy with their configurations."""
+"""The only node: containerd, kubelet and kube-proxy with their configurations."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def containerd() -> Daemon:
 
 
 def kubelet(binaries: Mapping[str, Path], who: Identities) -> Daemon:
-    """The kubelet, below our own cgroup and our own folders."""
+    """The kubelet, in our cgroup and our folders."""
     run_folder = places.run()
     resolv = run_folder / "resolv.conf"
-    # No search domains of the machine: they would be appended to every pod's.
+    # Without the machine's search domains, which would be appended to every pod's.
     resolv.write_text("".join(f"nameserver {server}\n" for server in network.nameservers()))
     config = _write_json(run_folder / "kubelet.json", _kubelet_configuration(who, resolv))
     argv = [
@@ -134,7 +134,7 @@ def _kubelet_configuration(who: Identities, resolv: Path) -> dict[str, object]:
         "podLogsDir": str(places.run() / "pod-logs"),
         "volumePluginDir": str(places.run() / "volume-plugins"),
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
-        # Images are imported, not pulled: one that were collected could not come back.
+        # Images are imported, not pulled, so a collected image could not be restored.
         "imageGCHighThresholdPercent": 100,
         "serializeImagePulls": False,
         "nodeStatusUpdateFrequency": "5s",

@@ -1,6 +1,6 @@
-"""The packet filter after us: our chains removed, and the tables that only we had filled.
+"""Cleans up the packet filter: removes our chains, and the tables that had only our rules.
 
-The saved rules of the time before are not put back: what somebody else changed meanwhile stays.
+The rules are not restored from a copy, so that changes by others are kept.
 """
 
 from __future__ import annotations
@@ -60,6 +60,6 @@ def _tables(rules: Iterable[str]) -> list[str]:
 
 
 def _delete_table(family: str, table: str) -> None:
-    # With the older back-end a table is a kernel module's, and an empty one does nothing: it stays.
+    # With the older back-end a table is a kernel module's; an empty one has no effect and stays.
     if "nf_tables" in run(["iptables", "--version"]):
         run(["nft", "delete", "table", family, table])

@@ -1,4 +1,4 @@
-"""A picture of the machine, taken before `up` and after `down`: what must be the same in both."""
+"""A snapshot of the machine before `up` and after `down`, which must be equal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.cluster import cgroups, packet_filter, places
 
-# Counters and random values of the kernel: they move on their own.
+# Counters and random values of the kernel, which change by themselves.
 RESTLESS = re.compile(
     r"^(?:fs\.(?:dentry-state|file-nr|inode-nr|inode-state|quota\.\w+|aio-nr)|kernel\.(?:ns_last_pid|random\.\w+|pty\.nr)"
     r"|net\.netfilter\.nf_conntrack_(?:count|buckets)|kernel\.\w*perf_\w+) "
@@ -18,7 +18,7 @@ RESTLESS = re.compile(
 
 @dataclass(frozen=True)
 class Picture:
-    """What `down` promises to leave as it was."""
+    """The state that `down` promises to restore."""
 
     our_processes: list[str]
     mounts: list[str]
@@ -32,7 +32,7 @@ class Picture:
 
 
 def take() -> Picture:
-    """Take the picture. Needs root, and iproute2, iptables and procps."""
+    """Take the snapshot. Needs root, and iproute2, iptables and procps."""
     return Picture(
         our_processes=_our_processes(),
         mounts=sorted(line.split(" ", 3)[3] for line in Path("/proc/self/mountinfo").read_text().splitlines()),
@@ -62,7 +62,7 @@ def _rules(command: str) -> list[str]:
     rules = [re.sub(r"\[\d+:\d+\]", "", line) for line in _lines(f"{command}-save") if not line.startswith("#")]
     if "nf_tables" in "".join(_lines("iptables", "--version")):
         return rules
-    # The older back-end keeps a table once it was looked at; an empty one does nothing.
+    # The older back-end keeps a table after it was read; an empty one has no effect.
     tables = [line[1:] for line in rules if line.startswith("*")]
     return [] if all(packet_filter.is_empty(table, rules) for table in tables) else rules
 

@@ -1,4 +1,4 @@
-"""Where the local cluster keeps things: one cache outside the source tree, one run directory inside it."""
+"""The paths of the local cluster: one cache outside the source tree, one run directory inside the cache."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def pki() -> Path:
 
 
 def container_store() -> Path:
-    """containerd's root: unpacked images survive `down`, so that the next boot is warm."""
+    """containerd's root: unpacked images are kept by `down`, so that the next boot is faster."""
     return cluster() / "containerd"
 
 
 def containerd_socket() -> Path:
-    """containerd's own socket; a containerd of the machine is left alone."""
+    """containerd's own socket; the machine's containerd is left alone."""
     return run() / "containerd.sock"
 
 

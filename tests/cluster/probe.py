@@ -1,4 +1,4 @@
-"""A web server as a Deployment with a Service: what tests of the cluster itself look at."""
+"""A web server as a Deployment with a Service, for the tests of the cluster itself."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def namespace(cluster: Cluster, name: str) -> Iterator[str]:
     try:
         yield name
     finally:
-        if cluster.kubeconfig.exists():  # not when the test took the cluster down
+        if cluster.kubeconfig.exists():  # false when the test has stopped the cluster
             kubectl(cluster, "delete", "namespace", name, "--ignore-not-found", "--wait=false")
 
 
 def end_workers(cluster: Cluster, where: str) -> None:
-    """Delete a namespace's pools and their workers, whose tasks are over or are nobody's any more.
+    """Delete a namespace's pools and their workers, after their tasks have ended or been abandoned.
 
-    Kubernetes looks again at a namespace whose pods are still leaving only after half of their grace period, and a
-    worker's is half an hour.
+    Kubernetes checks a namespace with terminating pods again only after half of their grace period, and a worker's is
+    half an hour.
     """
     here = ("--namespace", where, "--all")
     kubectl(cluster, "delete", "activitypools", *here, "--timeout=30s")
@@ -53,7 +53,7 @@ def wait_ready(cluster: Cluster, where: str) -> None:
 
 
 def in_pod(cluster: Cluster, where: str, python: str) -> str:
-    """Run Python in a pod of the Deployment; returns what it printed."""
+    """Run Python in a pod of the Deployment; return its output."""
     return kubectl(cluster, "--namespace", where, "exec", f"deployment/{NAME}", "--", "python3", "-c", python).strip()
 
 
@@ -64,7 +64,7 @@ def kubectl(cluster: Cluster, *words: str, stdin: str | None = None) -> str:
 
 
 def apply(cluster: Cluster, document: dict[str, Any]) -> str:
-    """Apply one object; returns kubectl's words."""
+    """Apply one object; return kubectl's output."""
     return kubectl(cluster, "apply", "--filename", "-", stdin=json.dumps(document))
 
 

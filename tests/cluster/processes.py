@@ -1,4 +1,4 @@
-"""Daemons of the embedded cluster: started in our own cgroup, known by process id and start time."""
+"""Daemons of the embedded cluster: started in our own cgroup, identified by process id and start time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOG_LIMIT_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Daemon:
-    """One daemon: its name (log and pidfile are named so), its command line and additional environment."""
+    """One daemon: its name (of its log and its pidfile), its command line and additional environment."""
 
     name: str
     argv: tuple[str, ...]
@@ -29,10 +29,10 @@ class Daemon:
 
 
 def start(daemon: Daemon) -> bool:
-    """Start the daemon unless it runs; returns whether it was started.
+    """Start the daemon unless it runs; return whether it was started.
 
-    It is detached from this process, writes to its own log, and is in our cgroup before its first
-    instruction, so that whatever it starts is in it too.
+    It is detached from this process, writes to its own log, and is in our cgroup before its first instruction, so that
+    its children are in it, too.
     """
     if is_running(daemon.name):
         return False
@@ -61,24 +61,24 @@ def start(daemon: Daemon) -> bool:
 
 
 def is_running(name: str) -> bool:
-    """Whether the daemon's process lives: its id, and the start time that tells it from a later process of that id."""
+    """Whether the daemon's process runs; the start time distinguishes it from a later process with the same id."""
     return _pid(name) is not None
 
 
 def died(name: str) -> bool:
-    """Whether the daemon was started, has not been stopped, and yet does not run."""
+    """Whether the daemon was started, was not stopped, and does not run."""
     return _pidfile(name).exists() and not is_running(name)
 
 
 def forget_dead(names: Iterable[str]) -> None:
-    """Forget the named daemons that died, so that `died` speaks of those started from now on."""
+    """Forget the named daemons that died, so that `died` only covers later starts."""
     for name in names:
         if died(name):
             _pidfile(name).unlink()
 
 
 def stop(name: str, *, grace_seconds: float = STOP_SECONDS) -> None:
-    """SIGTERM, and SIGKILL after `grace_seconds`. Nothing happens when it does not run."""
+    """Send SIGTERM, and SIGKILL after `grace_seconds`. Without a process this does nothing."""
     pid = _pid(name)
     if pid is not None:
         os.kill(pid, signal.SIGTERM)
@@ -104,7 +104,7 @@ def pid_of(name: str) -> int:
 
 
 def command_line(pid: int) -> str:
-    """The words of a process's command line; empty when it is gone."""
+    """The words of a process's command line; empty when it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
     except OSError:
@@ -139,7 +139,7 @@ def _pid(name: str) -> int | None:
 
 
 def _start_time(pid: int) -> int | None:
-    """Clock ticks from boot to the start of the process; None when it is gone or a zombie."""
+    """Clock ticks from boot to the start of the process; None when it has ended or is a zombie."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

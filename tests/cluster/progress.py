@@ -1,4 +1,4 @@
-"""One line per step with the seconds it took; a long step says every 20 s that it is still alive."""
+"""One line for each step with its seconds; a long step prints a line every 20 s."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _BEGAN = time.monotonic()
 
 
 def say(text: str) -> None:
-    """Print one line, led by the seconds since this process began."""
+    """Print one line that starts with the seconds since this process began."""
     print(f"[{time.monotonic() - _BEGAN:6.1f} s] {text}", file=sys.stderr, flush=True)
 
 
 @contextmanager
 def step(title: str) -> Iterator[None]:
-    """Announce a step when it is slow, and always its end or its failure, with the seconds it took."""
+    """Print the start of a step when it is slow, and its end or failure always, with its seconds."""
     began = time.monotonic()
     done = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Running commands: quiet when they succeed, with their last lines when they fail."""
+"""Runs commands: without output when they succeed, with their last lines when they fail."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ TAIL_LINES = 30
 
 
 class ClusterError(RuntimeError):
-    """The local cluster cannot be had as asked; the message says what is missing or which log to read."""
+    """The local cluster cannot be used as asked; the message says what is missing or which log to read."""
 
 
 class MissingError(ClusterError):
-    """Something that `make prepare` brings is not there; the message says what, and names that command."""
+    """Something from `make prepare` is missing; the message names it, and that command."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what}: run `make prepare`")

@@ -1,7 +1,7 @@
-"""The cluster comes back from crashes with its state, and leaves the machine as it was.
+"""The cluster keeps its state through crashes, and `down` restores the machine's state.
 
-These tests take the machine's cluster down and up, so they run only when asked:
-`ACTIVITYPOOL_CLUSTER_MAY_RESTART=1 pytest tests/cluster`.
+These tests stop and start the machine's cluster, so they run only when asked: `ACTIVITYPOOL_CLUSTER_MAY_RESTART=1
+pytest tests/cluster`.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ pytestmark = [
 ]
 NAMESPACE = "test-crash"
 
-# Settings that the cluster changes, given values here that it would not choose.
+# Settings that the cluster changes, here with values that it would not choose.
 UNLIKELY = {"net/ipv4/ip_forward": "0", "kernel/panic": "7"}
 
 
 @pytest.fixture(scope="module")
 def before() -> Iterator[Picture]:
-    """The machine without a cluster, with everything built; these tests leave the cluster up."""
+    """The machine without a cluster, with everything built; the cluster runs after these tests."""
     up()
     down()
     usual = {name: Path("/proc/sys", name).read_text() for name in UNLIKELY}
@@ -67,7 +67,7 @@ def before() -> Iterator[Picture]:
 
 @pytest.fixture
 def web(before: Picture) -> Iterator[str]:
-    """A namespace with a Deployment that is Ready; its cluster is up."""
+    """A namespace with a Ready Deployment; its cluster runs."""
     cluster = up()
     with probe.namespace(cluster, NAMESPACE) as name:
         probe.deploy(cluster, name)
@@ -86,13 +86,13 @@ def _kill(*names: str) -> None:
 
 
 def _built() -> dict[Path, int]:
-    """When what takes minutes was made; a look-up, for it is there."""
+    """Return the modification times of what takes minutes to build."""
     paths = [images.pause_archive(), *go_builds.find(go_builds.EMBEDDED).values()]
     return {path: path.stat().st_mtime_ns for path in paths}
 
 
-def test_a_warm_boot_builds_nothing_and_its_node_is_ready(before: Picture) -> None:
-    """What it takes on an idle machine, less than forty seconds, is said on stderr and says nothing of a busy one."""
+def test_warm_boot_builds_nothing_and_its_node_is_ready(before: Picture) -> None:
+    """The seconds are printed and not asserted: less than forty on an idle machine, unpredictable on a busy one."""
     built = _built()
 
     cluster = up()
@@ -103,7 +103,7 @@ def test_a_warm_boot_builds_nothing_and_its_node_is_ready(before: Picture) -> No
 
 
 def test_up_on_a_running_cluster_changes_nothing(web: str) -> None:
-    """The same daemons, by process id, and the same answer."""
+    """The daemons have the same process ids, and the cluster answers as before."""
     daemons = {name: processes.pid_of(name) for name in embedded.DAEMONS}
 
     assert up() == current()
@@ -137,10 +137,10 @@ def test_up_repairs_a_cluster_whose_every_daemon_was_killed(web: str) -> None:
     assert probe.in_pod(cluster, web, ask) == "200"
 
 
-def test_a_cluster_of_another_cache_is_neither_stopped_nor_joined(
+def test_cluster_of_another_cache_is_neither_stopped_nor_joined(
     web: str, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """One machine holds one cluster; whose it is decides."""
+    """One machine has one cluster, and its cache decides who may use it."""
     with monkeypatch.context() as other:
         other.setattr(places, "cache", tmp_path_factory.getbasetemp)
         with pytest.raises(ClusterError, match="a cluster of another cache runs on this machine"):
@@ -149,8 +149,8 @@ def test_a_cluster_of_another_cache_is_neither_stopped_nor_joined(
     assert current() is not None
 
 
-def test_down_leaves_the_machine_as_it_was(before: Picture, web: str) -> None:
-    """Processes, mounts, links, routes, packet filter, sysctls, cgroups: the same picture, field by field."""
+def test_down_restores_the_machines_state(before: Picture, web: str) -> None:
+    """Processes, mounts, links, routes, packet filter, sysctls, cgroups: the snapshots are equal, field by field."""
     _kill("containerd")  # the hard case: the shims have lost their parent
 
     down()
@@ -158,7 +158,7 @@ def test_down_leaves_the_machine_as_it_was(before: Picture, web: str) -> None:
     after = picture.take()
     for field in vars(before):
         assert getattr(after, field) == getattr(before, field), field
-    # Not only the same: a trace left by the `down` before would be in both pictures.
+    # Equal snapshots are not enough: a trace left by an earlier `down` would be in both.
     assert (after.our_processes, after.cgroups) == ([], [])
     rules = [rule for family in after.packet_filter.values() for rule in family]
     everything = "\n".join([*after.links, *after.mounts, *after.routes, *rules])

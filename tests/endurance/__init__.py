@@ -1,1 +1,1 @@
-"""Long runs, for a night or before a release: more of what the suites do a little of."""
+"""Long runs, for a night or before a release, of what the suites do briefly."""

@@ -1,6 +1,6 @@
-"""`python -m tests.endurance NAME [options]`: a long run; `steps` is the one there is.
+"""`python -m tests.endurance NAME [options]`: a long run; `steps` is the only one.
 
-A module of this name is not run again by each process that a run forks.
+The processes that a run forks do not run this module again, because of its name.
 """
 
 import sys

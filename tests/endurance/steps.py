@@ -1,7 +1,7 @@
-"""`python -m tests.endurance steps`: 10,000 multi-step tasks with troubles, their runners killed at random, each store.
+"""`python -m tests.endurance steps`: 10,000 multi-step tasks with errors; their runners are killed at random.
 
-Prints a table; the exit code is 1 when anything at all was not as it should be. Both databases wait for the disk.
-What happened is judged by what the calls themselves wrote into files, then by the store's history.
+The run is repeated for each store. It prints a table; the exit code is 1 when any check failed. Both databases wait for
+the disk. The calls' own lines in files are judged first, then the store's history.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tests.integration.steps.kills import Found, Run, run
 from tests.servers.postgres import new_database, postgres
 
 HEAD = ("store", "instances", "calls", "effects", "kills", "takeovers", "seconds", "wrong")
-#: Of a busy machine's starved runners none should lose a lease that it lives to keep.
+#: So long that a runner on a busy machine does not lose a lease while it lives.
 LEASE_SECONDS = 10.0
-#: Between two kills passes half of this on average: long enough for a runner to get something done.
+#: The average time between two kills is half of this: long enough for a runner to work.
 LONGEST_LIFE_SECONDS = 4.0
 
 
 def main(arguments: list[str]) -> int:
-    """Run what was asked for; returns the exit code."""
+    """Run the command line; return the exit code."""
     said = _parser().parse_args(arguments)
     rows, wrong = list[tuple[object, ...]](), list[str]()
     for store in said.store or ("sqlite", "postgresql"):

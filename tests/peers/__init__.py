@@ -1,1 +1,1 @@
-"""Other implementations of what we speak, as they are published: tests run ours against them."""
+"""Published implementations of protocols that we implement, too: tests run ours against them."""

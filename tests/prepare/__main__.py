@@ -18,7 +18,7 @@ from tests.prepare import parts
 
 
 def main() -> int:
-    """Prepare the named parts; 0 when all is there, 1 with each reason when something is not."""
+    """Prepare the named parts; return 0 when all is there, 1 with each reason when something is missing."""
     chosen = _parser().parse_args()
     if chosen.missing_packages:
         print(" ".join(packages.missing(parts.programs())))

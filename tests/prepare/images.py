@@ -31,7 +31,7 @@ int main(void) {
   for (;;) pause();
 }
 """
-# What a container never reads: caches, manuals, translations.
+# Files that a container never reads: caches, manuals, translations.
 UNUSED = ("var/cache/apt", "var/lib/apt/lists", "var/log", "usr/share/doc", "usr/share/man", "usr/share/locale")
 
 #: Open files and processes of a build. Debian 13's buildah asks for more than some machines let root have; Debian 12's
@@ -40,7 +40,7 @@ LIMIT = 32_768
 
 
 def build(recipe: Recipe) -> bool:
-    """Build a recipe's archive unless it is there; returns whether it was built.
+    """Build a recipe's archive unless it exists; return whether it was built.
 
     `ARG BASE` receives the Debian base unless the recipe names another. The machine's certificates and pip settings are
     there while RUN lines run, and not in the image. Raises ClusterError with buildah's last lines when the build fails.
@@ -58,7 +58,7 @@ def build(recipe: Recipe) -> bool:
 
 
 def build_pause() -> None:
-    """Build the image that holds a pod's namespaces unless it is there: one static C program."""
+    """Build the pause image, which holds a pod's namespaces, unless it exists: one static C program."""
     archive = images.pause_archive()
     if archive.exists():
         return
@@ -132,7 +132,7 @@ def _built(key: str) -> str:
 
 
 def _buildah(command: str, *words: str | Path) -> str:
-    """Run buildah on a store of our own, in a mount namespace of its own: killed half-way, it leaves no mount."""
+    """Run buildah on our own store, in its own mount namespace, so that a killed build leaves no mount."""
     store = places.cluster() / "buildah"
     policy = store / "policy.json"
     if not policy.exists():

@@ -1,4 +1,4 @@
-"""The parts of what is prepared, in the order in which one needs the other."""
+"""The parts of the preparation, in the order of their dependencies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager")  # tests/f
 
 
 def programs() -> tuple[Program, ...]:
-    """The programs of Debian packages that this machine needs: with a Docker engine, none of the embedded cluster's."""
+    """The programs from Debian packages that this machine needs; the embedded cluster's only without Docker."""
     return packages.SERVERS if uses_kind() else (*packages.CLUSTER, *packages.SERVERS)
 
 
@@ -38,7 +38,10 @@ def build_binaries() -> None:
 
 
 def make_environments() -> None:
-    """The emulators' environments. Without a Python for one, CI fails; elsewhere that emulator's tests are skipped."""
+    """Make the emulators' environments.
+
+    Without a fitting Python, CI fails; elsewhere that emulator's tests are skipped.
+    """
     for recipe in EMULATORS.values():
         try:
             environment = environment_of(recipe)
@@ -51,7 +54,7 @@ def make_environments() -> None:
 
 
 def install_peers() -> None:
-    """The npm package that the worker's queues are compared with."""
+    """Install the npm package with which the worker's queues are compared."""
     queues.install()
 
 
@@ -75,7 +78,7 @@ def build_image(recipe: Recipe) -> None:
 
 
 def make_peers_of_benchmarks() -> None:
-    """The environments of what the benchmarks compare us with."""
+    """Make the environments of the benchmarks' peers."""
     for environment in worker_peers.EVERYTHING:
         environments.make(environment)
 

@@ -17,7 +17,7 @@ def install() -> None:
     home = environment.home()
     if home.exists():
         return
-    unfinished = home.with_suffix(".part")  # renamed when whole
+    unfinished = home.with_suffix(".part")  # renamed when complete
     with step("npm packages of tests/peers/queues"):
         retried("npm ci", lambda: _install(unfinished))
         unfinished.rename(home)

@@ -1,4 +1,4 @@
-"""Trying again what failed because of the network or of another package manager, and nothing else."""
+"""Retries actions that failed because of the network or of another package manager, and no others."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.scripts import prose
 from tests.scripts.prose import Sentence
 
 ROOT = Path(__file__).parents[2]
-#: The most that a part of the sentences may have an idiom.
+#: The largest share of sentences that may contain an idiom.
 IDIOM_SHARE = 0.005
 NAME_LENGTH, SUBJECT_LENGTH = 70, 72
 #: Lines of a module, a class, a function.

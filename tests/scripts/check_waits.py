@@ -20,7 +20,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Pattern:
-    """A kind of wait that is not wanted: `find` gives the nodes of one function that match."""
+    """A kind of unwanted wait: `find` yields the nodes of one function that match."""
 
     find: Callable[[Function], Iterator[ast.AST]]
     problem: str
@@ -54,13 +54,13 @@ def _polling_loops(function: Function) -> Iterator[ast.AST]:
 
 
 def _sleeps_in_tests(function: Function) -> Iterator[ast.AST]:
-    """Yield the sleeps of a test function itself; a function inside it may be a handler, whose work is to sleep."""
+    """Yield the sleeps of a test function itself. Functions inside it are left out: a handler may have to sleep."""
     if function.name.startswith("test_"):
         yield from (node for node in _own_nodes(function) if _sleeps(node))
 
 
 def _repeated_looks(function: Function) -> Iterator[ast.AST]:
-    """Yield calls of eventually_sync(), which looks now and then and misses a state that passes between two looks."""
+    """Yield calls of eventually_sync(), which polls and can miss a state that lasts for less than its interval."""
     for node in _own_nodes(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "eventually_sync":
             yield node
@@ -86,7 +86,7 @@ PACE = "the pauses set the pace of a load or of faults; the loop waits for nothi
 ELAPSED = "the passing of real time is what is tested"
 FINAL = "what it looks for is final once it is true"
 
-#: (path below tests/, function) of each wait that has a reason to be of its own.
+#: (path below tests/, function) of each wait that may stay, with the reason.
 ALLOWED: Mapping[tuple[str, str], str] = {
     ("bench/operator_at_rest.py", "measure"): "it measures for a fixed time",
     ("bench/worker_peer_heartbeats.py", "beat"): PLAYED,
@@ -130,7 +130,7 @@ ALLOWED: Mapping[tuple[str, str], str] = {
 
 
 def _sleeps(node: ast.AST) -> bool:
-    """Whether the node is a call of a sleep; sleep(0) only lets the event loop turn."""
+    """Whether the node is a call of a sleep; sleep(0) only yields to the event loop."""
     if not isinstance(node, ast.Call):
         return False
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

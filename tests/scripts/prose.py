@@ -7,10 +7,10 @@ import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-#: Words that stand for a noun which the reader has to find, or that turn a sentence around.
+#: Words that stand for a noun that the reader must find, or that turn a sentence around.
 IDIOMS = ("whom", "nobody", "whoever", "anew", "told", "said", "yet to", "of none", "so many", "befall", "befalls")
 IDIOM = re.compile(rf"(?<![\w-])(?:{'|'.join(IDIOMS)})(?![\w-])", re.IGNORECASE)
-#: Code, links and quotations in a text are no prose of ours.
+#: Code, links and quotations in a text are not our prose.
 NOT_PROSE = re.compile(r"```.*?```|`[^`]*`|\"[^\"]*\"|https?://\S+|\]\([^)]*\)", re.DOTALL)
 END = re.compile(r"(?<=[.!?:;])\s+|\n\s*\n|\n\s*(?=[-*|#])|\s\|\s")
 #: A comment that a tool reads.

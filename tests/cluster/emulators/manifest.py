@@ -32,7 +32,7 @@ def _deployment(name: EmulatorName, image: str, image_key: str) -> dict[str, Any
         "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {
             "replicas": 1,
-            # Two at once would be two worlds behind one Service.
+            # Two pods at once would be two separate states behind one Service.
             "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": _pod(image)},
@@ -59,7 +59,7 @@ def _pod(image: str) -> dict[str, Any]:
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        # It has nothing to save, and LocalEmu may outlive SIGTERM for minutes.
+        # It has nothing to save, and LocalEmu may ignore SIGTERM for minutes.
         "terminationGracePeriodSeconds": 1,
         "securityContext": {
             "runAsNonRoot": True,

@@ -17,7 +17,7 @@ from tests.cluster.progress import step
 from tests.cluster.shell import ClusterError, run, wait_until
 
 START_SECONDS = 600.0
-# Emulators route by the service name in the signature's scope, and check nothing else of it.
+# Emulators route by the service name in the signature's scope; they check nothing else of the signature.
 UNSIGNED = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/states/aws4_request, SignedHeaders=host, Signature=none"
 
 
@@ -31,7 +31,7 @@ class Emulator:
 
 
 def ensure_emulator(cluster: Cluster, name: EmulatorName) -> Emulator:
-    """Return the emulator, running and answering; a second call finds it so and keeps its state.
+    """Return the emulator, running and answering; a second call keeps its state.
 
     Raises MissingError when its image is not built, and ClusterError when it does not answer within ten minutes.
     """

@@ -1,1 +1,1 @@
-"""The published implementation of the queues' dialect, in a process of its own that a test talks to."""
+"""The published implementation of the queues' dialect, in a process of its own that a test controls."""

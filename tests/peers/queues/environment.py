@@ -1,4 +1,4 @@
-"""The package and what it needs, which `make prepare` installs from the lock file into the cache."""
+"""The package and its dependencies, which `make prepare` installs from the lock file into the cache."""
 
 import hashlib
 from pathlib import Path
@@ -8,7 +8,7 @@ from tests.cluster import places
 from tests.cluster.shell import MissingError
 
 HERE = Path(__file__).parent
-#: What says which packages there are.
+#: The files that list the packages.
 FILES = ("package.json", "package-lock.json")
 
 
@@ -18,7 +18,7 @@ def node() -> Path:
 
 
 def home() -> Path:
-    """Where the packages lie, or will lie, keyed by the lock: another lock, another folder."""
+    """Return the folder of the packages, installed or not. Its name has a hash of the lock."""
     key = hashlib.sha256(b"".join((HERE / name).read_bytes() for name in FILES)).hexdigest()[:12]
     return places.cache() / "peers" / f"queues-{key}"
 

@@ -1,4 +1,4 @@
-"""A flow of the published package, for tests: its worker functions ask the test what to do with a job."""
+"""A flow of the published package, for tests: its worker functions ask the test for the result of a job."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from typing import Any
 from tests.peers.queues import environment
 
 _DRIVER = Path(__file__).with_name("driver.js")
-#: What a worker function of the peer does: the job in, its result out. What it raises is what it throws.
+#: A worker function of the peer: it gets the job and returns the result. The peer throws what it raises.
 WorkerFunction = Callable[[dict[str, Any]], Awaitable[Any]]
 
 
@@ -73,13 +73,13 @@ class PeerFlow:
         await self._ask("stop")
 
     async def kill(self) -> None:
-        """End the process as a lost machine does."""
+        """Kill the process, like a machine that is lost."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()
 
     async def close(self) -> None:
-        """End the process, and with it what its workers ask."""
+        """End the process, and the tasks that answer its workers."""
         await self.kill()
         for call in self._calls:
             call.cancel()
@@ -126,7 +126,7 @@ class PeerFlow:
 async def peer_flow(
     url: str, name: str, queues: list[dict[str, Any]], lookup: tuple[str, ...] = ()
 ) -> AsyncIterator[PeerFlow]:
-    """Start the peer with a flow as it defines one: `queueName`, `attributesToGet`, `nextQueueName`, `children`."""
+    """Start the peer with a flow in its own form: `queueName`, `attributesToGet`, `nextQueueName`, `children`."""
     definition = {"url": url, "flow": {"name": name, "queueOptions": queues, "lookupAttributes": list(lookup)}}
     modules = await asyncio.to_thread(environment.modules)
     process = await asyncio.create_subprocess_exec(

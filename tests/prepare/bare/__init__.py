@@ -1,1 +1,1 @@
-"""`make bare`: `make prepare` and a smoke of each suite in a bare Debian: a forgotten install step fails there."""
+"""`make bare`: `make prepare` and a smoke of each suite in a bare Debian, where a missing install step shows."""

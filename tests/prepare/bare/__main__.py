@@ -17,7 +17,7 @@ from tests.prepare.bare.root import bare_root, folder
 
 CHECKOUT = Path(__file__).parents[3]
 THERE = "/root/activitypool"
-#: What is done in the root: a title, a command, and whether it has a network.
+#: The steps in the root: a title, a command, and whether it has a network.
 STAGES = (
     ("make prepare in the bare root", ("make", "prepare"), True),
     ("make prepare again, without a network: it finds everything", ("make", "prepare"), False),
@@ -26,7 +26,7 @@ STAGES = (
 
 
 def main() -> int:
-    """Run it; 0 when everything went well, 1 with the reason when not."""
+    """Run it; return 0 when everything succeeded, 1 with the reason when not."""
     if sys.platform != "linux" or os.geteuid() != 0:
         print("bare: needs root on Linux, for it makes mounts and namespaces", file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""Running commands inside a root: in namespaces of their own, with the download caches of the machine."""
+"""Runs commands inside a root: in namespaces of their own, with the machine's download caches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.prepare.bare import root as bare
 CGROUP = "activitypool-bare"
 ENTER = Path(__file__).with_name("enter.sh")
 CACHE = "/ap"  # the ACTIVITYPOOL_CACHE inside
-#: Variables of this machine that say how to download, by their beginnings.
+#: Prefixes of this machine's variables that configure downloads.
 DOWNLOADS = (
     "PIP_", "UV_", "npm_config_", "NODE_EXTRA_CA_CERTS", "GOPROXY", "GOSUMDB", "GONOSUM", "GOPRIVATE", "SSL_CERT_",
     "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "GIT_SSL_CAINFO", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY",
@@ -25,7 +25,7 @@ DOWNLOADS = (
 
 
 def environment() -> dict[str, str]:
-    """The whole environment inside: a clean one, and how this machine downloads."""
+    """The whole environment inside: a clean one, with this machine's download settings."""
     settings = {name: value for name, value in os.environ.items() if name.startswith(DOWNLOADS)}
     settings.pop("PIP_FIND_LINKS", None)  # may name a folder of this machine
     return settings | {
@@ -35,7 +35,7 @@ def environment() -> dict[str, str]:
         "ACTIVITYPOOL_CACHE": CACHE,
         "UV_LINK_MODE": "copy",  # the cache of packages is another mount
         "PYTHONUNBUFFERED": "1",
-        # What a suite would skip for want of something is a failure here.
+        # With CI set, a suite fails instead of skipping tests whose needs are missing.
         "CI": "1",
     }
 
@@ -56,9 +56,9 @@ def shared() -> dict[Path, str]:
 
 
 def run(root: Path, command: Sequence[str], *, cwd: str, network: bool) -> None:
-    """Run a command inside the root; its output is this process's. Without `network` it has a loopback of its own only.
+    """Run a command inside the root; its output is this process's. Without `network` it has only a loopback of its own.
 
-    All that it started is gone when this returns. Raises ClusterError when the command fails.
+    All its processes have ended when this returns. Raises ClusterError when the command fails.
     """
     namespaces = ["--mount", "--propagation=private", "--pid", "--fork", "--kill-child", "--cgroup", "--ipc", "--uts"]
     if not network:
@@ -76,7 +76,7 @@ def run(root: Path, command: Sequence[str], *, cwd: str, network: bool) -> None:
         try:
             code = process.wait()
         finally:
-            process.send_signal(signal.SIGKILL)  # nothing when it has ended
+            process.send_signal(signal.SIGKILL)  # has no effect when it has ended
             process.wait()
     if code != 0:
         raise ClusterError(f"`{' '.join(command)}` ended with status {code} in the bare root; see its output above")
@@ -84,7 +84,7 @@ def run(root: Path, command: Sequence[str], *, cwd: str, network: bool) -> None:
 
 @contextmanager
 def _cgroup() -> Iterator[str]:
-    """Make a cgroup in every hierarchy; yields the shell's words to join it. It is removed at the end."""
+    """Make a cgroup in every hierarchy; yield the shell commands that join it. It is removed at the end."""
     groups = cgroups.make(CGROUP)
     try:
         yield " ".join(f'echo $$ > "{group}/cgroup.procs";' for group in groups)

@@ -1,4 +1,4 @@
-"""The file system of a bare Debian: what debootstrap makes, with git, make and Python, and nothing else."""
+"""The file system of a bare Debian: debootstrap's minimum with git, make and Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.prepare.retries import retried
 SUITE = "trixie"  # Python 3.13, which LocalEmu needs
 PACKAGES = "git,make,python3-venv,ca-certificates"
 RECIPE = f"debootstrap --variant=minbase --include={PACKAGES} {SUITE}"
-#: The machine's settings of downloads, copied to the same places of the root where they exist.
+#: The machine's download settings, copied to the same paths of the root where they exist.
 SETTINGS = (
     "/etc/hosts",
     "/etc/resolv.conf",
@@ -53,7 +53,7 @@ def bare_root(checkout: Path, to: str) -> Iterator[Path]:
     try:
         with step("unpacking the bare root"):
             run(["tar", "--extract", "--numeric-owner", "--file", tarball, "--directory", root])
-            # dpkg waits for the disk after every file otherwise; this root survives no power cut.
+            # dpkg would wait for the disk after every file; this root need not survive a power cut.
             (root / "etc" / "dpkg" / "dpkg.cfg.d" / "unsafe-io").write_text("force-unsafe-io\n")
             for setting in SETTINGS:
                 _copy(Path(setting).expanduser(), root)

@@ -25,7 +25,7 @@ class Smoke:
 
 @dataclass(frozen=True)
 class Row:
-    """How a smoke went."""
+    """The result of a smoke."""
 
     suite: str
     seconds: float
@@ -68,7 +68,7 @@ SMOKES = (
             "tests/integration/backlog/test_taskstore.py::test_new_instance_is_counted_at_once",
         ),
     ),
-    # One of those that load libfaketime.
+    # A scenario that loads libfaketime.
     Smoke("faults", command=("tests.faults", "--part", "election", "--only", "leader an hour ahead", "--lanes", "1")),
     Smoke("hostile", ("tests/hostile/workers/test_words.py::test_worker_cannot_report_for_another_pod",)),
     UP,
@@ -79,7 +79,7 @@ SMOKES = (
             "tests/integration/test_emulators.py::test_task_is_polled_heartbeaten_and_concluded",
         ),
     ),
-    # First among those that bring the CRD: Helm takes over none that it did not make.
+    # The first of the suites that install the CRD, because Helm does not adopt a CRD of another owner.
     Smoke(
         "e2e",
         (
@@ -95,14 +95,14 @@ SMOKES = (
 
 
 def main() -> int:
-    """Run every smoke and print the table; 0 when all went well."""
-    # Nothing is up in a new network namespace, not even its loopback.
+    """Run every smoke and print the table; return 0 when all passed."""
+    # No interface is up in a new network namespace, not even the loopback.
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     rows: list[Row] = []
     for smoke in SMOKES:
         rows.append(_run(smoke))
         if smoke == UP and rows[-1].code:
-            break  # the rest needs the cluster
+            break  # the other smokes need the cluster
     print(f"\n{'smoke':<14}{'seconds':>9}  result")
     for row in rows:
         print(f"{row.suite:<14}{row.seconds:>9.1f}  {'ok' if row.code == 0 else f'FAILED ({row.code})'}")
