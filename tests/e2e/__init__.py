@@ -1,1 +1,1 @@
-"""Tests."""
+"""End-to-end tests: the installed operator, real pods, and a task service."""

@@ -1,4 +1,4 @@
-"""One stage for all end-to-end tests, a namespace for each. `KEEP=1` leaves the operator installed."""
+"""One stage for all end-to-end tests, a namespace for each test. `KEEP=1` leaves the operator installed."""
 
 import os
 import uuid
@@ -17,14 +17,14 @@ def stage() -> Stage:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """The process that started the others clears the stage, after them."""
+    """Clear the stage at the end, in the main process of pytest-xdist only."""
     if not hasattr(session.config, "workerinput") and not os.environ.get("KEEP"):
         tear_down()
 
 
 @pytest.fixture
 def namespace(stage: Stage) -> Iterator[str]:
-    """A restricted namespace of the test's own."""
+    """A restricted namespace for one test."""
     with probe.namespace(stage.cluster, f"e2e-{uuid.uuid4().hex[:6]}") as name:
         stage.timeline(name)
         yield name

@@ -1,4 +1,4 @@
-"""Ways in which a worker's pod, or a process in it, comes to its end."""
+"""Ways to end a worker's pod, or a process in it."""
 
 import contextlib
 import json
@@ -6,8 +6,8 @@ import json
 from tests.cluster.shell import ClusterError
 from tests.e2e.pool import BasePool
 
-#: Run in a worker's container: kill the processes whose command line has the first word and not the second. One at
-#: least has to be there.
+#: Run in a worker's container: kill the processes whose command line has the first word and not the second. At least
+#: one must exist.
 _KILL = """
 import os, pathlib, signal, sys
 wanted, other = (word.encode() for word in sys.argv[1:])
@@ -24,28 +24,28 @@ _SUPERVISOR, _HANDLER = "bin/activity-worker", "activity_worker.subprocess.main"
 
 
 def kill_handler(pool: BasePool, pod: str) -> None:
-    """SIGKILL for the process that runs the handler."""
+    """Send SIGKILL to the process that runs the handler."""
     _kill(pool, pod, _HANDLER, "-c")
 
 
 def kill_supervisor(pool: BasePool, pod: str) -> None:
-    """SIGKILL for the process that polls, heartbeats and reports. (The first process cannot be killed from within.)"""
-    with contextlib.suppress(ClusterError):  # the container ends with it, and mostly this command with the container
+    """Send SIGKILL to the process that polls, heartbeats and reports, which is not the container's first process."""
+    with contextlib.suppress(ClusterError):  # the container ends with it, and usually this command with the container
         _kill(pool, pod, _SUPERVISOR, "dumb-init")
 
 
 def delete(pool: BasePool, pod: str) -> None:
-    """Delete the pod, with the grace that it asks for."""
+    """Delete the pod with its own grace period."""
     pool.kubectl("delete", "pod", pod, "--wait=false")
 
 
 def delete_at_once(pool: BasePool, pod: str) -> None:
-    """Delete the pod with no grace at all."""
+    """Delete the pod without a grace period."""
     pool.kubectl("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
 
 
 def evict(pool: BasePool, pod: str) -> None:
-    """Evict the pod as `kubectl drain` does, through the API that asks disruption budgets."""
+    """Evict the pod as `kubectl drain` does, through the API that respects disruption budgets."""
     path = f"/api/v1/namespaces/{pool.namespace}/pods/{pod}/eviction"
     name = {"name": pod, "namespace": pool.namespace}
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": name}

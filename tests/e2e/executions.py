@@ -1,4 +1,4 @@
-"""Executions of a test's state machine, and the oracle: what the task service itself says became of each task."""
+"""Executions of a test's state machine; their histories are the task service's own account of each task."""
 
 import json
 import math
@@ -14,17 +14,18 @@ from tests.eventually import eventually_sync
 
 T = TypeVar("T")
 
-#: Of an emulator on a machine that stalls: no answer for now.
+#: Errors of an emulator on a machine that stalls, after which the call is repeated.
 UNANSWERED = (NotConnectedError, HTTPClientError)
 ENDINGS = {"ActivitySucceeded": "succeeded", "ActivityFailed": "failed", "ActivityTimedOut": "timed out"}
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One handing-out of a task: to whom ("" when nobody took it), and how it ended ("" while it runs).
+    """One attempt at a task.
 
-    `error` is the error name of a failure or a time-out, `cause` what goes with it. `began` is when it was handed out,
-    `ended` when it ended, in Unix seconds by the service's clock; infinite while it was not, or did not.
+    `worker` is the name of the worker that polled it ("" for none), `ending` is how it ended ("" while it runs).
+    `error` is the error name of a failure or a time-out, `cause` its text. `began` is when it was handed out, `ended`
+    when it ended, in Unix seconds by the service's clock; infinite before that.
     """
 
     worker: str
@@ -35,12 +36,12 @@ class Attempt:
     ended: float = math.inf
 
     def runs_at(self, at: float) -> bool:
-        """Whether somebody had it at a time, in Unix seconds."""
+        """Whether a worker had it at a time, in Unix seconds."""
         return self.began <= at < self.ended
 
     @property
     def interrupted(self) -> bool:
-        """Whether a worker began it and then went silent, or gave it up because it was stopped."""
+        """Whether a worker began it and then fell silent, or abandoned it because it was stopped."""
         silent = self.ending == "timed out" and self.worker != ""
         return silent or self.error.startswith("ActivityPool.")
 
@@ -55,7 +56,7 @@ class Executions:
     before_start: Callable[[], None] = lambda: None
 
     def start(self, count: int = 1, **work: Any) -> list[str]:
-        """Start some with this input and their number `n`; returns their ARNs."""
+        """Start `count` executions with this input and their number `n`; return their ARNs."""
         self.before_start()
         first = len(self.arns())
         return [
@@ -83,17 +84,17 @@ class Executions:
         return [attempt for arn in arns for attempt in _attempts(self._history(arn))]
 
     def output(self, execution: str) -> dict[str, Any]:
-        """Return what the handler gave back, empty while the execution runs."""
+        """Return the handler's output, empty while the execution runs."""
         described = self.states.describe_execution(executionArn=execution)
         return cast("dict[str, Any]", json.loads(described.get("output") or "{}"))
 
     def eventually(self, what: str, holds: Callable[[list[Attempt]], T], seconds: float) -> T:
-        """Wait until the histories of all executions show something, which they then show for ever; returns it."""
+        """Wait until the histories of all executions show something that stays true; return it."""
         look = partial(_ask, self, holds)
         return eventually_sync(what, look, seconds=seconds, every_seconds=0.5, tolerate=UNANSWERED)
 
     def running_at(self, at: float) -> int:
-        """Count the tasks that were with a worker, or leased for one, at a time in Unix seconds."""
+        """Count the tasks that a worker ran, or for which the operator held a lease, at a time in Unix seconds."""
         return sum(attempt.runs_at(at) for attempt in self.attempts())
 
     def interrupted(self) -> list[Attempt]:
@@ -110,7 +111,7 @@ class Executions:
 
 
 def most_at_once(attempts: Iterable[Attempt]) -> int:
-    """Return how many of these attempts ran at the same time, at most."""
+    """Return the largest number of these attempts that ran at the same time."""
     handed_out = [attempt for attempt in attempts if attempt.began < math.inf]
     return max((sum(other.runs_at(one.began) for other in handed_out) for one in handed_out), default=0)
 

@@ -1,4 +1,4 @@
-"""The Step Functions fake as a pod in a test's namespace: for faults that no emulator can make."""
+"""The Step Functions fake as a pod in a test's namespace, for faults that no emulator can cause."""
 
 import json
 import re
@@ -16,20 +16,20 @@ from tests.e2e.timeline import Moment
 from tests.readiness import is_ready
 
 PORT = 4566
-#: Empty polls are short, so that the next poll sees a change soon.
+#: Empty polls are short, so that a change takes effect at the next poll soon.
 HOLD_SECONDS = 5
 
 
 @dataclass(frozen=True)
 class Fake:
-    """A running fake: `stage` is the stage with the fake for its emulator."""
+    """A running fake; `stage` uses it as its emulator."""
 
     stage: Stage
     namespace: str
     name: str
 
     def inject(self, kind: str, operation: str) -> None:
-        """Let a fault hit every call of an operation until `heal`; kinds as in `activity_worker.testing`."""
+        """Apply a fault to every call of an operation until `heal`; kinds as in `activity_worker.testing`."""
         self._post("faults", {"operation": operation, "kind": kind, "times": None})
 
     def set(self, **settings: Any) -> None:
@@ -48,13 +48,13 @@ class Fake:
 
 
 def url(namespace: str, name: str) -> str:
-    """Return the URL that a Service of this name has, or will have, inside the cluster."""
+    """Return the URL of a Service with this name inside the cluster; the Service need not exist yet."""
     return f"http://{name}.{namespace}.svc:{PORT}"
 
 
 @contextmanager
 def fakes(stage: Stage, namespace: str, *names: str) -> Iterator[list[Fake]]:
-    """Start fakes in the test's namespace and yield them once they answer."""
+    """Start fakes in the test's namespace, wait until they answer, and yield them."""
     for name in names:
         stage.apply(_pod(stage, namespace, name))
         serve(stage, namespace, name, name)
@@ -97,7 +97,7 @@ def _pod(stage: Stage, namespace: str, name: str) -> dict[str, Any]:
         "image": stage.handler,
         "command": ["python3", "-m", "activity_worker.testing.stepfunctions"],
         "args": ["--host", "0.0.0.0", "--port", str(PORT), "--poll-hold-seconds", str(HOLD_SECONDS)],
-        # As for the workers: a pod that requests no CPU gets almost none on a busy node.
+        # Like the workers: a pod without a CPU request gets almost none on a busy node.
         "resources": {"requests": {"cpu": "100m"}},
         "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
@@ -115,7 +115,7 @@ def _pod(stage: Stage, namespace: str, name: str) -> dict[str, Any]:
 
 
 def _forward(stage: Stage, namespace: str, name: str) -> tuple["subprocess.Popen[str]", int]:
-    """Forward a local port: from this machine, a Service's address can be reached on some clusters only."""
+    """Forward a local port, because not every cluster lets this machine reach a Service's address."""
     words = ["port-forward", "--address=127.0.0.1", "-n", namespace, f"pod/{name}", f":{PORT}"]
     argv = [str(stage.cluster.kubectl), f"--kubeconfig={stage.cluster.kubeconfig}", *words]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)

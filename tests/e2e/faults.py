@@ -1,4 +1,4 @@
-"""What a pool in trouble has to say, and what may not happen to the workers it has."""
+"""Checks of a pool with a fault: its conditions and Warnings, and its untouched workers."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -29,9 +29,9 @@ GATED: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Fault:
-    """A pool, and the row of the fault table that it must show; `says` is a pattern that the message begins with.
+    """A pool, and the row of the fault table that it must show; `says` is a pattern for the message's beginning.
 
-    `warns` is the Warning's, where that may be said before what the conditions come to say; "" is the same one.
+    `warns` is the pattern of the Warning where an earlier message may be reported; "" means that of `says`.
     """
 
     pool: Pool
@@ -41,7 +41,7 @@ class Fault:
     warns: str = ""
 
     def shown_by(self, view: PoolView) -> bool:
-        """Whether the conditions say it."""
+        """Whether the conditions show it."""
         ready, stalled = view.condition("Ready"), view.condition("Stalled")
         if (ready["status"], ready["reason"]) != ("False", self.reason) or not re.match(self.says, ready["message"]):
             return False
@@ -49,19 +49,19 @@ class Fault:
         return said == (("True", ready["reason"], ready["message"]) if self.needs_a_person else ("", "", ""))
 
     def warnings(self, view: PoolView) -> list[str]:
-        """Return the messages of the Warnings that say it."""
+        """Return the messages of the Warnings that match it."""
         pattern = self.warns or self.says
         return [message for message in view.events(self.reason, "Warning") if re.match(pattern, message)]
 
 
 def term(stage: Stage) -> int:
-    """Return the number of the current term of leadership: a new leader repeats what is wrong."""
+    """Return the number of the present term: a new leader repeats Warnings."""
     lease = stage.kubectl("get", "lease", "activity-operator", "-n", SYSTEM, "-o=jsonpath={.spec.leaseTransitions}")
     return int(lease)
 
 
 def wait_shown(faults: Iterable[Fault], since: int, seconds: float = 480) -> None:
-    """Wait until every pool has shown its fault, and has reported it in exactly one Warning.
+    """Wait until every pool has shown its fault, with exactly one Warning.
 
     `since` is the term in which the faults began.
     """
@@ -81,7 +81,7 @@ def wait_well(pools: Iterable[Pool], seconds: float = 480) -> None:
 
 
 def is_well(view: PoolView) -> bool:
-    """Whether the pool is Ready and needs nobody's help."""
+    """Whether the pool is Ready without a fault."""
     return view.condition("Ready")["status"] == "True" and not view.condition("Stalled")["status"]
 
 
@@ -92,7 +92,7 @@ def wait_each(what: str, wanted: dict[Pool, Callable[[PoolView], bool]], seconds
 
 
 def busy_pool(stage: Stage, namespace: str, name: str, **spec: Any) -> Pool:
-    """Apply a pool of one worker, unless the spec says otherwise, and give it a task that lasts until it is let go."""
+    """Apply a pool of one worker, unless the spec says otherwise, and give it a task that lasts until `let_go`."""
     executions = stage.machine(f"{name}-{namespace}", HeartbeatSeconds=300)
     return make_busy(Pool(stage, namespace, name, executions), **spec)
 
@@ -109,13 +109,13 @@ def make_busy(pool: Pool, **spec: Any) -> Pool:
 
 @dataclass(frozen=True)
 class AtWork:
-    """Workers that have a task, by pool: their pods' names and when their containers started; `marks`: since when."""
+    """Workers with a task, by pool: their pods' names and the starts of their containers; `marks`: since when."""
 
     containers: dict[Pool, set[str]]
     marks: dict[Pool, int]
 
     def assert_untouched(self) -> None:
-        """The same containers ran at every moment since, and every task still runs."""
+        """Assert that the same containers ran at every moment since, and that every task still runs."""
         for pool, before in self.containers.items():
             for view in pool.since(self.marks[pool]):
                 assert before <= _started(view), f"the workers of {pool.name} were touched: {pool.timeline.story()}"
@@ -143,7 +143,7 @@ def _works(view: PoolView) -> bool:
 
 
 def _started(view: PoolView) -> set[str]:
-    """Return pod and start of each container that runs for the pool, those of pods that are being deleted left out."""
+    """Return pod and start of each container of the pool that runs, without pods that are being deleted."""
     return {
         f"{pod['metadata']['name']} {container['state']['running']['startedAt']}"
         for pod in view.pods

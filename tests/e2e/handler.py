@@ -1,8 +1,7 @@
-"""The handler of the end-to-end tests: works for `seconds`, and when `gated` until the gate is open, unless the input
-says to `do` something worse.
+"""The handler of the end-to-end tests: it works for `seconds`, and when `gated` until the gate is open.
 
-A handler that misbehaves does so in its first attempt only, where the state machine passes the attempt (see
-`misdeeds.py`): the execution's own Retry then brings the task through.
+With `do` in the input it misbehaves, but only in the first attempt, if the state machine passes the attempt (see
+`misdeeds.py`). The execution's own Retry then completes the task.
 """
 
 import ctypes
@@ -19,15 +18,15 @@ from activity_worker.errors import TaskFailed
 
 Work = dict[str, Any]
 
-#: Nobody is quicker: LocalEmu loses an answer that comes before it has noted that the task was started, and lets the
-#: task time out.
+#: The least seconds of every task: LocalEmu loses an answer that comes before it has recorded the task's start, and the
+#: task then times out.
 LEAST_SECONDS = 0.5
-#: A file: once it is there, the gated tasks of its worker end.
+#: A file; once it exists, the gated tasks of its worker end.
 GATE = "/tmp/go"
 
 
 def handle(request: Any) -> Any:
-    """Take `seconds`, and as long as the gate is shut; give back `n` and the pod's name. Or misbehave as `do` says."""
+    """Work for `seconds` and until the gate is open; return `n` and the pod's name. Or misbehave as `do` says."""
     work: Work = request.input
     time.sleep(LEAST_SECONDS)
     if not work.get("do"):
@@ -45,12 +44,12 @@ def throw(_: Work) -> NoReturn:
 
 
 def refuse(_: Work) -> NoReturn:
-    """Fail under a name of the handler's choice."""
+    """Fail with a name that the handler chooses."""
     raise TaskFailed("Shop.SoldOut", "none left")
 
 
 def hang(_: Work) -> NoReturn:
-    """Never end, whatever is raised here."""
+    """Never end, whatever exception is raised here."""
     while True:
         try:
             time.sleep(3600)
@@ -59,36 +58,36 @@ def hang(_: Work) -> NoReturn:
 
 
 def hold(work: Work) -> Work:
-    """Keep the interpreter's lock for whole `seconds`: no other Python thread of this process runs meanwhile."""
+    """Hold the interpreter lock for `seconds`: no other Python thread of this process runs meanwhile."""
     ctypes.PyDLL(None).sleep(work["seconds"])
     return {"task": work.get("n")}
 
 
 def linger(work: Work) -> Work:
-    """Take `seconds`, as a task that is well and long; the next attempt is short."""
+    """Work for `seconds` like a normal long task; the next attempt is short."""
     time.sleep(work["seconds"])
     return {"task": work.get("n")}
 
 
 def leave(_: Work) -> NoReturn:
-    """Ask the interpreter to exit."""
+    """Exit by SystemExit."""
     sys.exit(3)
 
 
 def vanish(_: Work) -> NoReturn:
-    """End the process with no more ado."""
+    """End the process at once."""
     os._exit(7)
 
 
 def hog(_: Work) -> NoReturn:
-    """Take memory until the kernel objects."""
+    """Allocate memory until the kernel kills the process."""
     kept = []
     while True:
         kept.append(bytearray(os.urandom(1 << 10)) * (8 << 10))
 
 
 def flood(work: Work) -> Work:
-    """Write log lines and tell of progress, tens of thousands of each, small and large."""
+    """Write log lines and report progress, tens of thousands of each, small and large."""
     for line in range(20_000):
         print(f"line {line} {'x' * (line % 200)}")
         heartbeat({"line": line, "said": "y" * (line % 300)})
@@ -96,12 +95,12 @@ def flood(work: Work) -> Work:
 
 
 def swell(_: Work) -> str:
-    """Give back more than the service takes."""
+    """Return more than the service accepts."""
     return "z" * 262_145
 
 
 def babble(_: Work) -> Any:
-    """Give back what JSON cannot say."""
+    """Return a value that JSON cannot express."""
     return {"when": {1, 2, 3}}
 
 

@@ -1,4 +1,4 @@
-"""Jobs of a Redis queue and a pool for them: a server on an address that pods reach, and its log of every command."""
+"""Jobs of a Redis queue and a pool for them: a server that pods reach, and its log of every command."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ LOCKED, COMPLETED = "locked", "completed"
 class JobEvent:
     """A worker locked a job, or saved its result: `kind` is LOCKED or COMPLETED.
 
-    `at` is when, in Unix seconds by the clock of this machine; `pod` is the worker's when it locked the job, else "".
+    `at` is in Unix seconds by this machine's clock; `pod` is the pod of the worker that locked the job, else "".
     """
 
     at: float
@@ -95,7 +95,7 @@ class Jobs:
         return {job for job, kind in kinds.items() if kind == LOCKED}
 
     def most_at_once(self) -> int:
-        """Return how many jobs were under way at the same time, at most."""
+        """Return the largest number of jobs that were locked at the same time."""
         running: set[str] = set()
         most = 0
         for event in self.history():
@@ -123,7 +123,7 @@ def _event(line: str, queue: str) -> JobEvent | None:
     verb, key, *values = shlex.split(command)
     at, job = float(head.split()[0]), key.rpartition(":")[2]
     if verb == "SET" and key == lock(queue, job):
-        # The lock's value begins with the worker's name, which begins with its pod's.
+        # The lock's value begins with the worker's name, which begins with its pod's name.
         return JobEvent(at, LOCKED, job, values[0].partition(":")[0])
     return JobEvent(at, COMPLETED, job) if verb == "HSET" and COMPLETED_QUEUE in values else None
 
@@ -179,26 +179,26 @@ class JobPool(SecretPool):
         return self.jobs.add(count, **work)
 
     def task_story(self) -> str:
-        """Return every job and every event of a job, a line each."""
+        """Return every job and every event of a job, one on each line."""
         found = [(job.id, job.state, job.fields) for job in self.jobs.all()]
         return "\n".join(map(str, [*found, *self.jobs.history()]))
 
     def wait_completed(self, ids: Collection[str] = (), seconds: float = PATIENCE) -> None:
-        """Wait until these jobs (default: all) have been completed; moves the mark to where they have been."""
+        """Wait until these jobs (default: all) are completed; move the mark to that moment."""
         self.wait_source("the jobs are completed", lambda: self.jobs.are_completed(ids), seconds)
         self.mark = self.timeline.catch_up()
 
     def wait_running(self, count: int, seconds: float = PATIENCE) -> None:
-        """Wait until so many jobs were under way at the same time."""
+        """Wait until `count` jobs were locked at the same time."""
         self.wait_source(f"{count} jobs are under way", lambda: self.jobs.most_at_once() >= count, seconds)
 
     def assert_each_once(self) -> None:
-        """Assert what holds without kills: each job was locked once, and completed once with its own result."""
+        """Assert what must hold without kills: each job was locked once, and completed once with its own result."""
         once = Counter(dict.fromkeys(self.jobs.ids, 1))
         assert (self.jobs.counts(LOCKED), self.jobs.counts(COMPLETED)) == (once, once)
         assert all(json.dumps(job.fields["n"]) == json.dumps(job.fields["task"]) for job in self.jobs.all())
 
 
 def job_pool(stage: Stage, namespace: str, queue: Jobs) -> JobPool:
-    """Return a pool for a queue, with the queue's name; nothing is applied yet."""
+    """Return a pool for a queue, with the queue's name, without applying it."""
     return JobPool(stage, namespace, queue.queue, secret=SECRET, jobs=queue)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-#: `Parameters` of a task's state: the input fields that `handler.py` knows, and the number of the attempt, from 0, out
-#: of the context object.
+#: `Parameters` of a task's state: the input fields that `handler.py` knows, and the number of the attempt, from 0, from
+#: the context object.
 TELLING_ATTEMPTS: dict[str, Any] = {
     "n.$": "$.n",
     "do.$": "$.do",

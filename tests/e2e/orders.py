@@ -1,4 +1,4 @@
-"""The shop of the example: its database beside the cluster, a pool of runners, and a journal of what the orders did."""
+"""The shop of the example: its database beside the cluster, a pool of runners, and a journal of the orders' effects."""
 
 import asyncio
 import importlib
@@ -25,11 +25,11 @@ from tests.servers.postgres import PostgresServer, execute, postgres_server
 
 EXAMPLE = ROOT / "examples" / "orders"
 SECRET = "orders-store"
-#: Every pod has to give its password; the test itself, on this machine, has not.
+#: Every pod must use its password; the test on this machine need not.
 LOGINS = "host all all 0.0.0.0/0 scram-sha-256"
 
-#: item -> what an order of it must have done, each once and nothing else. A teapot is delivered; a samovar is refunded,
-#: because it is out of stock; an anvil is refused before anything is paid.
+#: item -> the effects that an order of it must have, each exactly once. A teapot is delivered. A samovar is refunded,
+#: because it is out of stock. An anvil is refused before the payment.
 RIGHT: dict[str, Counter[str]] = {
     "teapot": Counter(["mail: received", "captured", "packed", "mail: shipped", "mail: delivered"]),
     "samovar": Counter(["mail: received", "captured", "mail: canceled", "refunded"]),
@@ -39,7 +39,7 @@ RIGHT: dict[str, Counter[str]] = {
 
 @dataclass(eq=False)
 class Shop(SecretPool):
-    """The pool of the example's runners, the orders given to it (number -> item), and the journal of their effects."""
+    """The pool of the example's runners, its orders (number -> item), and the journal of their effects."""
 
     server: PostgresServer = field(kw_only=True)
     image: str = field(kw_only=True)
@@ -56,7 +56,7 @@ class Shop(SecretPool):
         """Apply the example's own manifest with this image, short windows, and what the spec says."""
         manifest = yaml.safe_load((EXAMPLE / "pool.yaml").read_text())
         pace = spec.pop("pace", 0.2)
-        # The journal is in a database of its own, so that nothing undoes the store's writes and the effects together.
+        # The journal has a database of its own, so that no rollback of the store undoes the effects, too.
         environment = {"ORDERS_JOURNAL": self.url("journal"), "ORDERS_PACE": str(pace)}
         container = {
             "name": "worker",
@@ -87,7 +87,7 @@ class Shop(SecretPool):
 
     def lost_calls(self) -> int:
         """Return how many calls were lost with their worker, by the histories of the instances."""
-        # The worker that ends a call notes its own name; a call that another worker finds running was lost.
+        # The worker that ends a call records its own name; a running call that another worker finds was lost.
         return sum(
             bool(before.status.get("running")) and after.runner != before.runner
             for _, history in asyncio.run(self._stored(histories=True))
@@ -95,23 +95,23 @@ class Shop(SecretPool):
         )
 
     def journal(self) -> dict[int, Counter[str]]:
-        """Return what each order did, and how often."""
+        """Return the effects of each order, with their counts."""
         done: dict[int, Counter[str]] = {number: Counter() for number in self.orders}
         for line in asyncio.run(self._lines()):
             done[line["order"]][line["did"]] += 1
         return done
 
     def task_story(self) -> str:
-        """Return the status of every instance that is not complete, a line each."""
+        """Return the status of every incomplete instance, one on each line."""
         return "\n".join(str(stored.instance.status) for stored in self.incomplete())
 
     def wait_ended(self, seconds: float = PATIENCE) -> None:
-        """Wait until every order has ended; moves the mark to where they have."""
+        """Wait until every order has ended; move the mark to that moment."""
         self.wait_source("every order has ended", lambda: not self.incomplete(), seconds)
         self.mark = self.timeline.catch_up()
 
     def assert_all_right(self) -> None:
-        """Assert that each order did what it had to, each thing once, and that the store agrees."""
+        """Assert that each order had its effects exactly once, and that the store agrees."""
         journal = self.journal()
         wrong = {number: journal[number] for number, item in self.orders.items() if journal[number] != RIGHT[item]}
         assert not wrong, {number: (self.orders[number], dict(done)) for number, done in wrong.items()}
@@ -132,7 +132,7 @@ class Shop(SecretPool):
         await store.close()
 
     async def _stored(self, *, histories: bool = False) -> list[tuple[StoredInstance, list[Revision]]]:
-        """Return every instance, with its history if that is asked for."""
+        """Return every instance, with its history if `histories` is set."""
         store = await TaskStore.open(self.url("orders", host="127.0.0.1"), migrate=False)
         try:
             found = await store.listed(limit=10_000)
@@ -157,7 +157,7 @@ def _example() -> Any:
 
 @contextmanager
 def a_shop(stage: Stage, namespace: str, name: str) -> Iterator[Shop]:
-    """Yield a shop whose databases are on this machine, where pods reach them, and whose image is in the cluster."""
+    """Yield a shop whose databases on this machine are reachable for pods, and whose image is in the cluster."""
     image = find_image(catalogue.orders())
     load_image(image)
     password = secrets.token_urlsafe(12)

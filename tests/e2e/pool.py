@@ -1,4 +1,4 @@
-"""One pool of a test, as a user changes it, and what became of it since."""
+"""One pool of a test, as a user changes it, and its history since."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -15,17 +15,17 @@ from tests.eventually import eventually_sync
 
 T = TypeVar("T")
 
-#: Time limits of tasks that last until the test lets them end: a machine may be too busy for a heartbeat in half a
-#: minute, which is not what these tests are about.
+#: Time limits of tasks that last until the test lets them end. They are long, because a busy machine may take half a
+#: minute for a heartbeat, and these tests are about other things.
 UNHURRIED = {"HeartbeatSeconds": 300, "TimeoutSeconds": 1800}
 READING = {"get", "describe", "logs", "exec"}
 
 
 @dataclass(eq=False)
 class BasePool:
-    """A pool, wherever its tasks come from.
+    """A pool with any source of tasks.
 
-    `mark` is where in the timeline the test acted on the pool last: by default a test asks about the time since then.
+    `mark` is where in the timeline the test last acted on the pool: by default a test asks about the time since then.
     """
 
     stage: Stage
@@ -59,7 +59,7 @@ class BasePool:
             self.act()
         return self.stage.kubectl("-n", self.namespace, *words)
 
-    # What the timeline has of it.
+    # Questions to the timeline.
 
     def view(self, moment: Moment) -> PoolView:
         """Return the pool at a moment."""
@@ -90,20 +90,20 @@ class BasePool:
         return self.view(moment)
 
     def story(self) -> str:
-        """Return what the pool and its tasks say now, for a person."""
+        """Return the present state of the pool and its tasks as text."""
         told: list[str] = []
-        with suppress(Exception):  # a failure is not to be hidden by another one
+        with suppress(Exception):  # a failure here must not hide the test's own
             told.append(json.dumps(self.now.status, indent=1))
         with suppress(Exception):
             told.append(self.task_story())
         return "\n".join(told)
 
     def task_story(self) -> str:
-        """Return what the source of the tasks says of them now, for a person."""
+        """Return the source's present account of the tasks as text."""
         return ""
 
     def wait_until(self, kind: str, status: str, reason: str = "", seconds: float = PATIENCE) -> str:
-        """Wait for a condition that was written with the last change of the spec in mind; returns its message."""
+        """Wait for a condition that was written after the last change of the spec; return its message."""
 
         def says(view: PoolView) -> bool:
             current = view.status.get("observedGeneration", -1) >= self.generation
@@ -118,13 +118,13 @@ class BasePool:
         return seen.events(reason)[0]
 
     def wait_ready(self, workers: int, seconds: float = PATIENCE) -> PoolView:
-        """Wait until it had so many workers, all Ready, and no pod more."""
+        """Wait until it had exactly this number of pods, all of them Ready."""
         return self.eventually(
             f"has {workers} workers", lambda view: len(view.ready) == len(view.workers) == workers, seconds=seconds
         )
 
     def wait_revisions(self, number: int, seconds: float = PATIENCE) -> PoolView:
-        """Wait until it had so many Deployments."""
+        """Wait until it had this number of Deployments."""
         return self.eventually(f"has {number} revisions", lambda view: len(view.revisions) == number, seconds=seconds)
 
     def wait_empty(self, seconds: float = PATIENCE) -> PoolView:
@@ -140,13 +140,13 @@ class BasePool:
         return self.eventually("its status says that it is at zero", says_zero, since=since, seconds=seconds)
 
     def peak(self, since: int = 0) -> int:
-        """Return the largest size that any decision since a mark (default: the begin) asked for."""
+        """Return the largest size that any decision since a mark (default: the start) asked for."""
         return max((one["desired"] for view in self.since(since) for one in view.decisions), default=0)
 
-    # What the source of its tasks has of it.
+    # Questions to the source of its tasks.
 
     def wait_source(self, what: str, look: Callable[[], T | None], seconds: float = PATIENCE) -> T:
-        """Wait until the source of the tasks shows something, which it then shows for ever; returns it."""
+        """Wait until the source of the tasks shows something that stays true; return it."""
         return eventually_sync(
             f"{self.name}: {what}",
             look,
@@ -158,7 +158,7 @@ class BasePool:
     # Gates of its workers.
 
     def let_go(self, workers: Iterable[str]) -> None:
-        """Let the gated tasks of these workers end, now and from now on."""
+        """Let the gated tasks of these workers end, and all their later ones."""
         self.act()
         for worker in sorted(workers):
             self.kubectl("exec", worker, "-c", "worker", "--", "touch", GATE)
@@ -176,7 +176,7 @@ class Pool(BasePool):
 
     @property
     def executions(self) -> Executions:
-        """Its executions; a start of one moves the mark."""
+        """Its executions; starting one moves the mark."""
         return replace(self.tasks, before_start=self.act)
 
     def apply(self, **spec: Any) -> None:
@@ -186,35 +186,38 @@ class Pool(BasePool):
         self.generation = made["metadata"]["generation"]
 
     def task_story(self) -> str:
-        """Return every attempt, a line each."""
+        """Return every attempt, one on each line."""
         return "\n".join(map(str, self.tasks.attempts()))
 
     def wait_tasks(self, what: str, holds: Callable[[list[Attempt]], T], seconds: float = PATIENCE) -> T:
-        """Wait until the histories of its executions show something; returns it."""
+        """Wait until the histories of its executions show something; return it."""
         try:
             return self.tasks.eventually(f"{self.name}: {what}", holds, seconds)
         except AssertionError as late:
             raise AssertionError(f"{late}\n{self.timeline.story(self.mark)}\n{self.story()}") from late
 
     def wait_running(self, tasks: int, seconds: float = PATIENCE) -> None:
-        """Wait until so many tasks were with a worker, or leased for one, at the same time."""
+        """Wait until this number of tasks ran on workers, or were leased by the operator, at the same time."""
         self.wait_tasks(f"{tasks} tasks run", lambda attempts: most_at_once(attempts) >= tasks, seconds)
 
     def wait_done(self, seconds: float = PATIENCE) -> None:
-        """Wait until every execution succeeded, and move the mark to the time after that."""
+        """Wait until every execution succeeded, and move the mark to that moment."""
         self.wait_tasks("every execution succeeded", lambda _: self.tasks.all_succeeded(), seconds)
         self.act()
 
     def worker_of(self, execution: str) -> str:
-        """Return the name of the pod that took an execution's task first: where no operator polls, a worker's."""
+        """Return the name of the pod that polled an execution's task first.
+
+        Only for pools without polls of the operator.
+        """
         return self.tasks.attempts(execution)[0].worker.rpartition(":")[0]
 
     def pods_of(self, executions: list[str]) -> set[str]:
-        """Return the names of the pods that gave back these executions' output."""
+        """Return the names of the pods in these executions' outputs."""
         return {self.tasks.output(execution).get("pod", "") for execution in executions}
 
     def assert_nothing_lost(self) -> None:
-        """The oracle of a day without kills: every task was handed out once, and concluded by whom it went to."""
+        """Assert what must hold without kills: every task was handed out once, and its worker concluded it."""
         assert self.tasks.all_succeeded()
         attempts = self.tasks.attempts()
         assert not [attempt for attempt in attempts if attempt.interrupted]
@@ -222,7 +225,7 @@ class Pool(BasePool):
 
 
 def a_pool(stage: Stage, namespace: str, name: str, *, task: Mapping[str, Any] = {}, **spec: Any) -> Pool:
-    """Create an activity, a state machine, to whose state `task` adds, and a pool for them."""
+    """Create an activity, a state machine with these fields in its state, and a pool for them."""
     pool = Pool(stage, namespace, name, stage.machine(f"{name}-{namespace}", **task))
     pool.apply(**spec)
     return pool

@@ -13,5 +13,5 @@ def revised(version: str) -> str:
 
 
 def crashing() -> str:
-    """Load an image whose handler is not there, so that its worker ends before its first report; returns its tag."""
+    """Load an image without its handler, so that its worker ends before its first report; return its tag."""
     return revised("crashing")

@@ -1,4 +1,4 @@
-"""A pool whose tasks come from a server with a URL in a Secret, which the operator may read only when it is allowed."""
+"""A pool with a server's URL in a Secret, which the operator may read only if a Role allows it."""
 
 from dataclasses import dataclass, field
 

@@ -21,15 +21,15 @@ ROOT = Path(__file__).parents[2]
 SYSTEM = "activitypool-system"
 SHORT = {"scaleDown": {"stabilizationWindowSeconds": 5, "zeroAfterSeconds": 10}}  # a pool's `scaling`, for a test
 CREDENTIALS = [{"name": "AWS_ACCESS_KEY_ID", "value": "test"}, {"name": "AWS_SECRET_ACCESS_KEY", "value": "test"}]
-# Pods that request no CPU at all share one five-hundredth of a busy node, and a hundred of them never get to start.
+# Pods without a CPU request share one five-hundredth of a busy node, and a hundred of them would not even start.
 RESOURCES = {"requests": {"cpu": "20m"}}
-#: Seconds for an installation, and for the command that waits so long.
+#: Seconds for an installation, and for the command that waits for it.
 INSTALL_SECONDS, HELM_SECONDS = 600, 660
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What a test plays on: `handler` is the image of `handler.py` on today's runtime."""
+    """What a test needs: `handler` is the image of `handler.py` on the present runtime."""
 
     cluster: Cluster
     emulator: Emulator
@@ -38,7 +38,7 @@ class Stage:
     timelines: dict[str, Timeline] = field(default_factory=dict, compare=False)
 
     def timeline(self, namespace: str) -> Timeline:
-        """Return everything that happened in a namespace since this was first asked for."""
+        """Return the timeline of a namespace, which starts at the first call."""
         if namespace not in self.timelines:
             kinds = OF_OPERATOR if namespace == SYSTEM else OF_POOLS
             self.timelines[namespace] = Timeline(self.cluster.kubeconfig, namespace, kinds)
@@ -55,7 +55,7 @@ class Stage:
         return probe.kubectl(self.cluster, *words, stdin=stdin)
 
     def apply_pool(self, namespace: str, name: str, arn: str, **spec: Any) -> dict[str, Any]:
-        """Apply a pool on the emulator, with the windows that the test gives; returns it as it is stored."""
+        """Apply a pool on the emulator, with the given windows; return the stored object."""
         container = {"name": "worker", "env": CREDENTIALS, "resources": RESOURCES}
         body = {
             "apiVersion": "activitypools.dev/v1alpha1",
@@ -72,12 +72,12 @@ class Stage:
         return self.apply(body)
 
     def apply(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Apply an object; returns it as it is stored."""
+        """Apply an object; return the stored object."""
         stored = self.kubectl("apply", "--filename", "-", "-o", "json", stdin=json.dumps(document))
         return cast("dict[str, Any]", json.loads(stored))
 
     def machine(self, name: str, **task: Any) -> Executions:
-        """Create an activity and a state machine of one task of it that retries; `task` adds to the state."""
+        """Create an activity and a state machine with one task of it and a Retry; `task` adds to the state."""
         activity = self.states.create_activity(name=name)["activityArn"]
         retry = [{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 1, "MaxAttempts": 3, "BackoffRate": 1.5}]
         # LocalEmu ends a task with HeartbeatSeconds and no TimeoutSeconds 60 s after it was scheduled.
@@ -92,7 +92,7 @@ class Stage:
 
 
 def set_up() -> Stage:
-    """Bring up the cluster, install today's operator and give the stage; what is there already is found so.
+    """Bring up the cluster, install the present operator and return the stage; what exists already is reused.
 
     Several test processes share one stage: the first sets it up while the others wait.
     """
@@ -117,7 +117,7 @@ def _set_up() -> Stage:
 
 
 def client(emulator: Emulator, **config: Any) -> Any:
-    """Return a Step Functions client for the emulator; `config` is botocore's, with 3 attempts unless it says more."""
+    """Return a Step Functions client for the emulator; `config` is botocore's, by default with 3 attempts."""
     return boto3.client(
         "stepfunctions",
         endpoint_url=emulator.host_url,
@@ -131,7 +131,7 @@ def client(emulator: Emulator, **config: Any) -> Any:
 def is_installed(cluster: Cluster) -> bool:
     """Whether the operator's release is in the cluster, also one whose installation was interrupted.
 
-    Raises ClusterError when that cannot be told: a cluster that does not answer is no cluster without an operator.
+    Raises ClusterError when the cluster does not answer, because it may still have an operator.
     """
     try:
         _helm(cluster, "status", "activity-operator", "-n", SYSTEM)
@@ -143,7 +143,7 @@ def is_installed(cluster: Cluster) -> bool:
 
 
 def tear_down() -> None:
-    """Uninstall the operator and its CRD where they are, so that the other suites find the cluster as it was."""
+    """Uninstall the operator and its CRD if they exist, so that the other suites find the cluster as before."""
     cluster = current()
     if cluster is None or not is_installed(cluster):
         return
@@ -163,7 +163,7 @@ def _install(cluster: Cluster, key: str) -> None:
     }
     given = [f"--set-json={name}={json.dumps(value)}" for name, value in values.items()]
     chart = str(ROOT / "charts" / "activity-operator")
-    # A run before this one may have left its namespace while that was still being deleted.
+    # An earlier run may have ended while its namespace was still being deleted.
     phase = ("get", "namespace", SYSTEM, "--ignore-not-found", "-o", "jsonpath={.status.phase}")
     eventually_sync(
         f"no namespace {SYSTEM} is being deleted",

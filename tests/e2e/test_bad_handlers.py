@@ -1,4 +1,4 @@
-"""Handlers that misbehave: each costs its own attempt, but no worker, no other task and no heartbeat."""
+"""Handlers that misbehave: each fails its own attempt, and affects no worker, no other task and no heartbeat."""
 
 import json
 
@@ -12,7 +12,7 @@ from tests.e2e.view import PoolView
 
 pytestmark = pytest.mark.timeout(1800)
 
-#: How each misdeed fails its attempt: the error name, and a part of the cause.
+#: How each misbehaviour fails its attempt: the error name, and a part of the cause.
 FAILURES = {
     "throw": ("LookupError", "no picture of that name\n\nTraceback"),
     "refuse": ("Shop.SoldOut", "none left"),
@@ -37,7 +37,7 @@ def test_misbehaving_handler_costs_its_attempt_and_no_worker(stage: Stage, names
     for do, (error, cause) in FAILURES.items():
         _assert_retried(unruly.executions.attempts(bad[do]), {error: cause})
     for hog in hogs:
-        # When the kernel kills the whole container, no process is left to report it: the service misses heartbeats.
+        # When the kernel kills the whole container, no process can report it, and the service times the task out.
         out_of_memory = {"ActivityPool.HandlerExited": "out of memory", "States.Timeout": ""}
         _assert_retried(hungry.executions.attempts(hog), out_of_memory)
     assert [len(pool.executions.attempts(arn)) for pool, arn in good] == [1] * len(good), "a good task was disturbed"

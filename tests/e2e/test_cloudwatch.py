@@ -1,4 +1,4 @@
-"""A pool that reads CloudWatch counts: no task's input passes the operator, and counts it cannot read are reported."""
+"""A pool that reads CloudWatch counts: the operator gets no task's input, and reports unreadable counts."""
 
 import json
 import time
@@ -13,9 +13,9 @@ from tests.readiness import is_ready
 pytestmark = pytest.mark.timeout(1800)
 
 PORT = 4566
-#: The pod from which counts are read.
+#: The name of the pod with CloudWatch.
 COUNTS = "counts"
-#: Runs in that pod: its emulator publishes no counts of its own, so the test puts there what AWS would have counted.
+#: Run in that pod: its emulator publishes no metrics itself, so the test puts there what AWS would have counted.
 PUT = """
 import botocore.session, json, sys
 client = botocore.session.get_session().create_client(

@@ -1,4 +1,4 @@
-"""Rows of the fault table (docs/faults.md): what the cluster refuses, lacks or has no room for."""
+"""Rows of the fault table (docs/faults.md): the cluster refuses an object, lacks one, or has no room."""
 
 from typing import Any
 
@@ -62,11 +62,11 @@ def test_pods_that_cannot_start_are_reported_and_running_workers_go_on(stage: St
         stage.kubectl("label", "node", "--all", f"{ELSEWHERE}-")
 
 
-def test_a_quota_stops_growth_but_no_worker_until_it_is_raised(stage: Stage, namespace: str) -> None:
+def test_quota_stops_growth_but_no_worker_until_it_is_raised(stage: Stage, namespace: str) -> None:
     since = term(stage)
     small = busy_pool(stage, namespace, "small", maxWorkers=3)
     workers = at_work([small])
-    # While one worker is busy, another one is kept free. Its start must not close the breaker later.
+    # While one worker is busy, another one is kept idle. Its start must not close the breaker later.
     small.wait_ready(2)
     _allow(stage, namespace, pods=1, deployments=1)
     small.change(minWorkers=3)
@@ -96,7 +96,7 @@ def test_a_quota_stops_growth_but_no_worker_until_it_is_raised(stage: Stage, nam
         pool.assert_nothing_lost()
 
 
-def test_the_api_server_refuses_a_bad_pool_and_names_the_fix(stage: Stage, namespace: str) -> None:
+def test_api_server_refuses_a_bad_pool_and_names_the_fix(stage: Stage, namespace: str) -> None:
     good = "arn:aws:states:us-east-1:123456789012:activity:resize"
     source = {"stepFunctions": {"activityArn": good}}
 

@@ -1,4 +1,4 @@
-"""Rows of the fault table (docs/faults.md): the task service refuses, is not there, or is another one."""
+"""Rows of the fault table (docs/faults.md): the task service refuses calls, is down, or is another one."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.e2e.stage import SHORT, Stage
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
 
 
-def test_a_pool_at_zero_says_why_the_service_is_unusable_then_recovers(stage: Stage, namespace: str) -> None:
+def test_pool_at_zero_reports_an_unusable_service_and_then_recovers(stage: Stage, namespace: str) -> None:
     since = term(stage)
     missing = Pool(stage, namespace, "missing", stage.machine(f"missing-{namespace}"))
     stage.states.delete_activity(activityArn=missing.executions.activity)
@@ -42,7 +42,7 @@ def test_a_pool_at_zero_says_why_the_service_is_unusable_then_recovers(stage: St
             ],
             since,
         )
-        # Before its execution: a task of an activity that is not there fails at once, for good.
+        # Before its execution, because a task of a missing activity fails at once without a Retry.
         stage.states.create_activity(name=f"missing-{namespace}")
         pools = (missing, elsewhere, nowhere, denied, throttled, full, late)
         for pool in pools:
@@ -60,7 +60,7 @@ def test_a_pool_at_zero_says_why_the_service_is_unusable_then_recovers(stage: St
             pool.assert_nothing_lost()
 
 
-def test_workers_that_may_not_poll_finish_their_tasks_and_the_pool_says_so(stage: Stage, namespace: str) -> None:
+def test_workers_that_may_not_poll_finish_their_tasks_and_it_is_reported(stage: Stage, namespace: str) -> None:
     since = term(stage)
     with fakes(stage, namespace, "strict", "slow", "crowded", "broken") as (strict, slow, crowded, broken):
         denied, throttled, full, down = pools = [

@@ -1,4 +1,4 @@
-"""Workers and their processes are killed: that costs the current attempt at most, and the end is reported."""
+"""Workers and their processes are killed: at most the current attempt is lost, and the end is reported."""
 
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -15,9 +15,9 @@ from tests.e2e.view import PoolView
 
 pytestmark = pytest.mark.timeout(1800)
 
-#: Seconds for a task that its worker finishes, and for one that only death can end.
+#: Seconds of a task that its worker finishes, and of one that ends only by a kill.
 LONG, ENDLESS = 30, 800
-#: Seconds without a heartbeat after which a task times out: longer than a machine stalls.
+#: HeartbeatSeconds of the tasks: longer than a machine stalls.
 HEARTBEAT_SECONDS = 30
 
 WELL = (0, "")
@@ -26,11 +26,11 @@ GONE = (None, "its pod went before it could end: deleted with too little grace, 
 
 @dataclass(frozen=True)
 class Death:
-    """A way to die.
+    """A way to end a worker.
 
-    `error` and a part of its `cause` are what it costs the current attempt, "" nothing. `told` are exit code and
-    message of the worker's `worker:stopped`, None when the worker lives. `restarts` are the pod's, None when the pod
-    goes.
+    `error` and a part of its `cause` are those of the current attempt, "" if it succeeds. `told` is the exit code and
+    message of the worker's `worker:stopped` event, None when the worker lives on. `restarts` is the pod's number of
+    restarts, None when the pod is gone.
     """
 
     comes: Callable[[Pool, str], None]
@@ -40,7 +40,7 @@ class Death:
     restarts: int | None = None
 
 
-#: Deaths that leave the task to its worker come first: the task has to last until then.
+#: Those that let the worker finish its task come first, because the task must last until then.
 DEATHS = (
     Death(deaths.delete, "", told=WELL),
     Death(deaths.evict, "", told=WELL),
@@ -50,7 +50,7 @@ DEATHS = (
 )
 
 
-def test_a_death_costs_at_most_one_attempt_and_is_reported(stage: Stage, namespace: str) -> None:
+def test_death_costs_at_most_one_attempt_and_is_reported(stage: Stage, namespace: str) -> None:
     since = term(stage)
     crew = _pool(stage, namespace, "crew", workers=len(DEATHS) + 1)
     at_work = _set_to_work(crew, [ENDLESS if death.error else LONG for death in DEATHS] + [LONG])
@@ -72,7 +72,7 @@ def test_a_death_costs_at_most_one_attempt_and_is_reported(stage: Stage, namespa
     assert len(crew.executions.attempts(neighbour)) == 1, "a neighbour suffered"
 
 
-def test_a_worker_past_its_drain_timeout_fails_its_task_by_name(stage: Stage, namespace: str) -> None:
+def test_worker_past_its_drain_timeout_fails_its_task_by_name(stage: Stage, namespace: str) -> None:
     since = term(stage)
     hurried = _pool(stage, namespace, "hurried", workers=1, drain={"timeoutSeconds": 2})
     ((task, worker),) = _set_to_work(hurried, [ENDLESS]).items()
@@ -88,7 +88,7 @@ def test_a_worker_past_its_drain_timeout_fails_its_task_by_name(stage: Stage, na
     assert second.ending == "succeeded"
 
 
-def test_an_eviction_during_open_polls_loses_no_task(stage: Stage, namespace: str) -> None:
+def test_eviction_during_open_polls_loses_no_task(stage: Stage, namespace: str) -> None:
     pool = _pool(stage, namespace, "polling", workers=2)
     pool.wait_ready(2)
     for pod in pool.now.workers:
@@ -99,7 +99,7 @@ def test_an_eviction_during_open_polls_loses_no_task(stage: Stage, namespace: st
 
 
 def _pool(stage: Stage, namespace: str, name: str, workers: int, **spec: object) -> Pool:
-    """Apply a pool with this number of workers; only they poll."""
+    """Apply a pool with this number of workers, for which the operator does not poll."""
     machine = stage.machine(f"{name}-{namespace}", Parameters=TELLING_ATTEMPTS, HeartbeatSeconds=HEARTBEAT_SECONDS)
     pool = Pool(stage, namespace, name, machine)
     sizes = {"minWorkers": workers, "maxWorkers": workers, "activation": {"mode": "None"}}
@@ -108,7 +108,7 @@ def _pool(stage: Stage, namespace: str, name: str, workers: int, **spec: object)
 
 
 def _set_to_work(pool: Pool, lengths_seconds: list[int]) -> dict[str, str]:
-    """Start a task of each length when a worker for each is ready; returns the worker's pod by execution."""
+    """When enough workers are ready, start a task of each length; return the worker's pod by execution."""
     pool.wait_ready(len(lengths_seconds))
     tasks = [arn for seconds in lengths_seconds for arn in pool.executions.start(do="linger", seconds=seconds)]
     pool.wait_tasks("every task was handed out", lambda attempts: sum(bool(a.worker) for a in attempts) >= len(tasks))
@@ -118,7 +118,7 @@ def _set_to_work(pool: Pool, lengths_seconds: list[int]) -> dict[str, str]:
 def _wait_told(pool: Pool, expected: Counter[tuple[int | None, str]], since: int) -> None:
     """Wait until exactly the expected ends are reported.
 
-    Fewer are reported after the term `since`: what only the former leader has seen is lost with it.
+    Fewer are reported after the term `since`: ends that only the former leader knew of are lost with it.
     """
 
     def told(view: PoolView) -> bool:
@@ -129,16 +129,16 @@ def _wait_told(pool: Pool, expected: Counter[tuple[int | None, str]], since: int
 
 
 def _ends(view: PoolView) -> Counter[tuple[int | None, str]]:
-    """Return how often the lifecycle events report each way in which a worker stopped."""
+    """Return how often the lifecycle events have each exit code and message of a stopped worker."""
     ends = [event for event in view.lifecycle if event["name"] == "worker:stopped"]
     return Counter({(end.get("exit", {}).get("code"), end["message"]): end["count"] for end in ends})
 
 
 def _restarts(view: PoolView, pods: Collection[str]) -> dict[str, int | None]:
-    """Return how often each of these pods' containers was restarted, None for a pod that is gone."""
+    """Return the number of restarts of each of these pods' containers, None for a pod that is gone."""
     found = {
         pod["metadata"]["name"]: container["restartCount"]
         for pod in view.pods
-        for container in pod["status"].get("containerStatuses") or []  # a successor may have none yet
+        for container in pod["status"].get("containerStatuses") or []  # a replacement may have none yet
     }
     return {pod: found.get(pod) for pod in pods}

@@ -1,4 +1,4 @@
-"""A pool is deleted at the worst moment: running tasks finish, held ones are given back, nothing is left over."""
+"""A pool is deleted at the worst moment: running tasks finish, held leases are returned, and no object is left."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.e2e.timeline import Moment
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
 
 
-def test_a_deleted_pool_finishes_its_tasks_and_leaves_nothing(stage: Stage, namespace: str) -> None:
+def test_deleted_pool_finishes_its_tasks_and_leaves_nothing(stage: Stage, namespace: str) -> None:
     records = stage.timeline(SYSTEM)
     busy = a_pool(stage, namespace, "busy", task=UNHURRIED, minWorkers=2, maxWorkers=2, activation={"mode": "None"})
     held = a_pool(stage, namespace, "held", maxWorkers=2, handlerImage=UNPULLABLE)
@@ -44,7 +44,7 @@ def test_a_deleted_pool_finishes_its_tasks_and_leaves_nothing(stage: Stage, name
 
 
 def leases(moment: Moment, pool: Pool) -> list[str]:
-    """Return the names of the operator's records of tasks that it holds for the pool."""
+    """Return the names of the operator's lease records for the pool."""
     wanted = {"activitypools.dev/pool-namespace": pool.namespace, "activitypools.dev/pool-name": pool.name}
     records = (secret["metadata"] for secret in moment.of_kind("Secret"))
     return [record["name"] for record in records if wanted.items() <= record.get("labels", {}).items()]

@@ -10,11 +10,11 @@ from tests.e2e.view import PoolView
 
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
 
-ALONE = {"mode": "None"}  # no sentinel: whatever is taken is taken by a worker
+ALONE = {"mode": "None"}  # no sentinel: only workers poll
 
 
-def test_a_paused_pool_finishes_takes_nothing_more_and_resumes(stage: Stage, namespace: str) -> None:
-    # One worker only: the open poll of a second, free one would still bring a task.
+def test_paused_pool_finishes_takes_nothing_more_and_resumes(stage: Stage, namespace: str) -> None:
+    # One worker only: the open poll of a second, idle one would still bring a task.
     worked = a_pool(stage, namespace, "worked", task=UNHURRIED, minWorkers=1, maxWorkers=1, activation=ALONE)
     holding = a_pool(stage, namespace, "holding", maxWorkers=2, handlerImage=UNPULLABLE)
     holding.executions.start(1, seconds=1)
@@ -64,7 +64,7 @@ def test_kubectl_scale_pins_a_pool_and_a_deleted_pod_is_replaced(stage: Stage, n
     pool.let_go(workers)
     pool.wait_done()
     assert victim in pool.pods_of(running), "the deleted pod's worker did not finish its task"
-    # A later leader does not know what only the former one has seen.
+    # A later leader does not know of ends that only the former leader had seen.
     pool.eventually(
         "the end of the deleted worker is reported",
         lambda view: "worker:stopped" in events_of(view, victim) or term(stage) != since,
@@ -100,7 +100,7 @@ def test_two_pools_on_one_activity_report_that_and_share_its_tasks(stage: Stage,
     right.assert_nothing_lost()
 
 
-def test_an_edited_deployment_is_reverted_and_busy_workers_finish(stage: Stage, namespace: str) -> None:
+def test_edited_deployment_is_reverted_and_busy_workers_finish(stage: Stage, namespace: str) -> None:
     edits = {
         "image": ("set", "image", "worker=registry.invalid/other:1"),
         "env": ("set", "env", "ACTIVITY_SLOTS=9"),
@@ -142,10 +142,10 @@ def test_an_edited_deployment_is_reverted_and_busy_workers_finish(stage: Stage, 
 
 
 def wait_reverted(pool: Pool, since: int) -> PoolView:
-    """Wait for the Event of a reverted edit; returns the pool at that moment.
+    """Wait for the Event of a reverted edit; return the pool at that moment.
 
-    When the leader changed after the term `since` there may be no Event: a leader that begins after the edit has not
-    seen the Deployment as it was before.
+    When the leader changed after the term `since` there may be no Event: a leader that starts after the edit has not
+    seen the former Deployment.
     """
     return pool.eventually(
         "Event EditReverted", lambda view: bool(view.events("EditReverted")) or term(pool.stage) != since
@@ -153,12 +153,12 @@ def wait_reverted(pool: Pool, since: int) -> PoolView:
 
 
 def events_of(view: PoolView, worker: str) -> set[str]:
-    """Return the names of the lifecycle events that the status has of a worker."""
+    """Return the names of a worker's lifecycle events in the status."""
     return {event["name"] for event in view.lifecycle if event.get("worker") == worker}
 
 
 def as_declared(view: PoolView, image: str) -> bool:
-    """Whether the pool has one Deployment, and that is as the pool declares it."""
+    """Whether the pool has exactly one Deployment, and it is as the pool declares it."""
     found = view.deployments
     if len(found) != 1 or "deletionTimestamp" in found[0]["metadata"]:
         return False

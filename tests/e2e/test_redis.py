@@ -1,4 +1,4 @@
-"""A pool on a Redis queue: from zero to work and back, long jobs, dead workers, faults on the way to the server."""
+"""A pool on a Redis queue: from zero to work and back, long jobs, dead workers, faults of the server."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ WRONG_PASSWORD = "tr0ub4dor"
 
 
 def ready(pool: JobPool, **spec: Any) -> None:
-    """Apply a pool whose Secret is right and may be read, and wait until it says that it is at zero."""
+    """Apply a pool with a correct, readable Secret, and wait until its status shows it at zero."""
     pool.put_url(pool.jobs.url)
     pool.let_operator_read()
     pool.apply(**spec)
@@ -71,7 +71,7 @@ def test_long_jobs_end_while_other_workers_leave(stage: Stage, namespace: str) -
 def test_pool_keeps_a_worker_for_the_job_of_a_dead_one(
     stage: Stage, namespace: str, comes: Callable[[BasePool, str], None]
 ) -> None:
-    """Without the job under way, the pool would be at zero before the dead worker's lock runs out."""
+    """Without the job under way, the pool would be at zero before the dead worker's lock expires."""
     with jobs(stage, "deadly") as queue:
         pool = job_pool(stage, namespace, queue)
         source = {"lockSeconds": LOCK_SECONDS, "renewLock": True, "conclude": "Atomic"}
@@ -92,7 +92,7 @@ def test_pool_keeps_a_worker_for_the_job_of_a_dead_one(
 
 
 def wanted(view: PoolView) -> int:
-    """Return how many workers the pool's Deployments ask for."""
+    """Return the number of workers in the pool's Deployments."""
     return sum(deployment["spec"]["replicas"] for deployment in view.deployments)
 
 
@@ -121,7 +121,7 @@ def test_each_fault_is_reported_and_the_pool_works_after_the_last_fix(stage: Sta
         pool.assert_each_once()
         end = pool.now
         events = [end.events(reason) for reason in ("SecretForbidden", "AccessDenied", "BackendUnreachable")]
-        # A new leader repeats what is wrong, and what its predecessor had not yet reported may be over by then.
+        # A new leader repeats Warnings, and a fault that its predecessor had not reported yet may be over by then.
         assert all(len(messages) == 1 for messages in events) or term(stage) != since, events
         public = str([[view.status for view in pool.since(0)], end.moment.of_kind("Event")])
         assert "hunter2" not in public

@@ -1,4 +1,4 @@
-"""Another `handlerImage` while work goes on: good ones take over, broken ones do not."""
+"""Another `handlerImage` while tasks run: good images take over, broken ones do not."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ from tests.e2e.view import PoolView
 
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
 
-ALONE = {"mode": "None"}  # no sentinel: whatever is taken is taken by a worker
+ALONE = {"mode": "None"}  # no sentinel: only workers poll
 
 
-def test_a_new_image_takes_over_while_longer_tasks_finish(stage: Stage, namespace: str) -> None:
+def test_new_image_takes_over_while_longer_tasks_finish(stage: Stage, namespace: str) -> None:
     second = revised("2")
     pool = a_pool(stage, namespace, "long", task=UNHURRIED, minWorkers=2, maxWorkers=2, activation=ALONE)
     before = pool.wait_ready(2)
@@ -42,7 +42,7 @@ def test_a_new_image_takes_over_while_longer_tasks_finish(stage: Stage, namespac
     assert not any(of(pod, old) for pod in pool.pods_of(last))
 
 
-def test_a_broken_new_image_leaves_the_old_one_serving(stage: Stage, namespace: str) -> None:
+def test_broken_new_image_leaves_the_old_one_serving(stage: Stage, namespace: str) -> None:
     broken = {"ImagePullFailed": UNPULLABLE, "WorkerCrashed": crashing()}
     third = revised("3")
     limits: dict[str, Any] = {"minWorkers": 1, "maxWorkers": 2, "activation": ALONE}
@@ -82,10 +82,10 @@ def test_a_broken_new_image_leaves_the_old_one_serving(stage: Stage, namespace: 
 
 
 def of(pod: str, deployment: str) -> bool:
-    """Whether a pod is a Deployment's, by its name."""
+    """Whether a pod belongs to a Deployment, by its name."""
     return pod.startswith(f"{deployment}-")
 
 
 def started_by(view: PoolView, not_of: str) -> set[str]:
-    """Return the pool's workers that are not this Deployment's."""
+    """Return the pool's workers that do not belong to this Deployment."""
     return {pod for pod in view.workers if not of(pod, not_of)}

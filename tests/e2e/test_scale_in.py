@@ -9,7 +9,7 @@ from tests.e2e.view import PoolView
 
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
 
-ALONE = {"mode": "None"}  # no sentinel: whatever is taken is taken by a worker
+ALONE = {"mode": "None"}  # no sentinel: only workers poll
 
 
 def test_idle_workers_leave_busy_ones_finish_and_a_trickle_never_flaps(stage: Stage, namespace: str) -> None:
@@ -24,10 +24,10 @@ def test_idle_workers_leave_busy_ones_finish_and_a_trickle_never_flaps(stage: St
     uneven.change(minWorkers=1)
 
     left = uneven.eventually("six workers were chosen to leave", lambda view: len(chosen(uneven, ten, view)) >= 6)
-    uneven.executions.start(2, seconds=1)  # a cordoned worker still runs what its open poll brings
+    uneven.executions.start(2, seconds=1)  # a cordoned worker still runs the task that its open poll brings
     for _ in range(8):
         one_more(trickle)
-    # Before the long tasks end: only then are the decisions made beside three tasks about these three.
+    # Before the long tasks end: only then do the decisions count exactly these three tasks.
     uneven.wait_tasks("all but the long tasks end", lambda attempts: ended(attempts) == 9)
     uneven.let_go({uneven.worker_of(task) for task in long})
     uneven.wait_done()
@@ -56,9 +56,9 @@ def chosen(pool: Pool, workers: set[str], until: PoolView) -> set[str]:
 
 
 def one_more(pool: Pool) -> None:
-    """Give the pool one task, which ends once the operator has seen it, and wait until the operator has seen its end.
+    """Give the pool one task, which ends once the operator knows of it, and wait until the operator knows of its end.
 
-    Otherwise the operator might see two tasks at a time.
+    Otherwise the operator might see two tasks at the same time.
     """
     (task,) = pool.executions.start(1, gated=True)
     pool.wait_until("Active", "True")
@@ -70,12 +70,12 @@ def one_more(pool: Pool) -> None:
 
 
 def victims_beside(pool: Pool, tasks: int) -> set[str]:
-    """Return the workers that were chosen to leave by any decision made while so many tasks ran."""
+    """Return the workers that any decision beside exactly this number of running tasks chose to leave."""
     decisions = [one for view in pool.since(0) for one in view.decisions if one["inflight"] == tasks]
     return {victim for decision in decisions for victim in decision.get("victims", ())}
 
 
-def test_lower_limits_are_reached_by_finishing_tasks(stage: Stage, namespace: str) -> None:
+def test_lower_limits_are_reached_as_tasks_finish(stage: Stage, namespace: str) -> None:
     lowered = a_pool(stage, namespace, "lowered", task=UNHURRIED, minWorkers=4, maxWorkers=4, activation=ALONE)
     lowered.wait_ready(4)
     running = lowered.executions.start(4, gated=True)

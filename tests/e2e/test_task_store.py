@@ -1,4 +1,4 @@
-"""The order example as a pool: from zero to work and back, and right in the end whenever a worker is killed."""
+"""The order example as a pool: from zero to work and back, and with correct results whenever a worker is killed."""
 
 import random
 import time
@@ -10,7 +10,7 @@ from tests.e2e import deaths
 from tests.e2e.orders import RIGHT, SECRET, Shop, a_shop
 from tests.e2e.stage import Stage
 
-#: The kills in their worst case, and three waits of PATIENCE around them.
+#: The worst case of the kills, and three waits of PATIENCE around them.
 pytestmark = pytest.mark.timeout(2700)
 
 #: The least number of kills, and of kills that lost a call; the most seconds that the kills take together; the least
@@ -18,9 +18,9 @@ pytestmark = pytest.mark.timeout(2700)
 KILLS, LOST_CALLS = 15, 4
 KILLING_SECONDS = 900.0
 BETWEEN_SECONDS = (0.5, 4.0)
-FEW = 12  # orders under way; below this, more orders are placed
-#: A worker that stalls within an effect may make it after its lease has ended: a lease must be longer than a machine
-#: stalls. (A lost call waits as long for the next worker, and counts as lost only then.)
+FEW = 12  # orders under way; below this number, more orders are placed
+#: A worker that stalls within an effect may complete it after its lease has expired, so a lease must be longer than a
+#: machine stalls. (A lost call waits as long for the next worker, and counts as lost only then.)
 LEASE_SECONDS = 20
 DEATHS = (deaths.delete_at_once, deaths.kill_handler, deaths.kill_supervisor, deaths.delete)
 
@@ -81,9 +81,9 @@ def test_every_order_ends_right_whenever_workers_are_killed(stage: Stage, namesp
 
 
 def _kill_for_a_while(shop: Shop, rng: random.Random) -> int:
-    """Kill a random worker in a random way, again and again, until enough calls are lost; returns the number of kills.
+    """Kill a random worker in a random way, repeatedly, until enough calls are lost; return the number of kills.
 
-    Whether a kill hits a call is a matter of luck, so orders are placed for as long as it takes.
+    Chance decides whether a kill hits a call, so orders are placed for as long as it takes.
     """
     shop.eventually("has a worker", lambda view: view.ready)
     kills, end = 0, time.monotonic() + KILLING_SECONDS

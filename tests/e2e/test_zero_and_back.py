@@ -1,4 +1,4 @@
-"""The main promise: from zero to work and back, with nothing lost."""
+"""The main promise: a pool goes from zero to work and back without losing a task."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.e2e.stage import Stage
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
 
 
-def test_a_pool_goes_from_zero_to_work_and_back_and_loses_nothing(stage: Stage, namespace: str) -> None:
+def test_pool_goes_from_zero_to_work_and_back_and_loses_nothing(stage: Stage, namespace: str) -> None:
     pool = a_pool(stage, namespace, "burst", task=UNHURRIED, maxWorkers=4)
     pool.wait_until("Ready", "True")
     assert not pool.now.workers

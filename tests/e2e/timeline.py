@@ -1,8 +1,7 @@
-"""What happened in a namespace, in order: tests assert over all of it instead of looking for a state that may pass.
+"""The history of a namespace: tests assert over all of it instead of looking for a state that may pass.
 
-A watch notes every change of every object. A `Moment` is the namespace after one change. `eventually` asks each moment
-since a mark, those already noted and those to come, so that a state that lasted for a millisecond is found as surely as
-one that lasts.
+A watch records every change of every object. A `Moment` is the namespace after one change. `eventually` asks each
+moment since a mark, recorded ones and new ones, so that it also finds a state that lasted for a millisecond.
 """
 
 import threading
@@ -19,7 +18,7 @@ from tests.eventually import eventually_sync
 
 T = TypeVar("T")
 
-#: Seconds for what takes seconds: a machine may be crowded, and patience costs nothing where all is well.
+#: Seconds for what usually takes seconds: a busy machine takes longer, and a passing test does not wait for the limit.
 PATIENCE = 600.0
 GROUP = "activitypools.dev/v1alpha1"
 #: kind -> path of its collection; `{}` is the namespace.
@@ -40,8 +39,11 @@ OF_OPERATOR = {
 
 @dataclass(frozen=True)
 class Moment:
-    """The namespace after one change: `number` is the change's place in the timeline, `at` when it was heard (Unix
-    seconds), `changed` the kind and name of what changed; `objects` are all that are there, by kind and name."""
+    """The namespace after one change.
+
+    `number` is the change's place in the timeline, `at` when its event came (Unix seconds), `changed` the kind and name
+    of the changed object. `objects` are all present objects, by kind and name.
+    """
 
     number: int
     at: float
@@ -54,12 +56,12 @@ class Moment:
         return sorted(found, key=lambda item: (item["metadata"]["creationTimestamp"], item["metadata"]["name"]))
 
     def get(self, kind: str, name: str) -> Raw:
-        """Return an object, empty when it is not there."""
+        """Return an object, empty if there is none."""
         return self.objects.get((kind, name), {})
 
 
 class Timeline:
-    """Every change in a namespace since `start`. Several threads may ask it."""
+    """Every change in a namespace since `start`. Several threads may read it."""
 
     def __init__(self, kubeconfig: Path, namespace: str, kinds: Mapping[str, str]) -> None:
         self.namespace = namespace
@@ -70,29 +72,29 @@ class Timeline:
         ]
 
     def start(self) -> None:
-        """Note what is there, and every change from now on."""
+        """Record the present objects, and every change from now on."""
         for watch in self._watches:
             watch.start()
 
     def stop(self) -> None:
-        """Note nothing more."""
+        """Stop recording."""
         for watch in self._watches:
             watch.stop()
 
     def mark(self) -> int:
-        """Return the number of the latest moment: what holds now counts as since then."""
+        """Return the number of the latest moment: the present state counts as since then."""
         with self._news:
             return self._moments[-1].number
 
     def since(self, mark: int) -> Sequence[Moment]:
-        """Return the moments from a mark on, the one of the mark among them."""
+        """Return the moments from a mark on, the mark's own included."""
         with self._news:
             return tuple(self._moments[mark:])
 
     def eventually(
         self, what: str, holds: Callable[[Moment], T], *, since: int = 0, seconds: float = PATIENCE
     ) -> tuple[Moment, T]:
-        """Return the first moment since a mark of which `holds` is true, and what it gave.
+        """Return the first moment since a mark of which `holds` is true, with its result.
 
         Raises AssertionError with the story since the mark when there is none within `seconds`.
         """
@@ -103,7 +105,10 @@ class Timeline:
         raise AssertionError(f"{self.namespace}: not within {seconds:.0f} s: {what}\n{self.story(since)}")
 
     def catch_up(self) -> int:
-        """Wait until all that the API server has is noted; returns the mark. For claims that something never was."""
+        """Wait until everything in the API server is recorded; return the mark.
+
+        For assertions that a state never was.
+        """
         for watch in self._watches:
             eventually_sync(
                 "the watch has told all that the API server has",
@@ -114,7 +119,7 @@ class Timeline:
         return self.mark()
 
     def story(self, since: int = 0, lines: int = 60) -> str:
-        """Return the end of what happened since a mark, a line each change, for a person."""
+        """Return the last changes since a mark as text, one on each line."""
         told = [line for before, after in pairwise(self.since(since)) if (line := _line(before, after))]
         return "\n".join(told[-lines:])
 
@@ -125,7 +130,7 @@ class Timeline:
             number += len(noted)
 
     def _wait_beyond(self, number: int, end: float) -> list[Moment]:
-        """Return the moments from a number on once there are any, none when it gets too late."""
+        """Return the moments from a number on as soon as there are any, or none at the time limit."""
         with self._news:
             self._news.wait_for(lambda: number < len(self._moments), timeout=max(end - time.monotonic(), 0))
             return self._moments[number:]
@@ -146,7 +151,7 @@ def _has_all(watch: Watch) -> bool:
 
 
 def _line(before: Moment, after: Moment) -> str:
-    """Return what a change came to, "" when it is of no interest to a person."""
+    """Return a change as text, "" if it is not of interest."""
     kind, name = after.changed
     said, now = _says(kind, before.get(kind, name)), _says(kind, after.get(kind, name))
     clock = time.strftime("%H:%M:%S", time.gmtime(after.at)) + f"{after.at % 1:.2f}"[1:]

@@ -35,7 +35,7 @@ class PoolView:
 
     @property
     def all_pods(self) -> list[Raw]:
-        """Its pods, those that are being deleted among them, oldest first."""
+        """Its pods, also those that are being deleted, oldest first."""
         return self._owned("Pod")
 
     @property
@@ -69,16 +69,16 @@ class PoolView:
 
     @property
     def decisions(self) -> list[dict[str, Any]]:
-        """The last decisions that the status has, oldest first."""
+        """The last decisions in the status, oldest first."""
         return list(self.status.get("decisions", ()))
 
     @property
     def lifecycle(self) -> list[dict[str, Any]]:
-        """The workers' lifecycle events that the status has."""
+        """The workers' lifecycle events in the status."""
         return list(self.status.get("events", ()))
 
     def condition(self, kind: str) -> dict[str, str]:
-        """Return a condition of the status; each field is "" while there is none of this type."""
+        """Return a condition of the status; each field is "" if there is none of this type."""
         return condition_of(self.status, kind)
 
     def says(self, kind: str, status: str, reason: str = "") -> bool:
@@ -102,6 +102,6 @@ class PoolView:
 
 
 def condition_of(status: dict[str, Any], kind: str) -> dict[str, str]:
-    """Return a condition of a pool's status; each field is "" while there is none of this type."""
+    """Return a condition of a pool's status; each field is "" if there is none of this type."""
     none = {"type": kind, "status": "", "reason": "", "message": ""}
     return next((found for found in status.get("conditions", ()) if found["type"] == kind), none)

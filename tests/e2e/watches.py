@@ -11,7 +11,7 @@ import urllib3
 from kubernetes import config
 
 Raw = dict[str, Any]
-#: Called with an object's name and the object as it is now, None once it is gone.
+#: Called with an object's name and its present state, None once it is gone.
 Listener = Callable[[str, Raw | None], None]
 
 CONNECT_SECONDS, QUIET_SECONDS = 10, 60
@@ -21,11 +21,11 @@ UNREACHABLE = (urllib3.exceptions.HTTPError, OSError, ValueError)
 
 
 class ForgottenError(Exception):
-    """The API server no longer knows the version from which a watch is to go on: the collection is listed again."""
+    """The API server no longer has the version from which a watch should continue: the collection is listed again."""
 
 
 class Watch:
-    """Lists a collection and follows it until `stop`; a broken connection costs a new list, and no object's last state.
+    """Lists a collection and follows it until `stop`; a broken connection causes a new list.
 
     `path` is the collection's, such as /api/v1/namespaces/NAME/pods.
     """
@@ -41,12 +41,12 @@ class Watch:
         self._thread = threading.Thread(target=self._follow_until_stopped, name=f"watch {path}", daemon=True)
 
     def start(self) -> None:
-        """List the collection, tell the listener of every object, and follow the collection from then on."""
+        """List the collection, call the listener for every object, and follow the collection from then on."""
         self._list()
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; the listener hears nothing after the call."""
+        """End the thread; the listener is not called after that."""
         self._stopped.set()
         if (answer := self._open) is not None:
             with contextlib.suppress(Exception):
@@ -55,11 +55,11 @@ class Watch:
         self._client.rest_client.pool_manager.clear()
 
     def versions(self) -> dict[str, str]:
-        """Return the resourceVersion of every object that is there, as last heard."""
+        """Return the resourceVersion of every present object, by the last event."""
         return dict(self._versions)
 
     def listed_versions(self) -> dict[str, str]:
-        """Ask the API server for the resourceVersion of every object that is there now."""
+        """Ask the API server for the resourceVersion of every present object."""
         return {_name(item): item["metadata"]["resourceVersion"] for item in self._read()["items"]}
 
     def _follow_until_stopped(self) -> None:
@@ -72,7 +72,7 @@ class Watch:
                 self._stopped.wait(PAUSE_SECONDS)
 
     def _follow(self) -> None:
-        """Note every change after the last version noted, until the API server ends the watch."""
+        """Pass on every change after the last version, until the API server ends the watch."""
         if not self._version:
             self._list()
         query = f"watch=1&allowWatchBookmarks=true&resourceVersion={self._version}"

@@ -1,4 +1,4 @@
-"""Hostile workers and users beside the load: reports that must be refused, and pools that nobody should make."""
+"""Hostile workers and users beside the load: reports that must be refused, and pools with hostile specs."""
 
 import asyncio
 import base64

@@ -1,1 +1,1 @@
-"""What befalls the one operator that all tests share: these tests run alone."""
+"""Restarts, upgrades and failures of the operator that all tests share: these tests run alone."""

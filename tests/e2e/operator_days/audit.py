@@ -26,7 +26,7 @@ class Write:
 
 
 class Audit:
-    """The audit log from now on. `file` None: this cluster keeps no log, and there are no writes to read."""
+    """The audit log from now on. `file` is None if this cluster keeps no log; then there are no writes."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
@@ -49,10 +49,10 @@ class Audit:
 
 
 def out_of_term(writes: Iterable[Write]) -> list[Write]:
-    """Return the writes about pools by a replica that did not hold the Lease then.
+    """Return the writes about pools by a replica that did not hold the Lease at that time.
 
-    Writes in the operator's own namespace are exempt: every replica records the tasks that its polls bring, and labels
-    its own pod.
+    Writes in the operator's own namespace are exempt: every replica records the tasks from its polls, and labels its
+    own pod.
     """
     found, holder = [], ""
     for write in writes:

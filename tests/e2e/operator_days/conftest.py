@@ -1,4 +1,4 @@
-"""One operator and one crew of busy workers for all tests; what was measured is printed at the end."""
+"""One operator and twenty busy workers for all tests; the measurements are printed at the end."""
 
 import os
 import uuid
@@ -13,14 +13,14 @@ from tests.e2e.operator_days.operator import Operator
 from tests.e2e.operator_days.view import NAME
 from tests.e2e.stage import SYSTEM, Stage
 
-#: These tests need the operator for themselves: a run with several processes leaves them out.
+#: These tests change the shared operator, so a run with several processes leaves them out.
 collect_ignore_glob = ["test_*.py"] if os.environ.get("PYTEST_XDIST_WORKER") else []
 measured: list[str] = []
 
 
 @pytest.fixture(scope="session")
 def installed(stage: Stage) -> Iterator[Operator]:
-    """The installed operator; with KEEP=1 its release is rolled back at the end to what it was."""
+    """The installed operator; with KEEP=1 its release is rolled back to the former one at the end."""
     found = Operator(stage, Audit(stage.cluster.audit_log), measured)
     before = found.release()
     yield found
@@ -38,11 +38,11 @@ def operator(installed: Operator) -> Operator:
 
 @pytest.fixture(scope="session")
 def crew(stage: Stage, installed: Operator) -> Iterator[Crew]:
-    """Twenty workers, called when a test first asks for them, busy through all that follows."""
+    """Twenty workers that start when a test first asks for them, and stay busy through all later tests."""
     with probe.namespace(stage.cluster, f"e2e-crew-{uuid.uuid4().hex[:6]}") as name:
         yield Crew(stage, name)
         stage.forget(name)
-        # After a failed test their tasks still run, and a worker that stops would wait for its task.
+        # After a failed test their tasks still run, and a stopping worker would wait for its task.
         stage.kubectl("delete", "pods", "--all", "-n", name, "--force", "--grace-period=0", "--wait=false")
 
 

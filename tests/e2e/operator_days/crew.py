@@ -14,8 +14,8 @@ from tests.e2e.view import PoolView
 from tests.e2e.watches import Raw
 
 SIZE = 20
-#: The conditions that a change of leader may not touch. A new leader sets two others, SignalsStale and ScalingLimited,
-#: for some seconds, until the workers have reported to it.
+#: The conditions that a change of leader must not change. A new leader sets two others, SignalsStale and
+#: ScalingLimited, for some seconds, until the workers have reported to it.
 STEADY = {"Ready", "Active"}
 HANDLER = f'''
 """Works until the gate is open."""
@@ -40,13 +40,16 @@ def gated(stage: Stage, namespace: str, name: str, **spec: Any) -> Pool:
         "volumeMounts": [{"name": "gated", "mountPath": "/gated"}],
     }
     pod = {"containers": [worker], "volumes": [{"name": "gated", "configMap": {"name": "gated"}}]}
-    # Not about time limits: in their first minute twenty new workers share the node with everything else.
+    # Long limits, because twenty new workers share the node with everything else in their first minute.
     limits = UNHURRIED | {"TimeoutSeconds": 3600}
     return a_pool(stage, namespace, name, task=limits, podTemplate={"spec": pod}, scaling=AT_ONCE, **spec)
 
 
 def open_gates(pool: Pool) -> None:
-    """Let the tasks of the pool's present workers end, now and from now on. No operator and no kubelet is needed."""
+    """Let the tasks of the pool's present workers end, and all their later ones.
+
+    No operator and no kubelet is needed.
+    """
     node.open_gates(pool.stage.cluster, [pod["metadata"]["uid"] for pod in pool.now.pods])
 
 
@@ -60,14 +63,14 @@ class Crew:
     gathered: bool = False
 
     def call(self) -> Pool:
-        """Apply the pool with its twenty workers and start a task for each; once."""
+        """At the first call, apply the pool with its twenty workers and start a task for each."""
         if self.pool is None:
             self.pool = gated(self.stage, self.namespace, "crew", minWorkers=SIZE, maxWorkers=SIZE)
             self.pool.executions.start(SIZE)
         return self.pool
 
     def gather(self) -> Pool:
-        """Wait until all workers are busy, then set minWorkers to 0, so that only their tasks keep them; once."""
+        """At the first call, wait until all workers are busy, then set minWorkers to 0: only tasks keep them."""
         pool = self.call()
         if not self.gathered:
             pool.eventually(f"{SIZE} workers are busy", lambda view: view.status.get("busyWorkers") == SIZE)
@@ -78,9 +81,9 @@ class Crew:
 
     @contextmanager
     def untouched(self) -> Iterator[None]:
-        """Assert that the crew is the same at every moment of the block, and that its pool says the same at the end.
+        """Assert that the crew is the same at every moment of the block, and its pool's status at the end.
 
-        Meanwhile the pool may say that a new leader has not heard the workers yet.
+        Meanwhile the status may say that the workers have not reported to a new leader yet.
         """
         pool = self.gather()
         before = pool.eventually("its reports are fresh", _is_known, since=pool.timeline.catch_up())
@@ -97,17 +100,17 @@ def _generation(view: PoolView) -> int:
 
 
 def _is_known(view: PoolView) -> bool:
-    """Whether the leader has heard the workers."""
+    """Whether the workers have reported to the leader."""
     return view.says("SignalsStale", "False")
 
 
 def _says(view: PoolView) -> dict[str, Any]:
-    """Return the status of every condition, and the reason for it."""
+    """Return the status and the reason of every condition."""
     return {one["type"]: (one["status"], one["reason"]) for one in view.status["conditions"]}
 
 
 def _picture(view: PoolView) -> dict[str, Any]:
-    """Return what stays as it is: workers, Deployments, the numbers and decisions of the status, steady conditions."""
+    """Return what must not change: workers, Deployments, the numbers and decisions of the status, steady conditions."""
     status = view.status
     return {
         "workers": {pod["metadata"]["uid"]: _touchable(pod) for pod in view.pods},
@@ -120,7 +123,7 @@ def _picture(view: PoolView) -> dict[str, Any]:
 
 
 def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """Return what each key was and is, of those that changed."""
+    """Return the former and the present value of each key that changed."""
     return {key: (was, after[key]) for key, was in before.items() if after[key] != was}
 
 

@@ -1,6 +1,6 @@
-"""What needs no working kubelet: signals from the node to processes in pods, and files that are put into pods.
+"""Works without a kubelet: signals from the node to processes in pods, and files that are put into pods.
 
-From inside a container, SIGKILL and SIGSTOP spare its first process.
+SIGKILL and SIGSTOP from inside a container do not reach its first process.
 """
 
 import os
@@ -13,8 +13,8 @@ from tests.cluster.kind import NAME
 from tests.cluster.shell import run
 from tests.e2e.handler import GATE
 
-# One look at all control groups, so that several processes are hit within milliseconds of each other. The pod's own
-# pause process is in the same group, hence the name of the program.
+# One pass over all control groups, so that several processes are hit within milliseconds of each other. The pod's own
+# pause process is in the same group, so the program's name is compared.
 SCRIPT = """\
 for file in $(grep -Els 'pod({uids})' /proc/[0-9]*/cgroup); do
   process=${{file%/cgroup}}
@@ -24,7 +24,7 @@ done
 
 
 def signal(cluster: Cluster, uids: Iterable[str], program: str, name: str) -> int:
-    """Send a signal (KILL, STOP, CONT) to every process of these pods that runs `program`; returns how many it hit."""
+    """Send a signal (KILL, STOP, CONT) to every process of these pods that runs `program`; return how many."""
     return _each(cluster, uids, program, f"kill -s {name} ${{process#/proc/}}")
 
 

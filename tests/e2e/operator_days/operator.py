@@ -1,4 +1,4 @@
-"""The installed operator: what a test does to it, and what became of it since."""
+"""The installed operator: a test's actions on it, and its history since."""
 
 import json
 import time
@@ -20,8 +20,8 @@ PODS = ("pods", "-l", f"app.kubernetes.io/name={NAME}")
 class Operator:
     """The operator that all pools share.
 
-    `audit` began before the first test; `measured` gathers sentences for the end of the run. `mark` is where in the
-    timeline the test acted on the operator last: by default a test asks about the time since then.
+    `audit` began before the first test; `measured` collects sentences for the end of the run. `mark` is where in the
+    timeline the test last acted on the operator: by default a test asks about the time since then.
     """
 
     stage: Stage
@@ -63,16 +63,16 @@ class Operator:
         return self.eventually("the operator has two ready replicas and a leader", lambda view: view.settled)
 
     def await_takeover(self, former: str, since: float, how: str) -> OperatorView:
-        """Wait until another process than `former` holds the Lease, and note how many seconds after `since`.
+        """Wait until a process other than `former` holds the Lease, and record the seconds after `since`.
 
-        Another process may be one of the same pod: a container that was killed is back within seconds, and competes.
+        The process may be in the same pod: a killed container restarts within seconds, and competes.
         """
         taken = self.eventually(f"another process than {former} leads", lambda view: view.holder not in {"", former})
         self.measured.append(f"{how}: led again after {taken.acquired_at - since:.1f} s")
         return taken
 
     def signal(self, replica: str, name: str) -> float:
-        """Send a signal (KILL, STOP, CONT) to a replica's process; returns when, in Unix seconds."""
+        """Send a signal (KILL, STOP, CONT) to a replica's process; return the time in Unix seconds."""
         self.act()
         uid = self.now.replicas[replica].uid
         at = time.time()
@@ -101,6 +101,6 @@ class Operator:
 
 
 def next_version() -> str:
-    """Load an operator that renders workers otherwise than today's; returns its tag."""
+    """Load an operator that renders worker pods differently from the present one; return its tag."""
     load_image(find_image(catalogue.next_operator()))
     return "next"

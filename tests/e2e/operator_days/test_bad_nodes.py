@@ -1,4 +1,4 @@
-"""A node whose kubelet hangs: Kubernetes calls all its pods unready, while the workers in them work on."""
+"""A node whose kubelet hangs: Kubernetes marks all its pods NotReady, while their workers work on."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def test_unready_node_costs_its_busy_workers_nothing(stage: Stage, operator: Ope
             "no pod is ready", lambda moment: not _ready(moment, "steady", "evicted"), since=hung
         )
 
-        # The taint manager does this after a pod's tolerationSeconds, on a cluster that has other nodes.
+        # On a cluster with other nodes, the taint manager does this after a pod's tolerationSeconds.
         evicted.kubectl("delete", "pod", *evicted.now.workers, "--wait=false")
         # activation.mode None allows no minWorkers of 0.
         steady.change(minWorkers=1, maxWorkers=3)
@@ -84,7 +84,7 @@ def _replicas(view: PoolView) -> int:
 
 
 def _picture(view: PoolView, of: set[str]) -> dict[str, Any]:
-    """Return what may not change in these workers of a pool, by name."""
+    """Return what must not change in these workers of a pool, by name."""
     return {
         pod["metadata"]["name"]: [
             pod["metadata"]["uid"],

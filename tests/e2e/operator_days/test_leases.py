@@ -14,7 +14,7 @@ from tests.e2e.stage import CREDENTIALS, Stage
 
 pytestmark = pytest.mark.timeout(1800)
 
-#: Of the waiting tasks: more than a takeover and the next leader's first listing take together on a crowded machine.
+#: HeartbeatSeconds of the waiting tasks: more than a takeover and the next leader's first list take on a busy machine.
 HEARTBEAT_SECONDS = 45
 LIMITS = {"HeartbeatSeconds": HEARTBEAT_SECONDS}
 
@@ -37,12 +37,12 @@ def test_leases_of_a_killed_leader_are_kept_alive_and_handed_over(
     former = operator.now
     killed = operator.signal(former.leader, "KILL")
     open_gates(underway)
-    crew.call()  # the workers of the crew start while the operator has no leader
+    crew.call()  # the crew's workers start while the operator has no leader
     underway.wait_done()
     operator.await_takeover(former.holder, killed, "leader killed -9 while it held leases")
     operator.eventually("the concluded lease is forgotten", lambda view: view.leases(namespace) == (2, 0))
     crew.gather()
-    # Until the heartbeats of the killed process no longer count: the next leader's have to keep the tasks.
+    # By then the heartbeats of the killed process no longer count: only the next leader's keep the tasks.
     time.sleep(max(killed + HEARTBEAT_SECONDS + 2 - time.time(), 0))
     operator.act()
     opened = time.time()

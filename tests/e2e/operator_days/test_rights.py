@@ -1,4 +1,4 @@
-"""Rows of the fault table (docs/faults.md) about rights: the operator's to check tokens, a tenant's to its ARN.
+"""Rows of the fault table (docs/faults.md) about rights: the operator's to review tokens, a tenant's to its ARN.
 
 Both change what all pools share, so these tests need the operator for themselves.
 """
@@ -44,7 +44,7 @@ def test_workers_go_on_while_reports_cannot_be_authenticated(stage: Stage, opera
 
 @contextmanager
 def _without_token_reviews(stage: Stage) -> Iterator[None]:
-    """Take the operator's right to TokenReviews away inside the block."""
+    """Remove the operator's right to TokenReviews inside the block."""
     rules = json.loads(stage.kubectl("get", RULES, "-o", "json"))["rules"]
     assert any("tokenreviews" in rule["resources"] for rule in rules)
     _set_rules(stage, [rule for rule in rules if "tokenreviews" not in rule["resources"]])
@@ -97,7 +97,7 @@ def test_namespace_works_on_an_arn_only_while_the_policy_allows_it(
 
 
 def _allow_only(operator: Operator, namespace: str, name: str) -> None:
-    """Set a policy by which the namespace may work on one of the two activities; other namespaces keep their rights."""
+    """Set a policy that allows the namespace one of the two activities; other namespaces keep their rights."""
     mine = {"namespaces": [namespace], "activityArns": [f"*:activity:*-{name}"], "endpointUrls": ["*"]}
     others = {"namespaces": ["*"], "activityArns": ["*:activity:*-e2e-*"], "endpointUrls": ["*"]}
     operator.upgrade(tenancy={"rules": [mine, others]})

@@ -1,4 +1,4 @@
-"""Twenty busy workers beside an operator that is restarted, upgraded, frozen and killed: none of them is touched."""
+"""Twenty busy workers beside an operator that is restarted, upgraded, frozen and killed: none of them is affected."""
 
 import time
 
@@ -14,7 +14,8 @@ from tests.e2e.view import PoolView
 
 pytestmark = pytest.mark.timeout(1800)
 
-#: What today's operator and the next version (next/Dockerfile) add to drain.timeoutSeconds, 1800 by default.
+#: The seconds that the present operator and the next version (next/Dockerfile) add to drain.timeoutSeconds, by default
+#: 1800.
 GRACE, NEXT_GRACE = 1800 + 80, 1800 + 123
 
 
@@ -38,7 +39,7 @@ def test_upgrade_rolls_no_worker_and_shows_at_the_next_start_from_zero(
     image = {"repository": NAME, "tag": next_version(), "pullPolicy": "IfNotPresent"}
     with crew.untouched():
         visitor = Pool(stage, namespace, "visitor", stage.machine(f"visitor-{namespace}"))
-        # While the activity is missing no replica polls: the former leader does not have to await the end of a poll.
+        # While the activity is missing no replica polls, so the former leader need not wait for the end of a poll.
         stage.states.delete_activity(activityArn=visitor.tasks.activity)
         visitor.apply(maxWorkers=2)
         visitor.wait_until("Ready", "False", "ActivityNotFound")
@@ -64,7 +65,7 @@ def test_frozen_leader_resumes_as_a_standby_and_passes_on_its_task(
         before = operator.settle()
         frozen = operator.signal(before.leader, "STOP")
         try:
-            visitor.executions.start(1)  # into the poll that the frozen process holds open
+            visitor.executions.start(1)  # for the poll that the frozen process holds open
             taken = operator.await_takeover(before.holder, frozen, "leader frozen")
             visitor.executions.start(1)
         finally:
@@ -111,14 +112,14 @@ def test_crew_loses_no_task_and_only_leaders_write_about_pools(stage: Stage, ope
 
 
 def _pool_at_zero(stage: Stage, namespace: str, **task: str | int) -> Pool:
-    """Apply a pool that has never had a task, and wait until the operator polls for it."""
+    """Apply a pool that never had a task, and wait until the operator polls for it."""
     pool = a_pool(stage, namespace, "visitor", task=task, maxWorkers=2)
     pool.wait_until("Ready", "True")
     return pool
 
 
 def _grace(view: PoolView) -> set[int]:
-    """Return the grace periods that the pool's Deployments give their pods, in seconds."""
+    """Return the grace periods of the pods in the pool's Deployments, in seconds."""
     return {one["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] for one in view.deployments}
 
 

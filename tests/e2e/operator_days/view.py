@@ -31,19 +31,19 @@ class OperatorView:
 
     @property
     def replicas(self) -> dict[str, Replica]:
-        """Every replica by its pod's name, those that are being deleted among them."""
+        """Every replica by its pod's name, also those that are being deleted."""
         pods = self.moment.of_kind("Pod")
         found = [pod for pod in pods if pod["metadata"].get("labels", {}).get("app.kubernetes.io/name") == NAME]
         return {pod["metadata"]["name"]: _replica(pod) for pod in found}
 
     @property
     def holder(self) -> str:
-        """The process that holds the Lease, "" while none does: a pod's name, `_`, and an id of the process."""
+        """The process that holds the Lease, "" if none does: a pod's name, `_`, and an id of the process."""
         return str(self._lease.get("holderIdentity") or "")
 
     @property
     def leader(self) -> str:
-        """The name of the pod whose process holds the Lease, "" while none does."""
+        """The name of the pod whose process holds the Lease, "" if none does."""
         return self.holder.rpartition("_")[0]
 
     @property
@@ -60,15 +60,15 @@ class OperatorView:
 
     @property
     def restarts(self) -> int:
-        """How often containers of the replicas were restarted."""
+        """The number of restarts of the replicas' containers."""
         return sum(replica.restarts for replica in self.replicas.values())
 
     def serves(self, name: str) -> bool:
-        """Whether the replica is there and is not being deleted."""
+        """Whether the replica exists and is not being deleted."""
         return name in self.replicas and not self.replicas[name].leaving
 
     def leases(self, namespace: str) -> tuple[int, int]:
-        """Count the records of task leases of a namespace's pools: those without an owner, those with one."""
+        """Count the lease records of a namespace's pools: those without an owner, those with one."""
         wanted = {f"{GROUP}/record": "lease", f"{GROUP}/pool-namespace": namespace}
         secrets = self.moment.of_kind("Secret")
         records = [one for one in secrets if wanted.items() <= one["metadata"].get("labels", {}).items()]
@@ -77,7 +77,7 @@ class OperatorView:
 
     @property
     def takes_reports(self) -> bool:
-        """Whether the report Service leads a worker that connects to some replica."""
+        """Whether the report Service has a replica for connections of workers."""
         label, service = "kubernetes.io/service-name", f"{NAME}-reports"
         slices = [one for one in self.moment.of_kind("EndpointSlice") if one["metadata"]["labels"][label] == service]
         return any(end["conditions"]["ready"] for one in slices for end in one.get("endpoints") or ())
