@@ -11,7 +11,7 @@ def test_names_outside_the_cluster_go_to_the_machines_resolvers() -> None:
     assert "template" not in text
 
 
-def test_without_resolvers_the_refusal_is_in_another_block_than_the_clusters_names() -> None:
+def test_without_resolvers_only_names_outside_the_cluster_are_refused() -> None:
     """In one block it would refuse the cluster's own names."""
     cluster, refusal = corefile([]).split("\n.:10053 {")
 

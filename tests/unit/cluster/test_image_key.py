@@ -15,6 +15,6 @@ def test_a_build_depends_on_what_its_dockerfile_copies() -> None:
 
 
 @pytest.mark.parametrize("copy", ["COPY *.lock /to/", "COPY $WHAT /to/", 'COPY ["one", "/to/"]'])
-def test_a_build_whose_sources_are_not_plain_paths_depends_on_its_whole_context(copy: str) -> None:
+def test_build_with_unusual_sources_depends_on_its_whole_context(copy: str) -> None:
     """Rather too often built than once too seldom."""
     assert copied(f"FROM a\n{copy}\n") == ["."]

@@ -136,7 +136,7 @@ def test_what_does_not_come_is_given_up_and_not_before_its_time(
     assert words in impatience(scene, at, opened=90.0)
 
 
-def test_workers_that_do_not_leave_and_a_pool_that_nobody_looks_at_are_given_up() -> None:
+def test_remaining_workers_and_an_unobserved_pool_end_the_wait() -> None:
     late = ended()
     assert impatience(late, 150.0 + verdict.ZERO_SECONDS, opened=90.0) == ""
     assert "left" in impatience(late, 151.0 + verdict.ZERO_SECONDS, opened=90.0)

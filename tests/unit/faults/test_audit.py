@@ -97,7 +97,7 @@ def test_recording_a_lease_is_nobodys_privilege_and_giving_it_away_is(tmp_path: 
     assert len(said(tmp_path, claimed)) == 1
 
 
-def test_a_record_is_taken_back_by_who_made_it_while_nobody_else_has_touched_it(tmp_path: Path) -> None:
+def test_writer_may_delete_its_own_untouched_record_after_its_term(tmp_path: Path) -> None:
     made = event(12, "operator-a", "create", "secrets", code=201)
     claimed = event(13, "operator-b", "update", "secrets")
     removed = event(14, "operator-a", "delete", "secrets")

@@ -76,7 +76,7 @@ def test_a_task_that_was_in_nobodys_hands_is_retried_and_not_lost(known: dict[st
     assert not found.done
 
 
-def test_a_handler_that_ran_twice_and_an_execution_concluded_twice_are_duplicates() -> None:
+def test_repeated_handlers_and_repeated_conclusions_are_duplicates() -> None:
     assert judged(ran=Counter([LEASE, LEASE])).duplicates == 1
     assert judged(task(), AGAIN).duplicates == 1
 
@@ -105,7 +105,7 @@ def test_a_run_that_did_harm_is_not_good_whatever_its_end(harmful: Harm) -> None
     assert Run(harm=Harm(retried=1), **ended).good
 
 
-def test_an_operator_that_ended_by_itself_a_deaf_node_and_a_second_writer_are_complained_of() -> None:
+def test_ended_operator_silent_node_and_second_writer_are_reported() -> None:
     quiet = stage()
     assert complaints(quiet) == []
 

@@ -18,7 +18,7 @@ def test_a_fault_strikes_the_nth_call_of_its_name_once() -> None:
     assert plan.struck == [fault]
 
 
-def test_each_write_is_crashed_before_and_after_and_what_repeats_for_ever_once() -> None:
+def test_each_write_crashes_before_and_after_and_endless_repeats_once() -> None:
     calls = ["PUT leases", "PATCH pods", "PUT leases", "PATCH pods", "WATCH pods"]
 
     assert occurrences(["PUT leases", "PATCH pods", "PUT leases", "PATCH pods"]) == [

@@ -59,7 +59,7 @@ async def test_only_what_nobody_killed_ended_by_itself(monkeypatch: pytest.Monke
     assert (replica.alive, replica.ended, processes.begun) == (False, 1, 3)
 
 
-async def test_who_no_longer_waits_for_a_process_leaves_none_for_the_next_who_asks(
+async def test_cancelled_start_leaves_no_process_for_the_next_caller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A run that ended while its operator was being started gave the next run's operators each other's processes."""

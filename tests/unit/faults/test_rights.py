@@ -27,7 +27,7 @@ rules:
 """
 
 
-def test_the_roles_of_the_operator_itself_count_and_not_those_for_pools_secrets() -> None:
+def test_only_the_roles_of_the_operator_itself_count() -> None:
     assert granted(TEMPLATE) == {(kind, verb) for kind in ("pods", "pods/status") for verb in ("list", "watch")}
 
 

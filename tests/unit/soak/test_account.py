@@ -62,23 +62,21 @@ def test_a_task_whose_answer_a_fault_swallowed_is_the_fault_s() -> None:
         (f"activitypool-operator/{REPLICA}", 100.0, False),  # a worker's death is not an operator's
     ],
 )
-def test_a_poll_of_a_dead_worker_is_the_fault_s_only_when_it_can_have_been_open(
-    by: str, died_at: float, mine: bool
-) -> None:
+def test_task_in_the_open_poll_of_a_killed_worker_is_no_loss(by: str, died_at: float, mine: bool) -> None:
     lost, _ = timed_out([attempt(by)], evidence(killed(WORKER, died_at)))
 
     assert bool(lost) is not mine
 
 
 @pytest.mark.parametrize(("died_at", "mine"), [(98.0, True), (103.0, True), (120.0, False)])
-def test_an_operator_s_task_is_the_fault_s_while_it_had_no_time_to_record_it(died_at: float, mine: bool) -> None:
+def test_task_of_an_operator_killed_before_its_record_is_no_loss(died_at: float, mine: bool) -> None:
     lost, _ = timed_out([attempt(f"activitypool-operator/{REPLICA}")], evidence(killed(REPLICA, died_at)))
 
     assert bool(lost) is not mine
 
 
 @pytest.mark.parametrize("so", [{"recorded": True}, {"begun": (Begun("lease", "elsewhere#0", 104.0),)}])
-def test_a_recorded_or_begun_task_is_lost_when_it_times_out_although_its_operator_died(so: dict[str, object]) -> None:
+def test_recorded_task_that_times_out_is_lost_even_if_its_operator_died(so: dict[str, object]) -> None:
     seen = evidence(killed(REPLICA, 101.0), **so)  # type: ignore[arg-type]
     lost, _ = timed_out([attempt(f"activitypool-operator/{REPLICA}")], seen)
 

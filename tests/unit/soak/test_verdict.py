@@ -71,7 +71,7 @@ def test_each_thing_that_must_not_be_makes_a_run_bad_and_is_said(found: Found, w
     assert words in wrong[0]
 
 
-def test_a_task_whose_holder_was_killed_is_counted_as_retried_in_the_row_of_that_fault() -> None:
+def test_task_of_a_killed_holder_counts_as_retried_for_that_fault() -> None:
     dead = Death("w", 52.0, What.WORKER_KILLED, frozenset({TIMED_OUT.lease}))
     verdict = judge(replace(GOOD, attempts=[TIMED_OUT], seen=replace(SEEN, deaths=(dead,))))
 
