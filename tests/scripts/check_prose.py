@@ -21,6 +21,16 @@ IDIOM_SHARE = 0.005
 NAME_LENGTH, SUBJECT_LENGTH = 70, 72
 #: Lines of a module, a class, a function.
 MODULE_LINES, CLASS_LINES, FUNCTION_LINES = 500, 250, 60
+#: Classes and functions above the limit, with the lines that they may have: they may shrink, and must not grow.
+LARGER = {
+    "operator/activity_operator/leases/manager.py:LeaseManager": 350,
+    "operator/activity_operator/process.py:Process": 265,
+    "operator/activity_operator/wiring.py:__init__": 65,
+    "tests/unit/activity_operator/core/stories.py:Story": 280,
+    "tests/unit/activity_operator/core/truth.py:Truth": 265,
+    "worker_image/activity_worker/runtime/slot.py:Slot": 335,
+    "worker_image/activity_worker/steps/store/task_store.py:TaskStore": 270,
+}
 #: Commits before this one had other rules.
 FIRST_COMMIT = "b6b1d9931162fbe1aef619136f34771abc882524"
 AREAS = ("operator", "worker_image", "tests", "docs", "examples", ".github", "")
@@ -76,6 +86,7 @@ def long_subjects() -> Iterator[str]:
 
 
 def _above(name: str, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef, limit: int) -> Iterator[str]:
+    limit = LARGER.get(f"{name}:{node.name}", limit)
     if (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > limit:
         yield f"{name}:{node.lineno}: {node.name} has {lines} lines; the limit is {limit}"
 
