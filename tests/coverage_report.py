@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "build" / "coverage"
 PACKAGES = {"activity_operator": ROOT / "operator", "activity_worker": ROOT / "worker_image"}
 #: Packages whose uncovered lines are listed: there a fault costs a task, or a worker that has one.
-LISTED = ("activity_operator.core", "activity_operator.cluster", "activity_operator.workers")
+LISTED = tuple(f"activity_operator.{room}" for room in ("core", "cluster", "leases", "reports"))
 #: Measured, a test takes about three times as long.
 PATIENCE = ("--timeout=600",)
 #: Suites in which no code of either package runs in a process of this machine.
