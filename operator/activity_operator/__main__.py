@@ -5,23 +5,16 @@ import logging
 import os
 import signal
 import sys
-from functools import partial
 from importlib.metadata import version
 
 from activity_operator import logs, open_files
-from activity_operator.backlog.stepfunctions import StepFunctions
 from activity_operator.clock import clock
-from activity_operator.cluster.interfaces import CoreFunctions
 from activity_operator.cluster.kube import from_kubeconfig, in_cluster
-from activity_operator.core import manifests
-from activity_operator.core.decide import decide
-from activity_operator.core.status import pool_status
 from activity_operator.core.tenancy import PolicyError
 from activity_operator.metrics import Metrics
 from activity_operator.policy_file import PolicyFile
-from activity_operator.process import ClusterServices, Process
 from activity_operator.settings import OperatorSettings, OperatorSettingsError
-from activity_operator.wiring import Components
+from activity_operator.wiring import build_process
 
 EXIT_USAGE = 2
 EXIT_FAILED = 1
@@ -32,15 +25,7 @@ log = logging.getLogger("activity_operator")
 async def run(settings: OperatorSettings, policy: PolicyFile) -> int:
     """Run the operator; returns the exit code."""
     load = from_kubeconfig(settings.kubeconfig) if settings.kubeconfig else in_cluster
-    render = partial(manifests.render, manifests.RenderSettings(report_url=settings.report_url))
-    core = CoreFunctions(decide, render, pool_status)
-    service = StepFunctions(settings.pod_name or "process")
-
-    def make_components(services: ClusterServices) -> Components:
-        return Components(services, service)
-
-    process = Process(settings, load, Metrics(version("activitypool")), make_components, policy, core)
-    await process.build()
+    process = await build_process(settings, load, Metrics(version("activitypool")), policy)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, process.end)
     failure = await process.run()

@@ -1,267 +1,338 @@
-"""The rooms besides the cluster's, put together: who reports, what is polled, which leases the operator holds."""
+"""Builds the object graph of an operator process. The one place that knows which part gets which."""
 
-import asyncio
-import logging
 import time
-from dataclasses import replace
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
-from activity_operator.api.spec import PoolSpec
+from activity_operator import health
 from activity_operator.backlog.cloudwatch import CloudWatchReader
 from activity_operator.backlog.metric_rounds import MetricPoller
 from activity_operator.backlog.protocol import PollTarget
 from activity_operator.backlog.sentinel import Sentinels
 from activity_operator.backlog.stepfunctions import StepFunctions
-from activity_operator.cluster.resources import PODS, POOLS, SECRETS, Key
+from activity_operator.clock import SlewedClock, clock
+from activity_operator.cluster.apply import Applier
+from activity_operator.cluster.delay_queue import DelayQueue
+from activity_operator.cluster.election import Elector, Timing
+from activity_operator.cluster.event_publisher import EventPublisher
+from activity_operator.cluster.interfaces import CoreFunctions
+from activity_operator.cluster.kube import Credentials, KubeClient
+from activity_operator.cluster.leader_label import LeaderLabel
+from activity_operator.cluster.observer import Observer
+from activity_operator.cluster.ownership import Ownership
+from activity_operator.cluster.reconciler import Reconciler, ReconcilerDeps
+from activity_operator.cluster.resources import PODS, POOLS, SECRETS, Key, Raw, Resource
+from activity_operator.cluster.resync import Resyncer
 from activity_operator.cluster.secret_values import SecretValues
-from activity_operator.core.decision import SentinelOrder
-from activity_operator.core.observation import SourceFacts
+from activity_operator.cluster.shared_sources import SharedSources
+from activity_operator.cluster.status_writer import StatusWriter
+from activity_operator.cluster.store import Store
+from activity_operator.cluster.workqueue import WorkQueue
+from activity_operator.components import AuthenticatedRegistry, ClusterServices, Components
+from activity_operator.core import manifests
+from activity_operator.core.decide import decide
+from activity_operator.core.decision import EmitEvent
+from activity_operator.core.status import pool_status
+from activity_operator.core.tenancy import TenancyPolicy
 from activity_operator.counted_sources import CountedSources
 from activity_operator.leases.handover import LeaseHandover
 from activity_operator.leases.manager import LeaseManager, LeaseManagerDeps
 from activity_operator.leases.model import PoolRef
-from activity_operator.leases.rules import LeasePolicy
 from activity_operator.leases.secret_store import SecretLeaseStore
-from activity_operator.process import ClusterServices
+from activity_operator.metrics import Metrics
+from activity_operator.process import Process
 from activity_operator.reports import certificates
 from activity_operator.reports.authentication import Authenticator
 from activity_operator.reports.certificate_manager import CertificateManager
 from activity_operator.reports.handler import ReportHandler
 from activity_operator.reports.server import ReportServer
-from activity_operator.reports.worker_registry import WorkerRegistry
 from activity_operator.settings import OperatorSettings
+from activity_operator.watch.freshness import Freshness
+from activity_operator.watch.kopf_watch import KopfWatch
 from activity_worker.contract import LeasedTask
 
-#: What the records of the last polls may take when the polls themselves used up the time-out.
-LAST_RECORDS_SECONDS = 10.0
 
-log = logging.getLogger(__name__)
-
-
-class PoolSources:
-    """Sentinels, counts and custody as the reconciler sees them: one order a pool, one answer."""
-
-    def __init__(
-        self,
-        sentinels: Sentinels,
-        metrics: MetricPoller,
-        counted_sources: CountedSources,
-        leases: LeaseManager,
-        cluster_name: str,
-    ) -> None:
-        self._sentinels = sentinels
-        self._metrics = metrics
-        self._counted_sources = counted_sources
-        self._leases = leases
-        self._cluster_name = cluster_name
-
-    def order(self, key: Key, order: SentinelOrder, spec: PoolSpec, pool_uid: str) -> None:
-        """Set how many polls are kept open, whether counts are read, and on which terms leases are held."""
-        hold = spec.activation.hold_seconds
-        heartbeat = float(spec.task_heartbeat.interval_seconds)
-        policy = LeasePolicy(
-            heartbeat_seconds=heartbeat, hold_seconds=None if hold is None else float(hold), paused=spec.paused
-        )
-        self._leases.set_policy(key, policy)
-        self._counted_sources.order(key, order, spec)
-        if spec.source_kind != "stepFunctions":
-            self._sentinels.forget(key)
-            self._metrics.order(key, None)
-            return
-        target = self.target(key, spec)
-        self._sentinels.order(key, order, target, pool_uid)
-        metric_target = replace(target, endpoint_url=spec.aws.cloud_watch_endpoint_url or "")
-        self._metrics.order(key, metric_target if order.counts else None)
-
-    def target(self, key: Key, spec: PoolSpec) -> PollTarget:
-        """Return where the pool's tasks are; a role is assumed with an external id that names cluster and namespace."""
-        role = spec.aws.role_arn or ""
-        return PollTarget(
-            arn=spec.arn,
-            region=spec.region,
-            endpoint_url=spec.aws.endpoint_url or "",
-            role_arn=role,
-            external_id=f"{self._cluster_name}/{key[0]}" if role else "",
-        )
-
-    def facts(self, key: Key) -> SourceFacts:
-        """Return what is known of the pool's source."""
-        polled = self._sentinels.facts(key)
-        metrics, metrics_error = self._metrics.latest(key)
-        counts, error = self._counted_sources.latest(key)
-        if metrics is None and not counts and metrics_error is None and error is None:
-            return polled
-        return replace(polled, metrics=metrics, counts=counts, error=polled.error or metrics_error or error)
-
-    def withdraw(self, key: Key, *, deleted: bool) -> None:
-        """Open no more polls; what is held for a deleted pool is failed, since its UID is in the store no more."""
-        self._sentinels.forget(key)
-        self._metrics.order(key, None)
-        self._counted_sources.withdraw(key)
-        if deleted:
-            self._leases.set_policy(key, None)
-            self._leases.check_all()
+def core_functions(settings: OperatorSettings) -> CoreFunctions:
+    """Return the pure core, with what every rendering of this process shares."""
+    render = partial(manifests.render, manifests.RenderSettings(report_url=settings.report_url))
+    return CoreFunctions(decide, render, pool_status)
 
 
-class AuthenticatedRegistry(WorkerRegistry):
-    """The registry, and whether reports can be authenticated at all."""
+@dataclass(frozen=True, slots=True)
+class _ClusterParts:
+    """The parts that know Kubernetes."""
 
-    authenticator: Authenticator
+    kube: KubeClient
+    now: SlewedClock
+    queue: WorkQueue
+    store: Store
+    freshness: Freshness
+    ownership: Ownership
+    elector: Elector
+    resyncer: Resyncer
+    events: EventPublisher
 
-    @property
-    def authentication_problem(self) -> str:
-        """Why reports cannot be authenticated now, or ""."""
-        return self.authenticator.problem
+    def enqueue_all(self) -> None:
+        """Have every pool looked at."""
+        for key in self.store.known_keys():
+            self.queue.add(key)
+
+    def emit_event(self, key: Key, event: EmitEvent) -> None:
+        """Publish an Event on a pool, if there still is one of that name."""
+        pool = self.store.pool(key)
+        if pool is not None:
+            self.events.publish(pool, event)
 
 
-class Components:
-    """What `Process` calls the outside. The services' calls are counted from here on."""
+class _LateProcess:
+    """The process, for parts that are made before it. None of them calls before the process runs."""
 
-    def __init__(
-        self,
-        services: ClusterServices,
-        service: StepFunctions,
-        cloudwatch: CloudWatchReader | None = None,
-    ) -> None:
-        self._cluster = services
-        self._service = service
-        self._cloudwatch = cloudwatch or CloudWatchReader()
-        self._service.observed = partial(services.metrics.called, "stepfunctions")
-        self._cloudwatch.observed = partial(services.metrics.called, "cloudwatch")
-        self.reports = AuthenticatedRegistry(
-            lambda namespace, pool: services.enqueue((namespace, pool)), rate=services.settings.report_rate
-        )
-        self.reports.authenticator = Authenticator(
-            services.kube.create_token_review, now=services.now, on_problem=services.enqueue_all
-        )
-        store = services.store
-        deps = LeaseManagerDeps(
-            now=services.now,
-            pool_exists=lambda uid: store.by_uid(POOLS, uid) is not None,
-            pod_exists=lambda uid: store.by_uid(PODS, uid) is not None,
-            on_change=self._leases_changed,
-            emit_event=services.emit_event,
-            leads=lambda: services.elector.leading,
-        )
-        records = SecretLeaseStore(services.kube, services.settings.namespace, lambda: services.elector.leading)
-        self.leases = LeaseManager(records, service, deps)
-        self.sentinels = Sentinels(
-            service, holdings=self.leases.counts, on_task=self._receive, on_change=services.enqueue, now=services.now
-        )
-        self.metrics = MetricPoller(self._cloudwatch, on_change=services.enqueue, now=services.now, wall=time.time)
-        secrets = SecretValues(partial(services.kube.get, SECRETS), on_change=services.enqueue)
-        self.counted_sources = CountedSources(
-            secrets,
-            services.policy,
-            on_change=services.enqueue,
-            called=services.metrics.called,
-            now=services.now,
-            redis_seconds=services.settings.redis_count_seconds,
-        )
-        name = services.settings.cluster_name
-        self.sources = PoolSources(self.sentinels, self.metrics, self.counted_sources, self.leases, name)
-        self._restoring: asyncio.Task[None] | None = None
-        self._renewing: asyncio.Task[None] | None = None
-        self.ready = False
-        self.certificates = CertificateManager(
-            services.kube,
-            services.settings.namespace,
-            report_names(services.settings),
-            now=services.now,
-            on_bundle=services.enqueue_all,
-        )
-        handover = LeaseHandover(self.leases)
-        reception = ReportHandler(self.reports, handover, term=lambda: services.elector.term, now=services.now)
-        self.server = ReportServer(
-            self.reports.authenticator,
-            reception,
-            leading=lambda: services.elector.leading and self.ready,
-            member=services.ownership.pool_of,
-            observed=lambda status: services.metrics.requested("reports", "report", status),
-        )
+    process: Process
 
-    def _receive(self, key: Key, pool_uid: str, target: PollTarget, task: LeasedTask) -> None:
-        """A task came to an empty pool: into custody first, then the pool is looked at before all others."""
-        self.leases.receive(PoolRef(*key, pool_uid), target, task)
-        self._cluster.enqueue_urgent(key)
+    def leadership_changed(self, leading: bool) -> None:
+        self.process.leadership_changed(leading)
 
-    def _leases_changed(self, key: Key) -> None:
-        self.sentinels.leases_changed(key)
-        self._cluster.enqueue(key)
+    def resynced(self) -> None:
+        self.process.resynced()
 
-    async def start(self) -> None:
-        """Listen for reports as soon as there is a certificate; until then the process leads without hearing."""
-        self._renewing = asyncio.create_task(self._listen())
-        self._renewing.add_done_callback(self._listening_ended)
+    def take(self, resource: Resource, gone: bool, raw: Raw) -> None:
+        self.process.take(resource, gone, raw)
 
-    def _listening_ended(self, listening: asyncio.Task[None]) -> None:
-        """Without the report port no worker is heard: end, and let the kubelet or the standby try again."""
-        if not listening.cancelled() and (error := listening.exception()) is not None:
-            self._cluster.fail(f"listening for reports on port {self._cluster.settings.report_port} failed: {error}")
+    def may_decide(self) -> bool:
+        return self.process.may_decide()
 
-    async def _listen(self) -> None:
-        await self.certificates.ensured()
-        settings = self._cluster.settings
-        await self.server.start(settings.report_host, settings.report_port, self.certificates.context)
-        await self.certificates.run()
+    def fail(self, why: str) -> None:
+        self.process.fail(why)
 
-    def begin_term(self, now: float, expected_workers: int) -> None:
-        """Believe nothing that was said before; leases are read once the store is filled."""
-        self.ready = False
-        self.reports.begin_term(now, expected_workers)
-        self.certificates.forget()
 
-    async def prepare(self, namespace: str) -> None:
-        """Put the CA bundle where the namespace's workers mount it."""
-        if self._cluster.elector.leading:
-            await self.certificates.publish(namespace)
+async def build_process(
+    settings: OperatorSettings,
+    credentials: Credentials,
+    metrics: Metrics,
+    policy: Callable[[], TenancyPolicy],
+    *,
+    core: CoreFunctions | None = None,
+    make_components: Callable[[ClusterServices], Components] | None = None,
+) -> Process:
+    """Build a process; nothing is sent yet. `policy` returns the tenancy policy.
 
-    def store_filled(self) -> None:
-        """Read the leases that a former leader left, once a term, then let pools be decided on."""
-        # One that was cancelled before it ever ran could not say so itself.
-        if not self.ready and (self._restoring is None or self._restoring.done()):
-            self._restoring = asyncio.create_task(self._restore())
+    Raises what reading the credentials raises.
+    """
+    late = _LateProcess()
+    parts = await _cluster_parts(settings, credentials, metrics, late)
+    services = ClusterServices(
+        settings=settings,
+        kube=parts.kube,
+        store=parts.store,
+        ownership=parts.ownership,
+        elector=parts.elector,
+        metrics=metrics,
+        enqueue=parts.queue.add,
+        enqueue_urgent=partial(parts.queue.add, urgent=True),
+        enqueue_all=parts.enqueue_all,
+        emit_event=parts.emit_event,
+        fail=late.fail,
+        policy=policy,
+        now=parts.now,
+    )
+    components = (make_components or build_components)(services)
+    delay_queue = DelayQueue(parts.queue.add, clock)
+    deps = _reconciler_deps(parts, services, components, delay_queue, core or core_functions(settings))
+    watcher = KopfWatch(credentials, late.take, parts.resyncer.request_soon, late.fail)
+    late.process = Process(
+        settings=settings,
+        metrics=metrics,
+        policy=policy,
+        kube=parts.kube,
+        queue=parts.queue,
+        store=parts.store,
+        enqueue_all=parts.enqueue_all,
+        delay_queue=delay_queue,
+        freshness=parts.freshness,
+        elector=parts.elector,
+        resyncer=parts.resyncer,
+        label=LeaderLabel(parts.kube, settings.namespace, settings.pod_name, parts.elector),
+        watcher=watcher,
+        components=components,
+        events=parts.events,
+        reconciler=Reconciler(deps, ready=late.may_decide, clock=clock),
+        health=_health(settings, metrics, parts, watcher),
+    )
+    return late.process
 
-    async def _restore(self) -> None:
-        try:
-            await self.leases.begin_term()
-        except Exception as error:
-            # Nothing would be decided from here on, and nobody would be told.
-            self._cluster.fail(f"what a former leader left cannot be taken over: {error!r}")
-            raise
-        self.ready = True
-        self._cluster.enqueue_all()
 
-    def end_term(self) -> None:
-        """Open no polls, decide nothing; open polls go on and what they bring is recorded."""
-        self.ready = False
-        if self._restoring is not None:
-            self._restoring.cancel()
-            self._restoring = None
-        self.sentinels.pause()
-        self.metrics.pause()
-        self.counted_sources.pause()
-        self.leases.end_term()
+async def _cluster_parts(
+    settings: OperatorSettings, credentials: Credentials, metrics: Metrics, late: _LateProcess
+) -> _ClusterParts:
+    now = SlewedClock(time.time, clock)
+    kube = await KubeClient.connect(
+        credentials, lambda verb, plural, code: metrics.requested("kubernetes", f"{verb.lower()} {plural}", code)
+    )
+    queue = WorkQueue(clock)
+    metrics.queue_length.set_function(queue.__len__)
+    store = Store(queue.add)
+    freshness = Freshness(settings.watch_grace_seconds, clock)
+    ownership = Ownership(store, kube)
+    identity = f"{settings.pod_name or 'process'}_{uuid.uuid4().hex[:12]}"
+    elector = Elector(
+        kube,
+        settings.namespace,
+        settings.lease_name,
+        identity,
+        clock=clock,
+        wall=now,
+        on_change=late.leadership_changed,
+        timing=_timing(settings),
+    )
+    resyncer = Resyncer(
+        kube,
+        store,
+        freshness,
+        ownership,
+        every_seconds=settings.sweep_seconds,
+        clock=clock,
+        done=late.resynced,
+    )
+    events = EventPublisher(kube, identity, allowed=lambda: elector.leading, clock=clock, wall=now)
+    return _ClusterParts(kube, now, queue, store, freshness, ownership, elector, resyncer, events)
 
-    async def close_polls(self, timeout_seconds: float) -> None:
-        """Await open polls and the records of what they brought, in one time-out and the last records' few seconds."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + timeout_seconds
-        still_open = await self.sentinels.stop(timeout_seconds)
-        unrecorded = await self.leases.close(max(end - loop.time(), LAST_RECORDS_SECONDS))
-        if still_open or unrecorded:
-            log.error("ending with %d open polls and %d leases that are not recorded", still_open, unrecorded)
 
-    async def stop(self) -> None:
-        """Listen no more."""
-        if self._renewing is not None:
-            self._renewing.cancel()
-            await asyncio.gather(self._renewing, return_exceptions=True)
-        await self.server.stop()
-        await self.metrics.stop()
-        await self.counted_sources.stop()
-        await self._service.close()
-        await self._cloudwatch.close()
+def _reconciler_deps(
+    parts: _ClusterParts,
+    services: ClusterServices,
+    components: Components,
+    delay_queue: DelayQueue,
+    core: CoreFunctions,
+) -> ReconcilerDeps:
+    observer = Observer(
+        core.render,
+        parts.ownership,
+        components.reports,
+        components.sources,
+        SharedSources(parts.queue.add),
+        parts.elector,
+        services.policy,
+        parts.now,
+        services.metrics.lost,
+    )
+    applier = Applier(
+        parts.kube, parts.store, parts.freshness, parts.elector, clock=clock, emit_event=parts.events.publish
+    )
+    return ReconcilerDeps(
+        parts.store,
+        parts.queue,
+        delay_queue,
+        observer,
+        applier,
+        StatusWriter(parts.kube),
+        parts.events,
+        parts.freshness,
+        services.metrics,
+        components.prepare,
+        core,
+    )
+
+
+def build_components(
+    services: ClusterServices, stepfunctions: StepFunctions | None = None, cloudwatch: CloudWatchReader | None = None
+) -> Components:
+    """Build what runs beside the cluster's part. The calls of both services are counted in the metrics."""
+    settings, kube, elector = services.settings, services.kube, services.elector
+    stepfunctions = stepfunctions or StepFunctions(settings.pod_name or "process")
+    cloudwatch = cloudwatch or CloudWatchReader()
+    stepfunctions.observed = partial(services.metrics.called, "stepfunctions")
+    cloudwatch.observed = partial(services.metrics.called, "cloudwatch")
+    reports = AuthenticatedRegistry(
+        lambda namespace, pool: services.enqueue((namespace, pool)), rate=settings.report_rate
+    )
+    reports.authenticator = Authenticator(kube.create_token_review, now=services.now, on_problem=services.enqueue_all)
+    leases, sentinels = _leases_and_sentinels(services, stepfunctions)
+    server = ReportServer(
+        reports.authenticator,
+        ReportHandler(reports, LeaseHandover(leases), term=lambda: elector.term, now=services.now),
+        leading=lambda: elector.leading and components.ready,
+        member=services.ownership.pool_of,
+        observed=lambda status: services.metrics.requested("reports", "report", status),
+    )
+    components = Components(
+        services,
+        reports=reports,
+        server=server,
+        certificates=CertificateManager(
+            kube, settings.namespace, report_names(settings), now=services.now, on_bundle=services.enqueue_all
+        ),
+        leases=leases,
+        sentinels=sentinels,
+        metrics=MetricPoller(cloudwatch, on_change=services.enqueue, now=services.now, wall=time.time),
+        counted_sources=_counted_sources(services),
+        stepfunctions=stepfunctions,
+        cloudwatch=cloudwatch,
+    )
+    return components
+
+
+def _leases_and_sentinels(services: ClusterServices, stepfunctions: StepFunctions) -> tuple[LeaseManager, Sentinels]:
+    """Build these two together: what a sentinel's poll brings is a lease, and leases leave room for further polls."""
+    store, elector = services.store, services.elector
+
+    def leases_changed(key: Key) -> None:
+        sentinels.leases_changed(key)
+        services.enqueue(key)
+
+    def receive(key: Key, pool_uid: str, target: PollTarget, task: LeasedTask) -> None:
+        leases.receive(PoolRef(*key, pool_uid), target, task)
+        services.enqueue_urgent(key)
+
+    deps = LeaseManagerDeps(
+        now=services.now,
+        pool_exists=lambda uid: store.by_uid(POOLS, uid) is not None,
+        pod_exists=lambda uid: store.by_uid(PODS, uid) is not None,
+        on_change=leases_changed,
+        emit_event=services.emit_event,
+        leads=lambda: elector.leading,
+    )
+    records = SecretLeaseStore(services.kube, services.settings.namespace, lambda: elector.leading)
+    leases = LeaseManager(records, stepfunctions, deps)
+    sentinels = Sentinels(
+        stepfunctions, holdings=leases.counts, on_task=receive, on_change=services.enqueue, now=services.now
+    )
+    return leases, sentinels
+
+
+def _counted_sources(services: ClusterServices) -> CountedSources:
+    return CountedSources(
+        SecretValues(partial(services.kube.get, SECRETS), on_change=services.enqueue),
+        services.policy,
+        on_change=services.enqueue,
+        called=services.metrics.called,
+        now=services.now,
+        redis_seconds=services.settings.redis_count_seconds,
+    )
+
+
+def _timing(settings: OperatorSettings) -> Timing:
+    return Timing(
+        settings.lease_duration_seconds,
+        settings.lease_renew_deadline_seconds,
+        settings.lease_retry_seconds,
+        min(4.0, settings.lease_renew_deadline_seconds / 2),
+    )
+
+
+def _health(
+    settings: OperatorSettings, metrics: Metrics, parts: _ClusterParts, watcher: KopfWatch
+) -> health.OperatorHealthServer:
+    resyncer = parts.resyncer
+    live = {
+        "watch": lambda: parts.freshness.problem,
+        "watch-loop": health.watch_loop(lambda: watcher.silence),
+        "reconcile": health.progress(parts.queue.oldest, clock),
+        "sweep": health.sweeping(lambda: resyncer.attempted, settings.sweep_seconds, clock),
+    }
+    ready = {"sweep": lambda: "" if resyncer.covered is not None else "the first sweep is not done"}
+    return health.OperatorHealthServer(live, ready, metrics.render, settings.health_host, settings.health_port)
 
 
 def report_names(settings: OperatorSettings) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 
@@ -11,12 +11,13 @@ from activity_operator.backlog.stepfunctions import StepFunctions
 from activity_operator.cluster.interfaces import CoreFunctions
 from activity_operator.cluster.kube import ApiError, Credentials, KubeClient
 from activity_operator.cluster.resources import DEPLOYMENTS, Raw
+from activity_operator.components import ClusterServices, Components
 from activity_operator.core.tenancy import TenancyPolicy
 from activity_operator.metrics import Metrics
-from activity_operator.process import ClusterServices, ComponentsLike, Process
+from activity_operator.process import Process
 from activity_operator.settings import OperatorSettings
 from activity_operator.watch.kopf_watch import KopfWatch
-from activity_operator.wiring import Components
+from activity_operator.wiring import build_components, build_process
 from tests import manifests
 from tests.integration.operator.plain import PlainCore, PlainOutside
 
@@ -41,8 +42,9 @@ class Running:
 
     @property
     def outside(self) -> PlainOutside:
-        assert isinstance(self.process.components, PlainOutside)
-        return self.process.components
+        outside: object = self.process.components
+        assert isinstance(outside, PlainOutside)
+        return outside
 
     async def get(self, path: str) -> tuple[int, str]:
         """GET a path of the health port."""
@@ -66,13 +68,20 @@ async def operator(
     service.
     """
     plain = PlainCore(namespace)
-    core = CoreFunctions(plain.decide, plain.render, plain.status)
 
-    def outside(services: ClusterServices) -> ComponentsLike:
-        return PlainOutside(services) if rooms is None else Components(services, rooms("test"))
+    def make_components(services: ClusterServices) -> Components:
+        if rooms is not None:
+            return build_components(services, rooms("test"))
+        return cast("Components", PlainOutside(services))
 
-    process = Process(settings(namespace, **more), load, Metrics("test"), outside, TenancyPolicy, core)
-    await process.build()
+    process = await build_process(
+        settings(namespace, **more),
+        load,
+        Metrics("test"),
+        TenancyPolicy,
+        core=CoreFunctions(plain.decide, plain.render, plain.status),
+        make_components=make_components,
+    )
     if watch_over is not None:
         process.watcher = KopfWatch(watch_over, process.take, process.resyncer.request_soon, process.fail)
     running = asyncio.create_task(process.run())

@@ -9,6 +9,7 @@ from activity_operator.api.status import EventRecord
 from activity_operator.cluster.facts import RENDERED_GENERATION
 from activity_operator.cluster.interfaces import PoolEventLike
 from activity_operator.cluster.resources import Key
+from activity_operator.components import ClusterServices
 from activity_operator.core import scale_plan
 from activity_operator.core.decision import (
     Action,
@@ -20,7 +21,6 @@ from activity_operator.core.decision import (
     Size,
 )
 from activity_operator.core.observation import Observation, PoolFacts, SourceFacts, WorkerFacts
-from activity_operator.process import ClusterServices
 from activity_worker.contract import LABEL_POOL, LABEL_REVISION, Directive
 
 

@@ -12,7 +12,8 @@ import pytest
 from activity_operator.backlog.stepfunctions import StepFunctions
 from activity_operator.cluster.kube import ApiError, Credentials, KubeClient
 from activity_operator.cluster.resources import CONFIG_MAPS, POOLS, Raw
-from activity_operator.wiring import Components, report_names
+from activity_operator.components import Components
+from activity_operator.wiring import report_names
 from activity_worker.contract import REPORT_PATH
 from tests.eventually import eventually
 from tests.integration.operator.arrange import Running, operator, pool

@@ -20,13 +20,13 @@ from activity_operator.backlog.cloudwatch import CloudWatchReader
 from activity_operator.backlog.metric_rounds import MetricPoller
 from activity_operator.backlog.protocol import PollTarget, SourceProblemError
 from activity_operator.cluster.secret_values import SecretValues
+from activity_operator.components import PoolSources
 from activity_operator.core.decide import decide
 from activity_operator.core.decision import Decision, ScalingMemory
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import DeploymentFacts, MetricPeriod, Observation, PodFacts, PoolFacts
 from activity_operator.core.tenancy import TenancyPolicy
 from activity_operator.counted_sources import CountedSources
-from activity_operator.wiring import PoolSources
 from activity_worker.contract import WorkerState
 from activity_worker.testing import StepFunctionsFake
 from tests.conformance.emulators import EMULATORS, NoPythonError, running

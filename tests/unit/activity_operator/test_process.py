@@ -8,11 +8,14 @@ from unittest.mock import AsyncMock, MagicMock
 import pytest
 
 from activity_operator import process as module
+from activity_operator import wiring
 from activity_operator.cluster.kube import ApiError, ApiUnreachableError, KubeClient
+from activity_operator.components import Components
 from activity_operator.core.tenancy import TenancyPolicy
 from activity_operator.metrics import Metrics
-from activity_operator.process import ComponentsLike, Process
+from activity_operator.process import Process
 from activity_operator.settings import OperatorSettings
+from activity_operator.wiring import build_process
 from tests.unit.activity_operator.virtual_time import VirtualLoop, elapsed, settle
 
 #: Duration of a LIST without an answer: three attempts, the last of 30 s.
@@ -73,11 +76,14 @@ async def built(api: Api) -> Process:
     outside.close_polls = AsyncMock(side_effect=lambda _: api.note("close polls"))
     outside.stop = AsyncMock()
     settings = OperatorSettings(namespace="ops", pod_name="me", health_host="127.0.0.1", health_port=0)
-    process = Process(
-        settings, AsyncMock(), Metrics("test"), lambda _: cast("ComponentsLike", outside), TenancyPolicy, MagicMock()
+    return await build_process(
+        settings,
+        AsyncMock(),
+        Metrics("test"),
+        TenancyPolicy,
+        core=MagicMock(),
+        make_components=lambda _: cast("Components", outside),
     )
-    await process.build()
-    return process
 
 
 @pytest.fixture
@@ -85,6 +91,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Api:
     """Return an API server for the process, which runs in virtual time."""
     api = Api()
     monkeypatch.setattr(module, "clock", elapsed)
+    monkeypatch.setattr(wiring, "clock", elapsed)
     monkeypatch.setattr(KubeClient, "connect", AsyncMock(return_value=api))
     return api
 

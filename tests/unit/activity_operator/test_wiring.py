@@ -12,12 +12,12 @@ from activity_operator.api.spec import PoolSpec
 from activity_operator.backlog.cloudwatch import CloudWatchReader
 from activity_operator.backlog.protocol import PollTarget
 from activity_operator.backlog.stepfunctions import StepFunctions
+from activity_operator.components import ClusterServices, PoolSources
 from activity_operator.core.decision import SentinelOrder
 from activity_operator.core.observation import ActivityMetrics, BacklogCount, SourceFacts, SourceProblem
 from activity_operator.metrics import Metrics
-from activity_operator.process import ClusterServices
 from activity_operator.settings import OperatorSettings
-from activity_operator.wiring import Components, PoolSources
+from activity_operator.wiring import build_components
 
 KEY = ("team", "resize")
 ARN = "arn:aws:states:us-east-1:123456789012:activity:resize"
@@ -117,7 +117,7 @@ def test_calls_of_each_service_are_counted_under_its_name() -> None:
     parts: dict[str, Any] = {part.name: MagicMock() for part in fields(ClusterServices)}
     services = ClusterServices(**{**parts, "settings": OperatorSettings(), "metrics": metrics})
     service, cloudwatch = StepFunctions("x"), CloudWatchReader()
-    Components(services, service, cloudwatch)
+    build_components(services, service, cloudwatch)
     service.observed("GetActivityTask", 200, "ok", 60.0)
     cloudwatch.observed("GetMetricData", 0, "unreachable", 20.0)
 
@@ -133,7 +133,7 @@ async def test_term_that_ends_at_once_does_not_block_the_next_one(
     """The first term ends before the reading of its leases has run a step; the next one must still get ready."""
     parts: dict[str, Any] = {part.name: MagicMock() for part in fields(ClusterServices)}
     services = ClusterServices(**{**parts, "settings": OperatorSettings(), "metrics": Metrics("1.0")})
-    rooms = Components(services, StepFunctions("x"), CloudWatchReader())
+    rooms = build_components(services, StepFunctions("x"), CloudWatchReader())
     begun = asyncio.Event()
 
     async def begin_term() -> None:
@@ -157,7 +157,7 @@ async def test_failure_to_take_over_leases_ends_the_process_with_its_error(monke
     services = ClusterServices(
         **{**parts, "settings": OperatorSettings(), "metrics": Metrics("1.0"), "fail": failure.set_result}
     )
-    rooms = Components(services, StepFunctions("x"), CloudWatchReader())
+    rooms = build_components(services, StepFunctions("x"), CloudWatchReader())
     monkeypatch.setattr(rooms.leases, "begin_term", AsyncMock(side_effect=RuntimeError("a bug")))
 
     rooms.store_filled()

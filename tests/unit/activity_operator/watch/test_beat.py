@@ -1,8 +1,9 @@
 """Metrics of the main loop: its lag, and the length of the queue."""
 
 import asyncio
+from dataclasses import fields
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -21,10 +22,9 @@ async def test_late_tick_sets_the_loop_lag(monkeypatch: pytest.MonkeyPatch) -> N
     metrics = Metrics("test")
     monkeypatch.setattr(module, "clock", lambda: next(times, 0.0))
     monkeypatch.setattr(module, "TICK_SECONDS", 1.0)
-    process = Process(
-        OperatorSettings(), cast("Any", None), metrics, cast("Any", None), TenancyPolicy, cast("Any", None)
-    )
-    process.elector = cast("Any", SimpleNamespace(leading=True, reachable=True))
+    parts: dict[str, Any] = {part.name: None for part in fields(Process)}
+    parts |= {"settings": OperatorSettings(), "metrics": metrics, "policy": TenancyPolicy}
+    process = Process(**{**parts, "elector": SimpleNamespace(leading=True, reachable=True)})
     monkeypatch.setattr(asyncio, "sleep", _asleep(beaten))
     beating = asyncio.create_task(process._tick())
     await beaten.wait()

@@ -1,0 +1,237 @@
+"""What runs beside the cluster's part: reports of workers, polls and counts of task sources, leases of tasks."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from activity_operator.api.spec import PoolSpec
+from activity_operator.backlog.cloudwatch import CloudWatchReader
+from activity_operator.backlog.metric_rounds import MetricPoller
+from activity_operator.backlog.protocol import PollTarget
+from activity_operator.backlog.sentinel import Sentinels
+from activity_operator.backlog.stepfunctions import StepFunctions
+from activity_operator.cluster.election import Elector
+from activity_operator.cluster.kube import KubeClient
+from activity_operator.cluster.ownership import Ownership
+from activity_operator.cluster.resources import Key
+from activity_operator.cluster.store import Store
+from activity_operator.core.decision import EmitEvent, SentinelOrder
+from activity_operator.core.observation import SourceFacts
+from activity_operator.core.tenancy import TenancyPolicy
+from activity_operator.counted_sources import CountedSources
+from activity_operator.leases.manager import LeaseManager
+from activity_operator.leases.rules import LeasePolicy
+from activity_operator.metrics import Metrics
+from activity_operator.reports.authentication import Authenticator
+from activity_operator.reports.certificate_manager import CertificateManager
+from activity_operator.reports.server import ReportServer
+from activity_operator.reports.worker_registry import WorkerRegistry
+from activity_operator.settings import OperatorSettings
+
+#: What the records of the last polls may take when the polls themselves used up the time-out.
+LAST_RECORDS_SECONDS = 10.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterServices:
+    """What the components may use of the cluster's part. `fail` ends the process, saying why; `now` is Unix seconds."""
+
+    settings: OperatorSettings
+    kube: KubeClient
+    store: Store
+    ownership: Ownership
+    elector: Elector
+    metrics: Metrics
+    enqueue: Callable[[Key], None]
+    enqueue_urgent: Callable[[Key], None]
+    enqueue_all: Callable[[], None]
+    emit_event: Callable[[Key, EmitEvent], None]
+    fail: Callable[[str], None]
+    policy: Callable[[], TenancyPolicy]
+    now: Callable[[], float]
+
+
+class PoolSources:
+    """Sentinels, counts and custody as the reconciler sees them: one order a pool, one answer."""
+
+    def __init__(
+        self,
+        sentinels: Sentinels,
+        metrics: MetricPoller,
+        counted_sources: CountedSources,
+        leases: LeaseManager,
+        cluster_name: str,
+    ) -> None:
+        self._sentinels = sentinels
+        self._metrics = metrics
+        self._counted_sources = counted_sources
+        self._leases = leases
+        self._cluster_name = cluster_name
+
+    def order(self, key: Key, order: SentinelOrder, spec: PoolSpec, pool_uid: str) -> None:
+        """Set how many polls are kept open, whether counts are read, and on which terms leases are held."""
+        hold = spec.activation.hold_seconds
+        heartbeat = float(spec.task_heartbeat.interval_seconds)
+        policy = LeasePolicy(
+            heartbeat_seconds=heartbeat, hold_seconds=None if hold is None else float(hold), paused=spec.paused
+        )
+        self._leases.set_policy(key, policy)
+        self._counted_sources.order(key, order, spec)
+        if spec.source_kind != "stepFunctions":
+            self._sentinels.forget(key)
+            self._metrics.order(key, None)
+            return
+        target = self.target(key, spec)
+        self._sentinels.order(key, order, target, pool_uid)
+        metric_target = replace(target, endpoint_url=spec.aws.cloud_watch_endpoint_url or "")
+        self._metrics.order(key, metric_target if order.counts else None)
+
+    def target(self, key: Key, spec: PoolSpec) -> PollTarget:
+        """Return where the pool's tasks are; a role is assumed with an external id that names cluster and namespace."""
+        role = spec.aws.role_arn or ""
+        return PollTarget(
+            arn=spec.arn,
+            region=spec.region,
+            endpoint_url=spec.aws.endpoint_url or "",
+            role_arn=role,
+            external_id=f"{self._cluster_name}/{key[0]}" if role else "",
+        )
+
+    def facts(self, key: Key) -> SourceFacts:
+        """Return what is known of the pool's source."""
+        polled = self._sentinels.facts(key)
+        metrics, metrics_error = self._metrics.latest(key)
+        counts, error = self._counted_sources.latest(key)
+        if metrics is None and not counts and metrics_error is None and error is None:
+            return polled
+        return replace(polled, metrics=metrics, counts=counts, error=polled.error or metrics_error or error)
+
+    def withdraw(self, key: Key, *, deleted: bool) -> None:
+        """Open no more polls; what is held for a deleted pool is failed, since its UID is in the store no more."""
+        self._sentinels.forget(key)
+        self._metrics.order(key, None)
+        self._counted_sources.withdraw(key)
+        if deleted:
+            self._leases.set_policy(key, None)
+            self._leases.check_all()
+
+
+class AuthenticatedRegistry(WorkerRegistry):
+    """The registry, and whether reports can be authenticated at all."""
+
+    authenticator: Authenticator
+
+    @property
+    def authentication_problem(self) -> str:
+        """Why reports cannot be authenticated now, or ""."""
+        return self.authenticator.problem
+
+
+class Components:
+    """The components as the process runs them: they listen, begin and end terms, and stop."""
+
+    def __init__(
+        self,
+        services: ClusterServices,
+        *,
+        reports: AuthenticatedRegistry,
+        server: ReportServer,
+        certificates: CertificateManager,
+        leases: LeaseManager,
+        sentinels: Sentinels,
+        metrics: MetricPoller,
+        counted_sources: CountedSources,
+        stepfunctions: StepFunctions,
+        cloudwatch: CloudWatchReader,
+    ) -> None:
+        self._services = services
+        self.reports = reports
+        self.server = server
+        self.certificates = certificates
+        self.leases = leases
+        self.sentinels = sentinels
+        self.metrics = metrics
+        self.counted_sources = counted_sources
+        self._stepfunctions = stepfunctions
+        self._cloudwatch = cloudwatch
+        self.sources = PoolSources(sentinels, metrics, counted_sources, leases, services.settings.cluster_name)
+        self._restoring: asyncio.Task[None] | None = None
+        self._renewing: asyncio.Task[None] | None = None
+        self.ready = False
+
+    async def start(self) -> None:
+        """Listen for reports as soon as there is a certificate; until then the process leads without hearing."""
+        self._renewing = asyncio.create_task(self._listen())
+        self._renewing.add_done_callback(self._listening_ended)
+
+    def _listening_ended(self, listening: asyncio.Task[None]) -> None:
+        """Without the report port no worker is heard: end, and let the kubelet or the standby try again."""
+        if not listening.cancelled() and (error := listening.exception()) is not None:
+            self._services.fail(f"listening for reports on port {self._services.settings.report_port} failed: {error}")
+
+    async def _listen(self) -> None:
+        await self.certificates.ensured()
+        settings = self._services.settings
+        await self.server.start(settings.report_host, settings.report_port, self.certificates.context)
+        await self.certificates.run()
+
+    def begin_term(self, now: float, expected_workers: int) -> None:
+        """Believe nothing that was said before; leases are read once the store is filled."""
+        self.ready = False
+        self.reports.begin_term(now, expected_workers)
+        self.certificates.forget()
+
+    async def prepare(self, namespace: str) -> None:
+        """Put the CA bundle where the namespace's workers mount it."""
+        if self._services.elector.leading:
+            await self.certificates.publish(namespace)
+
+    def store_filled(self) -> None:
+        """Read the leases that a former leader left, once a term, then let pools be decided on."""
+        # One that was cancelled before it ever ran could not say so itself.
+        if not self.ready and (self._restoring is None or self._restoring.done()):
+            self._restoring = asyncio.create_task(self._restore())
+
+    async def _restore(self) -> None:
+        try:
+            await self.leases.begin_term()
+        except Exception as error:
+            # Nothing would be decided from here on, and nobody would be told.
+            self._services.fail(f"what a former leader left cannot be taken over: {error!r}")
+            raise
+        self.ready = True
+        self._services.enqueue_all()
+
+    def end_term(self) -> None:
+        """Open no polls, decide nothing; open polls go on and what they bring is recorded."""
+        self.ready = False
+        if self._restoring is not None:
+            self._restoring.cancel()
+            self._restoring = None
+        self.sentinels.pause()
+        self.metrics.pause()
+        self.counted_sources.pause()
+        self.leases.end_term()
+
+    async def close_polls(self, timeout_seconds: float) -> None:
+        """Await open polls and the records of what they brought, in one time-out and the last records' few seconds."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_seconds
+        still_open = await self.sentinels.stop(timeout_seconds)
+        unrecorded = await self.leases.close(max(end - loop.time(), LAST_RECORDS_SECONDS))
+        if still_open or unrecorded:
+            log.error("ending with %d open polls and %d leases that are not recorded", still_open, unrecorded)
+
+    async def stop(self) -> None:
+        """Listen no more."""
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+        await self.server.stop()
+        await self.metrics.stop()
+        await self.counted_sources.stop()
+        await self._stepfunctions.close()
+        await self._cloudwatch.close()
