@@ -24,8 +24,6 @@ MODULE_LINES, CLASS_LINES, FUNCTION_LINES = 500, 250, 60
 #: Classes and functions above the limit, with the lines that they may have: they may shrink, and must not grow.
 LARGER = {
     "operator/activity_operator/leases/manager.py:LeaseManager": 350,
-    "operator/activity_operator/process.py:Process": 265,
-    "operator/activity_operator/wiring.py:__init__": 65,
     "tests/unit/activity_operator/core/stories.py:Story": 280,
     "tests/unit/activity_operator/core/truth.py:Truth": 265,
     "worker_image/activity_worker/runtime/slot.py:Slot": 335,
@@ -86,9 +84,12 @@ def long_subjects() -> Iterator[str]:
 
 
 def _above(name: str, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef, limit: int) -> Iterator[str]:
-    limit = LARGER.get(f"{name}:{node.name}", limit)
-    if (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > limit:
-        yield f"{name}:{node.lineno}: {node.name} has {lines} lines; the limit is {limit}"
+    lines = (node.end_lineno or node.lineno) - node.lineno + 1
+    known = LARGER.get(f"{name}:{node.name}")
+    if lines > (known or limit):
+        yield f"{name}:{node.lineno}: {node.name} has {lines} lines; the limit is {known or limit}"
+    if known is not None and lines <= limit:
+        yield f"{name}:{node.lineno}: {node.name} has {lines} lines: take it out of LARGER"
 
 
 def _sentences(files: list[str], area: str) -> Iterator[tuple[str, Sentence]]:
