@@ -1,7 +1,7 @@
-"""How many tasks wait, from all who can tell: the source's own count, who watches it, an estimate from its history.
+"""How many tasks wait, from three signals: the source's own count, Prometheus, and an estimate from CloudWatch.
 
-A count by the source itself is exact and beats the others, which may only ask for more. What a pool relies on and
-nobody can tell is unknown, and unknown is not zero.
+The source's own count is exact. The other two are lower bounds and can only raise it. When a signal that the pool
+relies on is missing, the backlog is unknown, and an unknown backlog never counts as zero.
 """
 
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from activity_operator.core import backlog_estimate
 from activity_operator.core.observation import BacklogCount, Observation
 from activity_operator.core.situation import Situation
 
-#: Exact counts are read several times a second; after half a minute without one they are no longer believed.
+#: Seconds after which an exact count is stale. Exact counts are read several times a second.
 EXACT_STALE_SECONDS = 30.0
-#: Those of others come once a minute at the slowest, whatever was asked for; after five misses they are not believed.
+#: Seconds after which a lower bound is stale. It is read at least once a minute, so five reads have failed by then.
 BOUND_STALE_SECONDS = 300.0
 _NOT_YET = "the backlog has not been read yet"
 _NOT_NOW = "the backlog cannot be read now"
@@ -22,10 +22,10 @@ _NOT_NOW = "the backlog cannot be read now"
 class Backlog:
     """What is known of the tasks that wait.
 
-    `tasks` is None when nobody can tell. `exact` False: at least so many, and more cannot be excluded. `unknown` says
-    why new work might go unnoticed: a count on which the pool relies is missing, too old or cannot be read now; ""
-    when all is well or nobody asked for one. `emptied_at` is the last moment at which surely nothing waited, Unix
-    seconds, 0 when none is known.
+    `tasks` is None when no signal has a number; with `exact` False it is a lower bound. `unknown` says why new work
+    might go unnoticed: a count that the pool relies on is missing, stale or unreadable. It is "" when all counts are
+    fresh or the pool relies on none. `emptied_at` is the last moment at which the backlog was certainly empty, in Unix
+    seconds, 0 if no such moment is known.
     """
 
     tasks: int | None = None
@@ -35,7 +35,7 @@ class Backlog:
 
 
 def counts_source(situation: Situation) -> bool:
-    """Whether the source is to be counted for the pool: where its size depends on it and the policy allows it."""
+    """Whether the operator counts the source's tasks: the pool's size depends on it, and the policy allows it."""
     spec = situation.spec
     if spec.source_kind == "stepFunctions":
         return spec.activation.mode == "CloudWatch" and spec.replicas is None and _free(situation)
@@ -43,7 +43,7 @@ def counts_source(situation: Situation) -> bool:
 
 
 def asks_prometheus(situation: Situation) -> bool:
-    """Whether somebody else is to be asked what waits at the source."""
+    """Whether the operator asks Prometheus how many tasks wait."""
     return situation.spec.scaling.prometheus is not None and _free(situation)
 
 
@@ -53,7 +53,7 @@ def _free(situation: Situation) -> bool:
 
 
 def known_backlog(situation: Situation, emptied_at: float) -> Backlog:
-    """Return the backlog. `emptied_at` is the last known empty moment; later ones are taken from the workers."""
+    """Return the backlog. `emptied_at` is the last known empty moment; idle workers and the status add later ones."""
     observation = situation.observation
     exact, unknown = _exact(situation)
     emptied_at = backlog_estimate.last_emptied_at(situation, emptied_at)
@@ -62,15 +62,15 @@ def known_backlog(situation: Situation, emptied_at: float) -> Backlog:
     least = max((tasks for tasks, _ in bounds if tasks is not None), default=None)
     if exact is None:
         return Backlog(least, exact=not (bounds or unknown), unknown=unknown, emptied_at=emptied_at)
-    # A bound may count tasks that run or are held by now.
+    # A lower bound may include tasks that have been leased since.
     more = (least or 0) - situation.fleet.inflight - observation.source.held - observation.source.claimed
     return Backlog(max(exact, more), unknown=unknown, emptied_at=emptied_at)
 
 
 def stale_at(situation: Situation) -> float | None:
-    """Return the next Unix time from which something in hand is too old, else the last one that was.
+    """Return the Unix time at which the next count becomes stale; if all counts are stale, when the last one did.
 
-    None where nothing is relied on, and where news go on: who reads tells when it cannot.
+    None if the pool relies on no count, or while counts of the source keep arriving: a failed read is an event itself.
     """
     observation = situation.observation
     counted = observation.source.metrics
@@ -85,18 +85,18 @@ def stale_at(situation: Situation) -> float | None:
 
 
 def _exact(situation: Situation) -> tuple[int | None, str]:
-    """Return the source's own count, and why it is missing where it is relied on."""
+    """Return the source's own count, and why it is missing if the pool relies on it."""
     tasks, why = _fresh_count(situation.observation, exact=True)
     return tasks, why if situation.spec.source_kind != "stepFunctions" and counts_source(situation) else ""
 
 
 def _bound(situation: Situation) -> tuple[int | None, str] | None:
-    """Return what somebody else counted, and why that is missing; None where nobody is asked."""
+    """Return Prometheus' count and why it is missing, or None if the pool has no Prometheus query."""
     return _fresh_count(situation.observation, exact=False) if asks_prometheus(situation) else None
 
 
 def _estimate(situation: Situation, emptied_at: float) -> tuple[int | None, str] | None:
-    """Return the estimate from counts of what came and was started; None where it is not asked for."""
+    """Return the estimate from CloudWatch's counts and why it is missing, or None if the pool does not use it."""
     observation = situation.observation
     if situation.spec.source_kind != "stepFunctions" or not counts_source(situation):
         return None
@@ -114,7 +114,7 @@ def _estimate(situation: Situation, emptied_at: float) -> tuple[int | None, str]
 
 
 def _fresh_count(observation: Observation, *, exact: bool) -> tuple[int | None, str]:
-    """Return the fresh count of this kind, and why there is none."""
+    """Return the highest fresh count of this kind, or None and the reason why there is none."""
     since = observation.now - _limit(exact=exact)
     fresh = (
         _waiting_tasks(one, observation)
@@ -134,7 +134,7 @@ def _missing(observation: Observation, *, exact: bool) -> str:
 
 
 def _waiting_tasks(count: BacklogCount, observation: Observation) -> int:
-    """Return the tasks that wait. One that runs and that nobody reports is a dead worker's, and waits for another."""
+    """Return the tasks that wait. A running task that no worker reports was a dead worker's and waits again."""
     running = sum(worker.busy for worker in observation.workers) if count.with_running else 0
     return max(count.tasks - running, 0)
 

@@ -1,10 +1,10 @@
-"""What counts of tasks scheduled and started say about a backlog: an estimate, minutes old, checked by idle workers.
+"""A backlog estimate from the numbers of scheduled and started tasks. It is minutes old; idle workers correct it.
 
-A service such as CloudWatch tells how many tasks were scheduled and how many were started in each minute, a few minutes
-late. From a moment at which nothing waited, what was scheduled less what was started is what waits. Such a moment is
-whenever a worker that can poll has nothing to do, and every one of them is remembered: what happened before it is
-void, however late it is told. Tasks whose execution ended while they waited are never counted as started, so without
-such a moment the estimate may be too high; a start of one worker then ends it.
+CloudWatch reports, a few minutes late, how many tasks were scheduled and how many were started in each minute. The
+backlog is the number scheduled minus the number started since the last moment at which the backlog was empty. The
+backlog is empty whenever a worker that can poll is idle, so counts from before that moment are dropped, also those
+that arrive later. A task whose execution ended while the task waited never counts as started, so the estimate may be
+too high until the pool starts one worker and that worker is idle.
 """
 
 from collections.abc import Sequence
@@ -13,16 +13,17 @@ from activity_operator.core.fleet import Fleet, Member
 from activity_operator.core.observation import MetricPeriod
 from activity_operator.core.situation import Situation
 
-#: Counts are read once a minute; after five misses they are no longer believed.
+#: Seconds after which the counts are stale. They are read once a minute, so five reads have failed by then.
 STALE_SECONDS = 300.0
-#: How far the service's clock may be behind ours before a task that came after an empty moment is taken for an older.
+#: Seconds by which the service's clock may be behind ours. Beyond it, a new task may seem older than the empty moment.
 CLOCK_SLACK_SECONDS = 60.0
 
 
 def last_emptied_at(situation: Situation, before: float) -> float:
-    """Return the last moment at which surely nothing waited: from the workers, and after a change of leader the status.
+    """Return the last moment at which the backlog was certainly empty, Unix seconds, 0 if no such moment is known.
 
-    `before` is the last one that was known, Unix seconds, 0 for none.
+    It is the latest of `before` (the value of the last decision), the pool's status (which survives a change of
+    leader) and the reports of idle workers.
     """
     idle = [
         member.report.reported_at
@@ -33,15 +34,15 @@ def last_emptied_at(situation: Situation, before: float) -> float:
 
 
 def worker_is_idle(fleet: Fleet) -> bool:
-    """Whether a worker that can poll has nothing to do."""
+    """Whether a worker that can poll is idle."""
     return any(_polls_in_vain(member) for member in fleet.working)
 
 
 def estimated_backlog(flows: Sequence[MetricPeriod], emptied_at: float) -> int:
-    """Return the fewest tasks that wait by these counts, oldest first: what came and was not started.
+    """Return the least number of waiting tasks by these counts (oldest first): scheduled minus started.
 
-    A period in which more was started than came began with a backlog that is not in the counts, so the sum is never
-    less than nothing; the period of the empty moment itself counts as a whole.
+    The sum never falls below 0: a period with more starts than scheduled tasks worked off an older backlog. The period
+    that contains `emptied_at` counts as a whole.
     """
     tasks = 0
     for flow in flows:
@@ -51,5 +52,5 @@ def estimated_backlog(flows: Sequence[MetricPeriod], emptied_at: float) -> int:
 
 
 def _polls_in_vain(member: Member) -> bool:
-    """Whether a free slot's poll has been finding nothing: what waited would have been taken, and that told."""
+    """Whether a free slot polls and gets no task. The slot would have leased a waiting task and reported it."""
     return member.idle and member.report is not None and member.report.poll_trouble is None

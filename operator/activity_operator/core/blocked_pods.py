@@ -1,4 +1,4 @@
-"""Pods that wait for the cluster, not for us: no node takes them, or theirs is silent, or lacks what they mount."""
+"""Pods that the cluster keeps waiting: no node fits, the kubelet does not start them, or a volume is missing."""
 
 from activity_operator.api.conditions import Reason
 from activity_operator.core.fleet import START_DEADLINE_SECONDS, Member
@@ -7,7 +7,7 @@ from activity_operator.core.situation import Situation
 
 
 def first_blocked(situation: Situation) -> tuple[Reason, str] | None:
-    """Return reason and message for the first pod that is kept waiting, None when none is."""
+    """Return reason and message for the first pod that the cluster keeps waiting, or None."""
     observation = situation.observation
     for member in situation.fleet.members:
         pod = member.pod
@@ -21,9 +21,9 @@ def first_blocked(situation: Situation) -> tuple[Reason, str] | None:
 
 
 def unprepared_pod(situation: Situation) -> str | None:
-    """Return why further pods would only wait for their volumes too; None while those made since have come.
+    """Return why further pods would wait for their volumes as well, or None if later pods have started.
 
-    Pods without a node are another matter: who adds nodes to a cluster does it by their number.
+    Unschedulable pods do not count: a cluster autoscaler needs to see them to add nodes.
     """
     fleet = situation.fleet
     stuck = [member for member in fleet.members if _takes_too_long(situation.observation, member)]
@@ -57,6 +57,6 @@ def _missing(member: Member) -> str:
 
 
 def blocked_at(member: Member) -> float | None:
-    """Return the Unix time from which a pod waits too long for its kubelet or its volumes, None when it does not."""
+    """Return the Unix time from which this pod's wait for kubelet or volumes is too long, None if it does not wait."""
     since = member.pod.untaken_since or member.pod.unprepared_since
     return since + START_DEADLINE_SECONDS if since and member.report is None else None

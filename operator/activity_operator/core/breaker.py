@@ -1,4 +1,4 @@
-"""The start breaker: when new pods do not come to report, stop growing, say why, try again later."""
+"""The start breaker: when new pods fail to start a worker, it stops growth, names the cause and tries again later."""
 
 import math
 from dataclasses import replace
@@ -10,24 +10,24 @@ from activity_operator.core.observation import DeploymentFacts, Observation
 from activity_operator.core.situation import Situation
 from activity_worker.contract import OOM_KILLED
 
-#: Seconds from a failed start to the next try, by failures in a row; the last one repeats.
+#: Seconds from a failed start to the next try, by number of failures in a row; the last delay repeats.
 RETRY_DELAYS_SECONDS = (0.0, 5.0, 10.0, 20.0, 40.0, 80.0)
 
-#: Seconds of silence after which a running container is replaced: more than a handler's import may take (120 s in the
-#: runtime), on a busy node too.
+#: Seconds without a report after which a running container is replaced. The worker's limit for importing the handler is
+#: 120 s; the rest is margin for a busy node.
 GIVE_UP_SECONDS = 180.0
 
-#: Seconds for which a breaker that has just been closed looks at no failed start: a pod's times are whole seconds.
+#: Seconds until the next decision after a breaker has closed: a pod's times are whole seconds.
 CLOSED_SECONDS = 1.0
 
 _IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
 _CONFIG = {"CreateContainerConfigError", "CreateContainerError"}
 _START = {"RunContainerError", "StartError", "ContainerCannotRun"}
-#: Ends by SIGTERM and SIGKILL: of a container that never reported, the kubelet's, because its liveness probe failed.
+#: Exit codes of SIGTERM and SIGKILL. The kubelet sends them to a container that fails its liveness probe.
 _KILLED = {143, 137}
 _OUR_IMAGE = "is handlerImage built FROM the activity-worker image, with its entrypoint kept?"
 
-#: Characters of a message: what an Event carries.
+#: Characters of a message: the limit of an Event.
 MAX_MESSAGE = 1024
 
 
@@ -39,11 +39,11 @@ def retry_at(breaker: Breaker) -> float | None:
 
 
 def watch_starts(situation: Situation, breaker: Breaker) -> tuple[Breaker, Member | None]:
-    """Return the breaker after what is seen, and the pod to replace when a try is due.
+    """Return the breaker after this observation, and the failed pod to replace if a try is due.
 
-    A report from a pod that came up since closes it, and so does the end of all evidence: nobody is starting any more.
-    Reports of workers that were there before say nothing about starts. The first try is due when the breaker opens.
-    Another revision begins with a closed one.
+    A report from a pod that started after the breaker opened closes the breaker. It also closes when no pod is starting
+    any more. Reports of older workers do not count. The first try is due when the breaker opens. Every revision begins
+    with a closed breaker.
     """
     observation, revision = situation.observation, situation.revision
     revision_members = situation.fleet.of(revision)
@@ -64,10 +64,10 @@ def watch_starts(situation: Situation, breaker: Breaker) -> tuple[Breaker, Membe
 
 
 def due_at(situation: Situation, breaker: Breaker) -> float | None:
-    """Return the Unix time of the next try, or of its end.
+    """Return the Unix time at which the breaker must be decided again, None if it stays closed.
 
-    Soon where somebody's report has closed it though another start fails, and where a try is due that nobody needs: the
-    next look closes it.
+    It is the time of the next try, or one second from now in two cases: a report closed the breaker while another pod
+    still fails to start, or a try is due and no pod is wanted, so that the next decision closes the breaker.
     """
     observation, revision = situation.observation, situation.revision
     revision_members = situation.fleet.of(revision)
@@ -77,10 +77,10 @@ def due_at(situation: Situation, breaker: Breaker) -> float | None:
 
 
 def replicas_allowed(breaker: Breaker, members: tuple[Member, ...], planned: int, *, cut: bool) -> int:
-    """Return the replicas that a revision whose pods are refused gets: the pods it has, and one more for a try.
+    """Return the replicas for a revision whose pods the API server refuses: its present pods, plus one during a try.
 
-    A ReplicaSet that is left wanting tries less and less often, after some minutes once in a quarter of an hour; one
-    that is asked anew tries at once. `planned` is what it would get, `cut` whether the breaker made that less.
+    A ReplicaSet that lacks pods retries with a growing delay of up to a quarter of an hour; raising its replicas makes
+    it try at once. `planned` are the replicas without this rule, `cut` says that the breaker lowered them.
     """
     if not breaker.refused:
         return planned
@@ -101,9 +101,9 @@ def _failed(observation: Observation, failing: Member, breaker: Breaker) -> tupl
 
 
 def _may_still_come(observation: Observation, failing: Member) -> bool:
-    """Whether its container runs and is silent for less time than a large handler may take to be imported.
+    """Whether the pod's container runs and may still be importing its handler.
 
-    How the container before it ended does not matter: this one may have a task already, if the operator was silent.
+    How the previous container ended does not matter: if the operator was down, this one may already have a task.
     """
     pod = failing.pod
     if not pod.running_since or failing.failed_start:
@@ -112,7 +112,7 @@ def _may_still_come(observation: Observation, failing: Member) -> bool:
 
 
 def _refused(observation: Observation, refusal: tuple[str, str], breaker: Breaker) -> Breaker:
-    """Return the breaker when pods are not even created; its first tries are the ReplicaSet's own."""
+    """Return the breaker when the API server refuses to create pods. The ReplicaSet makes the first tries itself."""
     trips = max(breaker.trips, 1)
     if breaker.trying or not breaker.open:
         return Breaker(trips + 1, observation.now, *refusal, refused=True)
@@ -123,7 +123,7 @@ def _refused(observation: Observation, refusal: tuple[str, str], breaker: Breake
 def _without_evidence(
     observation: Observation, revision_members: tuple[Member, ...], revision: str, breaker: Breaker
 ) -> Breaker:
-    """Return the breaker when nothing fails now: something starts, or nobody was asked to."""
+    """Return the breaker when no start fails now: a pod is starting, or no pod is wanted."""
     if not breaker.open:
         return Breaker()
     if _under_way(observation, revision_members, revision):
@@ -135,17 +135,17 @@ def _without_evidence(
 
 
 def _under_way(observation: Observation, revision_members: tuple[Member, ...], revision: str) -> bool:
-    """Whether somebody starts, or is asked for."""
+    """Whether a pod of the revision is starting or still has to be created."""
     return any(member.report is None for member in revision_members) or _awaited(
         observation.deployments, revision
     ) > len(revision_members)
 
 
 def failure(member: Member) -> tuple[str, str] | None:
-    """Return reason and message when this pod failed to start a worker, None while it may still come.
+    """Return reason and message if this pod failed to start a worker, None while it may still report.
 
-    A new leader has not heard those who work. One whose container was restarted some day looks like a failed start
-    then, and is none: it is Ready, or has run since before this leader's time.
+    A new leader has no reports yet, so a working pod whose container once restarted resembles a failed start. It is not
+    one if it is Ready or has run since before this leader's term.
     """
     pod = member.pod
     if member.report is not None or member.unheard or pod.ready:
@@ -179,7 +179,7 @@ def failure(member: Member) -> tuple[str, str] | None:
 def _came_since(member: Member, breaker: Breaker) -> bool:
     """Whether this worker started and reported after the breaker opened. A pod's times are whole seconds.
 
-    Where pods were refused, only one that was created later says that they no longer are.
+    If the API server refused pods, only a pod that was created later proves that it accepts them again.
     """
     if member.report is None or member.report.reported_at <= breaker.opened_at:
         return False
@@ -190,7 +190,7 @@ def _came_since(member: Member, breaker: Breaker) -> bool:
 
 
 def _awaited(deployments: tuple[DeploymentFacts, ...], revision: str) -> int:
-    """Return how many pods the revision should have; one just deleted has a successor that the watch shows later."""
+    """Return how many pods the revision should have. The watch shows the successor of a deleted pod only later."""
     return sum(deployment.replicas for deployment in deployments if deployment.revision == revision)
 
 

@@ -1,4 +1,4 @@
-"""observe -> decide -> apply, the middle: one pool, one moment, one answer. No clock, no I/O, no logger."""
+"""The decision between observe and apply: one observation of one pool in, one decision out. No clock, I/O or logger."""
 
 from collections.abc import Iterable
 
@@ -35,7 +35,7 @@ from activity_operator.core.observation import DeploymentFacts, Observation
 from activity_operator.core.situation import Situation, situation_of
 from activity_worker.contract import Directive
 
-#: Seconds until another look at a pool whose workers' reports are doubted: no event tells when the doubt ends.
+#: Seconds until the next decision while the report path is degraded: its recovery raises no event.
 DOUBT_SECONDS = 5.0
 
 
@@ -80,7 +80,7 @@ def _proven(situation: Situation, memory: ScalingMemory) -> frozenset[str]:
 
 
 def _serving_revision(situation: Situation) -> str:
-    """Return the revision that would take a task now: an old one as long as it alone has workers."""
+    """Return the revision that would take a task now: the spec's own, or an old one if only the old one has workers."""
     revision = situation.revision
     serving = [member.pod.revision for member in situation.fleet.serving if member.report is not None]
     return revision if not serving or revision in serving else serving[0]
@@ -89,7 +89,7 @@ def _serving_revision(situation: Situation) -> str:
 def _actions(
     situation: Situation, size: Size, proven: frozenset[str], breaker: Breaker
 ) -> tuple[tuple[Action, ...], tuple[Member, ...]]:
-    """Return the writes for every revision, lowering ones first so that they make room."""
+    """Return the writes for every revision and the workers to cordon. Old revisions come first and make room."""
     observation, fleet, revision = situation.observation, situation.fleet, situation.revision
     if observation.pool.deleting:
         return (), ()
@@ -110,7 +110,7 @@ def _actions(
         if name == revision:
             cut = size.limit is Limit.BREAKER
             allowed = breakers.replicas_allowed(breaker, members, plan.replicas, cut=cut)
-            # One more for a try, too, only where there is room.
+            # The extra pod of a try needs room as well.
             most = plan.replicas + max(0, room)
             actions.extend(_current(observation, deployment, revision, min(allowed, most)))
         elif deployment is not None:
@@ -123,8 +123,8 @@ def _current(
 ) -> Iterable[Action]:
     """Return the write for the spec's own revision.
 
-    It is rendered when it is missing, edited or of another generation. What another version of the operator rendered
-    stays while it has pods, so that an upgrade rolls nobody; the write that starts the pool from zero renders it anew.
+    The Deployment is rendered if it is missing, edited, or of another generation. One that another operator version
+    rendered stays while it has pods, so that an upgrade replaces no pod; the next start from zero renders it again.
     """
     if deployment is None or (
         deployment.drifted
@@ -138,7 +138,7 @@ def _current(
 
 
 def _former(observation: Observation, deployment: DeploymentFacts, replicas: int) -> Iterable[Action]:
-    """Return the write for an older revision: smaller, and gone when its last pod is."""
+    """Return the write for an older revision: lower replicas, or delete the Deployment once its last pod is gone."""
     if _at_zero(observation, deployment):
         return (DeleteDeployment(deployment.name, deployment.uid),)
     return scale_plan.replicas_write(deployment, replicas)
@@ -149,7 +149,7 @@ def _at_zero(observation: Observation, deployment: DeploymentFacts) -> bool:
 
 
 def _deletions(situation: Situation, failed: Member | None) -> tuple[Action, ...]:
-    """Return pods to delete by UID: a failed start that is tried again, and workers long silent and unready."""
+    """Return the deletions: a failed start that is tried again, and stalled, unready workers past their deadline."""
     observation = situation.observation
     actions: list[Action] = []
     if failed is not None:
@@ -165,10 +165,10 @@ def _deletions(situation: Situation, failed: Member | None) -> tuple[Action, ...
 
 
 def _directives(situation: Situation, victims: tuple[Member, ...]) -> dict[str, Directive]:
-    """Return what every worker is to do.
+    """Return every worker's directive, by pod UID.
 
-    One whose pod is being deleted drains by its SIGTERM. It is told all the same: a signal that comes before the
-    container's first process can take it is lost, and the worker would go on until it is killed in its work.
+    SIGTERM already drains a worker whose pod is being deleted. It gets the directive as well: a signal that arrives
+    before the container's first process handles signals is lost, and the worker would run until SIGKILL.
     """
     leaving = {member.pod.uid for member in victims}
     deleted = {pod.uid: Directive.DRAIN for pod in situation.observation.pods if pod.deleting}
@@ -179,7 +179,7 @@ def _directives(situation: Situation, victims: tuple[Member, ...]) -> dict[str, 
 
 
 def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory) -> float | None:
-    """Return the seconds to the next moment at which time alone can change the answer."""
+    """Return the seconds until time alone can change the decision, None if only an event can."""
     spec, observation, fleet = situation.spec, situation.observation, situation.fleet
     window = spec.scaling.scale_down.stabilization_window_seconds
     times = [
@@ -200,12 +200,12 @@ def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory) -> 
     times += [
         observation.now + IDLE_GRACE_SECONDS - m.idle_for for m in fleet.working if m.busy < m.slots and not m.idle
     ]
-    # What is due exactly now has been counted in: every comparison with a time includes it.
+    # All comparisons are inclusive, so deadlines equal to `now` are already handled.
     return min((at - observation.now for at in times if at is not None and at > observation.now), default=None)
 
 
 def _silent_at(situation: Situation, member: Member) -> float | None:
-    """Return when this worker's silence next means more than it does now."""
+    """Return the Unix time at which this worker's silence next changes the decision, None if it never does."""
     spec, observation = situation.spec, situation.observation
     if member.report is not None:
         return (

@@ -1,4 +1,4 @@
-"""What `decide` answers: actions for the shell to carry out, the memory to carry on, and why."""
+"""The result of `decide`: the actions to apply, the memory for the next decision, and the reason."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ from activity_worker.contract import Directive
 
 @dataclass(frozen=True, slots=True)
 class ApplyRevision:
-    """Server-side apply one revision's whole Deployment (create it, render it anew, or put an edit back).
+    """Server-side apply one revision's whole Deployment: create it, update it, or revert an edit.
 
-    `manifest` is empty until it is rendered, after the decision. `resource_version` is what was seen of it ("" where
-    there was none): one that changed meanwhile is left alone (409).
+    `manifest` is empty in the decision and rendered afterwards. `resource_version` is the observed one ("" if there was
+    no Deployment): if the Deployment has changed in between, the API server rejects the write (409).
     """
 
     name: str
@@ -27,9 +27,9 @@ class ApplyRevision:
 
 @dataclass(frozen=True, slots=True)
 class SetReplicas:
-    """Write only `spec.replicas`; a lowering write carries `resource_version`, so a former leader's gets 409.
+    """Write only `spec.replicas`. A scale-down carries `resource_version`, so that a former leader's write gets 409.
 
-    None says that it was decided as a raise: where replicas are not what they were, it is void, too.
+    A `resource_version` of None means scale-up. It is dropped if the replicas have changed in between.
     """
 
     name: str
@@ -47,7 +47,7 @@ class DeleteDeployment:
 
 @dataclass(frozen=True, slots=True)
 class SetDeletionCost:
-    """Write (or with None remove) the pod-deletion-cost that makes a ReplicaSet remove this pod first."""
+    """Write the pod-deletion-cost that makes a ReplicaSet remove this pod first; `cost` None removes the annotation."""
 
     pod: str
     uid: str
@@ -76,10 +76,10 @@ Action = ApplyRevision | SetReplicas | DeleteDeployment | SetDeletionCost | Dele
 
 @dataclass(frozen=True, slots=True)
 class SentinelOrder:
-    """How many polls the operator keeps open for the pool, and how many leases it may hold in all.
+    """How many polls the operator keeps open for the pool (`polls`), and how many leases it may hold in all (`take`).
 
-    `counts` says whether it counts the source's tasks, or reads what another service counted of them, which takes none;
-    `watched` whether it asks Prometheus for a count besides.
+    `counts`: the operator reads the number of waiting tasks, from the source or from CloudWatch, without leasing any.
+    `watched`: the operator also asks Prometheus for the number.
     """
 
     polls: int = 0
@@ -92,8 +92,8 @@ class SentinelOrder:
 class Breaker:
     """The start breaker: `trips` failed starts in a row, the last at `opened_at`; closed when `trips` is 0.
 
-    `refused` says that the last start did not even become a pod, `trying` that one more pod may be asked for now;
-    `revision` is whose starts these were.
+    `refused`: the API server refused to create the last pod. `trying`: one more pod may be requested now. `revision`:
+    the revision of the failed pods.
     """
 
     trips: int = 0
@@ -112,12 +112,12 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True)
 class ScalingMemory:
-    """What carries over from one decision to the next; all of it can be rebuilt, at the price of waiting a window.
+    """What one decision keeps for the next. A new leader starts with an empty memory and waits one window instead.
 
-    `recommendations` are (Unix seconds, workers), oldest first, within the stabilization window; `quiet_since` is when
-    the pool last became empty of work, `saturation` since when every slot has been busy, `emptied_at` when surely
-    nothing waited (0: not known), `waiting_since` when tasks began to wait; `proven` are revisions that ever had a
-    worker report.
+    `recommendations` are (Unix seconds, workers), oldest first, within the stabilization window. `quiet_since` is when
+    the pool last ran out of work, `saturation` since when every slot has been busy, `emptied_at` when the backlog was
+    last certainly empty (0: not known), `waiting_since` when tasks began to wait. `proven` are the revisions of which a
+    worker has reported. `announced` are the Events already published, by topic.
     """
 
     recommendations: tuple[tuple[float, int], ...] = ()
@@ -131,12 +131,12 @@ class ScalingMemory:
 
 
 class Limit(StrEnum):
-    """The rule that binds a pool's size, as `status.decisions` and the metrics name it.
+    """The rule that sets a pool's size, as `status.decisions` and the metrics name it.
 
-    `DEMAND` is the work itself; `HELD` is a window or a missing signal that keeps more workers; `MIN`, `MAX`, `PIN` and
-    `PAUSED` are the spec's. `REFUSED` is the tenancy policy's. The others stop growth: `BREAKER` after failed starts,
-    `UNPREPARED` while pods lack a volume or a network, `DOUBT` while the report path fails, and `IDLE`, `CRASHING` and
-    `MUTE` for what the workers do.
+    `DEMAND` is the work itself. `HELD` is a window or a missing signal that keeps more workers. `MIN`, `MAX`, `PIN` and
+    `PAUSED` come from the spec, `REFUSED` from the tenancy policy. The others stop growth: `BREAKER` after failed
+    starts, `UNPREPARED` while pods lack a volume or a network, `DOUBT` while the report path is degraded, and `IDLE`,
+    `CRASHING` and `MUTE` because of the workers' behaviour.
     """
 
     DEMAND = "demand"
@@ -156,7 +156,7 @@ class Limit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many workers, which rule bound it, and the sentence for people."""
+    """How many workers the pool should have, the rule that set the number, and the reason as a sentence."""
 
     desired: int
     limit: Limit
@@ -165,10 +165,10 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One answer for one pool.
+    """The decision about one pool.
 
-    `directives` are by pod UID; `backlog` is what was known of the backlog; `look_again_in` is in seconds, None when
-    only a change can alter the answer.
+    `directives` are by pod UID, `victims` are the names of the pods to cordon, `backlog` is the backlog that the
+    decision used. `look_again_in` is in seconds, None if only an event can change the decision.
     """
 
     size: Size

@@ -1,4 +1,4 @@
-"""From tasks to workers: what the work asks for, before any limit."""
+"""From tasks to workers: the number that the work needs, before any limit."""
 
 import math
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from activity_operator.core.situation import Situation
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """How many workers the work asks for, and the sentence that says so. `tasks` are all that are known."""
+    """How many workers the work needs, and the reason as a sentence. `tasks` are all known tasks."""
 
     workers: int
     tasks: int
@@ -21,12 +21,12 @@ class Demand:
 
 
 def task_demand(situation: Situation, saturated: Saturation | None, emptied_at: float = 0.0) -> Demand:
-    """Return the workers for `inflight + leases held + backlog`, more on saturation where the source cannot count.
+    """Return the workers for `inflight + leases held + backlog`; more on saturation if there is no exact count.
 
-    A source without a count shows a backlog only by leaving nobody idle. So while tasks run, one free slot is kept as
-    the eye that sees there is no more; when every slot stays busy, the pool doubles, once per observed start. A count
-    that is only a lower bound leaves all that as it is and may only ask for more: it is minutes old, so the tasks that
-    it saw waiting may be the very ones that run by now.
+    Without a count, a backlog shows only in the slots: every slot is busy. So while tasks run, one slot is kept free,
+    and an idle slot proves that no task waits; when every slot stays busy, the pool doubles, once per observed start. A
+    lower bound changes none of that and can only raise the demand: it is minutes old, so the tasks that it counted may
+    already be running.
     """
     spec, observation, fleet = situation.spec, situation.observation, situation.fleet
     held = observation.source.held + observation.source.claimed
@@ -49,16 +49,16 @@ def task_demand(situation: Situation, saturated: Saturation | None, emptied_at: 
                 workers = max(workers, len(fleet.serving))
         elif fleet.inflight:
             workers = max(workers, fleet.inflight // spec.slots_per_worker + 1)
-    # Who has yet to report to a new leader keeps its place, and makes none.
+    # Workers that have not reported to the new leader count as present but add no demand.
     workers = max(workers, min(workers + fleet.unheard, len(fleet.serving)))
     return Demand(workers + len(fleet.stalled), tasks, reason, full, backlog)
 
 
 def _unreachable_slots(situation: Situation) -> int:
-    """Return how many free slots cannot take the leases that are held: each waits in a poll, for a minute at worst.
+    """Return how many free slots cannot take a held lease because their poll is open, for up to a minute.
 
-    The sentinel's last polls outlive the start of the first worker. What they bring then goes to a worker that is yet
-    to poll, so one more is asked for.
+    The sentinel's last polls stay open after the first worker has started. A lease from such a poll needs a worker
+    without open polls, so the demand rises by one slot for each.
     """
     observation = situation.observation
     if not observation.source.held:

@@ -1,4 +1,4 @@
-"""How workers leave: whom to cordon, whom to call back, and how far replicas may fall without killing anyone."""
+"""How workers leave: which to cordon, which to uncordon, and how far replicas may fall without ending a task."""
 
 from collections.abc import Iterable
 
@@ -11,25 +11,25 @@ RemovalOrder = tuple[bool, int, bool, int]
 
 
 def removal_order(member: Member) -> RemovalOrder:
-    """Return the leading keys by which a ReplicaSet picks pods to remove, smallest first.
+    """Return the first keys of the order in which a ReplicaSet removes pods, smallest first.
 
-    Unassigned, then Pending, then not ready, then by pod-deletion-cost; later keys (age, restarts) only break ties
-    (Kubernetes `controller.ActivePodsWithRanks`).
+    Pods without a node go first, then Pending ones, then unready ones, then by pod-deletion-cost. Later keys (age,
+    restarts) only break ties (Kubernetes `controller.ActivePodsWithRanks`).
     """
     pod = member.pod
     return (pod.assigned, _PHASE_RANK.get(pod.phase, 1), pod.ready, pod.deletion_cost or 0)
 
 
 def removable(member: Member) -> bool:
-    """Whether the pod may go now: it never started, or it is drained and the watch shows cost and unreadiness."""
+    """Whether the pod may go now: it never started, or it is drained and the watch shows it cordoned and unready."""
     return member.never_started or (member.drained and member.cordoned and not member.pod.ready)
 
 
 def lowest_replicas(members: Iterable[Member], replicas: int, wanted: int) -> int:
     """Return the lowest `replicas`, not below `wanted`, at which the ReplicaSet can remove only removable pods.
 
-    Pods it has yet to create (replicas above the pods seen) go first: what is not there runs nothing. Pods above
-    replicas are about to be removed, so they are spent from the removable ones.
+    Replicas without a pod go first: the ReplicaSet has not created those pods. Pods beyond `replicas` are already being
+    removed, so they count among the removable ones.
     """
     ordered = sorted(members, key=latest_order)
     safe = 0
@@ -45,9 +45,10 @@ def lowest_replicas(members: Iterable[Member], replicas: int, wanted: int) -> in
 
 
 def latest_order(member: Member) -> RemovalOrder:
-    """Return the removal order that a pod may have by now: one that never started may run since, where a watch lags.
+    """Return the latest position in the removal order that the pod may have: the watch lags behind the cluster.
 
-    Ready it is not: then its Deployment's status says another number, and the write that lowers is answered 409.
+    A pod that had not started may be running. It cannot be Ready: that would have changed its Deployment's status, and
+    the API server would reject the scale-down (409).
     """
     if not member.never_started:
         return removal_order(member)
@@ -55,9 +56,9 @@ def latest_order(member: Member) -> RemovalOrder:
 
 
 def choose_victims(serving: Iterable[Member], surplus: int) -> tuple[Member, ...]:
-    """Return whom to cordon: the longest idle first, then the least busy. Idle time orders, it never vetoes.
+    """Return the workers to cordon: the least busy first, then the longest idle. A busy worker can be chosen, too.
 
-    A pod that never started needs no cordon, and one that has not reported cannot be told.
+    Pods without a report are left out: one that never started needs no cordon, and others cannot get the directive.
     """
     candidates = [member for member in serving if member.report is not None]
     candidates.sort(key=lambda member: (member.busy, -member.idle_for, member.pod.created, member.pod.uid))
@@ -65,14 +66,17 @@ def choose_victims(serving: Iterable[Member], surplus: int) -> tuple[Member, ...
 
 
 def unmarked(members: Iterable[Member]) -> tuple[Member, ...]:
-    """Return drained workers without a cost: one said drained just as it was called back, and no way leads back."""
+    """Return drained workers without our deletion cost.
+
+    Such a worker reported drained while it was being uncordoned; drained is terminal.
+    """
     return tuple(
         m for m in members if m.report is not None and m.report.state is WorkerState.DRAINED and not m.cordoned
     )
 
 
 def callable_back(members: Iterable[Member], number: int) -> tuple[Member, ...]:
-    """Return cordoned workers that may serve again, because they have not yet said drained: busiest first."""
+    """Return at most `number` cordoned workers that can serve again because they are not drained, busiest first."""
     candidates = [m for m in members if m.cordoned and not m.drained and not m.stalled and m.report is not None]
     candidates.sort(key=lambda member: (-member.busy, member.pod.created, member.pod.uid))
     return tuple(candidates[: max(0, number)])

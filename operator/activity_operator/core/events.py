@@ -1,4 +1,4 @@
-"""What is worth an Event: transitions, said once each time they begin."""
+"""The Events of a decision: one for each transition."""
 
 from collections.abc import Iterator, Mapping
 
@@ -7,20 +7,20 @@ from activity_operator.core.decision import Breaker, EmitEvent, Limit, Size
 from activity_operator.core.not_ready import not_ready_reasons
 from activity_operator.core.situation import Situation
 
-#: Why growth stopped, by the rule that stopped it, where the workers themselves are the reason.
+#: The Event reason for each rule that stops growth because of the workers' behaviour.
 GROWTH_STOP_REASONS = {
     Limit.IDLE: Reason.WORKERS_IDLE,
     Limit.CRASHING: Reason.WORKERS_CRASHING,
     Limit.MUTE: Reason.WORKERS_MUTE,
 }
-#: Seconds of a term in which silence is what every change of leader brings, and no news.
+#: Seconds from the start of a term in which missing reports get no Event: every change of leader interrupts reports.
 YOUNG_TERM_SECONDS = 30.0
 
 
 def new_events(
     situation: Situation, size: Size, breaker: Breaker, announced: Mapping[str, str]
 ) -> tuple[tuple[EmitEvent, ...], Mapping[str, str]]:
-    """Return the Events to publish, and what has been said by now (topic to what was said of it)."""
+    """Return the Events to publish, and the new `announced`: topic to the key of its last Event."""
     topics = {topic: (key, event) for topic, key, event in _topics(situation, breaker)}
     if (why := GROWTH_STOP_REASONS.get(size.limit)) is not None:
         topics["futile"] = (size.limit, EmitEvent("Warning", str(why), size.reason))

@@ -1,4 +1,4 @@
-"""Pods joined with what their workers said: who serves, who leaves, who never came."""
+"""Pods joined with the reports of their workers: which serve, which leave, which never started."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,11 +8,11 @@ from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import Observation, PodFacts, WorkerFacts
 from activity_worker.contract import WorkerState
 
-#: Intervals without a report after which a worker is stalled, whatever `reports.timeoutSeconds` says.
+#: Report intervals without a report after which a worker may be stalled, even if `reports.timeoutSeconds` is shorter.
 STALLED_INTERVALS = 3
-#: Seconds for which a running container may keep silent before it counts as one without our runtime.
+#: Seconds for which a container may run without a report; after that it counts as an image without our runtime.
 START_DEADLINE_SECONDS = 60.0
-#: pod-deletion-cost of a cordoned worker: below every pod that has none (0).
+#: pod-deletion-cost of a cordoned worker: below that of a pod without the annotation (0).
 CORDON_COST = -1000
 #: Seconds without a task after which a free slot is idle; a shorter gap lies between two tasks of a backlog.
 IDLE_GRACE_SECONDS = 0.5
@@ -20,34 +20,34 @@ IDLE_GRACE_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Member:
-    """One pod of the pool, and its worker's last word if there is one."""
+    """One pod of the pool, with its worker's last report if there is one. `idle_for` is in seconds."""
 
     pod: PodFacts
     report: WorkerFacts | None
     stalled: bool
     never_started: bool
     idle_for: float
-    #: Why its worker ended before it ever worked; such a word counts as none.
+    #: Why the worker ended before its first task. `report` is then None.
     failed_start: str = ""
-    #: Whether it has worked since a former leader's time and not reported to this one: what it does is unknown.
+    #: Whether the pod has run since a former leader's term without a report to this leader: its tasks are unknown.
     unheard: bool = False
 
     @property
     def cordoned(self) -> bool:
-        """Whether it has been told to take no new lease: its deletion cost says so, also after a leader change.
+        """Whether the worker takes no new lease. The pod's deletion cost records it, also after a change of leader.
 
-        Another cost than ours is somebody else's: some autoscalers of nodes rank all pods by it.
+        Any other cost comes from another controller: some node autoscalers rank all pods by it.
         """
         return self.pod.deletion_cost == CORDON_COST
 
     @property
     def drained(self) -> bool:
-        """Whether it said that it holds nothing and asks for nothing any more; terminal."""
+        """Whether the worker reported that it has no task and polls no more. This state is terminal."""
         return self.report is not None and self.report.state in {WorkerState.DRAINED, WorkerState.STOPPED}
 
     @property
     def serving(self) -> bool:
-        """Whether it counts as capacity: not leaving, not stalled. One that has yet to report does count."""
+        """Whether the pod counts as capacity: neither leaving nor stalled. A pod without a report counts as well."""
         leaving = (
             self.cordoned or self.drained or (self.report is not None and self.report.state is WorkerState.STOPPING)
         )
@@ -55,28 +55,28 @@ class Member:
 
     @property
     def working(self) -> bool:
-        """Whether it serves and has said so itself."""
+        """Whether the worker serves and has reported the state running."""
         return self.serving and self.report is not None and self.report.state is WorkerState.RUNNING
 
     @property
     def busy(self) -> int:
-        """Slots with a task, as last heard."""
+        """Slots with a task, by the last report."""
         return 0 if self.report is None else self.report.busy
 
     @property
     def slots(self) -> int:
-        """Tasks that it can run at once, as last heard."""
+        """Tasks that the worker can run at once, by the last report."""
         return 0 if self.report is None else self.report.slots
 
     @property
     def idle(self) -> bool:
-        """Whether it has a free slot that has waited for a task long enough to prove that none waits."""
+        """Whether a slot has been free for long enough to prove that no task waits."""
         return self.busy < self.slots and self.idle_for >= IDLE_GRACE_SECONDS
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """All pods of one pool that count, that is neither ended nor already being deleted."""
+    """All pods of one pool that have neither ended nor are being deleted."""
 
     members: tuple[Member, ...]
 
@@ -87,17 +87,17 @@ class Fleet:
 
     @cached_property
     def working(self) -> tuple[Member, ...]:
-        """Members that serve and have said so."""
+        """Members that serve and have reported the state running."""
         return tuple(member for member in self.members if member.working)
 
     @cached_property
     def stalled(self) -> tuple[Member, ...]:
-        """Members that fell silent."""
+        """Members whose reports stopped."""
         return tuple(member for member in self.members if member.stalled)
 
     @cached_property
     def unheard(self) -> int:
-        """How many serve of whom this leader has yet to hear: each may have a task."""
+        """Number of serving members that have not reported to this leader; each may have a task."""
         return sum(1 for member in self.serving if member.unheard)
 
     @cached_property
@@ -107,12 +107,12 @@ class Fleet:
 
     @cached_property
     def running_tasks(self) -> int:
-        """Tasks that run anywhere in the pool, also on members that leave or fell silent."""
+        """Tasks that run anywhere in the pool, also on members that are leaving or stalled."""
         return sum(member.busy for member in self.members)
 
     @cached_property
     def present(self) -> int:
-        """How many places are taken: by members that serve and by those that fell silent, which may be working."""
+        """Number of serving and stalled members; a stalled one may still work."""
         return len(self.serving) + len(self.stalled)
 
     def of(self, revision: str) -> tuple[Member, ...]:
@@ -121,14 +121,14 @@ class Fleet:
 
 
 def join_reports(spec: PoolSpec, observation: Observation) -> Fleet:
-    """Join pods and reports."""
+    """Return the pods that have neither ended nor are being deleted, each with its worker's report."""
     reports = {worker.pod_uid: worker for worker in observation.workers}
     pods = (pod for pod in observation.pods if not pod.deleting and pod.phase not in {"Failed", "Succeeded"})
     return Fleet(tuple(_member(spec, observation, pod, reports.get(pod.uid)) for pod in pods))
 
 
 def stalled_after(spec: PoolSpec, worker: WorkerFacts) -> float:
-    """Return the Unix time from which a worker that keeps silent is stalled."""
+    """Return the Unix time at which this worker is stalled unless it reports before."""
     return worker.reported_at + max(spec.reports.timeout_seconds, STALLED_INTERVALS * worker.interval_seconds)
 
 
@@ -147,9 +147,9 @@ def _member(spec: PoolSpec, observation: Observation, pod: PodFacts, report: Wor
 
 
 def _never_started(spec: PoolSpec, observation: Observation, pod: PodFacts) -> bool:
-    """Whether a pod that never reported surely runs nothing of ours, so that it may go without a drain.
+    """Whether a pod without a report certainly runs no worker, so that it may go without a drain.
 
-    One whose container runs gets the benefit of the doubt: after a change of leader nobody has reported yet.
+    A running container counts as a worker until `given_up_at`: a new leader has no reports yet.
     """
     if pod.ready:
         return False
@@ -160,11 +160,11 @@ def _never_started(spec: PoolSpec, observation: Observation, pod: PodFacts) -> b
 
 
 def given_up_at(spec: PoolSpec, observation: Observation, pod: PodFacts) -> float | None:
-    """Return the Unix time from which a running container that is not ready and never reported runs nothing of ours.
+    """Return the Unix time from which a running, unready container without a report counts as running no worker.
 
-    If it is older than this leader and its revision has had reports, the doubt never ends (None): a worker cut off from
-    us with its node looks the same. Of a former revision nobody knows whether it had any: those are given up as late as
-    the stalled are.
+    Return None (never) if the container is older than this leader's term and its revision has had reports: a worker on
+    a node without a network looks the same. For a former revision it is unknown whether a worker ever reported, so its
+    containers get the deadline of stalled workers.
     """
     if pod.running_since >= observation.leader_since:
         return pod.running_since + START_DEADLINE_SECONDS

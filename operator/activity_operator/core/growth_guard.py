@@ -1,8 +1,8 @@
-"""When more workers would not help: those that are there leave waiting tasks alone, end again and again, or are mute.
+"""When more workers would not help: the present ones stay idle while tasks wait, crash repeatedly, or never report.
 
-A pool that grows on a count cannot tell a backlog from a number that is wrong, or from tasks that its image cannot
-take. Its workers can: while tasks wait, nobody who can take one stays idle. So growth stops as soon as more workers
-bear witness against it than for it. One alone may be at fault itself, and does not stop a second.
+A count alone does not show whether it is right and whether the pool's image can take the tasks. The workers show it:
+while tasks wait, a worker that can take one is busy. So growth stops as soon as more workers speak against it than for
+it. A single faulty worker does not stop a second one.
 """
 
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ from activity_operator.core.fleet import START_DEADLINE_SECONDS, Member
 from activity_operator.core.observation import Observation
 from activity_operator.core.situation import Situation
 
-#: Seconds for which a free slot must have had nothing while tasks waited: a poll may block the others for a minute.
+#: Seconds without a task, while tasks wait, after which a free slot counts as idle: one poll can block others as long.
 IDLE_SECONDS = 60.0
-#: Seconds without a task after which a worker no longer speaks for more of its kind: it is new, or about to be idle.
+#: Seconds without a task after which a worker no longer counts as useful.
 USEFUL_SECONDS = 5.0
-#: Seconds that a container must run after its last end to be believed in again.
+#: Seconds for which a restarted container must run before it no longer counts as crashing.
 CRASH_SECONDS = 60.0
-#: Workers that a pool may have whatever the first one does.
+#: Number of workers up to which a pool may always grow, even if the first worker is at fault.
 WITNESSES = 2
 
 _CRASH_LOOP = "CrashLoopBackOff"
@@ -35,11 +35,11 @@ class GrowthStop:
 
 
 def waiting_since(situation: Situation, demand: Demand, before: float | None) -> float | None:
-    """Return since when tasks have waited that nobody has, None while none is known to."""
+    """Return when unleased tasks began to wait (Unix seconds), or None if no task is known to wait."""
     observation = situation.observation
     tasks = demand.backlog.tasks or 0
     if not demand.backlog.exact:
-        # A bound may count tasks that run or are held by now.
+        # A lower bound may include tasks that have been leased since.
         tasks -= situation.fleet.inflight + observation.source.held + observation.source.claimed
     if tasks <= 0:
         return None
@@ -47,7 +47,7 @@ def waiting_since(situation: Situation, demand: Demand, before: float | None) ->
 
 
 def growth_stop(situation: Situation, since: float | None) -> GrowthStop | None:
-    """Return why more workers would not help, None while they may. `since` is when tasks began to wait."""
+    """Return why more workers would not help, None if they may. `since` is when tasks began to wait, Unix seconds."""
     observation, fleet = situation.observation, situation.fleet
     crashing = [member for member in fleet.members if _crashes(observation, member)]
     mute = [member for member in fleet.serving if _mute_at(observation, member) <= observation.now]
@@ -66,7 +66,7 @@ def growth_stop(situation: Situation, since: float | None) -> GrowthStop | None:
 
 
 def recheck_times(situation: Situation, since: float | None) -> Iterator[float]:
-    """Yield the Unix times at which time alone can change the answer."""
+    """Yield the Unix times at which time alone can change the result of `growth_stop`."""
     observation, fleet = situation.observation, situation.fleet
     if since is not None:
         yield since + IDLE_SECONDS
@@ -83,7 +83,7 @@ def recheck_times(situation: Situation, since: float | None) -> Iterator[float]:
 
 
 def _waited(observation: Observation, since: float | None) -> bool:
-    """Whether tasks have waited for so long that an idle worker would have taken one; what is held comes by itself."""
+    """Whether tasks have waited so long that an idle worker would have taken one, and the operator holds no lease."""
     return since is not None and observation.now - since >= IDLE_SECONDS and not observation.source.held
 
 
@@ -96,14 +96,14 @@ def _is_useful(member: Member) -> bool:
 
 
 def _mute_at(observation: Observation, member: Member) -> float:
-    """Return from when a pod that is ready and never reported counts as mute, infinity for every other."""
+    """Return the Unix time from which a ready pod without a report counts as mute, infinity for every other pod."""
     if member.report is not None or member.failed_start or not member.pod.ready:
         return float("inf")
     return max(member.pod.ready_since, observation.leader_since) + START_DEADLINE_SECONDS
 
 
 def _crashes(observation: Observation, member: Member) -> bool:
-    """Whether a worker that had reported has just ended by a fault; one that never did is the start breaker's."""
+    """Whether a worker that has reported has just crashed. Workers that never reported concern the start breaker."""
     if member.report is None or not _ended_before(member):
         return False
     pod = member.pod

@@ -1,4 +1,4 @@
-"""The ring of workers' lives in the status: what workers said of themselves, and what only the cluster saw."""
+"""The ring of lifecycle events in the status: the events that workers report, and those that only the cluster shows."""
 
 import signal
 from collections.abc import Iterable, Mapping, Set
@@ -10,15 +10,15 @@ from activity_worker.contract import OOM_KILLED, EventName, WorkerState
 
 #: Reasons for which a container waits although nothing is wrong.
 _ORDINARY = frozenset({"", "ContainerCreating", "PodInitializing"})
-#: Exit codes above it are those of processes killed by a signal, whose number is the rest.
+#: A process killed by a signal ends with this exit code plus the signal's number.
 _SIGNALLED = 128
 
 
 @dataclass(frozen=True, slots=True)
 class PodEvent:
-    """What befell a pod that its worker cannot report: it never started, or it was killed.
+    """An event of a pod that its worker cannot report: the pod does not start, or the worker was killed.
 
-    `exit_code` belongs to `worker:stopped` and is None elsewhere.
+    `exit_code` is only set for `worker:stopped`.
     """
 
     name: str
@@ -30,9 +30,9 @@ class PodEvent:
 def pod_events(
     before: Mapping[str, PodFacts], pods: Iterable[PodFacts], recorded: Iterable[EventRecord] = ()
 ) -> tuple[PodEvent, ...]:
-    """Return what became visible since `before` (pods by UID). Ordinary exits are the worker's own to report.
+    """Return the pods' new events since `before` (pods by UID). The worker reports ordinary exits itself.
 
-    A new leader has seen no pod before: what it finds in `recorded`, the status's ring, its predecessor has told.
+    A new leader has no `before`. It skips the events in `recorded`, the status's ring: the former leader wrote them.
     """
     known = {(record.worker, record.name, record.message) for record in recorded}
     return tuple(
@@ -44,7 +44,7 @@ def pod_events(
 
 
 def at_work(worker: WorkerFacts) -> bool:
-    """Tell whether losing this worker now is a loss: it serves, or it stops and has a task yet."""
+    """Whether the worker serves, or is stopping and still has a task."""
     if worker.state is WorkerState.STOPPING:
         return worker.busy > 0
     return worker.state not in {WorkerState.DRAINED, WorkerState.STOPPED}
@@ -53,7 +53,7 @@ def at_work(worker: WorkerFacts) -> bool:
 def vanished_pods(
     before: Mapping[str, PodFacts], pods: Mapping[str, PodFacts], working: Set[str]
 ) -> tuple[PodEvent, ...]:
-    """Return the pods that are gone since `before` although they ran and their workers (by pod UID) were at work."""
+    """Return an event for each pod in `before` that is gone although its worker was at work (`working`: pod UIDs)."""
     gone = sorted(working & (before.keys() - pods.keys()))
     text = "its pod went before it could end: deleted with too little grace, or with its node"
     return tuple(
@@ -71,14 +71,15 @@ def _pod_events(pod: PodFacts, old: PodFacts | None) -> Iterable[PodEvent]:
 
 
 def _ends(pod: PodFacts) -> int:
-    """Return how often the container has ended, whether or not it has been started again since."""
+    """Return how often the container has ended; `restarts` does not count an end before its restart."""
     return pod.restarts if pod.running_since else pod.restarts + 1
 
 
 def _end(pod: PodFacts) -> Iterable[PodEvent]:
-    """Tell of an end that the worker did not live to report."""
+    """Yield the events of a container's end that the worker could not report."""
     code, reason = pod.last_exit_code, pod.last_exit_reason
-    # Some runtimes say OOMKilled of a worker that ended well when a handler's process was taken. The worker has told.
+    # Some container runtimes report OOMKilled for a worker with exit code 0 if the kernel killed a handler's process.
+    # The worker has already reported that.
     if reason not in {"Completed", "Error"} and not (reason == OOM_KILLED and code == 0):
         yield PodEvent(reason, "" if code is None else f"exit code {code}", pod.name)
     if code is not None and code > _SIGNALLED:
@@ -93,9 +94,9 @@ def _signal_name(number: int) -> str:
 
 
 def merge_events(inherited: Iterable[EventRecord], ours: Iterable[EventRecord]) -> tuple[EventRecord, ...]:
-    """Return the last 20 events by time; equal ones are counted together.
+    """Return the last 20 events by time; equal events become one with their total count.
 
-    `inherited` is the status's ring as it was when this process began to lead, `ours` the story since then.
+    `inherited` is the status's ring at the start of this leader's term, `ours` are the events since then.
     """
     ring: dict[tuple[str, str, int | None], EventRecord] = {}
     for record in (*inherited, *ours):

@@ -1,4 +1,4 @@
-"""From what the work asks for to what may be: pause beats pin beats autoscaling, and max always holds."""
+"""From the demand to the allowed size: pause beats pin, pin beats autoscaling, and maxWorkers always holds."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from activity_operator.core.stabilize import Stable
 def limited_size(
     situation: Situation, demand: Demand, stable: Stable, breaker: Breaker, growth_stop: GrowthStop | None = None
 ) -> Size:
-    """Return how many workers may serve, the rule that bound the number, and why."""
+    """Return how many workers may serve, the rule that set the number, and why."""
     spec, observation = situation.spec, situation.observation
     present = situation.fleet.present
     if observation.refusal:
@@ -42,7 +42,7 @@ def limited_size(
 
 
 def _bounds_of_growth(situation: Situation, breaker: Breaker) -> Iterator[tuple[int, Limit, str]]:
-    """Yield how large the pool may be for now, the rule that says so, and why; the first that binds is told."""
+    """Yield the temporary bounds of growth: size, rule and reason. The first bound below the demand applies."""
     observation, fleet = situation.observation, situation.fleet
     present = fleet.present
     if breaker.open:
@@ -50,7 +50,7 @@ def _bounds_of_growth(situation: Situation, breaker: Breaker) -> Iterator[tuple[
     if (stuck := unprepared_pod(situation)) is not None:
         yield max(present, 1), Limit.UNPREPARED, stuck
     if observation.report_path_problem and fleet.stalled:
-        # Those who are not heard may well be free: they were enough before their reports stopped coming.
+        # Stalled workers may have free slots: they were enough when their reports stopped.
         yield max(present, situation.spec.min_workers), Limit.DOUBT, observation.report_path_problem
 
 

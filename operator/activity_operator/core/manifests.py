@@ -1,4 +1,4 @@
-"""How a revision of a pool looks as a Deployment: restricted pods, our environment, the user's additions."""
+"""The Deployment of a pool's revision: restricted pods, the worker's environment, the user's pod template."""
 
 import hashlib
 import json
@@ -16,21 +16,21 @@ GENERATION = "activitypools.dev/generation"
 CA_CONFIG_MAP = "activitypool-ca"
 REPORT_VOLUME, TMP_VOLUME = f"{VOLUME_PREFIX}report", f"{VOLUME_PREFIX}tmp"
 HEALTH_PORT = 8081
-#: Seconds by which the pod's grace exceeds the drain's: an open poll (60 s) and the last conclusions.
+#: Seconds by which the pod's grace period exceeds the drain timeout: an open poll (60 s) and the last conclusions.
 GRACE_MARGIN_SECONDS = 80
-#: Seconds for which nobody asks whether a worker is alive: where a hundred pods start on a node at once, a container's
-#: first process has taken more than a minute to listen, and killing it made the next one slower still.
+#: Seconds before the first liveness probe. With a hundred pods starting on one node at once, a container's first
+#: process took more than a minute to listen; killing it made the next one even slower.
 START_SECONDS = 120
 #: Seconds for which a reporting token is valid; the kubelet renews it.
 TOKEN_SECONDS = 3600
 
-#: What the restricted Pod Security Standard wants every container to say.
+#: What the restricted Pod Security Standard requires of every container.
 _RESTRICTED: dict[str, Any] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 _CONTAINER_SECURITY: dict[str, Any] = {**_RESTRICTED, "readOnlyRootFilesystem": True}
 _POD_SECURITY: dict[str, Any] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
-#: Lists whose entries are told apart by a field, as the API server merges them; in every other list ours come first.
+#: Merge keys of the lists that the API server merges by a field. In every other list ours replaces theirs.
 _KEYS = {
     "containers": "name",
     "initContainers": "name",
@@ -42,7 +42,7 @@ _KEYS = {
 
 
 def merged(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ours with theirs added: mappings merge deeply, named list entries by name, and on a clash ours wins."""
+    """Return `theirs` merged into `ours`: mappings deeply, lists with a merge key by that key. On a clash ours wins."""
     result: dict[str, Any] = dict(theirs)
     for name, value in ours.items():
         other = theirs.get(name)
@@ -63,20 +63,20 @@ def _merged_list(theirs: list[Any], ours: list[Any], key: str) -> list[Any]:
 
 
 def _name(item: Any, key: str) -> str | None:
-    """Return by what an entry is told from others; None when by nothing: the API server judges what it is."""
+    """Return the value of the entry's merge key, or None. The API server judges entries without a valid one."""
     name = item.get(key) if isinstance(item, Mapping) else None
     return name if isinstance(name, str) else None
 
 
 @dataclass(frozen=True, slots=True)
 class RenderSettings:
-    """What every rendering of this operator shares: where workers report to."""
+    """What all Deployments of this operator share: the URL to which workers send reports."""
 
     report_url: str
 
 
 def revision_of(spec: PoolSpec) -> str:
-    """Return the name of the spec's template revision: 8 hex characters over what a pod is made of, not its number."""
+    """Return the name of the spec's template revision: 8 hex characters of a hash of the fields that make up a pod."""
     parts = {
         "arn": spec.arn,
         "image": spec.handler_image,
@@ -90,7 +90,7 @@ def revision_of(spec: PoolSpec) -> str:
         "template": spec.pod_template,
     }
     if spec.source_kind != "stepFunctions":
-        # Not among the rest: the names of revisions that run already must stay what they are.
+        # Only for the other sources: the revisions of existing Step Functions pools must keep their names.
         parts["source"] = source_parts(spec)
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:8]
 
@@ -101,12 +101,12 @@ def deployment_name(pool: PoolFacts, revision: str) -> str:
 
 
 def selector(pool: PoolFacts) -> str:
-    """Return the label selector of the pool's pods, for /scale."""
+    """Return the label selector of the pool's pods, for the scale subresource."""
     return f"{LABEL_POOL}={pool.name}"
 
 
 def render(settings: RenderSettings, spec: PoolSpec, pool: PoolFacts, replicas: int) -> dict[str, Any]:
-    """Return the Deployment of the spec's own revision, as it is applied."""
+    """Return the Deployment of the spec's own revision, for server-side apply."""
     return deployment(spec, pool, settings, revision_of(spec), replicas)
 
 
@@ -151,7 +151,7 @@ def deployment(
 
 
 def _restricted(pod: dict[str, Any]) -> dict[str, Any]:
-    """Return the pod with what its other containers must say to be admitted where only restricted pods are."""
+    """Return the pod with the securityContext that the restricted Pod Security Standard requires of all containers."""
     for kind in ("initContainers", "containers"):
         if isinstance(pod.get(kind), list):
             pod[kind] = [
@@ -225,5 +225,5 @@ def _environment(spec: PoolSpec, pool: PoolFacts, settings: RenderSettings) -> l
     asked = [{"name": str(name), "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
     first, *rest = source_environment(spec)
     slots = {"name": str(Env.SLOTS), "value": str(spec.slots_per_worker)}
-    # In the order of the first version: another one would be another pod template to those that run.
+    # Keep this order: another order is another pod template and would replace every running worker.
     return [first, slots, *rest, *given, *asked]

@@ -1,10 +1,10 @@
-"""How conditions name a source that is counted, and the place in the spec that says where it is."""
+"""How messages name a counted source and the field of the spec that holds its URL."""
 
 from activity_operator.api.spec import PoolSpec
 
 
 def source_name(spec: PoolSpec) -> str:
-    """Return the source's name: a queue and its server, or a task store."""
+    """Return the source's name: a Redis queue and its server, or the task store."""
     if spec.redis is not None:
         server = f" at {spec.redis.address}" if spec.redis.address is not None else ""
         return f"the queue {spec.redis.queue} on the Redis server{server}"
@@ -12,7 +12,7 @@ def source_name(spec: PoolSpec) -> str:
 
 
 def url_location(spec: PoolSpec) -> str:
-    """Return what a person looks at to correct the way to it."""
+    """Return where the source's URL is set: a Secret's key or a field of the spec."""
     if (secret := spec.url_secret_ref) is not None:
         return f"in Secret {secret.name}, key {secret.key}"
     return "in spec.source.redis.address" if spec.redis is not None else "in spec.source.taskStore.url"

@@ -1,4 +1,4 @@
-"""What is wrong with a pool, in the order in which a person should look at it: the one list for status and Events."""
+"""What is wrong with a pool, most urgent first. The status and the Events use this list."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,9 +12,10 @@ from activity_operator.core.situation import Situation
 
 @dataclass(frozen=True, slots=True)
 class NotReadyReason:
-    """Why a pool is not Ready. `exact` messages come from outside and are said anew whenever they change.
+    """Why a pool is not Ready.
 
-    Those of the others name pods and numbers, so only another reason makes news of them.
+    `exact`: the message comes from outside, and each new message gets an Event. Other messages name pods and numbers
+    that change often, so only a new reason gets an Event.
     """
 
     topic: str
@@ -24,12 +25,12 @@ class NotReadyReason:
 
     @property
     def key(self) -> str:
-        """What must change for the fault to be said again."""
+        """The part that must change before the fault gets another Event."""
         return self.message if self.exact else self.reason
 
 
 def not_ready_reasons(situation: Situation, breaker: Breaker) -> Iterator[NotReadyReason]:
-    """Yield every fault there is, the first one first."""
+    """Yield every fault of the pool, most urgent first."""
     observation = situation.observation
     if observation.refusal:
         yield NotReadyReason("refusal", Reason.TENANCY_DENIED, observation.refusal, exact=True)

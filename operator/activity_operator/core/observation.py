@@ -1,4 +1,4 @@
-"""What is seen of one pool at one moment: frozen facts, including `now`. Nothing here asks anybody anything."""
+"""The observation of one pool at one moment: frozen values, including `now`. No I/O happens here."""
 
 from dataclasses import dataclass, field
 
@@ -9,9 +9,9 @@ from activity_worker.contract import PollTrouble, WorkerState
 class BacklogCount:
     """How many tasks wait, as counted at `observed_at` (Unix seconds).
 
-    `exact`: the source itself counted, a moment ago, tasks that no worker has. Otherwise it is a lower bound, perhaps
-    minutes old: at least so many were waiting, and some of them may run by now.
-    `with_running`: tasks that workers have are counted too, also those whose worker is dead.
+    `exact`: the source itself has just counted its unleased tasks. Otherwise the number is a lower bound that may be
+    minutes old, and some of its tasks may be running. `with_running`: the number includes leased tasks, also those of
+    dead workers.
     """
 
     tasks: int
@@ -22,11 +22,11 @@ class BacklogCount:
 
 @dataclass(frozen=True, slots=True)
 class PoolFacts:
-    """The resource's identity.
+    """The ActivityPool's identity.
 
-    `generation` is metadata.generation; `deleting` once it has a deletionTimestamp; `proven_revision` is the status's:
-    the last template revision of which a worker ever reported. `emptied_at` is a moment at which by the status nothing
-    waited, Unix seconds, 0 when it tells of none.
+    `generation` is metadata.generation; `deleting` says that it has a deletionTimestamp. Two values come from the
+    status: `proven_revision` is the last template revision of which a worker has reported, `emptied_at` a moment at
+    which the backlog was empty (Unix seconds, 0 if the status has none).
     """
 
     namespace: str
@@ -42,10 +42,10 @@ class PoolFacts:
 class DeploymentFacts:
     """One revision's Deployment as the watch last showed it.
 
-    `rendered_generation` is the pool generation it was rendered for; `drifted` says that fields we own differ from what
-    we applied (somebody edited it); `outdated` that another version of the operator, or one with other settings,
-    rendered it for this same generation; `failure` is the message of its ReplicaFailure condition (quota, admission).
-    `scaled_by` and `edited_by` are the field managers, other than us, that wrote its replicas, or anything else, last.
+    `rendered_generation` is the pool generation that it was rendered for. `drifted`: an edit changed fields that the
+    operator owns. `outdated`: another operator version, or one with other settings, rendered it for the same
+    generation. `failure` is the message of its ReplicaFailure condition (quota, admission). `scaled_by` and `edited_by`
+    are the other field managers that last wrote its replicas or any other field.
     """
 
     name: str
@@ -69,10 +69,10 @@ class PodFacts:
     """One worker's pod as the watch last showed it. Times are Unix seconds; `deletion_cost` None means unset.
 
     `running_since` is 0 unless the worker container runs now; `waiting_reason` is that container's (ImagePullBackOff,
-    CrashLoopBackOff …); `last_exit_code` and `last_exit_reason` (Error, OOMKilled, Completed) are of its last
-    termination; `unschedulable` is the scheduler's message; `untaken_since` is since when the pod has been on a node
-    whose kubelet has not begun with it, `unprepared_since` since when that has been getting volumes and network ready;
-    each is 0 once it is done.
+    CrashLoopBackOff …). `last_exit_code` and `last_exit_reason` (Error, OOMKilled, Completed) are those of its last
+    termination. `unschedulable` is the scheduler's message. `untaken_since`: since when the pod has had a node whose
+    kubelet has not taken it up. `unprepared_since`: since when the kubelet has been preparing volumes and network. Both
+    are 0 when the step is done.
     """
 
     name: str
@@ -99,10 +99,10 @@ class PodFacts:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFacts:
-    """What one worker last said, by pod UID; `reported_at` Unix seconds, `interval_seconds` as last ordered.
+    """One worker's last report. `reported_at` is in Unix seconds; `interval_seconds` is the last one ordered in a reply.
 
-    `failed_start` is why this incarnation ended before it ever worked, "" unless it did; `poll_trouble` why it cannot
-    poll for the slots it has free.
+    `failed_start` is why this incarnation ended before its first task, "" if it did not. `poll_trouble` is why the
+    worker cannot poll for its free slots.
     """
 
     pod_uid: str
@@ -130,7 +130,7 @@ class SourceProblem:
 
 @dataclass(frozen=True, slots=True)
 class MetricPeriod:
-    """Tasks that were scheduled and tasks that were started in one period, from `start` (Unix seconds) on."""
+    """The numbers of scheduled and started tasks in one period that begins at `start` (Unix seconds)."""
 
     start: int
     seconds: int
@@ -140,9 +140,9 @@ class MetricPeriod:
 
 @dataclass(frozen=True, slots=True)
 class ActivityMetrics:
-    """What a service counted, oldest first; periods in which nothing happened are left out.
+    """CloudWatch's counts, oldest first, without the periods in which no task was scheduled or started.
 
-    `observed_at` is when it was asked, Unix seconds; the last minutes before may be incomplete.
+    `observed_at` is the time of the read, Unix seconds; the last minutes before it may be incomplete.
     """
 
     periods: tuple[MetricPeriod, ...]
@@ -151,11 +151,11 @@ class ActivityMetrics:
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """What the operator itself knows of the source: its own polls, the leases it holds, a count where there is one.
+    """What the operator itself knows of the source: its open polls, its leases, and the counts.
 
-    `held` are leases recorded and not yet claimed by a worker; `claimed` ones are a worker's, whose report has not yet
-    shown them. `counts` are what is known of the tasks that wait, at most one of them exact; none where nobody can
-    count. `metrics` are what another service counted of a source that cannot, None when it was never asked.
+    `held` leases are recorded and unclaimed; `claimed` leases belong to a worker whose reports do not show them yet.
+    `counts` are the counts of waiting tasks, at most one of them exact; empty if the pool has no count. `metrics` are
+    CloudWatch's counts for Step Functions, None before the first read. `error` is why the source cannot be read.
     """
 
     open_polls: int = 0
@@ -171,12 +171,12 @@ class SourceFacts:
 class Observation:
     """Everything that `decide` may know.
 
-    `leader_since` is when this process began to lead (Unix seconds); `report_path_problem` says that reports failed for
-    so many workers at once that the report path itself is doubted; `refusal` is the tenancy policy's objection, empty
-    when the pool may run; `sharing_pools` are other pools on the same source, as namespace/name; `rejected` is the API
-    server's message when it refused the current revision's Deployment, `rejected_reason` the condition reason for it;
-    `authentication_problem` is why reports cannot be authenticated now (TokenReview failing); `edit_conflict` says who
-    else writes the pool's Deployments again and again.
+    `leader_since`: when this process began to lead (Unix seconds). `report_path_problem`: why the report path counts as
+    degraded, because the reports of many workers stopped at once. `refusal`: why the tenancy policy forbids the pool.
+    `sharing_pools`: other pools on the same source, as namespace/name. `rejected`: the API server's message if it
+    refused the current revision's Deployment; `rejected_reason` is its condition reason. `authentication_problem`: why
+    reports cannot be authenticated (TokenReview fails). `edit_conflict`: which other field managers keep changing the
+    pool's Deployments. Each text is "" if there is no such problem.
     """
 
     now: float

@@ -1,4 +1,4 @@
-"""What workers say of their own polls: while they run, the operator does not poll itself and sees nothing."""
+"""Poll errors that workers report. While workers run, the operator does not poll, so it sees no poll error itself."""
 
 from activity_operator.api.conditions import Reason
 from activity_operator.api.spec import PoolSpec
@@ -8,9 +8,9 @@ from activity_worker.contract import PollFault, PollTrouble
 
 
 def poll_error(situation: Situation, *, counted: bool = False) -> tuple[Reason, str] | None:
-    """Return reason and message when no worker with a free slot can poll, None while one can or all are busy.
+    """Return reason and message if no worker with a free slot can poll, None if one can or every slot is busy.
 
-    `counted` says that the operator itself can ask the source, with the URL as it is now.
+    `counted` says that the operator itself can read the source, with the present URL.
     """
     free = [
         (member.pod.name, member.report.poll_trouble)
@@ -48,7 +48,7 @@ def _reason_and_message(spec: PoolSpec, pod: str, error: PollTrouble, counted: b
 
 
 def _counted_source_error(spec: PoolSpec, pod: str, fault: PollFault, words: str, counted: bool) -> tuple[Reason, str]:
-    """Return the same for a Redis queue or a task store. A worker keeps the URL with which it was started."""
+    """Return reason and message for a Redis queue or a task store. A worker keeps the URL that it was started with."""
     source = messages.source_name(spec)
     match fault:
         case PollFault.DENIED if counted and spec.url_secret_ref is not None:

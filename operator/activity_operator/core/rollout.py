@@ -1,4 +1,4 @@
-"""Two revisions at once: a canary proves the new one, then workers move over, one surge at a time."""
+"""Rollout of a new revision: one canary pod proves it, then the workers move over, one surge at a time."""
 
 import math
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ SURGE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Workers that should serve, by revision, and how many pods more than the size the rollout may have."""
+    """The workers that should serve, by revision, and `surge`: the pods beyond the size that the rollout may have."""
 
     wanted: Mapping[str, int]
     surge: int
@@ -22,8 +22,8 @@ class Split:
 def split_by_revision(situation: Situation, desired: int, proven: frozenset[str]) -> Split:
     """Return how the size divides over the revisions.
 
-    Until the new revision has had a worker report, it gets one canary and the newest old one with workers keeps the
-    whole size, also if the new one never starts. Then the new one grows as the old one's workers drain and go.
+    Until a worker of the new revision has reported, the new revision gets one canary, and the newest old revision with
+    workers keeps the whole size, even if the canary never starts. Then the new revision grows as old workers drain.
     """
     fleet, revision = situation.fleet, situation.revision
     old = _newest_old(situation)

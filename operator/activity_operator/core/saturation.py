@@ -1,4 +1,4 @@
-"""Whether every slot of the pool stays busy: the only sign of a backlog where nobody counts it."""
+"""Whether every slot of the pool stays busy: the only sign of a backlog if there is no count."""
 
 from dataclasses import dataclass
 
@@ -6,17 +6,17 @@ from activity_operator.core.fleet import Fleet, Member
 
 #: Seconds for which every slot must be busy before the pool grows without a count.
 SATURATED_SECONDS = 1.0
-#: Seconds that a report may take beyond its interval before it is worth another look whether it has come.
+#: Seconds that a report may take beyond its interval before the pool is decided again.
 LATE_SECONDS = 0.1
-#: Seconds between two looks at a report that is late; its worker is stalled before there are many.
+#: Seconds between two decisions while a report is late. After a few of them the worker is stalled.
 LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Saturation:
-    """Since when no worker of the crew (pod UIDs) has had an idle slot, and when the last of them joined.
+    """`since`: from when no worker has had an idle slot; `joined`: when the last of the `members` (pod UIDs) joined.
 
-    Unix seconds, both as the workers said and not as somebody looked.
+    Both are Unix seconds of reports, not of decisions.
     """
 
     since: float
@@ -25,9 +25,9 @@ class Saturation:
 
 
 def track_saturation(fleet: Fleet, before: Saturation | None) -> Saturation | None:
-    """Return since when no working member has had an idle slot, None when one has or nobody works.
+    """Return since when no working member has had an idle slot, None if one has or if no member works.
 
-    Tasks in flight are not asked for: a pool of one worker has none between two tasks of a backlog.
+    Tasks in flight are no condition: a pool with one worker has none between two tasks of a backlog.
     """
     if not fleet.working or any(member.idle for member in fleet.working):
         return None
@@ -40,16 +40,16 @@ def track_saturation(fleet: Fleet, before: Saturation | None) -> Saturation | No
 
 
 def is_proven(full: Saturation, fleet: Fleet, now: float) -> bool:
-    """Whether it has lasted, and each worker has said so since it began: an older word may be of a task long done.
+    """Whether saturation has lasted long enough and every worker has reported since it began.
 
-    Beside one that has just joined, a free slot is no gap between two tasks of a backlog: the next task may have gone
-    to the newcomer. Then it must last anew.
+    An older report may show a task that has ended. Right after a worker joins, a free slot of another worker may mean
+    that the new worker took the next task. With a free slot, the time therefore counts from the last join.
     """
     return now >= _lasted_at(full, fleet) and not _unheard(full, fleet)
 
 
 def look_again_at(full: Saturation, fleet: Fleet, now: float) -> float | None:
-    """Return when it may be proven, None when it is: a report that repeats the one before is no event."""
+    """Return the Unix time at which saturation may be proven, None if it is. A report without a change is no event."""
     if is_proven(full, fleet, now):
         return None
     words = [_last_report(m) + (m.report.interval_seconds if m.report else 0.0) for m in _unheard(full, fleet)]

@@ -1,4 +1,4 @@
-"""From wanted workers to actions on one revision: call back, cordon, grow, shrink."""
+"""From wanted workers to actions on one revision: uncordon, cordon, raise or lower replicas."""
 
 from dataclasses import dataclass, replace
 
@@ -10,7 +10,7 @@ from activity_operator.core.observation import DeploymentFacts
 
 @dataclass(frozen=True, slots=True)
 class ScalePlan:
-    """What to do with one revision; `replicas` is what its Deployment should have."""
+    """What to do with one revision: its Deployment's `replicas`, deletion costs to write, and workers to cordon."""
 
     replicas: int
     costs: tuple[SetDeletionCost, ...]
@@ -18,10 +18,10 @@ class ScalePlan:
 
 
 def plan_scale(members: tuple[Member, ...], replicas: int, wanted: int, room: int) -> ScalePlan:
-    """Return the moves towards `wanted` serving workers.
+    """Return the plan for `wanted` serving workers.
 
-    `room` is how many pods the pool may still add. Pods not yet created (replicas above the pods seen) count as
-    serving: they are on their way.
+    `room` is how many pods the pool may still add. Replicas without a pod count as serving: the ReplicaSet is about to
+    create those pods.
     """
     serving = [member for member in members if member.serving]
     missing = max(0, replicas - len(members))
@@ -39,19 +39,20 @@ def _plan_shrink(members: tuple[Member, ...], replicas: int, wanted: int, surplu
     serving = [member for member in members if member.serving]
     started = sum(1 for member in serving if not member.never_started)
     spare = missing + len(serving) - started
-    # Pods above replicas are about to go, or are gone and no watch has told: nobody else need leave in their stead.
+    # Pods beyond `replicas` are already being removed; do not choose extra victims for them.
     chosen = drain.choose_victims(serving, surplus - spare - max(0, len(members) - replicas))
     costs = tuple(SetDeletionCost(m.pod.name, m.pod.uid, CORDON_COST) for m in chosen)
-    # A ReplicaSet removes those that start before those that are drained: while one is needed, the drained ones stay.
+    # A ReplicaSet removes starting pods before drained ones. While a starting pod is needed, the drained ones stay.
     needed = spare > 0 and wanted > started - len(chosen)
     staying = sum(1 for m in members if not m.serving and (needed or not drain.removable(m)))
-    # The costs are written first: whom they put beside the drained, unready on a node that is missed, may be removed.
+    # Deletion costs are written before replicas. A NotReady pod that has just got the cost therefore ranks like a
+    # drained one and may be removed.
     lowest = drain.lowest_replicas(_marked(members, chosen), replicas, wanted + staying + len(chosen))
     return ScalePlan(min(replicas, lowest), costs, chosen)
 
 
 def _marked(members: tuple[Member, ...], chosen: tuple[Member, ...]) -> list[Member]:
-    """Return the members as they are once those chosen carry our deletion cost."""
+    """Return the members with our deletion cost on the chosen ones."""
     leaving = {member.pod.uid for member in chosen}
     return [
         replace(member, pod=replace(member.pod, deletion_cost=CORDON_COST)) if member.pod.uid in leaving else member
@@ -64,8 +65,8 @@ def _plan_growth(members: tuple[Member, ...], replicas: int, lacking: int, room:
     costs = tuple(SetDeletionCost(member.pod.name, member.pod.uid, None) for member in back)
     growth = min(lacking - len(back), max(0, room))
     if growth <= 0 < lacking - len(back):
-        # At the limit, drained pods make place for new ones, once those are up that would be removed before them.
-        # So would those be that no watch has shown yet: made and removed again at every look.
+        # At the limit, drained pods make room for new ones. The ReplicaSet would remove starting pods first, and pods
+        # that the watch has not shown yet. So wait until they run: otherwise each decision creates and removes them.
         if replicas > len(members) or any(member.serving and member.never_started for member in members):
             return ScalePlan(replicas, costs, ())
         gone = sum(1 for member in members if drain.removable(member) and not member.serving)
@@ -74,7 +75,7 @@ def _plan_growth(members: tuple[Member, ...], replicas: int, lacking: int, room:
 
 
 def replicas_write(deployment: DeploymentFacts, replicas: int) -> tuple[Action, ...]:
-    """Return the write of `replicas`, none when they are so already; a lowering one carries the version it saw."""
+    """Return the write of `replicas`, () if they do not change. A scale-down carries the observed resource version."""
     if replicas == deployment.replicas:
         return ()
     lowering = replicas < deployment.replicas

@@ -1,21 +1,21 @@
-"""The sentinel's order: how many polls the operator keeps open for a pool that has nobody to poll for it."""
+"""The sentinel's order: how many polls the operator keeps open for a pool without a working worker."""
 
 from activity_operator.core import backlog
 from activity_operator.core.decision import Breaker, SentinelOrder
 from activity_operator.core.situation import Situation
 
-#: Open polls at rest: one dropped poll can block the others for a minute, so one alone is not enough.
+#: Open polls at rest. A dropped poll gets no answer for up to a minute, so a second one is open.
 RESTING_POLLS = 2
-#: Open polls at most after a hit, to take a burst at once.
+#: The most open polls after a task has arrived, to take a burst at once.
 BURST_POLLS = 10
 
 
 def plan_sentinel(situation: Situation, breaker: Breaker, *, proven: bool) -> SentinelOrder:
-    """Return polls and the most leases to hold; none while somebody works, or when nobody may.
+    """Return the number of polls and the most leases to hold. There are no polls while a worker works or none may.
 
-    A revision that never had a worker report gets one poll and one lease: a task taken early starts clocks that we
-    cannot see. A proven one takes what comes, up to what the pool may run: two polls for each task that came, so that a
-    burst is taken in a few rounds and a single task leaves few polls open that compete with its worker's.
+    A revision without a report yet gets one poll and one lease: leasing a task starts time limits that the operator
+    cannot see. A proven revision leases as many tasks as the pool can run. It gets two polls for each leased task: a
+    burst needs few rounds, and after a single task few polls compete with the worker's own.
     """
     spec, observation = situation.spec, situation.observation
     most = spec.max_workers if spec.replicas is None else min(spec.replicas, spec.max_workers)

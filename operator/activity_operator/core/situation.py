@@ -1,4 +1,4 @@
-"""One pool at one moment: what every step of a decision reads."""
+"""One pool at one moment: the input of every step of a decision."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from activity_operator.core.observation import Observation
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The spec, what is observed, the pods joined with their reports, and the name of the spec's template revision."""
+    """The spec, the observation, the pods joined with their reports, and the name of the spec's template revision."""
 
     spec: PoolSpec
     observation: Observation
@@ -19,5 +19,5 @@ class Situation:
 
 
 def situation_of(spec: PoolSpec, observation: Observation) -> Situation:
-    """Join pods and reports, and name the revision."""
+    """Return the situation: the pods joined with their reports, and the name of the spec's revision."""
     return Situation(spec, observation, join_reports(spec, observation), revision_of(spec))

@@ -1,4 +1,4 @@
-"""What a worker is told of its source: variables of its environment, a URL with a password only by its Secret."""
+"""The environment variables that describe the source to a worker. A URL with a password comes from its Secret."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ Variable = dict[str, Any]
 
 
 def source_environment(spec: PoolSpec) -> list[Variable]:
-    """Return the variables of the container."""
+    """Return the source's environment variables for the worker container."""
     if spec.redis is not None:
         return _redis(spec.redis)
     if spec.task_store is not None:
@@ -20,10 +20,10 @@ def source_environment(spec: PoolSpec) -> list[Variable]:
 
 
 def source_parts(spec: PoolSpec) -> dict[str, Any]:
-    """Return what a pod is made of where the source is counted, for the revision's name.
+    """Return the parts of `spec.source` that belong to a pod, for the revision's hash; empty for Step Functions.
 
-    Without what is as by default, so that a field of a later version changes no name, and without what only the
-    operator looks at, which would replace every worker for nothing.
+    Default values are left out, so that a new field of a later version does not change the hash. Fields that only the
+    operator reads are left out, because a change to them must not replace workers.
     """
     if spec.source is None:
         return {}
@@ -31,7 +31,7 @@ def source_parts(spec: PoolSpec) -> dict[str, Any]:
 
 
 def literal(text: str) -> str:
-    """Return a variable's value as a pod spec has it: `$(NAME)` in it would be replaced by another variable's."""
+    """Return the value escaped for a pod spec: Kubernetes would replace `$(NAME)` by the value of that variable."""
     return text.replace("$", "$$")
 
 

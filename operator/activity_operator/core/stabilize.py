@@ -1,4 +1,4 @@
-"""Down slowly: the highest recommendation of a window, and zero only on proof."""
+"""Slow scale-down: the highest recommendation of a window applies, and zero needs proof that no work is left."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ Recommendations = tuple[tuple[float, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Stable:
-    """The damped number of workers; `held_by` names what keeps it above the demand, empty when nothing does."""
+    """The stabilized number of workers; `held_by` names what keeps it above the demand, "" if it equals the demand."""
 
     workers: int
     held_by: str
@@ -21,13 +21,13 @@ class Stable:
 
 
 def stabilized(situation: Situation, demand: Demand, past: Recommendations, quiet_since: float | None) -> Stable:
-    """Return the larger of today's demand and what the window, the zero gate or missing signals still ask for."""
+    """Return the highest of the present demand and the numbers that window, zero gate and missing signals require."""
     spec, observation, fleet = situation.spec, situation.observation, situation.fleet
     present = fleet.present
     unknown, blind = _unknown(situation, demand)
-    # Nor is it a proof of rest, however long it lasts.
+    # An unknown backlog never counts as quiet.
     quiet = None if unknown else _quiet_since(situation, demand, quiet_since)
-    # What ignorance holds counts as wanted: the window begins when it ends.
+    # Workers kept because of an unknown backlog enter the window as demand.
     wanted = max(demand.workers, blind)
     recommendations = _remember(past, observation.now, wanted, spec.scaling.scale_down.stabilization_window_seconds)
     candidates = [(demand.workers, ""), (blind, f"{unknown}: unknown is not zero")]
@@ -43,9 +43,10 @@ def stabilized(situation: Situation, demand: Demand, past: Recommendations, quie
 
 
 def _unknown(situation: Situation, demand: Demand) -> tuple[str, int]:
-    """Return what is not known of the work, and the workers that are kept for it: "" and none when enough is.
+    """Return why the backlog is unknown and the number of workers to keep for it; "" and 0 if it is known.
 
-    Workers see for themselves that nothing waits. Where none works, or none that is free can poll, nobody does.
+    A working pool needs few workers to see that no task waits. All present workers stay if none of them works, or if
+    no worker with a free slot can poll.
     """
     fleet = situation.fleet
     backlog = demand.backlog
@@ -57,7 +58,7 @@ def _unknown(situation: Situation, demand: Demand) -> tuple[str, int]:
 
 
 def expires(recommendations: Recommendations, window_seconds: float) -> float | None:
-    """Return the Unix time at which the window's highest recommendation leaves it, None when it is the newest."""
+    """Return the Unix time at which the window's highest recommendation expires, None if it is the newest one."""
     if len(recommendations) < 2:
         return None
     highest = max(number for _, number in recommendations)
@@ -66,10 +67,10 @@ def expires(recommendations: Recommendations, window_seconds: float) -> float | 
 
 
 def _remember(past: Recommendations, now: float, workers: int, window_seconds: float) -> Recommendations:
-    """Return the window, thinned to what a maximum can still see.
+    """Return the window with `workers` added, without the entries that can no longer be its maximum.
 
-    A smaller number that stands before a larger one can never again be the maximum. The value before the present one
-    held until now, so a fall is dated from now: the window counts from the last moment at which more was wanted.
+    An entry before a larger one can never be the maximum again. On a fall, the previous number gets the time `now`: it
+    applied until now, and the window counts from the last moment of the higher demand.
     """
     kept = [entry for entry in past if now - entry[0] < window_seconds]
     if window_seconds and past and past[-1][1] > workers:
@@ -80,7 +81,7 @@ def _remember(past: Recommendations, now: float, workers: int, window_seconds: f
 
 
 def _quiet_since(situation: Situation, demand: Demand, since: float | None) -> float | None:
-    """Return since when nothing has run, waited or been held, and every worker that reported is fresh."""
+    """Return since when no task has run, waited or been held and no report is missing, or None."""
     observation, fleet = situation.observation, situation.fleet
     working = demand.tasks or fleet.running_tasks or fleet.stalled or observation.report_path_problem
     unheard = any(member.report is None and not member.never_started for member in fleet.members)

@@ -15,7 +15,7 @@ from activity_operator.core.not_ready import not_ready_reasons
 from activity_operator.core.observation import Observation
 from activity_operator.core.situation import Situation, situation_of
 
-#: Faults that pass only when a person acts.
+#: Reasons that persist until a person acts.
 _NEEDS_A_PERSON = {
     Reason.ACTIVITY_NOT_FOUND,
     Reason.ACCESS_DENIED,
@@ -39,7 +39,7 @@ def pool_status(
     previous: Mapping[str, Any] | None,
     lifecycle_events: Sequence[EventRecord],
 ) -> dict[str, Any]:
-    """Return the whole status, built on the previous one."""
+    """Return the whole status; `previous` is the last one, None for a new pool."""
     before = parse_status(previous)
     situation = situation_of(spec, observation)
     fleet, revision = situation.fleet, situation.revision
@@ -65,14 +65,14 @@ def pool_status(
 
 
 def _busy(fleet: Fleet, before: PoolStatus) -> int:
-    """Count the workers with a task. Of whom a new leader has yet to hear, as many as before may have one."""
+    """Return the number of workers with a task. Pods without a report count as busy, up to the previous number."""
     known = sum(1 for member in fleet.members if member.busy)
     unheard = sum(1 for member in fleet.members if member.unheard)
     return max(known, min(before.busy_workers, known + unheard))
 
 
 def _ring(situation: Situation, decision: Decision, before: PoolStatus, now: datetime) -> tuple[DecisionRecord, ...]:
-    """Return the decisions, with this one when it changed the size or chose victims; else the very same tuple."""
+    """Return the decisions plus this one if it changed the size or chose victims, else the same tuple object."""
     observation, fleet = situation.observation, situation.fleet
     last = before.decisions[-1].desired if before.decisions else 0
     if decision.size.desired == last and not decision.victims:
@@ -116,7 +116,7 @@ def _conditions(situation: Situation, decision: Decision, busy: int) -> Iterator
 
 
 def _ready(situation: Situation, decision: Decision) -> ConditionState:
-    """Return how a pool without a fault is."""
+    """Return the Ready condition of a pool without a fault."""
     if situation.spec.paused:
         return "True", Reason.PAUSED, decision.size.reason
     if not situation.observation.deployments:

@@ -1,8 +1,7 @@
-"""Which namespaces may use which activities, roles and endpoints: the administrator's policy, and its verdict.
+"""The administrator's tenancy policy: which namespaces may use which activities, roles and endpoints.
 
-Without a policy every namespace may name any activity ARN (the operator's own AWS rights still decide), no role and no
-endpoint: a role or an endpoint of a tenant's choice would lend it the operator's credentials or its place in the
-network.
+Without a policy every namespace may name any activity ARN (the operator's own AWS rights still decide), but no role and
+no endpoint: with those a tenant could use the operator's credentials or its access to the network.
 """
 
 import re
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-#: What stands before the path, a query or a fragment; a backslash is a slash to some who read URLs.
+#: Scheme, host and port: everything before the path, query or fragment. Some URL parsers read a backslash as a slash.
 _HOST = re.compile(r"[^:/?#\\]*://[^/?#\\]*")
 
 _FIELDS = ("namespaces", "activityArns", "roleArns", "endpointUrls", "sourceHosts")
@@ -23,9 +22,9 @@ class PolicyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TenancyRule:
-    """What namespaces that match may use. All are globs (`*` also matches `/` and `:`); an empty tuple allows none.
+    """What the matching namespaces may use. All fields are globs (`*` also matches `/` and `:`); () allows none.
 
-    Of an endpoint's URL the host must match the glob's host, too: `https://*.example.com` allows no
+    The host of an endpoint's URL must match the glob's host, too: `https://*.example.com` does not allow
     `https://another.com/.example.com`.
     """
 
@@ -38,7 +37,7 @@ class TenancyRule:
 
 @dataclass(frozen=True, slots=True)
 class TenancyPolicy:
-    """The rules; a namespace may use what any rule that matches it allows, and nothing when none does."""
+    """The rules of the policy. A pool may run if one rule for its namespace allows everything that the pool names."""
 
     rules: tuple[TenancyRule, ...] = (TenancyRule(),)
 
@@ -52,9 +51,9 @@ class TenancyPolicy:
         prometheus_url: str = "",
         arn_field: str = "activityArn",
     ) -> str:
-        """Return why the pool may not run, as a sentence that names the fix, or "" when it may.
+        """Return why the pool may not run, as a sentence that names the fix, or "" if it may.
 
-        `arn_field` is where under `spec` the ARN stands.
+        `arn_field` is the field of `spec` that holds the ARN.
         """
         rules = [rule for rule in self.rules if _matches(namespace, rule.namespaces)]
         if not rules:
@@ -84,7 +83,7 @@ class TenancyPolicy:
         )
 
     def host_refusal(self, namespace: str, hosts: Iterable[str]) -> str:
-        """Return why the operator may not count at a source on these hosts (HOST:PORT), or "" when it may."""
+        """Return why the operator may not read a source on these hosts (HOST:PORT), or "" if it may."""
         rules = [rule for rule in self.rules if _matches(namespace, rule.namespaces)]
         for host in hosts:
             if not any(_matches(host, rule.source_hosts) for rule in rules):
@@ -107,18 +106,18 @@ def _matches(value: str, globs: Sequence[str]) -> bool:
 
 
 def _leads_to(url: str, globs: Sequence[str]) -> bool:
-    """Whether a glob matches the whole URL, and its host the URL's: no `*` of a host is filled by another's path."""
+    """Whether a glob matches the whole URL, and the glob's host matches the URL's: `*` must not reach into the path."""
     return any(fnmatchcase(url, glob) and fnmatchcase(_host(url), _host(glob)) for glob in globs)
 
 
 def _host(url: str) -> str:
-    """Return scheme, host and port of a URL, or of a glob for URLs; all of a glob that has no scheme."""
+    """Return scheme, host and port of a URL or of a glob for URLs; the whole text if it has no scheme."""
     found = _HOST.match(url)
     return url if found is None else found.group()
 
 
 def parse_policy(raw: Any) -> TenancyPolicy:
-    """Read a policy: a mapping with `rules`, a list; empty or missing means the default. Raises `PolicyError`."""
+    """Return the policy in `raw`, a mapping with a list `rules`; None or no rules is the default. Raises PolicyError."""
     if raw is None:
         return TenancyPolicy()
     if not isinstance(raw, Mapping) or set(raw) - {"rules"}:
