@@ -1,4 +1,4 @@
-"""Every call to a task service, told to whoever counts: what was asked, how it ended, how long it took."""
+"""Reports each call to a task service to an observer: the operation, its outcome, and its duration."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,20 +13,20 @@ _OUTCOMES = {"AccessDenied": "denied", "BackendUnreachable": "unreachable"}
 
 
 class CallObserver(Protocol):
-    """Told of a call that ended. `code` is the HTTP status, 0 when no answer came; `outcome` one of a small set."""
+    """A callback for each call that ends: `code` is the HTTP status, or 0 without an answer; `outcome` is one word."""
 
     def __call__(self, operation: str, code: int, outcome: str, seconds: float) -> None:
-        """Take it in; must not fail."""
+        """Record the call; must not raise."""
         ...
 
 
 def ignore_call(operation: str, code: int, outcome: str, seconds: float) -> None:
-    """Tell nobody."""
+    """Do nothing: the default observer."""
 
 
 @contextmanager
 def observe_call(observed: CallObserver, operation: str, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
-    """Tell of the call in the block: credentials looked up for it count, a cancelled one does not."""
+    """Report the call in the block, with the time to load credentials; a cancelled call is not reported."""
     began = clock()
     try:
         yield
@@ -40,7 +40,7 @@ def observe_call(observed: CallObserver, operation: str, clock: Callable[[], flo
 def observe_count(
     observed: CallObserver, operation: str, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[None]:
-    """Tell of the call in the block to a server that may speak no HTTP: 200 stands for an answer."""
+    """Report the call in the block for a server without HTTP statuses: 200 stands for an answer."""
     began = clock()
     try:
         yield
@@ -51,7 +51,7 @@ def observe_count(
 
 
 def outcome_of(error: WireError) -> str:
-    """Return how a call failed, in one of six words, whatever the service called it."""
+    """Return how a call failed, as one of six words that are the same for all services."""
     if error.throttled:
         return "throttled"
     if error.denied:

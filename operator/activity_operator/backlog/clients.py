@@ -1,4 +1,4 @@
-"""One client for all pools of one region, endpoint and role: opened once, outside the loop."""
+"""One client for all pools with the same region, endpoint and role: opened once, outside the event loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from activity_worker.wire.errors import WireError
 
 
 class Closable(Protocol):
-    """Something with connections."""
+    """A client with connections."""
 
     async def close(self) -> None:
         """Close the connections."""
@@ -21,14 +21,14 @@ C = TypeVar("C", bound=Closable)
 
 
 class Clients(Generic[C]):
-    """The clients of one service. `open_client(target)` may block; of the target it reads all but the ARN."""
+    """The clients of one service. `open_client(target)` may block; it ignores the target's ARN."""
 
     def __init__(self, open_client: Callable[[PollTarget], C]) -> None:
         self._open = open_client
         self._opening: dict[PollTarget, asyncio.Task[C]] = {}
 
     async def get(self, target: PollTarget) -> C:
-        """Return the client for the target's place. Raises WireError or, when it cannot be opened, a problem."""
+        """Return the client for the target's place. Raises WireError, or SourceProblemError if opening it fails."""
         where = messages.place_of(target)
         opening = self._opening.get(where)
         if opening is None:
@@ -46,7 +46,7 @@ class Clients(Generic[C]):
             ) from error
 
     async def close(self) -> None:
-        """Close all connections; await what is under way first."""
+        """Await the clients that are being opened, then close all connections."""
         opened = await asyncio.gather(*self._opening.values(), return_exceptions=True)
         self._opening.clear()
         for client in opened:

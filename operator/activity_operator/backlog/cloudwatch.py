@@ -1,8 +1,7 @@
-"""CloudWatch as a counter of tasks: many activities in one call, and its errors in our words.
+"""Reads activity metrics from CloudWatch, many activities per call, and turns its errors into source problems.
 
-botocore knows the service, its endpoint and the credentials; the call itself goes over the transport that the Step
-Functions client uses, in the JSON protocol that botocore's model of the service names. Nothing here takes a task or
-sees a payload.
+botocore resolves the endpoint and the credentials. The call itself uses the transport of the Step Functions client and
+the JSON protocol of botocore's service model. This module takes no task and sees no payload.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from activity_worker.wire.credentials import CredentialsProvider, chain, new_ses
 from activity_worker.wire.endpoint import resolve
 from activity_worker.wire.errors import EndpointUnreachableError, WireError
 
-#: As the service's model names its operations; a test compares.
+#: The operation's name in botocore's service model; a test compares the two.
 TARGET_PREFIX = "GraniteServiceVersion20100801"
 OPERATION = "GetMetricData"
 ACTION = "cloudwatch:GetMetricData"
@@ -29,7 +28,7 @@ MAX_PAGES = 10
 
 
 class Caller(Protocol):
-    """The part of `AwsJsonCaller` that is used."""
+    """The methods of `AwsJsonCaller` that this module uses."""
 
     async def call(self, operation: str, parameters: dict[str, Any], *, timeout_seconds: float) -> dict[str, Any]:
         """Return the operation's output; raises WireError."""
@@ -43,7 +42,7 @@ class Caller(Protocol):
 def open_caller(target: PollTarget) -> Caller:
     """Open a caller for the target's region, endpoint and role; blocks for about 0.1 s."""
     region, url = target.region or None, target.endpoint_url or None
-    # A session keeps every model that it has loaded: what only names the endpoint goes with its own.
+    # A session keeps every model that it has loaded. A session of its own for the endpoint frees that memory.
     endpoint = resolve(new_session(None), "cloudwatch", region=region, endpoint_url=url)
     role, external = target.role_arn or None, target.external_id or None
     load = chain(new_session(None), region=endpoint.region, role_arn=role, external_id=external)
@@ -51,7 +50,7 @@ def open_caller(target: PollTarget) -> Caller:
 
 
 class CloudWatchReader:
-    """Reads counts of activities. `observed` is told of every call; whoever counts may be put in later."""
+    """Reads activity metrics. `observed` is called after each call and may be replaced later."""
 
     def __init__(
         self, open_caller: Callable[[PollTarget], Caller] = open_caller, observed: CallObserver = ignore_call
@@ -62,7 +61,7 @@ class CloudWatchReader:
     async def read(
         self, target: PollTarget, arns: Sequence[str], span: TimeRange
     ) -> Mapping[str, tuple[MetricPeriod, ...] | SourceProblemError]:
-        """Do what `CountService` says: one call after another, since they share quotas."""
+        """Read as `MetricReader` specifies: one call after another, because they share quotas."""
         found: dict[str, tuple[MetricPeriod, ...] | SourceProblemError] = {}
         try:
             caller = await self._callers.get(target)
@@ -84,16 +83,16 @@ class CloudWatchReader:
             token = pages.take(output)
             if not token:
                 break
-        # 250 busy activities are 60,000 data points: 50 ms and more, in which the loop must go on.
+        # 250 busy activities have 60,000 data points, which take 50 ms or more: too long for the event loop.
         return await asyncio.to_thread(pages.flows)
 
     async def close(self) -> None:
-        """Close all connections; a read that is under way fails."""
+        """Close all connections; a running read fails."""
         await self._callers.close()
 
 
 def problem(error: WireError, target: PollTarget) -> SourceProblemError:
-    """Return the error in a condition's words: the same reasons as for the task service, and what to do."""
+    """Return the error as a source problem: a reason of the task service's, and a message that names the fix."""
     message, place = messages.service_message(error), messages.shown_place(target)
     if error.throttled:
         text = f"{ACTION} is throttled in {place} ({error.code}): ask for a higher quota, or use fewer pools there"

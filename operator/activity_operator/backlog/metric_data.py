@@ -1,8 +1,8 @@
-"""PURE: what CloudWatch is asked about activities, and what its pages of answers mean.
+"""PURE: the requests for activity metrics to CloudWatch, and the parsing of the answers' pages.
 
 Step Functions publishes ActivitiesScheduled and ActivitiesStarted for each activity (namespace AWS/States, dimension
-ActivityArn). Its other counts tell of tasks that a worker had begun: the time-outs of an activity run from its start.
-Delivery is best effort and a few minutes late, and a minute without events has no data point.
+ActivityArn). Its other metrics count tasks that a worker took, because an activity's time-outs run from its start.
+Metrics arrive a few minutes late, on a best-effort basis. A minute without events has no data point.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,38 +15,38 @@ NAMESPACE = "AWS/States"
 DIMENSION = "ActivityArn"
 SCHEDULED = "ActivitiesScheduled"
 STARTED = "ActivitiesStarted"
-#: The service's limit of queries in a call; two are asked about each activity.
+#: The service's limit of queries per call; each activity needs two.
 MAX_QUERIES = 500
 MAX_ACTIVITIES = MAX_QUERIES // 2
 
 MINUTE_SECONDS = 60
 HOUR_SECONDS = 3600
-#: How far back a pool's past is looked at, so that work that waits since a pause or an outage is found.
+#: How far back a pool's metrics are read, so that tasks which wait since a pause or an outage are found.
 PAST_SECONDS = 7 * 24 * HOUR_SECONDS
-#: Minutes are read from one to two hours back; counts that come later still are found when their hour is read.
+#: The last one to two hours are read by the minute. Data points that arrive later are found when their hour is read.
 RECENT_HOURS = 1
 
 
 def recent(now: float) -> TimeRange:
-    """Return the minutes of the last one to two hours, the present one included."""
+    """Return the last one to two hours up to and including the current minute, in periods of a minute."""
     start = (int(now) // HOUR_SECONDS - RECENT_HOURS) * HOUR_SECONDS
     return TimeRange(start, (int(now) // MINUTE_SECONDS + 1) * MINUTE_SECONDS, MINUTE_SECONDS)
 
 
 def past(now: float) -> TimeRange:
-    """Return the hours of the week before those minutes."""
+    """Return the week before `recent`, in periods of an hour."""
     end = recent(now).start
     return TimeRange(end - PAST_SECONDS, end, HOUR_SECONDS)
 
 
 def batches(arns: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the activities in groups that fit into one call."""
+    """Yield the activities in groups that fit into a call."""
     for first in range(0, len(arns), MAX_ACTIVITIES):
         yield tuple(arns[first : first + MAX_ACTIVITIES])
 
 
 def request(arns: Sequence[str], span: TimeRange, token: str = "") -> dict[str, Any]:
-    """Return the parameters of one call: its first page, or the one that `token` stands for."""
+    """Return the parameters of a call for the first page, or for the page of `token`."""
     queries = [query for number, arn in enumerate(arns) for query in _queries(number, arn, span.period)]
     return {
         "MetricDataQueries": queries,
@@ -67,7 +67,7 @@ def _queries(number: int, arn: str, period: int) -> Iterator[dict[str, Any]]:
 
 
 def _id(name: str, number: int) -> str:
-    """Return a name for the answer; it has to begin with a small letter."""
+    """Return the query's ID; CloudWatch requires a lower-case first letter."""
     return f"{name[0].lower()}{name[1:]}_{number}"
 
 
@@ -82,7 +82,7 @@ class Pages:
         self._words: dict[str, str] = {}
 
     def take(self, output: Mapping[str, Any]) -> str:
-        """Take in one page; returns the token of the next, "" after the last."""
+        """Add one page; return the token of the next page, or "" after the last one."""
         for result in output.get("MetricDataResults") or ():
             name = str(result.get("Id", ""))
             values = self._values.setdefault(name, {})
@@ -94,7 +94,7 @@ class Pages:
         return str(output.get("NextToken") or "")
 
     def flows(self) -> dict[str, tuple[MetricPeriod, ...] | SourceProblemError]:
-        """Return what came and what was started by activity, or why its counts are missing."""
+        """Return each activity's periods with the tasks scheduled and started, or why the metrics are missing."""
         return {arn: self._problem(number) or self._flows(number) for number, arn in enumerate(self._arns)}
 
     def _flows(self, number: int) -> tuple[MetricPeriod, ...]:
@@ -106,7 +106,7 @@ class Pages:
         )
 
     def _problem(self, number: int) -> SourceProblemError | None:
-        """Return why one of the two counts is not whole: unknown is not zero."""
+        """Return why one of the two metrics is incomplete, or None. Incomplete means unknown, which is not zero."""
         for name in (SCHEDULED, STARTED):
             code = self._last.get(_id(name, number), "missing")
             if code == "Complete":

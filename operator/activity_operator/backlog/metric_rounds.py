@@ -1,7 +1,7 @@
-"""Reads about once a minute what another service counted of many activities: one round for all that share an account.
+"""Reads the metrics of many activities about once a minute: one round for all pools of the same account.
 
-A round asks for all pools of one region, endpoint and role together. What it finds is kept until it is too old to be
-believed; nobody is told unless it changed. Reads take no task, so unlike polls they may be cut short at any time.
+A round reads the metrics of all pools with the same region, endpoint and role. They are kept until they are stale, and
+`on_change` is called only if they changed. Reads take no task, so they can be cancelled at any time, unlike polls.
 """
 
 import asyncio
@@ -18,22 +18,22 @@ from activity_operator.core.observation import ActivityMetrics, MetricPeriod, So
 
 log = logging.getLogger(__name__)
 
-#: From one round to the next.
+#: Seconds from one round to the next.
 ROUND_SECONDS = 60.0
-#: How long a round waits for the other pools of the same start, and the least time between two rounds.
+#: Seconds that a round waits for more pools to join; also the minimum interval between two rounds.
 GATHER_SECONDS = 2.0
-#: Waits after rounds that failed, and after rounds that were throttled.
+#: First and longest wait after failed rounds, and after throttled rounds.
 RETRY_FIRST_SECONDS = 5.0
 RETRY_CAP_SECONDS = 60.0
 THROTTLED_FIRST_SECONDS = 5.0
 THROTTLED_CAP_SECONDS = 120.0
-#: Throttled rounds in a row from which the pools say so.
+#: Consecutive throttled rounds after which the pools' conditions show it.
 THROTTLED_TOLD = 5
 
 
 @dataclass(slots=True)
 class _MeteredPool:
-    """One pool's counts. `past` are its hours up to `past_until`; `error` is why the last round brought nothing."""
+    """One pool's metrics. `past` has the hours before `past_until`; `error` is why the last round failed."""
 
     key: Key
     target: PollTarget
@@ -45,7 +45,7 @@ class _MeteredPool:
 
 @dataclass(slots=True)
 class _MetricRound:
-    """The pools of one place, read together by one task."""
+    """The pools of one place; one asyncio task reads their metrics together."""
 
     where: PollTarget
     pools: dict[Key, _MeteredPool] = field(default_factory=dict)
@@ -57,9 +57,9 @@ class _MetricRound:
 
 
 class MetricPoller:
-    """The counts of all pools over one service. `on_change(key)` is called when a pool's counts or error change.
+    """Reads the metrics of all pools from one service; `on_change(key)` is called when metrics or errors change.
 
-    `now` is Unix seconds, `wall` the time of day by which the service names its minutes.
+    `now` (slewed Unix seconds) measures the metrics' age; `wall` (the machine's Unix seconds) selects the minutes to read.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class MetricPoller:
         self._places: dict[Key, PollTarget] = {}
 
     def order(self, key: Key, target: PollTarget | None) -> None:
-        """Read the pool's counts from now on, or with None no more. Cheap when nothing changed; raises nothing."""
+        """Start to read the pool's metrics, or stop if `target` is None. Cheap if nothing changed; raises nothing."""
         where = None if target is None else messages.place_of(target)
         before = self._places.get(key)
         if before is not None and before != where:
@@ -99,18 +99,18 @@ class MetricPoller:
             poll_round.task = asyncio.get_running_loop().create_task(self._run(poll_round))
 
     def latest(self, key: Key) -> tuple[ActivityMetrics | None, SourceProblem | None]:
-        """Return what was counted of the pool's tasks, and why the last round failed if it did."""
+        """Return the pool's last metrics, and why the last round failed; None for what does not exist."""
         where = self._places.get(key)
         pool = None if where is None else self._rounds[where].pools.get(key)
         return (None, None) if pool is None else (pool.metrics, pool.error)
 
     def pause(self) -> None:
-        """Read no more for any pool, because this process leads no more."""
+        """Stop reading for all pools, because this process is no longer the leader."""
         for key in tuple(self._places):
             self.order(key, None)
 
     async def stop(self) -> None:
-        """Read no more, and wait until nothing is under way."""
+        """Stop reading for all pools and wait until all rounds have ended."""
         tasks = [poll_round.task for poll_round in self._rounds.values() if poll_round.task is not None]
         self.pause()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -142,7 +142,7 @@ class MetricPoller:
                     await poll_round.joined.wait()
 
     async def _round(self, poll_round: _MetricRound, pools: list[_MeteredPool]) -> float:
-        """Read once for these pools; returns the seconds to wait before the next try, 0 when it went well."""
+        """Read once for these pools; return the seconds to wait before the next try, 0 after a success."""
         try:
             await self._read(poll_round.where, pools)
         except SourceProblemError as problem:
@@ -167,7 +167,7 @@ class MetricPoller:
         return backoff.capped(poll_round.failures, RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS, self._jitter)
 
     async def _read(self, where: PollTarget, pools: list[_MeteredPool]) -> None:
-        """Read the past of pools whose hours have moved on, then everybody's minutes."""
+        """Read the hours of pools whose past is out of date, then the minutes of all these pools."""
         began, day = self._now(), self._wall()
         minutes, hours = metric_data.recent(day), metric_data.past(day)
         moved = [pool for pool in pools if pool.past_until != hours.end]
@@ -199,7 +199,7 @@ class MetricPoller:
             self._changed(pool)
 
     def _note_problem(self, pools: list[_MeteredPool], problem: SourceProblemError) -> None:
-        """Keep the error with the time it began; call back once a change."""
+        """Store the error with the time at which it began; call `on_change` if it changed."""
         for pool in pools:
             before = pool.error
             pool.error = problem.noted(before, self._now())
@@ -207,7 +207,7 @@ class MetricPoller:
                 self._changed(pool)
 
     def _changed(self, pool: _MeteredPool) -> None:
-        """Tell of a pool, unless it left while it was read."""
+        """Call `on_change` for the pool, unless the pool left the round during the read."""
         where = self._places.get(pool.key)
         if where is not None and self._rounds[where].pools.get(pool.key) is pool:
             self._on_change(pool.key)

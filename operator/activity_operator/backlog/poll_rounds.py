@@ -1,7 +1,7 @@
-"""Counts the tasks that wait at sources which can be asked: one round at a time for all pools of a server.
+"""Reads the backlog of sources that can report it: one round per server, for all of its pools together.
 
-What a round finds is kept; nobody is told unless it changed. Counts take no task, so they may be cut short at any time.
-A server that cannot be asked is asked again ever less often, and its pools say so when that is more than a blip.
+A round's counts are kept, and `on_change` is called only if a count changed. Reading takes no task, so it can be
+cancelled at any time. Rounds that fail back off, and the pools' conditions show the error after repeated failures.
 """
 
 import asyncio
@@ -18,26 +18,26 @@ from activity_operator.core.observation import BacklogCount, SourceProblem
 
 log = logging.getLogger(__name__)
 
-#: What is counted at a place: a list's key, a query, names of tasks.
+#: What is counted on a server: keys of lists, a query, or names of tasks.
 Item = str
 
-#: The least time between two tellings of a pool's count; one that was quiet for so long is told at once.
+#: Minimum seconds between two change notifications per pool. The first change after that time is announced at once.
 TELL_SECONDS = 0.25
-#: How long a round waits for the other pools of the same start.
+#: Seconds that the first round waits for more pools to join.
 GATHER_SECONDS = 0.02
-#: The least wait between two rounds, as a share of the interval: a slow server is not asked without a pause.
+#: Minimum wait between two rounds as a share of the interval, so that a slow server gets a pause.
 LEAST_REST = 0.25
-#: Waits after rounds that failed, and how many in a row are more than a blip.
+#: First and longest wait after failed rounds, and the consecutive failures after which the pools' conditions show it.
 RETRY_FIRST_SECONDS = 0.25
 RETRY_CAP_SECONDS = 15.0
 TOLD_FAILURES = 3
-#: What a round may take before it counts as failed.
+#: Time-out of a round in seconds.
 ROUND_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class SourceEndpoint:
-    """A server and how often it is asked. Its URL and token may be secret and are in no repr."""
+    """A server and the interval of its rounds. The URL and the token may be secret, so the repr omits them."""
 
     url: str = field(repr=False)
     interval_seconds: float
@@ -45,27 +45,31 @@ class SourceEndpoint:
 
 
 class BacklogReader(Protocol):
-    """Asks one kind of server, and tells `observed` of it. Raises SourceProblemError when it cannot be asked at all."""
+    """Reads from one kind of server, and reports its calls to `observed`."""
 
     observed: CallObserver
 
     async def read(self, endpoint: SourceEndpoint, items: Sequence[Item]) -> Sequence[int | SourceProblemError]:
-        """Return for each item how many tasks wait, or why that cannot be told."""
+        """Return for each item the number of waiting tasks, or why it is unknown.
+
+        Raises SourceProblemError if the server as a whole cannot be used.
+        """
         ...
 
     async def wait(self, endpoint: SourceEndpoint, seconds: float) -> None:
-        """Wait for the next round, or until something is announced."""
+        """Wait `seconds` until the next round, or less if the server announces a task."""
         ...
 
     async def close(self, endpoint: SourceEndpoint) -> None:
-        """Close what is open there; raises nothing."""
+        """Close the connections to the server; raises nothing."""
         ...
 
 
 @dataclass(slots=True)
 class _CountedPool:
-    """One pool's count; `announced_at` is when the last change was told (the loop's time), `unannounced` whether one
-    was not."""
+    """One pool's count. `announced_at` is the event loop's time of the last change notification; `unannounced` is True
+    while a change still waits for its notification.
+    """
 
     key: Key
     item: Item
@@ -77,8 +81,9 @@ class _CountedPool:
 
 @dataclass(slots=True)
 class _Round:
-    """The pools of one place, read together by one task. `observed_at` is when it was last asked with success (Unix
-    seconds).
+    """The pools of one server; one asyncio task reads their counts together.
+
+    `observed_at` is when the last successful read began (Unix seconds).
     """
 
     endpoint: SourceEndpoint
@@ -90,9 +95,9 @@ class _Round:
 
 
 class BacklogPoller:
-    """The counts of all pools over one kind of server. `on_change(key)` is called when a count or an error changes.
+    """Reads the counts of all pools from one kind of server; `on_change(key)` is called when counts or errors change.
 
-    `exact` is what the signals are; `now` is Unix seconds.
+    `exact` says whether the counts are exact or lower bounds; `now` is Unix seconds.
     """
 
     def __init__(
@@ -114,7 +119,7 @@ class BacklogPoller:
         self._leaving: dict[SourceEndpoint, asyncio.Task[None]] = {}
 
     def order(self, key: Key, endpoint: SourceEndpoint | None, item: Item = "") -> None:
-        """Count for the pool from now on, or with None no more. Cheap when nothing changed; raises nothing."""
+        """Start to count for the pool, or stop if `endpoint` is None. Cheap if nothing changed; raises nothing."""
         before = self._endpoints.get(key)
         if before is not None and before != endpoint:
             self._leave(key, before)
@@ -132,7 +137,7 @@ class BacklogPoller:
             poll_round.task = asyncio.get_running_loop().create_task(self._run(poll_round, self._leaving.get(endpoint)))
 
     def latest(self, key: Key) -> tuple[BacklogCount | None, SourceProblem | None]:
-        """Return what waits for the pool as last counted, and why it cannot be counted now if so."""
+        """Return the pool's last count, and why the last round failed; None for what does not exist."""
         endpoint = self._endpoints.get(key)
         poll_round = None if endpoint is None else self._rounds[endpoint]
         pool = None if poll_round is None else poll_round.pools.get(key)
@@ -142,12 +147,12 @@ class BacklogPoller:
         return count, pool.error
 
     def pause(self) -> None:
-        """Count no more for any pool, because this process leads no more."""
+        """Stop counting for all pools, because this process is no longer the leader."""
         for key in tuple(self._endpoints):
             self.order(key, None)
 
     async def stop(self) -> None:
-        """Count no more, and wait until every connection is closed."""
+        """Stop counting for all pools and wait until every connection is closed."""
         self.pause()
         await asyncio.gather(*self._leaving.values(), return_exceptions=True)
 
@@ -174,7 +179,7 @@ class BacklogPoller:
     async def _run(self, poll_round: _Round, former: asyncio.Task[None] | None) -> None:
         loop = asyncio.get_running_loop()
         if former is not None:
-            # What the place's former pools had open is closed first, or it would be closed under these.
+            # The former round closes the server's connections first; later it would close those of this round.
             await asyncio.wait((former,))
         await asyncio.sleep(GATHER_SECONDS)
         while True:
@@ -187,12 +192,12 @@ class BacklogPoller:
             interval = poll_round.endpoint.interval_seconds
             rest = max(interval - (loop.time() - began), interval * LEAST_REST)
             if any(pool.unannounced for pool in poll_round.pools.values()):
-                # What has still to be told does not wait for a server that is rarely asked.
+                # A change that still waits for its notification must not wait for a long interval.
                 rest = min(rest, TELL_SECONDS)
             await self._rest(poll_round, rest)
 
     async def _rest(self, poll_round: _Round, seconds: float) -> None:
-        """Wait for the next round; a pool that joins a slow one is not kept waiting for it."""
+        """Wait for the next round, or until a pool joins: a new pool does not wait for a long interval."""
         if seconds <= TELL_SECONDS:
             await self._reader.wait(poll_round.endpoint, seconds)
             return
@@ -209,7 +214,7 @@ class BacklogPoller:
         await asyncio.sleep(GATHER_SECONDS)
 
     async def _round(self, poll_round: _Round) -> float:
-        """Count once; returns the seconds to wait before the next try, 0 when it went well."""
+        """Count once; return the seconds to wait before the next try, 0 after a success."""
         pools = list(poll_round.pools.values())
         asked_at = self._now()
         try:
@@ -232,7 +237,7 @@ class BacklogPoller:
         if any(isinstance(count, int) for count in found):
             poll_round.failures = 0
             return 0.0
-        # A server that refuses everybody one by one is asked less often, too.
+        # A server that refuses every single item also causes a back-off.
         poll_round.failures += 1
         return self._pause_after(poll_round)
 
@@ -252,7 +257,7 @@ class BacklogPoller:
         if problem.reason != "BackendUnreachable" or poll_round.failures >= TOLD_FAILURES:
             self._note_problem(pools, problem)
         for pool in pools:
-            # Until the next success may be long.
+            # The next successful round may be far away, so announce the change now.
             if pool.unannounced:
                 self._changed(pool, asyncio.get_running_loop().time())
         return self._pause_after(poll_round)
@@ -261,7 +266,7 @@ class BacklogPoller:
         return backoff.capped(poll_round.failures, RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS, self._jitter)
 
     def _note_problem(self, pools: Sequence[_CountedPool], problem: SourceProblemError) -> None:
-        """Keep the error with the time it began; call back once a change."""
+        """Store the error with the time at which it began; call `on_change` if it changed."""
         now = asyncio.get_running_loop().time()
         for pool in pools:
             before = pool.error
@@ -270,7 +275,7 @@ class BacklogPoller:
                 self._changed(pool, now)
 
     def _changed(self, pool: _CountedPool, now: float) -> None:
-        """Tell of a pool, unless it left while it was counted."""
+        """Call `on_change` for the pool, unless the pool left the round during the read."""
         pool.announced_at, pool.unannounced = now, False
         endpoint = self._endpoints.get(pool.key)
         if endpoint is not None and self._rounds[endpoint].pools.get(pool.key) is pool:

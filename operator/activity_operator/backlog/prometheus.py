@@ -1,4 +1,4 @@
-"""Prometheus servers as counters: one query a pool, whose result is how many tasks wait."""
+"""Reads backlogs from Prometheus servers: one query per pool, whose result is the number of waiting tasks."""
 
 import asyncio
 import json
@@ -15,13 +15,13 @@ from activity_operator.backlog.messages import unreachable
 from activity_operator.backlog.poll_rounds import Item, SourceEndpoint
 from activity_operator.backlog.protocol import SourceProblemError
 
-#: In this time all queries of a round are answered, or have failed.
+#: Time-out in seconds for all queries of a round together.
 ANSWER_SECONDS = 8.0
-#: Queries to one server at a time; it answers 20 at a time itself unless it is told otherwise.
+#: Concurrent queries per server; a Prometheus server runs 20 at a time by default.
 AT_ONCE = 16
-#: The largest answer that is read: one number needs a few hundred bytes, what somebody forgot to sum up has no bound.
+#: The largest answer that is read. One number needs a few hundred bytes; a query without sum() may return far more.
 MAX_BYTES = 262_144
-#: More tasks than any pools have slots, and a number that the API can hold.
+#: Upper bound of a result: more tasks than any pool has slots, and within the API's integers.
 MOST_TASKS = 1_000_000_000
 _MAX_WORDS = 200
 _QUERY = "spec.scaling.prometheus.query"
@@ -30,14 +30,14 @@ _TOKEN = re.compile(r"[!-~]*")
 
 
 class PrometheusReader:
-    """Counts with instant queries. `observed` is told of every query."""
+    """Reads counts with instant queries. `observed` is called after each query."""
 
     def __init__(self) -> None:
         self._sessions: dict[SourceEndpoint, aiohttp.ClientSession] = {}
         self.observed: CallObserver = ignore_call
 
     async def read(self, endpoint: SourceEndpoint, items: Sequence[Item]) -> Sequence[int | SourceProblemError]:
-        """Return each query's result; one that fails says so for its pools alone, unless no other was answered."""
+        """Return each query's result or problem; raises SourceProblemError if the server fails for all queries."""
         session = self._sessions.get(endpoint)
         if session is None:
             session = self._sessions[endpoint] = _session(endpoint)
@@ -48,12 +48,12 @@ class PrometheusReader:
         found = dict(zip(different, answers, strict=True))
         problems = [one for one in answers if isinstance(one, SourceProblemError) and one.reason != "QueryFailed"]
         if problems and len(problems) == len(answers):
-            # That is the server's trouble: what was counted before is not forgotten for it at once.
+            # The server as a whole fails: raising keeps the former counts until the failure is certain.
             raise problems[0]
         return [found[query] for query in items]
 
     async def wait(self, endpoint: SourceEndpoint, seconds: float) -> None:  # noqa: ARG002 - the protocol's signature
-        """Wait."""
+        """Wait; Prometheus announces nothing."""
         await asyncio.sleep(seconds)
 
     async def close(self, endpoint: SourceEndpoint) -> None:
@@ -120,7 +120,7 @@ async def _answer(session: aiohttp.ClientSession, endpoint: SourceEndpoint, quer
 
 
 def _check(status: int, server: str) -> None:
-    """Raise SourceProblemError for a status under which there is no answer to the query."""
+    """Raise SourceProblemError for a status whose body holds no answer to the query."""
     if status in (401, 403):
         text = f"{server} refuses the operator: give or correct spec.scaling.prometheus.tokenSecretRef"
         raise SourceProblemError("AccessDenied", f"{text} (HTTP {status})")
@@ -128,7 +128,7 @@ def _check(status: int, server: str) -> None:
         raise _failed(f"{server} leads elsewhere, which is not followed: correct {_SERVER_URL} (HTTP {status})")
     if status == 404:
         raise _failed(f"{server} knows no /api/v1/query: correct {_SERVER_URL} (HTTP {status})")
-    # What it says to a query that it does not understand or cannot run is in the body.
+    # With 400 and 422 the body says why the server cannot run the query.
     if status not in (200, 400, 422):
         raise unreachable(server, f"HTTP {status}")
 
@@ -143,7 +143,7 @@ async def _body(reply: aiohttp.ClientResponse) -> bytes:
 
 
 def tasks_of(data: Any) -> int:
-    """Return the number that a result is, rounded up. Raises SourceProblemError for every other result."""
+    """Return a result that is one number, rounded up. Raises SourceProblemError for every other result."""
     found = data.get("result") if isinstance(data, Mapping) else None
     kind = data.get("resultType") if isinstance(data, Mapping) else None
     if kind == "vector" and isinstance(found, list):

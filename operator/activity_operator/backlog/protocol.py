@@ -1,4 +1,4 @@
-"""What the operator asks of a task service, and the words in which the service's answers are passed on."""
+"""The interface between the operator and a task service: targets, calls, and the errors of the calls."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -12,7 +12,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class PollTarget:
-    """Where a pool's tasks are: the activity and the way to its service. Empty means the process's own default."""
+    """A pool's activity, and the region, endpoint and role for its calls. "" means the process's own default."""
 
     arn: str
     region: str = ""
@@ -21,18 +21,18 @@ class PollTarget:
     external_id: str = ""
 
     def to_data(self) -> dict[str, str]:
-        """Return the form that is kept in a lease record."""
+        """Return the target as a lease record stores it."""
         return asdict(self)
 
     @classmethod
     def from_data(cls, data: Mapping[str, object]) -> Self:
-        """Read that form; unknown fields are ignored, missing ones are empty."""
+        """Return the target of a lease record; unknown fields are ignored, missing fields are ""."""
         return cls(**{item.name: str(data.get(item.name, "")) for item in fields(cls)})
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """A stretch of time in periods of so many seconds; both ends are whole periods in Unix seconds, `end` is not in."""
+    """A range of whole periods of `period` seconds. `start` and the exclusive `end` are Unix seconds."""
 
     start: int
     end: int
@@ -41,7 +41,7 @@ class TimeRange:
 
 @dataclass(frozen=True, slots=True)
 class LeaseCounts:
-    """A pool's leases with the operator: not recorded yet, recorded and unclaimed, claimed and not shown yet."""
+    """How many of a pool's leases are unrecorded, recorded and unclaimed (held), and claimed but not reported yet."""
 
     unrecorded: int = 0
     held: int = 0
@@ -49,14 +49,14 @@ class LeaseCounts:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The sum of the three."""
         return self.unrecorded + self.held + self.claimed
 
 
 class SourceProblemError(Exception):
     """The service cannot be used now. `reason` is a condition's reason; `message` names the fix.
 
-    `throttled` says that it only asked for fewer calls: that is no fault of the pool, and not counted as one.
+    `throttled` says that the service only asked for fewer calls, which does not count as a failure of the pool.
     """
 
     def __init__(self, reason: str, message: str, *, throttled: bool = False) -> None:
@@ -66,32 +66,35 @@ class SourceProblemError(Exception):
         self.throttled = throttled
 
     def noted(self, before: SourceProblem | None, now: float) -> SourceProblem:
-        """Return what a pool keeps of it: `before` when that says the same, its time when it has the same reason."""
+        """Return the problem as a pool stores it.
+
+        An equal `before` is returned unchanged. A `before` with the same reason passes on its time.
+        """
         if before is None or before.reason != self.reason:
             return SourceProblem(self.reason, self.message, now)
         return before if before.message == self.message else SourceProblem(self.reason, self.message, before.since)
 
 
 class TaskOverError(Exception):
-    """The service knows the task no more: timed out, concluded elsewhere, or its execution ended."""
+    """The task is over for the service: it timed out, another caller concluded it, or its execution ended."""
 
 
 class TokenRefusedError(Exception):
-    """The service refuses the call for this token, which need not end the task.
+    """The service refuses this task token; the task may still be running.
 
-    Emulators answer so to the heartbeat of a task without HeartbeatSeconds.
+    Emulators refuse the heartbeat of a task without HeartbeatSeconds this way.
     """
 
 
 class TaskService(Protocol):
-    """The calls that the operator itself makes; every one may raise `SourceProblemError`."""
+    """The calls that the operator itself makes; each may raise `SourceProblemError`."""
 
     async def poll(self, target: PollTarget) -> LeasedTask | None:
-        """Wait for a task as long as the service holds the call; None when none came. Never cancel it."""
+        """Wait for a task while the service holds the call; return None without a task. Never cancel the call."""
         ...
 
     async def heartbeat(self, target: PollTarget, token: str) -> None:
-        """Say that the task is alive; raises `TaskOverError`, `TokenRefusedError`."""
+        """Send a task heartbeat; raises `TaskOverError`, `TokenRefusedError`."""
         ...
 
     async def fail(self, target: PollTarget, token: str, error: str, cause: str) -> None:
@@ -100,14 +103,14 @@ class TaskService(Protocol):
 
 
 class MetricReader(Protocol):
-    """A service that counts what became of an activity's tasks, without taking any."""
+    """A service that publishes metrics of an activity's tasks; reading them takes no task."""
 
     async def read(
         self, target: PollTarget, arns: Sequence[str], span: TimeRange
     ) -> Mapping[str, tuple[MetricPeriod, ...] | SourceProblemError]:
-        """Return by ARN what was scheduled and started in each period, or why that activity's counts are missing.
+        """Return by ARN the tasks scheduled and started in each period, or why the activity's metrics are missing.
 
-        `target` says where and as whom; its ARN is not looked at. Raises SourceProblemError when the service cannot be
-        asked at all.
+        `target` gives region, endpoint and role; its ARN is ignored. Raises SourceProblemError if the service cannot be
+        used at all.
         """
         ...

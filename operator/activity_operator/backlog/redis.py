@@ -1,4 +1,4 @@
-"""Redis servers as counters: the lengths of all waiting lists of a server, in one exchange."""
+"""Reads backlogs from Redis servers: the lengths of all waiting lists of a server in one exchange."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -15,23 +15,23 @@ from activity_worker.wire.redis_url import RedisUrl, RedisUrlError, parse_redis_
 _NEEDS = "correct user, password or ACL (it needs LLEN on the queue's lists)"
 
 
-#: Between the lists of an item; names of queues have no spaces.
+#: Separates the lists of an item; names of queues have no spaces.
 _AND = " "
 
 
 def item(queue: str, *, with_running: bool = False) -> Item:
-    """Return what is counted for a queue: the jobs that wait, and those under way where they are asked for."""
+    """Return the item for a queue: its waiting jobs, and its running jobs if `with_running`."""
     lists = (redis_keys.waiting(queue), redis_keys.processing(queue))
     return _AND.join(lists if with_running else lists[:1])
 
 
 def hosts(url: str) -> Sequence[str]:
-    """Return HOST:PORT of every host that the URL names; raises SourceProblemError where the operator cannot use it."""
+    """Return HOST:PORT of every host in the URL; raises SourceProblemError if the operator cannot use the URL."""
     return tuple(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in usable(url).hosts)
 
 
 def usable(text: str) -> RedisUrl:
-    """Return a URL, parsed; raises SourceProblemError."""
+    """Return the parsed URL; raises SourceProblemError if the operator cannot use it."""
     try:
         url = parse_redis_url(text)
     except RedisUrlError as error:
@@ -43,7 +43,7 @@ def usable(text: str) -> RedisUrl:
 
 
 class RedisReader:
-    """Counts with LLEN. `observed` is told of every round."""
+    """Reads counts with LLEN. `observed` is called after each round."""
 
     def __init__(self, connect: Callable[[RedisUrl], RedisClient] = open_client) -> None:
         self._connect = connect
@@ -51,7 +51,7 @@ class RedisReader:
         self.observed: CallObserver = ignore_call
 
     async def read(self, endpoint: SourceEndpoint, items: Sequence[Item]) -> Sequence[int | SourceProblemError]:
-        """Return the lists' lengths; a key that the server refuses is its own pool's problem."""
+        """Return the sum of each item's list lengths; a refused key is a problem of its own item only."""
         client = self._clients.get(endpoint)
         if client is None:
             client = self._clients[endpoint] = self._connect(usable(endpoint.url))
@@ -65,7 +65,7 @@ class RedisReader:
         return [_sum([next(found) for _ in one.split(_AND)], client.url) for one in items]
 
     async def wait(self, endpoint: SourceEndpoint, seconds: float) -> None:  # noqa: ARG002 - the protocol's signature
-        """Wait: Redis announces nothing that would be cheaper than to ask."""
+        """Wait; an announcement by Redis would cost more than the next LLEN."""
         await asyncio.sleep(seconds)
 
     async def close(self, endpoint: SourceEndpoint) -> None:
@@ -84,7 +84,7 @@ def _sum(found: Sequence[tuple[str, int | RedisError]], url: RedisUrl) -> int | 
 
 
 def problem(error: RedisError, url: RedisUrl) -> SourceProblemError:
-    """Return in the conditions' words why a server cannot be asked."""
+    """Return the source problem for a server that cannot be used."""
     words = f"{error.code}: {error.message}"
     server = f"the Redis server {url.shown}"
     match error.kind:
@@ -101,7 +101,7 @@ def problem(error: RedisError, url: RedisUrl) -> SourceProblemError:
 
 
 def refused(error: RedisError, one: str, url: RedisUrl) -> SourceProblemError:
-    """Return in the conditions' words why one list cannot be counted on a server that can be asked."""
+    """Return the source problem for one list that cannot be counted, on a server that answers."""
     words = f"{error.code}: {error.message}"
     if error.kind is RedisErrorKind.DENIED:
         text = f"the Redis server {url.shown} refuses the operator LLEN on {one}: {_NEEDS} ({words})"

@@ -1,7 +1,7 @@
-"""The sentinel: while a pool has no ready worker the operator polls for it, and what a poll brings is proof of demand.
+"""The sentinel: the operator polls for a pool without ready workers, and a task that a poll returns proves demand.
 
-A poll is never aborted: an aborted one can lose a task that the service has already handed over. So lowering an order
-opens no more polls and waits for the open ones, and so does `stop`.
+An aborted poll can lose a task that the service has already handed over, so no poll is ever aborted. A lower order and
+`stop` open no more polls and let the open polls end by themselves.
 """
 
 import asyncio
@@ -18,23 +18,23 @@ from activity_worker.contract import LeasedTask
 
 log = logging.getLogger(__name__)
 
-#: Waits between polls that failed, and between polls that were throttled.
+#: First and longest wait after failed polls, and after throttled polls.
 RETRY_FIRST_SECONDS = 1.0
 RETRY_CAP_SECONDS = 60.0
 THROTTLED_FIRST_SECONDS = 1.0
 THROTTLED_CAP_SECONDS = 30.0
-#: Throttled polls in a row from which the pool says so: fewer are the service's everyday way of asking for patience.
+#: Consecutive throttled polls after which the pool's condition shows it; fewer are normal operation.
 THROTTLED_TOLD = 5
-#: Seconds that open polls have at the end: the service holds one for 60 s.
+#: Seconds that `stop` waits for open polls; the service holds a poll for 60 s.
 STOP_SECONDS = 75.0
 
-#: Told of a task the moment a poll brought it: pool, its UID when the poll was opened, target, task. Must not fail.
+#: Callback for the task of a poll: pool, the pool's UID when the poll was opened, target, task. Must not raise.
 OnTask = Callable[[Key, str, PollTarget, LeasedTask], None]
 
 
 @dataclass(slots=True)
 class _PoolPolls:
-    """One pool's polls at one target, and how they fare. Times are the loop's, except `heard_at` (Unix seconds)."""
+    """One pool's polls at one target. Times are the event loop's, except `heard_at`: the last answer, Unix seconds."""
 
     key: Key
     pool_uid: str
@@ -50,10 +50,10 @@ class _PoolPolls:
 
 
 class Sentinels:
-    """The polls of all pools over one task service.
+    """Opens the polls of all pools at one task service.
 
-    `holdings(key)` says what leases the pool has; `on_task` is given what polls bring, before anything else happens;
-    `on_change(key)` is called when the pool's error comes, changes or goes. `now` is Unix seconds.
+    `holdings(key)` returns the pool's lease counts. `on_task` gets the task of a poll before anything else happens.
+    `on_change(key)` is called when the pool's error appears, changes or disappears. `now` is Unix seconds.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Sentinels:
         self._stopping = False
 
     def order(self, key: Key, order: SentinelOrder, target: PollTarget, pool_uid: str = "") -> None:
-        """Keep so many polls open for the pool from now on. Cheap when nothing changed; raises nothing."""
+        """Keep `order.polls` polls open for the pool from now on. Cheap if nothing changed; raises nothing."""
         pool = self._pools.get(key)
         if pool is None:
             if not order.polls:
@@ -89,20 +89,20 @@ class Sentinels:
         self._fill(pool)
 
     def forget(self, key: Key) -> None:
-        """Open no more polls for a pool that is gone; what its open ones bring is still handed on."""
+        """Open no more polls for the pool; the tasks of its open polls still go to `on_task`."""
         pool = self._pools.pop(key, None)
         if pool is not None:
             pool.order = SentinelOrder()
             self._disarm(pool)
 
     def leases_changed(self, key: Key) -> None:
-        """Look again whether there is room for another poll, because a lease was claimed or is over."""
+        """Open another poll if a changed lease left room for it."""
         pool = self._pools.get(key)
         if pool is not None:
             self._fill(pool)
 
     def facts(self, key: Key) -> SourceFacts:
-        """Return what the operator itself knows of the pool's source; a task proves demand before it is recorded."""
+        """Return the facts that the polls and leases give about the pool's source; unrecorded leases count as held."""
         holdings = self._holdings(key)
         held = holdings.unrecorded + holdings.held
         pool = self._pools.get(key)
@@ -117,12 +117,12 @@ class Sentinels:
         )
 
     def pause(self) -> None:
-        """Open no more polls for any pool, because this process leads no more; open ones go on."""
+        """Open no more polls for any pool, because this process is no longer the leader; open polls go on."""
         for key in tuple(self._pools):
             self.forget(key)
 
     async def stop(self, timeout_seconds: float = STOP_SECONDS) -> int:
-        """Open no more polls and wait for the open ones; returns how many are still open after `timeout_seconds`."""
+        """Open no more polls and wait for the open ones; return how many are still open after `timeout_seconds`."""
         self._stopping = True
         self.pause()
         if self._tasks:
@@ -130,7 +130,7 @@ class Sentinels:
         return len(self._tasks)
 
     def _retarget(self, pool: _PoolPolls, target: PollTarget, pool_uid: str) -> _PoolPolls:
-        """Leave the old target's polls to themselves and begin anew at the new one."""
+        """Start with no polls at the new target; the open polls at the old target end by themselves."""
         self._disarm(pool)
         pool.order = SentinelOrder()
         fresh = _PoolPolls(pool.key, pool_uid, target, SentinelOrder())
@@ -140,7 +140,7 @@ class Sentinels:
         return fresh
 
     def _fill(self, pool: _PoolPolls) -> None:
-        """Open the polls that may be open now, and come back when the next one may."""
+        """Open the polls that may be opened now, and set a timer for the next one."""
         self._disarm(pool)
         if not pool.order.polls:
             self._rest(pool)
@@ -158,7 +158,7 @@ class Sentinels:
             task.add_done_callback(self._tasks.discard)
 
     def _rest(self, pool: _PoolPolls) -> None:
-        """Drop what is known of a source that is not asked any more: an old error is no news."""
+        """Forget a pool without polls, and with it an error that may be out of date."""
         if pool.polls.open or self._pools.get(pool.key) is not pool:
             return
         del self._pools[pool.key]
@@ -216,7 +216,7 @@ class Sentinels:
             self._note_problem(pool, problem)
 
     def _note_problem(self, pool: _PoolPolls, problem: SourceProblemError | None) -> None:
-        """Keep the error, with the time it began; call back once a change. A forgotten pool's is nobody's."""
+        """Store the error with its start; call `on_change` if it changed and the pool is not forgotten."""
         before = pool.error
         pool.error = None if problem is None else problem.noted(before, self._now())
         if pool.error != before and self._pools.get(pool.key) is pool:

@@ -1,20 +1,20 @@
-"""PURE: how many polls a pool may open now, and when the next one."""
+"""PURE: how many polls a pool may open now, and when it may open the next one."""
 
 from dataclasses import dataclass
 
 from activity_operator.core.decision import SentinelOrder
 
-#: Polls at rest: one that the service believes open and the network has dropped must not blind the pool.
+#: Polls of a pool without demand. The second poll finds tasks when the network has silently dropped the first one.
 RESTING_POLLS = 2
-#: Seconds for which Step Functions holds an empty poll, until an empty one was timed.
+#: Seconds for which Step Functions holds an empty poll; used until the first empty poll is measured.
 USUAL_HOLD_SECONDS = 60.0
-#: The least seconds between two empty polls of one slot: some services answer at once instead of waiting.
+#: Minimum seconds from one empty poll to the next, because some services answer at once instead of holding the poll.
 LEAST_CYCLE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class PollState:
-    """What is known of a pool's polls: how many are open, when the last was opened, how long an empty one takes."""
+    """A pool's polls: how many are open, when the last one was opened, and how long the service holds an empty one."""
 
     open: int = 0
     last_opened: float = float("-inf")
@@ -22,11 +22,11 @@ class PollState:
 
 
 def may_open(order: SentinelOrder, leases: int, polls: PollState) -> int:
-    """Return how many polls may be opened, staggering aside.
+    """Return how many polls may be opened, without regard to staggering.
 
-    Every open poll may bring a lease, so `leases` (recorded or not, claimed but not shown) and open polls together stay
-    within `order.take`. The one exception: while the pool holds nothing at all, its resting polls are opened even if
-    `take` is smaller. Both may then bring a task; a pool that polls with one may not notice work for a minute.
+    Each open poll may return a lease, so `leases` (unrecorded, recorded and claimed) plus open polls stay within
+    `order.take`. There is one exception: a pool without leases opens its resting polls even if `take` is smaller. Both
+    polls may then return a task, but with a single poll the pool may notice a task a minute late.
     """
     if order.take <= 0:
         return 0
@@ -37,7 +37,7 @@ def may_open(order: SentinelOrder, leases: int, polls: PollState) -> int:
 
 
 def stagger_seconds(order: SentinelOrder, polls: PollState, now: float) -> float:
-    """Return how long to wait before the next poll: half a hold between resting polls, nothing in a fan-out."""
+    """Return the seconds to wait before the next poll: half a hold between resting polls, else 0."""
     if order.polls > RESTING_POLLS or polls.open == 0:
         return 0.0
     return max(0.0, polls.last_opened + polls.hold_seconds / 2 - now)

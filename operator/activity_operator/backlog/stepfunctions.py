@@ -1,4 +1,4 @@
-"""Step Functions as a task service: one client for each region, endpoint and role, and its errors in our words."""
+"""Step Functions as a task service: a client per region, endpoint and role; its errors become source problems."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -11,22 +11,22 @@ from activity_worker.contract import LeasedTask
 from activity_worker.wire.errors import EndpointUnreachableError, WireError
 from activity_worker.wire.stepfunctions import MAX_CAUSE_LENGTH, MAX_ERROR_LENGTH, StepFunctionsClient
 
-#: The service allows 80 characters; the pod's name is what tells two replicas apart, so its end is what is cut.
+#: The service's limit of a worker's name in characters; a longer name loses its end.
 MAX_WORKER_NAME = 80
 _OVER = frozenset({"TaskTimedOut", "TaskDoesNotExist"})
-#: Answers to a malformed or foreign ARN; the spec's own rules let none of them pass, a wrong endpoint may still say it.
+#: Errors for a malformed ARN. The rules of the spec exclude such an ARN, but a wrong endpoint may still return them.
 _WRONG_ARN = frozenset({"InvalidArn", "ValidationException"})
 
 
 class Client(Protocol):
-    """The calls of `StepFunctionsClient` that the operator makes."""
+    """The methods of `StepFunctionsClient` that the operator uses."""
 
     async def get_activity_task(self, activity_arn: str, worker_name: str) -> LeasedTask | None:
         """Poll once."""
         ...
 
     async def send_task_heartbeat(self, task_token: str) -> None:
-        """Say that a task is alive."""
+        """Send a task heartbeat."""
         ...
 
     async def send_task_failure(self, task_token: str, error: str = "", cause: str = "") -> None:
@@ -49,9 +49,9 @@ def open_client(target: PollTarget) -> Client:
 
 
 class StepFunctions:
-    """The operator's own calls to Step Functions. `pod_name` goes into the worker's name of its polls.
+    """The operator's own calls to Step Functions. `pod_name` becomes part of the worker name in its polls.
 
-    `observed` is told of every call; whoever counts may be put in later.
+    `observed` is called after each call and may be replaced later.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class StepFunctions:
             raise _about_a_task(refusal, target, "states:SendTaskFailure") from refusal
 
     async def close(self) -> None:
-        """Close all connections; await open polls first."""
+        """Close all connections; the caller awaits the open polls first."""
         await self._clients.close()
 
 
 def problem(error: WireError, target: PollTarget, action: str) -> SourceProblemError:
-    """Return the error in a condition's words: a stable reason, and what to do."""
+    """Return the error as a source problem: a stable reason, and a message that names the fix."""
     message, place = messages.service_message(error), messages.shown_place(target)
     if error.throttled:
         return SourceProblemError("Throttled", _throttled(error, target, action), throttled=True)

@@ -1,4 +1,4 @@
-"""PostgreSQL task stores as counters: the due instances of all tasks of a store, and its announcements of new ones."""
+"""Reads backlogs from PostgreSQL task stores: counts a store's due instances and listens for new ones."""
 
 import asyncio
 import ssl
@@ -19,17 +19,17 @@ from activity_worker.wire.store_connection import connect_to_store
 from activity_worker.wire.store_url import StoreUrl, StoreUrlError, address, parse_store_url
 from activity_worker.wire.taskstore_due import CHANNEL, DUE, DUE_BY_TASK
 
-#: From one round to the next where nothing is announced: instances also become due by their time.
+#: Seconds between two rounds without an announcement; an instance whose time has come is not announced.
 INTERVAL_SECONDS = 1.0
-#: The least time between two rounds, however much is announced.
+#: Minimum seconds between two rounds, also with announcements.
 LEAST_SECONDS = 0.1
-#: How many times longer than a round took nothing is asked: a crowd of due instances costs the server no more than a
-#: tenth of one of its processes.
+#: The rest after a round, as a multiple of the round's duration. Counting therefore takes at most a tenth of one server
+#: process, even with very many due instances.
 REST_FOR_ROUND = 9.0
-#: What connecting may take, and a statement.
+#: Time-outs in seconds for connecting and for a statement.
 CONNECT_SECONDS = 5.0
 STATEMENT_SECONDS = 4.0
-#: What the server calls our connections.
+#: The `application_name` of the operator's connections.
 APPLICATION = "activity-operator"
 _SEPARATOR = "\n"
 _MAX_WORDS = 200
@@ -37,17 +37,17 @@ _DENIED = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InsufficientP
 
 
 def item(tasks: Sequence[str]) -> Item:
-    """Return what is counted for these tasks, for all of them when there are none."""
+    """Return the item for these tasks; an empty sequence means all tasks of the store."""
     return _SEPARATOR.join(sorted(set(tasks)))
 
 
 def hosts(url: str) -> Sequence[str]:
-    """Return HOST:PORT of every host that the URL leads to. Raises SourceProblemError when it cannot be read."""
+    """Return HOST:PORT of every host in the URL; raises SourceProblemError if the operator cannot use the URL."""
     return tuple(address(*host) for host in _parsed(url).hosts)
 
 
 class _Store:
-    """A connection, whether an instance was announced on it, and how long its last round took."""
+    """A connection, the event that an announcement on it sets, and the duration of its last round."""
 
     def __init__(self, url: StoreUrl, connection: Any) -> None:
         self.url = url
@@ -56,7 +56,7 @@ class _Store:
         self.took_seconds = 0.0
 
     async def listen(self) -> None:
-        """Hear of new instances; on a server that cannot announce, the rounds find them."""
+        """Listen for new instances; on a server without LISTEN only the rounds find them."""
         with suppress(asyncpg.FeatureNotSupportedError, asyncpg.ReadOnlySQLTransactionError):
             await self.connection.add_listener(CHANNEL, self._hear)
 
@@ -65,7 +65,7 @@ class _Store:
 
 
 class TaskStoreReader:
-    """Counts with at most two statements a store. `observed` is told of every round; `now` is Unix seconds."""
+    """Counts with at most two statements per store. `observed` is called after each round; `now` is Unix seconds."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
@@ -73,14 +73,14 @@ class TaskStoreReader:
         self.observed: CallObserver = ignore_call
 
     async def read(self, endpoint: SourceEndpoint, items: Sequence[Item]) -> Sequence[int | SourceProblemError]:
-        """Return how many instances are due."""
+        """Return the number of due instances for each item."""
         named = {task for one in items if one for task in one.split(_SEPARATOR)}
         with observe_count(self.observed, "count"):
             everything, due = await self._due(endpoint, sorted(named), all_of_them="" in items)
         return [sum(due[task] for task in one.split(_SEPARATOR)) if one else everything for one in items]
 
     async def wait(self, endpoint: SourceEndpoint, seconds: float) -> None:
-        """Wait, or until an instance is announced, and in any case in proportion to what the last round took."""
+        """Wait `seconds`, or until an announcement; in any case rest in proportion to the last round's duration."""
         store = self._stores.get(endpoint)
         took = 0.0 if store is None else store.took_seconds
         least = max(LEAST_SECONDS, REST_FOR_ROUND * took)
@@ -107,7 +107,7 @@ class TaskStoreReader:
         loop = asyncio.get_running_loop()
         try:
             store = self._stores.get(endpoint) or await self._open(endpoint)
-            # Cleared first: what is announced during the count is counted in the next one.
+            # Clear the event first, so that an announcement during this count causes another one.
             store.announced.clear()
             now, began = self._now(), loop.time()
             everything = await store.connection.fetchval(DUE, now) if all_of_them else 0
@@ -115,12 +115,12 @@ class TaskStoreReader:
             store.took_seconds = loop.time() - began
             return everything, Counter({row["task_name"]: row["due"] for row in rows})
         except asyncpg.UndefinedTableError:
-            # Nobody has made an instance yet: whoever does makes the tables first.
+            # The tables do not exist, so neither does any instance: the first writer creates the tables.
             return 0, Counter()
         except SourceProblemError:
             raise
         except asyncio.CancelledError:
-            # What its answer would be is not known any more.
+            # The answer of the cancelled statement is still outstanding on this connection.
             self._drop(endpoint)
             raise
         except Exception as error:
@@ -128,14 +128,14 @@ class TaskStoreReader:
             raise problem(error, _parsed(endpoint.url)) from error
 
     def _drop(self, endpoint: SourceEndpoint) -> None:
-        """Forget a connection without a word to a server that may not hear it."""
+        """Drop the connection without a farewell to the server, which may be unreachable."""
         if (store := self._stores.pop(endpoint, None)) is not None:
             with suppress(Exception):
                 store.connection.terminate()
 
     async def _open(self, endpoint: SourceEndpoint) -> _Store:
         parsed = _parsed(endpoint.url)
-        # Not None, for which the driver takes what it finds in our environment and in files: that is not a pool's.
+        # With None the driver would use a password of the operator's own environment or files.
         password = parsed.password or ""
         url = replace(parsed, password=password, connect_seconds=min(parsed.connect_seconds, CONNECT_SECONDS))
         connection = await connect_to_store(url, command_seconds=STATEMENT_SECONDS, name=APPLICATION)
@@ -150,14 +150,14 @@ def _parsed(url: str) -> StoreUrl:
     except StoreUrlError as error:
         raise SourceProblemError("SecretUnusable", str(error)) from error
     if parsed.tls.cert_file is not None or parsed.tls.key_file is not None:
-        # Every pool could name those that another one's server knows.
+        # Otherwise a pool could name the certificate files of another pool.
         text = "the operator lends pools no client certificate (sslcert, sslkey): let the user come with a password"
         raise SourceProblemError("SecretUnusable", f"the task store's URL: {text}")
     return parsed
 
 
 def problem(error: Exception, url: StoreUrl) -> SourceProblemError:
-    """Return the error in the conditions' words, without anything of the URL but its hosts and the database."""
+    """Return the error as a source problem; of the URL its message shows only the hosts and the database."""
     server = f"the task store at {url.shown}"
     words = _words(error)
     if isinstance(error, StoreUrlError):
@@ -176,7 +176,7 @@ def problem(error: Exception, url: StoreUrl) -> SourceProblemError:
 
 
 def _words(error: Exception) -> str:
-    """Return what the server or the certificate's checker said, or just the error's name: others may show the URL."""
+    """Return the message of the server or the certificate check; else the error's name, without a text with the URL."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return str(error.verify_message)[:_MAX_WORDS]
     message = error.message if isinstance(error, asyncpg.PostgresError) else None
