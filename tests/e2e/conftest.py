@@ -18,7 +18,8 @@ def stage() -> Stage:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Clear the stage at the end, in the main process of pytest-xdist only."""
-    if not hasattr(session.config, "workerinput") and not os.environ.get("KEEP"):
+    stays = os.environ.get("KEEP") or session.config.getoption("collectonly")
+    if not hasattr(session.config, "workerinput") and not stays:
         tear_down()
 
 

@@ -59,7 +59,8 @@ class _MetricRound:
 class MetricPoller:
     """Reads the metrics of all pools from one service; `on_change(key)` is called when metrics or errors change.
 
-    `now` (slewed Unix seconds) measures the metrics' age; `wall` (the machine's Unix seconds) selects the minutes to read.
+    `now` (slewed Unix seconds) measures the metrics' age; `wall` (the machine's Unix seconds) selects the minutes to
+    read.
     """
 
     def __init__(

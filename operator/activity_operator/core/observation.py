@@ -99,7 +99,7 @@ class PodFacts:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFacts:
-    """One worker's last report. `reported_at` is in Unix seconds; `interval_seconds` is the last one ordered in a reply.
+    """One worker's last report. `reported_at` is in Unix seconds; `interval_seconds` is what the last reply ordered.
 
     `failed_start` is why this incarnation ended before its first task, "" if it did not. `poll_trouble` is why the
     worker cannot poll for its free slots.

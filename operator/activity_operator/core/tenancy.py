@@ -117,7 +117,10 @@ def _host(url: str) -> str:
 
 
 def parse_policy(raw: Any) -> TenancyPolicy:
-    """Return the policy in `raw`, a mapping with a list `rules`; None or no rules is the default. Raises PolicyError."""
+    """Return the policy in `raw`, a mapping with a list `rules`; None or no rules is the default.
+
+    Raises PolicyError.
+    """
     if raw is None:
         return TenancyPolicy()
     if not isinstance(raw, Mapping) or set(raw) - {"rules"}:
