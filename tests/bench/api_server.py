@@ -106,7 +106,7 @@ class ApiServer:
             method, path, data=data, headers={"Content-Type": content},
             timeout=aiohttp.ClientTimeout(total=_CALL_SECONDS),
         ) as answer:  # fmt: skip
-            said = await answer.read()
+            payload = await answer.read()
             if answer.status >= 400:
-                raise RefusedError(answer.status, said[:500].decode(errors="replace"))
-            return dict(json.loads(said))
+                raise RefusedError(answer.status, payload[:500].decode(errors="replace"))
+            return dict(json.loads(payload))

@@ -91,8 +91,8 @@ async def remove(api: ApiServer, pool: BenchPool) -> None:
 
 def _at_zero(pool: dict[str, Any]) -> bool:
     status = pool.get("status") or {}
-    said = {condition["type"]: condition["reason"] for condition in status.get("conditions") or ()}
-    return bool(status.get("provenRevision")) and said.get("Ready") == "ScaledToZero"
+    reasons = {condition["type"]: condition["reason"] for condition in status.get("conditions") or ()}
+    return bool(status.get("provenRevision")) and reasons.get("Ready") == "ScaledToZero"
 
 
 @dataclass(slots=True)

@@ -115,7 +115,11 @@ def _rows(window: Window, *, logged: bool) -> list[Row]:
 
 def _writes(window: Window, own: Counts, logged: bool) -> Row:
     everybody = request_counts.writes(window.all_requests)
-    by = f"the operator's by the audit log: {request_counts.told(own)}" if logged else "no audit log tells who"
+    by = (
+        f"the operator's by the audit log: {request_counts.as_text(own)}"
+        if logged
+        else "no audit log tells the users apart"
+    )
     leases = sum(count for (verb, what), count in window.by_user.get(USER, Counter()).items() if what == "leases")
     row = at_most(
         f"API writes a minute, {POOLS} pools at zero, without the Lease",
@@ -123,8 +127,8 @@ def _writes(window: Window, own: Counts, logged: bool) -> Row:
         GOAL_WRITES,
         unit="/min",
         peer=f"KEDA 2.21: {number(KEDA_WRITES, '/min')} (quoted)",
-        how=f"apiserver_request_total over {window.minutes * 60:.0f} s after settling, everybody's writes of what the "
-        f"operator may write: {request_counts.told(everybody)}; {by}; its Lease: {leases / window.minutes:.0f}/min, "
+        how=f"apiserver_request_total over {window.minutes * 60:.0f} s after settling, all users' writes of what the "
+        f"operator may write: {request_counts.as_text(everybody)}; {by}; its Lease: {leases / window.minutes:.0f}/min, "
         f"{window.terms} new terms.",
     )
     return _beside(row, own.total() / window.minutes, KEDA_WRITES)
@@ -132,14 +136,14 @@ def _writes(window: Window, own: Counts, logged: bool) -> Row:
 
 def _reads(window: Window, own: Counts, logged: bool) -> Row:
     asked = Counter({what: count for what, count in own.items() if what[1] != "leases"})
-    whose = "by the audit log, the operator's" if logged else "everybody's"
+    whose = "by the audit log, the operator's" if logged else "all users'"
     a_minute = asked.total() / window.minutes
     return Row(
         f"API GETs and LISTs a minute, {POOLS} pools at zero, without the Lease",
         number(a_minute, "/min"),
         f"KEDA 2.21: {number(KEDA_READS, '/min')} (quoted)",
         f"{a_minute / KEDA_READS:.3f}x",
-        how=f"{whose}: {request_counts.told(asked)}; with a sweep every {WINDOW_SECONDS:g} s (300 by default).",
+        how=f"{whose}: {request_counts.as_text(asked)}; with a sweep every {WINDOW_SECONDS:g} s (300 by default).",
     )
 
 
@@ -166,7 +170,7 @@ def _processor(window: Window) -> Row:
         unit="s/min",
         peer=f"KEDA 2.21, operator alone: {number(KEDA_CPU_SECONDS, 's/min')} (quoted)",
         how=f"user and system time of the process from /proc, over {window.minutes * 60:.0f} s with one sweep; every "
-        f"minute it answers and opens {window.polls} polls anew, which KEDA does not.",
+        f"minute it answers and opens {window.polls} polls again, which KEDA does not.",
     )
     return _beside(row, seconds, KEDA_CPU_SECONDS)
 

@@ -152,8 +152,8 @@ async def _arrival(api: ApiServer, client: RedisClient, sizes: Sizes, name: str,
 
 async def _counted(client: RedisClient) -> int:
     """Return how often the server was asked for the length of a queue."""
-    said = str(await client.call("INFO", "commandstats"))
-    line = next((line for line in said.splitlines() if line.startswith("cmdstat_llen:")), "calls=0,")
+    statistics = str(await client.call("INFO", "commandstats"))
+    line = next((line for line in statistics.splitlines() if line.startswith("cmdstat_llen:")), "calls=0,")
     return int(line.partition("calls=")[2].partition(",")[0])
 
 
@@ -192,7 +192,7 @@ def _cost(window: Window, rounds: float, *, logged: bool) -> list[Row]:
             GOAL_WRITES,
             unit="/min",
             peer=KEDA_WRITES,
-            how=f"{'the audit log' if logged else 'everybody'}: {request_counts.told(writes)}; {counted}.",
+            how=f"{'the audit log' if logged else 'everybody'}: {request_counts.as_text(writes)}; {counted}.",
         ),
         at_most(
             f"operator's memory (RSS), {name}",

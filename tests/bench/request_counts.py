@@ -55,7 +55,7 @@ def reads(counts: Counts) -> Counts:
     return Counter({what: count for what, count in counts.items() if what[0] in READS})
 
 
-def told(counts: Counts) -> str:
+def as_text(counts: Counts) -> str:
     """Return the counts as text, the largest first."""
     return ", ".join(f"{verb} {resource} {count}" for (verb, resource), count in counts.most_common()) or "none"
 

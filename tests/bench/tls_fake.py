@@ -35,10 +35,10 @@ class TlsFake:
         """Call an operation of the service; raises RuntimeError with the fake's error when it refuses."""
         headers = {"X-Amz-Target": f"AWSStepFunctions.{operation}", "Content-Type": "application/x-amz-json-1.0"}
         async with self._session.post(self.url, data=json.dumps(parameters), headers=headers) as answer:
-            said = await answer.read()
+            content = await answer.read()
             if answer.status != 200:
-                raise RuntimeError(f"{operation}: {answer.status} {said[:300]!r}")
-            return dict(json.loads(said))
+                raise RuntimeError(f"{operation}: {answer.status} {content[:300]!r}")
+            return dict(json.loads(content))
 
     async def machine(self, name: str) -> tuple[str, str]:
         """Make an activity and a state machine of one task over it; return both ARNs."""
@@ -77,7 +77,7 @@ async def tls_fake(folder: Path, *, hold_seconds: float) -> AsyncIterator[TlsFak
         async with asyncio.timeout(_START_SECONDS):
             line = (await process.stdout.readline()).decode()
         if not line:
-            raise RuntimeError("the Step Functions fake ended before it listened; its words are above")
+            raise RuntimeError("the Step Functions fake ended before it listened; its output is above")
         fake = TlsFake(process, line.split()[-1], authority.certificate_file)
         yield fake
     finally:

@@ -107,8 +107,8 @@ class Server:
         """Kill it before its clients, so that it logs no errors about their end."""
         self._process.kill()
 
-    def _ask(self, page: str, said: dict[str, Any] | None = None) -> dict[str, Any]:
-        data = None if said is None else json.dumps(said).encode()
+    def _ask(self, page: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        data = None if body is None else json.dumps(body).encode()
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(urllib.request.Request(f"{self.url}/_fake/{page}", data=data), timeout=60) as reply:
             return cast("dict[str, Any]", json.load(reply))

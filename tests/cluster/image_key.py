@@ -45,7 +45,7 @@ class Recipe:
     dockerfile: Path
     context: Path
     arguments: Mapping[str, str] = field(default_factory=dict)
-    """Build arguments. They hold the content key of a parent that is built here: a new parent makes new children."""
+    """Build arguments; they include the content key of the parent image, so that a new parent rebuilds its children."""
     family: str = ""
     """The name under which former builds are counted, where the tag itself changes with the content; else the tag."""
 

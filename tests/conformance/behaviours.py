@@ -60,8 +60,8 @@ async def a_success_ends_the_execution_with_the_output(service: Service) -> obje
     """A success ends the execution."""
     task, execution = await service.task()
     await service.client.send_task_success(task.token, '{"done": true}')
-    said = await service.ended(execution)
-    return said["status"], json.loads(said.get("output", "null"))
+    description = await service.ended(execution)
+    return description["status"], json.loads(description.get("output", "null"))
 
 
 @behaviour(("FAILED", "Broken", "why"))
@@ -69,8 +69,8 @@ async def a_failure_ends_the_execution_with_its_error_and_cause(service: Service
     """The state has no Retry."""
     task, execution = await service.task()
     await service.client.send_task_failure(task.token, "Broken", "why")
-    said = await service.ended(execution)
-    return said["status"], said.get("error"), said.get("cause")
+    description = await service.ended(execution)
+    return description["status"], description.get("error"), description.get("cause")
 
 
 @behaviour("SUCCEEDED")
@@ -155,18 +155,18 @@ async def heartbeats_keep_a_task_alive_beyond_its_heartbeat_seconds(service: Ser
 async def a_missed_heartbeat_ends_the_task(service: Service) -> object:
     """The execution continues with the time-out, and a late success is refused."""
     task, execution = await service.task(HeartbeatSeconds=1)
-    said = await service.ended(execution, within_seconds=_OVERDUE_SECONDS)
+    description = await service.ended(execution, within_seconds=_OVERDUE_SECONDS)
     late = await outcome(service.client.send_task_success(task.token, "{}"))
-    return ("running" if said["status"] == "RUNNING" else "ended"), late
+    return ("running" if description["status"] == "RUNNING" else "ended"), late
 
 
 @behaviour(("ended", "TaskTimedOut"))
 async def a_task_over_its_timeout_seconds_is_ended(service: Service) -> object:
     """Heartbeats do not prolong it."""
     task, execution = await service.task(TimeoutSeconds=1)
-    said = await service.ended(execution, within_seconds=_OVERDUE_SECONDS)
+    description = await service.ended(execution, within_seconds=_OVERDUE_SECONDS)
     late = await outcome(service.client.send_task_success(task.token, "{}"))
-    return ("running" if said["status"] == "RUNNING" else "ended"), late
+    return ("running" if description["status"] == "RUNNING" else "ended"), late
 
 
 @behaviour("ActivityDoesNotExist")

@@ -78,8 +78,8 @@ class Service:
         """Return the service's description of an execution when it has ended, or when the time is over."""
 
         async def over() -> dict[str, Any] | None:
-            said = await self.describe(execution_arn)
-            return said if said["status"] != "RUNNING" else None
+            description = await self.describe(execution_arn)
+            return description if description["status"] != "RUNNING" else None
 
         with suppress(NotInTimeError):
             return await eventually("the execution has ended", over, seconds=within_seconds)

@@ -53,9 +53,9 @@ async def test_boto3_can_create_run_and_read_everything_the_fake_has() -> None:
         sfn.send_task_heartbeat(taskToken=task["taskToken"])
         sfn.send_task_success(taskToken=task["taskToken"], output='{"done": true}')
 
-        said = sfn.describe_execution(executionArn=execution)
-        assert (said["status"], said["output"]) == ("SUCCEEDED", '{"done": true}')
-        assert said["startDate"] <= said["stopDate"]
+        description = sfn.describe_execution(executionArn=execution)
+        assert (description["status"], description["output"]) == ("SUCCEEDED", '{"done": true}')
+        assert description["startDate"] <= description["stopDate"]
         kinds = [event["type"] for event in sfn.get_execution_history(executionArn=execution)["events"]]
         assert kinds.count("ActivityFailed") == kinds.count("ActivitySucceeded") == 1
 

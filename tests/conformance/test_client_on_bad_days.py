@@ -169,8 +169,8 @@ async def test_token_input_and_output_are_never_shown(fake: StepFunctionsFake, s
 
 async def test_token_in_a_services_message_is_redacted(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     async def repeat(headers: object, body: bytes, *, timeout_seconds: float) -> transport.HttpResponse:
-        said = {"__type": "com.amazonaws#InvalidToken", "message": "no such token: my-token"}
-        return transport.HttpResponse(400, json.dumps(said).encode(), "", "", "request-1")
+        answer = {"__type": "com.amazonaws#InvalidToken", "message": "no such token: my-token"}
+        return transport.HttpResponse(400, json.dumps(answer).encode(), "", "", "request-1")
 
     monkeypatch.setattr(service._caller._transport, "post", repeat)
 
@@ -192,7 +192,7 @@ async def test_closed_client_leaves_no_connection_open(fake: StepFunctionsFake) 
     assert not [str(warning.message) for warning in warned]
 
 
-async def test_the_environment_alone_is_enough_to_open_a_client(
+async def test_environment_alone_is_enough_to_open_a_client(
     fake: StepFunctionsFake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_SFN", fake.url)
@@ -207,14 +207,14 @@ async def test_the_environment_alone_is_enough_to_open_a_client(
     assert (fake.url, "eu-west-1") == (client.endpoint_url, client.region)
 
 
-async def test_the_fake_is_inspected_and_turned_over_http(fake: StepFunctionsFake, service: Service) -> None:
+async def test_fake_is_inspected_and_controlled_over_http(fake: StepFunctionsFake, service: Service) -> None:
     import aiohttp
 
     arn = fake.create_activity("a")
     async with aiohttp.ClientSession(fake.url) as session:
 
-        async def post(page: str, **said: Any) -> int:
-            async with session.post(f"/_fake/{page}", json=said) as reply:
+        async def post(page: str, **body: Any) -> int:
+            async with session.post(f"/_fake/{page}", json=body) as reply:
                 return reply.status
 
         assert await post("tasks", activityArn=arn, count=2, heartbeatSeconds=5) == 200

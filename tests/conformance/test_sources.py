@@ -139,7 +139,7 @@ async def test_worker_runs_tasks_and_reports_their_results(stand: Stand) -> None
         pass
 
     found = await stand.outcomes()
-    assert {n: said for n, said in found.items() if not n % 2} == {
+    assert {n: outcome for n, outcome in found.items() if not n % 2} == {
         n: ("succeeded", {"half": n // 2}) for n in (0, 2, 4)
     }
     assert [(found[n][0], found[n][1].splitlines()[0]) for n in (1, 3, 5)] == [("failed", "an odd one")] * 3

@@ -29,7 +29,7 @@ async def test_service_behaves_as_documented(service: Service, behaviour: Behavi
     if difference is None:
         assert seen == norm
     else:
-        assert seen != norm, f"{service.name} now does what the service does: take this out of differences.toml"
+        assert seen != norm, f"{service.name} now behaves like the service: delete this entry of differences.toml"
         assert seen == difference["does"]
 
 

@@ -39,8 +39,8 @@ async def test_every_execution_succeeds_with_its_handlers_result(service: Servic
     async with working(service, arn, double):
         ended = [await service.ended(execution) for execution in executions]
 
-    assert [said["status"] for said in ended] == ["SUCCEEDED"] * 3
-    assert [json.loads(said["output"]) for said in ended] == [{"n": 0}, {"n": 2}, {"n": 4}]
+    assert [description["status"] for description in ended] == ["SUCCEEDED"] * 3
+    assert [json.loads(description["output"]) for description in ended] == [{"n": 0}, {"n": 2}, {"n": 4}]
 
 
 async def test_exception_fails_the_execution_with_its_class_name(service: Service) -> None:
@@ -51,10 +51,10 @@ async def test_exception_fails_the_execution_with_its_class_name(service: Servic
     execution = await service.execution(arn)
 
     async with working(service, arn, broken):
-        said = await service.ended(execution)
+        description = await service.ended(execution)
 
-    assert (said["status"], said["error"]) == ("FAILED", "LookupError")
-    assert "nothing there" in said["cause"]
+    assert (description["status"], description["error"]) == ("FAILED", "LookupError")
+    assert "nothing there" in description["cause"]
 
 
 async def test_failed_task_succeeds_by_the_retry_of_its_state(service: Service) -> None:
@@ -71,9 +71,9 @@ async def test_failed_task_succeeds_by_the_retry_of_its_state(service: Service) 
     execution = await service.execution(arn, Retry=[{"ErrorEquals": ["NotYet"], "IntervalSeconds": 1}])
 
     async with working(service, arn, second_time_lucky):
-        said = await service.ended(execution)
+        description = await service.ended(execution)
 
-    assert (said["status"], len(tries)) == ("SUCCEEDED", 2)
+    assert (description["status"], len(tries)) == ("SUCCEEDED", 2)
 
 
 async def test_heartbeats_keep_a_task_beyond_its_heartbeat_seconds(service: Service) -> None:
@@ -85,9 +85,9 @@ async def test_heartbeats_keep_a_task_beyond_its_heartbeat_seconds(service: Serv
     execution = await service.execution(arn, HeartbeatSeconds=6)
 
     async with working(service, arn, slow, heartbeat_seconds=1.0):
-        said = await service.ended(execution, within_seconds=30)
+        description = await service.ended(execution, within_seconds=30)
 
-    assert said["status"] == "SUCCEEDED"
+    assert description["status"] == "SUCCEEDED"
 
 
 async def test_invalid_token_cancels_the_handler() -> None:

@@ -120,9 +120,9 @@ def _forward(stage: Stage, namespace: str, name: str) -> tuple["subprocess.Popen
     argv = [str(stage.cluster.kubectl), f"--kubeconfig={stage.cluster.kubeconfig}", *words]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    said = process.stdout.readline()
-    found = re.search(r"127\.0\.0\.1:(\d+)", said)
-    assert found, f"kubectl port-forward said {said!r}"
+    line = process.stdout.readline()
+    found = re.search(r"127\.0\.0\.1:(\d+)", line)
+    assert found, f"kubectl port-forward printed {line!r}"
     return process, int(found[1])
 
 

@@ -45,8 +45,8 @@ class Fault:
         ready, stalled = view.condition("Ready"), view.condition("Stalled")
         if (ready["status"], ready["reason"]) != ("False", self.reason) or not re.match(self.says, ready["message"]):
             return False
-        said = (stalled["status"], stalled["reason"], stalled["message"])
-        return said == (("True", ready["reason"], ready["message"]) if self.needs_a_person else ("", "", ""))
+        shown = (stalled["status"], stalled["reason"], stalled["message"])
+        return shown == (("True", ready["reason"], ready["message"]) if self.needs_a_person else ("", "", ""))
 
     def warnings(self, view: PoolView) -> list[str]:
         """Return the messages of the Warnings that match it."""
@@ -70,14 +70,14 @@ def wait_shown(faults: Iterable[Fault], since: int, seconds: float = 480) -> Non
         shown = fault.pool.eventually(f"shows {fault.reason}", fault.shown_by, seconds=seconds)
         print(f"{fault.pool.name} showed {fault.reason} at {shown.moment.at:.1f}")
         fault.pool.eventually(f"a Warning {fault.reason}", fault.warnings)
-    repeated = {fault.pool.name: said for fault in faults if len(said := fault.warnings(fault.pool.now)) > 1}
+    repeated = {fault.pool.name: messages for fault in faults if len(messages := fault.warnings(fault.pool.now)) > 1}
     assert not repeated or term(faults[0].pool.stage) != since, f"reported more than once: {repeated}"
 
 
 def wait_well(pools: Iterable[Pool], seconds: float = 480) -> None:
     """Wait until every pool was Ready at some time from now on."""
     for pool in pools:
-        pool.eventually("is Ready again", is_well, since=pool.timeline.mark(), seconds=seconds)
+        pool.eventually("the pool is Ready again", is_well, since=pool.timeline.mark(), seconds=seconds)
 
 
 def is_well(view: PoolView) -> bool:

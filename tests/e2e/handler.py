@@ -90,7 +90,7 @@ def flood(work: Work) -> Work:
     """Write log lines and report progress, tens of thousands of each, small and large."""
     for line in range(20_000):
         print(f"line {line} {'x' * (line % 200)}")
-        heartbeat({"line": line, "said": "y" * (line % 300)})
+        heartbeat({"line": line, "text": "y" * (line % 300)})
     return {"task": work.get("n")}
 
 

@@ -91,12 +91,12 @@ class BasePool:
 
     def story(self) -> str:
         """Return the present state of the pool and its tasks as text."""
-        told: list[str] = []
+        texts: list[str] = []
         with suppress(Exception):  # a failure here must not hide the test's own
-            told.append(json.dumps(self.now.status, indent=1))
+            texts.append(json.dumps(self.now.status, indent=1))
         with suppress(Exception):
-            told.append(self.task_story())
-        return "\n".join(told)
+            texts.append(self.task_story())
+        return "\n".join(texts)
 
     def task_story(self) -> str:
         """Return the source's present account of the tasks as text."""
@@ -137,7 +137,7 @@ class BasePool:
         def says_zero(view: PoolView) -> bool:
             return view.status.get("replicas", 0) == 0 and [one["desired"] for one in view.decisions[-1:]] == [0]
 
-        return self.eventually("its status says that it is at zero", says_zero, since=since, seconds=seconds)
+        return self.eventually("the status shows the pool at zero", says_zero, since=since, seconds=seconds)
 
     def peak(self, since: int = 0) -> int:
         """Return the largest size that any decision since a mark (default: the start) asked for."""

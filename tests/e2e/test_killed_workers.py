@@ -28,25 +28,25 @@ GONE = (None, "its pod went before it could end: deleted with too little grace, 
 class Death:
     """A way to end a worker.
 
-    `error` and a part of its `cause` are those of the current attempt, "" if it succeeds. `told` is the exit code and
-    message of the worker's `worker:stopped` event, None when the worker lives on. `restarts` is the pod's number of
-    restarts, None when the pod is gone.
+    `error` and a part of its `cause` are those of the current attempt, "" if it succeeds. `reported` is the exit code
+    and message of the worker's `worker:stopped` event, None when the worker lives on. `restarts` is the pod's number
+    of restarts, None when the pod is gone.
     """
 
     comes: Callable[[Pool, str], None]
     error: str
     cause: str = ""
-    told: tuple[int | None, str] | None = None
+    reported: tuple[int | None, str] | None = None
     restarts: int | None = None
 
 
 #: Those that let the worker finish its task come first, because the task must last until then.
 DEATHS = (
-    Death(deaths.delete, "", told=WELL),
-    Death(deaths.evict, "", told=WELL),
+    Death(deaths.delete, "", reported=WELL),
+    Death(deaths.evict, "", reported=WELL),
     Death(deaths.kill_handler, "ActivityPool.HandlerExited", "killed by SIGKILL from outside", restarts=0),
-    Death(deaths.kill_supervisor, "States.Timeout", told=(137, "killed by SIGKILL"), restarts=1),
-    Death(deaths.delete_at_once, "States.Timeout", told=GONE),
+    Death(deaths.kill_supervisor, "States.Timeout", reported=(137, "killed by SIGKILL"), restarts=1),
+    Death(deaths.delete_at_once, "States.Timeout", reported=GONE),
 )
 
 
@@ -57,8 +57,8 @@ def test_death_costs_at_most_one_attempt_and_is_reported(stage: Stage, namespace
     *victims, neighbour = at_work
     for task, death in zip(victims, DEATHS, strict=True):
         death.comes(crew, at_work[task])
-    expected = Counter(death.told for death in DEATHS if death.told is not None)
-    _wait_told(crew, expected, since)
+    expected = Counter(death.reported for death in DEATHS if death.reported is not None)
+    _wait_reported(crew, expected, since)
     crew.wait_done()
 
     for task, death in zip(victims, DEATHS, strict=True):
@@ -77,7 +77,7 @@ def test_worker_past_its_drain_timeout_fails_its_task_by_name(stage: Stage, name
     hurried = _pool(stage, namespace, "hurried", workers=1, drain={"timeoutSeconds": 2})
     ((task, worker),) = _set_to_work(hurried, [ENDLESS]).items()
     deaths.delete(hurried, worker)
-    _wait_told(hurried, Counter([WELL]), since)
+    _wait_reported(hurried, Counter([WELL]), since)
     hurried.wait_done()
     assert _ends(hurried.now) <= Counter([WELL])
     first, second = hurried.executions.attempts(task)
@@ -115,17 +115,17 @@ def _set_to_work(pool: Pool, lengths_seconds: list[int]) -> dict[str, str]:
     return {task: pool.worker_of(task) for task in tasks}
 
 
-def _wait_told(pool: Pool, expected: Counter[tuple[int | None, str]], since: int) -> None:
+def _wait_reported(pool: Pool, expected: Counter[tuple[int | None, str]], since: int) -> None:
     """Wait until exactly the expected ends are reported.
 
     Fewer are reported after the term `since`: ends that only the former leader knew of are lost with it.
     """
 
-    def told(view: PoolView) -> bool:
+    def reported(view: PoolView) -> bool:
         ends = _ends(view)
         return ends == expected or (ends <= expected and term(pool.stage) != since)
 
-    pool.eventually("exactly the expected ends are reported", told, since=0)
+    pool.eventually("exactly the expected ends are reported", reported, since=0)
 
 
 def _ends(view: PoolView) -> Counter[tuple[int | None, str]]:

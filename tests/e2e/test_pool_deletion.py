@@ -33,7 +33,7 @@ def test_deleted_pool_finishes_its_tasks_and_leaves_nothing(stage: Stage, namesp
     busy.wait_done()
     busy.assert_nothing_lost()
     assert busy.pods_of(running) == workers
-    busy.eventually("its Deployments and pods are gone", lambda view: not view.deployments and not view.all_pods)
+    busy.eventually("the pool's Deployments and pods are gone", lambda view: not view.deployments and not view.all_pods)
     records.eventually(
         "no lease record is left", lambda now: not leases(now, busy) and not leases(now, held), since=deleted
     )

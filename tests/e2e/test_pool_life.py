@@ -108,7 +108,7 @@ def test_edited_deployment_is_reverted_and_busy_workers_finish(stage: Stage, nam
         "replicas": ("scale", "--replicas=0"),
         "deletion": ("delete", "--wait=false"),
     }
-    said = {
+    messages = {
         "image": "was edited by somebody (spec.template.spec.containers[worker].image)",
         "env": "containers[worker].env[ACTIVITY_SLOTS].value",
         "label": "was edited by somebody (metadata.labels.activitypools.dev/pool)",
@@ -130,7 +130,7 @@ def test_edited_deployment_is_reverted_and_busy_workers_finish(stage: Stage, nam
 
     for edit, pool in pools.items():
         seen = wait_reverted(pool, since)
-        assert all(said[edit] in message for message in seen.events("EditReverted")[:1])
+        assert all(messages[edit] in message for message in seen.events("EditReverted")[:1])
         pool.eventually("the edit is reverted", lambda view: as_declared(view, stage.handler), since=seen.moment.number)
     for pool in pools.values():
         pool.let_go(workers[pool])

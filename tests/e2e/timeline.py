@@ -111,7 +111,7 @@ class Timeline:
         """
         for watch in self._watches:
             eventually_sync(
-                "the watch has told all that the API server has",
+                "the watch has recorded everything in the API server",
                 partial(_has_all, watch),
                 seconds=PATIENCE,
                 tolerate=(OSError,),
@@ -120,8 +120,8 @@ class Timeline:
 
     def story(self, since: int = 0, lines: int = 60) -> str:
         """Return the last changes since a mark as text, one on each line."""
-        told = [line for before, after in pairwise(self.since(since)) if (line := _line(before, after))]
-        return "\n".join(told[-lines:])
+        changes = [line for before, after in pairwise(self.since(since)) if (line := _line(before, after))]
+        return "\n".join(changes[-lines:])
 
     def _from(self, number: int, end: float) -> Iterator[Moment]:
         """Yield the moments from a number on, as they come, until a time."""
@@ -153,9 +153,9 @@ def _has_all(watch: Watch) -> bool:
 def _line(before: Moment, after: Moment) -> str:
     """Return a change as text, "" if it is not of interest."""
     kind, name = after.changed
-    said, now = _says(kind, before.get(kind, name)), _says(kind, after.get(kind, name))
+    former, now = _says(kind, before.get(kind, name)), _says(kind, after.get(kind, name))
     clock = time.strftime("%H:%M:%S", time.gmtime(after.at)) + f"{after.at % 1:.2f}"[1:]
-    return f"{clock} {kind} {name}: {now or 'gone'}" if said != now else ""
+    return f"{clock} {kind} {name}: {now or 'gone'}" if former != now else ""
 
 
 def _says(kind: str, item: Raw) -> str:

@@ -119,10 +119,10 @@ class Watch:
             "GET", where, headers=dict(self._client.default_headers), preload_content=False, timeout=timeout
         )
         if answer.status != 200:
-            said = answer.read()[:300].decode(errors="replace")
+            text = answer.read()[:300].decode(errors="replace")
             if answer.status == GONE:
-                raise ForgottenError(said)
-            raise ConnectionError(f"{path}: status {answer.status}: {said}")
+                raise ForgottenError(text)
+            raise ConnectionError(f"{path}: status {answer.status}: {text}")
         return cast("urllib3.BaseHTTPResponse", answer)
 
 

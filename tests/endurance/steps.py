@@ -25,13 +25,13 @@ LONGEST_LIFE_SECONDS = 4.0
 
 def main(arguments: list[str]) -> int:
     """Run the command line; return the exit code."""
-    said = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     rows, wrong = list[tuple[object, ...]](), list[str]()
-    for store in said.store or ("sqlite", "postgresql"):
-        found = _on(store, said)
+    for store in options.store or ("sqlite", "postgresql"):
+        found = _on(store, options)
         wrong += [f"{store}, {one}" for one in found.wrong]
         counts = (found.calls, found.effects, found.kills, found.takeovers, round(found.seconds), len(found.wrong))
-        rows.append((store, said.instances, *counts))
+        rows.append((store, options.instances, *counts))
         print(_lines([rows[-1]]), flush=True)
     print(f"\n{_lines([HEAD, *rows])}\n\nload {os.getloadavg()[0]:.1f}")
     for one in wrong[:50]:
@@ -49,18 +49,27 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _on(store: str, said: argparse.Namespace) -> Found:
+def _on(store: str, options: argparse.Namespace) -> Found:
     with tempfile.TemporaryDirectory(prefix="endurance-") as top:
         folder = Path(top) / "world"
         folder.mkdir()
         if store == "sqlite":
-            return _run(f"sqlite:///{top}/tasks.db", folder, said)
+            return _run(f"sqlite:///{top}/tasks.db", folder, options)
         with postgres() as server:
-            return _run(asyncio.run(new_database(server)), folder, said)
+            return _run(asyncio.run(new_database(server)), folder, options)
 
 
-def _run(url: str, folder: Path, said: argparse.Namespace) -> Found:
-    asked = Run(url, folder, said.instances, said.runners, said.kills, said.seed, LEASE_SECONDS, LONGEST_LIFE_SECONDS)
+def _run(url: str, folder: Path, options: argparse.Namespace) -> Found:
+    asked = Run(
+        url,
+        folder,
+        options.instances,
+        options.runners,
+        options.kills,
+        options.seed,
+        LEASE_SECONDS,
+        LONGEST_LIFE_SECONDS,
+    )
     return run(asked)
 
 

@@ -229,8 +229,8 @@ def _tls(folder: Path, port: int) -> dict[str, str]:
 
 
 def _agrees(sentinel: RedisServer, sentinels: int) -> bool:
-    said = sentinel.say("SENTINEL", "MASTERS").splitlines()
-    facts = dict(zip(said[::2], said[1::2], strict=False))
+    words = sentinel.say("SENTINEL", "MASTERS").splitlines()
+    facts = dict(zip(words[::2], words[1::2], strict=False))
     return facts.get("num-slaves") == "1" and facts.get("num-other-sentinels") == str(sentinels - 1)
 
 

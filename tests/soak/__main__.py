@@ -32,15 +32,15 @@ def tell(text: str) -> None:
     print(f"{datetime.now(UTC):%H:%M:%S} {text}", flush=True)
 
 
-async def run(said: argparse.Namespace, kept: Path) -> int:
+async def run(options: argparse.Namespace, kept: Path) -> int:
     """Soak; return the exit code. Files for the diagnosis of a failure go into the folder `kept`."""
     _log_workers(kept / "workers.log")
-    tell(f"soak of {said.minutes:g} minutes, --seed {said.seed}")
+    tell(f"soak of {options.minutes:g} minutes, --seed {options.seed}")
     # No call may leave this machine, whatever role or service a generated pool names.
-    environment = {VARIABLE: said.leak, "AWS_ENDPOINT_URL": "http://127.0.0.1:1", **clock_wall.environment()}
+    environment = {VARIABLE: options.leak, "AWS_ENDPOINT_URL": "http://127.0.0.1:1", **clock_wall.environment()}
     async with ground() as here, nursery(here.folder, "tests.soak.zygote", **environment) as operators:
         began = time.monotonic()
-        async with soak(here, operators, said.minutes, said.seed, tell) as run:
+        async with soak(here, operators, options.minutes, options.seed, tell) as run:
             found = await run.play()
             verdict = judge(found)
             _report(run, found)
@@ -52,7 +52,7 @@ async def run(said: argparse.Namespace, kept: Path) -> int:
                 gzip.open(kept / "audit.jsonl.gz", "wb") as copied,
             ):
                 shutil.copyfileobj(written, copied)
-        print(f"\n{time.monotonic() - began:.0f} s, seed {said.seed}")
+        print(f"\n{time.monotonic() - began:.0f} s, seed {options.seed}")
     for words in verdict.wrong:
         print(f"WRONG: {words}")
     return int(bool(verdict.wrong))
@@ -70,14 +70,14 @@ def _report(run: Soak, found: Found) -> None:
 def _keep(run: Soak, found: Found, kept: Path) -> None:
     """Write the timeline, and copy the operators' logs."""
     lines = [
-        f"{_clock(one.at)} {one.strike} -> {one.whom}, over after "
+        f"{_clock(one.at)} {one.strike} -> {one.victim}, over after "
         f"{one.over - one.at:.1f} s, converged {one.converged} {one.owed}"
         for one in run.struck
     ]
     lines += [f"{_clock(at)} WRONG: {words}" for at, words in found.interrupted]
     (kept / "faults.txt").write_text("\n".join(sorted(lines)) + "\n")
-    told = [f"{_clock(at)} {words}" for at, words in sorted(_stories(run))]
-    (kept / "timed_out.txt").write_text("\n".join(told) + "\n")
+    stories = [f"{_clock(at)} {words}" for at, words in sorted(_stories(run))]
+    (kept / "timed_out.txt").write_text("\n".join(stories) + "\n")
     samples = [",".join(map(str, (round(one.at - run.began), *dataclasses.astuple(one)[1:]))) for one in run.samples]
     (kept / "samples.csv").write_text("seconds,replica,pid,rss_kb,files,lag,queue,leads\n" + "\n".join(samples) + "\n")
     for replica in run.world.replicas:
@@ -130,11 +130,11 @@ def main() -> None:
         "--leak", type=_leak, default="", metavar="KIND:MUCH",
         help="have the operators leak so much a minute, to see the judge find it: memory:MB, files:N or lag:MS",
     )  # fmt: skip
-    said = parser.parse_args()
-    if said.seed is None:
-        said.seed = random.SystemRandom().randrange(10**6)
+    options = parser.parse_args()
+    if options.seed is None:
+        options.seed = random.SystemRandom().randrange(10**6)
     kept = Path(tempfile.mkdtemp(prefix="ap-soak-"))
-    code = asyncio.run(run(said, kept))
+    code = asyncio.run(run(options, kept))
     if code:
         print(f"logs, faults and samples: {kept}")
     else:

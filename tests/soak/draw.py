@@ -27,34 +27,34 @@ class What(StrEnum):
     EVENTS_LATE = "events late"
     EVENTS_TORN = "events torn"
     WATCH_GONE = "watch gone (410)"
-    """Nothing is told of a kind for a while; the next watch is told that its resourceVersion is gone."""
+    """No watch of a kind gets an event for a while; the next watch gets 410 Gone."""
     AWS_THROTTLED = "AWS throttled"
     """Every call of operators and workers, for a while."""
     AWS_FAILED = "AWS failed"
     AWS_ANSWERS_LOST = "AWS answers lost"
-    """The service acts on an operator's call; the answer never arrives."""
+    """The service acts on an operator's call; the answer does not arrive."""
     WORKERS_ANSWERS_LOST = "workers' AWS answers lost"
     WORKER_KILLED = "worker killed"
-    """SIGKILL; its container starts again in the same pod."""
+    """SIGKILL; the container restarts in the same pod."""
     POD_DELETED = "pod deleted"
-    """By an outsider, in good order."""
+    """A test deletes the pod gracefully."""
     POD_REMOVED = "pod removed by force"
-    """By an outsider, without grace: its worker ends as by SIGKILL."""
+    """A test deletes the pod without a grace period: its worker ends as by SIGKILL."""
     POOL_CHANGED = "pool changed and back"
     REPORTS_CUT = "reports cut"
     """No worker reaches an operator for a while."""
     API_DOWN = "API down"
     """No operator reaches the API server for a while, longer than a Lease or not."""
     LOOP_BLOCKED = "loop blocked"
-    """The leader's, for less than it may be late with its Lease."""
+    """The leader's main loop, for less than the renew deadline."""
     CLOCK_STEPPED = "clock stepped"
-    """A replica's time of day is an hour ahead or behind for a while; what counts seconds goes on as it is."""
+    """A replica's time of day is an hour ahead or behind for a while; monotonic clocks are not changed."""
     TOKEN_ROTATED = "token rotated"
-    """The leader's token is refused from a call on, and its watches end; a second later it has another."""
+    """The leader's token is refused from a call on, and its watches end; a second later its file has the next one."""
     HOSTILE_REPORTS = "hostile reports"
-    """Forged, foreign, impossible and unfinished ones, at the leader's own door."""
+    """Forged, foreign, invalid and incomplete reports to the leader's own port."""
     HOSTILE_POOLS = "hostile pools"
-    """Made up from the CRD's schema and hostile texts; they are deleted again."""
+    """Pools generated from the CRD's schema and hostile texts; they are deleted again."""
 
 
 #: Faults that replace an operator's process.
@@ -123,18 +123,18 @@ class Strike:
         return f"{self.what}{f' ({self.way} x {self.times})' if self.way else ''}{length}"
 
 
-def strikes(dice: random.Random) -> Iterator[Strike]:
+def strikes(generator: random.Random) -> Iterator[Strike]:
     """Yield faults for ever. Each kind comes once first, in random order; after that they are drawn at random."""
     first = list(What)
-    dice.shuffle(first)
+    generator.shuffle(first)
     while True:
-        what = first.pop() if first else dice.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+        what = first.pop() if first else generator.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
         ways = WAYS.get(what)
         yield Strike(
             what,
-            gap=dice.uniform(*GAP_SECONDS),
-            seconds=dice.uniform(*LENGTHS.get(what, (0.0, 0.0))),
-            times=1 if what in ONCE else dice.randint(1, MOST_STRUCK),
-            luck=dice.random(),
-            way=dice.choice(ways) if ways else None,
+            gap=generator.uniform(*GAP_SECONDS),
+            seconds=generator.uniform(*LENGTHS.get(what, (0.0, 0.0))),
+            times=1 if what in ONCE else generator.randint(1, MOST_STRUCK),
+            luck=generator.random(),
+            way=generator.choice(ways) if ways else None,
         )

@@ -36,12 +36,12 @@ def unsigned(number: int) -> str:
 
 def lies(pod: Raw, pool: str, namespace: str, number: int) -> bytes:
     """Return a report about another worker's pod."""
-    said = {
+    content = {
         "protocol": 1, "namespace": namespace, "pool": pool, "podName": pod["name"], "podUid": pod["uid"],
         "incarnation": "forged", "sequence": 2**40 + number, "state": "drained", "slots": 1, "busy": 0,
         "released": [f"{number:032x}"], "events": [{"sequence": number, "name": "worker:stopped", "at": 1.0}],
     }  # fmt: skip
-    return json.dumps(said).encode()
+    return json.dumps(content).encode()
 
 
 #: Other bodies: one over the size limit, JSON without an end, an empty one, and values that are no numbers.
@@ -65,8 +65,8 @@ class Hostile:
         answers: Counter[int] = Counter()
         async with asyncio.timeout(seconds + 2 * ANSWER_SECONDS), asyncio.TaskGroup() as group:
             for number in range(SENDERS):
-                dice = random.Random(f"{luck} {number}")
-                group.create_task(self._send(f"https://127.0.0.1:{port}{REPORT}", seconds, dice, answers))
+                generator = random.Random(f"{luck} {number}")
+                group.create_task(self._send(f"https://127.0.0.1:{port}{REPORT}", seconds, generator, answers))
         if answers[200]:
             self._world.node.troubles.append(f"{answers[200]} hostile reports were taken")
         return ", ".join(f"{count} x {status}" for status, count in sorted(answers.items()))
@@ -101,7 +101,7 @@ class Hostile:
         self._pod = made["metadata"]
         self._token = await api.token(HERE, audiences=[TOKEN_AUDIENCE], bound=made)
 
-    async def _send(self, url: str, seconds: float, dice: random.Random, answers: "Counter[int]") -> None:
+    async def _send(self, url: str, seconds: float, generator: random.Random, answers: "Counter[int]") -> None:
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         anybody = ssl.create_default_context()
@@ -109,7 +109,7 @@ class Hostile:
         timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
         async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(ssl=anybody)) as session:
             while loop.time() < end:
-                token, body = dice.choice(self._kinds())()
+                token, body = generator.choice(self._kinds())()
                 headers = {"Authorization": f"Bearer {token}"} if token else {}
                 try:
                     async with session.post(url, data=body, headers=headers) as answer:

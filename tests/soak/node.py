@@ -135,7 +135,7 @@ class MortalKubelet(Kubelet):
         source = Mortal(opened)
         worker = PlayedWorker(settings, source, partial(self._handle, holder))
         killed = asyncio.Event()
-        began, said = _now(), None
+        began, written = _now(), None
         ending = asyncio.create_task(worker.run(), name=holder)
         dying = asyncio.create_task(killed.wait())
         self.workers[uid], self._sources[uid], self._holders[uid] = worker, source, holder
@@ -143,9 +143,9 @@ class MortalKubelet(Kubelet):
         try:
             while not ending.done() and not killed.is_set():
                 ready = worker.state in READY
-                if ready != said:
+                if ready != written:
                     await self._api.call("PATCH", f"{path}/status", restarted(_status(raw, began, ready), restarts))
-                    said = ready
+                    written = ready
                 waited = {ending, dying} | (set() if leaving.done() else {leaving})
                 await asyncio.wait(waited, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
                 if leaving.done() and worker.state is not WorkerState.STOPPED:

@@ -66,17 +66,17 @@ class Arrival:
     tasks: tuple[tuple[float, int], ...]
 
 
-def arrivals(pool: Pool, dice: random.Random) -> Iterator[Arrival]:
+def arrivals(pool: Pool, generator: random.Random) -> Iterator[Arrival]:
     """Yield the arrivals at a pool, for ever."""
     while True:
-        yield Arrival(dice.uniform(2.0, 15.0), ())
-        if dice.random() < 0.5:
-            yield Arrival(0.0, tuple(_task(pool, dice) for _ in range(dice.randint(2, 6))))
+        yield Arrival(generator.uniform(2.0, 15.0), ())
+        if generator.random() < 0.5:
+            yield Arrival(0.0, tuple(_task(pool, generator) for _ in range(generator.randint(2, 6))))
         else:
-            for _ in range(dice.randint(3, 10)):
-                yield Arrival(dice.uniform(0.2, 2.0), (_task(pool, dice),))
+            for _ in range(generator.randint(3, 10)):
+                yield Arrival(generator.uniform(0.2, 2.0), (_task(pool, generator),))
 
 
-def _task(pool: Pool, dice: random.Random) -> tuple[float, int]:
-    fails = dice.randint(1, 2) if dice.randrange(10) < pool.failing else 0
-    return round(dice.uniform(*pool.seconds), 2), fails
+def _task(pool: Pool, generator: random.Random) -> tuple[float, int]:
+    fails = generator.randint(1, 2) if generator.randrange(10) < pool.failing else 0
+    return round(generator.uniform(*pool.seconds), 2), fails

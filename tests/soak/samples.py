@@ -23,16 +23,16 @@ async def sample(session: aiohttp.ClientSession, replica: Replica, at: float) ->
     except (OSError, IndexError):
         return None
     settings: Any = replica._asked["settings"]
-    said = await _scrape(session, settings["health_port"])
+    metrics = await _scrape(session, settings["health_port"])
     return Sample(
         at,
         replica.name,
         pid,
         rss,
         files,
-        said.get("activitypool_loop_lag_seconds"),
-        said.get("activitypool_queue_length"),
-        bool(said.get("activitypool_leader")),
+        metrics.get("activitypool_loop_lag_seconds"),
+        metrics.get("activitypool_queue_length"),
+        bool(metrics.get("activitypool_leader")),
     )
 
 

@@ -92,8 +92,8 @@ class Soak:
         return replace(found, troubles=(*found.troubles, *await asyncio.to_thread(self.world.trespasses)))
 
     async def _load(self, pool: Pool) -> None:
-        dice = random.Random(f"{self.seed} {pool.name}")
-        for arrival in arrivals(pool, dice):
+        generator = random.Random(f"{self.seed} {pool.name}")
+        for arrival in arrivals(pool, generator):
             await asyncio.sleep(arrival.wait)
             for seconds, fails in arrival.tasks:
                 self.world.begin(pool, seconds, fails)
@@ -108,16 +108,16 @@ class Soak:
     async def _befall(self, strike: Strike) -> None:
         one = Struck(strike, time.monotonic(), in_flight=self.world.statuses()["RUNNING"])
         self.struck.append(one)
-        whom: str | None = None
+        victim: str | None = None
         try:
-            whom = await self.striker.strike(strike)
+            victim = await self.striker.strike(strike)
         finally:
             one.over = time.monotonic()
-            if whom is None:
+            if victim is None:
                 self.struck.remove(one)
             else:
-                one.whom = whom
-                self.thawed[whom] = one.over
+                one.victim = victim
+                self.thawed[victim] = one.over
                 self.watch.owe(one, self.world.begin(CANARIES[len(self.struck) % len(CANARIES)], 0.1, 0))
 
     async def _sample(self) -> None:
@@ -157,8 +157,8 @@ class Soak:
 
     def _excerpt(self) -> str:
         running = [number for number in self.world.runs if self.world.status(number) == "RUNNING"]
-        told = [f"{number} of {self.world.runs[number].pool.name}" for number in running[:5]]
-        return ", ".join(told)
+        names = [f"{number} of {self.world.runs[number].pool.name}" for number in running[:5]]
+        return ", ".join(names)
 
     def _polled(self) -> bool:
         return all(self.world.fake.open_polls(pool.arn) for pool in POOLS)

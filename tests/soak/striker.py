@@ -233,8 +233,8 @@ class Striker:
         replica = await self._replica(strike.what)
         if replica is None:
             return None
-        said = await self._hostile.report(replica.port, strike.seconds, strike.luck)
-        return None if not said else f"{replica.name}, {said}"
+        answers = await self._hostile.report(replica.port, strike.seconds, strike.luck)
+        return None if not answers else f"{replica.name}, {answers}"
 
     async def _make_hostile_pools(self, strike: Strike) -> str | None:
         return await self._hostile.make_pools(strike.seconds, strike.luck)

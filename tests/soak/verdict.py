@@ -23,7 +23,7 @@ class Struck:
 
     strike: Strike
     at: float
-    whom: str = ""
+    victim: str = ""
     in_flight: int = 0
     over: float = 0.0
     converged: float | None = None
@@ -81,7 +81,7 @@ def operators_deaths(struck: Sequence[Struck], ends: Mapping[str, Sequence[float
         for at in when:
             guilty = [
                 one for one in struck
-                if one.strike.what in DEATHS and one.whom == replica and -1.0 <= at - one.at <= patience
+                if one.strike.what in DEATHS and one.victim == replica and -1.0 <= at - one.at <= patience
             ]  # fmt: skip
             if guilty:
                 deaths.append(Death(replica, at, guilty[-1].strike.what))
@@ -127,7 +127,7 @@ def _unfinished(found: Found) -> list[str]:
 def _slow(found: Found) -> list[str]:
     late = [one for one in found.struck if one.converged is None or one.converged > CONVERGE_SECONDS]
     return [
-        f"{one.strike} of {one.whom}: "
+        f"{one.strike} of {one.victim}: "
         + ("not converged" if one.converged is None else f"converged after {one.converged:.0f} s")
         + f" ({one.owed})"
         for one in late
@@ -139,6 +139,6 @@ def _grown(found: Found) -> list[str]:
     if not found.growth and found.must_judge_growth:
         wrong.append("no operator's process lived long enough to say whether it grows")
     if found.quiet_writes_a_minute > QUIET_WRITES:
-        said = ", ".join(f"{count} x {name}" for name, count in found.quiet_writes.items())
-        wrong.append(f"{found.quiet_writes_a_minute:.1f} writes a minute at rest (limit {QUIET_WRITES:g}): {said}")
+        writes = ", ".join(f"{count} x {name}" for name, count in found.quiet_writes.items())
+        wrong.append(f"{found.quiet_writes_a_minute:.1f} writes a minute at rest (limit {QUIET_WRITES:g}): {writes}")
     return wrong

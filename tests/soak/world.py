@@ -79,16 +79,16 @@ class World(Stage):
         """Return the ambush of a caller, which both proxies of a replica share."""
         return self.ambushes.setdefault(caller, Ambush(time.monotonic))
 
-    def heard(self, caller: str, call: Call, status: int, said: bytes, passed: bool) -> None:
+    def heard(self, caller: str, call: Call, status: int, content: bytes, passed: bool) -> None:
         """Record the tasks that an answer brought to a replica or that a fault dropped, and the recorded leases."""
-        super().heard(caller, call, status, said, passed)
+        super().heard(caller, call, status, content, passed)
         if "lease-records" in call.name:
-            self._note_record(caller, call, status, said, passed)
-        if not passed and call.name.endswith(" GetActivityTask") and (token := json.loads(said).get("taskToken")):
+            self._note_record(caller, call, status, content, passed)
+        if not passed and call.name.endswith(" GetActivityTask") and (token := json.loads(content).get("taskToken")):
             self.seen.swallowed[lease_id(token)] = self.fault
 
-    def _note_record(self, caller: str, call: Call, status: int, said: bytes, passed: bool) -> None:
-        answer = json.loads(said)
+    def _note_record(self, caller: str, call: Call, status: int, content: bytes, passed: bool) -> None:
+        answer = json.loads(content)
         name = (answer.get("metadata") or {}).get("name") or (answer.get("details") or {}).get("name") or ""
         words = f"{call.name} of {caller} answered {status}{'' if passed else ', which never arrived'}"
         self.seen.records.append((time.monotonic(), str(name).removeprefix("lease-"), words))

@@ -78,8 +78,8 @@ class Runner:
         for child, result in ended:
             self._running.remove(child)
             self._results.append(result)
-            said = "ok" if result.code == 0 else f"FAILED ({result.code}), see {child.output}"
-            self._say(f"{result.job.name} ends after {result.seconds:.0f} s: {said}")
+            result_text = "ok" if result.code == 0 else f"FAILED ({result.code}), see {child.output}"
+            self._say(f"{result.job.name} ends after {result.seconds:.0f} s: {result_text}")
         return [result for _, result in ended]
 
     def _give_up(self, waiting: list[Job], failed: Job) -> None:

@@ -26,11 +26,11 @@ def totals(results: Sequence[Result], seconds: float, machine_seconds: float | N
     None where it is not known.
     """
     cpu = sum(result.cpu_seconds for result in results)
-    said = f"{seconds:.0f} s in all; the jobs took {cpu:.0f} s of CPU without the cluster's daemons"
+    sentence = f"{seconds:.0f} s in all; the jobs took {cpu:.0f} s of CPU without the cluster's daemons"
     if machine_seconds is None:
-        return said
+        return sentence
     share = machine_seconds / (seconds * cores) if seconds else 0.0
-    return f"{said}, the whole machine {machine_seconds:.0f} s ({share:.0%} of {cores} cores)"
+    return f"{sentence}, the whole machine {machine_seconds:.0f} s ({share:.0%} of {cores} cores)"
 
 
 def failures(results: Sequence[Result]) -> str:

@@ -56,8 +56,8 @@ def _roll_out(kubectl: list[str | Path], name: EmulatorName) -> None:
     try:
         run([*kubectl, "rollout", "status", f"deployment/{name}", f"--timeout={START_SECONDS:.0f}s"])
     except ClusterError as late:
-        said = run([*kubectl, "logs", f"--selector=app={name}", "--tail=15", "--ignore-errors"])
-        raise ClusterError(f"{late}\n--- {name}\n{said}") from late
+        lines = run([*kubectl, "logs", f"--selector=app={name}", "--tail=15", "--ignore-errors"])
+        raise ClusterError(f"{late}\n--- {name}\n{lines}") from late
 
 
 def _host_url(cluster: Cluster, name: EmulatorName, kubectl: list[str | Path]) -> str:

@@ -86,10 +86,10 @@ class Crew:
         Meanwhile the status may say that the workers have not reported to a new leader yet.
         """
         pool = self.gather()
-        before = pool.eventually("its reports are fresh", _is_known, since=pool.timeline.catch_up())
+        before = pool.eventually("the pool's reports are fresh", _is_known, since=pool.timeline.catch_up())
         yield
         now = pool.timeline.catch_up()
-        pool.eventually("says what it said before", lambda view: _says(view) == _says(before), since=now)
+        pool.eventually("the status is as before", lambda view: _says(view) == _says(before), since=now)
         for view in pool.since(before.moment.number):
             changed = _difference(_picture(before), _picture(view))
             assert not changed, f"{changed}\n{pool.timeline.story(before.moment.number)}"

@@ -47,7 +47,9 @@ def test_unready_node_costs_its_busy_workers_nothing(stage: Stage, operator: Ope
         steady.change(minWorkers=1, maxWorkers=3)
         steady.eventually("the idle worker is chosen to leave", lambda view: view.leaving(idle) == idle)
         steady.eventually(
-            "its reports are fresh", lambda view: view.says("SignalsStale", "False"), since=steady.timeline.catch_up()
+            "the pool's reports are fresh",
+            lambda view: view.says("SignalsStale", "False"),
+            since=steady.timeline.catch_up(),
         )
         operator.eventually(
             "the report Service leads to a replica", lambda view: view.takes_reports, since=operator.timeline.catch_up()
@@ -70,8 +72,8 @@ def test_unready_node_costs_its_busy_workers_nothing(stage: Stage, operator: Ope
     evicted.wait_ready(1)
     operator.settle()
     for pool in pools:
-        told = {event["message"] for view in pool.since(0) for event in view.lifecycle}
-        assert not [message for message in told if "its pod went" in message], told
+        messages = {event["message"] for view in pool.since(0) for event in view.lifecycle}
+        assert not [message for message in messages if "its pod went" in message], messages
         assert not pool.now.events("WorkerStalled") + pool.now.events("StalledWorkerDeleted")
 
 

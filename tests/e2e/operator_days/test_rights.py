@@ -30,8 +30,10 @@ def test_workers_go_on_while_reports_cannot_be_authenticated(stage: Stage, opera
     with _without_token_reviews(stage):
         new = a_pool(stage, namespace, "new", minWorkers=1, maxWorkers=1)
         new.executions.start()
-        said = "the API server does not answer TokenReviews: .*forbidden"
-        wait_shown([Fault(new, "ReportsUnauthenticated", said), Fault(old, "ReportsUnauthenticated", said)], since)
+        pattern = "the API server does not answer TokenReviews: .*forbidden"
+        wait_shown(
+            [Fault(new, "ReportsUnauthenticated", pattern), Fault(old, "ReportsUnauthenticated", pattern)], since
+        )
         workers.assert_untouched()
 
     wait_well([old, new])

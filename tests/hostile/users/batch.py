@@ -43,8 +43,8 @@ class Batch:
 
     def rejected(self) -> int:
         """Return how many Deployments the API server refused; the operator retries them."""
-        said = [condition(one.pool) for one in self.seen.values()]
-        return sum(c["reason"] == "PodTemplateRejected" and "spec.podTemplate" not in c["message"] for c in said)
+        ready = [condition(one.pool) for one in self.seen.values()]
+        return sum(c["reason"] == "PodTemplateRejected" and "spec.podTemplate" not in c["message"] for c in ready)
 
 
 async def play(here: Stand) -> Batch:
@@ -59,8 +59,8 @@ async def play(here: Stand) -> Batch:
 
 async def _play(here: Stand, found: Batch, chunk: dict[str, Any]) -> None:
     found.specs |= chunk
-    said = await asyncio.gather(*(here.create(found.namespace, name, spec) for name, spec in chunk.items()))
-    answers = dict(zip(chunk, said, strict=True))
+    replies = await asyncio.gather(*(here.create(found.namespace, name, spec) for name, spec in chunk.items()))
+    answers = dict(zip(chunk, replies, strict=True))
     found.answers |= answers
     accepted = [name for name, answer in answers.items() if answer.accepted]
     await here.settled(found.namespace, accepted)
@@ -90,7 +90,7 @@ async def admit(here: Stand, deployment: Raw) -> Answer:
     return await here.send("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", body)
 
 
-def told(words: Sequence[str], found: Batch) -> str:
+def explained(words: Sequence[str], found: Batch) -> str:
     """Return the failures and the specs of the first pools concerned, for an assertion's message."""
     names = [word.partition(":")[0] for word in words[:5]]
     return "\n".join([*words[:20], *(f"{name}: {found.specs.get(name)}" for name in names)])

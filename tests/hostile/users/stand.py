@@ -76,11 +76,11 @@ class Stand:
             self._turn,
             self._session.request(method, path, data=data, headers={"Content-Type": kind}, timeout=timeout) as answer,
         ):
-            said = await answer.read()
+            content = await answer.read()
             try:
-                found = json.loads(said, cls=DepthLimitedDecoder)
+                found = json.loads(content, cls=DepthLimitedDecoder)
             except ValueError:
-                found = {"message": said[:500].decode(errors="replace")}
+                found = {"message": content[:500].decode(errors="replace")}
             return Answer(answer.status, found)
 
     async def create(self, namespace: str, name: str, spec: Any) -> Answer:
@@ -131,7 +131,7 @@ class Stand:
         """
         wanted, silent, found = set(names), set[str](), dict[str, Raw]()
 
-        async def said() -> bool:
+        async def settled_all() -> bool:
             nonlocal found
             found = await self.pools(namespace)
             silent.clear()
@@ -142,7 +142,7 @@ class Stand:
             specs = json.dumps({name: found[name]["spec"] for name in sorted(silent)[:3]})[:3000]
             return f"no status of {sorted(silent)}: {specs}\n{self.troubles()}"
 
-        await eventually("every pool has a status", said, seconds=seconds, every_seconds=0.3, details=without)
+        await eventually("every pool has a status", settled_all, seconds=seconds, every_seconds=0.3, details=without)
         return {name: found[name] for name in wanted}
 
     async def writes_within(self, seconds: float) -> Counter[str]:
@@ -199,20 +199,20 @@ def spoken_of(raw: Raw) -> bool:
     """Whether a pool's status, including every condition, is of its generation."""
     status, generation = raw.get("status") or {}, raw["metadata"]["generation"]
     conditions = status.get("conditions") or ()
-    told = condition(raw)
+    ready = condition(raw)
     return bool(
         status.get("observedGeneration") == generation
         and conditions
-        and all(said.get("observedGeneration") == generation for said in conditions)
+        and all(one.get("observedGeneration") == generation for one in conditions)
         # "Pending" (the first Deployment is being made) is no result yet.
-        and told.get("reason") != "Pending"
+        and ready.get("reason") != "Pending"
     )
 
 
 def condition(raw: Raw, kind: str = "Ready") -> Raw:
     """Return one of a pool's conditions, {} if it has none of that type."""
     found = (raw.get("status") or {}).get("conditions") or ()
-    return next((dict(said) for said in found if said["type"] == kind), {})
+    return next((dict(one) for one in found if one["type"] == kind), {})
 
 
 @asynccontextmanager

@@ -59,8 +59,8 @@ LAX = {"namespaces": ["team-*"], "activityArns": ["*"], "roleArns": [ROLE + "*"]
 async def refused(here: Stand, namespace: str) -> Mapping[str, str]:
     """Return the Ready messages of the pools that the policy refuses, by name."""
     pools = await here.pools(namespace)
-    said = {name: condition(raw) for name, raw in pools.items()}
-    return {name: told["message"] for name, told in said.items() if told.get("reason") == "TenancyDenied"}
+    ready = {name: condition(raw) for name, raw in pools.items()}
+    return {name: one["message"] for name, one in ready.items() if one.get("reason") == "TenancyDenied"}
 
 
 async def test_policy_is_enforced_and_enforced_again_after_a_change(here: Stand) -> None:
@@ -73,9 +73,11 @@ async def test_policy_is_enforced_and_enforced_again_after_a_change(here: Stand)
         return set(await refused(here, namespace)) == set(FIELDS)
 
     await eventually("the strict policy is in force", judged, seconds=SETTLED_SECONDS, every_seconds=0.5)
-    said = await refused(here, namespace)
+    messages = await refused(here, namespace)
     assert [
-        name for name, field in FIELDS.items() if field not in said[name] or "by the tenancy policy" not in said[name]
+        name
+        for name, field in FIELDS.items()
+        if field not in messages[name] or "by the tenancy policy" not in messages[name]
     ] == []
 
     here.policy(EVERYBODY_ELSE, LAX)
@@ -86,10 +88,10 @@ async def test_policy_is_enforced_and_enforced_again_after_a_change(here: Stand)
     await eventually("the lax policy is in force", allowed, seconds=SETTLED_SECONDS, every_seconds=0.5)
     here.policy(EVERYBODY_ELSE)
 
-    async def nobody() -> bool:
+    async def all_refused() -> bool:
         return set(await refused(here, namespace)) == set(TRIES)
 
-    await eventually("no rule is for them any more", nobody, seconds=SETTLED_SECONDS, every_seconds=0.5)
+    await eventually("every pool is refused without a rule", all_refused, seconds=SETTLED_SECONDS, every_seconds=0.5)
     assert all("no rule for namespace team-a" in words for words in (await refused(here, namespace)).values())
     for raw in await here.deployments(namespace):
         assert (await admit(here, raw)).accepted
@@ -112,7 +114,7 @@ async def test_broken_policy_keeps_the_last_good_one_and_empty_policy_denies(her
     await eventually("the default policy is in force", judged, seconds=SETTLED_SECONDS, every_seconds=0.5)
     file.write_text('{"rules": [{"namespaces": ["*"], "roleArns": "*"}]}')
     await eventually(
-        "the operator says so",
+        "the operator logs that the policy is broken",
         lambda: "the last good one stays in force" in here.log(),
         seconds=SETTLED_SECONDS,
         every_seconds=0.5,

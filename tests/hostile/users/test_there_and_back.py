@@ -84,7 +84,7 @@ async def test_reverted_change_restores_the_deployments(here: Stand) -> None:
     for name, (first, _) in pairs.items():
         assert (await here.create(namespace, name, first)).accepted
     await here.settled(namespace, pairs)
-    await _until_replicas_are_as_said(here, namespace)
+    await _until_replicas_are_as_wanted(here, namespace)
     before = await of_pools(here, namespace)
 
     names = list(pairs)
@@ -110,7 +110,7 @@ async def test_reverted_change_restores_the_deployments(here: Stand) -> None:
         words = [f"{pairs[name]}: {_brief(before[name])}, now {_brief(after.get(name, {}))}" for name in odd]
         return f"seed {SEED}\n" + "\n".join(words)[:6000]
 
-    await eventually("everything is as it was", back, seconds=SETTLED_SECONDS, every_seconds=0.5, details=changed)
+    await eventually("the Deployments are as before", back, seconds=SETTLED_SECONDS, every_seconds=0.5, details=changed)
     pools = await here.pools(namespace)
     # Conditions about the other spec are removed, too.
     assert [
@@ -121,7 +121,7 @@ async def test_reverted_change_restores_the_deployments(here: Stand) -> None:
     await here.send("DELETE", POOLS.path(namespace))
 
 
-async def _until_replicas_are_as_said(here: Stand, namespace: str) -> None:
+async def _until_replicas_are_as_wanted(here: Stand, namespace: str) -> None:
     async def quiet() -> bool:
         pools = await here.pools(namespace)
         wanted = {name: raw["status"].get("desiredReplicas", 0) for name, raw in pools.items()}

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.hostile.users import verdict
-from tests.hostile.users.batch import PAUSE_SECONDS, REJECTED_SECONDS, Batch, told
+from tests.hostile.users.batch import PAUSE_SECONDS, REJECTED_SECONDS, Batch, explained
 from tests.hostile.users.drawn import SEED
 from tests.hostile.users.findings import FINDINGS, Finding
 from tests.hostile.users.stand import Stand, condition
@@ -19,14 +19,14 @@ async def test_refusal_names_the_refused_field(batch: Batch) -> None:
         if answer.status not in (400, 422) or "spec" not in answer.message
     ]
 
-    assert not words, f"seed {SEED}\n{told(words, batch)}"
+    assert not words, f"seed {SEED}\n{explained(words, batch)}"
     assert 20 < len(refused) < len(batch.answers) - 60
 
 
 async def test_accepted_pool_is_carried_out_or_its_condition_says_why_not(batch: Batch) -> None:
     words = [word for one in batch.seen.values() for word in verdict.of_pool(one.pool, one.deployments)]
 
-    assert not words, f"seed {SEED}\n{told(words, batch)}"
+    assert not words, f"seed {SEED}\n{explained(words, batch)}"
     assert sum(bool(one.deployments) for one in batch.seen.values()) > 30
 
 
@@ -35,7 +35,7 @@ async def test_no_pod_escalates_and_no_field_of_the_operator_is_overruled(batch:
         word for one in batch.seen.values() for raw in one.deployments for word in verdict.of_deployment(raw, one.pool)
     ]
 
-    assert not words, f"seed {SEED}\n{told(words, batch)}"
+    assert not words, f"seed {SEED}\n{explained(words, batch)}"
 
 
 async def test_every_pod_passes_the_restricted_pod_security_level(batch: Batch) -> None:
@@ -46,7 +46,7 @@ async def test_every_pod_passes_the_restricted_pod_security_level(batch: Batch) 
         if not answer.accepted and ("PodSecurity" in answer.message or answer.status != 403)
     ]
 
-    assert not words, f"seed {SEED}\n{told(words, batch)}"
+    assert not words, f"seed {SEED}\n{explained(words, batch)}"
 
 
 async def test_at_rest_only_refused_deployments_are_retried(batch: Batch) -> None:
@@ -62,7 +62,7 @@ async def test_log_has_no_forged_line_and_no_sign_of_a_bug(batch: Batch, here: S
     log = "".join(line for line in here.log().splitlines(True) if "the tenancy policy cannot be used" not in line)
     words = list(verdict.of_log(log))
 
-    assert not words, f"seed {SEED}\n{told(words, batch)}"
+    assert not words, f"seed {SEED}\n{explained(words, batch)}"
     assert not here.stage.replicas[0].ended
 
 
@@ -82,9 +82,9 @@ async def test_former_finding_stays_fixed(finding: Finding, batch: Batch) -> Non
         assert answer.status == 422
         assert finding.field in answer.message
         return
-    said = condition(batch.seen[name].pool)
+    ready = condition(batch.seen[name].pool)
     if finding.reason:
-        assert (said["reason"], finding.words in said["message"]) == (finding.reason, True), said["message"]
+        assert (ready["reason"], finding.words in ready["message"]) == (finding.reason, True), ready["message"]
     else:
-        assert said["reason"] != "PodTemplateRejected", said["message"]
+        assert ready["reason"] != "PodTemplateRejected", ready["message"]
         assert [answer.status for answer in batch.seen[name].pods] == [201]

@@ -33,15 +33,15 @@ def of_pool(pool: Raw, deployments: Sequence[Raw]) -> Iterator[str]:
     if reason == "ReconcileFailed":
         yield f"{name}: the operator failed: {ready['message']}"
     if ready["status"] == "False" and not ready["message"]:
-        yield f"{name}: not ready, and nobody says why ({reason})"
+        yield f"{name}: not ready, without a reason ({reason})"
     if reason in REFUSED and reason != "QuotaExceeded" and "spec." not in ready["message"]:
         yield f"{name}: refused without the name of a field: {ready['message']!r}"
     if not current and reason not in REFUSED:
         yield f"{name}: no Deployment of generation {generation}, and the condition says {reason}: {ready['message']!r}"
     for raw in current:
-        said = pool["status"].get("desiredReplicas", 0)
-        if reason not in REFUSED and raw["spec"]["replicas"] != said:
-            yield f"{name}: {raw['spec']['replicas']} replicas, and the status says {said}"
+        desired = pool["status"].get("desiredReplicas", 0)
+        if reason not in REFUSED and raw["spec"]["replicas"] != desired:
+            yield f"{name}: {raw['spec']['replicas']} replicas, and the status says {desired}"
         if reason == "TenancyDenied" and raw["spec"]["replicas"]:
             yield f"{name}: replicas although the policy refuses the pool"
 

@@ -131,8 +131,10 @@ class Lie:
         return named | {"the body", "report", "slots, busy", "namespace, pool"}
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{'.'.join(map(str, path))}={raw[:60]!r}" for path, raw in (*self.instead,))
-        return f"Lie({said}; twice={[(key, raw[:60]) for key, raw in self.twice]}; {self.sequence}, {self.incarnation})"
+        changes = ", ".join(f"{'.'.join(map(str, path))}={raw[:60]!r}" for path, raw in (*self.instead,))
+        return (
+            f"Lie({changes}; twice={[(key, raw[:60]) for key, raw in self.twice]}; {self.sequence}, {self.incarnation})"
+        )
 
 
 def _text(value: Any, instead: dict[Path, bytes], at: Path, twice: tuple[tuple[str, bytes], ...] = ()) -> bytes:

@@ -44,8 +44,8 @@ async def neighbours(world: World) -> Neighbours:
 def _gist(pool: dict[str, Any]) -> Any:
     status = pool.get("status") or {}
     conditions = sorted((c["type"], c["status"]) for c in status.get("conditions") or () if c["type"] != "Ready")
-    told = [event["name"] for event in status.get("events") or ()]
-    return pool["metadata"]["generation"], status.get("desiredReplicas"), status.get("busyWorkers"), conditions, told
+    names = [event["name"] for event in status.get("events") or ()]
+    return pool["metadata"]["generation"], status.get("desiredReplicas"), status.get("busyWorkers"), conditions, names
 
 
 async def check(world: World, before: Neighbours) -> None:
@@ -83,7 +83,7 @@ async def _check_tenant(world: World) -> None:
     pods = {raw["metadata"]["uid"]: raw["metadata"] for raw in await world.pods(TENANT)}
     for pod in (world.attacker, world.mate.pod):
         assert pod.uid in pods, f"pod {pod.name} was deleted"
-        assert "deletionTimestamp" not in pods[pod.uid], f"pod {pod.name} was told to go"
+        assert "deletionTimestamp" not in pods[pod.uid], f"pod {pod.name} was deleted"
 
 
 async def _events(world: World) -> list[Any]:

@@ -95,7 +95,9 @@ class Guard:
     def _answered_in_time(self, slowest: float) -> None:
         """Raise AssertionError when an answer took too long, after the deduction of this process's own worst stall."""
         late = max((stood_still(self.beat, at - slowest, at) for at, _ in tuple(self.beat.late)), default=0.0)
-        assert slowest - late < ANSWERED_SECONDS, f"{slowest:.2f} s, at most {late:.2f} s of them ours"
+        assert slowest - late < ANSWERED_SECONDS, (
+            f"{slowest:.2f} s, of which this process was stalled for at most {late:.2f} s"
+        )
 
 
 @pytest.fixture
@@ -182,8 +184,8 @@ async def flooded(world: World, threads: int, seconds: float, sources: list[str]
         env=dict(os.environ, PYTHONPATH=os.pathsep.join([str(Path(__file__).parents[3]), *filter(None, sys.path)])),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, preexec_fn=die_with_parent,
     )  # fmt: skip
-    said, _ = await process.communicate(orders.to_json())
-    return json.loads(said)
+    output, _ = await process.communicate(orders.to_json())
+    return json.loads(output)
 
 
 def test_one_pod_that_reports_at_full_speed_delays_no_other_worker(

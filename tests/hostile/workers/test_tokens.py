@@ -103,11 +103,11 @@ def for_the_api_server(here: World, token: str) -> str:
     return again(here, token, aud=[ISSUER])
 
 
-def for_somebody_else(here: World, token: str) -> str:
+def for_another_audience(here: World, token: str) -> str:
     return again(here, token, aud=["activitypools.dev/operator/other"])
 
 
-def for_nobody(here: World, token: str) -> str:
+def for_no_audience(here: World, token: str) -> str:
     return again(here, token, aud=[])
 
 
@@ -140,8 +140,8 @@ def none(_: World, __: str) -> str:
 
 FORGED: tuple[Callable[[World, str], str], ...] = (
     garbage, truncated, unsigned, of_another_key, signed_with_the_public_key, with_another_pods_claims, expired,
-    of_tomorrow, of_another_issuer, for_the_api_server, for_somebody_else, for_nobody, of_a_pod_that_was_before, nested,
-    endless, that_never_ends, of_an_administrator, none,
+    of_tomorrow, of_another_issuer, for_the_api_server, for_another_audience, for_no_audience, of_a_pod_that_was_before,
+    nested, endless, that_never_ends, of_an_administrator, none,
 )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from tests.hostile.workers.world import PAYLOAD, TENANT, Pod, World
 
 #: Texts for the status; besides, lone surrogates, which JSON can carry and no encoding can.
 WORDS = (*(text for text in TEXTS if 0 < len(text) <= 4096), "\ud800", "a\udfff\ud800b")
-MARK = "this was said last"
+MARK = "the last text"
 
 
 @pytest.fixture
@@ -26,9 +26,9 @@ def line(here: World) -> Iterator[Line]:
         yield made
 
 
-def told(here: World, pod: Pod, line: Line, **said: Any) -> None:
+def report(here: World, pod: Pod, line: Line, **fields: Any) -> None:
     """Report, and expect acceptance."""
-    answer = line.post(say(pod, next(here.sequence), **said), pod.token)
+    answer = line.post(say(pod, next(here.sequence), **fields), pod.token)
     assert answer.status == 200, answer
 
 
@@ -41,7 +41,7 @@ def wait_for(here: World, background: Background, mark: str) -> dict[str, Any]:
         found[:] = [pool.get("status") or {}]
         return any(event["message"] == mark for event in found[0].get("events") or ())
 
-    background.do(eventually(f"the status says {mark!r}", stands, seconds=30.0))
+    background.do(eventually(f"the status has {mark!r}", stands, seconds=30.0))
     return found[0]
 
 
@@ -51,10 +51,10 @@ def test_texts_of_a_worker_are_shown_as_plain_text(here: World, background: Back
     serial = itertools.count(1)
     for word in (*WORDS, MARK):
         event = {"sequence": next(serial), "name": "worker:error", "at": 1e11, "message": word}
-        told(here, pod, line, events=[event])
+        report(here, pod, line, events=[event])
     # The largest number that fits into the status; the worker has worked, so this is no failed start.
     event = {"sequence": next(serial), "name": "worker:stopped", "at": 0, "message": "the end"}
-    told(here, pod, line, events=[event], exit={"code": 2**31 - 1, "error": "the end"})
+    report(here, pod, line, events=[event], exit={"code": 2**31 - 1, "error": "the end"})
     status = wait_for(here, background, MARK)
 
     assert {event["worker"] for event in status["events"]} == {pod.name}
@@ -75,17 +75,17 @@ def test_worker_that_knows_another_pools_lease_name_gains_nothing(
 ) -> None:
     before, lease = background.do(neighbours(here)), here.held_lease
     assert f"lease-{lease}" in before.records
-    for said in (
+    for fields in (
         {"claims": [lease]},
         {"released": [lease]},
         {"busy": 1, "leases": [{"id": lease, "ageSeconds": 60.0}]},
         {"claims": [lease], "released": [lease], "leases": [{"id": lease, "ageSeconds": 1.0}]},
     ):
-        answer = line.post(say(here.attacker, next(here.sequence), **said), here.attacker.token)
+        answer = line.post(say(here.attacker, next(here.sequence), **fields), here.attacker.token)
         reply = json.loads(answer.body)
 
         assert answer.status == 200, answer
         assert reply["granted"] == reply["offers"] == []
-        assert reply["refused"] == said.get("claims", [])
+        assert reply["refused"] == fields.get("claims", [])
         assert PAYLOAD.encode() not in answer.body
     background.do(check(here, before))

@@ -69,11 +69,11 @@ class Honest:
                     async with session.post(
                         address, data=body, headers=headers, ssl=self._door.trust, server_hostname=NAME
                     ) as answer:
-                        said = await answer.text()
+                        text = await answer.text()
                         if answer.status == 200:
                             self.answered += 1
                         else:
-                            self.wrong.append(f"{answer.status}: {said}")
+                            self.wrong.append(f"{answer.status}: {text}")
                 except (aiohttp.ClientError, TimeoutError, OSError) as error:
                     self.wrong.append(repr(error))
                 self.slowest = max(self.slowest, loop.time() - began)

@@ -71,12 +71,12 @@ async def test_500_queues_are_one_exchange_a_round_on_one_connection(counted: Co
 
 
 def _calls(server: RedisServer) -> dict[str, int]:
-    said = dict(line.split(":", 1) for line in server.say("INFO", "everything").splitlines() if ":" in line)
-    llen = said.get("cmdstat_llen", "calls=0,")
+    statistics = dict(line.split(":", 1) for line in server.say("INFO", "everything").splitlines() if ":" in line)
+    llen = statistics.get("cmdstat_llen", "calls=0,")
     return {
         "calls": int(llen.partition("calls=")[2].partition(",")[0]),
-        "reads": int(said["total_reads_processed"]),
-        "clients": int(said["connected_clients"]),
+        "reads": int(statistics["total_reads_processed"]),
+        "clients": int(statistics["connected_clients"]),
     }
 
 
@@ -112,7 +112,7 @@ async def test_frozen_server_is_reported_and_its_last_count_ages(counted: Counte
         await counted.counts("orders", 3)
         # An unchanged count causes no notification, so the age is polled.
         await eventually(
-            "a count is young again",
+            "a new count has come",
             lambda: counted.age("orders", time.time()) < 0.5,
             seconds=PATIENCE_SECONDS,
             every_seconds=0.02,

@@ -112,7 +112,7 @@ def test_workers_reach_a_leader_that_is_not_ready(objects: Objects, settings: Op
     service = objects["Service", settings.report_service]
 
     assert service["spec"]["publishNotReadyAddresses"] is True
-    assert service["spec"]["selector"][LABEL_LEADER] == "true", "whoever does not lead must not be led to"
+    assert service["spec"]["selector"][LABEL_LEADER] == "true", "the Service must select the leader only"
 
 
 def test_probes_and_scrapes_use_the_health_port(objects: Objects, settings: OperatorSettings) -> None:
@@ -231,7 +231,7 @@ def test_operator_reads_the_policy_rules_unchanged(helm: Helm, settings: Operato
 
 
 @pytest.mark.parametrize("image", [{}, {"repository": ""}, {"repository": None}, {"tag": "1.0.0"}])
-def test_a_missing_image_is_refused_with_how_to_make_one(helm: Helm, image: dict[str, str | None]) -> None:
+def test_missing_image_is_refused_with_the_way_to_make_one(helm: Helm, image: dict[str, str | None]) -> None:
     with pytest.raises(AssertionError, match=r"image\.repository is empty") as refused:
         helm.objects({"image": image})
 
@@ -239,7 +239,7 @@ def test_a_missing_image_is_refused_with_how_to_make_one(helm: Helm, image: dict
     assert "--set image.repository=REGISTRY/activity-operator" in str(refused.value)
 
 
-def test_the_image_has_the_charts_version_unless_a_tag_is_given(helm: Helm, objects: Objects) -> None:
+def test_image_has_the_charts_version_unless_a_tag_is_given(helm: Helm, objects: Objects) -> None:
     version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
     tagged = helm.objects({"image": {**IMAGE, "tag": "dev"}})
 

@@ -81,9 +81,9 @@ class Kubectl:
             version = json.loads(stored)["metadata"]["resourceVersion"]
             body = {**manifest, "metadata": {**manifest["metadata"], "resourceVersion": version}}
             method, path = "PUT", f"{path}/{name}"
-        status, said = self.plane.send(method, path + query, body)
-        message = "" if status < 300 else json.loads(said)["message"]
-        return Answer(status < 300, said, message)
+        status, text = self.plane.send(method, path + query, body)
+        message = "" if status < 300 else json.loads(text)["message"]
+        return Answer(status < 300, text, message)
 
     def apply(self, manifest: dict[str, Any]) -> dict[str, Any]:
         """Store a pool and return it. Fails the test when it is refused."""

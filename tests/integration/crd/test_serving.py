@@ -159,10 +159,10 @@ def test_kubectl_wait_sees_a_pool_become_ready(kubectl: Kubectl) -> None:
 
 
 def test_kubectl_explain_shows_unit_and_default(cluster_kubectl: Kubectl) -> None:
-    told = " ".join(cluster_kubectl("explain", "apool.spec.scaling.scaleDown.zeroAfterSeconds").out.split())
+    explanation = " ".join(cluster_kubectl("explain", "apool.spec.scaling.scaleDown.zeroAfterSeconds").out.split())
 
-    assert "Seconds without any task" in told
-    assert "default 300" in told
+    assert "Seconds without any task" in explanation
+    assert "default 300" in explanation
 
 
 @pytest.mark.parametrize(

@@ -72,11 +72,11 @@ async def test_monitor_fails_lost_jobs_logs_them_and_ends_on_sigterm(
         _, err = await asyncio.wait_for(process.communicate(), 10)
 
     assert (process.returncode, job.state) == (0, JobState.FAILED)
-    said = [json.loads(line) for line in err.decode().splitlines()]
-    assert said[0]["message"] == "looking after the locks of prepare, check, send, check:stock"
-    (lost,) = [line for line in said if line["level"] == "warning"]
+    logged = [json.loads(line) for line in err.decode().splitlines()]
+    assert logged[0]["message"] == "looking after the locks of prepare, check, send, check:stock"
+    (lost,) = [line for line in logged if line["level"] == "warning"]
     assert (lost["message"], lost["queue"], lost["job"]) == ("a job's lock ran out: it is failed", "prepare", job_id)
-    assert said[-1]["message"] == "stopped: 1 failed, 0 put back"
+    assert logged[-1]["message"] == "stopped: 1 failed, 0 put back"
     assert "s3cr3t" not in err.decode()
 
 
@@ -157,4 +157,4 @@ async def test_error_names_its_fix(arguments: tuple[str, ...], url: str, code: i
 
 async def _line(stream: asyncio.StreamReader, text: str) -> None:
     while text not in (line := await stream.readline()).decode():
-        assert line, f"it ended before it said {text!r}"
+        assert line, f"the process ended before it printed {text!r}"

@@ -67,7 +67,7 @@ async def test_killed_parent_is_requeued_and_waits_for_the_same_children(
             job = await flow.get(job_id)
             return (job.state, job.queue) == (JobState.WAITING, "send")
 
-        await eventually("another parent has done it", arrived)
+        await eventually("another parent has finished the job", arrived)
 
     assert (await flow.get(job_id)).child_keys() == children
     assert (monitor.requeued, monitor.failed) == (1, 0)

@@ -93,7 +93,7 @@ async def test_position_of_a_job_is_seen(flow: Flow, peer: PeerFlow) -> None:
         seen = await flow.get(job_id)
         return (seen.state, seen.queue) == (JobState.WAITING, "send")
 
-    await eventually("it waits for the next queue", sent_on)
+    await eventually("the job waits in the next queue", sent_on)
 
 
 async def test_failure_of_their_worker_is_seen_and_retried(flow: Flow, peer: PeerFlow) -> None:

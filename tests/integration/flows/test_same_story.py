@@ -155,8 +155,8 @@ async def failed(teller: Teller, client: RedisClient) -> None:
     await teller.work({"prepare": prepare})
     job_id = await teller.create({"user": 1})
     processing = keys.processing("prepare")
-    await eventually("it has failed", lambda: client.call("HGET", keys.job("shop", job_id), keys.FAILED))
-    await eventually("it has left the queue", lambda: _nobody(client, processing))
+    await eventually("the job has failed", lambda: client.call("HGET", keys.job("shop", job_id), keys.FAILED))
+    await eventually("the job has left the queue", lambda: _is_empty(client, processing))
 
 
 async def too_slow(teller: Teller, client: RedisClient) -> None:
@@ -168,8 +168,8 @@ async def too_slow(teller: Teller, client: RedisClient) -> None:
 
     await teller.work({"prepare": prepare}, lock_seconds=1)
     job_id = await teller.create({"user": 1})
-    await eventually("it has failed", lambda: client.call("HGET", keys.job("shop", job_id), keys.FAILED))
-    await eventually("it has left the queue", lambda: _nobody(client, keys.processing("prepare")))
+    await eventually("the job has failed", lambda: client.call("HGET", keys.job("shop", job_id), keys.FAILED))
+    await eventually("the job has left the queue", lambda: _is_empty(client, keys.processing("prepare")))
 
 
 async def hopeless(teller: Teller, client: RedisClient) -> None:
@@ -177,8 +177,8 @@ async def hopeless(teller: Teller, client: RedisClient) -> None:
     await teller.work({}, parents=("check",))
     job_id = await teller.create({"user": 1})
     await client.call("LMOVE", keys.waiting("prepare"), keys.waiting("check"), "LEFT", "RIGHT")
-    await eventually("it has failed", lambda: client.call("HGET", keys.job("shop", job_id), keys.FAILED))
-    await eventually("it has left the queue", lambda: _nobody(client, keys.processing("check")))
+    await eventually("the job has failed", lambda: client.call("HGET", keys.job("shop", job_id), keys.FAILED))
+    await eventually("the job has left the queue", lambda: _is_empty(client, keys.processing("check")))
     # The error texts differ: theirs come from their language.
     await client.call("HDEL", keys.job("shop", job_id), keys.FAILED_ERROR)
 
@@ -223,13 +223,13 @@ async def _completed(client: RedisClient, job_id: str, queue: str) -> None:
     async def completed() -> bool:
         return bool(
             await client.call("HGET", job, keys.COMPLETED_QUEUE) == keys.encode(queue)
-            and await _nobody(client, keys.processing(queue))
+            and await _is_empty(client, keys.processing(queue))
         )
 
-    await eventually(f"it is completed in {queue}", completed)
+    await eventually(f"the job is completed in {queue}", completed)
 
 
-async def _nobody(client: RedisClient, listed: str) -> bool:
+async def _is_empty(client: RedisClient, listed: str) -> bool:
     length: int = await client.call("LLEN", listed)
     return length == 0
 

@@ -32,7 +32,7 @@ async def finished(peer: PeerFlow, user: int) -> dict[str, Any]:
     async def done() -> bool:
         return (await peer.find("user", user))[0].get("done") is True
 
-    await eventually("the peer sees its job done", done)
+    await eventually("the peer sees its job finished", done)
     (job,) = await peer.find("user", user, children=True)
     return job
 
@@ -193,7 +193,9 @@ async def test_requeued_parent_waits_for_its_existing_children(flow: Flow, clien
     await client.call("HSET", keys.job("shop", job_id), *keys.pairs({"children:check:jobs": made}))
 
     async with workers:
-        await eventually("it goes on", lambda: client.call("HGET", keys.job("shop", job_id), keys.COMPLETED_QUEUE))
+        await eventually(
+            "the parent continues", lambda: client.call("HGET", keys.job("shop", job_id), keys.COMPLETED_QUEUE)
+        )
 
     assert (await flow.get(job_id)).child_keys() == made
     assert await flow.lengths(["check:stock"]) == {"check:stock": (0, 0)}
@@ -215,7 +217,9 @@ async def test_parent_of_a_stopped_worker_is_returned_and_continues_later(flow: 
     for child in job.children:
         await client.call("HSET", keys.job("check:stock", child.id), "done", "true")
     async with workers:
-        await eventually("it goes on", lambda: client.call("HGET", keys.job("shop", job_id), keys.COMPLETED_QUEUE))
+        await eventually(
+            "the parent continues", lambda: client.call("HGET", keys.job("shop", job_id), keys.COMPLETED_QUEUE)
+        )
     assert (await flow.get(job_id)).child_keys() == job.child_keys()
 
 

@@ -33,7 +33,7 @@ async def test_worker_processes_serve_parents_and_children_of_their_flow(peer: P
         *("--redis-attributes", "item"),
     )
     async with parents, children:
-        await eventually("the peer sees its job done", done, seconds=30)
+        await eventually("the peer sees its job finished", done, seconds=30)
 
     (job,) = await peer.find("user", 62, children=True)
     assert job["completed-queue"] == "send"

@@ -19,7 +19,7 @@ async def events(kube: KubeClient, namespace: str, reason: str) -> list[Raw]:
     return [event for event in found if event["reason"] == reason]
 
 
-async def test_a_pool_gets_its_deployment_and_a_status(kube: KubeClient, load: Credentials, namespace: str) -> None:
+async def test_pool_gets_its_deployment_and_a_status(kube: KubeClient, load: Credentials, namespace: str) -> None:
     async with operator(namespace, load) as running:
         made = await kube.create(POOLS, namespace, pool("p"))
         deployment = await eventually("Deployment p-r1 exists", lambda: find(kube, namespace, "p-r1"))
@@ -91,9 +91,9 @@ async def test_edit_of_a_deployment_is_reverted_with_an_event(
             )
 
         await eventually("the edit is reverted", restored)
-        said = await eventually("an EditReverted event exists", lambda: events(kube, namespace, "EditReverted"))
-        assert len(said) == 1
-        assert "image" in said[0]["note"]
+        reverted = await eventually("an EditReverted event exists", lambda: events(kube, namespace, "EditReverted"))
+        assert len(reverted) == 1
+        assert "image" in reverted[0]["note"]
 
 
 async def test_deployment_rendered_by_another_operator_version_is_kept(
@@ -226,12 +226,12 @@ async def test_invalid_spec_is_reported_and_nothing_is_created(
     async with operator(namespace, load) as running:
         await kube.create(POOLS, namespace, pool("p", podTemplate=bad))
 
-        async def said() -> bool:
+        async def is_stalled() -> bool:
             found = await kube.get(POOLS, namespace, "p")
             types = {c["type"]: (c["status"], c["message"]) for c in found["status"].get("conditions", ())}
             return types.get("Stalled", ("", ""))[0] == "True" and "podTemplate" in types["Ready"][1]
 
-        await eventually("the rejection is in the status", said)
+        await eventually("the rejection is in the status", is_stalled)
         assert not running.core.seen
         assert await eventually(
             "a PodTemplateRejected event exists", lambda: events(kube, namespace, "PodTemplateRejected")

@@ -77,4 +77,4 @@ async def test_permission_is_checked_again_when_a_connection_is_free(stays: bool
         assert isinstance(late.exception(), NotLeadingError) is not stays
         assert server.asked == (["first", "late"] if stays else ["first"])
         await kube.merge_patch(PODS, "ns", "next", {})
-        assert server.asked[-1] == "next", "the connection must be of use again"
+        assert server.asked[-1] == "next", "the connection must be usable again"

@@ -16,7 +16,9 @@ async def test_operator_survives_an_outage_and_continues(
         await eventually("Deployment p-r1 exists", lambda: find(kube, namespace, "p-r1"))
         road.refuse()
         # The renew deadline passes first.
-        await eventually("the operator has lost its lead", lambda: running.outside.terms == [True, False], seconds=30)
+        await eventually(
+            "the operator does not lead any more", lambda: running.outside.terms == [True, False], seconds=30
+        )
         running.core.sizes["p"] = 2
 
         async def none() -> bool:

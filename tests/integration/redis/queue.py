@@ -47,9 +47,9 @@ def source(url: str, *, atomic: bool, queue: RedisQueue = QUEUE) -> RedisSource:
 
 async def create(client: RedisClient, job_id: str = "j1", queue: RedisQueue = QUEUE, **fields: Any) -> None:
     """Make a job as a flow does."""
-    told = keys.pairs({"order": {"n": 1}, **fields})
+    pairs = keys.pairs({"order": {"n": 1}, **fields})
     await client.transaction(
-        [("HSET", keys.job(queue.flow, job_id), *told), ("RPUSH", keys.waiting(queue.name), job_id)]
+        [("HSET", keys.job(queue.flow, job_id), *pairs), ("RPUSH", keys.waiting(queue.name), job_id)]
     )
 
 

@@ -36,8 +36,8 @@ class Came:
     @property
     def ended_by_one(self) -> bool:
         """Whether exactly one worker ended the job, its output was kept, and the job was passed on once."""
-        told = [name for name in ("first", "second") if getattr(self, name) == "done"]
-        return told == [self.by] and self.arrived == 1
+        ended = [name for name in ("first", "second") if getattr(self, name) == "done"]
+        return ended == [self.by] and self.arrived == 1
 
 
 async def held_at_each(
@@ -79,15 +79,15 @@ async def _held(
             task = task or await second.lease("second")
         assert task is not None
         ends = _end(second, task.token)
-        told = await ends if second_ends == "before" else ""
+        ended = await ends if second_ends == "before" else ""
         way.release.set()
         became = await at_work
-        told = told or await ends
+        ended = ended or await ends
         await first.close()
     await second.close()
     there = await whereabouts(client)
     assert there.waiting == there.processing == 0, there
-    return Came(way.commands[at], became, told, there.fields.get("by"), len(arrivals) + there.sent)
+    return Came(way.commands[at], became, ended, there.fields.get("by"), len(arrivals) + there.sent)
 
 
 async def _put_back(client: RedisClient, *, atomic: bool) -> None:

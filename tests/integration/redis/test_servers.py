@@ -132,9 +132,9 @@ async def test_key_of_another_type_is_reported_without_its_content(server: Redis
 
 async def _blocked(client: RedisClient) -> None:
     """Wait until a client is blocked on the server, which only a query can show."""
-    said = ""
-    while "blocked_clients:1" not in said:
-        said = await client.call("INFO", "clients")
+    answers = ""
+    while "blocked_clients:1" not in answers:
+        answers = await client.call("INFO", "clients")
 
 
 async def test_blocked_poll_does_not_delay_other_calls(server: RedisServer) -> None:
@@ -273,13 +273,13 @@ async def test_url_of_one_cluster_node_is_refused_with_the_right_form(
     members: tuple[RedisServer, ...], atomic: bool
 ) -> None:
     """Other nodes refuse with the form for clusters; the node with the queue serves it."""
-    said = []
+    answers = []
     for one in members:
         worker = source(one.url, atomic=atomic, queue=TAGGED)
         try:
-            said.append(str(await worker.lease("w")))
+            answers.append(str(await worker.lease("w")))
         except UnreachableError as error:
-            said.append(str(error))
+            answers.append(str(error))
         await worker.close()
 
-    assert sorted("redis+cluster://" in words for words in said) == [False, True, True]
+    assert sorted("redis+cluster://" in words for words in answers) == [False, True, True]

@@ -67,8 +67,8 @@ async def quiet(caplog: pytest.LogCaptureFixture) -> AsyncIterator[list[dict[str
     gc.collect()
     await asyncio.sleep(0)
     assert unheard == []
-    told = [line for line in caplog.get_records("call") if line.exc_info or line.levelno > logging.INFO]
-    assert [line.getMessage() for line in told] == []
+    logged = [line for line in caplog.get_records("call") if line.exc_info or line.levelno > logging.INFO]
+    assert [line.getMessage() for line in logged] == []
 
 
 async def until_gone(server: ReportServer) -> None:

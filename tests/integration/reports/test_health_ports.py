@@ -69,8 +69,8 @@ async def quiet(caplog: pytest.LogCaptureFixture) -> AsyncIterator[None]:
     gc.collect()
     await asyncio.sleep(0)
     assert unheard == []
-    told = [line for line in caplog.get_records("call") if line.exc_info or line.levelno > logging.INFO]
-    assert [line.getMessage() for line in told] == []
+    logged = [line for line in caplog.get_records("call") if line.exc_info or line.levelno > logging.INFO]
+    assert [line.getMessage() for line in logged] == []
 
 
 async def connect(port: int, source: str = STRANGER) -> Line:
@@ -175,7 +175,7 @@ async def test_silent_connections_do_not_block_a_probe(start: Start) -> None:
         assert len(door(server).present) <= 8
 
     ended = [reader.at_eof() or reader.exception() is not None for reader, _ in silent]
-    assert ended.index(False) >= 40, "the oldest had to go first"
+    assert ended.index(False) >= 40, "the oldest connection must be closed first"
     for _, writer in silent:
         writer.close()
 

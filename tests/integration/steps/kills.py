@@ -149,12 +149,12 @@ def _runner(asked: Run, name: str, ready: Connection) -> None:
         options = RunnerOptions(name, slots=SLOTS, lease_seconds=asked.lease_seconds, poll_seconds=0.2)
         runner = tasks.runner(store, options)
         working = asyncio.create_task(runner.run())
-        told = False
+        reported = False
         while not asked.over.exists():
             # On a busy machine a runner may not have called anything yet; its death would prove nothing.
-            if world.called.is_set() and not told:
+            if world.called.is_set() and not reported:
                 ready.send("ready")
-                told = True
+                reported = True
             await asyncio.sleep(0.1)
         runner.stop()
         await working

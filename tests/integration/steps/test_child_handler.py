@@ -70,8 +70,8 @@ async def test_claimed_instance_runs_to_its_end_and_reports_every_call(place: Pl
 
     assert (await stored(place, request)).success
     assert place.calls == ["first", "second"]
-    told = [(note["task"], note["sub_step"], note["outcome"], note["completed"]) for note in place.notes]
-    assert told == [("t", "method", "returned", ""), ("t", "method", "returned", "succeeded")]
+    reported = [(note["task"], note["sub_step"], note["outcome"], note["completed"]) for note in place.notes]
+    assert reported == [("t", "method", "returned", ""), ("t", "method", "returned", "succeeded")]
     assert "4711" not in repr(place.notes)
 
 

@@ -30,12 +30,12 @@ def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.setenv("ORDERS_JOURNAL", str(tmp_path / "journal.jsonl"))
     monkeypatch.chdir(ORDERS)
 
-    def said(*arguments: str) -> tuple[int, str, str]:
+    def run(*arguments: str) -> tuple[int, str, str]:
         code = cli.main(["steps", *arguments])
         seen = capsys.readouterr()
         return code, seen.out, seen.err
 
-    return said
+    return run
 
 
 def squeezed(text: str) -> list[str]:
@@ -202,8 +202,8 @@ def test_module_that_cannot_be_loaded_is_reported_with_its_place(
     file.write_text(module)
     monkeypatch.chdir(tmp_path)
 
-    said = f"'broken_tasks' cannot be loaded as module:tasks: {words.format(file=file)}"
-    assert say("run", "broken_tasks") == (EXIT_USAGE, "", f"activity-worker steps: {said}\n")
+    message = f"'broken_tasks' cannot be loaded as module:tasks: {words.format(file=file)}"
+    assert say("run", "broken_tasks") == (EXIT_USAGE, "", f"activity-worker steps: {message}\n")
 
 
 def test_failed_open_of_a_store_leaves_no_thread_behind(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,13 +173,13 @@ async def emptied(store: TaskStore) -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_end_is_the_same_whichever_write_a_process_dies_at(store: TaskStore, name: str) -> None:
-    nobody = Fate()
-    ended = await played(store, name, nobody)
+    without_deaths = Fate()
+    ended = await played(store, name, without_deaths)
     _, success, effects = SCENARIOS[name]
     assert (ended[:2], ended[-1]) == ((True, success), effects)
 
     fates = []
-    for number, moment in itertools.product(range(1, nobody.writes + 1), MOMENTS):
+    for number, moment in itertools.product(range(1, without_deaths.writes + 1), MOMENTS):
         for last in ({number}, {number, number + 1}):
             fate = Fate(moment, frozenset(last))
             assert await played(store, name, fate) == ended, f"death {moment} write {sorted(last)}"

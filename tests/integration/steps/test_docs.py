@@ -10,8 +10,8 @@ DOC = (Path(__file__).parents[3] / "docs" / "steps.md").read_text(encoding="utf-
 
 def test_example_of_the_document_prints_the_documented_output(tmp_path: Path) -> None:
     first, second = re.findall(r"```python\n(.*?)```", DOC, re.DOTALL)[:2]
-    said = re.findall(r"```text\n(.*?)```", DOC, re.DOTALL)[0]
+    expected = re.findall(r"```text\n(.*?)```", DOC, re.DOTALL)[0]
     (tmp_path / "order.py").write_text(first + second, encoding="utf-8")
 
     done = subprocess.run([sys.executable, "order.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.returncode) == (said, 0), done.stderr
+    assert (done.stdout, done.returncode) == (expected, 0), done.stderr

@@ -378,12 +378,12 @@ async def test_store_that_does_not_answer_is_reported_without_a_password(
     async with shop.worker(env=env) as running:
         report = await operator.report_with(lambda report: report.poll_trouble is not None)
         await running.line_with("poll failed")
-        told = json.dumps([one.to_wire() for one in operator.reports])
+        reports = json.dumps([one.to_wire() for one in operator.reports])
         shown = [_command(pid) for pid in (running.process.pid, *running.children())]
 
     assert report.poll_trouble is not None
     assert report.poll_trouble.fault is PollFault.UNREACHABLE
-    assert "hunter2" not in told + "".join(shown) + "".join(running.lines)
+    assert "hunter2" not in reports + "".join(shown) + "".join(running.lines)
 
 
 @pytest.mark.parametrize(

@@ -334,7 +334,7 @@ async def test_interrupted_pruning_leaves_no_instance_without_history(
 
     def failing(table: Table) -> Delete:
         if table is INSTANCES:
-            raise RuntimeError("here it breaks off")
+            raise RuntimeError("the pruning is interrupted here")
         return delete(table)
 
     monkeypatch.setattr(store_module, "delete", failing)

@@ -106,8 +106,8 @@ async def test_failed_commit_is_an_error_for_every_request(numbers: Numbers) -> 
 
     event.listen(numbers.engine, "commit", refused)
     tasks = await held_up(numbers, 1, 2)
-    told = await asyncio.gather(*tasks, return_exceptions=True)
+    errors = await asyncio.gather(*tasks, return_exceptions=True)
     event.remove(numbers.engine, "commit", refused)
 
-    assert [str(one) for one in told] == ["the disk is full"] * 2
+    assert [str(one) for one in errors] == ["the disk is full"] * 2
     assert await numbers.all() == []

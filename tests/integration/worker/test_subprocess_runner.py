@@ -45,7 +45,7 @@ class Channel:
     """A source's channel that records its calls."""
 
     def __init__(self) -> None:
-        self.said: list[tuple[str, ...]] = []
+        self.calls: list[tuple[str, ...]] = []
         self.beats = 0
 
     async def heartbeat(self) -> None:
@@ -55,10 +55,10 @@ class Channel:
         self.beats += 1
 
     async def succeed(self, output: str) -> None:
-        self.said.append(("success", output))
+        self.calls.append(("success", output))
 
     async def fail(self, error: str, cause: str) -> None:
-        self.said.append(("failure", error, cause))
+        self.calls.append(("failure", error, cause))
 
 
 class Run:
@@ -174,7 +174,7 @@ async def test_handler_fails_its_task_through_the_pipe(start: Start) -> None:
     run = Run(await start("answers_async"))
     await run.task
 
-    assert run.channel.said == [("failure", "Custom.Error", "because")]
+    assert run.channel.calls == [("failure", "Custom.Error", "because")]
 
 
 async def test_second_answer_is_refused_as_in_process(start: Start) -> None:
@@ -365,7 +365,7 @@ async def test_supervisors_loop_runs_while_a_handler_holds_the_interpreter(start
 
 
 @pytest.mark.parametrize(
-    ("handler", "said"),
+    ("handler", "message"),
     [
         ("tests.integration.worker.nowhere:handle", "no module named 'tests.integration.worker.nowhere'"),
         (f"{HANDLERS}:nothing", "has no 'nothing'"),
@@ -374,11 +374,11 @@ async def test_supervisors_loop_runs_while_a_handler_holds_the_interpreter(start
     ],
 )
 async def test_handler_that_cannot_be_loaded_is_reported_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch, handler: str, said: str
+    monkeypatch: pytest.MonkeyPatch, handler: str, message: str
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     with pytest.raises(HandlerUnusableError) as caught:
         await SubprocessRunner(handler).start()
 
     assert handler in str(caught.value)
-    assert said in str(caught.value)
+    assert message in str(caught.value)

@@ -44,18 +44,18 @@ class Server:
     def _serve(self) -> None:
         connection, _ = self._listener.accept()
         with connection:
-            said = b""
-            while not said.endswith(b"{}"):
-                said += connection.recv(65_536)
+            received = b""
+            while not received.endswith(b"{}"):
+                received += connection.recv(65_536)
             self.asked()
             self.answer.wait(10)
             try:
                 connection.sendall(ANSWER)
                 self.answered.set()
-                said = connection.recv(1)
+                received = connection.recv(1)
             except ConnectionError:
-                said = b""
-            if not said:
+                received = b""
+            if not received:
                 self._hung_up.set()
 
 

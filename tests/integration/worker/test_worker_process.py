@@ -138,7 +138,7 @@ async def test_sigterm_lets_the_task_finish_and_a_second_one_changes_nothing(
     (task,) = fake.schedule(arn, gate.text)
     async with worker(*run_of(fake, "waits_at_the_gate", "--health-port", str(port))) as running:
         await running.line_with("task started")
-        await _is_told_to_stop(running, port)
+        await _gets_sigterm(running, port)
         for _ in range(2):
             running.process.send_signal(signal.SIGTERM)
         (late,) = fake.schedule(arn, gate.text)
@@ -154,8 +154,8 @@ async def test_open_poll_is_awaited_at_the_end_and_its_task_is_run() -> None:
         arn, port = fake.create_activity("work"), free_port()
         async with worker(*run_of(fake, "sleeps", "--health-port", str(port))) as running:
             await fake.until(lambda: fake.open_polls(arn) == 1)
-            await _is_told_to_stop(running, port)
-            await consistently("its poll stays open", lambda: fake.open_polls(arn) == 1, seconds=0.3)
+            await _gets_sigterm(running, port)
+            await consistently("the worker's poll stays open", lambda: fake.open_polls(arn) == 1, seconds=0.3)
             (task,) = fake.schedule(arn, '{"seconds": 0.5}')
             assert await running.exit_code() == 0
 
@@ -191,7 +191,7 @@ async def test_handlers_die_with_a_killed_supervisor(fake: StepFunctionsFake, tm
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("run",), EXIT_USAGE, Env.ACTIVITY_ARN),
         (("run", "nonsense"), EXIT_USAGE, "--activity-arn"),
@@ -199,11 +199,11 @@ async def test_handlers_die_with_a_killed_supervisor(fake: StepFunctionsFake, tm
         (("--version",), 0, ""),
     ],
 )
-async def test_usage_error_has_the_fix(arguments: tuple[str, ...], code: int, said: str) -> None:
+async def test_usage_error_has_the_fix(arguments: tuple[str, ...], code: int, message: str) -> None:
     async with worker(*arguments) as running:
         assert await running.exit_code() == code
 
-    assert said in "".join(running.lines)
+    assert message in "".join(running.lines)
 
 
 async def test_handler_that_does_not_import_ends_the_worker_with_the_reason(fake: StepFunctionsFake) -> None:
@@ -374,7 +374,7 @@ async def _taken_by_the_operator(fake: StepFunctionsFake, arn: str) -> tuple[str
     return task.token, task.input
 
 
-async def _is_told_to_stop(running: WorkerProcess, port: int) -> None:
+async def _gets_sigterm(running: WorkerProcess, port: int) -> None:
     running.process.send_signal(signal.SIGTERM)
     await stopping(port)
 

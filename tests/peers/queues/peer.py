@@ -85,10 +85,10 @@ class PeerFlow:
             call.cancel()
         await asyncio.gather(self._reading, *self._calls, return_exceptions=True)
 
-    async def _ask(self, command: str, **said: object) -> Any:
+    async def _ask(self, command: str, **arguments: object) -> Any:
         number = len(self._answers)
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
-        self._say({"number": number, "command": command, **said})
+        self._say({"number": number, "command": command, **arguments})
         async with asyncio.timeout(30):
             return await answer
 

@@ -33,7 +33,7 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)  # the root is deleted however it ends
     if _has_changes():
-        say("uncommitted changes are not part of it: the root gets the content of HEAD")
+        say("uncommitted changes are left out: the root gets the content of HEAD")
     try:
         with alone(folder() / "lock"), bare_root(CHECKOUT, THERE) as root:
             for title, command, network in STAGES:
