@@ -16,7 +16,7 @@ from activity_operator.cluster.resources import Raw, Resource
 
 #: The User-Agent of the benchmark's own calls, which tells them apart from the operator's.
 USER_AGENT = "activitypool-bench"
-#: The field manager of what it applies.
+#: The field manager of the objects that the benchmark applies.
 FIELD_MANAGER = "activitypool-bench"
 _APPLY = "application/apply-patch+yaml"
 _CALL_SECONDS = 30.0

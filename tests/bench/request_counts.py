@@ -1,4 +1,4 @@
-"""Who asked the API server for what: its own request metrics, and its audit log to tell the askers apart."""
+"""Requests to the API server: counted by its own metrics, and by user from its audit log."""
 
 from __future__ import annotations
 

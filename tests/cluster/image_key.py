@@ -53,8 +53,8 @@ class Recipe:
 def of(recipe: Recipe, more: Mapping[str, str] | None = None) -> str:
     """The key of a build: equal keys, equal images.
 
-    Covers the Dockerfile, its arguments and `more` of them, and of the context what the Dockerfile copies: a file that
-    it never sees does not change the key.
+    It covers the Dockerfile, its arguments, `more` arguments, and the files of the context that the Dockerfile copies;
+    other files do not change the key.
     """
     text = recipe.dockerfile.read_text()
     arguments = {**(more or {}), **recipe.arguments}
