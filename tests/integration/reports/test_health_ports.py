@@ -89,7 +89,7 @@ async def rest(line: Line) -> bytes:
 
 
 def door(server: Any) -> Any:
-    return server._server._door
+    return server._server._limiter
 
 
 @pytest.mark.parametrize("path", ASKED)
