@@ -29,7 +29,7 @@ class ApplyRevision:
 class SetReplicas:
     """Write only `spec.replicas`. A scale-down carries `resource_version`, so that a former leader's write gets 409.
 
-    A `resource_version` of None means scale-up. It is dropped if the replicas have changed in between.
+    If `resource_version` is None, the write is a scale-up. It is dropped if the replicas have changed in between.
     """
 
     name: str

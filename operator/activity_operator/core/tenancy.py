@@ -117,7 +117,7 @@ def _host(url: str) -> str:
 
 
 def parse_policy(raw: Any) -> TenancyPolicy:
-    """Return the policy in `raw`, a mapping with a list `rules`; None or no rules is the default.
+    """Return the policy in `raw`, a mapping with a list `rules`; None or no rules: the default.
 
     Raises PolicyError.
     """

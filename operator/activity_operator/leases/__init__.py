@@ -1,1 +1,1 @@
-"""Task leases that the operator holds: recorded, kept alive, handed over to workers."""
+"""Task leases that the operator holds: it records them, sends their task heartbeats and hands them over to workers."""

@@ -1,6 +1,6 @@
-"""From the operator's hands into a worker's: offer, claim, grant, release.
+"""The handover of leases to workers: offer, claim, grant, release.
 
-The operator may be killed at every await. What each moment leaves behind, and who repairs it:
+The operator may be killed at every await. This table shows what each moment leaves and what repairs it:
 
 killed …                          left behind       repaired by
 --------------------------------  ----------------  ------------------------------------------------------------
@@ -8,14 +8,14 @@ while a poll is open              nothing of ours   the service's HeartbeatSecon
 task received, not recorded       nothing of ours   the service's HeartbeatSeconds, then Retry
 recorded, no task heartbeat yet   record, no owner  the next leader lists it, heartbeats at once, offers it
 offered, not claimed              record, no owner  the next leader; a claim of the old offer is as good as any
-claim sent to the API, no answer  either            the worker repeats its claim: written now, or found written
+claim sent to the API, no answer  either            the worker repeats its claim; the owner is written once
 owner written, reply not sent     record, owner     the next leader heartbeats; the worker repeats its claim: granted
 granted, reply sent               record, owner     nothing to repair: the worker heartbeats and concludes
-`released` heard, record there    record, owner     the worker says it until echoed; else the sweep, pod gone
-record removed, echo not sent     nothing           the worker says it again; what is unknown is echoed
-task over, record there           record, no owner  the next leader's first heartbeat is told so again
+`released` came, record there     record, owner     the worker repeats it until echoed; else the sweep, pod gone
+record removed, echo not sent     nothing           the worker repeats it; an unknown lease is echoed
+task over, record there           record, no owner  the next leader's first heartbeat gets the same answer
 pool deleted, task not failed     record, no owner  the next leader's sweep fails it
-task failed, record there         record, no owner  the next leader fails it again, is told "over", removes it
+task failed, record there         record, no owner  the next leader fails it again, gets "over", removes it
 owner's pod gone, record there    record, owner     the next leader's sweep
 """
 
@@ -32,15 +32,15 @@ from activity_operator.leases.rules import ClaimDecision, LeaseEntry, choose_off
 from activity_operator.leases.store import LeaseRecordConflictError, LeaseStoreUnavailableError
 from activity_worker.contract import Grant, Report
 
-#: Seconds that a reply waits for the API server. Beyond it the worker hears "not yet" and asks again, rather than time
-#: out and miss its directive as well.
+#: Seconds that a reply waits for the API server. After that the worker gets "not yet" and claims again: a reply that
+#: waits longer would time out, and the worker would miss its directive as well.
 PATIENCE_SECONDS = 2.0
-#: Tries to write an owner: each finds the record as another one has just left it.
+#: Tries to write an owner. Each try reads the record again, because another write has just changed it.
 CLAIM_ATTEMPTS = 4
 
 
 class ClaimOutcome(Enum):
-    """What is known of a claim or a release."""
+    """The result of a claim or a release; `UNCLEAR` if the API server has not answered in time."""
 
     YES = auto()
     NO = auto()
@@ -58,19 +58,19 @@ class LeaseAnswers:
 
 
 class LeaseHandover:
-    """Answers reports as far as they are about leases. Needs a leader's custody that has been restored."""
+    """Answers the part of a report that is about leases. The lease manager must have begun its term before."""
 
     def __init__(self, manager: LeaseManager) -> None:
         self._manager = manager
 
     def waiting(self, key: Key) -> bool:
-        """Whether a lease of the pool waits for a worker, so that reports should come often."""
+        """Whether a lease of the pool is unclaimed, so that workers should report often."""
         return any(entry.is_unclaimed for entry in self._manager.of(key))
 
     async def answer(self, report: Report, now: float, *, cordoned: bool) -> LeaseAnswers:
-        """Take in what a worker says of its leases, and answer its claims.
+        """Record what the report shows of the worker's leases, and answer its claims and releases.
 
-        `cordoned` workers are offered nothing; a claim that they made before is still answered. `now` is Unix seconds.
+        A `cordoned` worker gets no offers; its earlier claims are still answered. `now` is in Unix seconds.
         """
         key = (report.namespace, report.pool)
         if not (report.claims or report.released) and not any(self._manager.of(key)):
@@ -99,28 +99,28 @@ class LeaseHandover:
     async def _each(
         self, leases: Iterable[str], ask: Callable[[str], Coroutine[Any, Any, ClaimOutcome]]
     ) -> dict[str, ClaimOutcome]:
-        """Ask about each lease, all at once; what takes too long goes on in the background and is unclear for now."""
+        """Call `ask` for all leases at once. A call that takes too long continues in the background, with UNCLEAR."""
         tasks = {lease: self._manager.spawn(ask(lease)) for lease in dict.fromkeys(leases)}
         if tasks:
             await asyncio.wait(tasks.values(), timeout=PATIENCE_SECONDS)
         return {lease: task.result() if task.done() else ClaimOutcome.UNCLEAR for lease, task in tasks.items()}
 
     async def _release(self, lease_id: str, owner: LeaseOwner) -> ClaimOutcome:
-        """Remove the record of a lease that its owner concluded; yes if the worker need not say it again."""
+        """Remove the record of a lease that its owner has concluded; YES if the worker need not repeat the release."""
         entry = self._manager.get(lease_id)
         if entry is None or entry.lease.owner != owner:
             return ClaimOutcome.YES
         try:
             await self._manager.store.delete(entry.lease)
         except LeaseStoreUnavailableError:
-            # Its worker may leave before it has said so again.
+            # The worker may end before it repeats the release.
             self._manager.put(replace(self._manager.get(lease_id) or entry, task_over=True))
             return ClaimOutcome.UNCLEAR
         self._manager.end(replace(entry.lease, record_version=""))
         return ClaimOutcome.YES
 
     async def _claim(self, key: Key, owner: LeaseOwner, lease_id: str) -> ClaimOutcome:
-        """Write the owner if there is none; yes if the lease is this worker's."""
+        """Write the owner if the lease has none; YES if the lease belongs to this worker."""
         entry = self._manager.get(lease_id)
         answer = decide_claim(entry, key, owner)
         if entry is None or answer is ClaimDecision.REFUSE:
@@ -133,7 +133,7 @@ class LeaseHandover:
             except LeaseRecordConflictError:
                 self._manager.end(replace(entry.lease, record_version=""))
                 return ClaimOutcome.NO
-        # Looked at again after the write: the lease may have ended, or begun to be failed, meanwhile.
+        # Decide again after the write: the lease may have ended during the write, or the operator may be failing it.
         return (
             ClaimOutcome.YES
             if decide_claim(self._manager.get(lease_id), key, owner) is ClaimDecision.GRANT
@@ -141,17 +141,17 @@ class LeaseHandover:
         )
 
     def _grants(self, leases: Iterable[str]) -> tuple[Grant, ...]:
-        """Return what the worker needs to run them; one that ended while others were asked about is left out."""
+        """Return the tokens and inputs of the leases, without those that ended while other claims were written."""
         found = (self._manager.get(lease) for lease in leases)
         return tuple(
             Grant(entry.lease.id, entry.lease.token, entry.lease.input) for entry in found if entry is not None
         )
 
     async def _write_owner(self, lease: TaskLease, owner: LeaseOwner) -> TaskLease:
-        """Write the owner or read who got there first; raises `LeaseRecordConflictError` if the record is gone.
+        """Write the owner, and return the lease with this owner or with the one that claimed it before.
 
-        Raises `LeaseStoreUnavailableError` when it changes under every try: a conflict alone does not say that it is
-        gone.
+        Raises `LeaseRecordConflictError` if the record is gone, and `LeaseStoreUnavailableError` if it changes during
+        every try: a conflict alone does not prove that the record is gone.
         """
         for _ in range(CLAIM_ATTEMPTS):
             try:

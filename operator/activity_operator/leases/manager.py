@@ -1,7 +1,7 @@
-"""The leases in the operator's hands: recorded, kept alive, failed when nobody can have them, forgotten when over.
+"""The lease manager: it records leases, sends their task heartbeats, fails unclaimed ones and forgets ended ones.
 
-Everything that waits runs in the background, a task a lease; nothing runs while there is no lease. Task heartbeats do
-not depend on the API server: they go to the task service, and a lease that could not be recorded yet has them too.
+Each lease has one background task for its heartbeats; no task runs while there is no lease. Task heartbeats go to the
+task service and do not need the API server, so a lease that is not recorded yet gets them as well.
 """
 
 import asyncio
@@ -45,35 +45,39 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at whether leases still have a pool and an owner, while there are leases.
+#: Seconds between two checks whether leases still have a pool and an owner, while there are leases.
 SWEEP_SECONDS = 2.0
-#: Seconds between two listings of the records. A former leader's polls are open for a minute after its term and record
-#: what they bring; one that was cut off from the API server records it whenever it is heard again.
+#: Seconds between two listings of the records: the short interval for HANDOVER_SECONDS of a term, then the long one. A
+#: former leader's polls stay open for a minute after its term, and it records their tasks; a former leader without a
+#: connection to the API server records them once it has one.
 LISTING_FIRST_SECONDS = 5.0
 LISTING_SECONDS = 30.0
 HANDOVER_SECONDS = 120.0
-#: Seconds between two task heartbeats of a lease that waits, however slow the pool's own are. After a leader is killed
-#: nobody sends any for up to 19 s: until the Lease runs out (17 s at most) and the next leader has read the records.
-#: Together they stay below the 30 s of HeartbeatSeconds that the README asks for.
+#: Most seconds between two task heartbeats of an unclaimed lease, also if the pool's own interval is longer. After a
+#: leader is killed, heartbeats pause for up to 19 s: the Lease expires (17 s at most), and the next leader reads the
+#: records. Both together stay below the 30 s of HeartbeatSeconds that the README asks for.
 WAITING_HEARTBEAT_SECONDS = 5.0
-#: Seconds after which a task that cannot be failed (its role is gone) is left to the service's own time-out.
+#: Seconds of tries to fail a task (its role may be gone); after that the service's own time-out ends the task.
 FAIL_PATIENCE_SECONDS = 900.0
-#: Seconds that removals of records still have when the process ends; what is left is found by the next leader.
+#: Seconds that background tasks get when the process ends. The next leader removes the records that are left.
 LAST_TASKS_SECONDS = 2.0
-#: Ids of leases that are over, kept so that a late listing does not bring one back.
+#: Number of ids of ended leases to remember, so that a late listing does not bring one back.
 REMEMBERED_ENDINGS = 4096
 
 
-#: Seconds for which a process that does not lead keeps a task alive after it was recorded, or after its term, until the
-#: leader has listed.
+#: Seconds for which a former leader still sends task heartbeats after its term, or after it recorded a lease: by then
+#: the new leader has listed the records.
 LINGER_SECONDS = 40.0
-#: Seconds for which it goes on while the records cannot be listed: with the API server away nobody may lead. Not for
-#: ever: one that is cut off alone would keep a task alive whose worker, of the next leader's, is dead.
+#: Longest time for which it goes on while the records cannot be listed, because without the API server no process may
+#: lead. It is limited: if only this process is cut off, it would keep a task alive after its new worker has died.
 OUTAGE_SECONDS = 300.0
 
 
 class KeepAlive:
-    """Calls `over` once the next leader has had the time to list the records; `listed` lists them."""
+    """After a term, waits until the next leader must have listed the records, then calls `over`.
+
+    `listed` lists the records, as a test whether the API server answers.
+    """
 
     def __init__(self, listed: Callable[[], Awaitable[object]], over: Callable[[], None]) -> None:
         self._listed = listed
@@ -81,12 +85,12 @@ class KeepAlive:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Linger from now on."""
+        """Start the wait from the beginning."""
         self.stop()
         self._task = asyncio.get_running_loop().create_task(self._wait())
 
     def stop(self) -> None:
-        """Linger no more; `over` is not called."""
+        """Stop the wait without calling `over`."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -104,12 +108,11 @@ class KeepAlive:
 
 @dataclass(frozen=True, slots=True)
 class LeaseManagerDeps:
-    """Questions that custody asks, and whom it tells.
+    """The functions that the lease manager depends on.
 
-    `pool_exists(uid)` and `pod_exists(uid)` answer from a store that has been filled; `now` is Unix seconds;
-    `on_change` is called when held or claimed leases changed in number; `emit_event` publishes an Event on the pool;
-    `leads` tells right now whether this process holds the Lease: one that was stopped hears later that its term is
-    over.
+    `pool_exists(uid)` and `pod_exists(uid)` answer from a filled store. `now` returns Unix seconds. `on_change` is
+    called when the number of held or claimed leases has changed. `emit_event` publishes an Event on the pool. `leads`
+    returns whether this process holds the Lease at this moment: a suspended process gets the end of its term later.
     """
 
     now: Callable[[], float]
@@ -121,7 +124,7 @@ class LeaseManagerDeps:
 
 
 class LeaseManager:
-    """All leases that this process knows of. Starts and owns the background tasks that look after them."""
+    """All leases that this process knows. It starts and owns their background tasks."""
 
     def __init__(self, store: LeaseStore, service: TaskService, deps: LeaseManagerDeps) -> None:
         self.store = store
@@ -144,20 +147,20 @@ class LeaseManager:
         return len(self._entries)
 
     def get(self, lease: str) -> LeaseEntry | None:
-        """Return what is known of a lease."""
+        """Return the entry of a lease, None if the lease is not held."""
         return self._entries.get(lease)
 
     def of(self, key: Key) -> Iterator[LeaseEntry]:
-        """Return the leases of a pool."""
+        """Return the entries of a pool's leases."""
         return (self._entries[lease] for lease in tuple(self._by_pool.get(key, ())))
 
     def put(self, entry: LeaseEntry) -> None:
-        """Replace what is known of a lease that is still held."""
+        """Replace the entry of a lease; a lease that is no longer held is left out."""
         if entry.lease.id in self._entries:
             self._entries[entry.lease.id] = entry
 
     def counts(self, key: Key) -> LeaseCounts:
-        """Return how many leases of the pool are unrecorded, held, and claimed but not yet shown by their worker."""
+        """Return how many of the pool's leases are unrecorded, held, and claimed without a report that shows them."""
         unrecorded = held = claimed = 0
         for entry in self.of(key):
             if entry.lease.owner is not None:
@@ -169,18 +172,18 @@ class LeaseManager:
         return LeaseCounts(unrecorded=unrecorded, held=held, claimed=claimed)
 
     def set_policy(self, key: Key, policy: LeasePolicy | None) -> None:
-        """Set a pool's terms; None forgets them. Leases of a pool whose terms are unknown have the defaults."""
+        """Set a pool's lease policy; None removes it. A pool without a policy has the defaults."""
         if policy is None:
             self._policies.pop(key, None)
         else:
             self._policies[key] = policy
 
     def policy(self, key: Key) -> LeasePolicy:
-        """Return a pool's terms."""
+        """Return a pool's lease policy."""
         return self._policies.get(key, LeasePolicy())
 
     def receive(self, pool: PoolRef, target: PollTarget, task: LeasedTask) -> None:
-        """Take a task that a poll just brought: recorded at once, offered only then, kept alive in any case."""
+        """Take in a task from a poll: record its lease, offer it once it is recorded, and send its task heartbeats."""
         lease = TaskLease(lease_id(task.token), pool, target, task.token, task.input, self._deps.now())
         if lease.id in self._entries:
             return
@@ -189,9 +192,9 @@ class LeaseManager:
         self._unrecorded[lease.id] = self.spawn(self._record(lease))
 
     def adopt(self, lease: TaskLease) -> None:
-        """Take over a recorded lease of an earlier leader, or one that a former leader's last poll brought.
+        """Take over a recorded lease of a former leader, also one that its last poll brought after its term.
 
-        One that is over has a record only because a write of it was not answered, or its removal is under way.
+        A lease that has ended here still has a record if its write got no answer or its removal is under way.
         """
         if not self.leading or lease.id in self._entries:
             return
@@ -204,7 +207,7 @@ class LeaseManager:
         self._deps.on_change(lease.pool.key)
 
     async def begin_term(self) -> None:
-        """Lead: list what is recorded and look after it. Returns when it is known; tries for ever until then."""
+        """Begin to lead: list the records and adopt the leases. Returns once the list is read; retries until then."""
         self._keep_alive.stop()
         self._drop_recorded()
         self.leading = True
@@ -223,7 +226,7 @@ class LeaseManager:
                 return
 
     def end_term(self) -> None:
-        """Lead no more: what waits is recorded and kept alive here until there surely is a next leader for it."""
+        """Stop leading. Unclaimed leases stay recorded and get task heartbeats here until a next leader has them."""
         self.leading = False
         if self._lister is not None:
             self._lister.cancel()
@@ -233,7 +236,7 @@ class LeaseManager:
         self._keep_alive.begin()
 
     async def close(self, timeout_seconds: float) -> int:
-        """Wait until everything is recorded, then stop looking after it. Returns how many leases stay unrecorded."""
+        """Wait until every lease is recorded, then stop all background tasks. Returns how many stay unrecorded."""
         if self._unrecorded:
             await asyncio.wait(self._unrecorded.values(), timeout=timeout_seconds)
         if self._background_tasks:
@@ -248,13 +251,13 @@ class LeaseManager:
         return left
 
     def claimed(self, stored: TaskLease) -> None:
-        """Take note that a lease has an owner now: it sends the task heartbeats once it has heard so."""
+        """Store the lease's new owner. The owner sends the task heartbeats once it has its grant."""
         if (entry := self._entries.get(stored.id)) is not None:
             self._entries[stored.id] = replace(entry, lease=stored, owner_since=self._deps.now())
             self._deps.on_change(stored.pool.key)
 
     def end(self, lease: TaskLease, reason: str = "", message: str = "") -> None:
-        """Be done with a lease: forget it, remove its record in the background, and say why if there is a reason."""
+        """End a lease: forget it, remove its record in the background, and publish an Event if there is a reason."""
         if self._drop(lease.id):
             self._ended[lease.id] = None
             if len(self._ended) > REMEMBERED_ENDINGS:
@@ -266,7 +269,7 @@ class LeaseManager:
             self.spawn(self._removals.remove(lease))
 
     def owner_gone(self, lease: TaskLease) -> None:
-        """Give up a lease whose owner is gone: only the service's own time-out can bring the task back."""
+        """Give up a lease whose owner is gone. Only the service's own time-out can bring its task back."""
         if (entry := self._entries.get(lease.id)) is not None and entry.task_over:
             self.end(lease)
             return
@@ -278,7 +281,7 @@ class LeaseManager:
         )
 
     def check_all(self) -> None:
-        """Look at every lease once: has it still a pool, an owner, patience?"""
+        """Check every lease once: fail it if its pool is gone or `holdSeconds` are over, drop it if its owner is."""
         now = self._deps.now()
         for before in tuple(self._entries.values()):
             entry = self._entries[before.lease.id] = with_pool_presence(
@@ -327,7 +330,7 @@ class LeaseManager:
             task.cancel()
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run something to its end in the background, whoever stops waiting for it."""
+        """Run `work` to its end in a background task, even if the caller stops waiting for it."""
         task = asyncio.get_running_loop().create_task(work)
         self._background_tasks.add(task)
         task.add_done_callback(self._background_tasks.discard)
@@ -341,7 +344,7 @@ class LeaseManager:
         self._checker = None
 
     async def _list_again(self) -> None:
-        """Find what others recorded since: often at first, then for ever at leisure."""
+        """Adopt leases that former leaders record later: list often at first, then at the long interval."""
         began = self._deps.now()
         while True:
             young = self._deps.now() - began < HANDOVER_SECONDS
@@ -355,10 +358,11 @@ class LeaseManager:
                 self.adopt(lease)
 
     async def _record(self, lease: TaskLease) -> None:
-        """Record until it succeeds; a non-leader's is the leader's from here.
+        """Record the lease, with retries until it succeeds. If this process does not lead, the leader takes it over.
 
-        What ended meanwhile is removed again, and after a write that was not answered not recorded at all: a leader may
-        have found that record, had its task done and removed it. If it is still there, a leader's listing finds it.
+        If the lease ends during the write, its record is removed. If it ends after a write without an answer, it is not
+        written again: the leader may have found that record and removed it after the task's end. A record that is still
+        there appears in the leader's next listing.
         """
         failures = 0
         while True:
@@ -386,7 +390,7 @@ class LeaseManager:
             self._drop(lease.id)
 
     async def _beat(self, lease: TaskLease, beat_now: bool) -> None:
-        """Send task heartbeats until the lease's owner does, it is over, or the service refuses heartbeats for it."""
+        """Send task heartbeats until the owner sends them, the task is over, or the service refuses the token."""
         wait, failures = 0.0 if beat_now else self._until_next_beat(lease), 0
         while True:
             await asyncio.sleep(wait)
@@ -418,7 +422,7 @@ class LeaseManager:
             return
         entry = self._entries.get(lease.id)
         if entry is not None and entry.lease.owner is not None:
-            # Concluded by its owner, who will say so unless it leaves first.
+            # The owner has concluded the task and releases the lease in a report, unless its pod ends first.
             self._entries[lease.id] = replace(entry, task_over=True)
             return
         held_for = max(self._deps.now() - lease.received_at, 0.0)
@@ -430,7 +434,7 @@ class LeaseManager:
         )
 
     def _may_fail(self, lease: str) -> bool:
-        """Whether a lease is still this process's to fail; one that is not, and is still held, a worker may have."""
+        """Whether this process may still fail the lease. If it no longer leads, workers may claim the lease again."""
         entry = self._entries.get(lease)
         if entry is None or not entry.closing:
             return False
@@ -440,9 +444,9 @@ class LeaseManager:
         return True
 
     async def _fail(self, lease: TaskLease, why: Disposition) -> None:
-        """Fail a task that no worker will have; give up after a while, then the service's own time-out ends it.
+        """Fail the task of an unclaimed lease; after FAIL_PATIENCE_SECONDS leave it to the service's own time-out.
 
-        For want of a worker only while this process leads: the next leader may have found one.
+        A task without a worker is failed only while this process leads: the next leader may have found a worker.
         """
         error, cause = CAUSES[why]
         deadline, failures = self._deps.now() + FAIL_PATIENCE_SECONDS, 0

@@ -1,4 +1,4 @@
-"""A lease that the operator took for a pool, its owner, and where it is recorded so that no crash loses it."""
+"""A lease that the operator took for a pool, its owner, and the identity of its record."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from activity_operator.backlog.protocol import Key, PollTarget
 
 @dataclass(frozen=True, slots=True)
 class PoolRef:
-    """The pool that a lease was taken for; one that is created anew under the same name has another UID."""
+    """The pool of a lease. A pool that is deleted and created again under the same name has another UID."""
 
     namespace: str
     name: str
@@ -15,7 +15,7 @@ class PoolRef:
 
     @property
     def key(self) -> Key:
-        """What registry, queue and sentinels go by."""
+        """The key by which registry, queue and sentinels identify the pool."""
         return (self.namespace, self.name)
 
 
@@ -29,10 +29,11 @@ class LeaseOwner:
 
 @dataclass(frozen=True, slots=True)
 class TaskLease:
-    """One task in the operator's hands, or handed to `owner`.
+    """The lease of one task, held by the operator or claimed by `owner`.
 
-    `id` is `lease_id(token)`; `received_at` Unix seconds; `target` says where to heartbeat and fail it when the pool's
-    spec is gone. `record_uid` and `record_version` are of its record, "" before there is one.
+    `id` is `lease_id(token)`; `received_at` is in Unix seconds. `target` is the service for heartbeats and failures,
+    kept here because the pool's spec may be deleted. `record_uid` and `record_version` identify the record, "" before
+    there is one.
     """
 
     id: str
@@ -47,5 +48,5 @@ class TaskLease:
 
     @property
     def recorded(self) -> bool:
-        """Whether it survives this process."""
+        """Whether the lease is recorded, so that it survives this process."""
         return bool(self.record_version)

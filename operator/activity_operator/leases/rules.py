@@ -1,4 +1,4 @@
-"""PURE: which lease is offered to whom, who may have it, and when one is over."""
+"""PURE: which lease is offered to which worker, which claim is granted, and when the operator gives a lease up."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -9,19 +9,19 @@ from activity_operator.backlog.protocol import Key
 from activity_operator.leases.model import LeaseOwner, TaskLease
 from activity_worker.contract import ERROR_DELETED, ERROR_NO_WORKER, Report, WorkerState
 
-#: Seconds for which an offer is one worker's alone, so that forty workers that start together do not all ask for the
-#: same lease. A worker claims at once; one that did not within this time has no slot free.
+#: Seconds for which an offer is exclusive to one worker, so that workers that start together do not all claim the same
+#: lease. A worker with a free slot claims at once, so after this time another worker gets the offer.
 OFFER_SECONDS = 5.0
-#: Seconds for which an owner may report neither running nor concluding its lease: it repeats an unanswered claim for
-#: 10 s, and a report path that is down for longer than this shows in every other signal.
+#: Seconds after which a lease is lost if its owner's reports show it neither as running nor as concluded. A worker
+#: repeats an unanswered claim for 10 s; a longer outage of the report path shows in every other signal.
 UNSHOWN_SECONDS = 120.0
-#: Seconds from a claim for which the operator goes on with the task heartbeats of a lease that its owner has not shown:
-#: the reply that grants it may be lost, and the owner hears of it only when reports get through again. An owner that
-#: shows nothing for longer may be dead, and the service's own time-out must find that out.
+#: Seconds after a claim for which the operator still sends the task heartbeats of a lease that no report has shown: the
+#: reply with the grant may be lost, and the owner gets it only with its next report. After that the owner may be dead,
+#: and the service's own time-out must end the task.
 GRANT_SECONDS = 60.0
 
-#: Seconds for which a pool must be gone before its tasks are failed: failing cannot be taken back, and a view of the
-#: cluster that is being renewed may lack an object for a moment.
+#: Seconds for which a pool must be gone before its tasks are failed. A failure is final, and the watch may lack an
+#: object for a moment while it lists again.
 POOLLESS_SECONDS = 3.0
 
 _TAKES_LEASES = frozenset({WorkerState.STARTING, WorkerState.RUNNING})
@@ -29,7 +29,7 @@ _TAKES_LEASES = frozenset({WorkerState.STARTING, WorkerState.RUNNING})
 
 @dataclass(frozen=True, slots=True)
 class LeasePolicy:
-    """What a pool's spec says about its leases. `hold_seconds` None: held for as long as the service lets us."""
+    """The part of a pool's spec about leases. With `hold_seconds` None only the service's time-out ends a lease."""
 
     heartbeat_seconds: float = 10.0
     hold_seconds: float | None = None
@@ -38,13 +38,13 @@ class LeasePolicy:
 
 @dataclass(frozen=True, slots=True)
 class LeaseEntry:
-    """One lease with what only this process knows of it; all of it may be lost.
+    """One lease with this process's own state of it; a crash may lose that state. Times are Unix seconds.
 
-    `heartbeat_accepted` is False once the service refused a heartbeat without ending the task; `closing` while it is
-    being failed; `confirmed` once its owner reported it, running or concluded; `task_over` once the service or its
-    owner said that its task is; `owner_since` is when this process learned of the owner; `poolless_since` is when its
-    pool was first seen to be gone. `since` is when this process took it in: patience is counted from there, because
-    when it was received may have been told by another machine's clock.
+    `heartbeat_accepted`: False once the service has refused a heartbeat without ending the task. `closing`: the
+    operator is failing the task. `confirmed`: the owner has reported the lease as running or concluded. `task_over`:
+    the service or the owner has reported the task's end. `owner_since`: when this process learned of the owner.
+    `poolless_since`: since when the pool has been gone. `since`: when this process took the lease in; time limits count
+    from it, because `received_at` may come from another machine's clock.
     """
 
     lease: TaskLease
@@ -60,12 +60,12 @@ class LeaseEntry:
 
     @property
     def is_unclaimed(self) -> bool:
-        """Whether a worker may still have it."""
+        """Whether a worker may still claim the lease."""
         return self.lease.owner is None and not self.closing
 
 
 def is_kept_alive(entry: LeaseEntry | None, now: float) -> bool:
-    """Whether the lease's task heartbeats are the operator's to send: until its owner surely knows of its grant."""
+    """Whether the operator sends the lease's task heartbeats: until a report shows that the owner has its grant."""
     if entry is None or entry.lease.owner is None:
         return entry is not None
     return not entry.confirmed and now - entry.owner_since < GRANT_SECONDS
@@ -80,7 +80,7 @@ class ClaimDecision(Enum):
 
 
 class Disposition(Enum):
-    """What becomes of a lease now."""
+    """What the operator does with a lease now: keep it, fail its task, or give it up because its owner is gone."""
 
     KEEP = auto()
     FAIL_DELETED = auto()
@@ -88,7 +88,7 @@ class Disposition(Enum):
     OWNER_GONE = auto()
 
 
-#: Error and cause with which a task is failed.
+#: The error and the cause for each way of failing a task.
 CAUSES = {
     Disposition.FAIL_DELETED: (ERROR_DELETED, "The ActivityPool {pool} was deleted before a worker took this task."),
     Disposition.FAIL_NO_WORKER: (
@@ -99,7 +99,7 @@ CAUSES = {
 
 
 def decide_claim(entry: LeaseEntry | None, pool: Key, owner: LeaseOwner) -> ClaimDecision:
-    """Judge a claim by a worker of `pool`; a lease of another pool does not exist for it."""
+    """Return the decision on a claim by a worker of `pool`. A claim for a lease of another pool is refused."""
     if entry is None or entry.closing or entry.lease.pool.key != pool or not entry.lease.recorded:
         return ClaimDecision.REFUSE
     if entry.lease.owner is None:
@@ -109,7 +109,7 @@ def decide_claim(entry: LeaseEntry | None, pool: Key, owner: LeaseOwner) -> Clai
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """What to offer one worker: `now` for its free slots and its alone for a while, `ahead` for slots that get free."""
+    """The lease ids to offer to one worker: `now` exclusively, for free slots; `ahead` for slots that become free."""
 
     now: tuple[str, ...] = ()
     ahead: tuple[str, ...] = ()
@@ -118,11 +118,11 @@ class Offers:
 def choose_offers(
     entries: Sequence[LeaseEntry], report: Report, now: float, *, cordoned: bool, unclear: Collection[str] = ()
 ) -> Offers:
-    """Return the leases of the pool to offer in the reply: as many as the worker has slots at most, the oldest first.
+    """Return the leases of the pool to offer in the reply, oldest first, at most one for each slot of the worker.
 
-    `unclear` are claims of this worker that could not be answered; each keeps a slot, and so does a granted one that
-    it does not show yet. Leases beyond its free slots are offered too, to every worker alike: a slot that becomes free
-    claims one at once, where it would otherwise begin a poll and be gone for a minute. The first claim wins.
+    `unclear` are claims of this worker without an answer yet. Each of them takes a free slot, and so does a granted
+    lease that no report shows yet. Leases beyond the free slots are offered ahead, to all workers: a slot that becomes
+    free claims one at once, instead of polling for up to a minute. The first claim wins.
     """
     if cordoned or report.state not in _TAKES_LEASES:
         return Offers()
@@ -146,12 +146,12 @@ def _may_be_offered(entry: LeaseEntry, pod_uid: str, now: float) -> bool:
 
 
 def is_shown(lease_id: str, report: Report) -> bool:
-    """Whether the report accounts for a lease of its worker as running or concluded."""
+    """Whether the report shows the lease as running or concluded."""
     return lease_id in report.released or any(lease.id == lease_id for lease in report.leases)
 
 
 def is_lost(entry: LeaseEntry, report: Report, now: float) -> bool:
-    """Whether the owner of the lease, whose report this is, has lost it: restarted, or long silent about it."""
+    """Whether the reporting worker owned the lease and has lost it: it restarted, or stopped showing the lease."""
     owner = entry.lease.owner
     if owner is None or owner.pod_uid != report.pod_uid:
         return False
@@ -162,14 +162,14 @@ def is_lost(entry: LeaseEntry, report: Report, now: float) -> bool:
 
 
 def with_pool_presence(entry: LeaseEntry, now: float, pool_exists: bool) -> LeaseEntry:
-    """Return the lease with when its pool went."""
+    """Return the entry with `poolless_since` set if the pool is gone, and reset if it exists."""
     if pool_exists == (entry.poolless_since is None):
         return entry
     return replace(entry, poolless_since=None if pool_exists else now)
 
 
 def disposition_of(entry: LeaseEntry, policy: LeasePolicy, now: float, *, owner_exists: bool) -> Disposition:
-    """Return what becomes of the lease; `owner_exists` is about the owner's pod and ignored while there is no owner."""
+    """Return what to do with the lease. `owner_exists`: the owner's pod exists; ignored for a lease without owner."""
     if entry.closing:
         return Disposition.KEEP
     if entry.lease.owner is not None:

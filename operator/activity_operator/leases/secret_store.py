@@ -1,4 +1,4 @@
-"""Leases as Secrets in the operator's own namespace: a task's token and input are nothing for a pool's namespace."""
+"""Lease records as Secrets in the operator's own namespace: users of a pool's namespace must not read task tokens."""
 
 import base64
 import json
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Secrets(Protocol):
-    """The calls of `KubeClient` that are made here."""
+    """The methods of `KubeClient` that the store uses."""
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Raw:
         """Read one object."""
@@ -51,10 +51,10 @@ class Secrets(Protocol):
 
 
 class SecretLeaseStore:
-    """`LeaseRecords` over the Kubernetes API. `namespace` is the operator's own.
+    """A `LeaseStore` over the Kubernetes API. `namespace` is the operator's own.
 
-    `leads` is asked right before an owner is written (default: yes): a report that came to a leader may be answered by
-    a process that was stopped meanwhile and leads no more.
+    `leads` is called right before an owner is written (default: True): the process may have lost its leadership since
+    it received the claim, for example while it was suspended.
     """
 
     def __init__(self, kube: Secrets, namespace: str, leads: Callable[[], bool] = lambda: True) -> None:
@@ -63,7 +63,7 @@ class SecretLeaseStore:
         self._leads = leads
 
     async def create(self, lease: TaskLease) -> TaskLease:
-        """Record the lease; return it as it is recorded, also when that happened before."""
+        """Record the lease and return it as recorded. If a record exists already, return that one."""
         try:
             return _lease(await _reachable(self._kube.create(SECRETS, self._namespace, _secret(lease))))
         except ApiError as error:
@@ -75,7 +75,7 @@ class SecretLeaseStore:
         return found
 
     async def claim(self, lease: TaskLease, owner: LeaseOwner) -> TaskLease:
-        """Write the owner if the record is still the one that was read, and this process still leads."""
+        """Write the owner if the record is unchanged and this process still leads."""
         if not self._leads():
             raise LeaseStoreUnavailableError("this process leads no more")
         body = _secret(lease, owner)
@@ -89,7 +89,7 @@ class SecretLeaseStore:
             raise _unavailable(error) from error
 
     async def read(self, lease_id: str) -> TaskLease | None:
-        """Return the lease as it is recorded now."""
+        """Return the lease as it is recorded now, None if there is no record."""
         try:
             return _lease(await _reachable(self._kube.get(SECRETS, self._namespace, NAME_PREFIX + lease_id)))
         except ApiError as error:
@@ -98,7 +98,7 @@ class SecretLeaseStore:
             raise _unavailable(error) from error
 
     async def delete(self, lease: TaskLease) -> None:
-        """Remove the record; one that another object has replaced is not ours to remove."""
+        """Remove the record. A Secret of the same name with another UID is left alone."""
         name = NAME_PREFIX + lease.id
         try:
             await _reachable(self._kube.delete(SECRETS, self._namespace, name, uid=lease.record_uid))
@@ -108,7 +108,7 @@ class SecretLeaseStore:
             raise _unavailable(error) from error
 
     async def _is(self, name: str, uid: str) -> bool:
-        """Whether the Secret of that name is the one of that UID: a conflict may also be a webhook's."""
+        """Whether the Secret of that name has this UID. A conflict (409) may also come from a webhook."""
         try:
             found = await _reachable(self._kube.get(SECRETS, self._namespace, name))
         except ApiError as error:
@@ -118,7 +118,7 @@ class SecretLeaseStore:
         return bool(found["metadata"]["uid"] == uid)
 
     async def list(self) -> tuple[TaskLease, ...]:
-        """Return every recorded lease; a Secret that somebody else made in our name is passed over."""
+        """Return every recorded lease, without Secrets that have our label and are no lease record."""
         try:
             found, _ = await _reachable(self._kube.list(SECRETS, self._namespace, label_selector=SELECTOR))
         except ApiError as error:
@@ -127,7 +127,7 @@ class SecretLeaseStore:
 
 
 def lease_of(raw: Raw) -> TaskLease | None:
-    """Read a lease record; None if the Secret is none, or not one of this version."""
+    """Return the lease in a Secret; None if the Secret is no lease record of this version."""
     if raw.get("type") != SECRET_TYPE:
         return None
     try:
@@ -175,7 +175,7 @@ def _secret(lease: TaskLease, owner: LeaseOwner | None = None) -> Raw:
 
 
 def _lease(raw: Raw) -> TaskLease:
-    """Read a record; raises KeyError or ValueError when it is not one."""
+    """Return the lease in a Secret; raises KeyError or ValueError if the Secret is no lease record."""
     data = {key: base64.b64decode(value).decode() for key, value in raw["data"].items()}
     pool: dict[str, Any] = json.loads(data["pool"])
     owner: dict[str, Any] | None = json.loads(data["owner"]) if "owner" in data else None

@@ -1,4 +1,4 @@
-"""Where leases are recorded so that no crash loses one: the protocol, its errors, and removals that are tried again."""
+"""The store of lease records, which survive a crash: its protocol, its errors, and removals with retries."""
 
 import asyncio
 import logging
@@ -9,30 +9,30 @@ from activity_operator.leases.model import LeaseOwner, TaskLease
 
 
 class LeaseStoreUnavailableError(Exception):
-    """The API server did not answer, or not usefully: the write may or may not have happened. Try again."""
+    """The API server gave no usable answer, so the write may or may not have happened. Try again."""
 
 
 class LeaseRecordConflictError(Exception):
-    """The record is not what it was when it was last read: somebody else wrote or removed it."""
+    """Another process has changed or removed the record since it was last read."""
 
 
 class LeaseStore(Protocol):
     """Where leases are recorded. Every call may raise `LeaseStoreUnavailableError`."""
 
     async def create(self, lease: TaskLease) -> TaskLease:
-        """Record the lease; return it as recorded. One that is recorded already is returned as it is there."""
+        """Record the lease and return it as recorded. If a record exists already, return that one."""
         ...
 
     async def claim(self, lease: TaskLease, owner: LeaseOwner) -> TaskLease:
-        """Write the owner, on the condition that nothing changed; raises `LeaseRecordConflictError`."""
+        """Write the owner if the record is unchanged; raises `LeaseRecordConflictError` if it is not."""
         ...
 
     async def read(self, lease_id: str) -> TaskLease | None:
-        """Return the lease as it is recorded now, None if it is not."""
+        """Return the lease as it is recorded now, None if there is no record."""
         ...
 
     async def delete(self, lease: TaskLease) -> None:
-        """Remove the record; one that is gone is no error."""
+        """Remove the record. A missing record is no error."""
         ...
 
     async def list(self) -> tuple[TaskLease, ...]:
@@ -40,7 +40,7 @@ class LeaseStore(Protocol):
         ...
 
 
-#: Waits between tries: here, and of all else that custody has to try again.
+#: First and longest wait between tries, here and in the lease manager.
 RETRY_FIRST_SECONDS = 0.5
 RETRY_CAP_SECONDS = 10.0
 
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 class RecordRemovals:
-    """Removals by lease. One that is refused is tried again for as long as somebody waits for it."""
+    """Removes records of leases. A removal that fails is tried again until it succeeds or its task is cancelled."""
 
     def __init__(self, store: LeaseStore) -> None:
         self._store = store
@@ -59,7 +59,7 @@ class RecordRemovals:
         return lease in self._under_way
 
     async def remove(self, lease: TaskLease) -> None:
-        """Remove a lease's record."""
+        """Remove a lease's record, with retries until it succeeds."""
         failures = 0
         self._under_way.add(lease.id)
         try:
