@@ -1,1 +1,1 @@
-"""The report server: who reports, what is reported, and what is replied."""
+"""The report server: it authenticates workers, stores their reports and sends the replies."""

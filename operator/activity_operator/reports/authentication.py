@@ -1,7 +1,7 @@
-"""Who reports: a ServiceAccount token for our audience, checked by the API server, bound to one pod.
+"""Authentication of reports by a ServiceAccount token for our audience, checked by the API server, bound to one pod.
 
-Answers are kept for a minute at most, so a worker that reports every second costs one TokenReview a minute. Tokens are
-kept only as their SHA-256; neither they nor anything read from them is logged.
+Results are cached for a minute at most, so a worker that reports every second costs one TokenReview a minute. The cache
+holds only the SHA-256 of a token; the operator never logs a token or its claims.
 """
 
 import asyncio
@@ -19,20 +19,20 @@ from activity_worker.contract import TOKEN_AUDIENCE
 EXTRA_POD_UID = "authentication.kubernetes.io/pod-uid"
 EXTRA_POD_NAME = "authentication.kubernetes.io/pod-name"
 
-#: Seconds for which a token that was accepted is believed: a deleted pod's token works so much longer at most.
+#: Seconds for which an accepted token is cached. A deleted pod's token keeps working for this time at most.
 ACCEPTED_SECONDS = 60.0
-#: Seconds for which a refused one is refused without asking again.
+#: Seconds for which a refused token is cached.
 REFUSED_SECONDS = 10.0
-#: Entries kept of either kind.
+#: Most cached tokens of each kind.
 MAX_ACCEPTED = 20_000
 MAX_REFUSED = 2_000
-#: TokenReviews in flight, and callers that may wait for one: a flood of new tokens must not become the API server's.
+#: Most TokenReviews in flight, and most tokens that wait for one: a flood of new tokens must not reach the API server.
 MAX_REVIEWS = 8
 MAX_WAITING = 2_000
-#: Characters of a token; those that clusters issue have one or two thousand.
+#: Most characters of a token; clusters issue tokens of one or two thousand characters.
 MAX_TOKEN_LENGTH = 16_384
 
-#: (token, audience) -> the TokenReview's `status`. Raises anything when the API server cannot be asked.
+#: (token, audience) -> the TokenReview's `status`. May raise any exception if the API server cannot be reached.
 Review = Callable[[str, str], Awaitable[Mapping[str, Any]]]
 
 K = TypeVar("K")
@@ -40,11 +40,11 @@ V = TypeVar("V")
 
 
 class RefusedError(Exception):
-    """The token proves nothing here. The reason is bare: it goes to the caller."""
+    """The token is not accepted. The reason goes to the caller, so it has no details."""
 
 
 class ReviewUnavailableError(Exception):
-    """The API server could not say whose token it is; the worker is to try again."""
+    """The API server could not check the token; the worker should try again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class ReporterIdentity:
 
 
 class _Expiring(Generic[K, V]):
-    """A bounded mapping whose entries are forgotten after their time, the oldest first when it is full."""
+    """A bounded mapping with an expiry time for each entry; when it is full, the oldest entry is dropped."""
 
     def __init__(self, limit: int) -> None:
         self._entries: OrderedDict[K, tuple[float, V]] = OrderedDict()
@@ -84,7 +84,7 @@ class _Expiring(Generic[K, V]):
 
 
 class Authenticator:
-    """Identifies reporters. `now` is Unix seconds; `on_problem` is called when `problem` comes or goes."""
+    """Identifies pods that report. `now()` is in Unix seconds; `on_problem` is called when `problem` begins or ends."""
 
     def __init__(
         self,
@@ -100,11 +100,11 @@ class Authenticator:
         self._refused: _Expiring[bytes, str] = _Expiring(MAX_REFUSED)
         self._asking: dict[bytes, asyncio.Task[ReporterIdentity]] = {}
         self._reviews = asyncio.Semaphore(MAX_REVIEWS)
-        #: Why reports cannot be authenticated now, "" while they can: for conditions.
+        #: Why reports cannot be authenticated now, "" while they can. Conditions show it.
         self.problem = ""
 
     async def identify(self, authorization: str) -> ReporterIdentity:
-        """Return whose `Authorization` header it is; raises `RefusedError` or `ReviewUnavailableError`."""
+        """Return the pod of an `Authorization` header; raises `RefusedError` or `ReviewUnavailableError`."""
         token = _bearer(authorization)
         digest = hashlib.sha256(token.encode()).digest()
         known = self._accepted.get(digest, self._now())
@@ -121,7 +121,7 @@ class Authenticator:
             asking = asyncio.get_running_loop().create_task(self._ask(digest, token, expires))
             asking.add_done_callback(lambda task: task.cancelled() or task.exception())
             self._asking[digest] = asking
-        # One caller that hangs up must not take the answer from the others.
+        # Several callers may wait for this review: if one disconnects, the review must go on for the others.
         return await asyncio.shield(asking)
 
     async def _ask(self, digest: bytes, token: str, expires: float) -> ReporterIdentity:
@@ -175,10 +175,10 @@ def _bearer(authorization: str) -> str:
 
 
 def _check_claims(token: str) -> float:
-    """Return when the token expires, as it says itself; refuse what cannot be right, before the API server is asked.
+    """Return the token's own expiry time (Unix seconds); refuse a malformed token without a TokenReview.
 
-    Nothing is believed here: a claim can only spare a question, and shorten for how long the answer is kept. One that
-    seems to have expired is asked about all the same: it may be our clock that is wrong.
+    The claims are not verified here. They can only save a TokenReview or shorten the cache time. A token that seems to
+    have expired still gets a TokenReview, because our own clock may be wrong.
     """
     parts = token.split(".")
     if len(parts) != 3:
@@ -194,9 +194,9 @@ def _check_claims(token: str) -> float:
 
 
 def _believed_until(now: float, expires: float) -> float:
-    """Return until when a token that the API server accepts just now is believed.
+    """Return the Unix time until which a token that the API server has just accepted is cached.
 
-    One that should have expired shows that the clocks differ, so that its time says nothing here.
+    If the token seems to have expired, the clocks differ and its expiry time is ignored.
     """
     longest = now + ACCEPTED_SECONDS
     return longest if expires <= now else min(longest, expires)

@@ -1,4 +1,4 @@
-"""Keeps the report server's certificates: in one Secret, in the TLS context, and as a bundle for workers to mount."""
+"""Manages the report server's certificates: in one Secret, in the TLS context, and as a bundle that workers mount."""
 
 import asyncio
 import base64
@@ -24,17 +24,17 @@ log = logging.getLogger(__name__)
 SECRET_NAME = "activity-operator-report-tls"  # noqa: S105 - a name, not a secret
 BUNDLE_NAME = "activitypool-ca"
 BUNDLE_KEY = "ca.crt"
-#: Seconds between two looks at the certificates, which the other replica may have renewed, and at a namespace's bundle,
-#: which somebody may have edited or deleted, with or without the namespace.
+#: Seconds between two reads of the Secret, which another replica may have renewed, and of a namespace's bundle, which a
+#: user may have edited or deleted, alone or with its namespace.
 LOOK_SECONDS = 600.0
 RETRY_FIRST_SECONDS = 0.5
 RETRY_CAP_SECONDS = 30.0
-#: How often one look begins again because another replica wrote at the same moment.
+#: Tries of one read or renewal, if another replica writes at the same time.
 ATTEMPTS = 5
 
 
 class Objects(Protocol):
-    """The calls of `KubeClient` that are made here."""
+    """The methods of `KubeClient` that the certificate manager uses."""
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Raw:
         """Read one object."""
@@ -60,9 +60,8 @@ class Objects(Protocol):
 class CertificateManager:
     """The certificates of one replica's report server; all replicas share the Secret.
 
-    `directory` is where a key may be written for the moment in which the TLS library reads it (private, best in memory;
-    None: the process's own temporary directory). `now` is Unix seconds. `on_bundle` is called when what workers must
-    trust has changed.
+    `directory` holds the key while the TLS library reads it; it should be private and in memory (None: the temporary
+    directory of the process). `now()` is in Unix seconds. `on_bundle` is called when the bundle has changed.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class CertificateManager:
         self._on_bundle = on_bundle
         self._directory = directory
         self._material = Material()
-        #: What stood in each namespace when it was last read or written, and when that was.
+        #: The bundle in each namespace at the last read or write, and the time of it.
         self._published: dict[str, tuple[str, float]] = {}
         self._publishing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -92,16 +91,16 @@ class CertificateManager:
 
     @property
     def bundle(self) -> str:
-        """The certificates that workers trust, PEM; "" before the first look."""
+        """The certificates that workers trust, PEM; "" before the Secret was first read."""
         return self._material.bundle
 
     async def ensure(self) -> None:
-        """Look at the Secret, renew what is due, serve what is there. Raises `KubeError`."""
+        """Read the Secret, renew certificates that are due, and serve the result. Raises `KubeError`."""
         for _ in range(ATTEMPTS):
             try:
                 material = await self._look()
             except ApiError as error:
-                # Another replica wrote first: what it wrote is as good.
+                # Another replica wrote first. Its certificates are as good, so read them.
                 if not error.conflict:
                     raise
             else:
@@ -110,29 +109,29 @@ class CertificateManager:
         raise KubeError(f"the Secret {SECRET_NAME} changes too often to be read")
 
     async def ensured(self) -> None:
-        """Return once there is something to serve, however long the API server takes."""
+        """Call `ensure` until it succeeds, with a growing pause between two tries."""
         failures = 0
         while True:
             try:
                 await self.ensure()
             except KubeError as error:
                 failures += 1
-                log.warning("the report server's certificate cannot be had yet: %s", error)
+                log.warning("the report server's certificate is not available yet: %s", error)
                 await asyncio.sleep(capped(failures, RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS))
             else:
                 return
 
     async def run(self) -> None:
-        """Look again every ten minutes, for ever. What is served goes on being served when a look fails."""
+        """Read and renew every ten minutes, without end. If that fails, the server keeps its present certificate."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             await self.ensured()
 
     async def publish(self, namespace: str) -> None:
-        """See to it that workers of a namespace can mount the bundle. Raises `KubeError`.
+        """Make sure that a namespace has the present bundle for its workers. Raises `KubeError`.
 
-        Costs nothing while it is known to be there, else one read a namespace however many pools ask, and a write only
-        when something else stands there.
+        A known bundle costs no call. Otherwise there is one read for each namespace, whatever its number of pools, and
+        a write if the bundle is missing or different.
         """
         if not self.bundle or self._is_published(namespace):
             return
@@ -146,7 +145,7 @@ class CertificateManager:
             self._published[namespace] = (bundle, self._now())
 
     def forget(self) -> None:
-        """Read what stands in each namespace anew when asked next, as at the beginning of a term."""
+        """Forget which namespaces have the bundle, so that the next `publish` reads it: at the start of a term."""
         self._published.clear()
         self._publishing.clear()
 
@@ -160,18 +159,18 @@ class CertificateManager:
         except ApiError as error:
             if error.status != HTTPStatus.FORBIDDEN:
                 raise
-            # Rights of an older version: it had none to read, and wrote.
+            # The RBAC rules of an older version allow the write and not the read.
             return None
         return None if found is None else (found.get("data") or {}).get(BUNDLE_KEY)
 
     async def _look(self) -> Material:
         secret = await self._find(SECRETS, self._namespace, SECRET_NAME)
-        # A Secret that somebody deleted is written again as it was: workers trust what they have mounted.
+        # A deleted Secret is written again with the same material, because workers trust the bundle that they mounted.
         material = self._material if secret is None else _material(secret)
         try:
             state = state_of(material)
         except ValueError:
-            log.exception("the Secret %s holds no certificates that can be read: they are made anew", SECRET_NAME)
+            log.exception("the Secret %s holds no readable certificates: new ones are made", SECRET_NAME)
             material = Material()
             state = state_of(material)
         now = self._now()
@@ -205,7 +204,7 @@ class CertificateManager:
 
 
 def load(context: ssl.SSLContext, pair: Pair, directory: Path | None) -> None:
-    """Serve the pair on new connections. The library reads files only, so there is one for a moment, ours alone."""
+    """Serve the pair on new connections. The library reads only files, so this writes a private temporary one."""
     handle, name = tempfile.mkstemp(dir=directory)
     try:
         with os.fdopen(handle, "w") as file:
@@ -233,7 +232,7 @@ def _secret(material: Material) -> Raw:
 
 
 def _material(secret: Raw) -> Material:
-    """Read the Secret; one that holds nothing of use (a chart may create it empty) gives empty material."""
+    """Return the Secret's material, empty if the Secret holds none (a chart may create an empty one)."""
     try:
         data = {key: base64.b64decode(value).decode() for key, value in (secret.get("data") or {}).items()}
         rotation = json.loads(data.get("rotation") or "{}")

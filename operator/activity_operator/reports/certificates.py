@@ -1,7 +1,7 @@
 """PURE: the report server's own certificate authority and certificate, and when each is renewed.
 
-A worker trusts what its mounted bundle holds, and the bundle takes minutes to reach it. So a new authority is announced
-in the bundle a day before it signs anything that is served, and the former one stays in it a day longer.
+A worker trusts the authorities in its mounted bundle, and a new bundle takes minutes to reach the worker. So the bundle
+holds a new authority one day before the server uses it, and a former authority for one day after its last use.
 
 | state of the authority | enters                                   | leaves                              |
 |------------------------|------------------------------------------|-------------------------------------|
@@ -23,16 +23,16 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 DAY_SECONDS = 86_400.0
 AUTHORITY_SECONDS = 730 * DAY_SECONDS
 SERVING_SECONDS = 90 * DAY_SECONDS
-#: What is renewed has at least this share of its time left.
+#: Share of the lifetime that is left when an authority or a certificate is renewed.
 RENEW_SHARE = 1 / 3
-#: Between the announcement of an authority and its first use, and between its last use and its end.
+#: Seconds between the announcement of an authority and its first use, and between its last use and its removal.
 OVERLAP_SECONDS = DAY_SECONDS
-#: Clocks of nodes may be behind ours.
+#: Seconds by which certificates are backdated, because the clocks of nodes may be behind ours.
 BACKDATED_SECONDS = 3600.0
 
 
 class RotationStep(Enum):
-    """What is done to the certificates, in this order."""
+    """One step of a rotation; several steps happen in this order."""
 
     FOUND = auto()
     ANNOUNCE = auto()
@@ -43,9 +43,9 @@ class RotationStep(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RotationState:
-    """What rotation depends on, in Unix seconds; None where there is no such thing.
+    """The facts that rotation depends on. Times are Unix seconds, None if there is no such certificate.
 
-    `serving_current` says that the served certificate is signed by the current authority.
+    `serving_current`: the current authority has signed the served certificate.
     """
 
     current_until: float | None = None
@@ -57,7 +57,7 @@ class RotationState:
 
 
 def plan_rotation(now: float, state: RotationState, names: Sequence[str]) -> tuple[RotationStep, ...]:
-    """Return what is to be done now so that `names` stay served and trusted."""
+    """Return the steps that are due now, so that the served certificate is valid for `names` and workers trust it."""
     if state.current_until is None or state.current_until <= now:
         return (RotationStep.FOUND, RotationStep.ISSUE)
     steps: list[RotationStep] = []
@@ -84,7 +84,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """All that is kept: authorities and the served certificate. Times are Unix seconds."""
+    """The content of the Secret: the authorities and the served certificate. Times are Unix seconds."""
 
     current: Pair | None = None
     upcoming: Pair | None = None
@@ -101,7 +101,7 @@ class Material:
 
 
 def state_of(material: Material) -> RotationState:
-    """Read what rotation depends on. Raises ValueError when a certificate cannot be read."""
+    """Return the facts that rotation depends on. Raises ValueError if a certificate cannot be read."""
     if material.current is None:
         return RotationState()
     authority = x509.load_pem_x509_certificate(material.current.certificate.encode())
@@ -122,7 +122,7 @@ def state_of(material: Material) -> RotationState:
 
 
 def apply_rotation(steps: Sequence[RotationStep], material: Material, names: Sequence[str], now: float) -> Material:
-    """Return the material after the steps; makes keys, so two calls never give the same."""
+    """Return the material after the steps. Each call generates new keys."""
     for step in steps:
         if step is RotationStep.FOUND:
             material = Material(current=_authority(now))
@@ -139,7 +139,7 @@ def apply_rotation(steps: Sequence[RotationStep], material: Material, names: Seq
 
 
 def report_names(service: str, namespace: str) -> tuple[str, ...]:
-    """Return the DNS names of the report Service, as pods may write them."""
+    """Return the DNS names under which pods can reach the report Service."""
     return (
         f"{service}.{namespace}.svc",
         f"{service}.{namespace}.svc.cluster.local",
@@ -227,6 +227,6 @@ def _names_of(certificate: x509.Certificate) -> tuple[str, ...]:
 def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(authority)
-    except Exception:  # noqa: BLE001 - whatever is wrong with it, it is not ours to serve
+    except Exception:  # noqa: BLE001 - any error means that our authority has not signed it
         return False
     return True

@@ -1,4 +1,4 @@
-"""The story of a pool's workers: a short ring in which repeats are counted, not repeated."""
+"""The ring of a pool's lifecycle events: short, with a count for equal events."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from activity_worker.contract import MAX_MESSAGE_LENGTH, OOM_KILLED, EventName, 
 
 #: How many different entries a pool keeps.
 RING_SIZE = 20
-#: What of a worker's own events is told in its pool's status; the others are acknowledged and counted by the worker.
+#: The workers' events that appear in the pool's status. The operator only acknowledges the others; workers count them.
 TOLD = frozenset(
     {
         EventName.WORKER_STARTING,
@@ -23,9 +23,9 @@ TOLD = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PoolEvent:
-    """One entry: what happened how often, when first and last (Unix seconds), and to which pod last.
+    """One entry: the event, its count, the times of the first and the last one (Unix seconds), and the last one's pod.
 
-    `exit_code` belongs to `worker:stopped` and is None elsewhere and where it is not known.
+    `exit_code` is only set for `worker:stopped`, and None if it is not known.
     """
 
     name: str
@@ -38,7 +38,7 @@ class PoolEvent:
 
 
 class EventRing:
-    """The last `RING_SIZE` different entries of one pool, the one that happened last at the end."""
+    """The last `RING_SIZE` different entries of one pool, the most recent one at the end."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str, int | None], PoolEvent] = {}
@@ -47,7 +47,7 @@ class EventRing:
         return iter(self._entries.values())
 
     def add(self, name: str, message: str, at: float, pod: str, exit_code: int | None = None) -> bool:
-        """Count the event; tell whether it is one that the ring did not have."""
+        """Add the event, or raise the count of an equal one. Return whether the entry is new."""
         message = message[:MAX_MESSAGE_LENGTH]
         key = (name, message, exit_code)
         before = self._entries.pop(key, None)
@@ -60,7 +60,7 @@ class EventRing:
         return False
 
     def add_reported(self, event: LifecycleEvent, pod: str, end: ExitOutput | None, now: float) -> bool:
-        """Count a worker's event if it is one that is told; its time is not trusted to lie in the future."""
+        """Add a worker's event if `TOLD` has it; a time after `now` becomes `now`. Return whether the entry is new."""
         if event.name not in TOLD:
             return False
         stopped = event.name == EventName.WORKER_STOPPED and end is not None

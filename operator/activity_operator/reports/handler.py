@@ -1,4 +1,4 @@
-"""One report in, one reply out: the registry remembers, the handover answers about leases."""
+"""One report in, one reply out: the registry stores the report, the handover answers its part about leases."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from activity_worker.contract import Directive, Reply, Report
 
 
 class ReportHandler:
-    """Answers reports whose sender and pool were checked. `term()` is the lease term; `now` is Unix seconds."""
+    """Answers reports of authenticated workers. `term()` is the leader's term; `now()` is in Unix seconds."""
 
     def __init__(
         self, registry: WorkerRegistry, handover: LeaseHandover, *, term: Callable[[], int], now: Callable[[], float]
@@ -19,7 +19,7 @@ class ReportHandler:
         self._now = now
 
     async def answer(self, report: Report) -> Reply:
-        """Take the report in and answer it; raises `RegistryFullError`."""
+        """Store the report and return the reply; raises `RegistryFullError`."""
         now = self._now()
         key = (report.namespace, report.pool)
         receipt = self._registry.record(report, now, hurry=self._handover.waiting(key))
@@ -30,7 +30,7 @@ class ReportHandler:
         return Reply(
             term=self._term(),
             next_report_seconds=receipt.next_report_seconds,
-            # Asked again: the answer about leases may have waited for the API server, and orders change meanwhile.
+            # Read the directive again: it may have changed while the handover waited for the API server.
             directive=self._registry.directive(key, report.pod_uid),
             ack=receipt.ack,
             offers=handed.offers,

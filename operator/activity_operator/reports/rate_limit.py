@@ -1,22 +1,22 @@
-"""PURE: how much each pod may have read of what it sends, so that none takes the operator's time from the others.
+"""PURE: a limit on the bytes that the operator reads from each pod, so that one pod cannot take all of its time.
 
-To read and answer a report takes 0.14 ms at least, and 3 ms for the longest there can be (measured, without TLS).
+To read and answer a report takes 0.14 ms at least, and 3 ms for the longest possible one (measured, without TLS).
 """
 
 from collections import OrderedDict
 
-#: Bytes that a pod may send at once, and that it gets back in a second. A worker of 100 slots that claims as often as
-#: it can (50 reports of 7 KB a second) stays within; who sends the shortest as fast as they are read gets 512 a second.
+#: Bytes that a pod may send at once, and bytes that it gets back each second. A worker with 100 slots that claims as
+#: often as it can (50 reports of 7 KB a second) stays below. A flood of the shortest reports is cut to 512 a second.
 AT_ONCE = 2_097_152
 PER_SECOND = 524_288
-#: What the shortest report counts for: its head has to be read, too.
+#: Least bytes that a report counts as, because its head must be read as well.
 LEAST = 1_024
-#: Pods that are remembered; one that was not heard for longest has everything again.
+#: Number of pods to remember. The pod with the oldest report is dropped first and then has a full bucket again.
 MAX_PODS = 20_000
 
 
 class TokenBuckets:
-    """An allowance for each pod, by its UID. `now` is seconds of any clock that does not go back."""
+    """A token bucket for each pod, by its UID. `now` is in seconds of a monotonic clock."""
 
     def __init__(self, *, at_once: float = AT_ONCE, per_second: float = PER_SECOND, max_pods: int = MAX_PODS) -> None:
         self._at_once = at_once
@@ -25,7 +25,7 @@ class TokenBuckets:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, pod_uid: str, size: int, now: float) -> bool:
-        """Count a report of `size` bytes; False, and nothing counted, when the pod has not so much left."""
+        """Take `size` bytes from the pod's bucket and return True; return False and take none if too few are left."""
         left, at = self._left.pop(pod_uid, (self._at_once, now))
         left = min(left + (now - at) * self._per_second, self._at_once)
         cost = max(size, LEAST)

@@ -1,4 +1,4 @@
-"""PURE: when so many workers fall silent at once that the report path is doubted, not the workers."""
+"""PURE: when the reports of many workers stop at once, the report path counts as degraded, not the workers."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -6,37 +6,40 @@ from dataclasses import dataclass
 from activity_operator.core.observation import WorkerFacts
 from activity_worker.contract import WorkerState
 
-#: Intervals of silence that make a worker count here, as in a pool's own reckoning.
+#: Report intervals without a report after which a worker counts as silent, as for a stalled worker of a pool.
 STALLED_INTERVALS = 3
-#: The least seconds of silence that count: below it one slow garbage collection would be an outage.
+#: Least seconds without a report that count as silence: a slow garbage collection must not count as an outage.
 LEAST_SILENCE_SECONDS = 15.0
-#: Silence that began within so many seconds is one cause; workers that hang one by one fall silent further apart.
+#: Silences that begin within this many seconds have one cause. Workers that hang one by one begin further apart.
 TOGETHER_SECONDS = 10.0
-#: Fewer silent workers than this prove nothing: two pods of one node are lost together every day.
+#: Least number of silent workers that proves an outage: two pods of one node often fail together.
 LEAST_SILENT = 3
-#: Seconds after a silence for which it still counts: a way that works again is found by one worker after the other, as
-#: each has its own pause between two tries (10 s at most) and a report may take 5 s.
+#: Seconds for which an ended silence still counts. After an outage the workers report again one by one: each waits up
+#: to 10 s between two tries, and a report may take 5 s.
 RECOVERY_SECONDS = 20.0
-#: After a change of leader: workers must find the new one before their silence means anything.
+#: Length of the start of a term, in report intervals and at least in seconds: workers must first find the new leader.
 TERM_INTERVALS = 2
 LEAST_TERM_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """When a worker was last heard, at which interval it was to report, and when it reported again (None: not yet)."""
+    """A worker's silence: the time of the last report, the report interval, and the time of the next report or None.
+
+    Times are Unix seconds.
+    """
 
     began: float
     interval_seconds: float
     ended: float | None = None
 
     def counts(self, now: float) -> bool:
-        """Whether it lasts or ended only just now."""
+        """Whether the silence lasts, or ended less than RECOVERY_SECONDS ago."""
         return self.ended is None or now - self.ended < RECOVERY_SECONDS
 
 
 def silence(worker: WorkerFacts, until: float) -> Silence | None:
-    """Return how long the worker had been silent at a time, None if that is no silence."""
+    """Return the worker's silence at the time `until`, None if its last report was recent or the worker had stopped."""
     patience = max(STALLED_INTERVALS * worker.interval_seconds, LEAST_SILENCE_SECONDS)
     if worker.state is WorkerState.STOPPED or until - worker.reported_at < patience:
         return None
@@ -44,9 +47,9 @@ def silence(worker: WorkerFacts, until: float) -> Silence | None:
 
 
 def report_path_problem(now: float, workers: Iterable[WorkerFacts], former: Iterable[Silence] = ()) -> str:
-    """Return a sentence if more than half of all workers fell silent together and some still are, else "".
+    """Return a sentence if more than half of all workers went silent together and some still are, else "".
 
-    `former` are silences that have ended: as long as they count, the others' ways may be found again just so.
+    `former` are ended silences. They count for RECOVERY_SECONDS, because the other workers may recover as well.
     """
     speaking = [worker for worker in workers if worker.state is not WorkerState.STOPPED]
     lasting = [found for worker in speaking if (found := silence(worker, now)) is not None]
@@ -62,7 +65,7 @@ def report_path_problem(now: float, workers: Iterable[WorkerFacts], former: Iter
 
 
 def new_term_problem(now: float, leader_since: float, interval_seconds: float, expected_workers: int) -> str:
-    """Return a sentence within two intervals of a new term, if there are workers to hear from, else ""."""
+    """Return a sentence within two report intervals of a new term, if any worker is expected to report, else ""."""
     patience = max(TERM_INTERVALS * interval_seconds, LEAST_TERM_SECONDS)
     if not expected_workers or now - leader_since >= patience:
         return ""
@@ -70,7 +73,7 @@ def new_term_problem(now: float, leader_since: float, interval_seconds: float, e
 
 
 def _largest_group(silences: Sequence[Silence]) -> int:
-    """Return how many, of silences sorted by when they began, lie within one window at most."""
+    """Return the largest number of silences that began within one window. `silences` are sorted by `began`."""
     best = first = 0
     for last, one in enumerate(silences):
         window = max(TOGETHER_SECONDS, 2 * one.interval_seconds)

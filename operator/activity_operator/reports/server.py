@@ -1,4 +1,4 @@
-"""The report server: HTTPS, one path, bounded in every direction, because anything in the cluster can connect to it."""
+"""The report server: HTTPS with one path. Every resource has a limit, because any pod in the cluster can connect."""
 
 import asyncio
 import json
@@ -20,12 +20,12 @@ from activity_worker.wire.connection_limit import ConnectionLimiter, LimitedConn
 
 log = logging.getLogger(__name__)
 
-#: Seconds for which the rest of a refused request's body is read and thrown away.
+#: Seconds for which the server reads and drops the rest of a refused request's body.
 LINGER_SECONDS = 2.0
-#: Seconds for which a pod that sends more than its allowance waits to be told so, on each of its connections.
+#: Seconds before the refusal of a pod that is above its rate limit, on each of its connections.
 OVERDRAWN_SECONDS = 1.0
-#: Bytes of what a connection sends that are kept before anybody reads them, by each of HTTP and TLS, and in the kernel.
-#: The usual ones let 400 connections take 200 MB of the operator's 512.
+#: Bytes of a connection that are buffered before they are read: in HTTP and in TLS, and in the kernel. With the default
+#: buffers, 400 connections would take 200 MB of the operator's 512 MB.
 READ_BYTES = 16_384
 KERNEL_BYTES = 32_768
 NOT_HTTP = "the request is not HTTP/1.1 that is understood here"
@@ -33,11 +33,11 @@ NOT_HTTP = "the request is not HTTP/1.1 that is understood here"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one connection, one source and all together may use. Seconds are seconds.
+    """Limits of one connection, of one source address and of all connections together.
 
-    `request_seconds` is for a request's head and for its body, each; `idle_seconds` for the pause between two requests
-    (the slowest interval is ordered well below it). `connections_per_source` is generous because some networks show all
-    pods of a node as one address.
+    `request_seconds` applies to a request's head and to its body, each; `idle_seconds` to the pause between two
+    requests (the longest report interval is well below it). `connections_per_source` is high, because in some networks
+    all pods of a node share one address.
     """
 
     body_bytes: int = MAX_REPORT_BYTES
@@ -49,7 +49,7 @@ class Limits:
 
 
 class TokenAuthenticator(Protocol):
-    """Says whose an `Authorization` header is."""
+    """Identifies the pod of an `Authorization` header."""
 
     async def identify(self, authorization: str) -> ReporterIdentity:
         """Return the pod; raises `RefusedError`, `ReviewUnavailableError`."""
@@ -57,7 +57,7 @@ class TokenAuthenticator(Protocol):
 
 
 class ReportAnswerer(Protocol):
-    """Answers a report whose sender is who it says."""
+    """Answers the report of an authenticated worker."""
 
     async def answer(self, report: Report) -> Reply:
         """Return the reply; raises `RegistryFullError`."""
@@ -65,7 +65,7 @@ class ReportAnswerer(Protocol):
 
 
 class _RefusalError(Exception):
-    """A request that is not answered with a reply: HTTP status, a bare reason, and whether the connection ends."""
+    """A request that is refused: the HTTP status, a short reason, and whether the connection is closed."""
 
     def __init__(self, status: int, reason: str, *, close: bool = False, retry_after: int = 0) -> None:
         super().__init__(reason)
@@ -76,10 +76,10 @@ class _RefusalError(Exception):
 
 
 class ReportServer:
-    """Listens for reports.
+    """The HTTPS server for reports.
 
-    `leading` says whether this process may answer; `member(pod_uid)` returns the pool whose worker a pod is, None if
-    that is not known (yet). `observed(status)` is told of every answer.
+    `leading()` returns whether this process leads and may answer. `member(pod_uid)` returns the pool of a worker's pod,
+    None if the pod is not known (yet). `observed(status)` is called with the HTTP status of every answer.
     """
 
     def __init__(
@@ -104,13 +104,13 @@ class ReportServer:
 
     @property
     def port(self) -> int:
-        """The port that is listened on; raises RuntimeError before `start`."""
+        """The port on which the server listens; raises RuntimeError before `start`."""
         if self._listener is None:
             raise RuntimeError("the report server does not listen: call start() first")
         return int(self._listener.sockets[0].getsockname()[1])
 
     async def start(self, host: str, port: int, context: ssl.SSLContext) -> None:
-        """Listen; port 0 takes a free one. Raises OSError."""
+        """Start to listen; port 0 chooses a free port. Raises OSError."""
         self._connections = _ReportConnections(self._handle, self._limits, self._observed)
         self._listener = await asyncio.get_running_loop().create_server(
             self._connections,
@@ -122,11 +122,11 @@ class ReportServer:
             backlog=1024,
         )
         for each in self._listener.sockets:
-            # Handed on to every connection. TLS keeps a buffer as large as the largest piece that it ever read.
+            # Every connection inherits this size. TLS keeps a buffer of the size of the largest piece it has read.
             each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BYTES)
 
     async def stop(self, timeout_seconds: float = 5.0) -> None:
-        """Listen no more; requests that are being answered get their answer."""
+        """Stop listening. Requests in progress get their answer within `timeout_seconds`."""
         if self._listener is not None:
             self._listener.close()
         if self._connections is not None:
@@ -186,7 +186,7 @@ class ReportServer:
             raise _RefusalError(503, str(error), retry_after=1) from error
 
     async def _check_rate(self, identity: ReporterIdentity, length: int | None) -> None:
-        """Refuse what is more than one pod may send; late, because who is refused at once asks at once again."""
+        """Refuse a report above the pod's rate limit, after a pause: a client refused at once would retry at once."""
         size = self._limits.body_bytes if length is None else length
         if not self._buckets.take(identity.pod_uid, size, asyncio.get_running_loop().time()):
             await asyncio.sleep(OVERDRAWN_SECONDS)
@@ -222,20 +222,20 @@ class ReportServer:
         if not report.pod_uid or report.pod_uid != identity.pod_uid:
             raise _RefusalError(403, "podUid: the token is bound to another pod")
         if report.pod_name != identity.pod_name:
-            # The name stands in the pool's status and tells people which pod to look at.
+            # The pool's status shows this name to people, so it must be the right one.
             raise _RefusalError(403, "podName: the token is bound to another pod")
         if not report.incarnation:
             raise _RefusalError(400, "incarnation: expected a name that is new at every start of the container")
         pool = self._pool_of(report.pod_uid)
         if pool is None:
-            # The watch that shows pods may be a moment behind a worker that has just started.
+            # The watch of pods may lag behind a worker that has just started.
             raise _RefusalError(503, "podUid: this pod is not known as a worker of any pool (yet)", retry_after=1)
         if pool != (report.namespace, report.pool):
             raise _RefusalError(403, "namespace, pool: this pod is a worker of another pool")
 
 
 class _ReportConnections(ConnectionLimiter):
-    """Lets so many connections in, of each source and in all; `observed(status)` hears of what is no HTTP."""
+    """Limits the connections of each source address and in all; calls `observed(400)` for input that is not HTTP."""
 
     def __init__(self, handler: Any, limits: Limits, observed: Callable[[int], None]) -> None:
         super().__init__(handler)
@@ -246,29 +246,29 @@ class _ReportConnections(ConnectionLimiter):
         return _ReportConnection(
             self,
             keepalive_timeout=self.limits.idle_seconds,
-            # An answer given before the body was read is lost if the connection is reset under the sender.
+            # If the server answers before it has read the body, a reset of the connection would lose the answer.
             lingering_time=LINGER_SECONDS,
-            # What waits unread, for a token to be checked or an allowance to come back, takes memory.
+            # Unread bytes take memory while the token is checked or the rate limit pauses the request.
             read_bufsize=READ_BYTES,
             max_field_size=24_576,
             max_headers=64,
         )
 
     def may_connect(self, newcomer: LimitedConnection) -> bool:
-        """Say whether there is room for another one of its source."""
+        """Whether there is room for another connection from this source address."""
         return (
             self.sources[newcomer.source] < self.limits.connections_per_source
             and len(self.present) < self.limits.connections
         )
 
     def refusal(self) -> web.Response:
-        """Return the answer to what is no HTTP."""
+        """Return the answer to a request that is not HTTP."""
         self._observed(400)
         return _json(400, {"error": NOT_HTTP})
 
 
 class _ReportConnection(LimitedConnection):
-    """One connection: closed when its first request does not come."""
+    """One connection, closed if its first request does not arrive in time."""
 
     __slots__ = ("_first_request", "_seconds")
 
@@ -278,12 +278,12 @@ class _ReportConnection(LimitedConnection):
         self._first_request: asyncio.TimerHandle | None = None
 
     def on_connected(self, transport: asyncio.Transport) -> None:
-        """Read little ahead, and wait for the first request."""
+        """Limit the read buffer, and start the timer for the first request."""
         cast("Any", transport).set_read_buffer_limits(high=READ_BYTES)
         self._first_request = asyncio.get_running_loop().call_later(self._seconds, self._end_if_silent)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Wait no more."""
+        """Stop the timer for the first request."""
         if self._first_request is not None:
             self._first_request.cancel()
         super().connection_lost(exc)

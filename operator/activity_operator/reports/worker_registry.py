@@ -1,6 +1,6 @@
-"""What the workers said: the last word of each, by pod UID, the orders that wait for it, and the events of each pool.
+"""The last report of each worker by pod UID, the directives for it, and the lifecycle events of each pool.
 
-Nothing here waits, writes or looks at a clock. A pool whose workers are silent, or that has none, costs nothing.
+This module has no clock and no I/O. A pool without reports costs no time.
 """
 
 import random
@@ -14,10 +14,10 @@ from activity_worker.contract import Directive, Report, WorkerState
 
 Key = tuple[str, str]
 
-#: Workers that one operator remembers, in all and in one namespace; their pods must exist, so quotas bind earlier.
+#: Most workers that one operator remembers, in all and in one namespace. Their pods must exist, so quotas bind first.
 MAX_WORKERS = 20_000
 MAX_WORKERS_PER_NAMESPACE = 10_000
-#: Earlier incarnations of a pod whose late reports are still recognised as such.
+#: Number of a pod's earlier incarnations to remember, so that their late reports are ignored.
 REMEMBERED_INCARNATIONS = 4
 
 _ORDER_OPEN = {
@@ -26,31 +26,31 @@ _ORDER_OPEN = {
 }
 
 
-#: Reports a second that one operator takes from its whole fleet; 0.17 ms of CPU each, TLS included, so 3 % of a core.
+#: Reports per second that one operator takes from its whole fleet: 0.17 ms of CPU each with TLS, so 3 % of a core.
 DEFAULT_RATE = 200.0
 #: Seconds between two reports of a worker in a small fleet.
 FASTEST_SECONDS = 1.0
-#: Share of the rate for workers that an order waits for, while there are any; the rest of the fleet has the remainder.
+#: Share of the rate for hurried workers, that is those with an offer or a directive waiting, while there are any.
 HURRIED_SHARE = 0.5
-#: By how much of the interval a single order may be longer, so that a fleet that started together spreads out. An
-#: order is never shorter than the plan: the rate holds whatever the dice say.
+#: Share of the interval by which a single reply may lengthen it, so that workers that started together spread out. The
+#: interval is never shorter than planned, so the rate always holds.
 JITTER = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """Seconds between two reports: of a worker nobody waits for, and of one that an offer or a directive waits for."""
+    """Seconds between two reports: `hurried` for a worker with an offer or directive waiting, `normal` for others."""
 
     normal: float
     hurried: float
 
     def order(self, *, hurried: bool, jitter: float) -> float:
-        """Return the seconds to order in one reply; `jitter` is a number from 0 to 1."""
+        """Return the interval for one reply, in seconds; `jitter` is a number from 0 to 1."""
         return (self.hurried if hurried else self.normal) * (1.0 + JITTER * jitter)
 
 
 def plan_intervals(workers: int, hurried: int, rate: float = DEFAULT_RATE) -> Intervals:
-    """Return the intervals for a fleet of `workers`, of which an order waits for `hurried`."""
+    """Return the intervals for a fleet of `workers`, of which `hurried` have an offer or a directive waiting."""
     if not hurried:
         whole = max(FASTEST_SECONDS, workers / rate)
         return Intervals(whole, FASTEST_SECONDS)
@@ -62,15 +62,15 @@ def plan_intervals(workers: int, hurried: int, rate: float = DEFAULT_RATE) -> In
 
 
 class RegistryFullError(Exception):
-    """There is no room for another worker; the message names the limit."""
+    """The registry has no room for another worker; the message names the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What becomes of one report.
+    """The registry's answer to one report.
 
-    `fresh` is False for a replay, which changed nothing. `ack` is the highest event sequence taken in. `replaced` is
-    the incarnation that this report's follows in the same pod, "" if none.
+    `fresh` is False for a repeated or late report, which changes nothing. `ack` is the highest event sequence received.
+    `replaced` is the previous incarnation in the same pod if this is the first report of a new one, else "".
     """
 
     fresh: bool
@@ -94,7 +94,7 @@ class _RegisteredWorker:
 
 
 class WorkerRegistry:
-    """The workers of all pools. `on_change(namespace, pool)` is called when a decision could turn out differently."""
+    """The workers of all pools. `on_change(namespace, pool)` is called when a report may change the pool's decision."""
 
     def __init__(
         self,
@@ -124,10 +124,10 @@ class WorkerRegistry:
         return len(self._workers)
 
     def begin_term(self, now: float, expected_workers: int) -> None:
-        """Forget what was said to nobody: this process leads from `now` on, and so many pods run workers.
+        """Reset for a new term that starts at `now`. `expected_workers`: number of existing worker pods.
 
-        Of an earlier term of its own nothing is left either: the story stands in the status, and what was ordered then
-        another leader may have taken back.
+        An earlier term of this process leaves nothing: its events are in the status, and another leader may have
+        changed its directives.
         """
         for known in (self._workers, self._pools, self._per_namespace, self._hurried, self._rings, self._directives):
             known.clear()
@@ -135,10 +135,10 @@ class WorkerRegistry:
         self._path_problem = (float("-inf"), "")
 
     def record(self, report: Report, now: float, *, hurry: bool = False) -> Receipt:
-        """Take in one report of a worker whose pod and pool were checked; `hurry` asks for the next one soon.
+        """Store one report of an authenticated worker; `hurry` asks for the next report soon.
 
-        Raises `RegistryFullError`. A sequence that is not higher than the last of its incarnation, and an incarnation
-        that another one followed, are late or repeated: they are answered and otherwise ignored.
+        A report is late if its sequence is not higher than the last one of its incarnation, or if a newer incarnation
+        has reported. Late reports get an answer and are otherwise ignored. Raises `RegistryFullError`.
         """
         known = self._workers.get(report.pod_uid)
         if known is not None and _is_late(known, report):
@@ -150,7 +150,8 @@ class WorkerRegistry:
         if known is not None and (silence := report_path.silence(before, now)) is not None:
             worker.silence = replace(silence, ended=now)
         worker.exited = report.exit is not None
-        # A worker reports first when its handler has been imported; one that cannot import it says only how it ended.
+        # A worker sends its first report after the import of its handler. If the import fails, its only report has an
+        # exit.
         worker.worked = worker.worked or not worker.exited
         failed_start = _failed_start(report) if not worker.worked else ""
         worker.facts = _facts(report, now, before.interval_seconds, failed_start)
@@ -162,21 +163,21 @@ class WorkerRegistry:
         return receipt
 
     def workers(self, namespace: str, pool: str) -> tuple[WorkerFacts, ...]:
-        """Return the last word of each worker of the pool."""
+        """Return the last report of each worker of the pool."""
         return tuple(worker.facts for worker in self._pools.get((namespace, pool), {}).values())
 
     def events(self, namespace: str, pool: str) -> tuple[PoolEvent, ...]:
-        """Return the pool's story, oldest first."""
+        """Return the pool's lifecycle events, oldest first."""
         return tuple(self._rings.get((namespace, pool), ()))
 
     def add_event(
         self, key: Key, name: str, message: str, *, at: float, pod: str = "", exit_code: int | None = None
     ) -> None:
-        """Add what only the cluster sees (OOMKilled, Evicted, stalled …) to the pool's story. Calls nobody back."""
+        """Add an event that only the cluster shows (OOMKilled, Evicted, stalled …). `on_change` is not called."""
         self._rings.setdefault(key, EventRing()).add(name, message, at, pod, exit_code)
 
     def set_directives(self, namespace: str, pool: str, directives: Mapping[str, Directive]) -> None:
-        """Order the workers of one pool, by pod UID; one that is not named runs."""
+        """Set the directives of one pool's workers, by pod UID; a worker without one gets RUN."""
         key = (namespace, pool)
         if self._directives.get(key, {}) == directives:
             return
@@ -186,11 +187,11 @@ class WorkerRegistry:
             self._directives.pop(key, None)
 
     def directive(self, key: Key, pod_uid: str) -> Directive:
-        """Return what the worker is ordered."""
+        """Return the worker's directive."""
         return self._directives.get(key, {}).get(pod_uid, Directive.RUN)
 
     def report_path_problem(self, now: float) -> str:
-        """Return why reports as a whole are not to be believed now, "" if they are; reckoned once a second at most."""
+        """Return why the report path counts as degraded now, "" if it works. The result is cached for a second."""
         interval = plan_intervals(max(len(self._workers), self._expected), 0, self._rate).normal
         fresh = report_path.new_term_problem(now, self._leader_since, interval, self._expected)
         if fresh:
@@ -203,7 +204,7 @@ class WorkerRegistry:
         return self._path_problem[1]
 
     def forget(self, pod_uid: str) -> None:
-        """Drop a worker whose pod is gone. Calls nobody back: whoever saw the pod go knows."""
+        """Drop a worker whose pod is gone. `on_change` is not called, because the caller has seen the pod go."""
         worker = self._workers.pop(pod_uid, None)
         self._hurried.discard(pod_uid)
         if worker is None:
@@ -211,7 +212,7 @@ class WorkerRegistry:
         self._leave(worker, pod_uid)
 
     def forget_pool(self, namespace: str, pool: str) -> None:
-        """Drop what is kept of a pool that is gone; its workers go with their pods."""
+        """Drop the events and directives of a pool that is gone; its workers are dropped with their pods."""
         self._rings.pop((namespace, pool), None)
         self._directives.pop((namespace, pool), None)
 
@@ -235,7 +236,7 @@ class WorkerRegistry:
             del self._per_namespace[worker.key[0]]
 
     def _find_or_add(self, key: Key, report: Report, known: _RegisteredWorker | None) -> tuple[_RegisteredWorker, str]:
-        """Return the worker that reports, new or known, and the incarnation that it replaces."""
+        """Return the reporting worker, new or known, and the incarnation that it replaces ("" if none)."""
         if known is None:
             self._make_room(key[0])
             worker = _RegisteredWorker(key, report.pod_name, _facts(report, 0.0, FASTEST_SECONDS), 0, 0, exited=False)
@@ -257,7 +258,7 @@ class WorkerRegistry:
             raise RegistryFullError(f"the operator remembers {self._max_per_namespace} workers a namespace at most")
 
     def _record_events(self, worker: _RegisteredWorker, report: Report, now: float) -> bool:
-        """Take in the report's new events; tell whether one of them is new to the pool's story."""
+        """Store the report's new events; return whether one of them is a new entry of the pool's ring."""
         worker.sequence = report.sequence
         new = [event for event in report.events if event.sequence > worker.acked]
         if not new:
@@ -287,7 +288,7 @@ def _is_late(known: _RegisteredWorker, report: Report) -> bool:
 
 
 def _differs(before: WorkerFacts, after: WorkerFacts) -> bool:
-    """Whether a decision could depend on the difference, or the worker may have counted as stalled in between."""
+    """Whether the difference may change a decision, or the worker may have counted as stalled in between."""
     was_silent = after.reported_at - before.reported_at > report_path.STALLED_INTERVALS * before.interval_seconds
     return was_silent or _decisive(before) != _decisive(after)
 
