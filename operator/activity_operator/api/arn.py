@@ -1,25 +1,25 @@
-"""The ARN of a Step Functions activity: taken apart, and refused with the reason."""
+"""The ARN of a Step Functions activity: its parts, and the reasons to refuse a malformed one."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-#: What a well-formed ARN looks like, for messages.
+#: The form of a valid ARN, for messages.
 ACTIVITY_ARN_SHAPE = "arn:aws:states:REGION:ACCOUNT:activity:NAME"
 #: The longest activityArn that GetActivityTask accepts (its API reference).
 MAX_ARN_LENGTH = 256
 
-# The same expressions are in the CRD's rules (RE2 there): keep them free of look-around and back references.
+# The CRD's rules use the same expressions in RE2, which has no look-around and no back references.
 PARTITION_PATTERN = "^aws(-[a-z]+)*$"
 REGION_PATTERN = "^[a-z0-9]+(-[a-z0-9]+)*$"
 ACCOUNT_PATTERN = "^[0-9]{12}$"
-#: Names of activities as CreateActivity takes them: 1 to 80 characters, none of its listed special ones, no control
-#: characters. Not \s, which means more characters to Python than to RE2.
+#: Names of activities that CreateActivity accepts: 1 to 80 characters, without control characters and its list of
+#: special ones. \s is avoided, because it matches more characters in Python than in RE2.
 NAME_PATTERN = r"^[^\x00-\x20\x7f-\xa0<>{}\[\]?*\"#%\\^|~`$&,;:/]{1,80}$"
 
 
 class MalformedArnError(ValueError):
-    """The text is not the ARN of an activity; the message says which part is wrong and what belongs there."""
+    """The text is not the ARN of an activity; the message names the wrong part and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ActivityArn:
 
 
 def parse_activity_arn(text: str) -> ActivityArn:
-    """Take an activity's ARN apart. Raises MalformedArnError naming the first part that is wrong."""
+    """Return the parts of an activity's ARN. Raises MalformedArnError for the first wrong part."""
     for problem in arn_problems(text):
         raise MalformedArnError(problem)
     _, partition, _, region, account, _, name = text.split(":", 6)
@@ -44,7 +44,7 @@ def parse_activity_arn(text: str) -> ActivityArn:
 
 
 def arn_problems(text: str) -> Iterator[str]:
-    """Yield what is wrong with an activity's ARN, in the order of its parts; nothing when it is well formed."""
+    """Yield a message for each wrong part of an activity's ARN, in order; none for a valid ARN."""
     parts = text.split(":")
     if parts[0] != "arn" or len(parts) < 6 or not re.fullmatch(PARTITION_PATTERN, parts[1]):
         yield f"'{text}' is not an ARN; it must look like {ACTIVITY_ARN_SHAPE}"

@@ -16,23 +16,23 @@ MAX_MESSAGE_LENGTH = 32_768
 
 
 class ConditionType(StrEnum):
-    """What a condition speaks of. `Reconciling` and `Stalled` follow kstatus: present only while they are true."""
+    """The type of a condition. As in kstatus, `Reconciling` and `Stalled` are present only while they are true."""
 
     #: The spec is accepted, the Deployment is applied, the source can be read. True at zero, at max, busy and paused.
     READY = "Ready"
-    #: A change of the spec is rolling out. Never for a change of size, or GitOps tools would wait on autoscaling.
+    #: A change of the spec is rolling out. A change of size does not count: GitOps tools must not wait on autoscaling.
     RECONCILING = "Reconciling"
-    #: Nothing will get better until a person acts.
+    #: The fault persists until a person acts.
     STALLED = "Stalled"
     #: There is work.
     ACTIVE = "Active"
-    #: The wanted size is cut by maxWorkers, minWorkers, the start breaker, or because more workers would not help.
+    #: maxWorkers, minWorkers, the start breaker or the growth guard sets the size instead of the demand.
     SCALING_LIMITED = "ScalingLimited"
     #: `spec.paused` is true.
     PAUSED = "Paused"
-    #: `spec.replicas` decides.
+    #: `spec.replicas` sets the size.
     PINNED = "Pinned"
-    #: A signal is missing or old, so the size is held.
+    #: A signal is missing or stale, so the pool keeps its size.
     SIGNALS_STALE = "SignalsStale"
 
 
@@ -91,11 +91,11 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition, as metav1.Condition has it."""
+    """One condition, with the fields of metav1.Condition."""
 
     type: ConditionType
     status: Status
-    #: A Reason; a plain string only where an older or newer operator wrote it.
+    #: A Reason; a plain string if an older or newer operator wrote it.
     reason: str
     message: str = ""
     observed_generation: int = 0
@@ -103,7 +103,7 @@ class Condition:
     last_transition_time: datetime | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the condition as it is written to the API server. Raises ValueError before it was merged."""
+        """Return the condition for the API server. Raises ValueError before `merge` has set its transition time."""
         if self.last_transition_time is None:
             raise ValueError(f"condition {self.type} has no lastTransitionTime; merge it first")
         return {
@@ -117,7 +117,7 @@ class Condition:
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Self | None:
-        """Read a condition that the API server holds; None when its type is not of this version."""
+        """Return the condition in `raw`; None if it is malformed or its type is unknown to this version."""
         try:
             return cls(
                 type=ConditionType(raw["type"]),
@@ -134,7 +134,7 @@ class Condition:
 def merge(old: Iterable[Condition], new: Iterable[Condition], now: datetime) -> tuple[Condition, ...]:
     """Return the new conditions with their transition times: kept where the status is unchanged, else `now`.
 
-    Conditions that are only in `old` are gone: absence means "not so". The order is that of ConditionType.
+    Conditions that are only in `old` are dropped: a missing condition is not true. The order is that of ConditionType.
     """
     before = {condition.type: condition for condition in old}
     merged = {condition.type: _since(before.get(condition.type), condition, now) for condition in new}
@@ -152,7 +152,7 @@ def find(conditions: Iterable[Condition], kind: ConditionType) -> Condition | No
     return next((condition for condition in conditions if condition.type == kind), None)
 
 
-#: The schema of `status.conditions`: metav1.Condition as Kubernetes' own types declare it.
+#: The schema of `status.conditions`, which is that of metav1.Condition.
 CONDITIONS_SCHEMA: dict[str, Any] = {
     "type": "array",
     "x-kubernetes-list-type": "map",

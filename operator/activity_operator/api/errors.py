@@ -1,16 +1,16 @@
-"""What is said when a spec cannot be used."""
+"""The error for a spec that cannot be used, and its message."""
 
 from typing import Any
 
 from activity_operator.api.conditions import Reason
 from activity_operator.api.text import printable
 
-#: How much of a wrong value is repeated in a message.
+#: Most characters of a wrong value that a message repeats.
 MAX_SHOWN_VALUE = 80
 
 
 class SpecError(ValueError):
-    """A spec that cannot be used: which field (path in YAML), its value, and what to do about it.
+    """A spec that cannot be used: the field (its path in YAML), its value, and the fix.
 
     `reason` is the condition reason: `InvalidSpec`, or `PodTemplateRejected` for the pod template.
     """
@@ -30,5 +30,5 @@ class SpecError(ValueError):
 
 
 def _yaml(value: Any) -> str:
-    """Return the value as a manifest writes it."""
+    """Return the value as YAML writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -7,12 +7,12 @@ from pydantic.alias_generators import to_camel
 
 
 class ApiModel(BaseModel):
-    """A frozen part of the ActivityPool. Fields of newer versions of the CRD are ignored, not refused."""
+    """The base of the frozen models. Unknown fields, of newer versions of the CRD, are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True)
 
 
-#: An integer that the API server keeps as int32, as it does for every count and duration.
+#: An integer that the API server stores as int32: every count and duration.
 Int32 = Annotated[int, Field(json_schema_extra={"format": "int32"})]
-#: An integer that the API server keeps as int64 (generations).
+#: An integer that the API server stores as int64: generations.
 Int64 = Annotated[int, Field(json_schema_extra={"format": "int64"})]

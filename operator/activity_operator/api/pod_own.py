@@ -1,7 +1,7 @@
-"""What in a worker's pod is the operator's own, or the cluster's: a template that speaks of it is refused in words.
+"""The fields of a worker's pod that belong to the operator or the cluster. A template that sets one is refused.
 
-Where template and operator spoke of the same thing the operator's word would count, and the user's would be lost
-without a sound; or both would stand there, and the API server would refuse a Deployment that nobody wrote.
+Without this check the operator would silently overwrite the user's value, or the Deployment would have both values and
+the API server would refuse it with a message about fields that the user did not write.
 """
 
 import posixpath
@@ -14,20 +14,20 @@ from activity_worker.contract.names import GROUP
 
 #: The container that runs the handler.
 WORKER_CONTAINER = "worker"
-#: Where the token and the CA for reports are, and where a worker may write.
+#: The directory with the token and the CA for reports, and the directory in which a worker may write.
 REPORT_DIR = "/var/run/activitypool"
 TMP_DIR = "/tmp"  # noqa: S108 - a private emptyDir in the pod
-#: What the names of the operator's volumes begin with.
+#: Prefix of the names of the operator's volumes.
 VOLUME_PREFIX = "activitypool-"
 HEALTH_PORT_NAME = "health"
-#: By it the operator chooses who leaves first.
+#: The annotation by which the operator chooses the pods that a ReplicaSet removes first.
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-#: Variables of the contract that are the user's to set.
+#: Environment variables of the contract that the user may set.
 USERS_VARIABLES = frozenset({Env.HANDLER, Env.REGION, Env.ENDPOINT_URL})
 OWN_VARIABLES = frozenset(map(str, frozenset(Env) - USERS_VARIABLES))
-#: Whom a pod may prove its identity to, beside the operator: AWS, for credentials of its ServiceAccount's role.
+#: Allowed audiences of projected tokens, beside the operator's: AWS, for credentials of the ServiceAccount's role.
 TOKEN_AUDIENCES = frozenset({"sts.amazonaws.com", "pods.eks.amazonaws.com"})
-#: Priorities that are meant for the cluster's own parts begin so.
+#: Prefix of the PriorityClasses for the cluster's own components.
 SYSTEM_PRIORITY = "system-"
 
 _POD = {
@@ -52,7 +52,7 @@ _WORKER = {
 
 
 def own_problems(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what is not the user's to say, as (path, value, fix)."""
+    """Yield the fields that the user must not set, as (path, value, fix)."""
     for kind in ("labels", "annotations"):
         for key in part(metadata, kind):
             if key.startswith(f"{GROUP}/") or key == DELETION_COST:

@@ -1,7 +1,7 @@
-"""What would take a worker's pod out of the restricted Pod Security Standard, whatever the namespace enforces.
+"""The fields of a template that the restricted Pod Security Standard forbids, whatever the namespace enforces.
 
-After the standard's own list of fields (Kubernetes 1.34). What a restricted pod must say, and a template may leave out,
-the operator fills in (`core.manifests`); here is what a template must not say.
+The list of fields is that of the standard (Kubernetes 1.34). The operator sets the fields that the standard requires
+(`core.manifests`); this module finds the values that it forbids.
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,12 +41,12 @@ _PROFILES = {
 }
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
-#: What is said of all of it.
+#: The fix for every forbidden field.
 NOT_RESTRICTED = "is not allowed in a restricted pod; remove it"
 
 
 def restricted_problems(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what is not restricted, as (path, value, fix)."""
+    """Yield the fields that the restricted standard forbids, as (path, value, fix)."""
     for key, value in part(metadata, "annotations").items():
         if key.startswith(_APPARMOR_ANNOTATION) and value != "runtime/default" and not value.startswith("localhost/"):
             yield f"metadata.annotations.{key}", value, NOT_RESTRICTED
@@ -85,7 +85,7 @@ def _container_problems(path: str, container: Mapping[str, Any]) -> Iterator[Pro
 
 
 def _context_problems(path: str, context: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what is not restricted in a security context, of the pod or of a container."""
+    """Yield the forbidden fields of a security context, of the pod or of a container."""
     if context.get("runAsNonRoot") is False:
         yield f"{path}.runAsNonRoot", False, NOT_RESTRICTED
     if context.get("runAsUser") is not None and not context["runAsUser"]:
@@ -105,7 +105,7 @@ def _context_problems(path: str, context: Mapping[str, Any]) -> Iterator[Problem
 
 
 def _host_problems(path: str, container: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield probes and hooks that have the kubelet call another address than the pod's."""
+    """Yield probes and hooks that make the kubelet call another address than the pod's."""
     lifecycle = part(container, "lifecycle")
     asked = {probe: part(container, probe) for probe in _PROBES}
     asked |= {f"lifecycle.{hook}": part(lifecycle, hook) for hook in ("postStart", "preStop")}

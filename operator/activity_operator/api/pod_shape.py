@@ -1,24 +1,23 @@
-"""Whether a pod template has the shape of one, as far as anything here looks into it.
+"""Checks of a pod template's shape, for the parts that the operator reads or merges.
 
-The rest is left to the API server's verdict on the Deployment. But what is merged with the operator's own must have the
-shape that merging expects: a list given as a text would be lost without a word, and a name that is none cannot be
-compared.
+The API server checks the rest when it gets the Deployment. The merge with the operator's own fields needs lists and
+names of the right type: it would silently drop a list that is a text, and cannot compare a name that is no text.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-#: Where, what is there, and what to do about it: the path below `spec.podTemplate`.
+#: (path below `spec.podTemplate`, value, fix).
 Problem = tuple[str, Any, str]
 
-#: Levels of a template. A pod spec has at most about fifteen; much deeper ones exhaust whoever walks through them.
+#: Most levels of a template. A pod spec has about fifteen at most; a much deeper one exhausts Python's recursion.
 MAX_DEPTH = 40
-#: Characters of a key: an annotation's prefix (253), a slash and its name (63). YAML cannot say one of 1,024.
+#: Most characters of a key: an annotation's prefix (253), a slash and its name (63). YAML fails at 1,024.
 MAX_KEY_LENGTH = 317
 
-#: The containers' lists in a pod.
+#: The fields of a pod that hold containers.
 CONTAINER_LISTS = ("initContainers", "containers")
-#: The fields by which entries of a list are told apart.
+#: The merge key of each list, "" for a list without one.
 _KEYS = {
     "initContainers": "name",
     "containers": "name",
@@ -30,13 +29,13 @@ _KEYS = {
 
 
 def objects(parent: Any, field: str) -> list[Mapping[str, Any]]:
-    """Return the objects in a list of `parent`; what has another shape is left out."""
+    """Return the objects in the list `parent[field]`, without entries of another type."""
     items = parent.get(field) if isinstance(parent, Mapping) else None
     return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
 
 def part(parent: Any, field: str) -> Mapping[str, Any]:
-    """Return an object in `parent`, an empty one where there is none."""
+    """Return the object `parent[field]`, an empty one if there is none."""
     found = parent.get(field) if isinstance(parent, Mapping) else None
     return found if isinstance(found, Mapping) else {}
 
@@ -49,7 +48,7 @@ def containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]
 
 
 def shape_problems(template: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what has not the shape of a pod template."""
+    """Yield the parts of the template that have the wrong type, as (path, value, fix)."""
     for field in ("metadata", "spec"):
         if not isinstance(template.get(field) or {}, Mapping):
             yield field, template[field], "must be an object"
@@ -70,7 +69,7 @@ def shape_problems(template: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _unfit(template: Mapping[str, Any]) -> str:
-    """Return why nobody should walk through the template; looked at level by level, not by recursion."""
+    """Return why the template is too deep or has too long a key, "" if it has neither. It uses no recursion."""
     level: list[Any] = [template]
     for _ in range(MAX_DEPTH):
         keys = (key for parent in level if isinstance(parent, Mapping) for key in parent)

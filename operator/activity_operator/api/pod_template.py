@@ -1,7 +1,7 @@
-"""What `podTemplate` may say: additions to the workers' pods that leave them restricted and ours to manage.
+"""The rules for `podTemplate`: it may add to the workers' pods, which stay restricted and managed by the operator.
 
-The CRD keeps the pod spec as free-form YAML (a typed one would be larger than everything else), so what would harm is
-refused here; what remains wrong is refused by the API server when the Deployment is applied.
+The CRD keeps the pod spec as free-form YAML (a typed one would be larger than the rest of the CRD), so this module
+refuses harmful fields. The API server refuses other errors when the operator applies the Deployment.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from activity_operator.api.pod_own import own_problems
 from activity_operator.api.pod_restricted import restricted_problems
 from activity_operator.api.pod_shape import Problem, part, shape_problems
 
-#: The most labels or annotations; a bound that the cost estimate of the rules needs.
+#: Most labels or annotations. The API server's cost estimate of the CEL rules needs a bound.
 MAX_KEYS = 64
 
 
@@ -50,7 +50,7 @@ POD_TEMPLATE_SCHEMA: dict[str, Any] = {
 
 
 def check_pod_template(template: Mapping[str, Any]) -> None:
-    """Raise SpecError (reason PodTemplateRejected) for the first thing in the template that cannot be taken."""
+    """Raise SpecError (reason PodTemplateRejected) for the first field of the template that is not allowed."""
     for field, value, fix in _problems(template):
         raise SpecError(f"podTemplate.{field}", value, fix, Reason.POD_TEMPLATE_REJECTED)
 

@@ -1,4 +1,4 @@
-"""The CRD's CEL rules and the sentences a person reads when one fails."""
+"""The CRD's CEL rules and their messages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ MAX_NAME_LENGTH = 47
 SUBDOMAIN_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 #: The characters of an image's reference: HOST:PORT/PATH:TAG@DIGEST.
 IMAGE_PATTERN = r"^[-a-zA-Z0-9._:/@+\[\]]+$"
-#: A name or an address of version 4, in labels that a resolver takes; an address of version 6; a port.
+#: A host name or an IPv4 address; an IPv6 address; a port.
 HOST = r"([a-zA-Z0-9]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?\.)*[a-zA-Z0-9]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?\.?"
 IPV6 = "[0-9a-fA-F:]+"
 PORT = "([0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
@@ -28,10 +28,10 @@ IMAGE_FIX = "has a character that no image reference has; write one such as regi
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One CEL rule: what must hold, and what is said when it does not.
+    """One CEL rule: the condition, and the message if it does not hold.
 
-    `message` is plain text, used where `expression` (CEL, naming the value) is empty or cannot be evaluated.
-    `field` is the JSON path, relative to where the rule is attached, that the API server blames.
+    `message` is plain text; the API server uses it if `expression` (CEL, with the value) is empty or fails. `field` is
+    the JSON path of the field in the error, relative to the object that carries the rule.
     """
 
     rule: str
@@ -60,22 +60,22 @@ def literal(text: str) -> str:
 
 
 def quoted(value: str, before: str, after: str) -> str:
-    """Return CEL for: before, the value in quotes, after."""
+    """Return a CEL expression for the text `before`, the value in quotes, and the text `after`."""
     return f"{literal(before + chr(39))} + {value} + {literal(chr(39) + after)}"
 
 
 def quoting(rule: str, text: str) -> Rule:
-    """Return a rule whose message says what is wrong with the value, in quotes before it."""
+    """Return a rule whose message is the value in quotes and then `text`."""
     return Rule(rule, text, quoted("self", "", f" {text}"))
 
 
 def printable(value: str, before: str, after: str) -> str:
-    """Return CEL for the same, without the value where it would be obeyed and not shown: a terminal prints it."""
+    """Return the same CEL as `quoted`, without the value if it has control characters: a terminal would obey them."""
     hidden = literal(f"{before.strip()} {after.strip()}".strip())
     return f"{value}.matches({literal(CONTROL)}) ? {hidden} : {quoted(value, before, after)}"
 
 
-# An ARN's parts are only looked at when it is one at all: `foo` gets one message, not five.
+# The rules for the parts of an ARN apply only to a text that is an ARN, so `foo` gets one message instead of five.
 _PARTS = "self.split(':')"
 _IS_ARN = f"{_PARTS}.size() >= 6 && {_PARTS}[0] == 'arn' && {_PARTS}[1].matches({literal(PARTITION_PATTERN)})"
 
@@ -194,7 +194,7 @@ IMAGE = (
         printable("self", "handlerImage ", f" {IMAGE_FIX}"),
     ),
 )
-#: Beside `minimum`, which the API server rounds down to 0 when it compares it with a whole number such as 0.
+#: `minimum` is not enough: the API server rounds it down to 0 when the value is a whole number such as 0.
 TARGET_UTILIZATION = (Rule("self >= 0.01", "targetUtilization must be from 0.01 to 1"),)
 REGION = (
     quoting(
@@ -204,13 +204,13 @@ REGION = (
 )
 
 
-#: CEL: an http or https URL that leads to a host which can be asked for.
+#: CEL: an http or https URL with a valid host and port.
 _HTTP = rf"^https?://({HOST}|\[{IPV6}\])(:{PORT})?([/?#].*)?$"
 HTTP_URL = f"isURL(self) && self.matches({literal(_HTTP)})"
 
 
 def _endpoint_url(field: str, example: str) -> tuple[Rule, ...]:
-    # No credentials in it: the URL is repeated in logs and messages.
+    # The URL must have no credentials, because logs and messages repeat it.
     return (
         Rule(
             f"{HTTP_URL} && !self.contains('@')",
@@ -234,7 +234,7 @@ SERVICE_ACCOUNT_NAME = (
     ),
 )
 
-#: Rules of the whole object: the only place from which the API server lets a rule see the name.
+#: Rules of the whole object. Only these can read the object's name.
 POOL = (
     Rule(
         f"self.metadata.name.size() <= {MAX_NAME_LENGTH}",
@@ -256,7 +256,7 @@ POOL = (
     ),
 )
 
-#: Labels and annotations of the pod template: what the operator selects and counts by is its own.
+#: Rules for labels and annotations of the pod template: the operator selects pods by its own keys.
 OWN_KEYS = (
     Rule(
         "self.all(key, !key.startsWith('activitypools.dev/'))",

@@ -1,8 +1,8 @@
-"""The CustomResourceDefinition, made from the models.
+"""The CustomResourceDefinition, generated from the models.
 
-python -m activity_operator.api.schema                  print it
-python -m activity_operator.api.schema --write PATH     write it
-python -m activity_operator.api.schema --check PATH     exit 1 when the file is not what --write would write
+python -m activity_operator.api.schema                  print the CRD
+python -m activity_operator.api.schema --write PATH     write the CRD to a file
+python -m activity_operator.api.schema --check PATH     exit 1 if the file differs from the CRD
 """
 
 import argparse
@@ -91,7 +91,7 @@ def pool_schema() -> Schema:
     """Return the structural schema of an ActivityPool."""
     spec = structural_schema(PoolSpec, defaults=True)
     status = structural_schema(PoolStatus, defaults=False)
-    # Tools that wait for observedGeneration must not take the time before the operator's first look for "done".
+    # With this default, tools that wait for observedGeneration also wait for the operator's first status.
     status["default"] = {"observedGeneration": PoolStatus().observed_generation}
     return {
         "description": "An ActivityPool keeps the right number of workers for the tasks of an activity, queue or task "
@@ -102,7 +102,7 @@ def pool_schema() -> Schema:
         "properties": {
             "apiVersion": {"type": "string", "description": f"{GROUP}/{VERSION}."},
             "kind": {"type": "string", "description": f"{KIND}."},
-            # The API server's own bound, repeated for the cost estimate of the rules on the name.
+            # The API server's own limit, repeated because its cost estimate of the name's rules needs it.
             "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 253}}},
             "spec": spec,
             "status": status,
@@ -111,14 +111,14 @@ def pool_schema() -> Schema:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes every value in full: anchors in a CRD help nobody."""
+    """Writes every value in full, without YAML anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the base class's signature
         return True
 
 
 def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    """Write CEL as a block: in quotes its own quotes would be doubled."""
+    """Write CEL as a block scalar: a quoted scalar would double the quotes in it."""
     style = "|" if "'" in text and ("self" in text or "has(" in text) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
@@ -127,7 +127,7 @@ _Dumper.add_representer(str, _text)
 
 
 def crd_yaml() -> str:
-    """Return the file that is under `crds/`."""
+    """Return the content of the file in `crds/`."""
     return HEADER + yaml.dump(crd(), Dumper=_Dumper, sort_keys=False, width=118, allow_unicode=True)
 
 

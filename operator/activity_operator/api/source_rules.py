@@ -1,4 +1,4 @@
-"""CEL rules of the sources besides Step Functions, and the sentences a person reads when one fails."""
+"""CEL rules of the sources besides Step Functions, and their messages."""
 
 from activity_operator.api.rules import (
     CONTROL,
@@ -16,10 +16,10 @@ from activity_operator.api.rules import (
 _HOST = rf"({HOST}|\[{IPV6}\])"
 _HOST_AND_PORT = f"^{_HOST}:{PORT}$"
 
-#: Nothing between the user's name and the @; options may follow, such as ?sslmode=require.
+#: A PostgreSQL URL with an optional user and no password; options may follow, such as ?sslmode=require.
 _STORE_URL = rf"^postgres(ql)?://([^:@/?#]+@)?{_HOST}(:{PORT})?/[^/?#]+(\?[^#]*)?$"
 
-#: A name becomes part of keys between colons; a child's queue is named PARENT:CHILD.
+#: Characters that a name must not have. A colon is allowed: a child's queue is named PARENT:CHILD.
 _NO_NAME = literal(r"[\s,\x00-\x1f\x7f-\x9f]")
 _CONTROL = literal(CONTROL)
 _NAME_FIX = "has a space, a comma or a control character; write it without"

@@ -1,4 +1,4 @@
-"""What a person declares: the spec of an ActivityPool. Its schema becomes the CRD's (`schema`)."""
+"""The spec of an ActivityPool. The CRD's schema is generated from it (`schema`)."""
 
 import re
 from collections.abc import Mapping
@@ -138,7 +138,7 @@ class PoolSpec(ApiModel):
 
     @property
     def arn(self) -> str:
-        """The activity's ARN, whichever form declares it; empty where the tasks are no activity's."""
+        """The activity's ARN, from `activityArn` or `source`; "" for another source."""
         if self.activity_arn is not None:
             return self.activity_arn
         if self.source is not None and self.source.step_functions is not None:
@@ -147,40 +147,40 @@ class PoolSpec(ApiModel):
 
     @property
     def arn_field(self) -> str:
-        """Where under `spec` the activity's ARN is declared."""
+        """The field of `spec` that holds the activity's ARN."""
         return "activityArn" if self.source is None else "source.stepFunctions.activityArn"
 
     @property
     def activity(self) -> ActivityArn:
-        """The parts of the ARN. Raises MalformedArnError when it is malformed, which `parse_spec` rules out."""
+        """The parts of the ARN. Raises MalformedArnError if it is malformed; `parse_spec` checks that before."""
         return parse_activity_arn(self.arn)
 
     @property
     def region(self) -> str:
-        """The region to call: `aws.region`, else the ARN's."""
+        """The region of the API calls: `aws.region`, else the ARN's."""
         return self.aws.region or self.activity.region
 
     @property
     def redis(self) -> RedisSourceSpec | None:
-        """The Redis queue, where that is the source."""
+        """The Redis queue, None if the source is another one."""
         return None if self.source is None else self.source.redis
 
     @property
     def task_store(self) -> TaskStoreSourceSpec | None:
-        """The task store, where that is the source."""
+        """The task store, None if the source is another one."""
         return None if self.source is None else self.source.task_store
 
     @property
     def source_kind(self) -> SourceKind:
-        """The member of `source` that declares it, or what `activityArn` is short for."""
+        """The member of `source` that is set; stepFunctions for `activityArn`."""
         if self.redis is not None:
             return "redis"
         return "taskStore" if self.task_store is not None else "stepFunctions"
 
     def identity(self, namespace: str) -> str:
-        """Return what pools that take each other's tasks have in common, as far as their specs tell.
+        """Return a text that identifies the source: pools with the same text take each other's tasks.
 
-        A Secret's name stands for the server that its URL names; it means something in its `namespace` only.
+        A Secret's name stands for the server in its URL, so the text then has the `namespace` as well.
         """
         if self.redis is not None:
             server = self.redis.address or _in(namespace, self.redis.url_secret_ref)
@@ -192,7 +192,7 @@ class PoolSpec(ApiModel):
 
     @property
     def url_secret_ref(self) -> SecretKeyRef | None:
-        """The Secret key that holds the source's URL, where one does."""
+        """The Secret key that holds the source's URL, None if no Secret does."""
         source = self.redis or self.task_store
         return None if source is None else source.url_secret_ref
 
@@ -202,10 +202,10 @@ def _in(namespace: str, secret: SecretKeyRef | None) -> str:
 
 
 def parse_spec(raw: Mapping[str, Any]) -> PoolSpec:
-    """Return the spec of a pool as it came from the API server, with defaults filled in.
+    """Return the spec of a pool from the API server, with defaults filled in.
 
-    Raises SpecError with field, value and fix: for what the CRD's rules cannot catch (the pod template) and, because
-    objects may be older than the rules, for what they do catch too.
+    Raises SpecError with field, value and fix. It covers the pod template, which the CRD's rules cannot check, and also
+    the errors that the rules find, because an object may be older than the rules.
     """
     try:
         spec = PoolSpec.model_validate(raw)

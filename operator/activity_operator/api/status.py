@@ -1,4 +1,4 @@
-"""What the operator says of a pool: the status. Written only on change, never with task payloads or tokens."""
+"""The status of a pool. The operator writes it only on a change, and never with task payloads or tokens."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -11,7 +11,7 @@ from activity_operator.api.model import ApiModel, Int32, Int64
 from activity_operator.api.text import printable
 from activity_operator.api.times import from_rfc3339, to_rfc3339
 
-#: How many entries the rings keep, and how many characters a text has at most; longer ones are cut, never refused.
+#: Most entries of the rings and most characters of a text. Longer texts are cut.
 MAX_DECISIONS = 10
 MAX_EVENTS = 20
 MAX_VICTIMS = 20
@@ -20,9 +20,9 @@ MAX_WORD_LENGTH = 64
 
 
 def _clip(length: int) -> BeforeValidator:
-    """Cut a text to the length that the CRD allows: a long message must not cost the whole status.
+    """Cut a text to the length that the CRD allows, and escape unprintable characters.
 
-    Nor must one that cannot be written: a worker's words may hold what is no character at all.
+    Otherwise one long or malformed message of a worker would make the API server refuse the whole status.
     """
     return BeforeValidator(lambda text: printable(text)[:length] if isinstance(text, str) else text)
 
@@ -139,14 +139,15 @@ class PoolStatus(ApiModel):
     )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the status as it is written to the API server; what is unknown is left out."""
+        """Return the status for the API server, without fields that are None."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def parse_status(raw: Mapping[str, Any] | None) -> PoolStatus:
-    """Return the status that the API server holds, or an empty one.
+    """Return the status in `raw`, or an empty one if there is none.
 
-    Empty, too, when somebody wrote what cannot be read, such as a time before the year 1: it is written anew.
+    A status that cannot be read, for example with a time before the year 1, gives an empty one; the operator then
+    writes the whole status again.
     """
     try:
         return PoolStatus.model_validate(raw or {})

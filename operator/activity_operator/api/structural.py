@@ -1,4 +1,4 @@
-"""From a pydantic model to the structural schema that a CRD takes: no references, no unions, no titles."""
+"""The structural schema of a pydantic model, as a CRD needs it: without references, unions and titles."""
 
 from typing import Any
 
@@ -7,16 +7,16 @@ from pydantic import BaseModel
 Schema = dict[str, Any]
 
 _REFERENCE = "#/$defs/"
-#: Marks, on the way only, a field that may be unset: a default of its own would set it.
+#: Marks, during the conversion only, a field that may be unset: a default would set it.
 _UNSET = "unset"
 
 
 def structural_schema(model: type[BaseModel], *, defaults: bool) -> Schema:
-    """Return the model's schema as the API server takes it.
+    """Return the model's schema in the form that the API server accepts.
 
-    `defaults`: whether the API server fills in the models' defaults. A group of fields with any default gets `{}` as
-    its own, or the API server would not look inside, unless the group may be unset. None is "unset" and no default.
-    Raises ValueError for a union other than "or None", which a structural schema cannot express.
+    `defaults`: whether the API server fills in the models' defaults. A group of fields with any default gets the
+    default `{}`, because the API server otherwise skips the defaults inside; a group that may be unset does not. The
+    default None means unset. Raises ValueError for a union other than "or None": a structural schema has none.
     """
     raw = model.model_json_schema(by_alias=True)
     schema = _convert(raw, raw.get("$defs", {}))
@@ -24,7 +24,7 @@ def structural_schema(model: type[BaseModel], *, defaults: bool) -> Schema:
 
 
 def _convert(node: Schema, definitions: Schema) -> Schema:
-    """Resolve references and "or None", drop what is not structural, and go down."""
+    """Resolve references and "or None", drop keys that are not structural, and convert the children."""
     node = _flatten(node, definitions)
     result = {key: value for key, value in node.items() if key not in ("$defs", "title", "properties", "items")}
     if result.get("default", ...) is None:
@@ -40,7 +40,7 @@ def _convert(node: Schema, definitions: Schema) -> Schema:
 
 
 def _flatten(node: Schema, definitions: Schema) -> Schema:
-    """Merge what the node refers to under what it says itself: its own description wins over the class's."""
+    """Merge the referenced definition into the node. The node's own description wins over that of the class."""
     if "$ref" in node:
         referred = definitions[node["$ref"].removeprefix(_REFERENCE)]
         return _flatten({**referred, **_without(node, "$ref")}, definitions)

@@ -1,11 +1,11 @@
-"""Texts of other people's, made fit to be shown: in a log, a terminal, an Event or a status."""
+"""Escapes for texts from outside, so that a log, a terminal, an Event or a status can show them."""
 
 
 def printable(text: str) -> str:
-    r"""Return the text with everything that is no visible character written as an escape, such as \n or \x1b.
+    r"""Return the text with every unprintable character written as an escape, such as \n or \x1b.
 
-    A line break would begin another line of a log, an escape sequence would rewrite the terminal of whoever reads it,
-    and a text that turns the direction of writing would show other words than it has.
+    A line break could forge a line of a log, an escape sequence could rewrite the reader's terminal, and a character
+    that changes the direction of writing could hide the real words.
     """
     if text.isprintable():
         return text
