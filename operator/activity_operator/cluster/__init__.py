@@ -1,1 +1,1 @@
-"""The Kubernetes side: store, queue, election, observe, apply. The only callers of its API."""
+"""The Kubernetes side of the operator: API client, store, queue, election, observing and applying."""

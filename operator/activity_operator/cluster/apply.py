@@ -1,4 +1,4 @@
-"""Carrying out what was decided: one API call an action, none without the Lease, none on what changed meanwhile."""
+"""Carries out a decision: one API call per action, only with the Lease, and only on objects that did not change."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -25,16 +25,16 @@ from activity_operator.core.decision import (
     SetReplicas,
 )
 
-#: Seconds in which raises after the first one are gathered into one write.
+#: Seconds after a raise in which further raises are combined into one write.
 COALESCE_SECONDS = 0.25
-#: Seconds until a manifest that was refused is tried again; another manifest is tried at once.
+#: Seconds until a refused manifest is tried again; a different manifest is tried at once.
 REJECTED_SECONDS = 60.0
 
 log = logging.getLogger(__name__)
 
 
 class NotLeadingError(Exception):
-    """The Lease was lost before a write; what was decided is void."""
+    """The Lease was lost before a write; the decision is void."""
 
 
 def must_lead(leader: Leader) -> None:
@@ -45,7 +45,10 @@ def must_lead(leader: Leader) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """The API server refused a revision's Deployment: condition reason, message, which manifest it was, and when."""
+    """A refusal of a revision's Deployment by the API server.
+
+    `reason` is the condition's reason, `fingerprint` the manifest's, `at` seconds of the clock.
+    """
 
     reason: str
     message: str
@@ -55,11 +58,11 @@ class Rejection:
 
 @dataclass(slots=True)
 class Work:
-    """One round of actions for one pool: what it is about, what it may not do yet, and what came of it.
+    """The actions of one decision for one pool: what they need, what they must not do yet, and their result.
 
-    `replicas` are, by Deployment, what was written last: kept up to date here, and forgotten where nobody knows what
-    became of a write. `last_raise` is when replicas were last raised (seconds of the clock); `defer_until` when the
-    next write may go: a raise, or one to a Deployment that somebody else writes too (`edit_conflicts`).
+    `replicas` are the replicas last written, by Deployment; a write with an unknown result removes its entry.
+    `last_raise` is when replicas were last raised (seconds of the clock). `defer_until` is when a deferred write may be
+    sent: a raise, or a write to a Deployment that another field manager edits, too (`edit_conflicts`).
     """
 
     key: Key
@@ -74,9 +77,9 @@ class Work:
 
 
 class Applier:
-    """Turns actions into API calls; the answers go into the store, so that the next decision sees them.
+    """Turns actions into API calls and puts the answers into the store, so that the next decision sees them.
 
-    Raises `NotLeadingError`, `NameTakenError`, and `KubeError` (a conflict means: look again).
+    Raises `NotLeadingError`, `NameTakenError`, and `KubeError` (a conflict requires a new observation).
     """
 
     def __init__(
@@ -97,7 +100,7 @@ class Applier:
         self._emit_event = emit_event
 
     async def apply(self, work: Work, actions: tuple[Action, ...]) -> None:
-        """Carry out the actions in their order; the first failure ends it."""
+        """Carry out the actions in order, up to the first failure."""
         for action in actions:
             if isinstance(action, EmitEvent):
                 self._emit_event(work.pool, action)
@@ -114,7 +117,7 @@ class Applier:
             raise
 
     async def refresh(self, resource: Resource, namespace: str, name: str) -> None:
-        """Read what is not what it was taken for: its event may be lost, and the next sweep far away."""
+        """Read an object after a conflict: its watch event may be lost, and the next resync may be minutes away."""
         with suppress(KubeError):
             self._store.put(resource, await self._kube.get(resource, namespace, name))
 
@@ -150,11 +153,11 @@ class Applier:
         if live is not None and controller_uid(live) != work.pool["metadata"]["uid"]:
             raise NameTakenError(f"Deployment {action.name} belongs to another owner: delete it, or rename the pool")
         before = 0 if live is None else int(live["spec"].get("replicas", 1))
-        # Nobody knew of one that is just found, when it was decided how many there should be.
+        # A Deployment that was not in the store when the size was decided must not be shrunk.
         after = action.replicas if known is not None else max(action.replicas, before)
         body["spec"] = {**body["spec"], "replicas": after}
         if live is not None:
-            # What is no lower than what was seen may be lower than what is.
+            # The stored replicas may be out of date, so the write must fail if the Deployment has changed.
             body["metadata"]["resourceVersion"] = action.resource_version or version_of(live)
         deleted = live is None and self._note_deletion(work, action.name)
         if self._must_wait(work, action.name):
@@ -190,14 +193,14 @@ class Applier:
         work.scaled += after - before
 
     def _note_deletion(self, work: Work, name: str) -> bool:
-        """Whether a Deployment that is not there was ours a moment ago; its deletion is an edit like any other."""
+        """Return whether this process wrote the missing Deployment before; its deletion then counts as an edit."""
         if work.replicas.pop(name, None) is None:
             return False
         work.edit_conflicts.edited(name, "", "", self._clock())
         return True
 
     def _must_wait(self, work: Work, name: str) -> bool:
-        """Whether somebody else writes the Deployment too, so that ours has to wait."""
+        """Return whether the write has to wait because another field manager edits the Deployment, too."""
         now = self._clock()
         wait = work.edit_conflicts.wait(name, now)
         if wait > 0:
@@ -206,7 +209,7 @@ class Applier:
 
     @contextmanager
     def _counted(self, work: Work, name: str) -> Iterator[None]:
-        """Count a write of ours unless it meets a conflict: then what somebody did is as it was, and no edit anew."""
+        """Record a write of ours, unless it fails with a conflict: a failed write reverts no edit."""
         counts = True
         try:
             yield
@@ -218,7 +221,7 @@ class Applier:
                 work.edit_conflicts.wrote(name, self._clock())
 
     async def _read_uncached(self, work: Work, name: str) -> Raw | None:
-        """Ask before the first apply: a leader whose store lags must not lower what another one has raised."""
+        """Read the Deployment before its first apply: a leader with an outdated store must not lower its replicas."""
         try:
             raw = await self._kube.get(DEPLOYMENTS, work.key[0], name)
         except ApiError as error:
@@ -260,9 +263,9 @@ class Applier:
         return await self._kube.merge_patch(DEPLOYMENTS, namespace, action.name, body)
 
     async def _raise(self, namespace: str, live: Raw, action: SetReplicas) -> Raw:
-        """Write more replicas if there are as many as were seen: a raise that comes late may be a fall.
+        """Raise replicas if they still are what was observed, because a late raise might lower them.
 
-        Not by the resourceVersion: while pods come, the Deployment's status changes with each of them.
+        The resourceVersion is no precondition here: each new pod changes the Deployment's status.
         """
         seen = {"/metadata/uid": live["metadata"]["uid"], "/spec/replicas": live["spec"].get("replicas", 1)}
         operations: list[Raw] = [{"op": "test", "path": path, "value": value} for path, value in seen.items()]
@@ -276,7 +279,7 @@ class Applier:
         try:
             raw = await self._kube.merge_patch(PODS, work.key[0], action.pod, body)
         except ApiError as error:
-            # Gone, or another pod under its name: either way nothing is left to cordon.
+            # The pod is gone, or its name belongs to another pod: nothing is left to cordon.
             if error.missing or error.conflict:
                 return
             raise
@@ -302,7 +305,7 @@ def _deleted(was_ours: bool) -> str:
 
 
 def _edited(fields: tuple[str, ...], by: str) -> str:
-    """Return what to say of edited fields, "" when there are none."""
+    """Return the message about edited fields, "" without any."""
     note = f"was edited by somebody ({', '.join(fields[:5])}); what the pool declares is put back"
     return note + field_managers.named(by) if fields else ""
 
@@ -312,8 +315,8 @@ def _fingerprint(body: Raw) -> str:
 
 
 def _rejection(error: ApiError) -> str:
-    """Return the condition reason when a person must act; "" for what passes by itself or calls for another look."""
-    # An unknown field ends in a 500 of the merge, before the strict validation that would say 400.
+    """Return the condition's reason if a person must act, "" for an error that a retry may solve."""
+    # An unknown field fails in the merge (500), before the strict validation could answer 400.
     if error.status in {400, 413, 422} or (error.status == 500 and "typed patch object" in error.message):
         return "PodTemplateRejected"
     if error.status == 403 and "quota" in error.message:

@@ -1,4 +1,4 @@
-"""When to look at which pool again: one heap of due times for all of them, instead of a timer each."""
+"""Due times at which pools are reconciled again: one heap for all pools instead of a timer per pool."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from activity_operator.cluster.resources import Key
 
 
 class DelayQueue:
-    """At most one due time a key, in seconds of `clock` (monotonic); `add` is called with each key that falls due."""
+    """At most one due time per key, in seconds of `clock` (monotonic); `add` is called with each key that is due."""
 
     def __init__(self, add: Callable[[Key], None], clock: Callable[[], float]) -> None:
         self._add = add
@@ -22,7 +22,7 @@ class DelayQueue:
         return len(self._at)
 
     def set(self, key: Key, at: float | None) -> None:
-        """Replace the key's due time; None withdraws it. A replaced entry stays in the heap and is skipped there."""
+        """Replace the key's due time, or remove it (None). A replaced entry stays in the heap and is skipped there."""
         if at is None:
             self._at.pop(key, None)
             return
@@ -32,7 +32,7 @@ class DelayQueue:
             self._changed.set()
 
     def pop_due(self) -> float | None:
-        """Hand over everything due; return the seconds until the next entry, None when there is none."""
+        """Call `add` for all keys that are due; return the seconds until the next entry, or None without one."""
         while self._heap:
             at, key = self._heap[0]
             if self._at.get(key) == at:
@@ -45,7 +45,7 @@ class DelayQueue:
         return None
 
     async def run(self) -> None:
-        """Hand keys over as they fall due, until cancelled."""
+        """Call `add` for keys as they become due, until cancelled."""
         while True:
             self._changed.clear()
             wait = self.pop_due()

@@ -1,7 +1,7 @@
-"""Whether somebody changed what we applied: the rendered manifest against the live object, as the API server keeps it.
+"""Finds foreign edits of applied objects: compares the rendered manifest with the live object.
 
-Only an object that carries the fingerprint of this very rendering is compared. One that another operator version
-rendered differs for good reason and is left alone, so that an upgrade rolls nobody.
+Only an object with the fingerprint of the same rendering is compared. An object that another operator version rendered
+differs for good reason and stays as it is, so an upgrade of the operator replaces no worker.
 """
 
 import hashlib
@@ -14,38 +14,38 @@ from activity_operator.cluster.resources import Raw
 
 APPLIED = "activitypools.dev/applied"
 
-#: Fields by which entries of a list are told apart, as the API server merges them.
+#: Fields that identify the entries of a list, as in the API server's merge.
 _LIST_KEYS = ("name", "mountPath", "containerPort", "key", "uid", "topologyKey", "ip")
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
 
 def fingerprint(manifest: Mapping[str, Any]) -> str:
-    """Return a hash of the manifest without its replicas, which change with every scaling."""
+    """Return a hash of the manifest without its replicas, which change with each scaling."""
     spec = {name: value for name, value in manifest.get("spec", {}).items() if name != "replicas"}
     text = json.dumps({**manifest, "spec": spec}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def stamped(manifest: Mapping[str, Any]) -> Raw:
-    """Return the manifest with its fingerprint in the annotations: what is sent to the API server."""
+    """Return the manifest with its fingerprint in the annotations, as it is sent to the API server."""
     meta = dict(manifest["metadata"])
     meta["annotations"] = {**(meta.get("annotations") or {}), APPLIED: fingerprint(manifest)}
     return {**manifest, "metadata": meta}
 
 
 def is_outdated(manifest: Mapping[str, Any], live: Raw) -> bool:
-    """Return whether another rendering than this one was applied last."""
+    """Return whether the live object was applied from a different rendering."""
     return (live["metadata"].get("annotations") or {}).get(APPLIED) != fingerprint(manifest)
 
 
 def drifted_fields(manifest: Mapping[str, Any], live: Raw) -> tuple[str, ...]:
-    """Return the paths of our fields that the live object holds otherwise; none when it is not this rendering's."""
+    """Return the paths of the manifest's fields that differ in the live object; () if another rendering was applied."""
     return () if is_outdated(manifest, live) else edited_fields(manifest, live)
 
 
 def edited_fields(manifest: Mapping[str, Any], live: Raw) -> tuple[str, ...]:
-    """Return the paths of our fields that the live object, which is this rendering's, holds otherwise."""
+    """Return the paths of the manifest's fields that differ in a live object that was applied from it."""
     spec = {name: value for name, value in manifest.get("spec", {}).items() if name != "replicas"}
     meta = {name: manifest["metadata"].get(name) for name in ("labels", "annotations")}
     return tuple(_differences({"metadata": meta, "spec": spec}, live, ""))
@@ -78,7 +78,7 @@ def _list_differences(ours: list[Any], live: list[Any], path: str) -> Iterator[s
 def _key_of(items: list[Any]) -> str | None:
     for key in _LIST_KEYS:
         if items and all(isinstance(item, Mapping) and key in item for item in items):
-            # A port may be there twice, for TCP and for UDP.
+            # A port may occur twice, for TCP and for UDP.
             return key if len({str(item[key]) for item in items}) == len(items) else None
     return None
 
@@ -87,14 +87,14 @@ def _same(ours: Any, live: Any) -> bool:
     if ours == live:
         return True
     if live is None:
-        # What is empty need not be kept by the API server: absent means the same.
+        # The API server may drop empty values, so a missing value equals an empty one.
         return ours in (None, "", 0, False) or ours in ([], {})
     one, other = _quantity(ours), _quantity(live)
     return one is not None and one == other
 
 
 def _quantity(value: Any) -> Decimal | None:
-    """Return a resource quantity as a number: the API server writes "1000m" as "1"."""
+    """Return a resource quantity as a number, or None: the API server writes "1000m" as "1"."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
     text = str(value)

@@ -1,8 +1,8 @@
-"""Somebody else who writes a pool's Deployments again and again: noticed, named, and not answered blow for blow.
+"""Detects other field managers that edit a pool's Deployments repeatedly, and slows the operator's own writes down.
 
-An autoscaler, a GitOps tool, a person in a loop. A single edit is put back at once. From the third within two minutes
-on, each Deployment of the pool is written once in a quarter of a minute at most, for whatever reason, until nobody has
-edited it for two minutes: two controllers that answer each other at once would write without end.
+Such a manager is an autoscaler, a GitOps tool, or a person with a loop. The operator reverts a single edit at once.
+From the third edit of a Deployment within two minutes on, it writes that Deployment at most every 15 seconds, until
+two minutes have passed without an edit. Otherwise two controllers would overwrite each other without end.
 """
 
 from collections import deque
@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from activity_operator.cluster import field_managers
 from activity_operator.core.observation import DeploymentFacts
 
-#: Edits within a window from which they are a contest, and the window's seconds: it also ends so long after the last.
+#: Edits within a window that make a conflict, and the window's seconds; a conflict ends a window after its last edit.
 EDITS = 3
 WINDOW_SECONDS = 120.0
-#: Seconds between two writes to a contested Deployment.
+#: Minimum seconds between two writes to a Deployment with an edit conflict.
 PACE_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What somebody did to a Deployment: `by` is the field manager, "" when unknown; `find_edits` what to say of it."""
+    """A foreign edit of a Deployment: `by` is the field manager ("" if unknown), `note` the Event's text, or ""."""
 
     name: str
     by: str
@@ -36,13 +36,13 @@ class _EditConflict:
     written: float = float("-inf")
 
     def open(self, now: float) -> bool:
-        """Whether edits came so often, and the last of them lately."""
+        """Return whether the last `EDITS` edits fell into one window that has not ended yet."""
         often = len(self.edits) == EDITS and self.edits[-1] - self.edits[0] <= WINDOW_SECONDS
         return often and now - self.edits[-1] < WINDOW_SECONDS
 
 
 class EditConflicts:
-    """The contests of one pool, by Deployment. Times are seconds of the monotonic clock."""
+    """The edit conflicts of one pool, by Deployment. Times are seconds of the monotonic clock."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, _EditConflict] = {}
@@ -50,9 +50,9 @@ class EditConflicts:
     def find_edits(
         self, deployments: Iterable[DeploymentFacts], wrote: Mapping[str, int], now: float
     ) -> Iterator[Edit]:
-        """Yield every edit that is new. `wrote` are the replicas that we wrote last, by Deployment.
+        """Yield each new edit. `wrote` has the replicas that the operator wrote last, by Deployment.
 
-        What is to be said of a drift or a deletion says who puts it back.
+        Edits of other fields have no note here: the applier emits their Event when it reverts them.
         """
         for found in deployments:
             ours = wrote.get(found.name, found.replicas)
@@ -67,30 +67,30 @@ class EditConflicts:
                 conflict.drifted = found.drifted
 
     def edited(self, name: str, by: str, note: str, now: float) -> Edit:
-        """Take note of one edit."""
+        """Record an edit and return it."""
         conflict = self._by_name.setdefault(name, _EditConflict())
         conflict.edits.append(now)
         conflict.by = by or conflict.by
         return Edit(name, by, note)
 
     def wrote(self, name: str, now: float) -> None:
-        """Take note of a write of ours: what drifts after it drifted anew."""
+        """Record a write of the operator: a drift after it is a new edit."""
         if (conflict := self._by_name.get(name)) is not None:
             conflict.written, conflict.drifted = now, False
 
     def wait(self, name: str, now: float) -> float:
-        """Return the seconds until the Deployment may be written, 0 when nobody contests it."""
+        """Return the seconds until the operator may write the Deployment, 0 without a conflict."""
         conflict = self._by_name.get(name)
         if conflict is None or not conflict.open(now):
             return 0.0
         return max(0.0, conflict.written + PACE_SECONDS - now)
 
     def open(self, name: str, now: float) -> bool:
-        """Whether somebody contests the Deployment."""
+        """Return whether the Deployment has an edit conflict."""
         return name in self._by_name and self._by_name[name].open(now)
 
     def message(self, now: float) -> str:
-        """Return what to say of the contests, the same for as long as they last; "" when there is none."""
+        """Return the condition message about the conflicts, "" without one; it stays the same while they last."""
         opened = sorted((name, conflict.by) for name, conflict in self._by_name.items() if conflict.open(now))
         if not opened:
             return ""
@@ -102,7 +102,7 @@ class EditConflicts:
         )
 
     def ends_in(self, now: float) -> float | None:
-        """Return the seconds until a contest ends if nobody edits any more, None without one; forget what is over."""
+        """Return the seconds until the first conflict ends without further edits, or None; forget ended conflicts."""
         self._by_name = {
             name: conflict
             for name, conflict in self._by_name.items()

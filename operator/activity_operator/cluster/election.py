@@ -1,7 +1,8 @@
-"""Who decides: one Lease, held by writing its renewTime with a resourceVersion precondition.
+"""Leader election with one Lease: the holder renews its renewTime with a resourceVersion precondition.
 
-The holder counts from *before* a renewal was sent and stops leading at the renew deadline; the others count from when
-they saw the record change and wait its full duration. The gap between the two (5 s) is longer than any write may take.
+The holder measures from *before* it sends a renewal and stops leading at the renew deadline. The other processes
+measure from when they see the record change, and wait its full duration. The gap between the two (5 s) is longer than
+the time-out of a write.
 """
 
 import asyncio
@@ -14,35 +15,35 @@ from typing import Protocol
 from activity_operator.cluster.kube import ApiError, KubeError
 from activity_operator.cluster.resources import LEASES, Raw, Resource
 
-#: Refusals of whoever asks, whatever is asked for: a token that is good no longer, too many calls.
+#: Statuses that refuse the caller and not the call: an expired token, too many calls.
 _UNHEARD = {401, 429}
 
 log = logging.getLogger(__name__)
 
 
 class LeaseApi(Protocol):
-    """The part of `KubeClient` that the election needs."""
+    """The methods of `KubeClient` that the election uses."""
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Raw:
         """Read the Lease."""
         ...
 
     async def create(self, resource: Resource, namespace: str, body: Raw) -> Raw:
-        """Create it; 409 when it exists."""
+        """Create the Lease; 409 if it exists."""
         ...
 
     async def replace(
         self, resource: Resource, namespace: str, name: str, body: Raw, timeout: float | None = None
     ) -> Raw:
-        """Write it; 409 when it changed."""
+        """Write the Lease; 409 if it has changed."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds: how long a Lease lasts unrenewed, when its holder gives up on its own, how often it is written.
+    """Seconds: how long an unrenewed Lease lasts, when its holder stops leading by itself, how often it is written.
 
-    The defaults (15/10/2) are the usual ones of controllers; a call may take `call` seconds.
+    The defaults (15/10/2) are those of most controllers; `call` is the time-out of a call.
     """
 
     duration: float = 15.0
@@ -52,11 +53,11 @@ class Timing:
 
 
 class Elector:
-    """Competes for one Lease for as long as it runs; whatever the API does, `run` goes on until it is cancelled.
+    """Competes for one Lease; no API error ends `run`, which goes on until it is cancelled.
 
-    `reachable` says whether the last try was heard: while it is not, nothing else can be written either.
-    `identity` must be new for every process. `clock` is monotonic seconds, and keeps running while a machine sleeps.
-    `on_change(leading)` is told when leadership begins or ends; ask `leading` before every write all the same.
+    `reachable` says whether the API server handled the last call; if not, no other write would succeed either.
+    `identity` must be new for each process. `clock` is monotonic seconds that also pass while the machine sleeps.
+    `on_change(leading)` is called when leadership begins or ends; callers still check `leading` before each write.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Elector:
 
     @property
     def leading(self) -> bool:
-        """Whether this process may write now: it holds the Lease, and the renew deadline has not passed."""
+        """Whether this process may write now: it holds the Lease, and the renew deadline lies ahead."""
         return self._holding and self._clock() < self._renewed + self._timing.renew_deadline
 
     async def run(self) -> None:
@@ -103,16 +104,16 @@ class Elector:
             await asyncio.sleep(self._pause())
 
     async def step(self) -> None:
-        """Try once to acquire or renew, and say so when leadership began or ended by it."""
+        """Try once to acquire or renew the Lease; call `on_change` if leadership began or ended."""
         self._give_up_what_lapsed()
         await self._attempt()
         self._give_up_what_lapsed()
         self._announce()
 
     def _give_up_what_lapsed(self) -> None:
-        """End a term whose deadline has passed, even if the Lease is still ours: a new one begins at the next try.
+        """End a term whose renew deadline has passed, even if the Lease is still ours; the next try begins a new term.
 
-        `leading` has been False since, and who asked meanwhile went away: nobody would call them back.
+        `leading` has been False since the deadline, so pools were not reconciled. A new term queues all of them.
         """
         if self._holding and not self.leading:
             log.warning("the lease was not renewed for %g s: leading no more", self._timing.renew_deadline)
@@ -120,9 +121,10 @@ class Elector:
             self._announce()
 
     def _pause(self) -> float:
-        """A holder whose deadline is near looks again exactly then, so that the loss is announced at once.
+        """Return the seconds until the next try.
 
-        The others look again exactly when the Lease they saw runs out: until then nobody heartbeats what is held.
+        A holder tries again by its renew deadline, so that a loss is announced at once. A standby tries again by the end
+        of the Lease: until a new term begins, the former leader's task leases get no heartbeat.
         """
         ends = self._renewed + self._timing.renew_deadline if self._holding else self._free_at
         left = ends - self._clock()
@@ -161,7 +163,7 @@ class Elector:
             return
         self._lease = await self._write(lease, {"renewTime": self._stamp()}, timeout)
         if self.leading:
-            # An answer that is taken in after the deadline saves no term.
+            # An answer after the renew deadline does not extend the term.
             self._renewed = asked
 
     async def _acquire(self, asked: float, timeout: float) -> None:
@@ -174,7 +176,7 @@ class Elector:
             return
         version = lease["metadata"]["resourceVersion"]
         if version != self._seen_version:
-            # Only our own clock is trusted: the holder is given the full duration from when its write was seen.
+            # The clocks of other machines are not trusted: the duration counts from when this process saw the renewal.
             self._seen_version, self._seen_at = version, self._clock()
         spec = lease["spec"]
         holder = spec.get("holderIdentity") or ""
@@ -188,7 +190,7 @@ class Elector:
 
     def _take(self, lease: Raw, asked: float) -> None:
         self._lease, self._renewed, self._holding = lease, asked, True
-        # Later than any term before, even if somebody deleted the Lease and its count of transitions with it.
+        # The term grows even if the Lease was deleted and its count of transitions started again.
         created = datetime.fromisoformat(lease["metadata"]["creationTimestamp"])
         self.term = int(created.timestamp()) + int(lease["spec"]["leaseTransitions"])
         self.led_since = self._wall()
@@ -231,20 +233,20 @@ class Elector:
             log.exception("the change of leadership was not taken in")
 
     def resign(self) -> None:
-        """Lead no more, and say so at once; the Lease is kept until `release`. `run` must have ended."""
+        """Stop leading and call `on_change` at once; the Lease is kept until `release`. `run` must have ended."""
         self._unreleased = self._unreleased or self._holding
         self._holding = False
         self._announce()
 
     async def release(self) -> None:
-        """Lead no more and hand the Lease back, so that the next one need not wait; `run` must have ended."""
+        """Stop leading and free the Lease, so that a standby can take it at once; `run` must have ended."""
         self.resign()
         if not self._unreleased:
             return
         self._unreleased = False
         try:
             async with asyncio.timeout(self._timing.call):
-                # Read anew: a renewal that was cut short may have been written.
+                # Read the current Lease, because a cancelled renewal may have been written.
                 lease = await self._api.get(LEASES, self._namespace, self._name)
                 if lease["spec"].get("holderIdentity") == self.identity:
                     freed = {"holderIdentity": "", "leaseDurationSeconds": 1}

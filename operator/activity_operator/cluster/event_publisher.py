@@ -1,4 +1,4 @@
-"""Kubernetes Events on pools: on transitions only, repeated ones counted instead of posted, each pool limited."""
+"""Posts Kubernetes Events about pools; equal Events become a series, and each pool has a rate limit."""
 
 import asyncio
 import logging
@@ -12,16 +12,16 @@ from activity_operator.cluster.kube import ApiError, KubeClient, KubeError
 from activity_operator.cluster.resources import EVENTS, POOLS, Raw
 from activity_operator.core.decision import EmitEvent
 
-#: An equal Event within this time is counted on the first one; after it, a new one is posted.
+#: Seconds from the first Event in which equal Events only raise its count.
 SERIES_SECONDS = 600.0
-#: How often the count of a series is written at most.
+#: Minimum seconds between two writes of a series' count.
 COUNT_SECONDS = 60.0
-#: Events a pool may post at once, and seconds until it may post one more.
+#: Events that a pool may post at once, and seconds until it may post one more.
 BURST = 20
 REFILL_SECONDS = 15.0
-#: How many wait to be posted at most; more are dropped: an Event is news, not a record.
+#: The most Events that wait to be posted; further ones are dropped, because Events are no record.
 BACKLOG = 1000
-#: Bytes of an Event's note, not characters: the API server's limit.
+#: The API server's limit of an Event's note, in bytes.
 NOTE_LENGTH = 1024
 
 log = logging.getLogger(__name__)
@@ -43,8 +43,10 @@ class _Budget:
 
 
 class EventPublisher:
-    """Posts what is said of pools. `publish` never waits; `run` posts. Clocks: `clock` monotonic, `wall` Unix
-    seconds."""
+    """Posts Events about pools: `publish` queues without waiting, `run` posts.
+
+    `allowed()` says whether this process may post; `clock` is monotonic seconds, `wall` Unix seconds.
+    """
 
     def __init__(
         self,
@@ -65,18 +67,18 @@ class EventPublisher:
         self._serial = 0
 
     def publish(self, pool: Raw, event: EmitEvent) -> None:
-        """Take up an Event about `pool` (its raw object)."""
+        """Queue an Event about `pool` (its raw object)."""
         try:
             self._queue.put_nowait((pool, event))
         except asyncio.QueueFull:
             log.warning("too many events wait: dropped %s", event.reason)
 
     def forget(self, uid: str) -> None:
-        """Drop what is remembered of a deleted pool."""
+        """Drop the series and the rate limit of a deleted pool."""
         self._pools.pop(uid, None)
 
     async def run(self) -> None:
-        """Post, until cancelled."""
+        """Post queued Events until cancelled."""
         while True:
             pool, event = await self._queue.get()
             if not self._allowed():
@@ -87,7 +89,7 @@ class EventPublisher:
                 log.warning("event %s was not posted: %s", event.reason, error)
 
     async def post(self, pool: Raw, event: EmitEvent) -> None:
-        """Post one Event, or count it on an equal one; raises `KubeError`."""
+        """Post an Event, or count it in the series of an equal one; raises `KubeError`."""
         now = self._clock()
         uid = pool["metadata"]["uid"]
         budget = self._pools.setdefault(uid, _Budget(at=now))

@@ -1,4 +1,4 @@
-"""From raw objects to facts: everything `decide` may know about one pool, at one moment."""
+"""Converts raw objects into the facts of an observation."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,16 +11,16 @@ from activity_operator.cluster.resources import Raw
 from activity_operator.core.observation import DeploymentFacts, PodFacts, PoolFacts
 from activity_worker.contract import LABEL_REVISION
 
-#: The container that runs the handler, in every pod of a pool.
+#: Name of the container that runs the handler in each pod of a pool.
 WORKER_CONTAINER = "worker"
-#: Where a Deployment says for which generation of its pool it was rendered.
+#: Annotation of a Deployment: the generation of the pool for which it was rendered.
 RENDERED_GENERATION = "activitypools.dev/generation"
-#: How long a service's counts may be on their way: what came so shortly before a decision may be unknown to it.
+#: The delay of a service's metrics in seconds: a decision may not know of tasks that arrived this shortly before it.
 COUNTS_DELAY_SECONDS = 600.0
 
 
 def seconds(text: Any) -> float:
-    """Return an RFC 3339 time as Unix seconds, 0 when there is none, or what somebody wrote is none."""
+    """Return an RFC 3339 time as Unix seconds, 0 for a missing or invalid one."""
     try:
         return from_rfc3339(text).timestamp() if isinstance(text, str) and text else 0.0
     except ValueError:
@@ -28,13 +28,13 @@ def seconds(text: Any) -> float:
 
 
 def controller_uid(raw: Raw) -> str:
-    """Return the UID of the object's controlling owner, "" when it has none."""
+    """Return the UID of the object's controlling owner, "" without one."""
     owners = raw["metadata"].get("ownerReferences") or ()
     return next((str(owner["uid"]) for owner in owners if owner.get("controller")), "")
 
 
 def pool_facts(raw: Raw) -> PoolFacts:
-    """Return a pool's identity."""
+    """Return the facts of a pool."""
     meta = raw["metadata"]
     return PoolFacts(
         namespace=meta["namespace"],
@@ -48,9 +48,9 @@ def pool_facts(raw: Raw) -> PoolFacts:
 
 
 def _emptied_at(status: Mapping[str, Any]) -> float:
-    """Return a moment at which the pool had no work: some time before it went to zero for want of it, 0 if it did not.
+    """Return a time at which the pool had no work: some minutes before it scaled to zero for lack of demand, else 0.
 
-    A memory of the last leader's: without it a new one would count again what had been done long ago.
+    A new leader reads it from the former leader's status. Otherwise it would count tasks that were done long ago.
     """
     last: Mapping[str, Any] = (status.get("decisions") or ({},))[-1]
     idle = last.get("desired") == 0 and last.get("limit") == "demand"
@@ -58,7 +58,7 @@ def _emptied_at(status: Mapping[str, Any]) -> float:
 
 
 def deployment_facts(raw: Raw, manifest: Mapping[str, Any] | None = None) -> DeploymentFacts:
-    """Return one revision's Deployment; `manifest` is how the pool's present revision would be rendered now."""
+    """Return the facts of a revision's Deployment; `manifest` is the present rendering of the pool's revision."""
     outdated, edited = False, False
     if manifest is not None and manifest["metadata"]["name"] == raw["metadata"]["name"]:
         outdated = is_outdated(manifest, raw)
@@ -85,7 +85,7 @@ def deployment_facts(raw: Raw, manifest: Mapping[str, Any] | None = None) -> Dep
 
 
 def pod_facts(raw: Raw) -> PodFacts:
-    """Return one worker's pod."""
+    """Return the facts of a worker's pod."""
     meta, status = raw["metadata"], raw.get("status") or {}
     phase = str(status.get("phase", "Pending"))
     ready, scheduled = _condition(raw, "Ready"), _condition(raw, "PodScheduled")
@@ -130,7 +130,7 @@ def _worker(status: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _init_trouble(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return why an init container waits: until it has run, the worker only shows PodInitializing."""
+    """Return why an init container waits: meanwhile the worker container only shows PodInitializing."""
     for container in status.get("initContainerStatuses") or ():
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") not in (None, "PodInitializing"):
@@ -139,28 +139,28 @@ def _init_trouble(status: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _why(waiting: Mapping[str, Any], ended: Mapping[str, Any]) -> str:
-    """Return why the container waits: of a back-off the end that led to it, which says more than its seconds do."""
+    """Return why the container waits; for a crash loop, the message of the last exit."""
     if waiting.get("reason") == "CrashLoopBackOff":
         return str(ended.get("message", ""))
     return str(waiting.get("message", ""))
 
 
 def _untaken_since(raw: Raw, phase: str) -> float:
-    """Return since when a pod has had a node that says nothing of it: a kubelet's first word is the startTime."""
+    """Return since when a scheduled pod waits for its kubelet, else 0; a kubelet first writes the startTime."""
     if phase != "Pending" or not (raw.get("spec") or {}).get("nodeName") or (raw.get("status") or {}).get("startTime"):
         return 0.0
     return seconds(_condition(raw, "PodScheduled").get("lastTransitionTime"))
 
 
 def _unprepared_since(raw: Raw, phase: str) -> float:
-    """Return since when a pod that has a node lacks what must be there before any image is pulled."""
+    """Return since when a pod is not ready to start containers (sandbox, network, volumes), else 0."""
     prepared = _condition(raw, "PodReadyToStartContainers")
     waits = phase == "Pending" and prepared.get("status") == "False"
     return seconds(prepared.get("lastTransitionTime")) if waits else 0.0
 
 
 def _exit_reason(phase: str, status: Mapping[str, Any], ended: Mapping[str, Any]) -> str:
-    """Return why the container ended; a pod that failed as a whole (Evicted, NodeLost) says so itself."""
+    """Return why the container ended, or why the pod failed as a whole (Evicted, NodeLost)."""
     if phase == "Failed" and status.get("reason"):
         return str(status["reason"])
     return str(ended.get("reason", ""))

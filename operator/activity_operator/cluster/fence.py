@@ -1,8 +1,8 @@
-"""The last moment at which a call may be withheld: right before its first byte goes out.
+"""Checks leadership right before the first byte of a call is sent: the last moment at which it can be stopped.
 
-Who writes asks for leave when it begins. After that the call waits for a connection, and a process that is stopped
-there and goes on seconds later would send what somebody else decides by then: half an hour of faults on a loaded
-machine saw two statuses of a former leader that way.
+A writer checks leadership when it begins a call. Then the call waits for a connection, and a process may be suspended
+there. When it resumes seconds later, another leader may have decided differently. In half an hour of fault tests on a
+loaded machine two statuses of a former leader were written that way.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ from typing import Any
 
 import aiohttp
 
-#: Who asks, and in which task: one that is made within (a poll, say) has the context too, and may outlive the term.
+#: The check and its task. A task created within the block (a poll, say) inherits the context and may outlive it.
 _check: ContextVar[tuple["asyncio.Task[Any] | None", Callable[[], None]] | None] = ContextVar("leave", default=None)
 
 
 @contextmanager
 def checked_before_send(check: Callable[[], None]) -> Iterator[None]:
-    """Have every call of this task within ask once more before it is sent; what `check` raises, the call raises."""
+    """Run `check` right before each call of this task is sent; an exception of `check` becomes the call's."""
     before = _check.set((asyncio.current_task(), check))
     try:
         yield
@@ -28,14 +28,14 @@ def checked_before_send(check: Callable[[], None]) -> Iterator[None]:
 
 
 def tracing() -> aiohttp.TraceConfig:
-    """Return what a client session must be made with, for its calls to ask."""
+    """Return the trace configuration that a client session needs for these checks."""
     config = aiohttp.TraceConfig()
     config.on_request_headers_sent.append(_ask)
     return config
 
 
 async def _ask(_: Any, __: Any, ___: aiohttp.TraceRequestHeadersSentParams) -> None:
-    # Its name notwithstanding, the headers are written after this (aiohttp.http_writer.StreamWriter.write_headers).
+    # In spite of the signal's name, aiohttp writes the headers afterwards (http_writer.StreamWriter.write_headers).
     check = _check.get()
     if check is not None and check[0] is asyncio.current_task():
         check[1]()

@@ -1,4 +1,4 @@
-"""Who else wrote a Deployment last, by its managedFields: the API server's own record of who set which field."""
+"""Finds the other field managers of a Deployment in its managedFields, the API server's record of who set a field."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 from activity_operator.cluster.kube import FIELD_MANAGER
 from activity_operator.cluster.resources import Raw
 
-#: Under this name every controller of the controller manager writes; of those only autoscalers scale.
+#: The field manager of all controllers in the controller manager; of those only the HorizontalPodAutoscaler scales.
 _CONTROLLERS = "kube-controller-manager"
 _AUTOSCALER = "kube-controller-manager (a HorizontalPodAutoscaler)"
 
 
 def foreign_managers(managed: Any) -> list[dict[str, Any]]:
-    """Return of `metadata.managedFields` what names others who wrote the spec or the metadata, none when nobody did."""
+    """Return the entries of managedFields in which another manager owns fields of the spec or the metadata."""
     return [
         {
             "manager": str(entry.get("manager", "")),
@@ -30,18 +30,18 @@ def foreign_managers(managed: Any) -> list[dict[str, Any]]:
 
 
 def last_scaler(live: Raw) -> str:
-    """Return the field manager that wrote `spec.replicas` last, "" when it was nobody else."""
+    """Return the other field manager that wrote `spec.replicas` last, "" without one."""
     manager = _last(entry for entry in _entries(live) if "f:replicas" in _fields(entry, "f:spec"))
     return _AUTOSCALER if manager == _CONTROLLERS else manager
 
 
 def last_editor(live: Raw) -> str:
-    """Return the field manager that wrote anything but replicas last, "" when it was nobody else."""
+    """Return the other field manager that last wrote a field besides the replicas, "" without one."""
     return _last(entry for entry in _entries(live) if _edits(entry))
 
 
 def named(manager: str) -> str:
-    """Return what a sentence about an edit ends with."""
+    """Return the end of a sentence about an edit: the field manager in parentheses, or ""."""
     return f" (field manager {manager})" if manager else ""
 
 

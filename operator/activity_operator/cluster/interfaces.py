@@ -1,4 +1,4 @@
-"""What the reconciler needs of the other rooms, as protocols: each can be replaced by a few lines in a test."""
+"""Protocols through which the reconciler uses the other packages; a test can replace each by a few lines."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from activity_operator.core.decision import Decision, ScalingMemory, SentinelOrd
 from activity_operator.core.observation import Observation, PoolFacts, SourceFacts, WorkerFacts
 from activity_worker.contract import Directive
 
-#: (spec, observation, memory) -> what to do about one pool.
+#: (spec, observation, memory) -> the decision about one pool.
 Decide = Callable[[PoolSpec, Observation, ScalingMemory], Decision]
-#: (spec, pool, replicas) -> the Deployment of the spec's revision, as it is applied.
+#: (spec, pool, replicas) -> the Deployment of the spec's revision, as the operator applies it.
 Render = Callable[[PoolSpec, PoolFacts, int], Mapping[str, Any]]
 #: (spec, observation, decision, previous status, lifecycle events) -> the whole status.
 BuildStatus = Callable[
@@ -31,52 +31,52 @@ class CoreFunctions:
 
 
 class PoolEventLike(Protocol):
-    """One entry of a pool's story; times are Unix seconds, `exit_code` None but for an end that is known."""
+    """A lifecycle event of a pool's workers."""
 
     @property
     def name(self) -> str:
-        """What happened."""
+        """The event's name."""
         ...
 
     @property
     def message(self) -> str:
-        """What happened, in a sentence."""
+        """The event as a sentence."""
         ...
 
     @property
     def count(self) -> int:
-        """How often."""
+        """How often the event occurred."""
         ...
 
     @property
     def at(self) -> float:
-        """When last."""
+        """When it last occurred, Unix seconds."""
         ...
 
     @property
     def pod(self) -> str:
-        """To which pod last."""
+        """Name of the pod to which it last occurred."""
         ...
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended."""
+        """Exit code of an ended worker; None for other events, and for an unknown code."""
         ...
 
 
 class WorkerReports(Protocol):
-    """What workers said, and what they are answered."""
+    """The workers' reports, and the directives in the replies."""
 
     def workers(self, namespace: str, pool: str) -> tuple[WorkerFacts, ...]:
-        """Return the last word of each worker of the pool."""
+        """Return the facts of the last report of each worker of the pool."""
         ...
 
     def set_directives(self, namespace: str, pool: str, directives: Mapping[str, Directive]) -> None:
-        """Set what the pool's workers are told, by pod UID."""
+        """Set the directives for the pool's workers, by pod UID."""
         ...
 
     def report_path_problem(self, now: float) -> str:
-        """Return why the report path itself is doubted, or ""."""
+        """Return why the report path itself may be broken, or ""."""
         ...
 
     @property
@@ -85,73 +85,73 @@ class WorkerReports(Protocol):
         ...
 
     def forget(self, pod_uid: str) -> None:
-        """Drop a worker whose pod is gone."""
+        """Forget a worker whose pod is gone."""
         ...
 
     def events(self, namespace: str, pool: str) -> Sequence[PoolEventLike]:
-        """Return the story of the pool's workers, oldest first."""
+        """Return the lifecycle events of the pool's workers, oldest first."""
         ...
 
     def add_event(
         self, key: Key, name: str, message: str, *, at: float, pod: str = "", exit_code: int | None = None
     ) -> None:
-        """Add to that story what only the cluster sees."""
+        """Add a lifecycle event that only the cluster shows; `at` is Unix seconds."""
         ...
 
     def forget_pool(self, namespace: str, pool: str) -> None:
-        """Drop what is kept of a pool that is gone."""
+        """Forget a pool that is gone."""
         ...
 
 
 class PoolSourcesLike(Protocol):
-    """The operator's own view of the task sources: sentinels and counts, and the leases they brought."""
+    """The operator's access to the task sources: sentinels and counts, and the leases that the operator holds."""
 
     def order(self, key: Key, order: SentinelOrder, spec: PoolSpec, pool_uid: str) -> None:
-        """Set how many polls are kept open for the pool."""
+        """Set how many polls are kept open for the pool, and whether its backlog is counted."""
         ...
 
     def facts(self, key: Key) -> SourceFacts:
-        """Return what is known of the pool's source."""
+        """Return the facts of the pool's source."""
         ...
 
     def withdraw(self, key: Key, *, deleted: bool) -> None:
-        """Open no more polls for the pool; when it is deleted, fail the leases that are held for it."""
+        """Open no more polls for the pool; if it is deleted, fail the leases that the operator holds for it."""
         ...
 
 
 class WatchCheck(Protocol):
-    """Compares what the watches deliver with what is known of the cluster otherwise."""
+    """Compares the events of the watches with the operator's writes and with LISTs."""
 
     grace_seconds: float
 
     @property
     def next_check(self) -> float | None:
-        """Seconds until a LIST could confirm that a watch is dead, None while every watch has delivered everything."""
+        """Seconds until a LIST can prove a watch dead; None while no watch owes an event."""
         ...
 
     def wrote(self, resource: Resource, raw: Raw) -> None:
-        """Take note of our own write: the watch must deliver this version."""
+        """Record a write of the operator: the watch must deliver this version."""
         ...
 
     def listed(self, resource: Resource, raws: list[Raw]) -> None:
-        """Compare a LIST with what the watch delivered."""
+        """Compare a LIST with the events of the watch."""
         ...
 
 
 class Leader(Protocol):
-    """Whether this process may write now."""
+    """The leadership of this process."""
 
     @property
     def leading(self) -> bool:
-        """Whether the Lease is ours at this moment."""
+        """Whether this process may write now."""
         ...
 
     @property
     def led_since(self) -> float:
-        """When that began, Unix seconds."""
+        """When the current term began, Unix seconds."""
         ...
 
     @property
     def reachable(self) -> bool:
-        """Whether the API server answered last time."""
+        """Whether the API server handled the elector's last call."""
         ...

@@ -1,21 +1,21 @@
-"""JSON of any depth: what is nested more deeply than Python can follow is cut off, not raised.
+"""Decodes JSON of any depth: levels that are too deep for Python's parser are cut off.
 
-The API server stores free-form fields up to 10,000 levels deep. Python's parser raises RecursionError at a thousand, so
-that a single object in a LIST or a watch would blind the operator to all the others.
+The API server stores free-form fields of up to 10,000 levels. Python's parser raises RecursionError at a thousand, so a
+single such object in a LIST or a watch would hide all other objects from the operator.
 """
 
 import json
 import re
 from typing import Any
 
-#: Levels that are kept of a text that is too deep: far more than any object has that could be used.
+#: Levels that are kept of a text that is too deep; no usable object has nearly as many.
 KEPT_LEVELS = 200
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]', re.DOTALL)
 
 
 def cut_json(text: str) -> str:
-    """Return the JSON text with null in the place of what lies deeper than `KEPT_LEVELS`."""
+    """Return the JSON text with null in place of values below `KEPT_LEVELS` levels."""
     kept: list[str] = []
     depth, begin = 0, 0
     for token in _TOKEN.finditer(text):
@@ -32,10 +32,10 @@ def cut_json(text: str) -> str:
 
 
 class DepthLimitedDecoder(json.JSONDecoder):
-    """The standard decoder, for texts of any depth."""
+    """The standard decoder for texts of any depth."""
 
     def decode(self, s: str, *whitespace: Any) -> Any:
-        """Return what the text says. Raises ValueError for what is no JSON."""
+        """Return the decoded value. Raises ValueError for invalid JSON."""
         try:
             return super().decode(s, *whitespace)
         except RecursionError:
@@ -43,9 +43,9 @@ class DepthLimitedDecoder(json.JSONDecoder):
 
 
 def install() -> None:
-    """Have every `json.loads` of this process read texts of any depth; done before, it means nothing.
+    """Make each `json.loads` of this process decode texts of any depth; a second call has no effect.
 
-    That includes those of kopf and aiohttp, which offer no other way to say how a watch is read.
+    This includes the calls in kopf and aiohttp, which have no setting for the decoder of a watch.
     """
     if not isinstance(json._default_decoder, DepthLimitedDecoder):  # type: ignore[attr-defined]  # noqa: SLF001
         json._default_decoder = DepthLimitedDecoder()  # type: ignore[attr-defined]  # noqa: SLF001

@@ -1,8 +1,8 @@
-"""The only way to the Kubernetes API: raw dicts in and out over the transport of `kubernetes.aio`.
+"""The client of the Kubernetes API: raw dicts in and out, over the transport of `kubernetes.aio`.
 
-Typed models are not used: decoding them costs seven times as much and they refuse partial objects. Every call has a
-time-out of its own, and a write also tells the server to give up then, so that none takes effect after its sender
-has lost the lease (`WRITE_TIMEOUT_SECONDS` fits into the gap between renew deadline and lease duration).
+Typed models are not used: decoding them costs seven times as much, and they refuse partial objects. Each call has a
+time-out. A write also passes its time-out to the server, so that it cannot take effect after its sender has lost the
+Lease (`WRITE_TIMEOUT_SECONDS` fits into the gap between the renew deadline and the Lease's duration).
 """
 
 import asyncio
@@ -23,38 +23,37 @@ from activity_operator.cluster.resources import TOKEN_REVIEWS, Raw, Raws, Resour
 
 FIELD_MANAGER = "activitypool"
 WRITE_TIMEOUT_SECONDS = 5.0
-#: What a GET or a page of a LIST has at first, each time that it was not answered, and at last. A new leader knows of
-#: the tasks that wait when it has listed everything, and until then nobody heartbeats them: they have 30 s in all, of
-#: which a connection that hangs must not take all.
+#: Time-outs of the tries of a GET or of a LIST's page. The leases that a new leader takes over get no heartbeat until
+#: its first LIST is complete, and they last about 30 s: a hanging connection must not take all of that time.
 READ_TIMEOUTS_SECONDS = (5.0, 10.0, 30.0)
-#: Objects a page of a LIST. The API server's own clients use 500, which decoded into 40 MB at a time here.
+#: Objects per page of a LIST. Other clients use 500, which decode into 40 MB at a time here.
 PAGE_SIZE = 100
-#: How often a LIST whose continue token expired starts again before the error is the caller's.
+#: How many times a LIST is tried if its continue token expires.
 LIST_ATTEMPTS = 3
 
-#: With a charset, or the transport would write the body itself: as JSON whose escapes are not YAML's (`_yaml`).
+#: The charset keeps the transport from encoding the body itself, as JSON with escapes that YAML lacks (see `_yaml`).
 APPLY = "application/apply-patch+yaml; charset=utf-8"
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
-#: The API server's words, with status 422, for a JSON patch in which a `test` does not hold.
+#: The API server's message, with status 422, for a JSON patch with a failed `test`.
 _UNTRUE = "the server rejected our request due to an error in our request"
 
-#: What YAML takes only as an escape: control characters, line breaks, and what is no character.
+#: Characters that YAML requires to be escaped: control characters, line breaks, and non-characters.
 _NOT_YAML = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 
 log = logging.getLogger(__name__)
 
 
 class KubeError(Exception):
-    """A call to the Kubernetes API did not succeed."""
+    """A call to the Kubernetes API failed."""
 
 
 class ApiUnreachableError(KubeError):
-    """The API server did not answer: connection refused, reset, or the call's time-out passed."""
+    """The API server did not answer: the connection was refused or reset, or the call timed out."""
 
 
 class ApiError(KubeError):
-    """The API server refused: HTTP `status`, machine-readable `reason` (NotFound, Conflict …) and its message."""
+    """The API server refused a call: HTTP `status`, machine-readable `reason` (such as NotFound), and message."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float = 0.0) -> None:
         super().__init__(f"{status} {reason}: {message}")
@@ -65,7 +64,7 @@ class ApiError(KubeError):
 
     @property
     def conflict(self) -> bool:
-        """Whether the object changed meanwhile, or already exists."""
+        """Whether the object has changed, or exists already."""
         return self.status == 409
 
     @property
@@ -75,7 +74,7 @@ class ApiError(KubeError):
 
     @classmethod
     def from_answer(cls, status: int, body: bytes, headers: Mapping[str, str]) -> Self:
-        """Read a Status object; an answer that is none (a proxy's page) gives its first 200 characters."""
+        """Read a Status object; of any other answer (a proxy's page) take the first 200 bytes."""
         wait = headers.get("Retry-After", "")
         retry_after = float(wait) if wait.isdigit() else 0.0
         try:
@@ -88,7 +87,7 @@ class ApiError(KubeError):
 
 
 class Credentials(Protocol):
-    """Fills a transport configuration: where the API server is and how to prove who we are."""
+    """Fills a transport configuration with the API server's address and the operator's credentials."""
 
     async def __call__(self, configuration: Any) -> None:
         """Set host, CA and credentials on `configuration`."""
@@ -110,9 +109,9 @@ def from_kubeconfig(path: str) -> Credentials:
 
 
 class KubeClient:
-    """Calls to one API server. `observed(verb, plural, code)` is told of every answer; code 0 means none came.
+    """Calls to one API server. `observed(verb, plural, code)` is called after each call; code 0 means no answer.
 
-    Who is answered 401 reads its credentials again (`load`), and tries once more when the token is another one now.
+    After a 401 the client reads its credentials again (`load`) and repeats the call once if the token has changed.
     """
 
     def __init__(
@@ -124,7 +123,7 @@ class KubeClient:
 
     @classmethod
     async def connect(cls, load: Credentials, observed: Callable[[str, str, int], None] | None = None) -> Self:
-        """Read the credentials and return a client; nothing is sent yet."""
+        """Read the credentials and return a client; sends nothing."""
         json_depth.install()
         configuration = type.__call__(transport.Configuration)
         await load(configuration)
@@ -136,7 +135,7 @@ class KubeClient:
         await self._api.close()
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Raw:
-        """Read one object; raises `ApiError` (404 when there is none)."""
+        """Read one object; raises `ApiError` (404 if it does not exist)."""
         return await self._read(resource, resource.path(namespace, name))
 
     async def list(
@@ -146,10 +145,10 @@ class KubeClient:
         label_selector: str = "",
         keep: Callable[[Raw], Raw] = lambda raw: raw,
     ) -> tuple[Raws, str]:
-        """Return all objects and the resourceVersion of the listing, read from the storage, not from a cache.
+        """Return all objects and the resourceVersion of the LIST, read from the storage and not from a cache.
 
-        Pages of 100 come from one snapshot; when it expires midway the LIST starts again. `keep` returns what is to be
-        held of each object while the next pages come (default: all of it).
+        The pages come from one snapshot; if it expires midway, the LIST starts again. `keep` reduces each object as soon
+        as its page arrives (default: not at all).
         """
         for attempt in range(1, LIST_ATTEMPTS + 1):
             try:
@@ -188,7 +187,7 @@ class KubeClient:
         return await self._call("GET", resource, path, query=query, timeout=last)
 
     async def create(self, resource: Resource, namespace: str, body: Raw) -> Raw:
-        """Create one object; 409 when the name is taken."""
+        """Create one object; 409 if the name is taken."""
         return await self._call(
             "POST", resource, resource.path(namespace), body=body, query={"fieldManager": FIELD_MANAGER}
         )
@@ -196,7 +195,7 @@ class KubeClient:
     async def replace(
         self, resource: Resource, namespace: str, name: str, body: Raw, timeout: float | None = None
     ) -> Raw:
-        """PUT the whole object; with metadata.resourceVersion in it, 409 unless it is still the current one."""
+        """Replace the object; with a metadata.resourceVersion in `body`, 409 unless it is the current one."""
         query = {"fieldManager": FIELD_MANAGER}
         return await self._call(
             "PUT", resource, resource.path(namespace, name), body=body, query=query, timeout=timeout
@@ -205,7 +204,7 @@ class KubeClient:
     async def apply(
         self, resource: Resource, namespace: str, name: str, body: Raw, *, subresource: str = "", dry_run: bool = False
     ) -> Raw:
-        """Server-side apply the fields of `body`, taking over those others own; unknown fields are refused (400)."""
+        """Server-side apply the fields of `body`, even if other managers own them; unknown fields are refused (400)."""
         query = {"fieldManager": FIELD_MANAGER, "force": "true", "fieldValidation": "Strict"}
         if dry_run:
             query["dryRun"] = "All"
@@ -224,7 +223,7 @@ class KubeClient:
         return await self._call("PATCH", resource, path, body=body, query=query, content_type=MERGE)
 
     async def json_patch(self, resource: Resource, namespace: str, name: str, operations: Raws) -> Raw:
-        """JSON patch; each `test` among the operations is a precondition (409 where it does not hold)."""
+        """JSON patch; each `test` among the operations is a precondition (409 if it fails)."""
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
         path = resource.path(namespace, name)
         try:
@@ -237,7 +236,7 @@ class KubeClient:
             ) from error
 
     async def delete(self, resource: Resource, namespace: str, name: str, uid: str, resource_version: str = "") -> None:
-        """Delete the object of that UID (409 when the name now belongs to another); one that is gone is no error."""
+        """Delete the object with that UID (409 if the name belongs to another object); a missing object is no error."""
         preconditions = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
         body: Raw = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
         body["propagationPolicy"] = "Background"
@@ -248,7 +247,7 @@ class KubeClient:
                 raise
 
     async def create_token_review(self, token: str, audience: str) -> Raw:
-        """Ask the API server whose token it is; returns the review's `status`."""
+        """Return the `status` of a TokenReview: whether the token is valid for the audience, and whose it is."""
         spec = {"token": token, "audiences": [audience]}
         body = {"apiVersion": TOKEN_REVIEWS.api_version, "kind": TOKEN_REVIEWS.kind, "spec": spec}
         answer = await self._call("POST", TOKEN_REVIEWS, TOKEN_REVIEWS.path(), body=body)
@@ -263,7 +262,7 @@ class KubeClient:
         try:
             return await self._send(method, resource, path, seconds, **sent)
         except ApiError as error:
-            # Refused for its token, it was not carried out: it may be sent again, within the time that it had.
+            # A call with a refused token has had no effect, so it may be repeated within its time-out.
             if error.status != 401 or not await self._renewed(token) or ends - loop.time() < 1:
                 raise
         return await self._send(method, resource, path, ends - loop.time(), **sent)
@@ -272,7 +271,7 @@ class KubeClient:
         return str(self._api.configuration.api_key.get("BearerToken") or "")
 
     async def _renewed(self, refused: str) -> bool:
-        """Read the credentials again; return whether the token is not the refused one (any more)."""
+        """Read the credentials again if that has not happened; return whether the token is a different one now."""
         if self._load is not None and self._token() == refused:
             try:
                 await self._load(self._api.configuration)
@@ -315,19 +314,19 @@ class KubeClient:
         try:
             return dict(json.loads(data))
         except (TypeError, ValueError):
-            # A proxy's page, say: as good as no answer, and to be asked for again.
+            # The page of a proxy, for example: treat it like a missing answer, so that the call is repeated.
             raise ApiUnreachableError(f"{method} {path}: the answer is no JSON object") from None
 
 
 def _yaml(body: Raw) -> bytes:
-    """Return the body as JSON that is YAML, too, which knows no surrogate pairs and takes fewer characters as such."""
+    """Return the body as JSON that is also valid YAML, which has no surrogate pairs and allows fewer raw characters."""
     text = json.dumps(body, ensure_ascii=False)
     return _NOT_YAML.sub(lambda found: f"\\u{ord(found.group()):04x}", text).encode()
 
 
 @dataclass(frozen=True, slots=True)
 class ApiServerAccess:
-    """Where the API server is and how to prove who we are, for a client other than this one (kopf's)."""
+    """The API server's address and the operator's credentials, for another client (kopf's)."""
 
     server: str
     ca_path: str | None
@@ -338,10 +337,10 @@ class ApiServerAccess:
 
 
 async def read_access(load: Credentials) -> ApiServerAccess:
-    """Read the credentials anew and return them."""
+    """Read the current credentials and return them."""
     configuration = type.__call__(transport.Configuration)
     await load(configuration)
-    # A kubeconfig's loader writes "Bearer", the pod's writes "bearer"; kopf puts its own in front.
+    # The kubeconfig loader prefixes "Bearer", the in-cluster loader "bearer"; kopf adds its own prefix.
     token = str(configuration.api_key.get("BearerToken") or "").split(" ")[-1]
     return ApiServerAccess(
         server=configuration.host,

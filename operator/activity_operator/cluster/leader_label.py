@@ -1,4 +1,4 @@
-"""The leader's label on its own pod: the report Service selects by it, so workers reach the process that decides."""
+"""The leader's label on its own pod: the report Service selects by it, so workers' reports reach the leader."""
 
 import asyncio
 import logging
@@ -12,18 +12,18 @@ from activity_operator.cluster.kube import KubeClient, KubeError
 from activity_operator.cluster.resources import PODS, Raw
 from activity_worker.contract import LABEL_LEADER
 
-#: How often a label that could not be set is tried again.
+#: Seconds until a label that could not be set is tried again.
 RETRY_SECONDS = 2.0
-#: How often the leader looks whether the labels are still right: without one, no worker reaches it. At rest a read.
+#: Seconds between two checks of the labels: without its label the leader gets no reports. A check costs one read.
 LOOK_SECONDS = 30.0
-#: What the label may take of the end of the process; the next leader takes it away as well.
+#: Time-out in seconds for removing the label at the end of the process; the next leader removes it, too.
 DROP_SECONDS = 4.0
 
 log = logging.getLogger(__name__)
 
 
 class LeaderLabel:
-    """Sets the label on one pod of the operator and takes it from the others; without a pod name it does nothing."""
+    """Sets the label on the leader's pod and removes it from other pods; without a pod name it does nothing."""
 
     def __init__(self, kube: KubeClient, namespace: str, pod: str, leader: Leader) -> None:
         self._kube = kube
@@ -33,23 +33,23 @@ class LeaderLabel:
         self._changed = asyncio.Event()
 
     def changed(self) -> None:
-        """Leadership came or went: look at once."""
+        """Check the labels at once, because leadership began or ended."""
         self._changed.set()
 
     async def keep(self) -> None:
-        """Keep the labels as they should be, until cancelled."""
+        """Keep the labels correct, until cancelled."""
         while True:
             self._changed.clear()
             leading = self._leader.leading
             settled = await self.settle(leading=leading)
-            # A label that somebody else took away, or that a former leader's late write did, comes back by itself.
+            # A person or a late write of a former leader may have removed the label, so check it regularly.
             wait = (LOOK_SECONDS if leading else None) if settled else RETRY_SECONDS
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._changed.wait()
 
     async def drop(self) -> None:
-        """Take the label from this pod at its end, if that takes no longer than a few seconds."""
+        """Remove the label from this pod at the end of the process; give up after a few seconds."""
         try:
             async with asyncio.timeout(DROP_SECONDS):
                 await self.settle(leading=False)
@@ -57,9 +57,9 @@ class LeaderLabel:
             log.warning("the leader's label is not taken away in %g s: that is the next leader's", DROP_SECONDS)
 
     async def settle(self, *, leading: bool) -> bool:
-        """Make the labels as they should be; False when that failed and has to be tried again.
+        """Correct the labels; return False if that failed and must be tried again.
 
-        A standby minds only itself. The leader also frees a former leader that cannot: one that hangs or was killed.
+        A standby handles only its own label. The leader also removes that of a former leader which hangs or was killed.
         """
         if not self._pod:
             return True
@@ -84,7 +84,7 @@ class LeaderLabel:
             await self._set(self._pod, "true")
         for name, raw in labelled.items():
             if name != self._pod:
-                # Only as it was seen: it may lead by the time at which this arrives.
+                # The precondition protects a pod that has become the leader in the meantime.
                 await self._set(name, None, resourceVersion=raw["metadata"]["resourceVersion"])
 
     async def _set(self, pod: str, value: str | None, **precondition: str) -> None:

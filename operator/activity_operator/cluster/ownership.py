@@ -1,36 +1,36 @@
-"""Who belongs to which pool, by owner UIDs: pod -> ReplicaSet -> Deployment -> pool. Labels alone prove nothing."""
+"""Finds the pool of a pod by owner UIDs: pod -> ReplicaSet -> Deployment -> pool. Labels alone prove nothing."""
 
 from activity_operator.cluster.facts import controller_uid
 from activity_operator.cluster.kube import ApiError, KubeClient
 from activity_operator.cluster.resources import DEPLOYMENTS, PODS, REPLICA_SETS, Key, Raw
 from activity_operator.cluster.store import Store, pool_key, uid_of
 
-#: Namespace, name and UID of a ReplicaSet, as a pod gives them.
+#: Namespace, name and UID of a ReplicaSet, as a pod's ownerReferences name it.
 _Owner = tuple[str, str, str]
 
 
 class Ownership:
-    """Answers membership from the store. ReplicaSets are not watched: each is read once, when its first pod is seen."""
+    """Finds owners in the store. ReplicaSets are not watched: each is read once, when its first pod appears."""
 
     def __init__(self, store: Store, kube: KubeClient) -> None:
         self._store = store
         self._kube = kube
-        #: ReplicaSet -> UID of its Deployment, "" when it has none. UIDs are never used again, so neither changes.
+        #: ReplicaSet -> UID of its Deployment, "" without one. UIDs are never reused, so an entry stays valid.
         self._deployment_of: dict[_Owner, str] = {}
 
     def deployments(self, key: Key, pool_uid: str) -> list[Raw]:
-        """Return the Deployments that this very pool owns."""
+        """Return the Deployments that the pool with this UID owns."""
         return [raw for raw in self._store.of_pool(DEPLOYMENTS, key) if controller_uid(raw) == pool_uid]
 
     async def pods(self, key: Key, pool_uid: str) -> list[Raw]:
-        """Return the pods of the pool's Deployments; reads ReplicaSets that are new. Raises `KubeError`."""
+        """Return the pods of the pool's Deployments; reads unknown ReplicaSets by API calls. Raises `KubeError`."""
         for raw in self._store.of_pool(PODS, key):
             await self._resolve(raw)
         ours = {uid_of(raw) for raw in self.deployments(key, pool_uid)}
         return [raw for raw in self._store.of_pool(PODS, key) if self._deployment_of.get(_owner(raw)) in ours]
 
     def pool_of(self, pod_uid: str) -> Key | None:
-        """Return the pool of a pod, None for a stranger or one whose owners are not known yet."""
+        """Return the pool of a pod; None for a foreign pod, and while the pod's owners are unknown."""
         pod = self._store.by_uid(PODS, pod_uid)
         if pod is None:
             return None
@@ -51,23 +51,24 @@ class Ownership:
         except ApiError as error:
             if not error.missing:
                 raise
-            # Gone before we looked: its pods are being removed with it.
+            # The ReplicaSet is deleted, so its pods are being deleted, too.
             self._deployment_of[owner] = ""
             return
-        # Whoever may create pods writes their owners: a name that leads elsewhere finds another object, or a list.
+        # The pod's creator wrote this name, and it may lead to another object or a list: compare the UID.
         self._deployment_of[owner] = controller_uid(found) if found["metadata"].get("uid") == uid else ""
 
     def prune(self) -> None:
-        """Forget ReplicaSets of which no pod is left."""
+        """Forget ReplicaSets without pods."""
         alive = {_owner(raw) for key in self._store.known_keys() for raw in self._store.of_pool(PODS, key)}
         for owner in [owner for owner in self._deployment_of if owner not in alive]:
             del self._deployment_of[owner]
 
 
 def _owner(pod: Raw) -> _Owner:
-    """Return namespace, name and UID of the object that the pod says is its controller, UID "" when it says none.
+    """Return namespace, name and UID of the pod's controlling owner; UID "" without one.
 
-    All three: who names another namespace's ReplicaSet by its UID must not have said for others that there is none.
+    The cache needs all three. Otherwise a pod could name the UID of another namespace's ReplicaSet, and the operator
+    would store for that UID that it has no Deployment.
     """
     meta = pod["metadata"]
     uid = controller_uid(pod)

@@ -1,4 +1,4 @@
-"""What the reconciler carries from one look at a pool to the next. All of it can be rebuilt."""
+"""The reconciler's state of a pool between two reconciliations. All of it can be rebuilt."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,10 +13,10 @@ from activity_operator.core.observation import PodFacts
 
 @dataclass(slots=True)
 class PoolState:
-    """One pool's, for one UID and one term. Times are seconds of the monotonic clock; -inf means never.
+    """The state of one pool, for one UID and one term. Times are seconds of the monotonic clock; -inf means never.
 
-    `replicas` are, by Deployment, what this process wrote last, or saw first; `status` is the digest of the status
-    that it wrote last, `unwritten` one that has yet to be written.
+    `replicas` are, by Deployment, the replicas that this process wrote last, or saw first. `status` is the digest of
+    the status that it wrote last; `unwritten` is a newer status whose write is deferred.
     """
 
     uid: str

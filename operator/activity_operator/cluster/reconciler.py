@@ -1,4 +1,4 @@
-"""observe -> decide -> apply, for one pool at a time: level-triggered, retried for ever, only with the Lease."""
+"""Reconciles one pool at a time: observe, decide, apply. Level-triggered, retried without end, only with the Lease."""
 
 import logging
 import random
@@ -22,41 +22,41 @@ from activity_operator.core.decision import ApplyRevision, Decision, EmitEvent, 
 from activity_operator.core.lifecycle_ring import merge_events
 from activity_operator.core.observation import Observation
 
-#: Failures in a row, each longer after the one before, from which they are no passing trouble: about two seconds.
+#: Consecutive failures after which the status shows them: about two seconds, with the back-off.
 TOLD_FAILURES = 3
 
 log = logging.getLogger(__name__)
 
 
 class ReconcilerMetrics(Protocol):
-    """What the reconciler tells the metrics."""
+    """The metrics that the reconciler records."""
 
     def reconciled(self, result: str, seconds: float) -> None:
-        """One look ended: ok, conflict, unreachable, refused or error."""
+        """Record a reconciliation; `result` is ok, conflict, unreachable, refused, not_leading or error."""
         ...
 
     def scaled(self, key: Key, by: int, reason: str, seconds: float) -> None:
-        """Replicas were written, so many seconds after the pool was queued."""
+        """Record a write of replicas, `seconds` after the pool was queued."""
         ...
 
     def observed(
         self, key: Key, spec: PoolSpec, observation: Observation, decision: Decision, status: Mapping[str, Any]
     ) -> None:
-        """Take in a pool's numbers."""
+        """Record a pool's gauges."""
         ...
 
     def status_written(self) -> None:
-        """A status was written."""
+        """Record a write of a status."""
         ...
 
     def forget(self, key: Key) -> None:
-        """The pool is gone: so are its series."""
+        """Remove the series of a pool."""
         ...
 
 
 @dataclass(slots=True)
 class ReconcilerDeps:
-    """What the reconciler works with. `prepare(namespace)` puts there what every pod mounts; cheap when it is there."""
+    """The reconciler's dependencies. `prepare(namespace)` creates what each pod mounts there; cheap if it exists."""
 
     store: Store
     queue: WorkQueue
@@ -72,7 +72,7 @@ class ReconcilerDeps:
 
 
 class Reconciler:
-    """Looks at pools as the queue names them. `ready()` must hold, too: the store was swept since this term began."""
+    """Reconciles the pools in the queue. `ready()` says whether the store is up to date for the current term."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Reconciler:
         self._states: dict[Key, PoolState] = {}
 
     async def run(self) -> None:
-        """Work on one key after another, until cancelled; several of these may run at once."""
+        """Reconcile one key after another, until cancelled; several of these loops may run concurrently."""
         while True:
             key = await self._deps.queue.get()
             try:
@@ -98,17 +98,17 @@ class Reconciler:
                 self._deps.queue.done(key)
 
     def begin_term(self) -> None:
-        """Forget everything: what another leader did meanwhile is not in our memory."""
+        """Forget the state of all pools, because another leader may have changed them."""
         self.end_term()
 
     def end_term(self) -> None:
-        """Tell no pool's numbers any more: from here on they are another leader's to tell."""
+        """Forget the state of all pools and remove their series, which the next leader exports."""
         for key in self._states:
             self._deps.metrics.forget(key)
         self._states.clear()
 
     async def reconcile(self, key: Key) -> None:
-        """Reconcile one pool and say when to look again; never raises but for cancellation."""
+        """Reconcile one pool and schedule the next reconciliation; raises nothing but CancelledError."""
         began = self._clock()
         result, wait = "ok", None
         with fence.checked_before_send(self._must_lead):
@@ -146,7 +146,7 @@ class Reconciler:
         return "error", wait
 
     async def _report_failure(self, key: Key, error: Exception) -> None:
-        """Say in the status that looking after the pool fails again and again, where that may last."""
+        """Write a repeated failure into the pool's status, except a conflict or an unreachable API server."""
         state, pool = self._states[key], self._deps.store.pool(key)
         passes = isinstance(error, ApiUnreachableError) or (isinstance(error, ApiError) and error.conflict)
         if passes or pool is None or state.failures < TOLD_FAILURES:
@@ -157,7 +157,7 @@ class Reconciler:
             log.warning("%s: its status cannot be written: %s", "/".join(key), again)
 
     def _stop_polling(self, key: Key) -> None:
-        """A task taken now could not be recorded: open no polls until the API server answers again."""
+        """Open no polls until the API server answers: a task that a poll returns could not be recorded."""
         pool = self._deps.store.pool(key)
         if pool is not None:
             self._deps.observer.sources.withdraw(key, deleted=False)
@@ -187,7 +187,7 @@ class Reconciler:
         return min(waits, default=None)
 
     def _decide(self, spec: PoolSpec, observation: Observation, state: PoolState) -> Decision:
-        """Return the decision, with the manifests of the revisions that it applies."""
+        """Return the decision, with rendered manifests in its `ApplyRevision` actions."""
         decision = self._deps.core.decide(spec, observation, state.memory)
         actions = tuple(
             replace(action, manifest=self._deps.core.render(spec, observation.pool, action.replicas))
@@ -205,9 +205,9 @@ class Reconciler:
         return state
 
     def _note_edits(self, pool: Raw, state: PoolState, observation: Observation) -> Observation:
-        """Say so when somebody else wrote a Deployment's replicas, and note who does so again and again.
+        """Emit an Event for each foreign edit of a Deployment, and add an edit conflict to the observation.
 
-        What the pool needs is written over it.
+        The decision overwrites the edit.
         """
         now = self._clock()
         for edit in state.edit_conflicts.find_edits(observation.deployments, state.replicas, now):
@@ -220,7 +220,7 @@ class Reconciler:
         return replace(observation, edit_conflict=state.edit_conflicts.message(now))
 
     async def _carry_out(self, key: Key, pool: Raw, state: PoolState, decision: Decision) -> float | None:
-        """Do what was decided; return the seconds until what had to wait (a raise, a refused manifest) may be tried."""
+        """Apply the decision; return the seconds until a deferred write or a refused manifest may be tried, or None."""
         work = Work(
             key, pool, state.replicas, state.edit_conflicts, last_raise=state.last_raise, rejected=state.rejected
         )
@@ -235,7 +235,10 @@ class Reconciler:
         return max(min(again) - self._clock(), 0.0) if again else None
 
     def _give_orders(self, key: Key, spec: PoolSpec, decision: Decision, pool_uid: str) -> None:
-        """Only after the writes: a worker is told to drain when its pod already says so, never before."""
+        """Pass directives to the reports and the order to the sources.
+
+        This follows the writes: a worker gets the directive to drain only after its pod has the deletion cost.
+        """
         self._must_lead()
         observer = self._deps.observer
         observer.reports.set_directives(*key, decision.directives)
@@ -245,12 +248,12 @@ class Reconciler:
     async def _report_status(
         self, key: Key, spec: PoolSpec, observation: Observation, decision: Decision, state: PoolState
     ) -> float | None:
-        """Write the status if it is due; return the seconds until it will be."""
+        """Write the status if that is due; return the seconds until it is, or None."""
         pool = self._deps.store.pool(key)
         if pool is None or pool["metadata"]["uid"] != state.uid:
             return None
         events = merge_events(state.inherited, event_records(self._deps.observer.reports.events(*key)))
-        # What is yet to be written is built upon: a decision that falls between two writes would be lost.
+        # The new status builds on the deferred one, or the deferred one's decisions would be lost.
         previous = pool.get("status") if state.unwritten is None else state.unwritten
         wanted = self._deps.core.status(spec, observation, decision, previous, events)
         self._deps.metrics.observed(key, spec, observation, decision, wanted)
@@ -259,7 +262,7 @@ class Reconciler:
         return wait
 
     async def _refuse(self, key: Key, pool: Raw, state: PoolState, error: SpecError) -> float | None:
-        """A spec that cannot be used: say so and leave the workers as they are."""
+        """Report an invalid spec in an Event and the status; leave the workers as they are."""
         self._deps.observer.sources.withdraw(key, deleted=False)
         if state.memory.announced.get("spec") != str(error):
             self._deps.events.publish(pool, EmitEvent("Warning", str(error.reason), str(error)))
@@ -270,7 +273,7 @@ class Reconciler:
         since_last = self._clock() - state.status_written
         wait = self._deps.writer.wait(pool, wanted, since_last)
         if wait == 0 and status_writer.digest(wanted) == state.status and since_last < status_writer.COUNTS_SECONDS:
-            # The API server keeps it otherwise than it was sent: writing it again at once would never end.
+            # The API server stores this status differently than it was sent. Immediate writes would never end.
             wait = status_writer.COUNTS_SECONDS - since_last
         if wait is None or wait > 0:
             return wait
@@ -293,7 +296,7 @@ class Reconciler:
         must_lead(self._deps.observer.leader)
 
     def _forget(self, key: Key) -> None:
-        """The pool is gone: its Deployments go by garbage collection, everything of ours goes here."""
+        """Forget a deleted pool everywhere in this process; Kubernetes garbage-collects its Deployments."""
         state = self._states.pop(key, None)
         if state is not None:
             self._deps.events.forget(state.uid)

@@ -1,4 +1,4 @@
-"""The kinds of Kubernetes object the operator touches, and the URL path of each."""
+"""The Kubernetes resources that the operator uses, and their URL paths."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,13 +6,13 @@ from urllib.parse import quote
 
 Raw = dict[str, Any]
 Raws = list[Raw]
-#: (namespace, name) of a pool: what the queue, the registry and the sentinels go by.
+#: (namespace, name) of a pool: the key of the queue, the worker registry and the sentinels.
 Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One kind: its group ("" for core), version, plural name and whether its objects live in namespaces."""
+    """A resource: group ("" for core), version, plural name, kind, and whether its objects have a namespace."""
 
     group: str
     version: str
@@ -22,7 +22,7 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """What goes into an object's `apiVersion`."""
+        """The `apiVersion` of its objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:

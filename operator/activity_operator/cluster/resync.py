@@ -1,4 +1,4 @@
-"""The periodic LIST of everything: it finds deletes that no watch told, proves watches alive, wakes every pool."""
+"""The periodic LIST of all objects: it finds missed deletions, checks the watches, and queues every pool."""
 
 import asyncio
 import logging
@@ -13,16 +13,16 @@ from activity_operator.cluster.store import KINDS, Store
 from activity_operator.cluster.transform import trim
 from activity_worker.contract import LABEL_POOL
 
-#: Seconds until a LIST that failed is tried again, while the store is not to be trusted.
+#: Seconds until a failed resync is tried again.
 RETRY_SECONDS = 2.0
-#: Seconds from a watch that began anew to the sweep that finds what it missed: one for all that it tells again.
+#: Seconds from a watch's relist to the resync that finds missed deletions; further relists in that time share it.
 SOON_SECONDS = 1.0
 
 log = logging.getLogger(__name__)
 
 
 class Resyncer:
-    """Keeps the store honest. `done()` is called after each complete sweep; `covered` is when the last began."""
+    """Corrects the store by LISTs. `done()` follows each complete resync; `covered` is when the last one began."""
 
     def __init__(
         self,
@@ -48,16 +48,16 @@ class Resyncer:
         self.covered: float | None = None
 
     def request(self) -> None:
-        """Sweep as soon as possible, as a new term must before its first decision."""
+        """Resync as soon as possible; a new term needs this before its first decision."""
         self._now.set()
 
     def request_soon(self) -> None:
-        """Sweep in a moment, once for everybody who asks meanwhile."""
+        """Resync in `SOON_SECONDS`; further requests until then share that resync."""
         if self._soon is None or self._soon.when() <= asyncio.get_running_loop().time():
             self._soon = asyncio.get_running_loop().call_later(SOON_SECONDS, self.request)
 
     async def run(self) -> None:
-        """Sweep now, then every interval and whenever asked, until cancelled."""
+        """Resync now, then at each interval and after each request, until cancelled."""
         while True:
             self._now.clear()
             wait = RETRY_SECONDS
@@ -71,7 +71,7 @@ class Resyncer:
             await self._sleep(wait)
 
     async def _sleep(self, seconds: float) -> None:
-        """Wait; a debt of the watches that arises meanwhile shortens the wait."""
+        """Wait, but no longer than until a LIST can prove a watch dead."""
         until = self._clock() + seconds
         while (left := until - self._clock()) > 0:
             check = self._watch_check.next_check
@@ -86,7 +86,7 @@ class Resyncer:
                 return
 
     async def resync(self) -> None:
-        """LIST every kind once and correct the store by it; raises `KubeError`."""
+        """LIST each kind once and correct the store; raises `KubeError`."""
         began = self._clock()
         for resource in KINDS:
             await self._resync_resource(resource)

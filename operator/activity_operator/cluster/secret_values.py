@@ -1,7 +1,8 @@
-"""Values of Secrets that pools name: read when they are first needed, and again when they are doubted or missing.
+"""Values of Secrets that pools refer to: read when first needed, and again at intervals.
 
-The operator has no right to list or watch Secrets outside its own namespace, so a change is found by asking: every few
-minutes, at once when what a value leads to fails, and then again and again until it does not.
+The operator has no right to list or watch Secrets outside its own namespace, so it finds changes by reading: every few
+minutes, and at once when a value is doubted, that is when the source that needs it fails; then with back-off until the
+source works.
 """
 
 import asyncio
@@ -21,20 +22,20 @@ from activity_operator.cluster.resources import Key, Raw
 
 log = logging.getLogger(__name__)
 
-#: From one reading of a value that nobody doubts to the next.
+#: Seconds between two reads of a trusted value.
 REFRESH_SECONDS = 300.0
-#: The least time between two readings, and the most while a value is missing or doubted.
+#: Minimum seconds between two reads, and the maximum while a value is missing or doubted.
 LEAST_SECONDS = 1.0
 DOUBTED_SECONDS = 30.0
 
 
-#: A pool, and what it uses a value for.
+#: A pool, and its use of a value ("source", "prometheus").
 User = tuple[Key, str]
 
 
 @dataclass(frozen=True, slots=True)
 class SecretRef:
-    """A key of a Secret in a namespace."""
+    """Namespace and name of a Secret, and a key in it."""
 
     namespace: str
     name: str
@@ -43,7 +44,7 @@ class SecretRef:
 
 @dataclass(frozen=True, slots=True)
 class SecretValue:
-    """What was found: a value, or why there is none (a condition's reason, and a message that names the fix)."""
+    """A value, or why there is none: a condition's reason, and a message that names the fix."""
 
     value: str = field(default="", repr=False)
     reason: str = ""
@@ -52,7 +53,7 @@ class SecretValue:
 
 @dataclass(slots=True)
 class _WatchedSecret:
-    """One value, who uses it for what, and who of them is failed by it. `asked` is set when it is to be read soon."""
+    """One value with its users. `doubts` are the users whose source fails; `asked` is set to request a read."""
 
     ref: SecretRef
     users: set[User] = field(default_factory=set)
@@ -64,7 +65,7 @@ class _WatchedSecret:
 
 
 class SecretValues:
-    """The values for all pools. `get(namespace, name)` reads a Secret; `on_change(key)` tells that one changed."""
+    """The values for all pools. `get(namespace, name)` reads a Secret; `on_change(key)` follows a changed value."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class SecretValues:
         self._refs: dict[User, SecretRef] = {}
 
     def follow(self, key: Key, use: str, ref: SecretRef | None) -> SecretValue | None:
-        """Keep this value for this use of the pool's, or with None none; returns it, None before it has been read."""
+        """Keep the value for this use, or drop it if `ref` is None; return the value, None before its first read."""
         user = (key, use)
         before = self._refs.get(user)
         if before is not None and before != ref:
@@ -96,7 +97,7 @@ class SecretValues:
         return watched.found
 
     def doubt(self, key: Key, use: str) -> None:
-        """Read the value again soon, and ever more rarely until it is trusted: what it leads to fails."""
+        """Read the value again soon, then with back-off until it is trusted, because the pool's source fails."""
         if (ref := self._refs.get((key, use))) is not None:
             watched = self._watches[ref]
             if not watched.doubts:
@@ -104,12 +105,12 @@ class SecretValues:
             watched.doubts.add((key, use))
 
     def trust(self, key: Key, use: str) -> None:
-        """What the value leads to is well."""
+        """Withdraw the doubt, because the pool's source works."""
         if (ref := self._refs.get((key, use))) is not None:
             self._watches[ref].doubts.discard((key, use))
 
     def pause(self) -> None:
-        """Keep nothing."""
+        """Drop all values."""
         for key, use in tuple(self._refs):
             self.follow(key, use, None)
 
@@ -127,7 +128,7 @@ class SecretValues:
         while True:
             found = await self._read(watched)
             if found is not None and found != watched.found:
-                # Who doubted the former value has yet to try this one.
+                # The doubts were about the former value.
                 watched.found, watched.misses = found, 0
                 watched.doubts.clear()
                 for key in {key for key, _ in watched.users}:
@@ -145,7 +146,7 @@ class SecretValues:
             watched.asked.clear()
 
     async def _read(self, watched: _WatchedSecret) -> SecretValue | None:
-        """Return what is there now; None when the API server cannot say, so that what is known stays."""
+        """Return the current value; None if the API server does not answer, so that the last value stays."""
         ref = watched.ref
         secret = f"Secret {ref.name} in namespace {ref.namespace}"
         try:

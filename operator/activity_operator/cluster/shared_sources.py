@@ -1,4 +1,4 @@
-"""Which pools share a source: each takes the other's tasks, so both are told."""
+"""Finds pools that share a source: each takes the other's tasks, so the status of both shows it."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from activity_operator.cluster.resources import Key
 
 
 class SharedSources:
-    """Pools by the identity of their source. `changed(key)` is called for every pool whose rivals became others."""
+    """Pools by the identity of their source. `changed(key)` is called for each other pool on a source that changed."""
 
     def __init__(self, changed: Callable[[Key], None]) -> None:
         self._changed = changed
@@ -14,7 +14,7 @@ class SharedSources:
         self._pools: dict[str, set[Key]] = {}
 
     def of(self, key: Key, source: str) -> tuple[str, ...]:
-        """Note the pool's source and return the other pools on it, as namespace/name."""
+        """Record the pool's source and return the other pools on it, as namespace/name."""
         if self._sources.get(key) != source:
             self.forget(key)
             self._sources[key] = source
@@ -23,7 +23,7 @@ class SharedSources:
         return tuple(sorted("/".join(other) for other in self._pools[source] if other != key))
 
     def forget(self, key: Key) -> None:
-        """Drop a pool that is gone."""
+        """Forget a pool that is gone."""
         source = self._sources.pop(key, None)
         if source is None:
             return

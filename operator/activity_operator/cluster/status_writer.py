@@ -1,4 +1,4 @@
-"""Writing a pool's status: only when it differs from what the API server holds, and counts not too often."""
+"""Writes a pool's status if it differs from the API server's, and changed numbers at most every ten seconds."""
 
 import hashlib
 import json
@@ -12,16 +12,16 @@ from activity_operator.api.status import parse_status
 from activity_operator.cluster.kube import KubeClient, KubeError
 from activity_operator.cluster.resources import POOLS, Raw
 
-#: Seconds between two writes that change nothing but counts and rings; conditions are written at once.
+#: Minimum seconds between two writes that change only counts and lists of events; conditions are written at once.
 COUNTS_SECONDS = 10.0
 
 
 class NameTakenError(Exception):
-    """A Deployment of that name belongs to somebody else, or to a pool that is just being deleted."""
+    """The Deployment of that name has another owner, or belongs to a pool that is being deleted."""
 
 
 def invalid_spec_status(pool: Raw, error: SpecError, now: float) -> dict[str, Any]:
-    """Return the status of a pool whose spec cannot be used: what was known stays, and the conditions say what to fix.
+    """Return the status of a pool with an invalid spec: the former status, with conditions that name the fix.
 
     `now` is Unix seconds.
     """
@@ -29,7 +29,7 @@ def invalid_spec_status(pool: Raw, error: SpecError, now: float) -> dict[str, An
 
 
 def failing_status(pool: Raw, error: Exception, now: float) -> dict[str, Any]:
-    """Return the status of a pool that cannot be looked after: what was known stays, and the conditions say why.
+    """Return the status of a pool whose reconciliation fails: the former status, with conditions that say why.
 
     `now` is Unix seconds.
     """
@@ -50,7 +50,7 @@ def _unready(pool: Raw, reason: str, message: str, now: float, *, stalled: bool)
 
 
 def is_urgent(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether the difference must be seen at once: the generation, or what a condition says (not its wording)."""
+    """Return whether the generation, or a condition's status or reason differs; a message alone is not urgent."""
     return _gist(live) != _gist(wanted)
 
 
@@ -61,7 +61,7 @@ def _gist(status: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value without what the API server may leave out, so that equal statuses compare equal."""
+    """Return the value without empty parts, which the API server may drop, so that equal statuses compare equal."""
     if isinstance(value, Mapping):
         cleaned = {name: _plain(item) for name, item in value.items() if item is not None}
         return {name: item for name, item in cleaned.items() if item not in ("", [], {})}
@@ -71,18 +71,18 @@ def _plain(value: Any) -> Any:
 
 
 def digest(wanted: Mapping[str, Any]) -> str:
-    """Return by what a status is known again: 64 characters in place of 10 KB a pool."""
+    """Return a hash to recognise a status: 64 characters instead of 10 KB per pool."""
     return hashlib.sha256(json.dumps(wanted, sort_keys=True, default=str).encode()).hexdigest()
 
 
 class StatusWriter:
-    """Writes statuses; `wait` says how long a difference that is not urgent has to wait."""
+    """Writes statuses; `wait` returns how long a write has to wait."""
 
     def __init__(self, kube: KubeClient) -> None:
         self._kube = kube
 
     def wait(self, pool: Raw, wanted: Mapping[str, Any], since_last: float) -> float | None:
-        """Return the seconds until `wanted` should be written, None when the API server holds it already.
+        """Return the seconds until `wanted` should be written, None if the API server already has it.
 
         `since_last` is how many seconds ago this pool's status was last written.
         """
@@ -96,8 +96,8 @@ class StatusWriter:
     async def write(self, pool: Raw, wanted: Mapping[str, Any]) -> Raw:
         """Apply the status and return the pool as it is now.
 
-        409 when the name belongs to another pool by now, or the pool is not the one that was seen: a former leader's
-        status, arriving late, must not stand over the next one's.
+        Raises `ApiError` 409 if the pool has changed, or its name belongs to another pool: a late status of a former
+        leader must not replace the next leader's.
         """
         meta = pool["metadata"]
         known = {name: meta[name] for name in ("name", "uid", "resourceVersion")}

@@ -1,7 +1,7 @@
-"""What the operator knows of the cluster: raw objects of pools, Deployments and pods, by UID and by pool.
+"""The operator's cache of the cluster: raw objects of pools, Deployments and pods, by UID and by pool.
 
-Three streams feed it: the watch, the sweep's LISTs, and the answers to our own writes. Whatever the order in which they
-come, an object never goes back to an older resourceVersion, and one that is gone does not come back.
+It is fed by the watch, the LISTs of the resync, and the answers to the operator's own writes. In any order of these, an
+object never returns to an older resourceVersion, and a deleted object never reappears.
 """
 
 from collections import OrderedDict
@@ -12,12 +12,12 @@ from activity_operator.cluster.transform import trim
 from activity_worker.contract import LABEL_POOL
 
 KINDS = (POOLS, DEPLOYMENTS, PODS)
-#: How many removed UIDs are remembered, with the version at which they went: enough to outlive a LIST in flight.
+#: How many deleted UIDs are remembered with their last version: enough to outlast a LIST that is under way.
 TOMBSTONES = 20_000
 
 
 def is_older(version: str, than: str) -> bool:
-    """Whether a resourceVersion is older; versions that are not numbers cannot be compared and count as newer."""
+    """Return whether `version` is older than `than`; a version that is not a number never counts as older."""
     return version.isdigit() and than.isdigit() and int(version) < int(than)
 
 
@@ -32,7 +32,7 @@ def version_of(raw: Raw) -> str:
 
 
 def pool_key(resource: Resource, raw: Raw) -> Key | None:
-    """Return which pool an object is about: itself, or by its label; None for a stranger."""
+    """Return the key of a pool, or of the pool that the object's label names; None without the label."""
     meta = raw["metadata"]
     if resource == POOLS:
         return (meta["namespace"], meta["name"])
@@ -41,7 +41,7 @@ def pool_key(resource: Resource, raw: Raw) -> Key | None:
 
 
 class Store:
-    """The objects as last seen. `changed(key)` is called whenever something about a pool became different."""
+    """The last known objects. `changed(key)` is called whenever an object of a pool changes."""
 
     def __init__(self, changed: Callable[[Key], None]) -> None:
         self._changed = changed
@@ -74,15 +74,15 @@ class Store:
         return None if uid is None else self._objects[resource][uid]
 
     def count(self, resource: Resource) -> int:
-        """Return how many objects of a kind there are."""
+        """Return the number of objects of a kind."""
         return len(self._objects[resource])
 
     def known_keys(self) -> set[Key]:
-        """Return every pool key that anything is known about, so that leftovers of vanished pools are looked at too."""
+        """Return the keys of all pools with any object, including deleted pools with remaining Deployments or pods."""
         return {key for resource in KINDS for key, uids in self._of_pool[resource].items() if uids}
 
     def put(self, resource: Resource, raw: Raw) -> bool:
-        """Take in an object from watch, LIST or the answer to a write; False when it told nothing new."""
+        """Store an object from a watch, a LIST or the answer to a write; return False if it changed nothing."""
         key = pool_key(resource, raw)
         meta = raw["metadata"]
         uid, version, name = uid_of(raw), version_of(raw), (meta["namespace"], meta["name"])
@@ -95,7 +95,7 @@ class Store:
             return False
         other = self._names[resource].get(name, uid)
         if other != uid:
-            # Two UIDs under one name: the younger one proves that the other is gone, whichever was heard of first.
+            # Of two UIDs with one name the newer one proves that the older object is deleted, in any order of arrival.
             if is_older(version, version_of(self._objects[resource][other])):
                 return False
             self._drop(resource, other, version)
@@ -109,7 +109,7 @@ class Store:
         return True
 
     def remove(self, resource: Resource, raw: Raw) -> bool:
-        """Take out an object that a watch says is gone (or no longer selected); an older tale is ignored."""
+        """Remove an object that is deleted or no longer selected; an event older than the stored object is ignored."""
         uid, version = uid_of(raw), version_of(raw)
         known = self._objects[resource].get(uid)
         if known is not None and is_older(version, version_of(known)):
@@ -138,13 +138,13 @@ class Store:
         return True
 
     def snapshot(self, resource: Resource) -> dict[str, str]:
-        """Return UID -> resourceVersion of a kind, to be taken before a LIST begins and given to `replace` after it."""
+        """Return UID -> resourceVersion of a kind; take it before a LIST and pass it to `replace` afterwards."""
         return {uid: version_of(raw) for uid, raw in self._objects[resource].items()}
 
     def replace(self, resource: Resource, listed: Iterable[Raw], before: dict[str, str], list_version: str) -> int:
-        """Take in a full LIST; remove what was known before it began and is not in it. Returns how many that were.
+        """Store a full LIST and remove objects of `before` that it lacks; return the number of removed objects.
 
-        Objects that came while the LIST was under way are left alone.
+        Objects that appeared during the LIST stay.
         """
         present = set()
         for raw in listed:

@@ -1,4 +1,4 @@
-"""Objects as they are kept: without what nothing reads, because thousands of pods are held in memory."""
+"""Reduces objects to the fields that the operator reads, because the store holds thousands of pods in memory."""
 
 from activity_operator.api.pod_own import DELETION_COST
 from activity_operator.cluster import field_managers
@@ -9,7 +9,7 @@ _STATUS = ("phase", "reason", "message", "startTime", "conditions", "containerSt
 
 
 def trim(resource: Resource, raw: Raw) -> Raw:
-    """Return the object as the store keeps it: pods cut to what `observe` reads, others with few managedFields."""
+    """Return the object as the store keeps it: a pod with the fields that are read, others with fewer managedFields."""
     if resource == PODS:
         return _pod(raw)
     meta = {name: value for name, value in raw["metadata"].items() if name != "managedFields"}

@@ -1,4 +1,4 @@
-"""The work queue: each key at most once in it, and at most one worker on a key at a time."""
+"""The work queue: a key waits in it at most once, and at most one reconcile loop works on a key."""
 
 import asyncio
 from collections import deque
@@ -8,9 +8,9 @@ from activity_operator.cluster.resources import Key
 
 
 class WorkQueue:
-    """A deduplicating queue. A key added while it is worked on comes again after `done`, so no change is missed.
+    """A deduplicating queue. A key that is added during its reconciliation is queued again by `done`.
 
-    `clock` (monotonic seconds) stamps when a key was taken, for `oldest`.
+    `clock` (monotonic seconds) gives the times for `asked_at` and `oldest`.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -26,7 +26,7 @@ class WorkQueue:
         return len(self._waiting)
 
     def add(self, key: Key, *, urgent: bool = False) -> None:
-        """Ask for `key` to be looked at; `urgent` puts it first, before a sweep's hundreds."""
+        """Queue `key`; `urgent` puts it first, before the hundreds of keys of a resync."""
         if key in self._running:
             self._dirty[key] = urgent or self._dirty.get(key, False)
         elif key not in self._queued:
@@ -45,7 +45,7 @@ class WorkQueue:
         self._more.set()
 
     async def get(self) -> Key:
-        """Wait for the next key and mark it as worked on; call `done` afterwards."""
+        """Wait for the next key and mark it as running; the caller calls `done` afterwards."""
         while not self._waiting:
             self._more.clear()
             await self._more.wait()
@@ -55,16 +55,16 @@ class WorkQueue:
         return key
 
     def done(self, key: Key) -> None:
-        """Say that the work on `key` ended; it is queued again if it was added meanwhile."""
+        """Mark the work on `key` as ended; queue it again if it was added in the meantime."""
         self._running.pop(key, None)
         self._asked.pop(key, None)
         if key in self._dirty:
             self.add(key, urgent=self._dirty.pop(key))
 
     def asked_at(self, key: Key, default: float) -> float:
-        """Return when the key that is worked on was queued."""
+        """Return when the running `key` was queued, or `default`."""
         return self._asked.get(key, default)
 
     def oldest(self) -> float | None:
-        """Return when the longest-running key was taken, None when nobody works: a stuck worker shows here."""
+        """Return when the longest-running key was taken, None without one; a stuck reconciliation shows here."""
         return min(self._running.values(), default=None)
