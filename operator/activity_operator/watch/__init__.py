@@ -1,1 +1,1 @@
-"""The watch of the API server: kopf, its credentials, and the proof that it is alive."""
+"""The watch of the API server: kopf, its credentials, and the check that the watches are alive."""

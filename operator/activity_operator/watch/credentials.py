@@ -1,7 +1,7 @@
-"""What kopf is told of who it is: credentials read anew whenever it asks, and no faster than that can help.
+"""kopf's credentials: re-read at each login, with a rate limit.
 
-kopf asks again at once when a call was refused (401), and with the answer it tries at once: with a token that stays
-refused (rotated late, or its pod is gone) it went round as fast as the processor would, a whole core for nothing.
+After a refused call (401) kopf logs in again and repeats the call, both at once. With a token that stays refused (it
+was rotated late, or its pod is gone) this loop would use a whole core.
 """
 
 import asyncio
@@ -12,17 +12,17 @@ from itertools import chain, repeat
 
 from activity_operator.cluster.kube import ApiServerAccess, Credentials, read_access
 
-#: Seconds until credentials that were just refused are given again; meanwhile others are looked for every so often.
+#: Seconds until credentials that were just refused are returned again, and between two reads in that time.
 PAUSES = (1.0, 2.0, 5.0, 10.0)
 LOOK_SECONDS = 1.0
-#: Seconds after which a login was no refused one.
+#: Seconds after which a new login does not mean that the last credentials were refused.
 GOOD_SECONDS = 60.0
 
 log = logging.getLogger(__name__)
 
 
 class CredentialsReader:
-    """Called for credentials; those that are new are given at once."""
+    """Returns credentials when called: new ones at once, unchanged ones after a pause."""
 
     def __init__(self, load: Credentials) -> None:
         self._load = load
@@ -31,7 +31,7 @@ class CredentialsReader:
         self._pauses = _pauses()
 
     async def __call__(self) -> ApiServerAccess:
-        """Return the credentials. Raises what the loader raises, if that is the first time."""
+        """Return the credentials. Raises the loader's exception if no credentials have been read before."""
         loop = asyncio.get_running_loop()
         if loop.time() - self._given_at >= GOOD_SECONDS:
             self._pauses = _pauses()
@@ -42,7 +42,7 @@ class CredentialsReader:
         return found
 
     async def _read_until_changed(self, ends: float) -> ApiServerAccess:
-        """Return other credentials than the last as soon as there are any, or the same in the end."""
+        """Return new credentials as soon as there are any, or at `ends` (the loop's time) the last ones."""
         loop = asyncio.get_running_loop()
         while (found := await self._read()) == self._given:
             if loop.time() >= ends:
@@ -57,7 +57,8 @@ class CredentialsReader:
         except Exception as error:
             if self._given is None:
                 raise
-            # A file being written, say; its text is nothing for a log. kopf would wait for a minute, and see nothing.
+            # The file may be in the middle of a write; the error's text could contain a secret. An exception here would
+            # stop kopf's watches for a minute.
             log.warning("the credentials cannot be read again: %s", type(error).__name__)
             return self._given
 

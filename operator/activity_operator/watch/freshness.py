@@ -1,8 +1,8 @@
-"""Whether the watches still tell us things: every change that we know of otherwise must also arrive by its watch.
+"""Checks that the watches are alive: each change that is known from elsewhere must also arrive as a watch event.
 
-A cut watch looks like a quiet cluster: no error, no event. But our own writes come back through it, and the sweep's
-LISTs show what it should have told. What a watch has not told for longer than the grace, although two LISTs that far
-apart showed it, proves it dead. The path tested is the whole one: API server, kopf, its thread, the handover.
+A broken watch looks like a quiet cluster: no error, no event. But the operator's own writes return through the watch,
+and the LISTs of the resync show changes, too. A watch that lacks such a change for longer than the grace period is dead
+if a LIST still shows the object then. The check covers the whole path: API server, kopf, its thread, the store.
 """
 
 from collections.abc import Callable
@@ -12,21 +12,21 @@ from activity_operator.cluster.store import KINDS, is_older, uid_of, version_of
 
 
 class Freshness:
-    """What each watch told last, and what it still owes. `clock` is monotonic seconds.
+    """The last version that each watch delivered, and the versions that it owes. `clock` is monotonic seconds.
 
-    `grace_seconds` must be longer than kopf needs to notice a silent stream and connect again (70 s and back-off).
+    `grace_seconds` must exceed the time in which kopf notices a silent stream and reconnects (70 s and back-off).
     """
 
     def __init__(self, grace_seconds: float, clock: Callable[[], float]) -> None:
         self.grace_seconds = grace_seconds
         self._clock = clock
         self._delivered: dict[Resource, dict[str, str]] = {resource: {} for resource in KINDS}
-        #: UID -> (resourceVersion that the watch owes, since when); confirmed by a LIST after the grace -> dead.
+        #: UID -> (resourceVersion that the watch owes, since when).
         self._expected: dict[Resource, dict[str, tuple[str, float]]] = {resource: {} for resource in KINDS}
         self._dead: dict[Resource, str] = {}
 
     def delivered(self, resource: Resource, raw: Raw, *, gone: bool) -> None:
-        """Take note of an event from the watch."""
+        """Record an event of the watch."""
         uid, version = uid_of(raw), version_of(raw)
         expected = self._expected[resource].get(uid)
         if expected is not None and (gone or not is_older(version, expected[0])):
@@ -39,18 +39,18 @@ class Freshness:
             self._dead.pop(resource, None)
 
     def wrote(self, resource: Resource, raw: Raw) -> None:
-        """Take note of our own write: the watch owes us this version."""
+        """Record a write of the operator: the watch owes this version."""
         self._expect(resource, raw)
 
     def _expect(self, resource: Resource, raw: Raw) -> None:
         uid, version = uid_of(raw), version_of(raw)
         delivered = self._delivered[resource].get(uid)
         if delivered is None or is_older(delivered, version):
-            # The first debt counts: a pool that changes every minute must not put off the discovery for ever.
+            # The first owed version counts; a pool that changes each minute must not postpone the check for ever.
             self._expected[resource].setdefault(uid, (version, self._clock()))
 
     def listed(self, resource: Resource, raws: list[Raw]) -> None:
-        """Compare a LIST with what the watch told; what vanished from the LIST is owed no more."""
+        """Compare a LIST with the events of the watch; an object that the LIST lacks is no longer owed."""
         present = {uid_of(raw): raw for raw in raws}
         for uid in [uid for uid in self._expected[resource] if uid not in present]:
             del self._expected[resource][uid]
@@ -71,11 +71,11 @@ class Freshness:
 
     @property
     def next_check(self) -> float | None:
-        """Seconds until a LIST could confirm that a watch is dead, None when none owes anything."""
+        """Seconds until a LIST can prove a watch dead; None while no watch owes an event."""
         since = [at for expected in self._expected.values() for _, at in expected.values()]
         return max(min(since) + self.grace_seconds - self._clock(), 0.0) if since else None
 
     @property
     def problem(self) -> str:
-        """Which watch is dead, as a sentence; "" while all are alive."""
+        """The dead watches, as a sentence; "" while all are alive."""
         return "; ".join(self._dead.values())

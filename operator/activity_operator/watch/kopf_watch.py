@@ -1,7 +1,7 @@
-"""kopf, as the watch and nothing else: its handlers hand raw objects to the main loop and return.
+"""Runs kopf for its watches only: the handlers pass raw objects to the main loop and return.
 
-It runs in a thread and an event loop of its own, because at its end it cancels every task that was started after it. It
-writes nothing: no annotations, no finalizers, no Events (measured: 0 writes at rest).
+kopf has a thread and an event loop of its own, because at its end it cancels every task of its loop that was started
+after it. It writes nothing: no annotations, no finalizers, no Events (measured: 0 writes at rest).
 """
 
 import asyncio
@@ -25,32 +25,32 @@ from activity_operator.cluster.store import KINDS
 from activity_operator.watch.credentials import CredentialsReader
 from activity_worker.contract import LABEL_POOL
 
-#: How long kopf uses one login. It must expire: with equal credentials a single 401 ends kopf for good.
+#: Seconds for which kopf uses one login. A login must expire: otherwise a 401 with unchanged credentials ends kopf.
 LOGIN_SECONDS = 600.0
-#: How often kopf's loop proves that it turns.
+#: Seconds between two beats of kopf's loop.
 BEAT_SECONDS = 1.0
-#: How long kopf may take to stop by itself, and then to be cancelled.
+#: Seconds in which kopf may stop by itself, and again after it was cancelled.
 STOP_SECONDS = 1.0
 
-#: Called on the main loop with each event: the kind, whether the object is gone, and the object.
+#: Called on the main loop with each event: the resource, whether the object is deleted, and the object.
 Take = Callable[[Resource, bool, Raw], None]
 
-#: Who kopf says it is, to nobody: there is no peering here.
+#: The identity for kopf's peering, which is not used.
 IDENTITY = "activity-operator"
 
-#: Who is told, in kopf's thread, that one of its watches listed anew: in its context, for kopf tells it to no handler.
+#: The callback for a watch's relist, called in kopf's thread. A context variable passes it, since kopf has no hook.
 BEGAN_ANEW: ContextVar[Callable[[], None]] = ContextVar("BEGAN_ANEW")
 
 log = logging.getLogger(__name__)
 
 
 def _forgiving(watch: Callable[..., Any]) -> Callable[..., AsyncIterator[Any]]:
-    """Return kopf's watch of one kind such that an error in its stream, or in place of one, ends the stream only.
+    """Wrap kopf's watch of one resource so that an error in its stream, or instead of one, ends that stream only.
 
-    An API server says 500 in a stream when its storage is away for a moment, and may answer a WATCH with 410, or a LIST
-    whose continue token is too old. kopf ends for good then, with all its watches, and may hang as it ends: it waits
-    for a watch that missed its cancellation, for ever, while nobody sees any event. After a stream that ended it lists
-    and watches again. A refused token is another matter: kopf logs in again.
+    An API server sends a 500 in a stream while its storage is unavailable. It may answer a WATCH with 410, and also a
+    LIST with an expired continue token. kopf then ends all its watches and may hang for ever, because it waits for a
+    watch that missed its cancellation, and no event arrives any more. After the end of a single stream kopf lists and
+    watches again. A refused token is passed on, because kopf then logs in again.
     """
 
     @functools.wraps(watch)
@@ -73,23 +73,23 @@ watching.continuous_watch = _forgiving(watching.continuous_watch)
 
 
 class NoDiffBase(kopf.DiffBaseStorage):
-    """Keeps nothing: kopf would copy and compare every object, although no handler asks what changed."""
+    """Stores no former objects: kopf would copy and compare every object, although no handler uses the difference."""
 
     def fetch(self, **_: Any) -> None:
-        """Return that nothing was kept."""
+        """Return None: there is no former object."""
 
     def build(self, **_: Any) -> Any:
         """Return an empty essence."""
         return {}
 
     def store(self, **_: Any) -> None:
-        """Keep nothing."""
+        """Do nothing."""
 
 
 class EndlessBackoff:
-    """kopf's waits between tries of a call that fails: without an end, because giving up would end the process.
+    """kopf's waits in seconds between tries of a failing call: without an end, because giving up would end the process.
 
-    An API server that is away for an hour must not cost a restart, and with it open polls, of every replica.
+    If the API server is unavailable for an hour, no replica should restart and lose its open polls.
     """
 
     def __iter__(self) -> Iterator[float]:
@@ -97,10 +97,10 @@ class EndlessBackoff:
 
 
 class KopfWatch:
-    """kopf in its thread. These are called on the main loop.
+    """kopf in its thread. It calls these on the main loop:
 
-    `relisted()`: a watch began anew, by a LIST that does not tell what went meanwhile.
-    `ended(why)`: kopf stopped without having been asked to.
+    `relisted()`: a watch started again with a LIST, which does not show deletions in the meantime.
+    `ended(why)`: kopf stopped without a request.
     """
 
     def __init__(
@@ -118,14 +118,14 @@ class KopfWatch:
         self._beat = time.monotonic()
 
     def start(self) -> None:
-        """Start watching; done before, it means nothing."""
+        """Start the watches; a second call has no effect."""
         if self._thread.ident is not None:
             return
         self._beat = time.monotonic()
         self._thread.start()
 
     async def stop(self, timeout: float = 5.0) -> None:
-        """Stop watching; a thread that does not end in time is left to the end of the process."""
+        """Stop the watches; a thread that does not end in time runs until the end of the process."""
         self._stop.set()
         if self._loop is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop_kopf.set)
@@ -134,7 +134,7 @@ class KopfWatch:
 
     @property
     def silence(self) -> float:
-        """Seconds since kopf's loop last turned; 0 before it was started."""
+        """Seconds since the last beat of kopf's loop; 0 before the start."""
         return time.monotonic() - self._beat if self._thread.ident is not None else 0.0
 
     def _run(self) -> None:
@@ -159,7 +159,7 @@ class KopfWatch:
                 settings=settings(),
                 clusterwide=True,
                 standalone=True,
-                # Left out, kopf asks for the user's name, which a container's user 65532 does not have.
+                # By default kopf uses the user's name, which the container's user 65532 does not have.
                 identity=cast("Any", IDENTITY),
                 stop_flag=self._stop_kopf,
             )
@@ -167,7 +167,7 @@ class KopfWatch:
         stopping = asyncio.create_task(self._stop_kopf.wait())
         try:
             await asyncio.wait({operator, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            # Told to stop in the midst of its start, kopf waits for connections that it has closed itself.
+            # A stop during kopf's start hangs, because kopf waits for connections that it has closed itself.
             await asyncio.wait({operator}, timeout=STOP_SECONDS)
             operator.cancel()
             await asyncio.wait({operator}, timeout=STOP_SECONDS)
@@ -176,7 +176,7 @@ class KopfWatch:
         finally:
             stopping.cancel()
             beat.cancel()
-            # Connections close in a callback of the loop, which ends with this coroutine.
+            # Connections close in a callback of the loop, and the loop ends with this coroutine.
             await asyncio.sleep(0.1)
 
     async def _keep_beating(self) -> None:
@@ -220,7 +220,7 @@ class KopfWatch:
 
 
 def settings() -> kopf.OperatorSettings:
-    """Return how kopf watches: bounded in every wait, silent towards the cluster."""
+    """Return kopf's settings: each wait is bounded, and kopf writes nothing to the cluster."""
     made = kopf.OperatorSettings()
     made.process.ultimate_exiting_timeout = None
     made.posting.enabled = False
@@ -238,7 +238,7 @@ def settings() -> kopf.OperatorSettings:
     made.networking.connect_timeout = 5
     made.networking.enforce_retry_after = True
     made.networking.error_backoffs = EndlessBackoff()
-    # One line an event and object is no log that anybody reads.
+    # At INFO kopf logs a line for each event of each object.
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)
     return made
 
