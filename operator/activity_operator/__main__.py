@@ -1,4 +1,4 @@
-"""`activity-operator`: read the settings, put the rooms together, run until told to end."""
+"""The `activity-operator` program: reads the settings, builds the components, and runs until SIGTERM or SIGINT."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ log = logging.getLogger("activity_operator")
 
 
 async def run(settings: OperatorSettings, policy: PolicyFile) -> int:
-    """Run the operator; returns the exit code."""
+    """Run the operator and return the exit code."""
     load = from_kubeconfig(settings.kubeconfig) if settings.kubeconfig else in_cluster
     process = await build_process(settings, load, Metrics(version("activitypool")), policy)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -33,7 +33,7 @@ async def run(settings: OperatorSettings, policy: PolicyFile) -> int:
 
 
 def main() -> None:
-    """Run as a program."""
+    """Run the program: parse flags and environment, set up logging, and exit with the operator's code."""
     try:
         settings = OperatorSettings.read(sys.argv[1:], os.environ)
         policy = PolicyFile(settings.tenancy_file, clock)
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
-    """Use uvloop where there is one: a thousand idle TLS polls cost 55 MB on it, 298 MB on the standard loop."""
+    """Return uvloop's loop if it is installed: 1,000 idle TLS polls take 55 MB on it, 298 MB on the standard loop."""
     try:
         import uvloop  # noqa: PLC0415 - not on Windows
     except ImportError:

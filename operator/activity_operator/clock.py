@@ -1,26 +1,26 @@
-"""The operator's two clocks: monotonic seconds, and Unix seconds that a step of the machine's clock does not move.
+"""The operator's two clocks: monotonic seconds, and slewed Unix seconds that follow the machine's clock without steps.
 
-Windows, silences and patience are differences of two such times. If they were read from the wall, setting a machine's
-clock an hour ahead would make every worker look silent, every window run out and every waiting task overdue at once.
+Windows and time-outs are differences of two such times. With the machine's clock, a step of an hour would at once make
+every worker look silent, end every window, and make every waiting task overdue.
 """
 
 import time
 from collections.abc import Callable
 
-#: By how much of the time that passes a difference to the machine's clock is made up: a window that is measured
-#: meanwhile is off by a twentieth, and an hour's step is made up within a day.
+#: The largest slew, as a share of the time that passes: a window is wrong by a twentieth at most, and a step of an hour
+#: is corrected within a day.
 CATCH_UP = 0.05
 
 
 def clock() -> float:
-    """Return seconds that also pass while the machine sleeps, so that a Lease is not kept past its end."""
+    """Return monotonic seconds that also pass while the machine sleeps, so that a Lease is not used past its end."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class SlewedClock:
-    """Unix seconds that pass as `clock` does and follow `wall` slowly; never backwards.
+    """Unix seconds that advance with `clock` and slowly approach `wall`; they never go backwards.
 
-    `wall` is the machine's time of day (Unix seconds), read once to begin with; `clock` is monotonic seconds.
+    `wall` is the machine's time of day (Unix seconds); `clock` is monotonic seconds.
     """
 
     def __init__(self, wall: Callable[[], float], clock: Callable[[], float]) -> None:
@@ -30,7 +30,7 @@ class SlewedClock:
         self._now = wall()
 
     def __call__(self) -> float:
-        """Return the time now."""
+        """Return the current slewed Unix time in seconds."""
         at = self._clock()
         passed, self._at = at - self._at, at
         self._now += passed

@@ -1,6 +1,6 @@
-"""The sources that can be counted, as the reconciler sees them: where they are, how often to ask, what they answer.
+"""Counts the backlogs of sources that can report them: finds each pool's URL, checks it, and starts its reader.
 
-The drivers are imported when the first pool needs them: what no pool uses costs no memory.
+A reader's module is imported when the first pool needs it, so an unused kind of source costs no memory.
 """
 
 import asyncio
@@ -23,16 +23,16 @@ from activity_operator.core.observation import BacklogCount, SourceProblem
 from activity_operator.core.tenancy import TenancyPolicy
 
 _PROMETHEUS = "prometheus"
-#: What a pool uses a Secret's value for, beside its token for Prometheus.
+#: The other use of a Secret's value, besides the token for Prometheus: the source's URL.
 _SOURCE = "source"
-#: From one count of a server's Redis queues to the next; what that costs is in the README.
+#: Seconds between two counts of a server's Redis queues.
 REDIS_SECONDS = 0.1
 
 
 class CountedSources:
-    """Counts of Redis queues, task stores and Prometheus. `called(backend, …)` is told of every call to one.
+    """Counts of Redis queues, task stores and Prometheus queries. `called(backend, ...)` is called after each call.
 
-    `redis_seconds` is how often the queues of a Redis server are counted.
+    `redis_seconds` is the interval between two counts of a Redis server's queues.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class CountedSources:
         self._now = now
         self._redis_seconds = redis_seconds
         self._pollers: dict[str, BacklogPoller] = {}
-        #: Why a pool's source is not even asked, and where a person corrects the way to it.
+        #: Why a pool's source is not read, by use; and the place of the pool's URL, for messages.
         self._problems: dict[Key, dict[str, SourceProblem]] = {}
         self._where: dict[Key, str] = {}
-        #: Pools whose tasks under way are counted too.
+        #: Pools whose running tasks are counted, too.
         self._with_running: set[Key] = set()
 
     def order(self, key: Key, order: SentinelOrder, spec: PoolSpec) -> None:
-        """Count for the pool what its order asks for, and nothing else. Cheap when nothing changed."""
+        """Count for the pool exactly what its order requests. Cheap if nothing changed."""
         counted = spec.source_kind != "stepFunctions" and order.counts
         if counted:
             self._where[key] = messages.url_location(spec)
@@ -71,7 +71,7 @@ class CountedSources:
         self._count_watcher(key, spec, watched=order.watched)
 
     def latest(self, key: Key) -> tuple[tuple[BacklogCount, ...], SourceProblem | None]:
-        """Return the signals of the pool, and why one is missing."""
+        """Return the counts of the pool, and why a count is missing."""
         counts: list[BacklogCount] = []
         errors = list(self._problems.get(key, {}).values())
         for kind, poller in self._pollers.items():
@@ -84,7 +84,7 @@ class CountedSources:
         return tuple(counts), errors[0] if errors else None
 
     def withdraw(self, key: Key) -> None:
-        """Count no more for the pool."""
+        """Stop counting for the pool."""
         for poller in self._pollers.values():
             poller.order(key, None)
         for use in (_SOURCE, _PROMETHEUS):
@@ -94,7 +94,7 @@ class CountedSources:
         self._with_running.discard(key)
 
     def pause(self) -> None:
-        """Count no more for any pool, because this process leads no more."""
+        """Stop counting for all pools, because this process is no longer the leader."""
         for poller in self._pollers.values():
             poller.pause()
         self._secrets.pause()
@@ -103,7 +103,7 @@ class CountedSources:
         self._with_running.clear()
 
     async def stop(self) -> None:
-        """Count no more, and close every connection."""
+        """Stop counting for all pools and close every connection."""
         self.pause()
         await asyncio.gather(*(poller.stop() for poller in self._pollers.values()))
 
@@ -122,13 +122,13 @@ class CountedSources:
             self._poller_of(kind).order(key, SourceEndpoint(url, self._interval(kind)), item_of(spec))
             return
         if url:
-            # Perhaps the Secret is about to be corrected.
+            # A correction of the Secret would only be found by reading it again.
             self._secrets.doubt(key, _SOURCE)
         if kind in self._pollers:
             self._pollers[kind].order(key, None)
 
     def _objection(self, namespace: str, spec: PoolSpec, url: str) -> tuple[str, str]:
-        """Return why a URL is not to be asked, as reason and message; two empty strings where it is."""
+        """Return why a URL must not be used, as reason and message; two empty strings if it may be used."""
         try:
             hosts = hosts_of(spec.source_kind, url)
         except SourceProblemError as problem:
@@ -149,11 +149,11 @@ class CountedSources:
             self._pollers[_PROMETHEUS].order(key, None)
 
     def _secret(self, key: Key, use: str, ref: SecretKeyRef | None) -> SecretValue | None:
-        """Return what a Secret holds; None where none is named or it has not been read yet."""
+        """Return the Secret's value; None without a reference, and before the first read."""
         return self._secrets.follow(key, use, None if ref is None else SecretRef(key[0], ref.name, ref.key))
 
     def _note(self, key: Key, use: str, reason: str, message: str) -> None:
-        """Keep why a pool's source is not even asked, with the time it began; the pool is looked at when it changed."""
+        """Store why a pool's source is not read, with the time at which that began; queue the pool if it changed."""
         noted = self._problems.setdefault(key, {})
         before = noted.pop(use, None)
         if reason:
@@ -164,7 +164,7 @@ class CountedSources:
             self._on_change(key)
 
     def _poller_of(self, kind: str) -> BacklogPoller:
-        """Return who counts this kind of source, made when it is first asked for."""
+        """Return the poller of this kind of source; create it on the first call."""
         poller = self._pollers.get(kind)
         if poller is None:
             reader = make_reader(kind, partial(self._called, kind.lower()))
@@ -174,7 +174,7 @@ class CountedSources:
         return poller
 
     def _changed(self, kind: str, key: Key) -> None:
-        """A count changed, or cannot be read: perhaps because what a Secret holds is old."""
+        """Pass on a changed count or error; after an error, doubt the Secret, which may have changed."""
         use = _PROMETHEUS if kind == _PROMETHEUS else _SOURCE
         if self._pollers[kind].latest(key)[1] is None:
             self._secrets.trust(key, use)
@@ -183,7 +183,7 @@ class CountedSources:
         self._on_change(key)
 
     def _interval(self, kind: SourceKind) -> float:
-        """Return the seconds from one count of such a source to the next."""
+        """Return the seconds between two counts of this kind of source."""
         if kind == "redis":
             return self._redis_seconds
         from activity_operator.backlog.taskstore import INTERVAL_SECONDS  # noqa: PLC0415
@@ -192,7 +192,7 @@ class CountedSources:
 
 
 def make_reader(kind: str, observed: CallObserver) -> BacklogReader:
-    """Return what asks servers of this kind."""
+    """Return a reader for this kind of server."""
     reader: BacklogReader
     if kind == "redis":
         from activity_operator.backlog.redis import RedisReader  # noqa: PLC0415
@@ -211,12 +211,15 @@ def make_reader(kind: str, observed: CallObserver) -> BacklogReader:
 
 
 def counts_running(spec: PoolSpec) -> bool:
-    """Whether jobs under way are counted: where workers themselves put back a dead worker's, one has to be there."""
+    """Return whether running jobs are counted, too.
+
+    With `conclude: Atomic` a worker puts back the jobs of a dead worker, so a pool with running jobs needs a worker.
+    """
     return spec.redis is not None and spec.redis.conclude == "Atomic"
 
 
 def item_of(spec: PoolSpec) -> Item:
-    """Return what is counted for the pool at its source."""
+    """Return the item that is counted for the pool at its source."""
     if spec.redis is not None:
         from activity_operator.backlog import redis  # noqa: PLC0415
 
@@ -227,17 +230,17 @@ def item_of(spec: PoolSpec) -> Item:
 
 
 def _plain_url(spec: PoolSpec) -> str:
-    """Return the URL where it is in the spec itself, "" where it is not."""
+    """Return the URL that the spec itself gives, "" if it gives none."""
     if spec.redis is not None and spec.redis.address is not None:
         return f"redis://{spec.redis.address}"
     return (spec.task_store.url or "") if spec.task_store is not None else ""
 
 
 def hosts_of(kind: SourceKind, url: str) -> Sequence[str]:
-    """Return HOST:PORT of every host that a source's URL leads to, in lower case.
+    """Return HOST:PORT of every host in a source's URL, in lower case.
 
-    As who counts reads the URL: another reading might allow one host and go to another. Raises SourceProblemError where
-    the operator could not use the URL at all.
+    The URL is parsed as its reader parses it: with another parser the policy might allow one host, and the reader might
+    connect to another. Raises SourceProblemError if the operator cannot use the URL.
     """
     if kind == "redis":
         from activity_operator.backlog.redis import hosts  # noqa: PLC0415

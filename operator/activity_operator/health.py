@@ -1,4 +1,4 @@
-"""/livez, /readyz and /metrics. An answer at all proves that the main loop turns; the checks prove the rest."""
+"""The pages /livez, /readyz and /metrics. Any answer proves that the main loop runs; the checks prove the rest."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -8,10 +8,11 @@ from aiohttp import web
 
 from activity_worker.wire.plain_server import Page, PlainLimits, PlainServer, ThrottledCache
 
-#: A check returns what is wrong as a sentence, or "".
+#: A check returns its problem as a sentence, or "".
 Check = Callable[[], str]
 
-#: Seconds after which kopf's loop counts as stuck, and one pool's reconciliation, and the sweep.
+#: Seconds without a beat after which kopf's loop is stuck; seconds after which a reconciliation is stuck; intervals
+#: without a resync after which the resync is stuck.
 WATCH_LOOP_SECONDS = 60.0
 RECONCILE_SECONDS = 300.0
 SWEEP_FACTOR = 3.0
@@ -20,9 +21,9 @@ log = logging.getLogger(__name__)
 
 
 class OperatorHealthServer:
-    """The pages for kubelet and Prometheus, and for whoever else reaches the port: none of it says who asks.
+    """The pages for the kubelet and Prometheus. Callers are not authenticated, so the pages hold nothing confidential.
 
-    Port 0 takes a free one; `port` then says which. `limits` are `PlainLimits`' own unless given.
+    With port 0 the system chooses a free port, and `port` then has its number. `limits` defaults to `PlainLimits()`.
     """
 
     def __init__(
@@ -46,12 +47,12 @@ class OperatorHealthServer:
         self._server = PlainServer(pages, limits)
 
     async def start(self) -> None:
-        """Listen; raises OSError when the port is taken."""
+        """Start to listen; raises OSError if the port is in use."""
         await self._server.start(self._host, self.port)
         self.port = self._server.port
 
     async def stop(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         await self._server.stop()
 
     def _answer(self, path: str, checks: Mapping[str, Check]) -> web.Response:
@@ -61,7 +62,7 @@ class OperatorHealthServer:
         return web.Response(status=503, text=text) if wrong else web.Response(text="ok\n")
 
     def _note(self, path: str, wrong: Mapping[str, str], text: str) -> None:
-        """Log a change of what is wrong, not every time that somebody asks."""
+        """Log a change of the failing checks, instead of each request."""
         before, self._wrong[path] = self._wrong.get(path, frozenset()), frozenset(wrong)
         if wrong and before != self._wrong[path]:
             log.warning("%s fails: %s", path, text.strip())
@@ -73,7 +74,7 @@ class OperatorHealthServer:
 
 
 def watch_loop(silence: Callable[[], float]) -> Check:
-    """Fail when kopf's loop no longer turns."""
+    """Return a check that fails if kopf's loop has stopped; `silence()` is seconds since its last beat."""
 
     def check() -> str:
         seconds = silence()
@@ -83,7 +84,7 @@ def watch_loop(silence: Callable[[], float]) -> Check:
 
 
 def progress(oldest: Callable[[], float | None], clock: Callable[[], float]) -> Check:
-    """Fail when a pool has been worked on for so long that no time-out can explain it."""
+    """Return a check that fails if a reconciliation takes longer than its time-outs allow."""
 
     def check() -> str:
         began = oldest()
@@ -95,7 +96,7 @@ def progress(oldest: Callable[[], float | None], clock: Callable[[], float]) -> 
 
 
 def sweeping(attempted: Callable[[], float], every_seconds: float, clock: Callable[[], float]) -> Check:
-    """Fail when no sweep was even tried; one that fails because the API server is away is no fault of ours."""
+    """Return a check that fails if no resync was tried; a try that the API server does not answer counts, too."""
 
     def check() -> str:
         seconds = clock() - attempted()

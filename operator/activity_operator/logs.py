@@ -1,4 +1,4 @@
-"""How log lines look: JSON for machines, text for people. Never a payload, a token or a secret."""
+"""The format of log lines: JSON for machines, or text for people. No line has a payload, a token or a secret."""
 
 import json
 import logging
@@ -8,10 +8,10 @@ from typing import Any
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line."""
+    """Formats each record as one line with a JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return the record's line."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -20,16 +20,16 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        # In ASCII: no text of a user's can break a line, or hide in one, wherever the log is shown.
+        # ASCII only: no text of a user can break a line, or hide in one, in any viewer.
         return json.dumps(line)
 
 
 def set_up(level: str, form: str) -> None:
-    """Send the logs of this process to stderr."""
+    """Send this process's logs to stderr. `level` is a level's name, `form` "json" or "text"."""
     handler = logging.StreamHandler(sys.stderr)
     text = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(JsonLines() if form == "json" else text)
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # Neither says anything at INFO that is not said by us with more sense.
+    # The INFO lines of these loggers repeat the operator's own lines with less context.
     for noisy in ("aiohttp.access", "kopf._core", "kopf._cogs", "botocore"):
         logging.getLogger(noisy).setLevel(max(logging.getLevelName(level), logging.WARNING))

@@ -1,4 +1,7 @@
-"""What Prometheus is told. Labels are namespace, activitypool and small enumerations; a deleted pool's series go."""
+"""The operator's metrics for Prometheus.
+
+Labels are namespace, activitypool and small enumerations. The series of a deleted pool are removed.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,17 +14,17 @@ from activity_operator.core.decision import Decision
 from activity_operator.core.observation import Observation
 from activity_operator.pool_series import POOL, PoolSeries, numbers
 
-#: Seconds; the promise from zero is 0.5, so the buckets are dense around it.
+#: Buckets in seconds; a start from zero should take 0.5 s, so the buckets are dense around it.
 LATENCIES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-#: Calls that the service holds until a task comes, for up to a minute: how long they take says nothing of its speed.
+#: Calls that the service holds until a task arrives, for up to a minute: their duration is not the service's latency.
 LONG_POLLS = frozenset({"GetActivityTask"})
 
 
 class Metrics:
-    """All series of one operator process, in a registry of their own."""
+    """All metrics of one operator process, in a registry of their own."""
 
     def __init__(self, version: str) -> None:
-        # Creation times would double every counter's series and tell nobody anything.
+        # Creation times would double every counter's series, and nothing reads them.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self._pools = PoolSeries()
@@ -80,46 +83,46 @@ class Metrics:
         return Counter(f"activitypool_{name}", text, [*POOL, *labels], registry=self.registry)
 
     def render(self) -> bytes:
-        """Return the exposition text."""
+        """Return the text for a scrape."""
         return generate_latest(self.registry)
 
     def reconciled(self, result: str, seconds: float) -> None:
-        """One look at a pool ended."""
+        """Record a reconciliation of a pool, its result and its duration."""
         self._reconciliations.labels(result).inc()
         self._duration.observe(seconds)
 
     def status_written(self) -> None:
-        """A status was written."""
+        """Record a write of a status."""
         self._status_writes.inc()
 
     def requested(self, backend: str, operation: str, code: int | str) -> None:
-        """A call was answered; code 0 means that no answer came."""
+        """Record a call and its HTTP status; code 0 means no answer."""
         self._requests.labels(backend, operation, str(code)).inc()
 
     def called(self, backend: str, operation: str, code: int, outcome: str, seconds: float) -> None:
-        """A task service was called: ended with this HTTP status (0: no answer) and in this way, after so long."""
+        """Record a call to a task service: HTTP status (0 without an answer), outcome, and duration in seconds."""
         self.requested(backend, operation, code)
         kind = "long_poll" if operation in LONG_POLLS else "call"
         self._request_duration.labels(backend, operation, kind, outcome).observe(seconds)
 
     def scaled(self, key: Key, by: int, reason: str, seconds: float) -> None:
-        """Replicas were written: by how many, which rule bound the size, and how long after the change."""
+        """Record a write of replicas: the difference, the limit that binds the size, and seconds since the change."""
         self._decisions.labels(*key, "up" if by > 0 else "down", reason or "demand").inc()
         if by > 0:
             self._latency.labels(*key).observe(seconds)
 
     def lost(self, key: Key, reason: str) -> None:
-        """A worker ended without having drained: oom, evicted, node or gone (deleted by hand, or its node is)."""
+        """Record a worker that ended without draining: oom, evicted, node, or gone (its pod or node was deleted)."""
         self._lost.labels(*key, reason).inc()
 
     def observed(
         self, key: Key, spec: PoolSpec, observation: Observation, decision: Decision, status: Mapping[str, Any]
     ) -> None:
-        """Take in a pool's numbers."""
+        """Set a pool's gauges."""
         self._pools.set(key, numbers(spec, observation, decision, status))
 
     def forget(self, key: Key) -> None:
-        """Remove every series of a pool that is gone."""
+        """Remove every series of a deleted pool."""
         self._pools.forget(key)
         for metric in (self._decisions, self._lost, self._latency):
             self._drop(metric, key)
@@ -130,5 +133,5 @@ class Metrics:
 
     @staticmethod
     def _series(metric: Counter | Histogram, key: Key) -> list[tuple[str, ...]]:
-        # prometheus-client removes by exact labels only, and offers no way to list them but its own table.
+        # prometheus-client removes series by exact labels only, and lists labels only in this private table.
         return [tuple(labels) for labels in metric._metrics if tuple(labels[:2]) == key]  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""How many files and connections the process may have open."""
+"""The process's limit of open files, which includes connections."""
 
 import logging
 import resource
@@ -7,10 +7,10 @@ log = logging.getLogger(__name__)
 
 
 def raise_limit() -> int:
-    """Raise the soft limit to the hard one and return it.
+    """Raise the soft limit to the hard limit and return the limit in force.
 
-    A node's default is often 1,024 soft, kept low for programs that use select(2), and far higher hard. Two polls for
-    each of 500 pools at zero pass it: from then on no connection could be opened, neither to report nor to write.
+    A node's soft limit is often 1,024, for programs that use select(2); its hard limit is far higher. Two polls for
+    each of 500 pools at zero exceed the soft limit. Then no connection could be opened, for reports or for writes.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:

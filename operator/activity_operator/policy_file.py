@@ -1,4 +1,4 @@
-"""The tenancy policy's file: read at the start, and again whenever it changes; a broken one keeps the last good one."""
+"""Reads the tenancy policy's file at the start and after changes; an invalid file leaves the last valid policy."""
 
 import logging
 from collections.abc import Callable
@@ -8,14 +8,14 @@ import yaml
 
 from activity_operator.core.tenancy import PolicyError, TenancyPolicy, parse_policy
 
-#: Seconds between two looks at the file; a mounted ConfigMap itself takes a minute to change.
+#: Seconds between two reads of the file; a mounted ConfigMap itself takes a minute to change.
 LOOK_SECONDS = 10.0
 
 log = logging.getLogger(__name__)
 
 
 class PolicyFile:
-    """The policy in force. An empty path means the default policy. `clock` is monotonic seconds."""
+    """Returns the policy in force. An empty path means the default policy. `clock` is monotonic seconds."""
 
     def __init__(self, path: str, clock: Callable[[], float]) -> None:
         self._path = Path(path) if path else None
@@ -25,13 +25,13 @@ class PolicyFile:
         self._next = float("-inf")
 
     def load(self) -> None:
-        """Read the file for the first time; raises `PolicyError` when it cannot be used."""
+        """Read the file for the first time; raises `PolicyError` if it is unreadable or invalid."""
         if self._path is not None:
             self._read(self._path)
         self._next = self._clock() + LOOK_SECONDS
 
     def __call__(self) -> TenancyPolicy:
-        """Return the policy, which is looked for anew every ten seconds at most."""
+        """Return the policy in force; read the file again if the last read is ten seconds ago."""
         if self._path is not None and self._clock() >= self._next:
             self._next = self._clock() + LOOK_SECONDS
             try:

@@ -1,7 +1,6 @@
-"""The gauges of every pool, kept as plain numbers and made into series only when somebody asks.
+"""The gauges of all pools, kept as plain numbers and turned into series at each scrape.
 
-A pool has 35 of them. As objects of prometheus-client they took 22 KB a pool, here 1 KB (measured), for numbers
-that are read once a scrape.
+A pool has 35 gauges. As objects of prometheus-client they took 22 KB per pool, as plain numbers 1 KB (measured).
 """
 
 from collections import Counter as Count
@@ -24,7 +23,7 @@ STATUSES = ("True", "False", "Unknown")
 
 @dataclass(frozen=True, slots=True)
 class PoolNumbers:
-    """One pool's: `workers` in the order of `WORKER_STATES`, `conditions` as (type, status)."""
+    """The numbers of one pool: `workers` in the order of `WORKER_STATES`, `conditions` as (type, status)."""
 
     desired: int
     min_workers: int
@@ -36,7 +35,7 @@ class PoolNumbers:
 
 
 def numbers(spec: PoolSpec, observation: Observation, decision: Decision, status: Mapping[str, Any]) -> PoolNumbers:
-    """Return a pool's numbers as one look found them; `status` is its status."""
+    """Return a pool's numbers from one reconciliation; `status` is the status that it wants."""
     states = Count(str(worker.state) for worker in observation.workers)
     states["pending"] = max(len(observation.pods) - len(observation.workers), 0)
     return PoolNumbers(
@@ -51,22 +50,22 @@ def numbers(spec: PoolSpec, observation: Observation, decision: Decision, status
 
 
 class PoolSeries(Collector):
-    """All pools' numbers by pool; a collector of a prometheus-client registry."""
+    """The numbers of all pools, as a collector for a prometheus-client registry."""
 
     def __init__(self) -> None:
         self._pools: dict[Key, PoolNumbers] = {}
 
     def set(self, key: Key, found: PoolNumbers) -> None:
-        """Take in a pool's numbers in place of those before."""
+        """Replace a pool's numbers."""
         if self._pools.get(key) != found:
             self._pools[key] = found
 
     def forget(self, key: Key) -> None:
-        """The pool is gone, and its series with it."""
+        """Remove the series of a deleted pool."""
         self._pools.pop(key, None)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield every family, one after the other: none is held while the next is made."""
+        """Yield the families one by one, so that only one is in memory at a time."""
         pools = list(self._pools.items())
         yield _family(
             "status_condition", "1 for the status that a condition has", _conditions(pools), "condition", "status"

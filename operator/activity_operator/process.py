@@ -1,6 +1,6 @@
-"""The operator process: what runs on its main loop, what happens when leadership comes and goes, how it ends.
+"""The operator process: the tasks of its main loop, the begin and the end of a term, and the shutdown.
 
-Order of the end: lead no more and open no polls, release the Lease, await polls that are open, watch no more.
+Order of the shutdown: stop leading and open no more polls, release the Lease, await the open polls, stop the watches.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ from activity_operator.watch.freshness import Freshness
 from activity_operator.watch.kopf_watch import KopfWatch
 from activity_operator.watchdog import Watchdog
 
-#: How often the main loop proves that it turns, and looks whether the API server answers.
+#: Seconds between two ticks of the main loop for the watchdog, which also check the API server and the policy.
 TICK_SECONDS = 1.0
-#: How long a task may take to end before it is told again.
+#: Seconds in which a cancelled task must end before it is cancelled again.
 CANCEL_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Process:
         self._term_began = float("inf")
 
     async def run(self) -> str:
-        """Run until `end` is called or a part fails; returns why it failed, "" after an orderly end."""
+        """Run until `end` is called or a component fails; return why it failed, "" after an orderly end."""
         try:
             await self.health.start()
             await self.components.start()
@@ -82,17 +82,17 @@ class Process:
         return self._failure
 
     def end(self) -> None:
-        """End in good order, as on SIGTERM; said again it means nothing new."""
+        """Begin an orderly shutdown, as on SIGTERM; a second call has no effect."""
         self._ending.set()
 
     def fail(self, why: str) -> None:
-        """End because a part that must run does not."""
+        """Shut down because a necessary component has failed; `run` returns `why`."""
         log.error("ending: %s", why)
         self._failure = self._failure or why
         self._ending.set()
 
     def take(self, resource: Resource, gone: bool, raw: Raw) -> None:
-        """Take in an event of the watch."""
+        """Process an event of the watch."""
         self.freshness.delivered(resource, raw, gone=gone)
         if gone:
             self.store.remove(resource, raw)
@@ -120,12 +120,12 @@ class Process:
             self.fail(f"{task.get_name()} ended: {error!r}")
 
     async def _stop(self) -> None:
-        # The Lease goes first: pools at zero would be blind for the minute that an open poll may last. What those polls
-        # still bring is recorded here, and found there by the next leader.
+        # Release the Lease before the open polls end, which takes up to a minute; otherwise nothing would poll for
+        # pools at zero. Tasks of the open polls are recorded here, and the next leader finds the records.
         log.info("ending: another process may lead from now on; open polls are awaited")
         self._ending.set()
         await self._cancel([task for task in self._tasks if task.get_name() != "tick"])
-        # No call before this: until the term has ended here, polls are opened and leases are swept as a leader's.
+        # The term ends before any further call; until then this process still opens polls and manages leases.
         self.elector.resign()
         await self.label.drop()
         await self.elector.release()
@@ -138,7 +138,7 @@ class Process:
         await self.kube.close()
 
     async def _cancel(self, tasks: list[asyncio.Task[None]]) -> None:
-        """Cancel until they have ended: one that just took an answer may miss the first word."""
+        """Cancel the tasks until they have ended: a task that has just received an answer may ignore the first time."""
         running = {task for task in tasks if not task.done()}
         while running:
             for task in running:
@@ -160,7 +160,7 @@ class Process:
         self.label.changed()
 
     def _resynced_this_term(self) -> bool:
-        """Whether the store is as new as this term: a standby's watch may lag behind what the former leader did."""
+        """Return whether a complete resync began in this term, because a standby's watch may lag behind."""
         return self.resyncer.covered is not None and self.resyncer.covered >= self._term_began
 
     def may_decide(self) -> bool:
@@ -169,7 +169,7 @@ class Process:
 
     def resynced(self) -> None:
         """Every object has been listed: watch from now on, and look at every pool."""
-        # Only now: kopf ends for good when the API server is away at its start.
+        # kopf starts only after a resync, because it ends if the API server is unavailable at its start.
         if not self._ending.is_set():
             self.watcher.start()
         if self._resynced_this_term():
@@ -180,8 +180,8 @@ class Process:
         reachable, policy = True, self.policy()
         while True:
             self.watchdog.tick(leading=self.elector.leading)
-            # Polls stop while a task that one brings could not be recorded, and go on afterwards. What the policy
-            # allows or forbids must not wait until something happens to a pool.
+            # While the API server is unreachable, a poll's task could not be recorded, so a change must stop or
+            # restart the polls. A change of the policy must also reach pools without events.
             before, (reachable, policy) = (reachable, policy), (self.elector.reachable, self.policy())
             if before != (reachable, policy):
                 self.enqueue_all()

@@ -1,4 +1,4 @@
-"""The operator process's own settings: each from a flag, else an environment variable, else its default."""
+"""The operator's settings: each from a flag, else from an environment variable, else its default."""
 
 import argparse
 import dataclasses
@@ -8,12 +8,12 @@ from typing import Any, Self
 
 
 class OperatorSettingsError(ValueError):
-    """A setting cannot be used; the text names the variable, its value and the fix."""
+    """A setting is invalid; the text names the variable, its value and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
 class _From:
-    """Where a setting comes from and what it may be."""
+    """A setting's environment variable, its help text, and its limits."""
 
     variable: str
     text: str
@@ -28,7 +28,7 @@ def _setting(default: Any, variable: str, text: str, **limits: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class OperatorSettings:
-    """How this process runs. Seconds are seconds; ports 0 to 65535, 0 taking a free one."""
+    """The settings of this process. Times are seconds; port 0 means that the system chooses a free port."""
 
     namespace: str = _setting("activitypool-system", "POD_NAMESPACE", "the operator's own namespace")
     pod_name: str = _setting("", "POD_NAME", "this pod; without it the leader's label is not set")
@@ -52,19 +52,19 @@ class OperatorSettings:
     sweep_seconds: float = _setting(
         300.0,
         "ACTIVITYPOOL_SWEEP_SECONDS",
-        "how often everything is listed, for deletes no watch told",
+        "how often all objects are listed, to find missed deletions",
         low=1,
         high=3600,
     )
     watch_grace_seconds: float = _setting(
         100.0,
         "ACTIVITYPOOL_WATCH_GRACE_SECONDS",
-        "how long a watch may owe a change before it is dead",
+        "how long a known change may be missing from a watch before the watch is dead",
         low=1,
         high=3600,
     )
     reconcile_workers: int = _setting(
-        8, "ACTIVITYPOOL_RECONCILE_WORKERS", "how many pools are looked after at once", low=1, high=64
+        8, "ACTIVITYPOOL_RECONCILE_WORKERS", "how many pools are reconciled concurrently", low=1, high=64
     )
     health_port: int = _setting(8080, "ACTIVITYPOOL_HEALTH_PORT", "/livez, /readyz and /metrics", low=0, high=65535)
     health_host: str = _setting("0.0.0.0", "ACTIVITYPOOL_HEALTH_HOST", "address for the health port")  # noqa: S104
@@ -103,13 +103,13 @@ class OperatorSettings:
 
     @property
     def report_url(self) -> str:
-        """Where workers report, as it stands in their pods."""
+        """The URL for reports in the workers' environment."""
         port = "" if self.report_service_port == 443 else f":{self.report_service_port}"
         return f"https://{self.report_service}.{self.namespace}.svc{port}"
 
     @classmethod
     def read(cls, arguments: Sequence[str], environment: Mapping[str, str]) -> Self:
-        """Read flags and environment; raises `OperatorSettingsError`. `--help` prints the settings and exits."""
+        """Return the settings from flags and environment; raises `OperatorSettingsError`. `--help` exits."""
         flags = vars(_parser().parse_args(list(arguments)))
         values: dict[str, Any] = {}
         for each in dataclasses.fields(cls):

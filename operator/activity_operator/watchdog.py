@@ -1,4 +1,4 @@
-"""The last resort: a leader whose main loop no longer turns cannot even notice that its Lease is gone."""
+"""Ends a leader whose main loop hangs: such a process cannot notice that it has lost its Lease."""
 
 import logging
 import os
@@ -12,10 +12,10 @@ log = logging.getLogger(__name__)
 
 
 class Watchdog:
-    """A thread that ends the process when `tick` was not called for `limit_seconds` while it leads.
+    """A thread that ends the process if `tick` is not called for `limit_seconds` while the process leads.
 
-    It counts its own wake-ups instead of reading a clock: a process that was stopped as a whole and goes on finds the
-    count where it was, and its loop has the full limit to turn again.
+    It counts its own wake-ups instead of reading a clock. After a suspended process resumes, the count has not changed,
+    so the main loop has time to tick again.
     """
 
     def __init__(
@@ -34,20 +34,20 @@ class Watchdog:
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
 
     def start(self) -> None:
-        """Start watching over the loop."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop watching over it."""
+        """Stop the thread."""
         self._stopped.set()
 
     def tick(self, *, leading: bool) -> None:
-        """Say that the loop turns, and whether it leads."""
+        """Record that the main loop runs, and whether this process leads."""
         self._leading = leading
         self._missed = 0
 
     def is_stuck(self) -> bool:
-        """Count one wake-up of the watchdog; whether a leader's loop has missed its limit of them."""
+        """Count one wake-up; return whether a leader's main loop has missed the limit of ticks."""
         self._missed += 1
         return self._leading and self._missed >= self._limit
 

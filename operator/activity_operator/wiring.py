@@ -80,7 +80,7 @@ class _ClusterParts:
             self.queue.add(key)
 
     def emit_event(self, key: Key, event: EmitEvent) -> None:
-        """Publish an Event on a pool, if there still is one of that name."""
+        """Publish an Event on a pool, if there still is one of role name."""
         pool = self.store.pool(key)
         if pool is not None:
             self.events.publish(pool, event)
@@ -336,5 +336,5 @@ def _health(
 
 
 def report_names(settings: OperatorSettings) -> tuple[str, ...]:
-    """Return the names by which workers reach the report server: the Service's, short to full."""
+    """Return the DNS names of the report server's Service, from the shortest to the full name."""
     return certificates.report_names(settings.report_service, settings.namespace)

@@ -123,8 +123,8 @@ class Elector:
     def _pause(self) -> float:
         """Return the seconds until the next try.
 
-        A holder tries again by its renew deadline, so that a loss is announced at once. A standby tries again by the end
-        of the Lease: until a new term begins, the former leader's task leases get no heartbeat.
+        A holder tries again by its renew deadline, so that a loss is announced at once. A standby tries again by the
+        end of the Lease: until a new term begins, the former leader's task leases get no heartbeat.
         """
         ends = self._renewed + self._timing.renew_deadline if self._holding else self._free_at
         left = ends - self._clock()

@@ -147,8 +147,8 @@ class KubeClient:
     ) -> tuple[Raws, str]:
         """Return all objects and the resourceVersion of the LIST, read from the storage and not from a cache.
 
-        The pages come from one snapshot; if it expires midway, the LIST starts again. `keep` reduces each object as soon
-        as its page arrives (default: not at all).
+        The pages come from one snapshot; if it expires midway, the LIST starts again. `keep` reduces each object as
+        soon as its page arrives (default: not at all).
         """
         for attempt in range(1, LIST_ATTEMPTS + 1):
             try:
