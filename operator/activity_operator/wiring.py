@@ -80,7 +80,7 @@ class _ClusterParts:
             self.queue.add(key)
 
     def emit_event(self, key: Key, event: EmitEvent) -> None:
-        """Publish an Event on a pool, if there still is one of role name."""
+        """Publish an Event on a pool, if there still is one of that name."""
         pool = self.store.pool(key)
         if pool is not None:
             self.events.publish(pool, event)
