@@ -1,7 +1,7 @@
 """`python -m tests.coverage_report [SUITE ...]`: which lines and branches of both packages the suites run.
 
 Runs the suites whose code runs in processes of this machine, then prints a table per package, and the lines of `core`,
-`cluster` and `workers` that nothing runs. The operator and the workers in pods of the local cluster are not measured.
+`cluster`, `leases` and `reports` that nothing runs. Operators and workers in the local cluster are not measured.
 """
 
 import json
