@@ -33,9 +33,8 @@ class _PollingEndedError(ActivityError):
 class Slot:
     """Polls `source` and runs `handler` (or what `runner` runs), one poll or one task at a time.
 
-    The source is the caller's to close. Events, options and polling have their defaults in `EventEmitter`,
-    `TaskOptions` and `Polling`; `worker_name` is the host's name unless given. Raises `HandlerSignatureError` and
-    `ValueError`.
+    The caller closes the source. `EventEmitter`, `TaskOptions` and `Polling` have the defaults of `events`, `options`
+    and `polling`; the default of `worker_name` is the host's name. Raises `HandlerSignatureError` and `ValueError`.
     """
 
     def __init__(
@@ -73,12 +72,12 @@ class Slot:
 
     @property
     def status(self) -> SlotStatus:
-        """Where it is in its lifecycle."""
+        """The slot's place in its lifecycle."""
         return self._status
 
     @property
     def busy(self) -> bool:
-        """Whether it has a task."""
+        """Whether the slot has a task."""
         return self._run is not None
 
     @property
@@ -88,26 +87,26 @@ class Slot:
 
     @property
     def cordoned(self) -> bool:
-        """Whether it starts no new poll."""
+        """Whether the slot was cordoned: it starts no new poll."""
         return self._cordoned
 
     @property
     def drained(self) -> bool:
-        """Whether it is cordoned and nothing is under way or on its way."""
+        """Whether the slot is cordoned and has no task, no open poll and no reservation."""
         return self._cordoned and not (self._polls.open or self._reserved or self.busy)
 
     @property
     def free(self) -> bool:
-        """Whether it may take a task from outside: it runs and has no task, no open poll and no reservation."""
+        """Whether `run_task` may bring a task: the slot runs and has no task, no open poll and no reservation."""
         return self._status is SlotStatus.RUNNING and not (self._polls.open or self._reserved or self.busy)
 
     def poll_trouble(self, now: float) -> Exception | None:
-        """Return why its polls fail, as `PollHealth.trouble` does; `now` is the event loop's time."""
+        """Return why the polls fail, as `PollHealth.trouble` does; `now` is the event loop's time."""
         return self._polls.trouble(now)
 
     @property
     def idle_since(self) -> float | None:
-        """When it last became idle, in the event loop's time; None while it has a task or has never run."""
+        """When the slot last became idle, in the event loop's time; None while it has a task or has never run."""
         return self._idle_since
 
     @property
@@ -116,16 +115,16 @@ class Slot:
         return self._run
 
     def held(self, now: float) -> HeldLease | None:
-        """Return the lease that it holds, with its age, for a report; None once it is answered."""
+        """Return the lease that the slot holds, with its age, for a report; None once the task is answered."""
         run = self._run
         if run is None or run.respond.response is not None:
             return None
         return HeldLease(run.request.lease_id, max(now - run.since, 0.0))
 
     async def start(self) -> None:
-        """Make the runner ready and begin to poll. A stopped worker may be started again.
+        """Start the runner and begin to poll. A stopped slot may be started again.
 
-        Raises what the runner raised, after `worker:error` and `worker:stopped`; `LifecycleError` when it runs already.
+        Raises the runner's error, after `worker:error` and `worker:stopped`, and `LifecycleError` for a running slot.
         """
         self._status = step(self._status, SlotStatus.STARTING)
         self.exit_output = None
@@ -137,11 +136,11 @@ class Slot:
         await asyncio.shield(self._started)
 
     async def stop(self, *, timeout_seconds: float | None = None, abort_polls: bool = False) -> None:
-        """Stop asking, then finish: await the open poll, run what it brings, finish the task.
+        """Start no new poll, await the open one, run the task that it brings, finish.
 
         After `timeout_seconds` (None: never) the handler is cancelled and its task failed with
-        `ActivityPool.WorkerStopped`. `abort_polls` gives the open poll up at once; a task that
-        the service was just handing over is then lost until it times out.
+        `ActivityPool.WorkerStopped`. `abort_polls` gives up the open poll at once. If the service answers that poll
+        with a task at the same moment, the task is lost until it times out.
         """
         if self._main is None or self._status in {SlotStatus.READY, SlotStatus.STOPPED}:
             return
@@ -155,15 +154,15 @@ class Slot:
             await self._force(main)
 
     async def wait_stopped(self) -> ExitOutput:
-        """Wait until it has stopped, for whatever reason, and return how it ended."""
+        """Wait until the slot has stopped, for whatever reason, and return how it ended."""
         if self._main is not None:
             await asyncio.wait((self._main,))
         return self.exit_output or ExitOutput(EXIT_OK)
 
     async def run_once(self) -> bool:
-        """Poll once and run what the poll brings, without the run loop; tells whether there was a task.
+        """Poll once and run the task that the poll brings, without `start`. Returns whether there was a task.
 
-        Raises the poll's error, and `LifecycleError` while the run loop is on.
+        Raises the poll's error, and `LifecycleError` after `start`, until the slot has stopped.
         """
         if self._status not in {SlotStatus.READY, SlotStatus.STOPPED}:
             raise LifecycleError(f"run_once: the worker is {self._status} and polls by itself")
@@ -183,10 +182,10 @@ class Slot:
         return task is not None
 
     async def run_task(self, task: LeasedTask, *, beat_at_once: bool = True) -> None:
-        """Run a task from outside, a lease that was granted, like one that a poll brought; returns when it is done.
+        """Run a task that the operator granted, like one that a poll brought. Returns when the task is done.
 
-        The slot must be free, or reserved for it. The first heartbeat goes at once, because the time of the
-        last one is unknown. Raises `SlotTakenError`.
+        The slot must be free, or reserved. With `beat_at_once` the first task heartbeat goes out at once: the time of
+        the last one may be unknown. Raises `SlotTakenError`.
         """
         if not (self.free or (self._reserved and self._status is not SlotStatus.STOPPED)):
             raise SlotTakenError(f"worker {self.worker_name}: not free for a task from outside")
@@ -197,24 +196,24 @@ class Slot:
             self._rouse()
 
     def reserve(self) -> bool:
-        """Keep a free slot from polling until `run_task` or `release`; tells whether it was free."""
+        """Keep a free slot from polling until `run_task` or `release`. Returns whether the slot was free."""
         if not self.free:
             return False
         self._reserved = True
         return True
 
     def release(self) -> None:
-        """Take a reservation back."""
+        """End a reservation."""
         self._reserved = False
         self._rouse()
 
     def cordon(self) -> None:
-        """Start no new poll. The open one is awaited and what it brings is run. May be called before `start`."""
+        """Start no new poll. The open poll is awaited, and its task is run. May be called before `start`."""
         self._cordoned = True
         self._rouse()
 
     def uncordon(self) -> None:
-        """Poll again."""
+        """Start new polls again."""
         self._cordoned = False
         self._rouse()
 
@@ -233,7 +232,7 @@ class Slot:
                 self.events.emit(EventName.WORKER_RUNNING, self)
             started.set_result(None)
             await self._loop()
-        except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - a worker says why it ends
+        except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - `exit_output` says why the slot ended
             error = raised
         await self._finish(error, started)
         if isinstance(error, asyncio.CancelledError):
@@ -275,7 +274,7 @@ class Slot:
         return task
 
     async def _pace(self, began: float) -> None:
-        """Do not spin on a source that does not hold empty polls."""
+        """Wait before the next poll if the source answered an empty poll at once."""
         left = began + EMPTY_POLL_SECONDS - asyncio.get_running_loop().time()
         if left > 0 and self._status is SlotStatus.RUNNING:
             await self._pause(left)
@@ -299,7 +298,7 @@ class Slot:
             self._idle_since = run.ended
 
     async def _pause(self, seconds: float | None) -> None:
-        """Sleep, for ever with None, until something changes."""
+        """Sleep until `_rouse` is called, or for `seconds` at most."""
         loop = asyncio.get_running_loop()
         wake: asyncio.Future[None] = loop.create_future()
         self._wake = wake
@@ -322,7 +321,7 @@ class Slot:
             self._rouse()
 
     async def _force(self, main: "asyncio.Task[None]") -> None:
-        """The patience of a stop is over: cancel and fail the task, and leave a handler behind that ignores it."""
+        """Cancel and fail the task, after the time-out of `stop`. A handler that ignores that is left behind."""
         options = self._context.options
         self.cancel_task(CancelReason.WORKER_STOPPED, "the worker stopped before the handler had finished")
         await asyncio.wait((main,), timeout=2 * options.cancel_grace_seconds + 1)
@@ -335,7 +334,7 @@ class Slot:
     async def _finish(self, error: BaseException | None, started: "asyncio.Future[None]") -> None:
         try:
             await self._runner.stop()
-        except Exception as raised:  # noqa: BLE001 - it ends all the same, and says so
+        except Exception as raised:  # noqa: BLE001 - the slot ends with this error
             error = error or raised
         if self._context.background_tasks:
             await asyncio.gather(*self._context.background_tasks, return_exceptions=True)

@@ -1,8 +1,8 @@
-"""One worker (a pod, or a terminal): settings in, exit code out.
+"""Runs one worker, in a pod or on a terminal: takes settings, returns the exit code.
 
-Polls, task heartbeats, reports and probes live in this process, which never runs handler code; each slot's handler has
-a child process. The order of a life: start the children (a handler that does not import ends it here), report, poll,
-drain, stop. The first SIGTERM or SIGINT begins the end; repeated ones mean nothing new.
+This process polls, sends task heartbeats and reports, and serves the probes. Each slot's handler runs in a child
+process. The supervisor starts the children, reports, polls, drains and stops, in this order. A handler that cannot be
+imported ends the worker at its start. The first SIGTERM or SIGINT begins the stop; further ones change nothing.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ def version() -> str:
 
 
 class Supervisor:
-    """Runs one worker on `source`, which stays the caller's to close."""
+    """Runs one worker on `source`. The caller closes the source."""
 
     def __init__(self, settings: WorkerSettings, source: Source) -> None:
         self._settings = settings
@@ -87,7 +87,7 @@ class Supervisor:
             slots=settings.slots,
             name_prefix=settings.name,
             events=self._events,
-            # A pod never gives up: the operator sees and says what is wrong. A terminal shows a person the end.
+            # In a pod, polls are retried for ever: the operator reports the error. On a terminal it ends the worker.
             polling=Polling.forever() if settings.report else Polling(),
             options=TaskOptions(
                 heartbeat_seconds=self._runner_factory.heartbeat_seconds,
@@ -113,16 +113,16 @@ class Supervisor:
 
     @property
     def state(self) -> WorkerState:
-        """What the worker says of itself."""
+        """The worker's state, as it reports it."""
         return self._state
 
     @property
     def health_port(self) -> int:
-        """Where the health server listens; 0 while it does not."""
+        """The port of the health server; 0 while it does not listen."""
         return self._health.port
 
     def request_stop(self) -> None:
-        """Begin the end: drain, then stop. Again means nothing new."""
+        """Drain, then stop. A second call changes nothing."""
         self._stop.set()
         self._changed()
 
@@ -139,7 +139,7 @@ class Supervisor:
         return self._exit.code if self._exit is not None else EXIT_OK
 
     async def _live(self) -> None:
-        # No slot polls before the operator has answered: it may hold the task for which this worker was started.
+        # The slots wait for the operator's answer, which may bring the task for which this worker was started.
         self._slot_pool.cordon()
         starting = asyncio.create_task(self._slot_pool.start())
         stopping = asyncio.create_task(self._stop.wait())
@@ -149,7 +149,7 @@ class Supervisor:
             if starting.done():
                 starting.result()
                 await self._work()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is reported, and tasks are finished
+        except Exception as error:  # noqa: BLE001 - every error is reported, and tasks are finished
             self._give_up(error)
         await self._drain_and_stop()
         await asyncio.gather(starting, return_exceptions=True)
@@ -168,14 +168,14 @@ class Supervisor:
                 self._become(WorkerState.DRAINED)
 
     async def _drain_and_stop(self) -> None:
-        """Stop asking, then finish. Open polls are awaited however long; tasks have `drain_timeout_seconds`."""
+        """Start no new poll, then finish. Open polls have no time limit; tasks have `drain_timeout_seconds`."""
         self._become(WorkerState.STOPPING)
         self._granted_leases.cordon()
         self._cordon()
         deadline = _now() + self._settings.drain_timeout_seconds
         while not (self._slot_pool.drained and self._granted_leases.settled) and _now() < deadline:
             await self._next_news(deadline - _now())
-        # The service may answer an open poll with a task until the poll ends; giving it up would lose that task.
+        # The service may answer an open poll with a task until the poll ends. Giving up the poll would lose that task.
         while any(slot.open_poll for slot in self._slot_pool.members):
             await self._next_news(_LOOK_SECONDS)
         await self._slot_pool.stop(timeout_seconds=0.0)
@@ -200,14 +200,14 @@ class Supervisor:
             await asyncio.gather(running, return_exceptions=True)
 
     async def _say_goodbye(self, reporter: Reporter) -> None:
-        """Have the end heard. What a report that was on its way was granted is failed first, and that is heard too."""
+        """Send the last report. If its reply grants leases, fail them and send one more report."""
         deadline = _now() + GOODBYE_SECONDS
         await reporter.say_goodbye()
         if await self._granted_leases.close():
             await reporter.say_goodbye(deadline - _now())
 
     async def _report_when_ready(self, reporter: Reporter) -> None:
-        """A first report is the proof that the handler imports; a worker that ends before it says only that."""
+        """Report once the handler is imported: the first report proves that. An earlier end is all that is reported."""
         await self._ready_to_report.wait()
         try:
             await reporter.run()
@@ -233,7 +233,7 @@ class Supervisor:
         self._granted_leases.grant(orders.grants)
 
     def _cordon(self) -> None:
-        """Take nothing new; what can be gone on with elsewhere is ended early."""
+        """Take no new task, and hand back the durable tasks that another worker can continue."""
         self._slot_pool.cordon()
         self._runner_factory.drain(True)
 
@@ -246,7 +246,7 @@ class Supervisor:
         self._changed()
 
     def _give_up(self, error: Exception) -> None:
-        """End with an error: without a usable handler there is nothing to do here, and the cluster should see it."""
+        """End with an error: a worker without a usable handler has nothing to do, and the pod should show that."""
         message = str(error) if isinstance(error, HandlerUnusableError) else type(error).__name__
         log.error("%s", message, exc_info=None if isinstance(error, HandlerUnusableError) else error)
         self._end_with(ExitOutput(EXIT_ERROR, message))
@@ -262,7 +262,7 @@ class Supervisor:
         self.request_stop()
 
     def _handler_died(self, ending: ProcessExit) -> None:
-        # The pod's status says so only where the kernel takes the whole container.
+        # The pod's status shows an OOM kill only if the kernel killed the whole container.
         if ending.out_of_memory:
             self._record(OOM_KILLED, str(ending))
 
@@ -295,7 +295,7 @@ class Supervisor:
             self._reporter.changed()
 
     async def _next_news(self, timeout_seconds: float | None) -> None:
-        # Events come a moment before what they announce has settled, and many at a time.
+        # An event comes a moment before the change that it announces is complete, and many come at once.
         self._news.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(

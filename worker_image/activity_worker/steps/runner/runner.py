@@ -1,4 +1,4 @@
-"""Running instances: the longest due first, as many calls of one as are due, each saved before it is made."""
+"""Runs instances, the longest due first. A call is stored as running before it is made, and its outcome after it."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ from activity_worker.steps.store.task_store import InstanceLeaseLostError, TaskS
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at an instance that is due and that another runner is about to take.
+#: The least seconds between two tries to take an instance that is due: another runner may be about to take it.
 SHORTEST_SECONDS = 0.05
 
 
@@ -31,9 +31,10 @@ SHORTEST_SECONDS = 0.05
 class RunnerOptions:
     """How a runner works.
 
-    `slots` instances at once; a lease lasts `lease_seconds` and is renewed three times in it while a call runs;
-    `poll_seconds` is how often the store is asked when nothing was announced; `versions_seconds` how often for new
-    versions of the tasks. Without `renews` somebody else renews the leases.
+    `name`: the runner's name in the store. `slots`: how many instances run at once. `lease_seconds`: how long a lease
+    lasts; while a call runs, it is renewed three times in that time. `poll_seconds`: how often the store is asked for
+    due instances when it announces none. `versions_seconds`: how often it is asked for new versions of the tasks.
+    `renews`: False if the caller renews the leases.
     """
 
     name: str
@@ -50,7 +51,7 @@ class RunnerOptions:
 
 
 class Runner:
-    """Runs due instances of the tasks whose methods it has; versions that need others are left to other runners."""
+    """Runs due instances of the tasks whose methods it has. Other runners run the versions that need other methods."""
 
     def __init__(
         self,
@@ -74,7 +75,7 @@ class Runner:
         self.busy = 0
 
     def stop(self) -> None:
-        """Begin no further call; `run` returns when those that run have ended and are recorded."""
+        """Begin no further call. `run` returns when the outcomes of the running calls are recorded."""
         self._stopping = True
         self._notifier.notify()
 
@@ -96,9 +97,9 @@ class Runner:
         return count
 
     async def run_instance(self, instance_id: str) -> StoredInstance:
-        """Run one instance to its end, waiting for its retries and for another runner's lease; return it.
+        """Run one instance to its end and return it. Wait for its retries, and while another runner has its lease.
 
-        After `stop` it is returned as it stands. Raises UnknownInstanceError.
+        After `stop` the instance is returned as it is. Raises UnknownInstanceError.
         """
         while True:
             heard = self._notifier.notifications
@@ -112,9 +113,9 @@ class Runner:
                 await self._notifier.wait(heard, min(ahead, self.options.poll_seconds))
 
     async def run_one(self, *, only: str | None = None) -> bool:
-        """Take the instance that has been due longest and run it as far as it goes; False when none is due.
+        """Take the instance that has been due longest and make its due calls. Returns False when none is due.
 
-        `only` names the one to take.
+        `only` is the id of the one instance to take.
         """
         held = await self.take(self.options.name, only=only)
         if held is None:
@@ -123,9 +124,9 @@ class Runner:
         return True
 
     async def take(self, name: str, *, only: str | None = None) -> StoredInstance | None:
-        """Take the instance that has been due longest, under a runner's name; None when none is due.
+        """Claim the instance that has been due longest, for the runner `name`; None when none is due.
 
-        Its next call is saved as running, unless it needs none.
+        If the instance has a call to make, that call is stored as running.
         """
         if self._stopping:
             return None
@@ -138,16 +139,16 @@ class Runner:
         return await self.leave(taken.held) if self._stopping else taken.held
 
     async def leave(self, held: StoredInstance) -> StoredInstance:
-        """Leave an instance that was taken to others, as due as it was. Raises LeaseLostError."""
+        """Give back an instance that was taken: it is due at once, for any runner. Raises InstanceLeaseLostError."""
         if not held.instance.status.running:
             return held
         now = self._clock()
         return await self.store.record(held, now, lambda _, stored: transitions.left(stored.instance, now))
 
     async def go_on(self, held: StoredInstance) -> StoredInstance:
-        """Make the call that a taken instance stands before, and those after it, as far as it goes; return it then.
+        """Make the next call of a taken instance and the calls that are due after it; return the instance then.
 
-        Raises LeaseLostError when another runner has it.
+        Raises InstanceLeaseLostError when another runner has the instance.
         """
         self.busy += 1
         try:
@@ -173,7 +174,7 @@ class Runner:
                 await self._notifier.wait(self._notifier.notifications, self.options.poll_seconds)
 
     async def _next(self) -> StoredInstance | None:
-        """Take the next instance; where none is due, one slot waits for all: who takes one wakes the slot behind it."""
+        """Take the next instance. If none is due, one slot waits; when it takes an instance, the next slot waits."""
         heard = self._notifier.notifications
         held = await self.take(self.options.name)
         if held is not None:
@@ -186,13 +187,13 @@ class Runner:
         return held
 
     async def idle_seconds(self) -> float:
-        """Return how long nothing will be due, as far as the store knows; at most `poll_seconds`."""
+        """Return the seconds until the store's next instance is due, at most `poll_seconds`."""
         due = await self.store.next_due(await self._known())
         ahead = self.options.poll_seconds if due is None else due - self._clock()
         return min(max(ahead, 0.0), self.options.poll_seconds)
 
     async def _known(self) -> frozenset[str]:
-        """Return the versions that can be run here: each of their methods is there."""
+        """Return the ids of the versions that this runner can run: it has each of their methods."""
         if self._clock() - self._versions_read >= self.options.versions_seconds:
             found = await self.store.versions(self.methods.tasks)
             self._versions = frozenset(one.id for one in found if self.methods.missing(one) is None)
@@ -208,7 +209,7 @@ class Runner:
         def ended(definition: Definition, stored: StoredInstance) -> Instance:
             return transitions.ended(
                 definition,
-                # The call began on what we hold; a pause that was asked for meanwhile is in the store.
+                # The call began with our copy of the instance; a pause that was asked for meanwhile is in the store.
                 _with_pause(held.instance, stored.instance),
                 outcome,
                 self._clock(),
@@ -240,7 +241,7 @@ class Runner:
         return renewed_lease(self.store, held, self.options.lease_seconds, self._clock)
 
     async def _create(self, held: StoredInstance, planned: Planned, definition: Definition) -> Outcome:
-        """A step whose method creates an instance of another task; made again, it finds the one it made."""
+        """Make a step that creates an instance of another task. A repeated call finds the first call's instance."""
         child = new_instance.derived_id(_current(held, planned).key)
         made = new_instance.create_instance(definition, planned.arguments, now=self._clock(), instance_id=child)
         await self.store.sync(definition, self._clock())
