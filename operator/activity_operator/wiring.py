@@ -1,4 +1,4 @@
-"""Builds the object graph of an operator process. The one place that knows which part gets which."""
+"""Builds the object graph of an operator process. Only this module knows which part gets which other parts."""
 
 import time
 import uuid
@@ -55,7 +55,7 @@ from activity_worker.contract import LeasedTask
 
 
 def core_functions(settings: OperatorSettings) -> CoreFunctions:
-    """Return the pure core, with what every rendering of this process shares."""
+    """Return the pure functions of `core`. Every rendering of this process gets the same report URL."""
     render = partial(manifests.render, manifests.RenderSettings(report_url=settings.report_url))
     return CoreFunctions(decide, render, pool_status)
 
@@ -75,7 +75,7 @@ class _ClusterParts:
     events: EventPublisher
 
     def enqueue_all(self) -> None:
-        """Have every pool looked at."""
+        """Put every known pool into the queue."""
         for key in self.store.known_keys():
             self.queue.add(key)
 
@@ -87,7 +87,7 @@ class _ClusterParts:
 
 
 class _LateProcess:
-    """The process, for parts that are made before it. None of them calls before the process runs."""
+    """Stands for the process in the parts that are built before it. They call it only once the process runs."""
 
     process: Process
 
@@ -116,9 +116,9 @@ async def build_process(
     core: CoreFunctions | None = None,
     make_components: Callable[[ClusterServices], Components] | None = None,
 ) -> Process:
-    """Build a process; nothing is sent yet. `policy` returns the tenancy policy.
+    """Build a process, without a call to any server. `policy` returns the tenancy policy.
 
-    Raises what reading the credentials raises.
+    Tests replace `core` and `make_components`. An error of `credentials` is raised to the caller.
     """
     late = _LateProcess()
     parts = await _cluster_parts(settings, credentials, metrics, late)
@@ -238,7 +238,7 @@ def _reconciler_deps(
 def build_components(
     services: ClusterServices, stepfunctions: StepFunctions | None = None, cloudwatch: CloudWatchReader | None = None
 ) -> Components:
-    """Build what runs beside the cluster's part. The calls of both services are counted in the metrics."""
+    """Build the reports, polls, counts and leases. The metrics count the calls to Step Functions and CloudWatch."""
     settings, kube, elector = services.settings, services.kube, services.elector
     stepfunctions = stepfunctions or StepFunctions(settings.pod_name or "process")
     cloudwatch = cloudwatch or CloudWatchReader()
@@ -274,7 +274,7 @@ def build_components(
 
 
 def _leases_and_sentinels(services: ClusterServices, stepfunctions: StepFunctions) -> tuple[LeaseManager, Sentinels]:
-    """Build these two together: what a sentinel's poll brings is a lease, and leases leave room for further polls."""
+    """Build both together, since each calls the other: polls bring leases, and leases limit the number of polls."""
     store, elector = services.store, services.elector
 
     def leases_changed(key: Key) -> None:

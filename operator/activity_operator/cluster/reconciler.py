@@ -118,7 +118,7 @@ class Reconciler:
                     state.failures = 0
             except NotLeadingError:
                 result = "not_leading"
-            except Exception as error:  # noqa: BLE001 - the others must be looked after, and this one tried again
+            except Exception as error:  # noqa: BLE001 - this pool is tried again, and the other pools go on
                 result, wait = self._failed(key, error)
                 await self._report_failure(key, error)
         self._deps.delay_queue.set(key, None if wait is None else self._clock() + wait)

@@ -1,4 +1,4 @@
-"""The decision between observe and apply: one observation of one pool in, one decision out. No clock, I/O or logger."""
+"""PURE: decides about one pool: takes one observation, returns one decision. The observation holds the time."""
 
 from collections.abc import Iterable
 
@@ -75,6 +75,7 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
 
 
 def _proven(situation: Situation, memory: ScalingMemory) -> frozenset[str]:
+    """Return the proven revisions: a worker of each has reported, in this term or in an earlier one."""
     inherited = {situation.observation.pool.proven_revision} - {""}
     return memory.proven | inherited | {m.pod.revision for m in situation.fleet.members if m.report is not None}
 
@@ -110,7 +111,7 @@ def _actions(
         if name == revision:
             cut = size.limit is Limit.BREAKER
             allowed = breakers.replicas_allowed(breaker, members, plan.replicas, cut=cut)
-            # The extra pod of a try needs room as well.
+            # The start breaker tries again with one extra pod, which needs room as well.
             most = plan.replicas + max(0, room)
             actions.extend(_current(observation, deployment, revision, min(allowed, most)))
         elif deployment is not None:
@@ -123,8 +124,8 @@ def _current(
 ) -> Iterable[Action]:
     """Return the write for the spec's own revision.
 
-    The Deployment is rendered if it is missing, edited, or of another generation. One that another operator version
-    rendered stays while it has pods, so that an upgrade replaces no pod; the next start from zero renders it again.
+    The Deployment is rendered if it is missing, edited, or of another generation. A Deployment that another version of
+    the operator rendered stays while it has pods: an upgrade replaces no pod. The next start from zero renders it.
     """
     if deployment is None or (
         deployment.drifted
@@ -149,7 +150,7 @@ def _at_zero(observation: Observation, deployment: DeploymentFacts) -> bool:
 
 
 def _deletions(situation: Situation, failed: Member | None) -> tuple[Action, ...]:
-    """Return the deletions: a failed start that is tried again, and stalled, unready workers past their deadline."""
+    """Return the deletions: a failed start that is tried again, and workers stalled and unready for too long."""
     observation = situation.observation
     actions: list[Action] = []
     if failed is not None:

@@ -21,12 +21,12 @@ class Demand:
 
 
 def task_demand(situation: Situation, saturated: Saturation | None, emptied_at: float = 0.0) -> Demand:
-    """Return the workers for `inflight + leases held + backlog`; more on saturation if there is no exact count.
+    """Return the workers for all tasks: in flight, held as leases, in the backlog. Saturation may add workers.
 
-    Without a count, a backlog shows only in the slots: every slot is busy. So while tasks run, one slot is kept free,
-    and an idle slot proves that no task waits; when every slot stays busy, the pool doubles, once per observed start. A
-    lower bound changes none of that and can only raise the demand: it is minutes old, so the tasks that it counted may
-    already be running.
+    Without an exact count, a backlog shows only in the slots: every slot is busy. So while tasks run, one slot is kept
+    free, and an idle slot proves that no task waits. When every slot stays busy, the pool doubles; it doubles again
+    only after the new workers have reported. A lower bound of the backlog can only raise the demand: it is minutes old,
+    so the tasks that it counted may already be running.
     """
     spec, observation, fleet = situation.spec, situation.observation, situation.fleet
     held = observation.source.held + observation.source.claimed
@@ -49,7 +49,7 @@ def task_demand(situation: Situation, saturated: Saturation | None, emptied_at: 
                 workers = max(workers, len(fleet.serving))
         elif fleet.inflight:
             workers = max(workers, fleet.inflight // spec.slots_per_worker + 1)
-    # Workers that have not reported to the new leader count as present but add no demand.
+    # A worker that has not reported to the new leader stays, but adds no demand.
     workers = max(workers, min(workers + fleet.unheard, len(fleet.serving)))
     return Demand(workers + len(fleet.stalled), tasks, reason, full, backlog)
 

@@ -21,7 +21,7 @@ class Stable:
 
 
 def stabilized(situation: Situation, demand: Demand, past: Recommendations, quiet_since: float | None) -> Stable:
-    """Return the highest of the present demand and the numbers that window, zero gate and missing signals require."""
+    """Return the highest of four numbers: for the demand, the window, missing signals, and a zero without proof."""
     spec, observation, fleet = situation.spec, situation.observation, situation.fleet
     present = fleet.present
     unknown, blind = _unknown(situation, demand)
@@ -45,8 +45,8 @@ def stabilized(situation: Situation, demand: Demand, past: Recommendations, quie
 def _unknown(situation: Situation, demand: Demand) -> tuple[str, int]:
     """Return why the backlog is unknown and the number of workers to keep for it; "" and 0 if it is known.
 
-    A working pool needs few workers to see that no task waits. All present workers stay if none of them works, or if
-    no worker with a free slot can poll.
+    One working worker is enough to see whether tasks wait. All present workers stay if none of them works, or if no
+    worker with a free slot can poll.
     """
     fleet = situation.fleet
     backlog = demand.backlog
@@ -69,8 +69,8 @@ def expires(recommendations: Recommendations, window_seconds: float) -> float | 
 def _remember(past: Recommendations, now: float, workers: int, window_seconds: float) -> Recommendations:
     """Return the window with `workers` added, without the entries that can no longer be its maximum.
 
-    An entry before a larger one can never be the maximum again. On a fall, the previous number gets the time `now`: it
-    applied until now, and the window counts from the last moment of the higher demand.
+    An entry that a larger one follows can never be the maximum again. When the number falls, the previous number gets
+    the time `now`: it applied until now, and the window counts from the last moment of the higher demand.
     """
     kept = [entry for entry in past if now - entry[0] < window_seconds]
     if window_seconds and past and past[-1][1] > workers:
@@ -81,7 +81,7 @@ def _remember(past: Recommendations, now: float, workers: int, window_seconds: f
 
 
 def _quiet_since(situation: Situation, demand: Demand, since: float | None) -> float | None:
-    """Return since when no task has run, waited or been held and no report is missing, or None."""
+    """Return when the pool became quiet (no task runs, waits or is held; no report is missing), None if it is not."""
     observation, fleet = situation.observation, situation.fleet
     working = demand.tasks or fleet.running_tasks or fleet.stalled or observation.report_path_problem
     unheard = any(member.report is None and not member.never_started for member in fleet.members)

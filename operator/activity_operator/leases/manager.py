@@ -1,7 +1,7 @@
 """The lease manager: it records leases, sends their task heartbeats, fails unclaimed ones and forgets ended ones.
 
-Each lease has one background task for its heartbeats; no task runs while there is no lease. Task heartbeats go to the
-task service and do not need the API server, so a lease that is not recorded yet gets them as well.
+Each lease has one background task for its heartbeats; without leases only a leader's listing runs. Task heartbeats go
+to the task service and do not need the API server, so a lease that is not recorded yet gets them as well.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ LISTING_SECONDS = 30.0
 HANDOVER_SECONDS = 120.0
 #: Most seconds between two task heartbeats of an unclaimed lease, also if the pool's own interval is longer. After a
 #: leader is killed, heartbeats pause for up to 19 s: the Lease expires (17 s at most), and the next leader reads the
-#: records. Both together stay below the 30 s of HeartbeatSeconds that the README asks for.
+#: records. Both together stay below the 30 s of HeartbeatSeconds that docs/limits.md asks for.
 WAITING_HEARTBEAT_SECONDS = 5.0
 #: Seconds of tries to fail a task (its role may be gone); after that the service's own time-out ends the task.
 FAIL_PATIENCE_SECONDS = 900.0
