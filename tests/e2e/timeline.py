@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.e2e.watches import Raw, Watch
+from tests.e2e.watches import UNREACHABLE, Raw, Watch
 from tests.eventually import eventually_sync
 
 T = TypeVar("T")
@@ -114,7 +114,7 @@ class Timeline:
                 "the watch has recorded everything in the API server",
                 partial(_has_all, watch),
                 seconds=PATIENCE,
-                tolerate=(OSError,),
+                tolerate=UNREACHABLE,
             )
         return self.mark()
 
