@@ -57,7 +57,8 @@ def remember() -> None:
         return
     note.parent.mkdir(parents=True, exist_ok=True)
     names = (*SYSCTLS, *_forwarding_of_interfaces())
-    values = {name: value for name in names if (value := read_sysctl(name)) is not None}
+    # A read-only setting, as in a bare root, is not this cluster's: another one on the machine may change it meanwhile.
+    values = {name: value for name in names if _is_ours(name) and (value := read_sysctl(name)) is not None}
     absent = [folder for folder in FOLDERS if not Path(folder).exists()]
     unfinished = note.with_suffix(".part")
     unfinished.write_text(json.dumps(asdict(Snapshot(values, packet_filter.tables(), absent)), indent=1))
@@ -86,6 +87,11 @@ def _restore(before: Snapshot) -> None:
         parent = Path(folder).parent
         if parent in EMPTY_PARENTS and parent.is_dir() and not any(parent.iterdir()):
             parent.rmdir()
+
+
+def _is_ours(name: str) -> bool:
+    """Return whether the kernel setting can be written here."""
+    return os.access(Path("/proc/sys", name), os.W_OK)
 
 
 def _forwarding_of_interfaces() -> list[str]:
