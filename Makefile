@@ -45,7 +45,7 @@ prepare: env ## Install and build all that the suites and the demo need; what is
 bare: env ## make prepare and a smoke of each suite in a bare Debian, without this machine's packages (root, Linux)
 	@$(BIN)/python -m tests.prepare.bare
 
-test: prepare ## Every suite, several at a time, with a table of the time each took (about 25 min; SUITES=)
+test: prepare ## Every suite, several at a time, with a table of the time each took (about 20 min; SUITES=)
 	@$(BIN)/python -m tests.suites $(SUITES)
 
 ten: prepare ## The cluster's suites ten times, each beside two busy loops; rows in tests/README.md (hours; RUNS=)
