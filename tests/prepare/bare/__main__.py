@@ -13,6 +13,7 @@ from tests.cluster.locks import alone
 from tests.cluster.progress import say
 from tests.cluster.shell import ClusterError
 from tests.prepare.bare import inside
+from tests.prepare.bare.kernel_settings import as_a_kubelet_demands
 from tests.prepare.bare.root import bare_root, folder
 
 CHECKOUT = Path(__file__).parents[3]
@@ -35,7 +36,7 @@ def main() -> int:
     if _has_changes():
         say("uncommitted changes are left out: the root gets the content of HEAD")
     try:
-        with alone(folder() / "lock"), bare_root(CHECKOUT, THERE) as root:
+        with alone(folder() / "lock"), as_a_kubelet_demands(), bare_root(CHECKOUT, THERE) as root:
             for title, command, network in STAGES:
                 began = time.monotonic()
                 say(f"==> {title}")
