@@ -183,7 +183,7 @@ class _Wait:
         self._error = error
 
     def count(self, lasted: float) -> None:
-        """Count a round that lasted so many seconds; raises NotInTimeError when the time is used up."""
+        """Count a round of `lasted` seconds; raises NotInTimeError when the time is used up."""
         self._lasted += lasted
         self._used += min(lasted, self._round_seconds)
         if self._used >= self._seconds:

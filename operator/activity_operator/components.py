@@ -199,7 +199,7 @@ class Components:
         try:
             await self.leases.begin_term()
         except Exception as error:
-            # Nothing would be decided from here on, and nobody would be told.
+            # Otherwise this process would lead, decide nothing, and report no error.
             self._services.fail(f"what a former leader left cannot be taken over: {error!r}")
             raise
         self.ready = True

@@ -4,15 +4,10 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from botocore.exceptions import ConnectionError as NotConnectedError
 from botocore.exceptions import HTTPClientError
-
-from tests.eventually import eventually_sync
-
-T = TypeVar("T")
 
 #: Errors of an emulator on a machine that stalls, after which the call is repeated.
 UNANSWERED = (NotConnectedError, HTTPClientError)
@@ -88,11 +83,6 @@ class Executions:
         described = self.states.describe_execution(executionArn=execution)
         return cast("dict[str, Any]", json.loads(described.get("output") or "{}"))
 
-    def eventually(self, what: str, holds: Callable[[list[Attempt]], T], seconds: float) -> T:
-        """Wait until the histories of all executions show something that stays true; return it."""
-        look = partial(_ask, self, holds)
-        return eventually_sync(what, look, seconds=seconds, every_seconds=0.5, tolerate=UNANSWERED)
-
     def running_at(self, at: float) -> int:
         """Count the tasks that a worker ran, or for which the operator held a lease, at a time in Unix seconds."""
         return sum(attempt.runs_at(at) for attempt in self.attempts())
@@ -114,10 +104,6 @@ def most_at_once(attempts: Iterable[Attempt]) -> int:
     """Return the largest number of these attempts that ran at the same time."""
     handed_out = [attempt for attempt in attempts if attempt.began < math.inf]
     return max((sum(other.runs_at(one.began) for other in handed_out) for one in handed_out), default=0)
-
-
-def _ask(executions: Executions, holds: Callable[[list[Attempt]], T]) -> T:
-    return holds(executions.attempts())
 
 
 def _attempts(history: Iterator[dict[str, Any]]) -> list[Attempt]:

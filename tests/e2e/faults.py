@@ -1,7 +1,7 @@
 """Checks of a pool with a fault: its conditions and Warnings, and its untouched workers."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,12 +83,6 @@ def wait_well(pools: Iterable[Pool], seconds: float = 480) -> None:
 def is_well(view: PoolView) -> bool:
     """Whether the pool is Ready without a fault."""
     return view.condition("Ready")["status"] == "True" and not view.condition("Stalled")["status"]
-
-
-def wait_each(what: str, wanted: dict[Pool, Callable[[PoolView], bool]], seconds: float) -> None:
-    """Wait until each pool was as wanted at some time after the test's last act on it."""
-    for pool, holds in wanted.items():
-        pool.eventually(what, holds, seconds=seconds)
 
 
 def busy_pool(stage: Stage, namespace: str, name: str, **spec: Any) -> Pool:

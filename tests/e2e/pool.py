@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from tests.e2e.executions import Attempt, Executions, most_at_once
+from tests.e2e.executions import UNANSWERED, Attempt, Executions, most_at_once
 from tests.e2e.handler import GATE
 from tests.e2e.stage import SHORT, Stage
 from tests.e2e.timeline import PATIENCE, Moment, Timeline
@@ -145,13 +145,23 @@ class BasePool:
 
     # Questions to the source of its tasks.
 
-    def wait_source(self, what: str, look: Callable[[], T | None], seconds: float = PATIENCE) -> T:
-        """Wait until the source of the tasks shows something that stays true; return it."""
+    def wait_source(
+        self,
+        what: str,
+        look: Callable[[], T | None],
+        seconds: float = PATIENCE,
+        tolerate: tuple[type[Exception], ...] = (),
+    ) -> T:
+        """Wait until the source of the tasks shows something that stays true; return it.
+
+        After an exception in `tolerate` the source is asked again.
+        """
         return eventually_sync(
             f"{self.name}: {what}",
             look,
             seconds=seconds,
             every_seconds=0.5,
+            tolerate=tolerate,
             details=lambda: f"{self.timeline.story(self.mark)}\n{self.story()}",
         )
 
@@ -191,10 +201,7 @@ class Pool(BasePool):
 
     def wait_tasks(self, what: str, holds: Callable[[list[Attempt]], T], seconds: float = PATIENCE) -> T:
         """Wait until the histories of its executions show something; return it."""
-        try:
-            return self.tasks.eventually(f"{self.name}: {what}", holds, seconds)
-        except AssertionError as late:
-            raise AssertionError(f"{late}\n{self.timeline.story(self.mark)}\n{self.story()}") from late
+        return self.wait_source(what, lambda: holds(self.tasks.attempts()), seconds, UNANSWERED)
 
     def wait_running(self, tasks: int, seconds: float = PATIENCE) -> None:
         """Wait until this number of tasks ran on workers, or were leased by the operator, at the same time."""
@@ -202,7 +209,7 @@ class Pool(BasePool):
 
     def wait_done(self, seconds: float = PATIENCE) -> None:
         """Wait until every execution succeeded, and move the mark to that moment."""
-        self.wait_tasks("every execution succeeded", lambda _: self.tasks.all_succeeded(), seconds)
+        self.wait_source("every execution succeeded", self.tasks.all_succeeded, seconds, UNANSWERED)
         self.act()
 
     def worker_of(self, execution: str) -> str:

@@ -3,10 +3,9 @@
 import pytest
 
 from tests.cluster import catalogue, find_image, load_image, probe
-from tests.e2e.faults import Fault, at_work, busy_pool, term, wait_each, wait_shown, wait_well, worker_with
+from tests.e2e.faults import Fault, at_work, busy_pool, term, wait_shown, wait_well, worker_with
 from tests.e2e.pool import a_pool
 from tests.e2e.stage import Stage
-from tests.e2e.timeline import PATIENCE
 
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
 
@@ -60,7 +59,7 @@ def test_workers_that_never_start_are_reported_and_old_ones_keep_serving(stage: 
     workers.let_go()
     for pool in pools:
         pool.executions.start()
-    wait_each("growth", {no_handler: lambda view: view.status.get("readyReplicas") == 3}, PATIENCE)
+    no_handler.eventually("three workers are ready", lambda view: view.status.get("readyReplicas") == 3)
 
     for pool in (*pools, fresh):
         pool.change(handlerImage=stage.handler, podTemplate=worker_with())

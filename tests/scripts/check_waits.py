@@ -92,7 +92,6 @@ ALLOWED: Mapping[tuple[str, str], str] = {
     ("bench/worker_peer_heartbeats.py", "beat"): PLAYED,
     ("demo/play.py", "Run._look"): PLAYED,
     ("demo/play.py", "Run._until"): "it ends early as soon as waiting is pointless, with the reason for its audience",
-    ("e2e/executions.py", "Executions.eventually"): FINAL,
     ("e2e/handler.py", "handle"): "a handler in a pod, which has nothing of tests/",
     ("e2e/jobs.py", "Jobs.history"): FINAL,
     ("e2e/jobs.py", "jobs"): FINAL,

@@ -10,6 +10,7 @@ import pytest
 
 from activity_operator.cluster.kube import Credentials, KubeClient, from_kubeconfig, read_access
 from activity_operator.cluster.resources import Resource
+from tests.cluster.control_plane import AUDIT_POLICY
 from tests.integration.crd.arrange import Kubectl
 from tests.integration.operator.cut import Road, road_to
 from tests.servers.control_plane import ControlPlane, control_plane, kubeconfig
@@ -23,13 +24,6 @@ CONTROLLERS = (
     "namespace-controller",
     "serviceaccount-controller",
 )
-AUDIT_POLICY = """\
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-  - level: Metadata
-"""
 
 
 @pytest.fixture(scope="session")
