@@ -7,6 +7,8 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -35,6 +37,15 @@ SYSCTLS = (
     "kernel/keys/root_maxkeys",
     "kernel/keys/root_maxbytes",
 )
+#: A kubelet sets these at its start and ends when it cannot (pkg/util/sysctl and the container manager of Kubernetes).
+OF_A_KUBELET = {
+    "vm/overcommit_memory": "1",
+    "vm/panic_on_oom": "0",
+    "kernel/panic": "10",
+    "kernel/panic_on_oops": "1",
+    "kernel/keys/root_maxkeys": "1000000",
+    "kernel/keys/root_maxbytes": "25000000",
+}
 # Folders outside the cache whose place the daemons do not let us choose.
 FOLDERS = ("/run/containerd", "/var/lib/cni", "/var/log/containers", "/var/lib/kubelet/device-plugins")
 EMPTY_PARENTS = (Path("/var/lib/kubelet"),)
@@ -97,6 +108,20 @@ def _is_ours(name: str) -> bool:
 def _forwarding_of_interfaces() -> list[str]:
     # Writing ip_forward writes all of these.
     return sorted(f"net/ipv4/conf/{folder.name}/forwarding" for folder in Path("/proc/sys/net/ipv4/conf").iterdir())
+
+
+@contextmanager
+def sysctls(values: Mapping[str, str], settings: Path = Path("/proc/sys")) -> Iterator[None]:
+    """Give kernel settings these values, those that exist here, and restore them at the end."""
+    before = {name: (settings / name).read_text() for name in values if (settings / name).exists()}
+    changed = {name: value for name, value in before.items() if value.strip() != values[name]}
+    try:
+        for name in changed:
+            (settings / name).write_text(values[name])
+        yield
+    finally:
+        for name, value in changed.items():
+            (settings / name).write_text(value)
 
 
 def read_sysctl(name: str) -> str | None:

@@ -23,6 +23,7 @@ from tests.cluster import (
     embedded,
     go_builds,
     images,
+    machine,
     network,
     picture,
     places,
@@ -55,13 +56,9 @@ def before() -> Iterator[Picture]:
     """The machine without a cluster, with everything built; the cluster runs after these tests."""
     up()
     down()
-    usual = {name: Path("/proc/sys", name).read_text() for name in UNLIKELY}
-    for name, value in UNLIKELY.items():
-        Path("/proc/sys", name).write_text(value)
-    yield picture.take()
-    down()
-    for name, value in usual.items():
-        Path("/proc/sys", name).write_text(value)
+    with machine.sysctls(UNLIKELY):
+        yield picture.take()
+        down()
     up()
 
 

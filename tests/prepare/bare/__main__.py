@@ -9,11 +9,11 @@ import sys
 import time
 from pathlib import Path
 
+from tests.cluster import machine
 from tests.cluster.locks import alone
 from tests.cluster.progress import say
 from tests.cluster.shell import ClusterError
 from tests.prepare.bare import inside
-from tests.prepare.bare.kernel_settings import as_a_kubelet_demands
 from tests.prepare.bare.root import bare_root, folder
 
 CHECKOUT = Path(__file__).parents[3]
@@ -36,7 +36,8 @@ def main() -> int:
     if _has_changes():
         say("uncommitted changes are left out: the root gets the content of HEAD")
     try:
-        with alone(folder() / "lock"), as_a_kubelet_demands(), bare_root(CHECKOUT, THERE) as root:
+        # In the root these settings are read-only.
+        with alone(folder() / "lock"), machine.sysctls(machine.OF_A_KUBELET), bare_root(CHECKOUT, THERE) as root:
             for title, command, network in STAGES:
                 began = time.monotonic()
                 say(f"==> {title}")
