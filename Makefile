@@ -31,9 +31,10 @@ lock: | $(UV) ## Renew the locks from pyproject.toml
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra worker --extra redis --extra steps -o worker_image/requirements.lock pyproject.toml
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra operator -o operator/requirements.lock pyproject.toml
 
-lint: env ## Style, types, layers, waits in tests, prose and sizes
+lint: env ## Style, types, layers, waits in tests, names, prose and sizes
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-cache
 	@$(BIN)/python -m tests.scripts.check_waits
+	@$(BIN)/python -m tests.scripts.check_names
 	@$(BIN)/python -m tests.scripts.check_prose
 
 unit: env ## The tests without I/O

@@ -29,14 +29,14 @@ class Fake:
     name: str
 
     def inject(self, kind: str, operation: str) -> None:
-        """Apply a fault to every call of an operation until `heal`; kinds as in `activity_worker.testing`."""
+        """Apply a fault to every call of an operation until `clear_faults`; kinds as in `activity_worker.testing`."""
         self._post("faults", {"operation": operation, "kind": kind, "times": None})
 
     def set(self, **settings: Any) -> None:
         """Change settings."""
         self._post("settings", settings)
 
-    def heal(self) -> None:
+    def clear_faults(self) -> None:
         """End all faults."""
         self.stage.kubectl("delete", "--raw", self._page("faults"))
 

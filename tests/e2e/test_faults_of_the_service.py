@@ -50,8 +50,8 @@ def test_pool_at_zero_reports_an_unusable_service_and_then_recovers(stage: Stage
 
         elsewhere.change(aws={"region": None})
         nowhere.change(aws={"region": None, "endpointUrl": here})
-        strict.heal()
-        slow.heal()
+        strict.clear_faults()
+        slow.clear_faults()
         crowded.set(activity_worker_limit=1000)
         serve(stage, namespace, "later", "strict")
         wait_well(pools)
@@ -92,7 +92,7 @@ def test_workers_that_may_not_poll_finish_their_tasks_and_it_is_reported(stage: 
         workers.let_go()
 
         for fake in (strict, slow, broken):
-            fake.heal()
+            fake.clear_faults()
         crowded.set(activity_worker_limit=1000)
         crowded.stage.states.create_activity(name=f"gone-{namespace}")
         wait_well([*pools, gone])

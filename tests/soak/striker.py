@@ -155,7 +155,7 @@ class Striker:
         try:
             await asyncio.sleep(strike.seconds)
         finally:
-            fake.heal()
+            fake.clear_faults()
         return "every call"
 
     async def _kill_worker(self, strike: Strike) -> str | None:

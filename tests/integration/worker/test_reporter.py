@@ -153,7 +153,7 @@ async def test_last_report_is_delivered_before_the_process_ends(operator: FakeOp
         assert bench.reporter is not None
         await operator.further()
         bench.show(WorkerSnapshot(WorkerState.STOPPED, exit=ExitOutput(10, "AccessDenied")))
-        await bench.reporter.say_goodbye()
+        await bench.reporter.send_last_report()
 
     assert (operator.reports[-1].state, operator.reports[-1].exit) == (
         WorkerState.STOPPED,

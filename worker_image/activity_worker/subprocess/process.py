@@ -28,7 +28,7 @@ START_TIMEOUT_SECONDS = 120.0
 #: How long a dead child's last words may take to be read when a grandchild still holds the other end of the socket.
 _LAST_WORDS_SECONDS = 0.5
 #: How long an idle child may take for its exit handlers.
-_DISMISSAL_SECONDS = 2.0
+_STOP_SECONDS = 2.0
 
 
 class HandlerUnusableError(ActivityError):
@@ -159,17 +159,17 @@ class ChildProcess:
         self._killed = True
         self._kill_all()
 
-    async def dismiss(self) -> None:
+    async def stop(self) -> None:
         """Let an idle child end by itself, its exit handlers included; kill it when that takes too long."""
         await self.send({"kind": "stop"})
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), _DISMISSAL_SECONDS)
+            await asyncio.wait_for(self._process.wait(), _STOP_SECONDS)
         await self.close()
 
     async def close_when_read(self) -> None:
         """Close a dead child once its last words have come: they can be received even then."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._channel.wait_ended(), _DISMISSAL_SECONDS)
+            await asyncio.wait_for(self._channel.wait_ended(), _STOP_SECONDS)
         await self.close()
 
     async def close(self) -> None:

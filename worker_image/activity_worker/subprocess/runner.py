@@ -143,7 +143,7 @@ class SubprocessRunner:
             spawning.cancel()
         (child,) = await asyncio.gather(spawning, return_exceptions=True)
         if isinstance(child, ChildProcess):
-            await child.dismiss()
+            await child.stop()
 
     async def _watch(self) -> None:
         """Replace each child that dies, whether it had a task or not."""

@@ -22,7 +22,7 @@ from activity_worker.supervisor.report_state import Orders, ReportState, WorkerS
 REPORT_TIMEOUT_SECONDS = 5.0
 #: How long the last word may take: time for a second try, and within the margin of the pod's grace (80 s, of which an
 #: open poll takes 60).
-GOODBYE_SECONDS = 10.0
+LAST_REPORT_SECONDS = 10.0
 #: How long a starting worker waits for the operator's first answer before it polls anyway.
 SILENCE_SECONDS = 2.0
 
@@ -84,7 +84,7 @@ class Reporter:
         if not self._delivered.is_set():
             log.warning("the operator has been silent for %g s: polling anyway", SILENCE_SECONDS)
 
-    async def say_goodbye(self, timeout_seconds: float = GOODBYE_SECONDS) -> None:
+    async def send_last_report(self, timeout_seconds: float = LAST_REPORT_SECONDS) -> None:
         """Wait until the worker's present state and exit output are delivered, at most `timeout_seconds`."""
         deadline = _now() + timeout_seconds
         self.changed()

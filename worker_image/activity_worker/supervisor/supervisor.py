@@ -42,7 +42,7 @@ from activity_worker.supervisor.granted_leases import GrantedLeases
 from activity_worker.supervisor.health import WorkerHealthServer
 from activity_worker.supervisor.metrics import WorkerMetrics
 from activity_worker.supervisor.report_state import Orders, PodIdentity, ReportState, WorkerSnapshot
-from activity_worker.supervisor.reporter import COALESCE_SECONDS, GOODBYE_SECONDS, Reporter
+from activity_worker.supervisor.reporter import COALESCE_SECONDS, LAST_REPORT_SECONDS, Reporter
 from activity_worker.supervisor.runner_factory import RunnerFactory
 
 #: Seconds that a cancelled task gets; its child is killed a little sooner.
@@ -194,17 +194,17 @@ class Supervisor:
         try:
             yield
             self._ready_to_report.set()
-            await self._say_goodbye(self._reporter)
+            await self._send_last_report(self._reporter)
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 
-    async def _say_goodbye(self, reporter: Reporter) -> None:
+    async def _send_last_report(self, reporter: Reporter) -> None:
         """Send the last report. If its reply grants leases, fail them and send one more report."""
-        deadline = _now() + GOODBYE_SECONDS
-        await reporter.say_goodbye()
+        deadline = _now() + LAST_REPORT_SECONDS
+        await reporter.send_last_report()
         if await self._granted_leases.close():
-            await reporter.say_goodbye(deadline - _now())
+            await reporter.send_last_report(deadline - _now())
 
     async def _report_when_ready(self, reporter: Reporter) -> None:
         """Report once the handler is imported: the first report proves that. An earlier end is all that is reported."""

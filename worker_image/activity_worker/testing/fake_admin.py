@@ -21,7 +21,7 @@ async def handle(fake: "StepFunctionsFake", request: web.BaseRequest) -> web.Res
     if (request.method, page) == ("GET", "state"):
         return web.json_response(fake.state(with_tasks=request.query.get("tasks") != "0"))
     if (request.method, page) == ("DELETE", "faults"):
-        fake.heal()
+        fake.clear_faults()
         return web.json_response({})
     act = {"tasks": _schedule, "faults": _inject, "limits": _limit, "settings": _set}.get(page)
     if request.method != "POST" or act is None:

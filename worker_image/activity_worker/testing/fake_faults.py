@@ -60,7 +60,7 @@ class FakeFaults:
         self.active = False
 
     def inject(self, operation: str, fault: Fault, times: int | None = 1) -> None:
-        """Let `fault` strike the next `times` calls of `operation` (`*`: of any; None: until cleared)."""
+        """Apply `fault` to the next `times` calls of `operation` (`*`: of any; None: until cleared)."""
         self._injected.setdefault(operation, []).append(_Injected(fault, times))
         self.active = True
 
@@ -75,7 +75,7 @@ class FakeFaults:
         self._buckets.clear()
         self.active = False
 
-    def strike(self, operation: str) -> Fault | None:
+    def next_fault(self, operation: str) -> Fault | None:
         """Raise a refusal, or return the fault that the caller has to act out, or None."""
         fault = self._next(operation) or self._next(ANY) or self._over_rate(operation)
         if fault is None:

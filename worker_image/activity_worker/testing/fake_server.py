@@ -137,10 +137,10 @@ class StepFunctionsFake:
         ]
 
     def inject(self, operation: str, fault: Fault, times: int | None = 1) -> None:
-        """Let a fault strike the next `times` calls of an operation (`*`: any; None: until `heal`)."""
+        """Apply a fault to the next `times` calls of an operation (`*`: any; None: until `clear_faults`)."""
         self.faults.inject(operation, fault, times)
 
-    def heal(self) -> None:
+    def clear_faults(self) -> None:
         """End all faults and rate limits, and let go of calls that hang."""
         self.faults.clear()
         self._released.set()
@@ -184,7 +184,7 @@ class StepFunctionsFake:
         counts = self._tasks.counts
         counts[f"call:{operation}"] += 1
         try:
-            fault = self.faults.strike(operation) if self.faults.active else None
+            fault = self.faults.next_fault(operation) if self.faults.active else None
             if fault is Fault.HANG:
                 await self._released.wait()
                 return _vanish(request)

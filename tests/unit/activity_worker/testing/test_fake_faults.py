@@ -19,7 +19,7 @@ def faults(clock: VirtualClock) -> FakeFaults:
 
 def refused(faults: FakeFaults, operation: str) -> bool:
     try:
-        faults.strike(operation)
+        faults.next_fault(operation)
     except FakeServiceError:
         return True
     return False
@@ -46,7 +46,7 @@ def test_faults_that_the_server_performs_are_returned(faults: FakeFaults) -> Non
     faults.inject("A", Fault.DROP_REPLY)
     faults.inject("A", Fault.HANG)
 
-    assert [faults.strike("A") for _ in range(3)] == [Fault.DROP_REPLY, Fault.HANG, None]
+    assert [faults.next_fault("A") for _ in range(3)] == [Fault.DROP_REPLY, Fault.HANG, None]
 
 
 def test_rate_limit_allows_its_burst_and_then_its_rate(faults: FakeFaults, clock: VirtualClock) -> None:
