@@ -44,14 +44,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--instances", type=int, default=10_000, help="default 10000")
     parser.add_argument("--kills", type=int, default=150, help="runners that are killed; default 150")
     parser.add_argument("--runners", type=int, default=3, help="processes at a time; default 3")
-    parser.add_argument("--seed", type=int, default=1, help="of the troubles and the kills; default 1")
+    parser.add_argument("--seed", type=int, default=1, help="of the random errors and the kills; default 1")
     parser.add_argument("--store", action="append", choices=["sqlite", "postgresql"], help="default both")
     return parser
 
 
 def _on(store: str, options: argparse.Namespace) -> Found:
     with tempfile.TemporaryDirectory(prefix="endurance-") as top:
-        folder = Path(top) / "world"
+        folder = Path(top) / "files"
         folder.mkdir()
         if store == "sqlite":
             return _run(f"sqlite:///{top}/tasks.db", folder, options)

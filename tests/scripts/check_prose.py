@@ -27,7 +27,6 @@ LARGER = {
     "tests/unit/activity_operator/core/stories.py:Story": 280,
     "tests/unit/activity_operator/core/truth.py:Truth": 265,
     "worker_image/activity_worker/runtime/slot.py:Slot": 335,
-    "worker_image/activity_worker/steps/store/task_store.py:TaskStore": 270,
 }
 #: Commits before this one had other rules.
 FIRST_COMMIT = "b6b1d9931162fbe1aef619136f34771abc882524"

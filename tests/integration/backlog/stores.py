@@ -10,8 +10,8 @@ from sqlalchemy import insert
 
 from activity_operator.backlog.poll_rounds import BacklogPoller, SourceEndpoint
 from activity_operator.backlog.taskstore import TaskStoreReader, item
-from activity_worker.steps.model import new_instance
 from activity_worker.steps.model.definition_parser import parse
+from activity_worker.steps.model.instance import create_instance
 from activity_worker.steps.store.task_store import TaskStore
 from activity_worker.wire.taskstore import DEFINITIONS, INSTANCES
 from tests.eventually import eventually
@@ -34,7 +34,7 @@ async def put(store: TaskStore, task: str = "order", *, at: float | None = None,
     definition = parse({"name": task, "steps": ["a"]})
     await store.sync(definition, time.time())
     for _ in range(count):
-        made = new_instance.create_instance(definition, {}, now=time.time() if at is None else at)
+        made = create_instance(definition, {}, now=time.time() if at is None else at)
         assert await store.create(made, time.time())
 
 

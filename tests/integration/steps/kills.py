@@ -21,7 +21,7 @@ from sqlalchemy import func, select
 from activity_worker.steps import RunnerOptions, TaskStore
 from activity_worker.steps.store.rows import Revision
 from activity_worker.wire.taskstore import INSTANCES
-from tests.integration.steps.world import World, expected, troubles
+from tests.integration.steps.effect_files import EffectFiles, expected, random_errors
 
 #: Seconds, long compared to the time from a claim's commit to a line in a file on a busy machine, so that no live lease
 #: expires there.
@@ -75,9 +75,9 @@ def run(asked: Run) -> Found:
 async def _create(asked: Run, rng: random.Random) -> dict[str, Made]:
     """Create the instances; return the task and the data of each."""
     store = await TaskStore.open(asked.url)
-    tasks = World(asked.folder).tasks()
+    tasks = EffectFiles(asked.folder).tasks()
     names: dict[str, Made] = {
-        f"i{n}": (rng.choice(["strict", "lenient"]), troubles(rng)) for n in range(asked.instances)
+        f"i{n}": (rng.choice(["strict", "lenient"]), random_errors(rng)) for n in range(asked.instances)
     }
     await tasks.sync(store)
     every = list(names.items())
@@ -144,15 +144,15 @@ def _watch(asked: Run) -> None:
 def _runner(asked: Run, name: str, ready: Connection) -> None:
     async def worked() -> None:
         store = await TaskStore.open(asked.url, migrate=False)
-        world = World(asked.folder)
-        tasks = world.tasks()
+        files = EffectFiles(asked.folder)
+        tasks = files.tasks()
         options = RunnerOptions(name, slots=SLOTS, lease_seconds=asked.lease_seconds, poll_seconds=0.2)
         runner = tasks.runner(store, options)
         working = asyncio.create_task(runner.run())
         reported = False
         while not asked.over.exists():
             # On a busy machine a runner may not have called anything yet; its death would prove nothing.
-            if world.called.is_set() and not reported:
+            if files.called.is_set() and not reported:
                 ready.send("ready")
                 reported = True
             await asyncio.sleep(0.1)
@@ -165,18 +165,18 @@ def _runner(asked: Run, name: str, ready: Connection) -> None:
 
 async def _judge(asked: Run, names: dict[str, Made], kills: Mapping[str, float], seconds: float) -> Found:
     store = await TaskStore.open(asked.url, migrate=False)
-    world, found = World(asked.folder), Found(seconds, len(kills))
+    files, found = EffectFiles(asked.folder), Found(seconds, len(kills))
     for name, (task, data) in names.items():
         there = (await store.get(name)).instance
         history = await store.history(name)
         success, effects = expected(task, data)
         if (there.complete, there.success) != (True, success):
             found.wrong.append(f"{name}: complete {there.complete}, success {there.success}, not {success}")
-        if (seen := world.effects(name)) != effects:
+        if (seen := files.effects(name)) != effects:
             found.wrong.append(f"{name}: its effects were {seen}, not {effects}")
         found.wrong += [f"{name}: {words}" for words in _leases(history)]
-        found.wrong += [f"{name}: {words}" for words in fences(world, name, history)]
-        found.wrong += [f"{name}: {words}" for words in together(world.lines(name), kills)]
+        found.wrong += [f"{name}: {words}" for words in fences(files, name, history)]
+        found.wrong += [f"{name}: {words}" for words in together(files.lines(name), kills)]
         found.effects += len(seen)
         found.calls += sum(bool(one.status["running"]) for one in history)
         found.takeovers += sum(
@@ -210,10 +210,10 @@ def _leases(history: Sequence[Revision]) -> list[str]:
     ]
 
 
-def fences(world: World, name: str, history: Sequence[Revision]) -> list[str]:
+def fences(files: EffectFiles, name: str, history: Sequence[Revision]) -> list[str]:
     """Return a sentence for each call without a revision of its own by its runner, in the store's order."""
     owners = {one.number: one.runner for one in history if one.status["running"]}
-    lines = world.lines(name)
+    lines = files.lines(name)
     wrong = [
         f"{line} was written under no lease of its own"
         for line in lines

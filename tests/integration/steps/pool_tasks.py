@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from activity_worker.steps import FinalError, StepError, Task, Tasks, current, step
-from tests.integration.steps.world import World
+from tests.integration.steps.effect_files import EffectFiles
 
 FOLDER = Path(os.environ.get("POOL_FOLDER", "/nonexistent"))
 CHECKED: dict[str, Any] = {"retry": {"retries": 8, "delays": ["1s"]}, "check": "was_done"}
@@ -124,8 +124,8 @@ old, new = versioned("first"), versioned("first", "second")
 NO_TASKS = {"tasks": "in a map"}
 
 
-class SlowWorld(World):
-    """A world in which everything takes a moment, so that many runners die amid a call."""
+class SlowEffectFiles(EffectFiles):
+    """Files of which each line takes a moment, so that many runners die during a call."""
 
     def _write(self, line: dict[str, Any]) -> None:
         time.sleep(0.03)
@@ -133,4 +133,4 @@ class SlowWorld(World):
         time.sleep(0.03)
 
 
-world = SlowWorld(FOLDER).tasks()
+files = SlowEffectFiles(FOLDER).tasks()

@@ -13,8 +13,8 @@ from activity_worker.activity import TaskRequest
 from activity_worker.contract import LeasedTask as Leased
 from activity_worker.errors import LeaseLostError, TaskFailed, UnreachableError
 from activity_worker.steps import FinalError, RunnerOptions, Task, Tasks, TaskStore
-from activity_worker.steps.model.claim import InstanceClaim, parse_token
-from activity_worker.steps.runner import lease
+from activity_worker.steps.model.child_protocol import InstanceClaim, parse_token
+from activity_worker.steps.runner import runner as runner_module
 from activity_worker.steps.runner.child_handler import InstanceHandler
 from activity_worker.steps.store.notifier import Notifier, announcements
 
@@ -165,7 +165,7 @@ async def test_outcome_that_cannot_be_saved_is_reported_without_content(
         raise OperationalError("UPDATE ...", {"data": "4711"}, Exception("4711"))
 
     monkeypatch.setattr(TaskStore, "record", record)
-    monkeypatch.setattr(lease, "AGAIN_SECONDS", 100.0)
+    monkeypatch.setattr(runner_module, "AGAIN_SECONDS", 100.0)
     request = await place.taken()
     with pytest.raises(UnreachableError) as caught:
         await place.handler.handle(request)

@@ -11,13 +11,13 @@ import pytest
 from activity_worker.steps import FinalError, Task, Tasks, TaskStore, current, step
 from activity_worker.steps.model.transitions import CannotRetryError
 from activity_worker.steps.runner.tasks import cancel, pause, retry
-from tests.integration.steps.deaths import Fate, Moment, Stage, ending
-from tests.integration.steps.world import World, expected
+from tests.integration.steps.crash_simulation import CrashPlan, CrashSimulation, Moment, ending
+from tests.integration.steps.effect_files import EffectFiles, expected
 
-#: The process dies at each write of a story in turn.
+#: The process dies at each write of a scenario in turn.
 pytestmark = pytest.mark.timeout(400)
 
-Scenario = Callable[[Stage], Awaitable[str]]
+Scenario = Callable[[CrashSimulation], Awaitable[str]]
 MOMENTS: tuple[Moment, ...] = ("before", "within", "after")
 SURE: dict[str, Any] = {"retry": {"retries": 9, "delays": [1]}, "check": "was_done"}
 
@@ -26,7 +26,7 @@ class Shop:
     """Orders whose effects are recorded outside of the store, each with a check; a call may wait for an action."""
 
     def __init__(self) -> None:
-        self.stage: Stage | None = None
+        self.simulation: CrashSimulation | None = None
         self.inside = asyncio.Event()
         self.go_on = asyncio.Event()
         self.stock = True
@@ -44,13 +44,13 @@ class Shop:
 
     async def pay(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Pay; while the call runs, a test may act."""
-        assert self.stage is not None
+        assert self.simulation is not None
         await self.effect(arguments)
         if self.waits:
             self.inside.set()
             await self.go_on.wait()
         if self.renews:
-            await self.stage.renewals(2)
+            await self.simulation.renewals(2)
         return {"paid": True}
 
     async def ship(self, arguments: dict[str, Any]) -> None:
@@ -61,92 +61,94 @@ class Shop:
 
     async def effect(self, _: dict[str, Any]) -> None:
         """Have the effect of the step."""
-        assert self.stage is not None
-        self.stage.effect(current().key, f"{current().sub_step} {current().task_name} {current().step_num}")
+        assert self.simulation is not None
+        self.simulation.effect(current().key, f"{current().sub_step} {current().task_name} {current().step_num}")
 
     async def done(self, _: dict[str, Any]) -> Any:
         """Return whether the effect happened; the output `paid` was lost with the call's answer and is unused."""
-        assert self.stage is not None
-        return True if current().key in self.stage.effects else None
+        assert self.simulation is not None
+        return True if current().key in self.simulation.effects else None
 
 
-async def ordered(stage: Stage) -> str:
+async def ordered(simulation: CrashSimulation) -> str:
     async def order(store: TaskStore) -> str:
-        await stage.tasks.sync(store)
-        return await stage.tasks.new(store, "order", {"paid": True}, instance_id="mine")
+        await simulation.tasks.sync(store)
+        return await simulation.tasks.new(store, "order", {"paid": True}, instance_id="mine")
 
-    return await stage.person(order)
+    return await simulation.person(order)
 
 
-async def delivered(stage: Stage, shop: Shop) -> str:
-    name = await ordered(stage)
-    await stage.run(name)
-    await stage.run((await stage.store.get(name)).instance.data["letter"])
+async def delivered(simulation: CrashSimulation, shop: Shop) -> str:
+    name = await ordered(simulation)
+    await simulation.run(name)
+    await simulation.run((await simulation.store.get(name)).instance.data["letter"])
     return name
 
 
-async def renewed(stage: Stage, shop: Shop) -> str:
+async def renewed(simulation: CrashSimulation, shop: Shop) -> str:
     shop.renews = True
-    name = await ordered(stage)
-    await stage.run(name, lease_seconds=0.1)
+    name = await ordered(simulation)
+    await simulation.run(name, lease_seconds=0.1)
     return name
 
 
-async def canceled_between_calls(stage: Stage, shop: Shop) -> str:
-    name = await ordered(stage)
-    await stage.run(name, calls=1)
-    await stage.person(lambda store: cancel(store, name, stage.now))
-    await stage.run(name)
+async def canceled_between_calls(simulation: CrashSimulation, shop: Shop) -> str:
+    name = await ordered(simulation)
+    await simulation.run(name, calls=1)
+    await simulation.person(lambda store: cancel(store, name, simulation.now))
+    await simulation.run(name)
     return name
 
 
-async def while_a_call_runs(stage: Stage, shop: Shop, act: Callable[[TaskStore], Awaitable[Any]]) -> None:
+async def while_a_call_runs(
+    simulation: CrashSimulation, shop: Shop, act: Callable[[TaskStore], Awaitable[Any]]
+) -> None:
     """Act while the first call runs; if a runner died before that call, do not wait for it."""
     shop.waits = True
-    running = asyncio.ensure_future(stage.run("mine"))
+    running = asyncio.ensure_future(simulation.run("mine"))
     await shop.inside.wait()
-    await stage.person(act)
+    await simulation.person(act)
     shop.waits = False
     shop.go_on.set()
     await running
 
 
-async def canceled_in_a_call(stage: Stage, shop: Shop) -> str:
-    name = await ordered(stage)
-    await while_a_call_runs(stage, shop, lambda store: cancel(store, name, stage.now))
+async def canceled_in_a_call(simulation: CrashSimulation, shop: Shop) -> str:
+    name = await ordered(simulation)
+    await while_a_call_runs(simulation, shop, lambda store: cancel(store, name, simulation.now))
     return name
 
 
-async def paused_in_a_call_and_resumed(stage: Stage, shop: Shop) -> str:
-    name = await ordered(stage)
-    await while_a_call_runs(stage, shop, lambda store: pause(store, name, stage.now))
-    assert (await stage.store.get(name)).instance.paused
-    await stage.person(lambda store: pause(store, name, stage.now, paused=False))
-    await stage.run(name)
+async def paused_in_a_call_and_resumed(simulation: CrashSimulation, shop: Shop) -> str:
+    name = await ordered(simulation)
+    await while_a_call_runs(simulation, shop, lambda store: pause(store, name, simulation.now))
+    assert (await simulation.store.get(name)).instance.paused
+    await simulation.person(lambda store: pause(store, name, simulation.now, paused=False))
+    await simulation.run(name)
     return name
 
 
-async def failed_and_retried(stage: Stage, shop: Shop) -> str:
+async def failed_and_retried(simulation: CrashSimulation, shop: Shop) -> str:
     shop.stock = False
-    name = await ordered(stage)
-    await stage.run(name)
+    name = await ordered(simulation)
+    await simulation.run(name)
     shop.stock = True
 
     async def again(store: TaskStore) -> bool:
         try:
-            await retry(store, name, stage.now)
+            await retry(store, name, simulation.now)
         except CannotRetryError:
             # The action was done before the process died.
             assert (await store.get(name)).instance.status.round == 1
         return True
 
-    await stage.person(again)
-    await stage.run(name)
+    await simulation.person(again)
+    await simulation.run(name)
     return name
 
 
 PAID, SHIPPED, REFUNDED = "method order 0", "method order 1", "reverse order 0"
-SCENARIOS: dict[str, tuple[Callable[[Stage, Shop], Awaitable[str]], bool, list[str]]] = {
+SCENARIOS: dict[str, tuple[Callable[[CrashSimulation, Shop], Awaitable[str]], bool, list[str]]] = {
     "delivered": (delivered, True, [PAID, SHIPPED, "method letter 0"]),
     "renewed": (renewed, True, [PAID, SHIPPED]),
     "canceled between calls": (canceled_between_calls, False, [PAID, REFUNDED]),
@@ -156,13 +158,13 @@ SCENARIOS: dict[str, tuple[Callable[[Stage, Shop], Awaitable[str]], bool, list[s
 }
 
 
-async def played(store: TaskStore, name: str, fate: Fate) -> tuple[Any, ...]:
+async def ended_scenario(store: TaskStore, name: str, plan: CrashPlan) -> tuple[Any, ...]:
     """Play a scenario on an emptied store; return its end."""
     await emptied(store)
     shop = Shop()
-    shop.stage = Stage(store, shop.tasks, fate)
+    shop.simulation = CrashSimulation(store, shop.tasks, plan)
     async with asyncio.timeout(180):
-        return await ending(shop.stage, await SCENARIOS[name][0](shop.stage, shop))
+        return await ending(shop.simulation, await SCENARIOS[name][0](shop.simulation, shop))
 
 
 async def emptied(store: TaskStore) -> None:
@@ -173,54 +175,57 @@ async def emptied(store: TaskStore) -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_end_is_the_same_whichever_write_a_process_dies_at(store: TaskStore, name: str) -> None:
-    without_deaths = Fate()
-    ended = await played(store, name, without_deaths)
+    without_crashes = CrashPlan()
+    ended = await ended_scenario(store, name, without_crashes)
     _, success, effects = SCENARIOS[name]
     assert (ended[:2], ended[-1]) == ((True, success), effects)
 
-    fates = []
-    for number, moment in itertools.product(range(1, without_deaths.writes + 1), MOMENTS):
+    plans = []
+    for number, moment in itertools.product(range(1, without_crashes.writes + 1), MOMENTS):
         for last in ({number}, {number, number + 1}):
-            fate = Fate(moment, frozenset(last))
-            assert await played(store, name, fate) == ended, f"death {moment} write {sorted(last)}"
-            # A very short lease is renewed as time passes: the run without deaths may have made one write more.
-            assert fate.deaths or fate.spared or (name == "renewed" and fate.writes < number)
-            fates.append(fate)
-    # A death must have struck at most of the writes that every run makes.
-    assert sum(bool(fate.deaths or fate.spared) for fate in fates) > 0.75 * len(fates)
+            plan = CrashPlan(moment, frozenset(last))
+            assert await ended_scenario(store, name, plan) == ended, f"crash {moment} write {sorted(last)}"
+            # A very short lease is renewed as time passes: the run without crashes may have made one write more.
+            assert plan.crashes or plan.spared or (name == "renewed" and plan.writes < number)
+            plans.append(plan)
+    # A crash must have happened at most of the writes that every run makes.
+    assert sum(bool(plan.crashes or plan.spared) for plan in plans) > 0.75 * len(plans)
 
 
 @pytest.mark.parametrize(
-    ("task", "troubles"),
+    ("task", "errors"),
     [
         ("strict", {"before": {"1": 1}, "after": {"2": 1}, "breaks": 3}),
         ("lenient", {"before": {"0": 1}, "after": {"3": 1}, "breaks": 2}),
     ],
 )
 async def test_errors_and_deaths_together_end_as_the_errors_alone(
-    store: TaskStore, tmp_path: Path, task: str, troubles: dict[str, Any]
+    store: TaskStore, tmp_path: Path, task: str, errors: dict[str, Any]
 ) -> None:
-    (tmp_path / "world").mkdir()
-    world = World(tmp_path / "world")
-    data = {**troubles, **{name: {**dict.fromkeys("0123", 0), **troubles[name]} for name in ("before", "after")}}
-    stage = Stage(store, world.tasks(), Fate())
-    number, deaths = 0, 1
-    while deaths > 0:
+    (tmp_path / "files").mkdir()
+    files = EffectFiles(tmp_path / "files")
+    data = {
+        **errors,
+        **{name: {**dict.fromkeys("0123", 0), **errors[name]} for name in ("before", "after")},
+    }
+    simulation = CrashSimulation(store, files.tasks(), CrashPlan())
+    number, crashes = 0, 1
+    while crashes > 0:
         number += 1
-        deaths = 0
+        crashes = 0
         for moment in MOMENTS:
-            name, fate = f"{moment}{number}", Fate(moment, frozenset({number}))
-            stage.fate = fate
+            name, plan = f"{moment}{number}", CrashPlan(moment, frozenset({number}))
+            simulation.plan = plan
 
             async def new(store: TaskStore, name: str = name) -> str:
-                await stage.tasks.sync(store)
-                return await stage.tasks.new(store, task, data, instance_id=name)
+                await simulation.tasks.sync(store)
+                return await simulation.tasks.new(store, task, data, instance_id=name)
 
-            await stage.person(new)
-            await stage.run(name)
+            await simulation.person(new)
+            await simulation.run(name)
             ended = (await store.get(name)).instance
-            deaths += fate.deaths
-            assert (ended.success, world.effects(name)) == expected(task, data), f"{moment} write {number}"
+            crashes += plan.crashes
+            assert (ended.success, files.effects(name)) == expected(task, data), f"{moment} write {number}"
             assert [failure.error.code for failure in ended.status.failures] == ["Broken"]
-            assert set(ended.data["worked"]) == {effect[-1] for effect in world.effects(name) if "method" in effect}
+            assert set(ended.data["worked"]) == {effect[-1] for effect in files.effects(name) if "method" in effect}
     assert number > 12

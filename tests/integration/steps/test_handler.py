@@ -8,7 +8,7 @@ import pytest
 
 from activity_worker.errors import TaskFailed
 from activity_worker.steps import FinalError, RunnerOptions, Task, Tasks, TaskStore, task_handler
-from activity_worker.steps.model.new_instance import derived_id
+from activity_worker.steps.model.instance import derived_id
 from activity_worker.steps.runner.tasks import pause
 from activity_worker.testing.environment import ActivityEnvironment
 
@@ -32,10 +32,10 @@ async def test_next_worker_finishes_a_dead_workers_task_without_repeats(url: str
 
     handler = task_handler(Tasks([task]), "order", store_url=url, key="execution.id", options=QUICK)
     work = {"execution": {"id": "e-1"}, "amount": 3}
-    dying = asyncio.create_task(ActivityEnvironment().run(handler, work))
+    running = asyncio.create_task(ActivityEnvironment().run(handler, work))
     await hanging.wait()
-    dying.cancel()
-    await asyncio.gather(dying, return_exceptions=True)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
     answer = {**work, "currency": "EUR", "paid": 3}
     assert await ActivityEnvironment().run(handler, work) == answer

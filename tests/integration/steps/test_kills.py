@@ -14,8 +14,8 @@ INSTANCES = int(os.environ.get("ACTIVITYPOOL_KILL_INSTANCES", "150"))
 
 @pytest.mark.timeout(max(300, INSTANCES))
 def test_killed_runners_leave_nothing_stuck_and_nothing_done_twice(url: str, store: TaskStore, tmp_path: Path) -> None:
-    (tmp_path / "world").mkdir()
-    found = run(Run(url, tmp_path / "world", INSTANCES, kills=max(6, INSTANCES // 40)))
+    (tmp_path / "files").mkdir()
+    found = run(Run(url, tmp_path / "files", INSTANCES, kills=max(6, INSTANCES // 40)))
 
     assert found.wrong == []
     assert found.kills > 0

@@ -12,8 +12,8 @@ from activity_worker.steps.model.definition_parser import DefinitionError
 from activity_worker.steps.model.errors import FinalError
 from activity_worker.steps.model.task import Task, step
 from activity_worker.steps.model.transitions import CannotRetryError
-from activity_worker.steps.runner import lease
-from activity_worker.steps.runner.context import current
+from activity_worker.steps.runner import runner as runner_module
+from activity_worker.steps.runner.invoke import current
 from activity_worker.steps.runner.runner import Runner, RunnerOptions
 from activity_worker.steps.runner.tasks import Tasks, UnknownTaskError, cancel, pause, retry
 from activity_worker.steps.store.notifier import Notifier, announcements
@@ -173,10 +173,10 @@ async def test_call_lost_with_its_runner_is_repeated_by_the_next(store: TaskStor
 
     app, runner = await start(store, clock, task)
     name = await app.new(store, "t")
-    dying = asyncio.create_task(runner.run_due())
+    running = asyncio.create_task(runner.run_due())
     await begun.wait()
-    dying.cancel()
-    await asyncio.gather(dying, return_exceptions=True)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
     other = app.runner(store, RunnerOptions("r2"))
     assert await other.run_due() == 0
@@ -294,7 +294,7 @@ async def test_unknown_task_is_reported(store: TaskStore) -> None:
 
 
 async def test_short_failure_of_the_store_loses_no_outcome(store: TaskStore, clock: Clock, monkeypatch: Any) -> None:
-    monkeypatch.setattr(lease, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(runner_module, "AGAIN_SECONDS", 0.01)
     calls: list[int] = []
     app, runner = await start(store, clock, Task("t", ["m", "m"], methods={"m": lambda _: calls.append(1)}))
     saved, record, failures = [False, True], store.record, 0

@@ -21,8 +21,7 @@ from activity_worker.errors import (
 from activity_worker.sources.protocol import SharedSource
 from activity_worker.sources.taskstore import HOLD_SECONDS, TaskStoreSource
 from activity_worker.steps import RunnerOptions, Task, Tasks, TaskStore
-from activity_worker.steps.model.capabilities import capabilities_of
-from activity_worker.steps.model.claim import InstanceClaim
+from activity_worker.steps.model.child_protocol import InstanceClaim, capabilities_of
 from activity_worker.steps.runner import tasks as app
 from activity_worker.steps.store.notifier import Notifier, announcements
 from tests.clock import Clock

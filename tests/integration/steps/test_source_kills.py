@@ -15,8 +15,8 @@ from activity_worker.contract import Env
 from activity_worker.steps import TaskStore
 from activity_worker.wire.taskstore import HISTORY, INSTANCES
 from tests.eventually import eventually
+from tests.integration.steps.effect_files import EffectFiles, expected, random_errors
 from tests.integration.steps.kills import fences
-from tests.integration.steps.world import World, expected, troubles
 from tests.integration.worker.process import WorkerProcess, worker
 from tests.servers.postgres import new_database
 
@@ -29,25 +29,25 @@ LIVED = 4
 @pytest.mark.timeout(max(600, 2 * INSTANCES_RUN))
 async def test_killed_handlers_and_workers_leave_nothing_stuck_or_repeated(server: str, tmp_path: Path) -> None:
     url = await new_database(server)
-    folder = tmp_path / "world"
+    folder = tmp_path / "files"
     folder.mkdir()
-    world, store, rng = World(folder), await TaskStore.open(url), random.Random(5)
+    files, store, rng = EffectFiles(folder), await TaskStore.open(url), random.Random(5)
     names = {}
     for number in range(INSTANCES_RUN):
         task = rng.choice(["strict", "lenient"])
-        names[await world.tasks().new(store, task, troubles(rng), instance_id=f"i{number}")] = task
+        names[await files.tasks().new(store, task, random_errors(rng), instance_id=f"i{number}")] = task
 
     async with contextlib.AsyncExitStack() as stack:
-        workers = await Workers(stack, "tests.integration.steps.pool_tasks:world", url, POOL_FOLDER=str(folder)).start()
+        workers = await Workers(stack, "tests.integration.steps.pool_tasks:files", url, POOL_FOLDER=str(folder)).start()
         assert await workers.work_and_die(store, rng) > 0
 
     wrong, lost = [], 0
     for name, task in names.items():
         there, history = (await store.get(name)).instance, await store.history(name)
         should = expected(task, history[0].data or {})
-        if (there.success, world.effects(name)) != should:
-            wrong.append(f"{name}: {there.success} {world.effects(name)}, not {should}")
-        wrong += [f"{name}: {words}" for words in fences(world, name, history)]
+        if (there.success, files.effects(name)) != should:
+            wrong.append(f"{name}: {there.success} {files.effects(name)}, not {should}")
+        wrong += [f"{name}: {words}" for words in fences(files, name, history)]
         lost += sum(one.status["error"].get("method", {}).get("code") == "RunnerLost" for one in history)
     await store.close()
     assert wrong == []

@@ -9,14 +9,13 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, Delete, Table, delete, insert, select, text
 from sqlalchemy.exc import ProgrammingError
 
-from activity_worker.steps.model import new_instance, transitions
+from activity_worker.steps.model import transitions
 from activity_worker.steps.model.definition import Definition
 from activity_worker.steps.model.definition_parser import parse
-from activity_worker.steps.model.instance import ErrorRecord, Instance, Outcome, Raised, Returned
-from activity_worker.steps.model.status_json import status_record
+from activity_worker.steps.model.instance import ErrorRecord, Instance, Outcome, Raised, Returned, create_instance
 from activity_worker.steps.store import database
 from activity_worker.steps.store import task_store as store_module
-from activity_worker.steps.store.rows import ClaimedInstance, StoredInstance
+from activity_worker.steps.store.rows import ClaimedInstance, StoredInstance, status_record
 from activity_worker.steps.store.task_store import InstanceLeaseLostError, TaskStore, UnknownInstanceError
 from activity_worker.wire.taskstore import DEFINITIONS, HISTORY, INSTANCES, METADATA
 from tests.integration.steps.due import count_due
@@ -29,7 +28,7 @@ DEFINITION = parse({"name": "order", "steps": ["a", "b"], "data": {"x": 1}})
 
 async def put(store: TaskStore, at: float = NOW, definition: Definition = DEFINITION) -> str:
     await store.sync(definition, NOW)
-    made = new_instance.create_instance(definition, {}, now=at)
+    made = create_instance(definition, {}, now=at)
     assert await store.create(made, NOW)
     return made.id
 
@@ -136,7 +135,7 @@ async def test_history_keeps_every_revision_and_changed_data(store: TaskStore) -
 
 async def test_id_is_created_once(store: TaskStore) -> None:
     await store.sync(DEFINITION, NOW)
-    made = new_instance.create_instance(DEFINITION, {"n": 1}, now=NOW, instance_id="mine")
+    made = create_instance(DEFINITION, {"n": 1}, now=NOW, instance_id="mine")
 
     assert await store.create(made, NOW) is True
     assert await store.create(replace(made, data={"n": 2}), NOW) is False

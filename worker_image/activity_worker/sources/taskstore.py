@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 from activity_worker.config.sources import TaskStoreSettings
 from activity_worker.contract import Env, LeasedTask
 from activity_worker.errors import CapabilitiesError
-from activity_worker.steps.model.capabilities import methods_of
-from activity_worker.steps.model.claim import InstanceClaim, parse_token
+from activity_worker.steps.model.child_protocol import InstanceClaim, methods_of, parse_token
+from activity_worker.steps.model.instance import new_id
 from activity_worker.steps.model.methods import Methods
-from activity_worker.steps.model.new_instance import new_id
 from activity_worker.steps.runner.metrics import StepMetrics
 from activity_worker.steps.runner.observer import CallSummary
 from activity_worker.steps.runner.runner import SHORTEST_SECONDS, Runner, RunnerOptions

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from activity_worker.steps.model.errors import FinalError, StepError
     from activity_worker.steps.model.task import Task, step
     from activity_worker.steps.runner.activity_handler import task_handler
-    from activity_worker.steps.runner.context import Current, current
+    from activity_worker.steps.runner.invoke import Current, current
     from activity_worker.steps.runner.runner import Runner, RunnerOptions
     from activity_worker.steps.runner.tasks import Tasks
     from activity_worker.steps.store.task_store import TaskStore
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _MODULE_OF = {
-    "Current": "runner.context",
+    "Current": "runner.invoke",
     "DefinitionError": "model.definition_parser",
     "FinalError": "model.errors",
     "Runner": "runner.runner",
@@ -40,7 +40,7 @@ _MODULE_OF = {
     "Task": "model.task",
     "TaskStore": "store.task_store",
     "Tasks": "runner.tasks",
-    "current": "runner.context",
+    "current": "runner.invoke",
     "step": "model.task",
     "task_handler": "runner.activity_handler",
 }

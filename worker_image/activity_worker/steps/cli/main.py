@@ -19,8 +19,7 @@ from activity_worker.contract import EXIT_ERROR, EXIT_USAGE
 from activity_worker.steps.cli import show
 from activity_worker.steps.cli.parser import STORE
 from activity_worker.steps.cli.runner_process import PortError, serve
-from activity_worker.steps.model import durations
-from activity_worker.steps.model.definition_parser import DefinitionError
+from activity_worker.steps.model.definition_parser import DefinitionError, parse_seconds
 from activity_worker.steps.model.transitions import CannotRetryError
 from activity_worker.steps.runner import tasks
 from activity_worker.steps.runner.runner import RunnerOptions
@@ -185,7 +184,7 @@ _COMMANDS = {
 
 def _span(flag: str, text: str) -> float:
     try:
-        return durations.seconds(text)
+        return parse_seconds(text)
     except ValueError:
         raise UsageError(f"{flag}: {text!r} is not a span of time with its unit, such as '12h' or '30d'") from None
 

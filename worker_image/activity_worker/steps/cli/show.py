@@ -7,8 +7,7 @@ from typing import Any
 
 from activity_worker.steps.model.definition import Definition
 from activity_worker.steps.model.instance import Instance, Status
-from activity_worker.steps.model.status_json import parse_status
-from activity_worker.steps.store.rows import Revision, StoredInstance
+from activity_worker.steps.store.rows import Revision, StoredInstance, parse_status
 
 #: Longest error message in a table, in characters.
 SHORT = 60

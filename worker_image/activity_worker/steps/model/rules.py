@@ -1,14 +1,16 @@
 """The rules of multi-step tasks: one instance, one outcome, one moment, one answer. No clock, no I/O.
 
-A call is saved as running before it is made and its outcome after. `plan` says which call comes next, `begin` marks it,
-`advance` takes in what became of it.
+A call is saved as running before it is made and its outcome after. `plan` says which call comes next and with which
+arguments, `begin` marks it, `advance` takes in what became of it.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from activity_worker.steps.model import arguments
+from activity_worker.steps.model import paths
 from activity_worker.steps.model.definition import CHECK_OF, CHECKED, Call, Definition, Step, SubStep
+from activity_worker.steps.model.definition_parser import SESSION
 from activity_worker.steps.model.instance import (
     CANCELED,
     ErrorRecord,
@@ -20,6 +22,52 @@ from activity_worker.steps.model.instance import (
     Status,
     StepFailure,
 )
+
+
+def arguments_of(step: Step, instance: Instance) -> dict[str, Any]:
+    """Return the arguments of the call that an instance stands before.
+
+    The nearest input map counts: the call's own, that of the call it checks, that of the step's method; without any,
+    all of the task's data. The session is always there, and for an error method and its check the error.
+    """
+    sub_step = instance.status.sub_step
+    pairs = next((call.input for call in _nearest(step, sub_step) if call.input is not None), None)
+    given = dict(instance.data) if pairs is None else paths.mapped(instance.data, pairs)
+    if SESSION in instance.data:
+        given[SESSION] = instance.data[SESSION]
+    if sub_step in {"error", "errorCheck"} and instance.status.failures:
+        given["error"] = _error_argument(instance.status.failures[-1].error)
+    return given
+
+
+def merged_data(data: Mapping[str, Any], call: Call, sub_step: SubStep, value: Any) -> dict[str, Any]:
+    """Return the task's data with what a call returned.
+
+    An output map picks; without one a step's method merges all it returned, if that is a map, and the others nothing.
+    The session stays what it was when the instance was created.
+    """
+    if call.output is not None:
+        return paths.placed(dict(data), value, call.output)
+    if sub_step != "method" or not isinstance(value, Mapping):
+        return dict(data)
+    return paths.merge(dict(data), {name: held for name, held in value.items() if name != SESSION})
+
+
+def _error_argument(error: ErrorRecord) -> dict[str, Any]:
+    """Return an error as methods see it."""
+    return {"code": error.code, "message": error.message, "data": error.data, "stack": error.stack}
+
+
+def _nearest(step: Step, sub_step: SubStep) -> Iterator[Call]:
+    names: Mapping[SubStep, tuple[SubStep, ...]] = {
+        "check": ("check", "method"),
+        "errorCheck": ("errorCheck", "error", "method"),
+        "reverseCheck": ("reverseCheck", "reverse", "method"),
+    }
+    for name in names.get(sub_step, (sub_step, "method")):
+        if (call := step.call(name)) is not None:
+            yield call
+
 
 #: Times a call may be lost with its runner, where its own retries say nothing: a call that kills every runner must end.
 LOST_RETRIES: Final = 8
@@ -41,7 +89,7 @@ def plan(definition: Definition, instance: Instance) -> Planned:
     status = instance.status
     step = definition.steps[status.step_num]
     call = _call(step, status.sub_step)
-    return Planned(status.step_num, status.sub_step, call, arguments.of(step, instance))
+    return Planned(status.step_num, status.sub_step, call, arguments_of(step, instance))
 
 
 def begin(instance: Instance, now: float, lease_seconds: float) -> Instance:
@@ -108,7 +156,7 @@ def _call(step: Step, sub_step: SubStep) -> Call:
 
 def _merged(definition: Definition, instance: Instance, value: Any) -> Instance:
     step = definition.steps[instance.status.step_num]
-    data = arguments.merged(instance.data, _call(step, instance.status.sub_step), instance.status.sub_step, value)
+    data = merged_data(instance.data, _call(step, instance.status.sub_step), instance.status.sub_step, value)
     return replace(instance, data=data)
 
 

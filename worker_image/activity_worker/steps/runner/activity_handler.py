@@ -7,7 +7,7 @@ from typing import Any
 from activity_worker.errors import TaskFailed
 from activity_worker.steps.model import paths, transitions
 from activity_worker.steps.model.definition_parser import SESSION
-from activity_worker.steps.model.new_instance import derived_id, new_id
+from activity_worker.steps.model.instance import derived_id, new_id
 from activity_worker.steps.runner.runner import RunnerOptions
 from activity_worker.steps.runner.tasks import Tasks, retry
 from activity_worker.steps.store.rows import StoredInstance

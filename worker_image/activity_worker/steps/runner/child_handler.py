@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from activity_worker.errors import LeaseLostError, TaskFailed
-from activity_worker.steps.model.capabilities import Capabilities, capabilities_of
-from activity_worker.steps.model.claim import InstanceClaim
+from activity_worker.steps.model.child_protocol import Capabilities, InstanceClaim, capabilities_of
 from activity_worker.steps.model.instance import Instance, Outcome
-from activity_worker.steps.runner import threads
+from activity_worker.steps.runner.invoke import wait_for_threads
 from activity_worker.steps.runner.observer import RunObserver, summarize_call
 from activity_worker.steps.runner.runner import Runner, RunnerOptions
 from activity_worker.steps.runner.tasks import Tasks
@@ -64,7 +63,7 @@ class InstanceHandler:
             except asyncio.CancelledError:
                 # A function that was given up goes on in its thread. The supervisor waits for this process, then kills
                 # it, so that no call is under way when another runner takes the instance.
-                await threads.wait_for_threads()
+                await wait_for_threads()
                 raise
             finally:
                 self._runner = None

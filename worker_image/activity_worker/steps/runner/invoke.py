@@ -1,16 +1,93 @@
-"""Making one call: sync methods in a thread, async ones awaited, both within their time."""
+"""One call of a method: an async one is awaited, a plain one runs in a thread of its own, both within their time.
+
+A method can ask which call it is (`current`), for keys that make an effect happen once, and for logs.
+"""
 
 import asyncio
+import contextvars
 import copy
 import inspect
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
+from activity_worker.steps.model.definition import CHECKED, SubStep
 from activity_worker.steps.model.errors import StepError, record_of
 from activity_worker.steps.model.instance import Outcome, Raised, Returned
 from activity_worker.steps.model.methods import Method
 from activity_worker.steps.model.rules import Planned
 from activity_worker.steps.model.storable import as_stored
-from activity_worker.steps.runner.threads import run_in_thread
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """The call that a runner makes now; `round` counts how often the instance was started again after it failed."""
+
+    instance_id: str
+    task_name: str
+    step_num: int
+    sub_step: SubStep
+    revision: int
+    runner: str
+    round: int = 0
+
+    @property
+    def key(self) -> str:
+        """An idempotency key: the same at every try of a call and in its check, another for every other call."""
+        return f"{self.instance_id}/{self.round}/{self.step_num}/{CHECKED.get(self.sub_step, self.sub_step)}"
+
+
+CURRENT: ContextVar[Current] = ContextVar("activity_worker_steps_current")
+
+
+def current() -> Current:
+    """Return the call that the calling method was made by. Raises LookupError outside of one."""
+    try:
+        return CURRENT.get()
+    except LookupError:
+        raise LookupError("no method of a task is being called here") from None
+
+
+_LOOK_SECONDS = 0.05
+_running: set[threading.Thread] = set()
+
+
+async def run_in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a function returns in a thread of its own, or raise what it raises. Cancelled, it leaves it alone."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(value: Any, error: BaseException | None) -> None:
+        if not ended.done():
+            ended.set_result((value, error))
+
+    def work() -> None:
+        value, raised = None, None
+        try:
+            value = context.run(function, *arguments)
+        except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
+            raised = error
+        finally:
+            _running.discard(threading.current_thread())
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, value, raised)
+
+    thread = threading.Thread(target=work, name="task-method", daemon=True)
+    _running.add(thread)
+    thread.start()
+    value, error = await ended
+    if error is not None:
+        raise error
+    return value
+
+
+async def wait_for_threads() -> None:
+    """Wait until every function has ended, those that were given up included."""
+    while _running:  # noqa: ASYNC110 - what ends them is other threads; this is rare, and short
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def call_method(method: Method, planned: Planned) -> Outcome:

@@ -1,27 +1,114 @@
-"""Runs instances, the longest due first. A call is stored as running before it is made, and its outcome after it."""
+"""Runs instances, the longest due first. A call is stored as running before it is made, and its outcome after it.
+
+While a call runs, the runner renews its lease.
+"""
 
 import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from activity_worker.steps.model import new_instance, transitions
+from sqlalchemy.exc import SQLAlchemyError
+
+from activity_worker.steps.model import transitions
 from activity_worker.steps.model.definition import Definition
 from activity_worker.steps.model.errors import StepError, record_of
-from activity_worker.steps.model.instance import Instance, Outcome, Raised, Returned
+from activity_worker.steps.model.instance import Instance, Outcome, Raised, Returned, create_instance, derived_id
 from activity_worker.steps.model.methods import Methods, NewTask
 from activity_worker.steps.model.rules import Planned, plan
-from activity_worker.steps.runner.context import CURRENT, Current
-from activity_worker.steps.runner.invoke import call_method
-from activity_worker.steps.runner.lease import record_outcome, renewed_lease
+from activity_worker.steps.runner.invoke import CURRENT, Current, call_method
 from activity_worker.steps.runner.observer import RunObserver
 from activity_worker.steps.store.notifier import Notifier, announcements
 from activity_worker.steps.store.rows import StoredInstance
-from activity_worker.steps.store.task_store import InstanceLeaseLostError, TaskStore
+from activity_worker.steps.store.task_store import InstanceLeaseLostError, TaskStore, Transition
 
 log = logging.getLogger(__name__)
+
+#: Seconds between tries to save an outcome in a store that does not answer.
+AGAIN_SECONDS = 1.0
+
+
+@contextlib.contextmanager
+def renewed_lease(
+    store: TaskStore, held: StoredInstance, lease_seconds: float, clock: Callable[[], float]
+) -> Iterator[None]:
+    """Renew the lease three times in it; when it is lost, cancel what runs within. Raises LeaseLostError then."""
+    caller = asyncio.current_task()
+    assert caller is not None  # noqa: S101 - a coroutine's
+    renewing = asyncio.create_task(_renew(store, held, lease_seconds, clock))
+    left, given_up = False, False
+
+    def ended(_: asyncio.Task[None]) -> None:
+        nonlocal given_up
+        # Called a turn of the loop after the end: the caller may have left meanwhile, and is not to be disturbed.
+        if not left and _error(renewing) is not None:
+            given_up = True
+            caller.cancel()
+
+    renewing.add_done_callback(ended)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not given_up:
+            raise
+    finally:
+        left = True
+        renewing.cancel()
+    if given_up:
+        # Also for a method that ended in spite of being cancelled: what it came to is not ours to record.
+        caller.uncancel()
+        raise InstanceLeaseLostError(str(_error(renewing)))
+
+
+async def record_outcome(
+    store: TaskStore, held: StoredInstance, turn: Transition, lease_seconds: float, clock: Callable[[], float]
+) -> StoredInstance:
+    """Save what became of a call, again while the store does not answer and the lease lasts.
+
+    A try that failed may have been saved all the same: then what is there is what we wrote. Raises LeaseLostError.
+    """
+    written: Instance | None = None
+
+    def noted(definition: Definition, stored: StoredInstance) -> Instance:
+        nonlocal written
+        written = turn(definition, stored)
+        return written
+
+    until = asyncio.get_running_loop().time() + lease_seconds
+    tried = False
+    while True:
+        try:
+            return await store.record(held, clock(), noted)
+        except InstanceLeaseLostError:
+            there = await store.get(held.instance.id) if tried else None
+            if there is None or there.revision != held.revision + 1 or there.instance != written:
+                raise
+            return there
+        except (SQLAlchemyError, OSError):
+            if asyncio.get_running_loop().time() + AGAIN_SECONDS >= until:
+                raise
+            tried = True
+            log.warning("what instance %s came to could not be saved, again", held.instance.id, exc_info=True)
+            await asyncio.sleep(AGAIN_SECONDS)
+
+
+async def _renew(store: TaskStore, held: StoredInstance, lease_seconds: float, clock: Callable[[], float]) -> None:
+    while True:
+        await asyncio.sleep(lease_seconds / 3)
+        try:
+            await store.renew(held, clock() + lease_seconds)
+        except InstanceLeaseLostError:
+            raise
+        except Exception:
+            # The lease still runs; the next renewal or the record itself says whether it was kept.
+            log.exception("the lease of instance %s could not be renewed", held.instance.id)
+
+
+def _error(task: "asyncio.Task[None]") -> BaseException | None:
+    return task.exception() if task.done() and not task.cancelled() else None
+
 
 #: The least seconds between two tries to take an instance that is due: another runner may be about to take it.
 SHORTEST_SECONDS = 0.05
@@ -242,8 +329,8 @@ class Runner:
 
     async def _create(self, held: StoredInstance, planned: Planned, definition: Definition) -> Outcome:
         """Make a step that creates an instance of another task. A repeated call finds the first call's instance."""
-        child = new_instance.derived_id(_current(held, planned).key)
-        made = new_instance.create_instance(definition, planned.arguments, now=self._clock(), instance_id=child)
+        child = derived_id(_current(held, planned).key)
+        made = create_instance(definition, planned.arguments, now=self._clock(), instance_id=child)
         await self.store.sync(definition, self._clock())
         await self.store.create(made, self._clock())
         self._notifier.notify()

@@ -4,8 +4,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from activity_worker.steps.model import new_instance, transitions
+from activity_worker.steps.model import transitions
 from activity_worker.steps.model.definition_parser import DefinitionError
+from activity_worker.steps.model.instance import create_instance
 from activity_worker.steps.model.methods import Methods
 from activity_worker.steps.model.task import Task
 from activity_worker.steps.runner.observer import RunObserver
@@ -69,7 +70,7 @@ class Tasks:
         if definition is None:
             raise UnknownTaskError(f"there is no task {task!r}; there are {', '.join(sorted(self.methods.tasks))}")
         await store.sync(definition, self._clock())
-        made = new_instance.create_instance(
+        made = create_instance(
             definition, arguments or {}, now=self._clock(), session=session, at=at, instance_id=instance_id
         )
         await store.create(made, self._clock())

@@ -5,7 +5,7 @@ from typing import Final
 from sqlalchemy import select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from activity_worker.steps.model.status_json import parse_status
+from activity_worker.steps.store.rows import parse_status
 from activity_worker.steps.store.task_store import InstanceLeaseLostError, TaskStore
 from activity_worker.wire.backoff import pause_after
 from activity_worker.wire.taskstore import CHANNEL, INSTANCES

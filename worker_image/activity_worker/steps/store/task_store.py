@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -142,9 +142,7 @@ class TaskStore:
             if row is None:
                 return None
             if row.id is not None:
-                held = stored_instance(row)
-                status = replace(held.instance.status, running=False)
-                return ClaimedInstance(replace(held.instance, status=status, next_run_time=row.was_due), held)
+                return _claimed_by_statement(row)
         return await self._transactions.write(
             lambda it: self._claim(it, runner, clock(), versions, lease_seconds, only)
         )
@@ -159,12 +157,12 @@ class TaskStore:
 
         def unchanged(connection: Connection) -> StoredInstance | None:
             after = transition(definition, held)
-            row = self._next_row(held, after, held.runner, now)
+            row = _next_row(held, after, held.runner, now)
             kept = statements.keep(connection, held, row, data=after.data != held.instance.data)
             return _became(held, after, row) if kept else None
 
         def changed(connection: Connection) -> StoredInstance:
-            row = self._locked(connection, held.instance.id)
+            row = _locked(connection, held.instance.id)
             if row.revision != held.revision or row.runner != held.runner:
                 raise InstanceLeaseLostError(
                     f"instance {held.instance.id} is at revision {row.revision}, not {held.revision}"
@@ -191,7 +189,7 @@ class TaskStore:
         """
 
         def changed(connection: Connection) -> StoredInstance:
-            row = self._locked(connection, instance_id)
+            row = _locked(connection, instance_id)
             stored = self._transition(connection, row, row.runner, now, transition, cancel=cancel, fence=False)
             if self._postgres is not None:
                 connection.execute(select(func.pg_notify(CHANNEL, stored.instance.task_name)))
@@ -263,20 +261,14 @@ class TaskStore:
         lease_seconds: float,
         only: str | None,
     ) -> ClaimedInstance | None:
-        chosen = select(INSTANCES).where(is_due(now), INSTANCES.c.definition_id.in_(tuple(versions)))
-        if only is not None:
-            chosen = chosen.where(INSTANCES.c.id == only)
-        first = chosen.order_by(INSTANCES.c.next_run_time, INSTANCES.c.created).limit(1)
-        row = connection.execute(first.with_for_update(skip_locked=True)).one_or_none()
+        row = connection.execute(_longest_due(now, versions, only)).one_or_none()
+        if row is None:
+            return None
 
         def taken(definition: Definition, stored: StoredInstance) -> Instance:
             return transitions.taken(definition, stored.instance, now, lease_seconds, canceled=stored.cancel)
 
-        return (
-            None
-            if row is None
-            else ClaimedInstance(stored_instance(row).instance, self._transition(connection, row, runner, now, taken))
-        )
+        return ClaimedInstance(stored_instance(row).instance, self._transition(connection, row, runner, now, taken))
 
     def _transition(
         self,
@@ -300,22 +292,11 @@ class TaskStore:
             wished = pending_request(before, after)
             connection.execute(this.values(request=wished, paused=after.paused, updated=now))
             return replace(before, instance=after, cancel=wished == "cancel", updated=now)
-        changed = self._next_row(before, after, runner, now)
+        changed = _next_row(before, after, runner, now)
         connection.execute(this.values(changed))
         data = changed["data"] if after.data != before.instance.data else None
         connection.execute(insert(HISTORY), history_row(changed, data))
         return _became(before, after, changed)
-
-    def _next_row(self, before: StoredInstance, after: Instance, runner: str, now: float) -> dict[str, Any]:
-        revision = {"revision": before.revision + 1, "runner": runner, "updated": now}
-        return {"id": after.id, "request": pending_request(before, after), **revision_columns(after), **revision}
-
-    def _locked(self, connection: Connection, instance_id: str) -> Row[Any]:
-        chosen = select(INSTANCES).where(INSTANCES.c.id == instance_id).with_for_update()
-        row = connection.execute(chosen).one_or_none()
-        if row is None:
-            raise UnknownInstanceError(f"there is no task instance {instance_id!r}")
-        return row
 
     def _definition(self, connection: Connection, definition_id: str) -> Definition:
         if definition_id not in self._definitions:
@@ -325,6 +306,35 @@ class TaskStore:
                 raise LookupError(f"the store has no task version {definition_id}")
             self._definitions[definition_id] = parse(source)
         return self._definitions[definition_id]
+
+
+def _next_row(before: StoredInstance, after: Instance, runner: str, now: float) -> dict[str, Any]:
+    revision = {"revision": before.revision + 1, "runner": runner, "updated": now}
+    return {"id": after.id, "request": pending_request(before, after), **revision_columns(after), **revision}
+
+
+def _locked(connection: Connection, instance_id: str) -> Row[Any]:
+    chosen = select(INSTANCES).where(INSTANCES.c.id == instance_id).with_for_update()
+    row = connection.execute(chosen).one_or_none()
+    if row is None:
+        raise UnknownInstanceError(f"there is no task instance {instance_id!r}")
+    return row
+
+
+def _longest_due(now: float, versions: Collection[str], only: str | None) -> Select[Any]:
+    """Return the statement that locks the instance that has been due longest, of `versions`, or the one named."""
+    chosen = select(INSTANCES).where(is_due(now), INSTANCES.c.definition_id.in_(tuple(versions)))
+    if only is not None:
+        chosen = chosen.where(INSTANCES.c.id == only)
+    first = chosen.order_by(INSTANCES.c.next_run_time, INSTANCES.c.created).limit(1)
+    return first.with_for_update(skip_locked=True)
+
+
+def _claimed_by_statement(row: Row[Any]) -> ClaimedInstance:
+    """Return what `PostgresStatements.take` claimed; before it, the instance had no running call."""
+    held = stored_instance(row)
+    before = replace(held.instance, status=replace(held.instance.status, running=False), next_run_time=row.was_due)
+    return ClaimedInstance(before, held)
 
 
 def _prune_some(connection: Connection, *, old: Sequence[ColumnElement[bool]], after: str) -> tuple[int, str | None]:

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from activity_worker.steps.model import durations, paths
+from activity_worker.steps.model import paths
+from activity_worker.steps.model.definition_parser import parse_seconds
 from activity_worker.steps.model.paths import MISSING, get, mapped, merge, parse, put
 
 DATA = {"a": {"b": [{"c": 1}, None]}, "x.y": 2, "n": None, "s": "text"}
@@ -73,13 +74,13 @@ def test_map_of_paths_skips_missing_values() -> None:
     ("text", "seconds"), [("5s", 5), ("1h30m", 5400), ("2d", 172_800), (0.5, 0.5), ("1M", 2.592e6)]
 )
 def test_spans_of_time_are_parsed_into_seconds(text: Any, seconds: float) -> None:
-    assert durations.seconds(text) == seconds
+    assert parse_seconds(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["3hr", "", "5", "s", -1, True, None, float("inf"), float("nan")])
 def test_invalid_span_of_time_is_refused(text: Any) -> None:
     with pytest.raises(ValueError, match="is not a span of time"):
-        durations.seconds(text)
+        parse_seconds(text)
 
 
 def test_huge_index_is_a_key_instead_of_a_list_index() -> None:

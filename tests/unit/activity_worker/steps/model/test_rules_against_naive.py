@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from activity_worker.steps.model.instance import Instance, Outcome, Returned
 from activity_worker.steps.model.rules import advance, begin, cancel, plan
-from activity_worker.steps.model.status_json import parse_status, status_record
-from tests.unit.activity_worker.steps.model.drive import LOST, Drive, fails
+from activity_worker.steps.store.rows import parse_status, status_record
 from tests.unit.activity_worker.steps.model.naive import play
+from tests.unit.activity_worker.steps.model.replay import LOST, Replay, fails
 
 RETRY = st.integers(1, 3).map(lambda most: {"retries": most, "delays": [1, 2]})
 EVERY: list[Outcome] = [
@@ -56,7 +56,7 @@ bounded = settings(max_examples=300, deadline=None, suppress_health_check=[Healt
 @example(({"steps": [{"method": "m0", "retry": {"retries": 1, "delays": [1]}}]}, {"m0": [LOST, LOST, LOST]}))
 def test_reducer_makes_the_same_calls_as_the_naive_implementation(case: Case) -> None:
     task, script = case
-    drive = Drive(task, script).run()
+    replay = Replay(task, script).run()
     made: dict[str, int] = {}
 
     def outcome(name: str) -> Outcome:
@@ -65,56 +65,56 @@ def test_reducer_makes_the_same_calls_as_the_naive_implementation(case: Case) ->
 
     expected = play(task, outcome)
 
-    assert drive.called == expected.called
-    assert drive.ended == (True, expected.success)
-    status = drive.instance.status
+    assert replay.called == expected.called
+    assert replay.ended == (True, expected.success)
+    status = replay.instance.status
     assert status.ignored == tuple(expected.ignored)
     assert status.done == tuple(number for number in expected.done if number not in expected.reversed)
-    assert drive.times == sorted(drive.times)
+    assert replay.times == sorted(replay.times)
 
 
-def check_step_on_all_outcomes(drive: Drive, instance: Instance) -> None:
+def check_step_on_all_outcomes(replay: Replay, instance: Instance) -> None:
     """Check that every outcome of the next call leads to a state that can be saved and read."""
     now = instance.next_run_time
     assert now is not None
     running = begin(instance, now, 60.0)
-    assert plan(drive.definition, running) == plan(drive.definition, instance)
+    assert plan(replay.definition, running) == plan(replay.definition, instance)
     for one in (Returned(None), Returned([1]), Returned({"a": {"b": 2}}), fails(), fails(final=True), LOST):
-        after = advance(drive.definition, running, one, now)
-        kept = json.loads(json.dumps(status_record(after, drive.definition)))
+        after = advance(replay.definition, running, one, now)
+        kept = json.loads(json.dumps(status_record(after, replay.definition)))
         assert parse_status(kept) == after.status
         assert after.complete is (after.next_run_time is None)
         assert after.complete or after.next_run_time >= now  # type: ignore[operator]
         assert not after.status.running
-        assert after.complete or plan(drive.definition, after).call.method
+        assert after.complete or plan(replay.definition, after).call.method
 
 
 @bounded
 @given(cases())
 def test_every_reachable_state_handles_every_outcome(case: Case) -> None:
-    drive = Drive(*case)
-    while not drive.instance.complete:
-        check_step_on_all_outcomes(drive, drive.instance)
-        drive.step()
-        assert len(drive.calls) < 200
+    replay = Replay(*case)
+    while not replay.instance.complete:
+        check_step_on_all_outcomes(replay, replay.instance)
+        replay.step()
+        assert len(replay.calls) < 200
 
 
 @bounded
 @given(cases(), st.integers(1, 12))
 def test_canceled_task_completes_and_reverses_its_completed_steps(case: Case, after: int) -> None:
     task, script = case
-    drive = Drive(task, script, canceled_after=after)
-    while not drive.instance.complete:
-        before = drive.instance
-        drive.step()
-        if len(drive.calls) > after and not before.status.reverse:
+    replay = Replay(task, script, canceled_after=after)
+    while not replay.instance.complete:
+        before = replay.instance
+        replay.step()
+        if len(replay.calls) > after and not before.status.reverse:
             # After the cancel, only calls that clarify an uncertain call are made.
-            assert drive.called[-1] in {f"m{before.status.step_num}", f"m{before.status.step_num}?"}
-        assert len(drive.calls) < 200
-    status = drive.instance.status
+            assert replay.called[-1] in {f"m{before.status.step_num}", f"m{before.status.step_num}?"}
+        assert len(replay.calls) < 200
+    status = replay.instance.status
     stuck = {one.step_num for one in status.failures if one.sub_step in {"reverse", "reverseCheck"}}
     left = {number for number in status.done if status.reverse and "reverse" in task["steps"][number]}
     assert left == stuck & left
-    assert cancel(drive.definition, drive.instance, 0.0) == drive.instance
-    if drive.instance.success and not status.reverse:
+    assert cancel(replay.definition, replay.instance, 0.0) == replay.instance
+    if replay.instance.success and not status.reverse:
         assert not left

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.activity_worker.steps.model.drive import Drive, fails
+from tests.unit.activity_worker.steps.model.replay import Replay, fails
 
 NO = fails()
 TWICE = {"retries": 1, "delays": [1]}
@@ -95,6 +95,6 @@ ROWS: dict[str, Row] = {
 @pytest.mark.parametrize("name", ROWS)
 def test_run_calls_the_methods_of_its_row(name: str) -> None:
     steps, script, calls, success = ROWS[name]
-    drive = Drive({"steps": steps}, script).run()
+    replay = Replay({"steps": steps}, script).run()
 
-    assert (" ".join(drive.called), *drive.ended) == (calls, True, success)
+    assert (" ".join(replay.called), *replay.ended) == (calls, True, success)

@@ -10,8 +10,7 @@ from activity_worker.steps.model.definition import Call
 from activity_worker.steps.model.instance import Raised, Returned
 from activity_worker.steps.model.methods import Method
 from activity_worker.steps.model.rules import Planned
-from activity_worker.steps.runner.context import current
-from activity_worker.steps.runner.invoke import call_method
+from activity_worker.steps.runner.invoke import call_method, current
 
 
 def planned(**arguments: Any) -> Planned:

@@ -7,12 +7,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
-from activity_worker.steps.model import new_instance, transitions
-from activity_worker.steps.model.claim import InstanceClaim, parse_token
+from activity_worker.steps.model import transitions
+from activity_worker.steps.model.child_protocol import InstanceClaim, parse_token
 from activity_worker.steps.model.definition import Definition
 from activity_worker.steps.model.definition_parser import parse
 from activity_worker.steps.model.errors import FinalError, StepError, record_of
-from activity_worker.steps.model.instance import Instance, Lost, Outcome, Raised, Returned
+from activity_worker.steps.model.instance import Instance, Lost, Outcome, Raised, Returned, create_instance
 from activity_worker.steps.runner.metrics import StepMetrics
 from activity_worker.steps.runner.observer import CallSummary, summarize_call
 
@@ -22,7 +22,7 @@ FAILED, REFUSED = Raised(record_of(StepError("x"))), Raised(record_of(FinalError
 
 def started(*steps: Any) -> tuple[Definition, Instance]:
     definition = parse({"name": "t", "steps": list(steps)})
-    made = new_instance.create_instance(definition, {"card": "4711"}, now=100.0)
+    made = create_instance(definition, {"card": "4711"}, now=100.0)
     return definition, transitions.taken(definition, made, 100.0, 60.0, canceled=False)
 
 

@@ -1,14 +1,56 @@
-"""What a handler's process says that it can run: its tasks and the names of its methods, as plain data.
+"""What a supervisor and a slot's process tell each other about instances, as plain data. Pure.
 
-Its supervisor never imports its code, and has to know all the same which versions of the tasks can be run there.
+The supervisor claims instances and never imports a user's code. The slot's process reports its tasks and the names of
+its methods (its capabilities), and gets an instance as a claim: the token and the input of a task.
 """
 
 import inspect
+import json
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import Any, NoReturn, Self
 
 from activity_worker.steps.model.definition_parser import parse
 from activity_worker.steps.model.methods import Methods
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceClaim:
+    """Who holds which instance. `runner` is a name that no other claim has; `revision` is what the claim wrote."""
+
+    instance_id: str
+    runner: str
+    revision: int
+    lease_seconds: float
+
+    @property
+    def token(self) -> str:
+        """What the holder of the lease needs to know of it."""
+        return json.dumps([self.instance_id, self.runner])
+
+    @property
+    def input(self) -> str:
+        """What the process that runs the instance needs to know, as JSON text: none of the instance's data."""
+        return json.dumps(
+            {
+                "instance": self.instance_id,
+                "runner": self.runner,
+                "revision": self.revision,
+                "leaseSeconds": self.lease_seconds,
+            }
+        )
+
+    @classmethod
+    def from_input(cls, value: Mapping[str, Any]) -> Self:
+        """Return the claim that an input, read as JSON, stands for."""
+        return cls(value["instance"], value["runner"], value["revision"], value["leaseSeconds"])
+
+
+def parse_token(token: str) -> tuple[str, str]:
+    """Return the instance's id and the runner's name that are in a token."""
+    instance_id, runner = json.loads(token)
+    return instance_id, runner
+
 
 Capabilities = Mapping[str, Any]
 

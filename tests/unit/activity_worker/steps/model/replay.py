@@ -19,7 +19,7 @@ def fails(message: str = "no", *, final: bool = False) -> Raised:
 
 
 @dataclass
-class Drive:
+class Replay:
     """One instance of a task. `script` lists the outcomes of each method; the last repeats, the default is None.
 
     The instance is canceled after `canceled_after` calls.
@@ -49,7 +49,7 @@ class Drive:
         if self.canceled_after is not None and len(self.calls) >= self.canceled_after:
             self.instance = cancel(self.definition, self.instance, now)
 
-    def run(self, most: int = 100) -> "Drive":
+    def run(self, most: int = 100) -> "Replay":
         """Make calls until the instance is complete."""
         for _ in range(most):
             if self.instance.complete:

@@ -22,7 +22,7 @@ STEPS = 4
 SURE = {"retry": {"retries": 40, "delays": [0.05]}, "check": "was_done"}
 
 
-def troubles(rng: random.Random) -> dict[str, Any]:
+def random_errors(rng: random.Random) -> dict[str, Any]:
     """Return the data of an instance: how often each step's call fails first, and which step fails for good."""
     return {
         "before": {str(n): rng.choice([0, 0, 0, 1, 2]) for n in range(STEPS)},
@@ -32,8 +32,8 @@ def troubles(rng: random.Random) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class World:
-    """The outside world, in a folder. `called` is set when a method was called in this process."""
+class EffectFiles:
+    """The files of all instances, in a folder. `called` is set when a method was called in this process."""
 
     folder: Path
     called: threading.Event = field(default_factory=threading.Event, compare=False)
