@@ -55,7 +55,7 @@ class ClusterServices:
 
 
 class PoolSources:
-    """Sentinels, counts and custody as the reconciler sees them: one order a pool, one answer."""
+    """Sentinels, counts and leases as the reconciler sees them: one order a pool, one answer."""
 
     def __init__(
         self,

@@ -37,8 +37,9 @@ from activity_operator.core.decision import EmitEvent
 from activity_operator.core.status import pool_status
 from activity_operator.core.tenancy import TenancyPolicy
 from activity_operator.counted_sources import CountedSources
+from activity_operator.leases.dependencies import LeaseManagerDeps
 from activity_operator.leases.handover import LeaseHandover
-from activity_operator.leases.manager import LeaseManager, LeaseManagerDeps
+from activity_operator.leases.manager import LeaseManager
 from activity_operator.leases.model import PoolRef
 from activity_operator.leases.secret_store import SecretLeaseStore
 from activity_operator.metrics import Metrics

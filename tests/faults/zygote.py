@@ -26,8 +26,9 @@ from tests.servers.parent import die_with_parent
 HASTE: dict[str, dict[str, float]] = {
     "activity_operator.core.decide": {"DOUBT_SECONDS": 1.0},
     "activity_operator.cluster.status_writer": {"COUNTS_SECONDS": 1.0},
-    "activity_operator.leases.manager": {"SWEEP_SECONDS": 0.5, "LISTING_FIRST_SECONDS": 1.0},
+    "activity_operator.leases.manager": {"SWEEP_SECONDS": 0.5},
     "activity_operator.leases.rules": {"POOLLESS_SECONDS": 1.0, "OFFER_SECONDS": 2.0},
+    "activity_operator.leases.takeover": {"LISTING_FIRST_SECONDS": 1.0},
     "activity_operator.reports.report_path": {"LEAST_TERM_SECONDS": 4.0},
     "activity_operator.cluster.apply": {"REJECTED_SECONDS": 2.0},
     "activity_operator.cluster.reconciler": {"REJECTED_SECONDS": 2.0},

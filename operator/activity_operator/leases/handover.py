@@ -62,10 +62,11 @@ class LeaseHandover:
 
     def __init__(self, manager: LeaseManager) -> None:
         self._manager = manager
+        self._table = manager.table
 
     def waiting(self, key: Key) -> bool:
         """Whether a lease of the pool is unclaimed, so that workers should report often."""
-        return any(entry.is_unclaimed for entry in self._manager.of(key))
+        return any(entry.is_unclaimed for entry in self._table.of(key))
 
     async def answer(self, report: Report, now: float, *, cordoned: bool) -> LeaseAnswers:
         """Record what the report shows of the worker's leases, and answer its claims and releases.
@@ -73,9 +74,9 @@ class LeaseHandover:
         A `cordoned` worker gets no offers; its earlier claims are still answered. `now` is in Unix seconds.
         """
         key = (report.namespace, report.pool)
-        if not (report.claims or report.released) and not any(self._manager.of(key)):
+        if not (report.claims or report.released) and not any(self._table.of(key)):
             return LeaseAnswers()
-        self._take_note(key, report, now)
+        self._apply_report(key, report, now)
         owner = LeaseOwner(report.pod_uid, report.incarnation)
         released = await self._each(report.released, lambda lease: self._release(lease, owner))
         claimed = await self._each(report.claims, lambda lease: self._claim(key, owner, lease))
@@ -89,12 +90,12 @@ class LeaseHandover:
             released=tuple(lease for lease, answer in released.items() if answer is ClaimOutcome.YES),
         )
 
-    def _take_note(self, key: Key, report: Report, now: float) -> None:
-        for entry in self._manager.of(key):
+    def _apply_report(self, key: Key, report: Report, now: float) -> None:
+        for entry in self._table.of(key):
             if is_lost(entry, report, now):
-                self._manager.owner_gone(entry.lease)
+                self._manager.endings.owner_gone(entry.lease)
             elif not entry.confirmed and entry.lease.owner is not None and entry.lease.owner.pod_uid == report.pod_uid:
-                self._manager.put(replace(entry, confirmed=is_shown(entry.lease.id, report)))
+                self._table.put(replace(entry, confirmed=is_shown(entry.lease.id, report)))
 
     async def _each(
         self, leases: Iterable[str], ask: Callable[[str], Coroutine[Any, Any, ClaimOutcome]]
@@ -107,21 +108,21 @@ class LeaseHandover:
 
     async def _release(self, lease_id: str, owner: LeaseOwner) -> ClaimOutcome:
         """Remove the record of a lease that its owner has concluded; YES if the worker need not repeat the release."""
-        entry = self._manager.get(lease_id)
+        entry = self._table.get(lease_id)
         if entry is None or entry.lease.owner != owner:
             return ClaimOutcome.YES
         try:
             await self._manager.store.delete(entry.lease)
         except LeaseStoreUnavailableError:
             # The worker may end before it repeats the release.
-            self._manager.put(replace(self._manager.get(lease_id) or entry, task_over=True))
+            self._table.put(replace(self._table.get(lease_id) or entry, task_over=True))
             return ClaimOutcome.UNCLEAR
-        self._manager.end(replace(entry.lease, record_version=""))
+        self._manager.endings.end(replace(entry.lease, record_version=""))
         return ClaimOutcome.YES
 
     async def _claim(self, key: Key, owner: LeaseOwner, lease_id: str) -> ClaimOutcome:
         """Write the owner if the lease has none; YES if the lease belongs to this worker."""
-        entry = self._manager.get(lease_id)
+        entry = self._table.get(lease_id)
         answer = decide_claim(entry, key, owner)
         if entry is None or answer is ClaimDecision.REFUSE:
             return ClaimOutcome.NO
@@ -131,18 +132,18 @@ class LeaseHandover:
             except LeaseStoreUnavailableError:
                 return ClaimOutcome.UNCLEAR
             except LeaseRecordConflictError:
-                self._manager.end(replace(entry.lease, record_version=""))
+                self._manager.endings.end(replace(entry.lease, record_version=""))
                 return ClaimOutcome.NO
         # Decide again after the write: the lease may have ended during the write, or the operator may be failing it.
         return (
             ClaimOutcome.YES
-            if decide_claim(self._manager.get(lease_id), key, owner) is ClaimDecision.GRANT
+            if decide_claim(self._table.get(lease_id), key, owner) is ClaimDecision.GRANT
             else ClaimOutcome.NO
         )
 
     def _grants(self, leases: Iterable[str]) -> tuple[Grant, ...]:
         """Return the tokens and inputs of the leases, without those that ended while other claims were written."""
-        found = (self._manager.get(lease) for lease in leases)
+        found = (self._table.get(lease) for lease in leases)
         return tuple(
             Grant(entry.lease.id, entry.lease.token, entry.lease.input) for entry in found if entry is not None
         )
@@ -166,12 +167,12 @@ class LeaseHandover:
         raise LeaseStoreUnavailableError(f"the record of lease {lease.id} changes all the time")
 
     def _offer(self, key: Key, report: Report, now: float, cordoned: bool, unclear: tuple[str, ...]) -> tuple[str, ...]:
-        if self._manager.policy(key).paused:
+        if self._table.policy(key).paused:
             return ()
-        entries: list[LeaseEntry] = list(self._manager.of(key))
+        entries: list[LeaseEntry] = list(self._table.of(key))
         chosen = choose_offers(entries, report, now, cordoned=cordoned, unclear=unclear)
         for lease_id in chosen.now:
-            entry = self._manager.get(lease_id)
+            entry = self._table.get(lease_id)
             if entry is not None and entry.offered_to != report.pod_uid:
-                self._manager.put(replace(entry, offered_to=report.pod_uid, offered_at=now))
+                self._table.put(replace(entry, offered_to=report.pod_uid, offered_at=now))
         return (*chosen.now, *chosen.ahead)

@@ -10,8 +10,9 @@ from activity_operator.backlog.protocol import PollTarget
 from activity_operator.backlog.sentinel import Sentinels
 from activity_operator.backlog.stepfunctions import StepFunctions
 from activity_operator.core.decision import SentinelOrder
+from activity_operator.leases.dependencies import LeaseManagerDeps
 from activity_operator.leases.handover import LeaseHandover
-from activity_operator.leases.manager import LeaseManager, LeaseManagerDeps
+from activity_operator.leases.manager import LeaseManager
 from activity_operator.leases.model import PoolRef
 from activity_operator.leases.rules import LeasePolicy
 from activity_operator.reports.authentication import ReporterIdentity
@@ -48,33 +49,33 @@ class Operator:
         deps = LeaseManagerDeps(
             now=time.time, pool_exists=lambda _uid: True, pod_exists=lambda _uid: True, on_change=lambda _key: None
         )
-        self.custody = LeaseManager(records, self.service, deps)
-        self.custody.set_policy(KEY, LeasePolicy(heartbeat_seconds=0.5))
+        self.leases = LeaseManager(records, self.service, deps)
+        self.leases.set_policy(KEY, LeasePolicy(heartbeat_seconds=0.5))
         self.sentinels = Sentinels(
-            self.service, holdings=self.custody.counts, on_task=self.take, on_change=lambda _key: None, now=time.time
+            self.service, holdings=self.leases.counts, on_task=self.take, on_change=lambda _key: None, now=time.time
         )
-        reception = ReportHandler(self.registry, LeaseHandover(self.custody), term=lambda: term, now=time.time)
-        self.server = ReportServer(OnePod(), reception, leading=lambda: self.custody.leading, member=lambda _uid: KEY)
+        reception = ReportHandler(self.registry, LeaseHandover(self.leases), term=lambda: term, now=time.time)
+        self.server = ReportServer(OnePod(), reception, leading=lambda: self.leases.leading, member=lambda _uid: KEY)
 
     def take(self, key: tuple[str, str], pool_uid: str, target: PollTarget, task: LeasedTask) -> None:
-        self.custody.receive(POOL, target, task)
+        self.leases.receive(POOL, target, task)
 
     def look(self) -> None:
         polls = SentinelOrder() if self.registry.workers(*KEY) else SentinelOrder(polls=10, take=40)
         self.sentinels.order(KEY, polls, self.target, POOL.uid)
 
     def held(self) -> int:
-        return self.custody.counts(KEY).held
+        return self.leases.counts(KEY).held
 
     async def start(self, port: int, context: ssl.SSLContext) -> None:
-        await self.custody.begin_term()
+        await self.leases.begin_term()
         await self.server.start("127.0.0.1", port, context)
 
     async def stop(self) -> None:
-        self.custody.end_term()
+        self.leases.end_term()
         await self.server.stop()
         await self.sentinels.stop(5.0)
-        await self.custody.close(5.0)
+        await self.leases.close(5.0)
         await self.service.close()
 
 

@@ -134,7 +134,7 @@ class CountingOperator(Operator):
         self.counts = MetricPoller(self.counter, on_change=lambda _key: self.look(), now=time.time)
         secrets = SecretValues(no_secret, on_change=lambda _key: None)
         counted = CountedSources(secrets, TenancyPolicy, on_change=lambda _key: None, called=lambda *_: None)
-        self.signals = PoolSources(self.sentinels, self.counts, counted, self.custody, "test")
+        self.signals = PoolSources(self.sentinels, self.counts, counted, self.leases, "test")
         self.memory = ScalingMemory()
         self.pod: PodFacts | None = None
         self.decided: list[Decision] = []

@@ -27,7 +27,7 @@ NOT_FOUND = SourceProblem("ActivityNotFound", "create it", 1.0)
 
 
 class Rooms:
-    """Fakes of sentinels, counts and custody, which record their orders."""
+    """Fakes of sentinels, counts and leases, which record their orders."""
 
     def __init__(
         self,

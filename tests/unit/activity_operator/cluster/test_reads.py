@@ -8,7 +8,7 @@ import pytest
 
 from activity_operator.cluster.kube import READ_TIMEOUTS_SECONDS, ApiUnreachableError, KubeClient
 from activity_operator.cluster.resources import SECRETS
-from activity_operator.leases.manager import WAITING_HEARTBEAT_SECONDS
+from activity_operator.leases.heartbeats import WAITING_HEARTBEAT_SECONDS
 
 #: Seconds until another replica holds a Lease of 15 s that was just renewed (the election's defaults), and the least
 #: HeartbeatSeconds that docs/limits.md asks for.

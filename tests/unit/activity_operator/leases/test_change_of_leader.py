@@ -6,8 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from activity_operator.leases.manager import LINGER_SECONDS, LISTING_SECONDS, OUTAGE_SECONDS, WAITING_HEARTBEAT_SECONDS
+from activity_operator.leases.heartbeats import WAITING_HEARTBEAT_SECONDS
 from activity_operator.leases.rules import LeasePolicy
+from activity_operator.leases.takeover import LINGER_SECONDS, LISTING_SECONDS, OUTAGE_SECONDS
 from activity_worker.contract import ERROR_NO_WORKER, lease_id
 from tests.unit.activity_operator.leases.world import POOL, Operator, World
 from tests.unit.activity_operator.reports.builders import report
@@ -20,16 +21,16 @@ async def test_waiting_task_gets_heartbeats_through_an_api_server_outage(world: 
     """During the outage no replica leads; heartbeats must still arrive within HeartbeatSeconds."""
     await operator.hold("t1")
     world.records.down = True
-    operator.custody.end_term()
+    operator.manager.end_term()
     await asyncio.sleep(200.0)
     beats = world.service.beats["t1"]
     assert max(later - sooner for sooner, later in pairwise(beats)) <= WAITING_HEARTBEAT_SECONDS + 1
 
     world.records.down = False
-    await operator.custody.begin_term()
+    await operator.manager.begin_term()
     await asyncio.sleep(60.0)
     assert max(later - sooner for sooner, later in pairwise(beats)) <= WAITING_HEARTBEAT_SECONDS + 1
-    assert operator.custody.counts(KEY).held == 1
+    assert operator.manager.counts(KEY).held == 1
 
 
 @pytest.mark.parametrize(("down", "seconds"), [(False, LINGER_SECONDS), (True, OUTAGE_SECONDS)])
@@ -38,10 +39,10 @@ async def test_former_leader_sends_heartbeats_for_a_limited_time(
 ) -> None:
     """The next leader's worker may be dead, and the service's own time-out must detect that."""
     await operator.hold("t1", "t2")
-    await operator.hear(report(claims=(lease_id("t2"),)))
+    await operator.answer(report(claims=(lease_id("t2"),)))
     world.records.down = down
     ended = wall()
-    operator.custody.end_term()
+    operator.manager.end_term()
     await asyncio.sleep(2 * OUTAGE_SECONDS)
 
     assert ended < world.service.beats["t1"][-1] <= ended + seconds
@@ -53,8 +54,8 @@ async def test_hold_time_is_measured_by_the_new_leaders_clock(world: World, oper
     (lease,) = await operator.hold("t1")
     world.records.kept[lease] = replace(world.records.kept[lease], received_at=wall() - 3600.0)
     successor = Operator(world)
-    successor.custody.set_policy(KEY, LeasePolicy(hold_seconds=30.0))
-    await successor.custody.begin_term()
+    successor.manager.set_policy(KEY, LeasePolicy(hold_seconds=30.0))
+    await successor.manager.begin_term()
     await asyncio.sleep(25.0)
     assert not world.service.failed
     await asyncio.sleep(10.0)
@@ -64,14 +65,14 @@ async def test_hold_time_is_measured_by_the_new_leaders_clock(world: World, oper
 
 async def test_task_of_a_former_leaders_last_poll_is_offered_by_the_new_one(world: World, operator: Operator) -> None:
     former = Operator(world)
-    operator.custody.set_policy(KEY, LeasePolicy(heartbeat_seconds=3.0))
-    former.custody.set_policy(KEY, LeasePolicy(heartbeat_seconds=3.0))
+    operator.manager.set_policy(KEY, LeasePolicy(heartbeat_seconds=3.0))
+    former.manager.set_policy(KEY, LeasePolicy(heartbeat_seconds=3.0))
     await asyncio.sleep(500.0)
     lease = former.receive("t1")
     await asyncio.sleep(200.0)
 
-    assert len(former.custody) == 0
-    assert (await operator.hear(report())).offers == (lease,)
+    assert len(former.manager) == 0
+    assert (await operator.answer(report())).offers == (lease,)
     beats = world.service.beats["t1"]
     assert max(later - earlier for earlier, later in pairwise(beats)) < 3.5
     assert former.events == []
@@ -81,13 +82,13 @@ async def test_former_leader_emits_no_event_for_a_concluded_task(world: World, o
     former = Operator(world)
     lease = former.receive("t1")
     await asyncio.sleep(8.0)
-    await operator.hear(report(claims=(lease,)))
+    await operator.answer(report(claims=(lease,)))
     world.service.over.add("t1")
-    await operator.hear(report(sequence=2, released=(lease,)))
+    await operator.answer(report(sequence=2, released=(lease,)))
     await asyncio.sleep(60.0)
 
     assert former.events == []
-    assert len(former.custody) == 0
+    assert len(former.manager) == 0
 
 
 async def test_end_of_term_records_leases_that_were_not_recorded_yet(world: World, operator: Operator) -> None:
@@ -95,23 +96,23 @@ async def test_end_of_term_records_leases_that_were_not_recorded_yet(world: Worl
     world.records.down = True
     operator.receive("t2")
     await asyncio.sleep(1.0)
-    operator.custody.end_term()
+    operator.manager.end_term()
     await asyncio.sleep(25.0)
     assert len(world.service.beats["t2"]) == 5
 
     world.records.down = False
-    assert await operator.custody.close(20.0) == 0
+    assert await operator.manager.close(20.0) == 0
     assert len(world.records.kept) == 2
 
 
 async def test_outdated_listing_does_not_restore_a_released_lease(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     stale = world.records.kept[lease]
-    await operator.hear(report(claims=(lease,)))
-    await operator.hear(report(sequence=2, released=(lease,)))
-    operator.custody.adopt(stale)
+    await operator.answer(report(claims=(lease,)))
+    await operator.answer(report(sequence=2, released=(lease,)))
+    operator.manager.adopt(stale)
 
-    assert len(operator.custody) == 0
+    assert len(operator.manager) == 0
 
 
 async def test_frozen_leader_does_not_record_a_task_that_is_already_done(world: World, operator: Operator) -> None:
@@ -121,7 +122,7 @@ async def test_frozen_leader_does_not_record_a_task_that_is_already_done(world: 
     await asyncio.sleep(0.1)
     assert world.records.kept
     world.records.down = True
-    operator.custody.end_term()
+    operator.manager.end_term()
     world.records.kept.clear()
     world.service.over.add("t1")
     await asyncio.sleep(WAITING_HEARTBEAT_SECONDS + 1)
@@ -131,7 +132,7 @@ async def test_frozen_leader_does_not_record_a_task_that_is_already_done(world: 
 
     assert not world.records.kept
     assert world.records.calls["create"] == tries
-    assert await operator.custody.close(20.0) == 0
+    assert await operator.manager.close(20.0) == 0
 
 
 async def test_record_with_a_lost_answer_is_removed_when_its_task_is_over(world: World, operator: Operator) -> None:
@@ -147,7 +148,7 @@ async def test_record_with_a_lost_answer_is_removed_when_its_task_is_over(world:
 async def test_listings_do_not_multiply_attempts_to_delete_a_record(world: World, operator: Operator) -> None:
     """A broken webhook refuses every DELETE while listings go on."""
     (lease,) = await operator.hold("t1")
-    await operator.hear(report(claims=(lease,)))
+    await operator.answer(report(claims=(lease,)))
     world.records.undeletable = True
     world.service.over.add("t1")
     world.pods.discard("uid-a")

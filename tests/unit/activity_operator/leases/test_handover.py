@@ -17,8 +17,8 @@ async def test_lease_is_recorded_before_it_is_offered(world: World, operator: Op
     operator.receive("t1")
     await settle()
 
-    assert (await operator.hear(report())).offers == ()
-    assert operator.custody.counts(KEY).unrecorded == 1
+    assert (await operator.answer(report())).offers == ()
+    assert operator.manager.counts(KEY).unrecorded == 1
 
 
 async def test_lease_that_is_not_recorded_cannot_be_claimed(world: World, operator: Operator) -> None:
@@ -26,7 +26,7 @@ async def test_lease_that_is_not_recorded_cannot_be_claimed(world: World, operat
     lease = operator.receive("t1")
     await settle()
 
-    assert (await operator.hear(report(claims=(lease,)))).refused == (lease,)
+    assert (await operator.answer(report(claims=(lease,)))).refused == (lease,)
     assert world.records.calls["claim"] == 0
 
 
@@ -34,30 +34,30 @@ async def test_lease_with_a_deleted_record_is_refused_and_dropped(world: World, 
     (lease,) = await operator.hold("t1")
     world.records.kept.clear()
 
-    assert (await operator.hear(report(claims=(lease,)))).refused == (lease,)
-    assert len(operator.custody) == 0
+    assert (await operator.answer(report(claims=(lease,)))).refused == (lease,)
+    assert len(operator.manager) == 0
 
 
 async def test_lease_is_offered_claimed_granted_and_released(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
 
-    assert (await operator.hear(report())).offers == (lease,)
-    granted = await operator.hear(report(sequence=2, claims=(lease,)))
+    assert (await operator.answer(report())).offers == (lease,)
+    granted = await operator.answer(report(sequence=2, claims=(lease,)))
     assert [(grant.id, grant.task_token, grant.input) for grant in granted.granted] == [(lease, "t1", "input of t1")]
     assert granted.offers == ()
     assert world.records.kept[lease].owner == OWNER
 
-    await operator.hear(report(sequence=3, busy=1, leases=(HeldLease(lease, 1.0),)))
-    assert operator.custody.counts(KEY).total == 0
-    assert (await operator.hear(report(sequence=4, released=(lease,)))).released == (lease,)
+    await operator.answer(report(sequence=3, busy=1, leases=(HeldLease(lease, 1.0),)))
+    assert operator.manager.counts(KEY).total == 0
+    assert (await operator.answer(report(sequence=4, released=(lease,)))).released == (lease,)
     assert not world.records.kept
-    assert len(operator.custody) == 0
+    assert len(operator.manager) == 0
 
 
 async def test_repeated_claim_of_the_owner_is_granted_again(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     for sequence in (2, 3):
-        handed = await operator.hear(report(sequence=sequence, claims=(lease,)))
+        handed = await operator.answer(report(sequence=sequence, claims=(lease,)))
         assert [grant.id for grant in handed.granted] == [lease]
 
     assert world.records.calls["claim"] == 1
@@ -67,7 +67,7 @@ async def test_concurrent_claims_of_one_worker_are_both_granted(operator: Operat
     (lease,) = await operator.hold("t1")
 
     handed = await asyncio.gather(
-        operator.hear(report(sequence=2, claims=(lease,))), operator.hear(report(sequence=3, claims=(lease,)))
+        operator.answer(report(sequence=2, claims=(lease,))), operator.answer(report(sequence=3, claims=(lease,)))
     )
 
     assert [len(answer.granted) for answer in handed] == [1, 1]
@@ -76,7 +76,9 @@ async def test_concurrent_claims_of_one_worker_are_both_granted(operator: Operat
 async def test_concurrent_claims_of_two_workers_are_granted_to_one(operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
 
-    first, second = await asyncio.gather(operator.hear(report(claims=(lease,))), operator.hear(other(claims=(lease,))))
+    first, second = await asyncio.gather(
+        operator.answer(report(claims=(lease,))), operator.answer(other(claims=(lease,)))
+    )
 
     assert sorted([len(first.granted), len(second.granted)]) == [0, 1]
     assert sorted([first.refused, second.refused]) == [(), (lease,)]
@@ -87,13 +89,13 @@ async def test_claim_that_conflicts_does_not_revoke_another_workers_grant(world:
     (lease,) = await operator.hold("t1")
     world.records.conflicts = 1
 
-    slow = asyncio.create_task(operator.hear(report(claims=(lease,))))
+    slow = asyncio.create_task(operator.answer(report(claims=(lease,))))
     await asyncio.sleep(0.015)
-    quick = await operator.hear(other(claims=(lease,)))
+    quick = await operator.answer(other(claims=(lease,)))
 
     assert [grant.id for grant in quick.granted] == [lease]
     assert (await slow).refused == (lease,)
-    assert len(operator.custody) == 1
+    assert len(operator.manager) == 1
     assert world.records.kept[lease].owner == LeaseOwner("uid-b", "b-first")
 
 
@@ -101,37 +103,37 @@ async def test_claim_with_repeated_conflicts_stays_open(world: World, operator: 
     (lease,) = await operator.hold("t1")
     world.records.conflicts = 100
 
-    unclear = await operator.hear(report(claims=(lease,)))
+    unclear = await operator.answer(report(claims=(lease,)))
 
     assert (unclear.offers, unclear.refused) == ((lease,), ())
     world.records.conflicts = 0
-    assert [grant.id for grant in (await operator.hear(report(sequence=2, claims=(lease,)))).granted] == [lease]
+    assert [grant.id for grant in (await operator.answer(report(sequence=2, claims=(lease,)))).granted] == [lease]
 
 
 async def test_claim_of_another_pools_worker_is_refused(operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
 
-    handed = await operator.hear(report(pool="thief", claims=(lease,)))
+    handed = await operator.answer(report(pool="thief", claims=(lease,)))
 
     assert (handed.granted, handed.refused) == ((), (lease,))
 
 
 async def test_release_by_another_worker_keeps_the_record(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
-    await operator.hear(report(claims=(lease,)))
+    await operator.answer(report(claims=(lease,)))
 
-    assert (await operator.hear(other(released=(lease,)))).released == (lease,)
+    assert (await operator.answer(other(released=(lease,)))).released == (lease,)
     assert lease in world.records.kept
 
 
 async def test_claim_that_cannot_be_written_stays_open(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     world.records.down = True
-    handed = await operator.hear(report(claims=(lease,)))
+    handed = await operator.answer(report(claims=(lease,)))
     assert (handed.granted, handed.refused, handed.offers) == ((), (), (lease,))
 
     world.records.down = False
-    assert len((await operator.hear(report(sequence=2, claims=(lease,)))).granted) == 1
+    assert len((await operator.answer(report(sequence=2, claims=(lease,)))).granted) == 1
 
 
 async def test_slow_api_server_delays_a_reply_by_at_most_two_seconds(world: World, operator: Operator) -> None:
@@ -139,7 +141,7 @@ async def test_slow_api_server_delays_a_reply_by_at_most_two_seconds(world: Worl
     world.records.stop_at = "before claim"
     began = wall()
 
-    handed = await operator.hear(report(claims=(lease,)))
+    handed = await operator.answer(report(claims=(lease,)))
 
     assert wall() - began <= 2.1
     assert handed.offers == (lease,)
@@ -147,19 +149,19 @@ async def test_slow_api_server_delays_a_reply_by_at_most_two_seconds(world: Worl
 
 async def test_release_that_cannot_be_written_is_not_acknowledged(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
-    await operator.hear(report(claims=(lease,)))
+    await operator.answer(report(claims=(lease,)))
     world.records.down = True
-    assert (await operator.hear(report(sequence=2, released=(lease,)))).released == ()
+    assert (await operator.answer(report(sequence=2, released=(lease,)))).released == ()
 
     world.records.down = False
-    assert (await operator.hear(report(sequence=3, released=(lease,)))).released == (lease,)
+    assert (await operator.answer(report(sequence=3, released=(lease,)))).released == (lease,)
 
 
 async def test_released_lease_leaves_no_background_task(world: World, operator: Operator) -> None:
     before = len(asyncio.all_tasks())
     (lease,) = await operator.hold("t1")
-    await operator.hear(report(claims=(lease,)))
-    await operator.hear(report(sequence=2, released=(lease,)))
+    await operator.answer(report(claims=(lease,)))
+    await operator.answer(report(sequence=2, released=(lease,)))
     await asyncio.sleep(5.0)
 
     assert len(asyncio.all_tasks()) == before

@@ -34,10 +34,10 @@ async def kill_and_replace(world: World, moment: str, operator: Operator) -> Ope
 
 async def finish(world: World, operator: Operator, sequence: int) -> None:
     """Repeat the claim to the new leader and run the task, until no record is left."""
-    handed = await operator.hear(report(sequence=sequence, claims=(LEASE,)))
+    handed = await operator.answer(report(sequence=sequence, claims=(LEASE,)))
     assert [grant.task_token for grant in handed.granted] == ["t1"]
-    await operator.hear(report(sequence=sequence + 1, busy=1, leases=(HeldLease(LEASE, 1.0),)))
-    assert (await operator.hear(report(sequence=sequence + 2, released=(LEASE,)))).released == (LEASE,)
+    await operator.answer(report(sequence=sequence + 1, busy=1, leases=(HeldLease(LEASE, 1.0),)))
+    assert (await operator.answer(report(sequence=sequence + 2, released=(LEASE,)))).released == (LEASE,)
     assert not world.records.kept
 
 
@@ -48,7 +48,7 @@ async def test_killed_before_the_record_leaves_no_lease(world: World) -> None:
     second = await kill_and_replace(world, "before create", first)
 
     assert not world.records.kept
-    assert len(second.custody) == 0
+    assert len(second.manager) == 0
 
 
 @pytest.mark.parametrize("hours", [0, 1])
@@ -65,13 +65,13 @@ async def test_killed_after_the_record_next_leader_heartbeats_and_offers_it(worl
     await asyncio.sleep(0.1)
 
     assert len(world.service.beats["t1"]) == 1
-    assert (await second.hear(report())).offers == (LEASE,)
+    assert (await second.answer(report())).offers == (LEASE,)
     await finish(world, second, 2)
 
 
 async def test_gap_between_heartbeats_of_two_leaders_is_below_30_seconds(world: World) -> None:
     first = await Operator.leading(world)
-    first.custody.set_policy(POOL.key, LeasePolicy(heartbeat_seconds=10.0))
+    first.manager.set_policy(POOL.key, LeasePolicy(heartbeat_seconds=10.0))
     await first.hold("t1")
     await asyncio.sleep(19.9)
     await first.kill()
@@ -86,7 +86,7 @@ async def test_gap_between_heartbeats_of_two_leaders_is_below_30_seconds(world: 
 async def test_offer_of_the_former_leader_can_be_claimed_from_the_new_one(world: World) -> None:
     first = await Operator.leading(world)
     await first.hold("t1")
-    await first.hear(report())
+    await first.answer(report())
     await first.kill()
 
     await finish(world, await Operator.leading(world), 2)
@@ -97,7 +97,7 @@ async def test_claim_without_an_answer_is_repeated_to_the_next_leader(world: Wor
     first = await Operator.leading(world)
     await first.hold("t1")
     world.records.stop_at = moment
-    await first.hear(report(claims=(LEASE,)))
+    await first.answer(report(claims=(LEASE,)))
     second = await kill_and_replace(world, moment, first)
 
     await finish(world, second, 2)
@@ -107,7 +107,7 @@ async def test_claim_written_without_an_answer_is_granted_at_the_retry(world: Wo
     operator = await Operator.leading(world)
     await operator.hold("t1")
     world.records.stop_at = "after claim"
-    assert (await operator.hear(report(claims=(LEASE,)))).granted == ()
+    assert (await operator.answer(report(claims=(LEASE,)))).granted == ()
     world.records.stop_at = ""
 
     await finish(world, operator, 2)
@@ -116,19 +116,19 @@ async def test_claim_written_without_an_answer_is_granted_at_the_retry(world: Wo
 async def test_grant_with_a_lost_reply_is_repeated_only_to_its_owner(world: World) -> None:
     first = await Operator.leading(world)
     await first.hold("t1")
-    await first.hear(report(claims=(LEASE,)))
+    await first.answer(report(claims=(LEASE,)))
     await first.kill()
     second = await Operator.leading(world)
     other_worker = report(pod_uid="uid-b", incarnation="b-first", claims=(LEASE,))
 
-    assert (await second.hear(other_worker)).refused == (LEASE,)
+    assert (await second.answer(other_worker)).refused == (LEASE,)
     await finish(world, second, 2)
 
 
 async def test_next_leader_sends_heartbeats_until_the_owner_reports_the_lease(world: World) -> None:
     first = await Operator.leading(world)
     await first.hold("t1")
-    await first.hear(report(claims=(LEASE,)))
+    await first.answer(report(claims=(LEASE,)))
     await first.kill()
     second = await Operator.leading(world)
     began = wall()
@@ -137,7 +137,7 @@ async def test_next_leader_sends_heartbeats_until_the_owner_reports_the_lease(wo
     assert beats[0] <= began + 0.1
     assert len(beats) == 3
 
-    await second.hear(report(sequence=2, busy=1, leases=(HeldLease(LEASE, 1.0),)))
+    await second.answer(report(sequence=2, busy=1, leases=(HeldLease(LEASE, 1.0),)))
     await asyncio.sleep(100.0)
     assert len(beats) == 3
 
@@ -145,28 +145,28 @@ async def test_next_leader_sends_heartbeats_until_the_owner_reports_the_lease(wo
 async def test_change_of_leader_does_not_affect_a_running_task(world: World) -> None:
     first = await Operator.leading(world)
     await first.hold("t1")
-    await first.hear(report(claims=(LEASE,)))
+    await first.answer(report(claims=(LEASE,)))
     await first.kill()
     second = await Operator.leading(world)
     began = wall()
     await asyncio.sleep(600.0)
 
     assert world.service.beats["t1"][-1] <= began + GRANT_SECONDS
-    assert second.custody.counts(("media", "resize")).claimed == 1
-    await second.hear(report(sequence=2, busy=1, leases=(HeldLease(LEASE, 1.0),)))
-    assert second.custody.counts(("media", "resize")).total == 0
+    assert second.manager.counts(("media", "resize")).claimed == 1
+    await second.answer(report(sequence=2, busy=1, leases=(HeldLease(LEASE, 1.0),)))
+    assert second.manager.counts(("media", "resize")).total == 0
 
 
 @pytest.mark.parametrize("moment", ["before delete", "after delete"])
 async def test_release_without_acknowledgement_is_repeated_to_the_next_leader(world: World, moment: str) -> None:
     first = await Operator.leading(world)
     await first.hold("t1")
-    await first.hear(report(claims=(LEASE,)))
+    await first.answer(report(claims=(LEASE,)))
     world.records.stop_at = moment
-    assert (await first.hear(report(sequence=2, released=(LEASE,)))).released == ()
+    assert (await first.answer(report(sequence=2, released=(LEASE,)))).released == ()
     second = await kill_and_replace(world, moment, first)
 
-    assert (await second.hear(report(sequence=3, released=(LEASE,)))).released == (LEASE,)
+    assert (await second.answer(report(sequence=3, released=(LEASE,)))).released == (LEASE,)
     assert not world.records.kept
 
 
@@ -205,7 +205,7 @@ async def test_deleted_pools_task_is_failed_by_the_next_leader(world: World, fai
 async def test_next_leader_detects_a_lost_owner(world: World) -> None:
     first = await Operator.leading(world)
     await first.hold("t1")
-    await first.hear(report(claims=(LEASE,)))
+    await first.answer(report(claims=(LEASE,)))
     await first.kill()
     world.pods.discard("uid-a")
     second = await Operator.leading(world)
@@ -218,7 +218,7 @@ async def test_next_leader_detects_a_lost_owner(world: World) -> None:
 async def test_new_leader_reads_its_records_before_its_term_begins(world: World) -> None:
     world.records.down = True
     operator = Operator(world)
-    term = asyncio.create_task(operator.custody.begin_term())
+    term = asyncio.create_task(operator.manager.begin_term())
     await asyncio.sleep(60.0)
     assert not term.done()
 

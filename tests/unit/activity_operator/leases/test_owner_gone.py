@@ -12,19 +12,19 @@ KEY = POOL.key
 
 async def test_task_concluded_before_the_owner_reports_it_causes_no_event(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
-    await operator.hear(report(claims=(lease,)))
+    await operator.answer(report(claims=(lease,)))
     world.service.over.add("t1")
     await asyncio.sleep(100.0)
     assert operator.reasons == []
 
-    assert (await operator.hear(report(sequence=2, released=(lease,)))).released == (lease,)
+    assert (await operator.answer(report(sequence=2, released=(lease,)))).released == (lease,)
     assert not world.records.kept
 
 
 async def test_restarted_container_loses_its_claimed_lease(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
-    await operator.hear(report(claims=(lease,)))
-    handed = await operator.hear(report(incarnation="second"))
+    await operator.answer(report(claims=(lease,)))
+    handed = await operator.answer(report(incarnation="second"))
     await settle()
 
     assert handed.offers == ()
@@ -35,7 +35,7 @@ async def test_restarted_container_loses_its_claimed_lease(world: World, operato
 
 async def test_deleted_pod_loses_its_claimed_lease(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
-    await operator.hear(report(claims=(lease,)))
+    await operator.answer(report(claims=(lease,)))
     world.pods.discard("uid-a")
     await asyncio.sleep(3.0)
 
@@ -45,19 +45,19 @@ async def test_deleted_pod_loses_its_claimed_lease(world: World, operator: Opera
 
 async def test_lease_that_its_owner_never_reports_counts_for_a_limited_time(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
-    await operator.hear(report(claims=(lease,)))
-    await operator.hear(report(sequence=2))
-    assert operator.custody.counts(KEY).claimed == 1
+    await operator.answer(report(claims=(lease,)))
+    await operator.answer(report(sequence=2))
+    assert operator.manager.counts(KEY).claimed == 1
 
     await asyncio.sleep(UNSHOWN_SECONDS)
-    await operator.hear(report(sequence=3))
-    assert operator.custody.counts(KEY).claimed == 0
+    await operator.answer(report(sequence=3))
+    assert operator.manager.counts(KEY).claimed == 0
 
 
 async def test_owner_that_leaves_after_its_task_is_over_causes_no_event(world: World, operator: Operator) -> None:
     """The owner concluded its task while no replica led, so its last report found no leader."""
     (lease,) = await operator.hold("t1")
-    await operator.hear(report(claims=(lease,)))
+    await operator.answer(report(claims=(lease,)))
     world.service.over.add("t1")
     await asyncio.sleep(10.0)
     world.pods.discard("uid-a")
@@ -69,9 +69,9 @@ async def test_owner_that_leaves_after_its_task_is_over_causes_no_event(world: W
 
 async def test_owner_that_leaves_after_its_release_report_causes_no_event(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
-    await operator.hear(report(claims=(lease,)))
+    await operator.answer(report(claims=(lease,)))
     world.records.down = True
-    assert (await operator.hear(report(sequence=2, released=(lease,)))).released == ()
+    assert (await operator.answer(report(sequence=2, released=(lease,)))).released == ()
     world.pods.discard("uid-a")
     world.records.down = False
     await asyncio.sleep(5.0)

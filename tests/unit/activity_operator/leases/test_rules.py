@@ -16,19 +16,19 @@ KEY = POOL.key
 
 async def test_claimed_lease_is_never_offered_again(operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
-    await operator.hear(report(claims=(lease,)))
+    await operator.answer(report(claims=(lease,)))
     await asyncio.sleep(60.0)
 
-    assert (await operator.hear(other())).offers == ()
+    assert (await operator.answer(other())).offers == ()
 
 
 def choose(operator: Operator, of: Report, **options: Any) -> Offers:
-    return choose_offers(tuple(operator.custody.of(KEY)), of, wall(), cordoned=False, **options)
+    return choose_offers(tuple(operator.manager.table.of(KEY)), of, wall(), cordoned=False, **options)
 
 
 async def test_offer_is_exclusive_for_a_while_and_then_goes_to_another_worker(operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
-    assert (await operator.hear(report())).offers == (lease,)
+    assert (await operator.answer(report())).offers == (lease,)
     assert choose(operator, other()).now == ()
     await asyncio.sleep(6.0)
 
@@ -41,20 +41,20 @@ async def test_offers_are_oldest_first_and_at_most_one_per_slot(
     leases = await operator.hold("t1", "t2", "t3", "t4")
 
     assert choose(operator, report(slots=3, busy=1)) == Offers(now=tuple(leases[:2]), ahead=(leases[2],))
-    assert (await operator.hear(report(slots=3, busy=1))).offers == tuple(leases[:3])
+    assert (await operator.answer(report(slots=3, busy=1))).offers == tuple(leases[:3])
     assert choose(operator, other(slots=2)).now == tuple(leases[2:])
 
 
 async def test_busy_slot_gets_a_shared_offer_for_when_it_becomes_free(operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
 
-    assert (await operator.hear(report(slots=1, busy=1))).offers == (lease,)
+    assert (await operator.answer(report(slots=1, busy=1))).offers == (lease,)
     assert choose(operator, other(slots=1)).now == (lease,)
 
 
 async def test_granted_lease_that_is_not_reported_yet_occupies_a_slot(operator: Operator) -> None:
     leases = await operator.hold("t1", "t2", "t3")
-    handed = await operator.hear(report(slots=2, claims=(leases[0],)))
+    handed = await operator.answer(report(slots=2, claims=(leases[0],)))
 
     assert [grant.id for grant in handed.granted] == [leases[0]]
     assert choose(operator, report(slots=2)) == Offers(now=(leases[1],), ahead=(leases[2],))
@@ -70,11 +70,11 @@ async def test_claim_without_an_answer_occupies_a_slot(operator: Operator) -> No
 async def test_leaving_worker_is_offered_nothing(operator: Operator, state: WorkerState) -> None:
     await operator.hold("t1")
 
-    assert (await operator.hear(report(state=state))).offers == ()
-    assert (await operator.hear(report(sequence=2), cordoned=True)).offers == ()
+    assert (await operator.answer(report(state=state))).offers == ()
+    assert (await operator.answer(report(sequence=2), cordoned=True)).offers == ()
 
 
 async def test_starting_worker_is_offered_leases_before_its_first_poll(operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
 
-    assert (await operator.hear(report(state=WorkerState.STARTING))).offers == (lease,)
+    assert (await operator.answer(report(state=WorkerState.STARTING))).offers == (lease,)

@@ -3,7 +3,7 @@
 import asyncio
 from itertools import pairwise
 
-from activity_operator.leases.manager import WAITING_HEARTBEAT_SECONDS
+from activity_operator.leases.heartbeats import WAITING_HEARTBEAT_SECONDS
 from activity_operator.leases.rules import GRANT_SECONDS, LeasePolicy
 from activity_worker.contract import HeldLease
 from tests.unit.activity_operator.leases.world import POOL, Operator, World
@@ -14,13 +14,13 @@ KEY = POOL.key
 
 
 async def test_operator_sends_heartbeats_until_the_owner_reports_the_lease(world: World, operator: Operator) -> None:
-    operator.custody.set_policy(KEY, LeasePolicy(heartbeat_seconds=3.0))
+    operator.manager.set_policy(KEY, LeasePolicy(heartbeat_seconds=3.0))
     (lease,) = await operator.hold("t1")
     await asyncio.sleep(10.0)
     assert len(world.service.beats["t1"]) == 3
 
-    await operator.hear(report(claims=(lease,)))
-    await operator.hear(report(sequence=2, busy=1, leases=(HeldLease(lease, 1.0),)))
+    await operator.answer(report(claims=(lease,)))
+    await operator.answer(report(sequence=2, busy=1, leases=(HeldLease(lease, 1.0),)))
     await asyncio.sleep(100.0)
 
     assert len(world.service.beats["t1"]) == 3
@@ -29,17 +29,17 @@ async def test_operator_sends_heartbeats_until_the_owner_reports_the_lease(world
 async def test_task_gets_heartbeats_until_its_grant_arrives(world: World, operator: Operator) -> None:
     """Reports fail right after the claim is written, so the worker gets its grant 40 s later."""
     (lease,) = await operator.hold("t1")
-    await operator.hear(report(claims=(lease,)))
+    await operator.answer(report(claims=(lease,)))
     await asyncio.sleep(40.0)
     beats = world.service.beats["t1"]
     assert max(later - sooner for sooner, later in pairwise([*beats, wall()])) <= WAITING_HEARTBEAT_SECONDS + 1
 
-    assert [grant.id for grant in (await operator.hear(report(sequence=2, claims=(lease,)))).granted] == [lease]
+    assert [grant.id for grant in (await operator.answer(report(sequence=2, claims=(lease,)))).granted] == [lease]
 
 
 async def test_heartbeats_for_an_owner_that_never_reports_its_lease_end(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
-    await operator.hear(report(claims=(lease,)))
+    await operator.answer(report(claims=(lease,)))
     claimed = wall()
     await asyncio.sleep(10 * GRANT_SECONDS)
 
@@ -48,16 +48,16 @@ async def test_heartbeats_for_an_owner_that_never_reports_its_lease_end(world: W
 
 async def test_heartbeats_continue_without_api_server_and_record_follows(world: World, operator: Operator) -> None:
     world.records.down = True
-    operator.custody.set_policy(KEY, LeasePolicy(heartbeat_seconds=5.0))
+    operator.manager.set_policy(KEY, LeasePolicy(heartbeat_seconds=5.0))
     operator.receive("t1")
     await asyncio.sleep(61.0)
     assert len(world.service.beats["t1"]) == 12
-    assert (await operator.hear(report())).offers == ()
+    assert (await operator.answer(report())).offers == ()
 
     world.records.down = False
     await asyncio.sleep(11.0)
 
-    assert len((await operator.hear(report(sequence=2))).offers) == 1
+    assert len((await operator.answer(report(sequence=2))).offers) == 1
     assert len(world.records.kept) == 1
 
 
@@ -68,7 +68,7 @@ async def test_heartbeat_of_a_finished_task_ends_the_lease_with_an_event(world: 
 
     assert not world.records.kept
     assert operator.reasons == ["LeaseExpired"]
-    assert (await operator.hear(report(claims=(lease,)))).refused == (lease,)
+    assert (await operator.answer(report(claims=(lease,)))).refused == (lease,)
 
 
 async def test_refused_heartbeat_ends_heartbeats_and_keeps_the_lease(world: World, operator: Operator) -> None:
@@ -77,7 +77,7 @@ async def test_refused_heartbeat_ends_heartbeats_and_keeps_the_lease(world: Worl
     await asyncio.sleep(100.0)
 
     assert len(world.service.beats["t1"]) == 1
-    assert (await operator.hear(report())).offers == (lease,)
+    assert (await operator.answer(report())).offers == (lease,)
 
 
 async def test_failed_heartbeat_is_retried_before_the_next_one_is_due(world: World, operator: Operator) -> None:

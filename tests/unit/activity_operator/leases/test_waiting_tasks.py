@@ -15,13 +15,13 @@ KEY = POOL.key
 
 async def test_paused_pool_keeps_its_leases_and_offers_them_when_it_resumes(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
-    operator.custody.set_policy(KEY, LeasePolicy(paused=True, hold_seconds=30.0))
+    operator.manager.set_policy(KEY, LeasePolicy(paused=True, hold_seconds=30.0))
     await asyncio.sleep(100.0)
-    assert (await operator.hear(report())).offers == ()
+    assert (await operator.answer(report())).offers == ()
     assert len(world.service.beats["t1"]) >= 9
 
-    operator.custody.set_policy(KEY, LeasePolicy())
-    assert (await operator.hear(report(sequence=2))).offers == (lease,)
+    operator.manager.set_policy(KEY, LeasePolicy())
+    assert (await operator.answer(report(sequence=2))).offers == (lease,)
 
 
 async def test_waiting_tasks_of_a_deleted_pool_are_failed(world: World, operator: Operator) -> None:
@@ -47,7 +47,7 @@ async def test_pool_missing_from_the_store_for_a_moment_loses_no_task(world: Wor
 
 async def test_running_task_of_a_deleted_pool_is_left_to_its_worker(world: World, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
-    await operator.hear(report(claims=(lease,)))
+    await operator.answer(report(claims=(lease,)))
     world.pools.clear()
     await asyncio.sleep(60.0)
 
@@ -77,7 +77,7 @@ async def test_task_that_cannot_be_failed_is_given_up_with_an_event(world: World
 
 
 async def test_task_without_a_worker_is_failed_after_hold_seconds(world: World, operator: Operator) -> None:
-    operator.custody.set_policy(KEY, LeasePolicy(hold_seconds=30.0))
+    operator.manager.set_policy(KEY, LeasePolicy(hold_seconds=30.0))
     await operator.hold("t1")
     await asyncio.sleep(28.0)
     assert not world.service.failed
@@ -96,12 +96,12 @@ async def test_task_without_hold_seconds_waits_without_a_limit(world: World, ope
 
 async def test_leader_that_was_frozen_does_not_fail_a_waiting_task(world: World, operator: Operator) -> None:
     """The next leader may have found a worker by then; the frozen one learns of its lost term only later."""
-    operator.custody.set_policy(KEY, LeasePolicy(hold_seconds=30.0))
+    operator.manager.set_policy(KEY, LeasePolicy(hold_seconds=30.0))
     await operator.hold("t1")
     await asyncio.sleep(20.0)
     operator.holds_lease = False
     await asyncio.sleep(20.0)
-    operator.custody.end_term()
+    operator.manager.end_term()
     await asyncio.sleep(20.0)
 
     assert not world.service.failed
@@ -111,25 +111,25 @@ async def test_leader_that_was_frozen_does_not_fail_a_waiting_task(world: World,
 async def test_task_that_could_not_be_failed_is_not_failed_after_the_term(
     world: World, operator: Operator, informed: bool
 ) -> None:
-    operator.custody.set_policy(KEY, LeasePolicy(hold_seconds=30.0))
+    operator.manager.set_policy(KEY, LeasePolicy(hold_seconds=30.0))
     await operator.hold("t1")
     world.service.unreachable = True
     await asyncio.sleep(60.0)
     operator.holds_lease = False
     if informed:
-        operator.custody.end_term()
+        operator.manager.end_term()
     world.service.unreachable = False
     await asyncio.sleep(30.0)
     assert not world.service.failed
 
     operator.holds_lease = True
-    await operator.custody.begin_term()
+    await operator.manager.begin_term()
     await asyncio.sleep(60.0)
     assert world.service.failed["t1"][0] == ERROR_NO_WORKER
 
 
 async def test_leader_that_renews_in_time_fails_a_task_without_a_worker(world: World, operator: Operator) -> None:
-    operator.custody.set_policy(KEY, LeasePolicy(hold_seconds=30.0))
+    operator.manager.set_policy(KEY, LeasePolicy(hold_seconds=30.0))
     await operator.hold("t1")
     world.service.unreachable = True
     await asyncio.sleep(60.0)
@@ -149,15 +149,15 @@ async def test_task_received_by_two_polls_is_one_lease(world: World, operator: O
     await asyncio.sleep(1.0)
 
     assert world.records.calls["create"] == 1
-    assert operator.custody.counts(KEY).held == 1
+    assert operator.manager.counts(KEY).held == 1
 
 
 async def test_task_that_ends_while_it_is_recorded_leaves_no_record(world: World, operator: Operator) -> None:
     lease = operator.receive("t1")
     await asyncio.sleep(0.005)
-    entry = operator.custody.get(lease)
+    entry = operator.manager.table.get(lease)
     assert entry is not None
-    operator.custody.end(entry.lease)
+    operator.manager.endings.end(entry.lease)
     await asyncio.sleep(1.0)
 
     assert world.records.calls["create"] == 1
@@ -176,5 +176,5 @@ async def test_waiting_task_that_is_already_over_is_dropped_with_an_event(
     await asyncio.sleep(6.0)
 
     assert not world.service.failed
-    assert (operator.reasons, operator.custody.counts(KEY).held) == (["LeaseFailed"], 0)
+    assert (operator.reasons, operator.manager.counts(KEY).held) == (["LeaseFailed"], 0)
     assert not world.records.kept

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from activity_operator.backlog.protocol import Key, PollTarget, SourceProblemError, TaskOverError, TokenRefusedError
 from activity_operator.core.decision import EmitEvent
+from activity_operator.leases.dependencies import LeaseManagerDeps
 from activity_operator.leases.handover import LeaseAnswers, LeaseHandover
-from activity_operator.leases.manager import LeaseManager, LeaseManagerDeps
+from activity_operator.leases.manager import LeaseManager
 from activity_operator.leases.model import LeaseOwner, PoolRef, TaskLease
 from activity_operator.leases.store import LeaseRecordConflictError, LeaseStoreUnavailableError
 from activity_worker.contract import LeasedTask, Report, lease_id
@@ -127,7 +128,7 @@ class World:
 
 
 class Operator:
-    """One operator process: custody and handover over the world."""
+    """One operator process: manager and handover over the world."""
 
     def __init__(self, world: World) -> None:
         self.events: list[tuple[Key, EmitEvent]] = []
@@ -142,18 +143,18 @@ class Operator:
             emit_event=lambda key, event: self.events.append((key, event)),
             leads=lambda: self.holds_lease,
         )
-        self.custody = LeaseManager(world.records, world.service, deps)
-        self.handover = LeaseHandover(self.custody)
+        self.manager = LeaseManager(world.records, world.service, deps)
+        self.handover = LeaseHandover(self.manager)
 
     @classmethod
     async def leading(cls, world: World) -> "Operator":
         operator = cls(world)
-        await operator.custody.begin_term()
+        await operator.manager.begin_term()
         return operator
 
     def receive(self, token: str) -> str:
         """Receive a task as from a poll; return the ID of its lease."""
-        self.custody.receive(POOL, TARGET, LeasedTask(token, f"input of {token}"))
+        self.manager.receive(POOL, TARGET, LeasedTask(token, f"input of {token}"))
         return lease_id(token)
 
     async def hold(self, *tokens: str) -> list[str]:
@@ -164,7 +165,7 @@ class Operator:
             await asyncio.sleep(0.1)
         return ids
 
-    async def hear(self, report: Report, *, cordoned: bool = False) -> LeaseAnswers:
+    async def answer(self, report: Report, *, cordoned: bool = False) -> LeaseAnswers:
         """Answer a worker's report."""
         return await self.handover.answer(report, wall(), cordoned=cordoned)
 

@@ -1,0 +1,35 @@
+"""Background tasks that run to their end, even if their caller stops waiting for them."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class BackgroundTasks:
+    """Starts tasks and keeps them until they end."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run `work` to its end in a task."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def stop(self, timeout_seconds: float) -> None:
+        """Wait for the tasks, and cancel those that still run after `timeout_seconds`."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout_seconds)
+        await cancel(self._tasks)
+
+
+async def cancel(tasks: set[asyncio.Task[Any]]) -> None:
+    """Cancel the tasks and wait until they have ended."""
+    left = tuple(tasks)
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
