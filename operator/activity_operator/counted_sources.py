@@ -119,7 +119,9 @@ class CountedSources:
             reason, message = self._objection(key[0], spec, url)
         self._note(key, _SOURCE, reason, message)
         if url and not reason:
-            self._poller_of(kind).order(key, SourceEndpoint(url, self._interval(kind)), item_of(spec))
+            hosts = self._policy().source_hosts(key[0])
+            endpoint = SourceEndpoint(url, self._interval(kind), source_hosts=hosts)
+            self._poller_of(kind).order(key, endpoint, item_of(spec))
             return
         if url:
             # A correction of the Secret would only be found by reading it again.

@@ -37,11 +37,15 @@ ROUND_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class SourceEndpoint:
-    """A server and the interval of its rounds. The URL and the token may be secret, so the repr omits them."""
+    """A server and the interval of its rounds. The URL and the token may be secret, so the repr omits them.
+
+    `source_hosts` are globs of the hosts (HOST:PORT) to which the server may lead the operator.
+    """
 
     url: str = field(repr=False)
     interval_seconds: float
     token: str = field(default="", repr=False)
+    source_hosts: tuple[str, ...] = ("*",)
 
 
 class BacklogReader(Protocol):

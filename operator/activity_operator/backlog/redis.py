@@ -2,16 +2,22 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
 
 from activity_operator.backlog.call_metrics import CallObserver, ignore_call, observe_count
 from activity_operator.backlog.messages import unreachable
 from activity_operator.backlog.poll_rounds import Item, SourceEndpoint
 from activity_operator.backlog.protocol import SourceProblemError
+from activity_operator.core.tenancy import named_host_refusal
 from activity_worker.wire import redis_keys
 from activity_worker.wire.redis_connection import RedisClient, open_client
-from activity_worker.wire.redis_errors import RedisError, RedisErrorKind
+from activity_worker.wire.redis_errors import ADDRESS_REFUSED, RedisError, RedisErrorKind
+from activity_worker.wire.redis_limits import RedisLimits
 from activity_worker.wire.redis_url import RedisUrl, RedisUrlError, parse_redis_url
 
+#: Most bytes of a server's answers to one round: a count takes about 10, a cluster's map of 1,000 ranges 300 KB.
+ANSWER_BYTES: Final = 1024 * 1024
 _NEEDS = "correct user, password or ACL (it needs LLEN on the queue's lists)"
 
 
@@ -45,7 +51,7 @@ def usable(text: str) -> RedisUrl:
 class RedisReader:
     """Reads counts with LLEN. `observed` is called after each round."""
 
-    def __init__(self, connect: Callable[[RedisUrl], RedisClient] = open_client) -> None:
+    def __init__(self, connect: Callable[[RedisUrl, RedisLimits], RedisClient] = open_client) -> None:
         self._connect = connect
         self._clients: dict[SourceEndpoint, RedisClient] = {}
         self.observed: CallObserver = ignore_call
@@ -54,7 +60,8 @@ class RedisReader:
         """Return the sum of each item's list lengths; a refused key is a problem of its own item only."""
         client = self._clients.get(endpoint)
         if client is None:
-            client = self._clients[endpoint] = self._connect(usable(endpoint.url))
+            limits = RedisLimits(ANSWER_BYTES, partial(named_host_refusal, globs=endpoint.source_hosts))
+            client = self._clients[endpoint] = self._connect(usable(endpoint.url), limits)
         lists = [key for one in items for key in one.split(_AND)]
         with observe_count(self.observed, "LLEN"):
             try:
@@ -74,11 +81,14 @@ class RedisReader:
             await client.close()
 
 
-def _sum(found: Sequence[tuple[str, int | RedisError]], url: RedisUrl) -> int | SourceProblemError:
+def _sum(found: Sequence[tuple[str, object]], url: RedisUrl) -> int | SourceProblemError:
     total = 0
     for key, length in found:
         if isinstance(length, RedisError):
             return refused(length, key, url)
+        if not isinstance(length, int) or length < 0:
+            words = f"the Redis server {url.shown} does not answer LLEN with a length: correct the URL"
+            return SourceProblemError("QueryFailed", words)
         total += length
     return total
 
@@ -87,6 +97,8 @@ def problem(error: RedisError, url: RedisUrl) -> SourceProblemError:
     """Return the source problem for a server that cannot be used."""
     words = f"{error.code}: {error.message}"
     server = f"the Redis server {url.shown}"
+    if error.code == ADDRESS_REFUSED:
+        return SourceProblemError("TenancyDenied", f"{server}: {words}")
     match error.kind:
         case RedisErrorKind.DENIED:
             return SourceProblemError("AccessDenied", f"{server} refuses the operator: {_NEEDS} ({words})")

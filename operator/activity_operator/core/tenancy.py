@@ -84,14 +84,32 @@ class TenancyPolicy:
 
     def host_refusal(self, namespace: str, hosts: Iterable[str]) -> str:
         """Return why the operator may not read a source on these hosts (HOST:PORT), or "" if it may."""
-        rules = [rule for rule in self.rules if _matches(namespace, rule.namespaces)]
+        globs = self.source_hosts(namespace)
         for host in hosts:
-            if not any(_matches(host, rule.source_hosts) for rule in rules):
+            if not _matches(host, globs):
                 return (
                     f"the source's host '{host}' is not allowed in namespace {namespace} by the tenancy policy; use an "
                     "allowed one or ask the administrator"
                 )
         return ""
+
+    def source_hosts(self, namespace: str) -> tuple[str, ...]:
+        """Return the globs of the hosts (HOST:PORT) on which the operator may read sources of the namespace."""
+        globs = (glob for rule in self.rules if _matches(namespace, rule.namespaces) for glob in rule.source_hosts)
+        return tuple(dict.fromkeys(globs))
+
+
+def named_host_refusal(host: str, globs: Sequence[str]) -> str:
+    """Return why the operator must not connect to a host (HOST:PORT) that a source's server named, or "" if it may.
+
+    `globs` are `TenancyPolicy.source_hosts`.
+    """
+    if _matches(host, globs):
+        return ""
+    return (
+        f"the tenancy policy's sourceHosts do not allow '{host}' in the pool's namespace; let the servers name allowed "
+        "hosts or ask the administrator"
+    )
 
 
 def _allows(rule: TenancyRule, arn: str, role_arn: str, endpoint_urls: Sequence[str]) -> bool:

@@ -32,7 +32,8 @@ class Counted:
         self._orders: dict[Key, SentinelOrder] = {}
         self._changes: dict[Key, tuple[tuple[BacklogCount, ...], SourceProblem | None]] = {}
         values = SecretValues(self._get, on_change=self._look)
-        self._signals = CountedSources(values, TenancyPolicy, on_change=self._look, called=lambda *_: None)
+        self.policy = TenancyPolicy()
+        self._signals = CountedSources(values, lambda: self.policy, on_change=self._look, called=lambda *_: None)
 
     async def _get(self, namespace: str, name: str) -> Raw:
         if name not in self.secrets:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from activity_worker.wire.redis_errors import RedisError, RedisErrorKind, unreachable
+from activity_worker.wire.redis_limits import ANY_SERVER, RedisLimits
 from activity_worker.wire.redis_pipeline import Arg, Command, ErrorReply, RedisPipeline, connect
 from activity_worker.wire.redis_topology import Address, Topology, topology_of
 from activity_worker.wire.redis_url import RedisUrl, parse_redis_url
@@ -25,9 +26,12 @@ _MOVES = 5
 _WRONG_PLACE = frozenset({"READONLY", "MASTERDOWN", "CLUSTERDOWN", "UNBLOCKED", "LOADING"})
 
 
-def open_client(url: RedisUrl | str) -> "RedisClient":
-    """Return a client, which connects when it is used. Raises `RedisUrlError`."""
-    return RedisClient(parse_redis_url(url) if isinstance(url, str) else url)
+def open_client(url: RedisUrl | str, limits: RedisLimits = ANY_SERVER) -> "RedisClient":
+    """Return a client, which connects when it is used. Raises `RedisUrlError`.
+
+    `limits`: the largest answer (default 64 MiB), and the addresses that a server may lead to (default: all).
+    """
+    return RedisClient(parse_redis_url(url) if isinstance(url, str) else url, limits)
 
 
 class RedisClient:
@@ -36,9 +40,10 @@ class RedisClient:
     In a cluster the keys of one command or transaction must lie in one slot; those of a pipeline need not.
     """
 
-    def __init__(self, url: RedisUrl) -> None:
+    def __init__(self, url: RedisUrl, limits: RedisLimits = ANY_SERVER) -> None:
         self.url = url
-        self._topology: Topology = topology_of(url)
+        self._limits = limits
+        self._topology: Topology = topology_of(url, limits)
         self._shared: dict[Address, RedisPipeline] = {}
         self._blocked: set[RedisPipeline] = set()
         self._spare: dict[Address, list[RedisPipeline]] = {}
@@ -204,7 +209,7 @@ class RedisClient:
     async def _connect(self, address: Address) -> RedisPipeline:
         if self._closed:
             raise unreachable("ConnectionClosed", "the client was closed")
-        return await connect(self.url, *address)
+        return await connect(self.url, *address, self._limits)
 
 
 def _agreed(replies: list[Any]) -> list[Any]:

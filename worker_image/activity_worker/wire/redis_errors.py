@@ -1,6 +1,7 @@
 """What can go wrong between us and a Redis server, in words that hold no command, key, payload or password."""
 
 from enum import StrEnum
+from typing import Final
 
 #: Answers of a server that may be another one in a moment: it loads, follows, or has lost its master.
 _PASSING = frozenset(
@@ -41,6 +42,10 @@ _KNOWN = {
     "UNBLOCKED": "the server ended a blocking call, because it became a replica",
     "EXECABORT": "a command of a transaction was refused",
 }
+
+#: Codes of our own that callers ask for.
+ADDRESS_REFUSED: Final = "AddressRefused"
+ANSWER_TOO_LARGE: Final = "AnswerTooLarge"
 
 
 class RedisErrorKind(StrEnum):
@@ -90,6 +95,17 @@ def refusal(answer: str) -> RedisError:
     if code in _PASSING:
         return unreachable(code, _KNOWN[code])
     return RedisError(code, _KNOWN.get(code, _shown(words)), RedisErrorKind.REFUSED)
+
+
+def address_refused(address: str, source: str, words: str) -> RedisError:
+    """Return the error of an address that `source` named and that must not be used; `words` say by which rule."""
+    return RedisError(ADDRESS_REFUSED, f"{source} leads to {address}: {words}", RedisErrorKind.REFUSED)
+
+
+def answer_too_large(limit: int) -> RedisError:
+    """Return the error of a call whose answer is larger than `limit` bytes. The call may have been carried out."""
+    size = f"{limit / 1048576:g} MiB" if limit >= 1048576 else f"{limit} bytes"
+    return RedisError(ANSWER_TOO_LARGE, f"the server's answer is larger than {size}", RedisErrorKind.REFUSED)
 
 
 def no_sentinel(address: str) -> RedisError:

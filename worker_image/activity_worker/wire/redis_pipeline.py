@@ -5,15 +5,18 @@ of many slots is made of.
 """
 
 import asyncio
+import re
 import socket
 import ssl
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 import hiredis
 
-from activity_worker.wire.redis_errors import RedisError, RedisErrorKind, refusal, unreachable
+from activity_worker.wire.redis_errors import RedisError, RedisErrorKind, answer_too_large, refusal, unreachable
+from activity_worker.wire.redis_limits import ANY_SERVER, RedisLimits
 from activity_worker.wire.redis_url import RedisTls, RedisUrl
 
 Arg = str | bytes | int | float
@@ -21,7 +24,13 @@ Command = tuple[Arg, ...]
 
 #: How a server's answers become text and back; ids that are not UTF-8 survive it.
 _ERRORS: Final = "surrogateescape"
-
+#: The header of a list and its number of elements, for which the parser reserves memory before they arrive. The next
+#: header may begin with the line's end, so the end is no part of the match.
+_LIST_HEADER: Final = re.compile(rb"\r\n[*%~>|]([0-9]{4,})(?=\r\n)")
+#: Longest header of a list, in bytes: a header may arrive in two pieces.
+_HEADER_BYTES: Final = 32
+#: Bytes of the shortest element of a list.
+_LEAST_ELEMENT_BYTES: Final = 3
 
 #: How much of the time for a connection its TLS handshake may take.
 _HANDSHAKE_SHARE: Final = 0.8
@@ -49,10 +58,19 @@ class _Exchange:
 
 
 class RedisPipeline(asyncio.Protocol):
-    """A connection in use. It never comes back once it is lost: `broken` says why, and calls raise that."""
+    """A connection in use. It never comes back once it is lost: `broken` says why, and calls raise that.
 
-    def __init__(self) -> None:
+    It breaks if the answers to one exchange are larger than `answer_bytes`, or if the server sends data that no command
+    asked for.
+    """
+
+    def __init__(self, answer_bytes: int = ANY_SERVER.answer_bytes) -> None:
         self.broken: RedisError | None = None
+        self._answer_bytes = answer_bytes
+        #: Bytes that belong to the answers of the oldest exchange, or to none.
+        self._unread = 0
+        #: The end of what was received, which may be the beginning of a list's header.
+        self._tail = b"\r\n"
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reader = hiredis.Reader(encoding="utf-8", errors=_ERRORS, replyError=ErrorReply)
@@ -106,23 +124,61 @@ class RedisPipeline(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Hand replies to those who wait for them."""
+        """Hand replies to the exchanges that wait for them; break the connection if the server sends anything else."""
+        if self.broken is not None:
+            return
         self._heard = True
-        reader, waiting = self._reader, self._waiting
+        self._unread += len(data)
+        if self._unread > self._answer_bytes or self._announces_too_much(data):
+            self._refuse_answer()
+            return
         try:
-            reader.feed(data)
-            while waiting:
-                exchange = waiting[0]
-                reply = reader.gets()
-                if reply is False:
-                    return
-                exchange.replies.append(reply)
-                if len(exchange.replies) == exchange.wanted:
-                    waiting.popleft()
-                    if not exchange.done.done():
-                        exchange.done.set_result(exchange.replies)
+            self._reader.feed(data)
+            self._hand_out(len(data))
+            if not self._waiting and self._unread:
+                self._refuse_unasked(self._reader.gets())
         except hiredis.ProtocolError:
             self.give_up(unreachable("NotRedis", "the answer is not the Redis protocol; a TLS port wants rediss://"))
+
+    def _hand_out(self, received: int) -> None:
+        """Give the replies that are complete to the exchanges; `received` is the length of the last piece in bytes."""
+        reader, waiting = self._reader, self._waiting
+        while waiting:
+            exchange = waiting[0]
+            reply = reader.gets()
+            if reply is False:
+                return
+            exchange.replies.append(reply)
+            if len(exchange.replies) == exchange.wanted:
+                waiting.popleft()
+                # What is left is a part of the last piece.
+                self._unread = received if reader.has_data() else 0
+                if not exchange.done.done():
+                    exchange.done.set_result(exchange.replies)
+
+    def _announces_too_much(self, data: bytes) -> bool:
+        """Tell whether a list's header announces more elements than the largest answer can hold."""
+        seen = self._tail + data
+        self._tail = seen[-_HEADER_BYTES:]
+        most = self._answer_bytes // _LEAST_ELEMENT_BYTES
+        return any(int(found[1][:20]) > most for found in _LIST_HEADER.finditer(seen))
+
+    def _refuse_answer(self) -> None:
+        """Break the connection: the oldest exchange's answer is too large, and the other exchanges get no answer."""
+        if self._waiting:
+            exchange = self._waiting.popleft()
+            if not exchange.done.done():
+                exchange.done.set_exception(answer_too_large(self._answer_bytes))
+        self.give_up(
+            unreachable("ConnectionLost", "the connection was broken on this side: an answer on it was too large")
+        )
+
+    def _refuse_unasked(self, reply: Any) -> None:
+        """Break the connection: the server says what no command asked for. It may be why it ends the connection."""
+        if isinstance(reply, ErrorReply):
+            self.give_up(reply.error)
+        else:
+            self.give_up(unreachable("UnaskedAnswer", "the server sent data that no command asked for"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End: whatever was under way may or may not have been carried out."""
@@ -153,23 +209,19 @@ class RedisPipeline(asyncio.Protocol):
             self._timer = self._loop.call_later(left, self._look)
 
 
-async def connect(url: RedisUrl, host: str, port: int) -> RedisPipeline:
+async def connect(url: RedisUrl, host: str, port: int, limits: RedisLimits) -> RedisPipeline:
     """Return a connection to `host`, encrypted and logged in as `url` says; raises `RedisError`."""
-    return await open_pipeline(
-        host, port, tls=url.tls, seconds=url.connect_seconds, hello=_hello(url.username, url.password, url)
-    )
+    return await _open(url, host, port, _hello(url.username, url.password, url), limits)
 
 
-async def connect_sentinel(url: RedisUrl, host: str, port: int) -> RedisPipeline:
+async def connect_sentinel(url: RedisUrl, host: str, port: int, limits: RedisLimits) -> RedisPipeline:
     """Return a connection to a sentinel; raises `RedisError`."""
-    hello = _hello(url.sentinel_username, url.sentinel_password, None)
-    return await open_pipeline(host, port, tls=url.tls, seconds=url.connect_seconds, hello=hello)
+    return await _open(url, host, port, _hello(url.sentinel_username, url.sentinel_password, None), limits)
 
 
-async def open_pipeline(
-    host: str, port: int, *, tls: RedisTls | None, seconds: float, hello: list[Command]
-) -> RedisPipeline:
+async def _open(url: RedisUrl, host: str, port: int, hello: list[Command], limits: RedisLimits) -> RedisPipeline:
     """Return a connection on which the commands of `hello` were accepted; raises `RedisError`."""
+    tls, seconds = url.tls, url.connect_seconds
     loop = asyncio.get_running_loop()
     context = None if tls is None else _context(tls)
     connection: RedisPipeline | None = None
@@ -178,7 +230,7 @@ async def open_pipeline(
             # Sooner than all of it: then it is TLS that fails, and the connection stands.
             patience = None if context is None else _HANDSHAKE_SHARE * seconds
             _, connection = await loop.create_connection(
-                RedisPipeline, host, port, ssl=context, ssl_handshake_timeout=patience
+                partial(RedisPipeline, limits.answer_bytes), host, port, ssl=context, ssl_handshake_timeout=patience
             )
             if hello:
                 _agreed(await connection.exchange(hello, seconds))

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
-from activity_worker.wire.redis_errors import RedisError, no_sentinel, refusal, unreachable
+from activity_worker.wire.redis_errors import ADDRESS_REFUSED, RedisError, no_sentinel, refusal, unreachable
+from activity_worker.wire.redis_limits import ANY_SERVER, RedisLimits
 from activity_worker.wire.redis_pipeline import Command, ErrorReply, RedisPipeline, connect, connect_sentinel
 from activity_worker.wire.redis_url import RedisUrl, TopologyKind
 
@@ -51,15 +52,15 @@ class Topology(Protocol):
         ...
 
 
-def topology_of(url: RedisUrl) -> Topology:
-    """Return the places that a URL speaks of."""
+def topology_of(url: RedisUrl, limits: RedisLimits = ANY_SERVER) -> Topology:
+    """Return the topology of the URL's servers; `limits` judge the addresses that the servers name."""
     match url.kind:
         case TopologyKind.SERVER:
             return _SingleServer(url)
         case TopologyKind.SENTINEL:
-            return _SentinelTopology(url)
+            return _SentinelTopology(url, limits)
         case TopologyKind.CLUSTER:
-            return _ClusterTopology(url)
+            return _ClusterTopology(url, limits)
 
 
 def check_tags(*names: str) -> None:
@@ -133,8 +134,9 @@ class _SentinelTopology:
 
     many: Final = False
 
-    def __init__(self, url: RedisUrl) -> None:
+    def __init__(self, url: RedisUrl, limits: RedisLimits) -> None:
         self._url = url
+        self._limits = limits
         self._sentinels = list(url.hosts)
         self._master: Address | None = None
         self._asking = asyncio.Lock()
@@ -180,10 +182,11 @@ class _SentinelTopology:
                 return master
         if not troubles:
             raise unreachable("NoMaster", f"no sentinel knows a master {self._url.master!r}: is that its name?")
-        raise troubles[0]
+        # What a policy refuses needs a correction; a sentinel that is down may come back.
+        raise next((trouble for trouble in troubles if trouble.code == ADDRESS_REFUSED), troubles[0])
 
     async def _ask_one(self, sentinel: Address) -> Address | None:
-        connection = await connect_sentinel(self._url, *sentinel)
+        connection = await connect_sentinel(self._url, *sentinel, self._limits)
         try:
             (found,) = await connection.exchange(
                 [("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._url.master)], self._url.answer_seconds
@@ -193,7 +196,12 @@ class _SentinelTopology:
         if isinstance(found, ErrorReply):
             unknown = found.error.code == "ERR" and "unknown command" in found.error.message
             raise no_sentinel(f"{sentinel[0]}:{sentinel[1]}") if unknown else found.error
-        return None if found is None else (str(found[0]), int(found[1]))
+        if found is None:
+            return None
+        match found:
+            case [host, port]:
+                return self._limits.address(host, port, f"the sentinel {sentinel[0]}:{sentinel[1]}")
+        raise _not_a_map()
 
 
 class _ClusterTopology:
@@ -201,8 +209,9 @@ class _ClusterTopology:
 
     many: Final = True
 
-    def __init__(self, url: RedisUrl) -> None:
+    def __init__(self, url: RedisUrl, limits: RedisLimits) -> None:
         self._url = url
+        self._limits = limits
         self._nodes: dict[int, Address] = {}
         self._known: list[Address] = list(url.hosts)
         self._asking = asyncio.Lock()
@@ -229,12 +238,12 @@ class _ClusterTopology:
             raise refusal("CROSSSLOT")
 
     async def follow(self, answer: str) -> None:
-        code, slot, where = answer.split(" ")
+        code, slot, where = [*answer.split(" "), "", ""][:3]
         if code != "MOVED":
             raise refusal(answer)
         host, _, port = where.rpartition(":")
-        if host:
-            self._nodes[int(slot)] = (host, int(port))
+        if host and slot.isdecimal() and len(slot) <= 5 and int(slot) < SLOTS:
+            self._nodes[int(slot)] = self._limits.address(host, port, "MOVED")
         else:
             # A node that does not know how others are reached: the whole map is asked for again.
             self._nodes = {}
@@ -251,28 +260,53 @@ class _ClusterTopology:
             try:
                 self._take(await self._map_of(node), node)
             except RedisError as error:
+                if error.code == ADDRESS_REFUSED:
+                    raise
                 trouble = trouble or error
                 continue
             return
         raise trouble or unreachable("CLUSTERDOWN", "no node of the cluster answers")
 
-    async def _map_of(self, node: Address) -> list[list[object]]:
-        connection: RedisPipeline = await connect(self._url, *node)
+    async def _map_of(self, node: Address) -> list[Any]:
+        connection: RedisPipeline = await connect(self._url, *node, self._limits)
         try:
             (found,) = await connection.exchange([("CLUSTER", "SLOTS")], self._url.answer_seconds)
         finally:
             await connection.close()
         if isinstance(found, ErrorReply):
             raise found.error
-        return list(found)
+        if not isinstance(found, list):
+            raise _not_a_map()
+        return found
 
-    def _take(self, slots: list[list[object]], told_by: Address) -> None:
+    def _take(self, slots: list[Any], told_by: Address) -> None:
         nodes: dict[int, Address] = {}
-        for first, last, master, *_ in slots:
-            host, port = master[0] or told_by[0], int(master[1])  # type: ignore[index]
-            nodes.update(dict.fromkeys(range(int(first), int(last) + 1), (str(host), port)))  # type: ignore[call-overload]
+        judged: dict[Address, Address] = {}
+        covered = 0
+        for entry in slots:
+            first, last, node = _slot_range(entry, told_by)
+            covered += last - first + 1
+            # Ranges do not overlap: no honest map has more slots than there are.
+            if not 0 <= first <= last < SLOTS or covered > SLOTS:
+                raise _not_a_map()
+            if node not in judged:
+                judged[node] = self._limits.address(*node, "CLUSTER SLOTS")
+            nodes.update(dict.fromkeys(range(first, last + 1), judged[node]))
         self._nodes = nodes
         self._known = list(dict.fromkeys(nodes.values()))
+
+
+def _slot_range(entry: Any, told_by: Address) -> tuple[int, int, Address]:
+    """Return the first and last slot of an entry of `CLUSTER SLOTS` and its master; raises `RedisError`."""
+    match entry:
+        # A node that does not know its own host's name leaves it out.
+        case [int(first), int(last), [str() | None as host, int(port), *_], *_]:
+            return first, last, (host or told_by[0], port)
+    raise _not_a_map()
+
+
+def _not_a_map() -> RedisError:
+    return unreachable("NotRedis", "the answer about the servers' addresses is not one of Redis")
 
 
 def _slot(command: Command) -> int | None:

@@ -472,4 +472,6 @@ async def test_pool_that_joins_a_slow_round_is_counted_at_once(scene: Scene) -> 
 
 
 def test_repr_of_a_place_hides_url_and_token() -> None:
-    assert repr(SourceEndpoint("redis://:hunter2@here", 0.1, "s3cret")) == "SourceEndpoint(interval_seconds=0.1)"
+    shown = repr(SourceEndpoint("redis://:hunter2@here", 0.1, "s3cret"))
+
+    assert shown == "SourceEndpoint(interval_seconds=0.1, source_hosts=('*',))"

@@ -9,7 +9,8 @@ from activity_operator.backlog.poll_rounds import SourceEndpoint
 from activity_operator.backlog.protocol import SourceProblemError
 from activity_operator.backlog.redis import RedisReader, hosts, item, usable
 from activity_worker.wire.redis_connection import RedisClient
-from activity_worker.wire.redis_errors import RedisError, RedisErrorKind, refusal, unreachable
+from activity_worker.wire.redis_errors import RedisError, RedisErrorKind, address_refused, refusal, unreachable
+from activity_worker.wire.redis_limits import RedisLimits
 from activity_worker.wire.redis_url import RedisUrl
 
 URL = "redis://operator:hunter2@shop-redis:6380/3"
@@ -47,7 +48,8 @@ class Scene:
         self.queues = RedisReader(self._connect)
         self.queues.observed = lambda operation, code, outcome, seconds: self.calls.append((operation, code, outcome))
 
-    def _connect(self, url: RedisUrl) -> RedisClient:
+    def _connect(self, url: RedisUrl, limits: RedisLimits) -> RedisClient:
+        self.limits = limits
         self.clients.append(FakeClient(url))
         return cast("RedisClient", self.clients[-1])
 
@@ -184,3 +186,29 @@ def test_ca_in_the_url_is_decoded_and_hidden_in_repr() -> None:
 )
 def test_all_hosts_of_a_url_are_listed_with_their_ports(url: str, named: tuple[str, ...]) -> None:
     assert hosts(url) == named
+
+
+async def test_server_may_lead_only_to_hosts_that_the_policy_allows(scene: Scene) -> None:
+    await scene.queues.read(SourceEndpoint(URL, 0.1, source_hosts=("redis-*:6379",)), [item("a")])
+
+    assert scene.limits.answer_bytes == 1024 * 1024
+    assert scene.limits.address("Redis-2", 6379, "MOVED") == ("Redis-2", 6379)
+    with pytest.raises(RedisError, match="MOVED leads to evil:6379: the tenancy policy's sourceHosts do not allow"):
+        scene.limits.address("evil", 6379, "MOVED")
+
+
+async def test_refused_host_is_the_policys_reason(scene: Scene) -> None:
+    reason, message = await scene.problem(address_refused("evil:1", "MOVED", "sourceHosts do not allow it"))
+
+    assert reason == "TenancyDenied"
+    assert "redis://shop-redis:6380/3: AddressRefused: MOVED leads to evil:1: sourceHosts do not allow it" in message
+
+
+@pytest.mark.parametrize("length", ["7", None, [], -1])
+async def test_length_that_is_none_is_an_error_of_the_queue(scene: Scene, length: Any) -> None:
+    await scene.queues.read(PLACE, [item("a")])
+    scene.clients[0].lengths = {"queue:a:waiting": length}
+    (found,) = await scene.queues.read(PLACE, [item("a")])
+
+    assert isinstance(found, SourceProblemError)
+    assert "does not answer LLEN with a length: correct the URL" in found.message

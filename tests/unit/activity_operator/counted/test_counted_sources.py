@@ -306,6 +306,16 @@ async def test_host_is_read_only_while_the_policy_allows_it(
     await scene.signals.stop()
 
 
+async def test_endpoint_names_the_hosts_that_its_server_may_lead_to(scene: Scene) -> None:
+    scene.policy = ONLY_SHOP
+    scene.set_secret(URL)
+    scene.order(redis())
+    await asyncio.sleep(1.0)
+
+    assert {endpoint.source_hosts for endpoint, _ in scene.counters["redis"].asked} == {("shop-*:6379",)}
+    await scene.signals.stop()
+
+
 async def test_secret_changed_to_a_refused_host_stops_counting(scene: Scene) -> None:
     scene.policy = ONLY_SHOP
     scene.set_secret(URL)

@@ -8,6 +8,7 @@ import pytest
 from activity_worker.wire import redis_connection, redis_topology
 from activity_worker.wire.redis_connection import RedisClient, open_client
 from activity_worker.wire.redis_errors import RedisError, RedisErrorKind, unreachable
+from activity_worker.wire.redis_limits import ANY_SERVER, RedisLimits
 from activity_worker.wire.redis_pipeline import Command, ErrorReply
 from activity_worker.wire.redis_topology import key_slot
 from activity_worker.wire.redis_url import RedisUrl
@@ -46,19 +47,21 @@ class Node:
 def client_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[RedisClient, list[tuple[Address, Command]]]]:
     """Return a function that makes a client, and the list of the commands that its nodes get."""
 
-    def make(url: str, answers: Answers) -> tuple[RedisClient, list[tuple[Address, Command]]]:
+    def make(
+        url: str, answers: Answers, limits: RedisLimits = ANY_SERVER
+    ) -> tuple[RedisClient, list[tuple[Address, Command]]]:
         asked: list[tuple[Address, Command]] = []
 
-        async def connect(_: RedisUrl, host: str, port: int) -> Node:
+        async def connect(_: RedisUrl, host: str, port: int, limits: RedisLimits) -> Node:
             return Node((host, port), answers, asked)
 
-        async def connect_to_sentinel(_: RedisUrl, host: str, port: int) -> Node:
+        async def connect_to_sentinel(_: RedisUrl, host: str, port: int, limits: RedisLimits) -> Node:
             return Node((host, port), answers, [])
 
         monkeypatch.setattr(redis_connection, "connect", connect)
         monkeypatch.setattr(redis_topology, "connect", connect)
         monkeypatch.setattr(redis_topology, "connect_sentinel", connect_to_sentinel)
-        return open_client(url), asked
+        return open_client(url, limits), asked
 
     return make
 
@@ -170,3 +173,86 @@ async def test_empty_pipeline_sends_nothing(client_of: Any) -> None:
 
     assert await client.pipeline([]) == []
     assert asked == []
+
+
+def only_a_and_b(address: str) -> str:
+    return "" if address in {"a:1", "b:2"} else "only a and b are allowed"
+
+
+SOURCES = {
+    "sentinel": ("redis+sentinel://a:1/shop", "the sentinel a:1 leads to c:3"),
+    "map": ("redis+cluster://a:1", "CLUSTER SLOTS leads to c:3"),
+    "moved": ("redis+cluster://a:1", "MOVED leads to c:3"),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+async def test_refused_address_gets_no_connection(client_of: Any, source: str) -> None:
+    def answers(node: Address, command: Command) -> Any:
+        assert node != C, f"the client sent {command[0]!s} to the refused address"
+        match command[0]:
+            case "SENTINEL":
+                return ["c", "3"]
+            case "CLUSTER":
+                return map_to(C if source == "map" else B)
+        return ErrorReply(f"MOVED {key_slot('k')} c:3")
+
+    url, words = SOURCES[source]
+    client, _ = client_of(url, answers, RedisLimits(refusal=only_a_and_b))
+
+    for _ in range(2):
+        with pytest.raises(RedisError) as refused:
+            await client.call("GET", "k")
+        assert refused.value.code == "AddressRefused"
+        assert f"{words}: only a and b are allowed" in str(refused.value)
+
+
+async def test_sentinel_that_names_an_allowed_master_is_believed(client_of: Any) -> None:
+    def answers(node: Address, command: Command) -> Any:
+        return (["c", "3"] if node == A else ["B", "2"]) if command[0] == "SENTINEL" else "OK"
+
+    client, asked = client_of("redis+sentinel://a:1,b:2/shop", answers, RedisLimits(refusal=only_a_and_b))
+
+    assert await client.call("GET", "k") == "OK"
+    assert [node for node, _ in asked] == [("B", 2)]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [[0, 10**18, ["b", 2, "id"]]],
+        [[0, 16383, ["b", 2, "id"]]] * 2,
+        [[0, 16383, ["b", 700_000, "id"]]],
+        [[0, 16383, [["b"], 2, "id"]]],
+        [[0, 16383]],
+        [7],
+        7,
+    ],
+    ids=["endless range", "more slots than exist", "port", "host", "no master", "no ranges", "no list"],
+)
+async def test_map_that_is_none_is_an_error_of_the_server(client_of: Any, found: Any) -> None:
+    client, _ = client_of("redis+cluster://a:1", lambda *_: found)
+
+    with pytest.raises(RedisError) as refused:
+        await client.call("GET", "k")
+    assert refused.value.kind is RedisErrorKind.UNREACHABLE
+
+
+@pytest.mark.parametrize("answer", ["MOVED", "MOVED 70000 b:2", "MOVED x b:2", f"MOVED {key_slot('k')} b:x"])
+async def test_redirection_to_nowhere_ends_in_an_error(client_of: Any, answer: str) -> None:
+    client, _ = client_of(
+        "redis+cluster://a:1", lambda _, command: map_to(A) if command[0] == "CLUSTER" else ErrorReply(answer)
+    )
+
+    with pytest.raises(RedisError) as refused:
+        await client.call("GET", "k")
+    assert refused.value.kind is RedisErrorKind.UNREACHABLE
+
+
+@pytest.mark.parametrize("found", ["text", ["b"], ["b", "x"], [None, "2"], ["b", "2", "3"]])
+async def test_sentinel_that_names_no_address_is_an_error(client_of: Any, found: Any) -> None:
+    client, _ = client_of("redis+sentinel://a:1/shop", lambda *_: found)
+
+    with pytest.raises(RedisError) as refused:
+        await client.call("GET", "k")
+    assert refused.value.kind is RedisErrorKind.UNREACHABLE
