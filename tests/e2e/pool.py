@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from tests.cluster import ClusterError
 from tests.e2e.executions import UNANSWERED, Attempt, Executions, most_at_once
 from tests.e2e.handler import GATE
 from tests.e2e.stage import SHORT, Stage
@@ -163,6 +164,22 @@ class BasePool:
             every_seconds=0.5,
             tolerate=tolerate,
             details=lambda: f"{self.timeline.story(self.mark)}\n{self.story()}",
+        )
+
+    def wait_reported(self, state: str, workers: int) -> None:
+        """Wait until this number of its workers has told the operator that it is in a state.
+
+        Only for states that last until the test acts: a worker obeys a directive a little later than the pool's status
+        shows the decision, and no object of the API server shows when.
+        """
+        labels = {"namespace": self.namespace, "activitypool": self.name, "state": state}
+        eventually_sync(
+            f"{self.name}: {workers} workers report that they are {state}",
+            lambda: workers in self.stage.operator_samples("activitypool_workers", labels),
+            seconds=PATIENCE,
+            every_seconds=0.5,
+            tolerate=(ClusterError,),
+            details=self.story,
         )
 
     # Gates of its workers.

@@ -2,12 +2,14 @@
 
 import fcntl
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import boto3
 from botocore.config import Config
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cluster import Cluster, ClusterError, catalogue, current, find_image, load_image, places, probe, up
 from tests.cluster.emulators import Emulator, ensure_emulator
@@ -19,6 +21,7 @@ from tests.eventually import eventually_sync
 
 ROOT = Path(__file__).parents[2]
 SYSTEM = "activitypool-system"
+OPERATOR_PODS, METRICS_PORT = "app.kubernetes.io/name=activity-operator", 8080
 SHORT = {"scaleDown": {"stabilizationWindowSeconds": 5, "zeroAfterSeconds": 10}}  # a pool's `scaling`, for a test
 CREDENTIALS = [{"name": "AWS_ACCESS_KEY_ID", "value": "test"}, {"name": "AWS_SECRET_ACCESS_KEY", "value": "test"}]
 # Pods without a CPU request share one five-hundredth of a busy node, and a hundred of them would not even start.
@@ -53,6 +56,17 @@ class Stage:
     def kubectl(self, *words: str, stdin: str | None = None) -> str:
         """Run kubectl as the administrator; returns its output."""
         return probe.kubectl(self.cluster, *words, stdin=stdin)
+
+    def operator_samples(self, metric: str, labels: Mapping[str, str]) -> list[float]:
+        """Return the values of a metric with these labels, from every replica of the operator that has it."""
+        pods = self.kubectl("get", "pods", "-n", SYSTEM, "-l", OPERATOR_PODS, "-o", "name").split()
+        values: list[float] = []
+        for pod in pods:
+            place = f"/api/v1/namespaces/{SYSTEM}/pods/{pod.removeprefix('pod/')}:{METRICS_PORT}/proxy/metrics"
+            for family in text_string_to_metric_families(self.kubectl("get", "--raw", place)):
+                found = [one for one in family.samples if one.name == metric and labels.items() <= one.labels.items()]
+                values += [one.value for one in found]
+        return values
 
     def apply_pool(self, namespace: str, name: str, arn: str, **spec: Any) -> dict[str, Any]:
         """Apply a pool on the emulator, with the given windows; return the stored object."""

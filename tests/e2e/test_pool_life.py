@@ -27,6 +27,8 @@ def test_paused_pool_finishes_takes_nothing_more_and_resumes(stage: Stage, names
         pool.change(paused=True, handlerImage=stage.handler)
     for pool in (worked, holding):
         assert "workers finish what they hold and leave" in pool.wait_until("Paused", "True", "Paused")
+    # The status shows the decision; the worker obeys it with the answer to its next report.
+    worked.wait_reported("draining", 1)
     waiting = worked.executions.start(2, seconds=1)
     worked.let_go([worked.worker_of(running)])
     for pool in (worked, holding):
