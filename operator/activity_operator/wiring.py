@@ -207,16 +207,16 @@ def _reconciler_deps(
     delay_queue: DelayQueue,
     core: CoreFunctions,
 ) -> ReconcilerDeps:
+    shared_sources = SharedSources(parts.queue.add)
     observer = Observer(
         core.render,
         parts.ownership,
         components.reports,
         components.sources,
-        SharedSources(parts.queue.add),
+        shared_sources.sharing,
         parts.elector,
         services.policy,
         parts.now,
-        services.metrics.lost,
     )
     applier = Applier(
         parts.kube, parts.store, parts.freshness, parts.elector, clock=clock, emit_event=parts.events.publish
@@ -226,6 +226,11 @@ def _reconciler_deps(
         parts.queue,
         delay_queue,
         observer,
+        components.reports,
+        components.sources,
+        shared_sources,
+        parts.elector,
+        parts.now,
         applier,
         StatusWriter(parts.kube),
         parts.events,

@@ -64,15 +64,11 @@ class PoolEventLike(Protocol):
         ...
 
 
-class WorkerReports(Protocol):
-    """The workers' reports, and the directives in the replies."""
+class WorkerReportsView(Protocol):
+    """The workers' reports, to read."""
 
     def workers(self, namespace: str, pool: str) -> tuple[WorkerFacts, ...]:
         """Return the facts of the last report of each worker of the pool."""
-        ...
-
-    def set_directives(self, namespace: str, pool: str, directives: Mapping[str, Directive]) -> None:
-        """Set the directives for the pool's workers, by pod UID."""
         ...
 
     def report_path_problem(self, now: float) -> str:
@@ -82,6 +78,14 @@ class WorkerReports(Protocol):
     @property
     def authentication_problem(self) -> str:
         """Why reports cannot be authenticated now, or ""."""
+        ...
+
+
+class WorkerReports(WorkerReportsView, Protocol):
+    """The workers' reports, the directives in the replies, and the lifecycle events."""
+
+    def set_directives(self, namespace: str, pool: str, directives: Mapping[str, Directive]) -> None:
+        """Set the directives for the pool's workers, by pod UID."""
         ...
 
     def forget(self, pod_uid: str) -> None:
@@ -103,15 +107,19 @@ class WorkerReports(Protocol):
         ...
 
 
-class PoolSourcesLike(Protocol):
+class PoolSourcesView(Protocol):
+    """The task sources, to read."""
+
+    def facts(self, key: Key) -> SourceFacts:
+        """Return the facts of the pool's source."""
+        ...
+
+
+class PoolSourcesLike(PoolSourcesView, Protocol):
     """The operator's access to the task sources: sentinels and counts, and the leases that the operator holds."""
 
     def order(self, key: Key, order: SentinelOrder, spec: PoolSpec, pool_uid: str) -> None:
         """Set how many polls are kept open for the pool, and whether its backlog is counted."""
-        ...
-
-    def facts(self, key: Key) -> SourceFacts:
-        """Return the facts of the pool's source."""
         ...
 
     def withdraw(self, key: Key, *, deleted: bool) -> None:

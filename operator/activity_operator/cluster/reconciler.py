@@ -11,11 +11,13 @@ from activity_operator.cluster import backoff, fence, status_writer
 from activity_operator.cluster.apply import REJECTED_SECONDS, Applier, NotLeadingError, Work, must_lead
 from activity_operator.cluster.delay_queue import DelayQueue
 from activity_operator.cluster.event_publisher import EventPublisher
-from activity_operator.cluster.interfaces import CoreFunctions, WatchCheck
+from activity_operator.cluster.interfaces import CoreFunctions, Leader, PoolSourcesLike, WatchCheck, WorkerReports
 from activity_operator.cluster.kube import ApiError, ApiUnreachableError, KubeError
 from activity_operator.cluster.observer import Observer, event_records, inherited_events
+from activity_operator.cluster.pod_changes import PodChanges
 from activity_operator.cluster.pool_state import PoolState
 from activity_operator.cluster.resources import POOLS, Key, Raw
+from activity_operator.cluster.shared_sources import SharedSources
 from activity_operator.cluster.store import Store
 from activity_operator.cluster.workqueue import WorkQueue
 from activity_operator.core.decision import ApplyRevision, Decision, EmitEvent, SentinelOrder
@@ -45,6 +47,10 @@ class ReconcilerMetrics(Protocol):
         """Record a pool's gauges."""
         ...
 
+    def lost(self, key: Key, reason: str) -> None:
+        """Record a worker that ended without having drained."""
+        ...
+
     def status_written(self) -> None:
         """Record a write of a status."""
         ...
@@ -56,12 +62,20 @@ class ReconcilerMetrics(Protocol):
 
 @dataclass(slots=True)
 class ReconcilerDeps:
-    """The reconciler's dependencies. `prepare(namespace)` creates what each pod mounts there; cheap if it exists."""
+    """The reconciler's dependencies.
+
+    `prepare(namespace)` creates what each pod mounts there; cheap if it exists. `now` is Unix seconds.
+    """
 
     store: Store
     queue: WorkQueue
     delay_queue: DelayQueue
     observer: Observer
+    reports: WorkerReports
+    sources: PoolSourcesLike
+    shared_sources: SharedSources
+    leader: Leader
+    now: Callable[[], float]
     applier: Applier
     writer: status_writer.StatusWriter
     events: EventPublisher
@@ -152,7 +166,7 @@ class Reconciler:
         if passes or pool is None or state.failures < TOLD_FAILURES:
             return
         try:
-            await self._write(pool, status_writer.failing_status(pool, error, self._deps.observer.now()), state)
+            await self._write(pool, status_writer.failing_status(pool, error, self._deps.now()), state)
         except (KubeError, NotLeadingError) as again:
             log.warning("%s: its status cannot be written: %s", "/".join(key), again)
 
@@ -160,11 +174,10 @@ class Reconciler:
         """Open no polls until the API server answers: a task that a poll returns could not be recorded."""
         pool = self._deps.store.pool(key)
         if pool is not None:
-            self._deps.observer.sources.withdraw(key, deleted=False)
+            self._deps.sources.withdraw(key, deleted=False)
 
     async def _reconcile(self, key: Key) -> float | None:
-        leader = self._deps.observer.leader
-        if not (leader.leading and self._ready()):
+        if not (self._deps.leader.leading and self._ready()):
             return None
         pool = self._deps.store.pool(key)
         if pool is None:
@@ -176,7 +189,10 @@ class Reconciler:
         except SpecError as error:
             return await self._refuse(key, pool, state, error)
         await self._deps.prepare(key[0])
-        observation = self._note_edits(pool, state, await self._deps.observer.observe(key, pool, spec, state))
+        self._deps.shared_sources.record(key, spec.identity(key[0]))
+        observation, changes = await self._deps.observer.observe(key, pool, spec, state)
+        self._record_pods(key, state, changes, observation.now)
+        observation = self._note_edits(pool, state, observation)
         decision = self._decide(spec, observation, state)
         state.memory = decision.memory
         deferred = await self._carry_out(key, pool, state, decision)
@@ -203,6 +219,18 @@ class Reconciler:
         if state is None or state.uid != uid:
             state = self._states[key] = PoolState(uid, self._clock(), inherited=inherited_events(pool))
         return state
+
+    def _record_pods(self, key: Key, state: PoolState, changes: PodChanges, now: float) -> None:
+        """Record the pods' lifecycle events and lost workers, and forget the reports of pods that are gone."""
+        for event in changes.events:
+            self._deps.reports.add_event(
+                key, event.name, event.message, at=now, pod=event.pod, exit_code=event.exit_code
+            )
+        for reason in changes.lost:
+            self._deps.metrics.lost(key, reason)
+        for uid in changes.gone:
+            self._deps.reports.forget(uid)
+        state.pods = changes.pods
 
     def _note_edits(self, pool: Raw, state: PoolState, observation: Observation) -> Observation:
         """Emit an Event for each foreign edit of a Deployment, and add an edit conflict to the observation.
@@ -240,10 +268,9 @@ class Reconciler:
         This follows the writes: a worker gets the directive to drain only after its pod has the deletion cost.
         """
         self._must_lead()
-        observer = self._deps.observer
-        observer.reports.set_directives(*key, decision.directives)
-        order = decision.sentinel if observer.leader.reachable else SentinelOrder(0, decision.sentinel.take)
-        observer.sources.order(key, order, spec, pool_uid)
+        self._deps.reports.set_directives(*key, decision.directives)
+        order = decision.sentinel if self._deps.leader.reachable else SentinelOrder(0, decision.sentinel.take)
+        self._deps.sources.order(key, order, spec, pool_uid)
 
     async def _report_status(
         self, key: Key, spec: PoolSpec, observation: Observation, decision: Decision, state: PoolState
@@ -252,7 +279,7 @@ class Reconciler:
         pool = self._deps.store.pool(key)
         if pool is None or pool["metadata"]["uid"] != state.uid:
             return None
-        events = merge_events(state.inherited, event_records(self._deps.observer.reports.events(*key)))
+        events = merge_events(state.inherited, event_records(self._deps.reports.events(*key)))
         # The new status builds on the deferred one, or the deferred one's decisions would be lost.
         previous = pool.get("status") if state.unwritten is None else state.unwritten
         wanted = self._deps.core.status(spec, observation, decision, previous, events)
@@ -263,11 +290,11 @@ class Reconciler:
 
     async def _refuse(self, key: Key, pool: Raw, state: PoolState, error: SpecError) -> float | None:
         """Report an invalid spec in an Event and the status; leave the workers as they are."""
-        self._deps.observer.sources.withdraw(key, deleted=False)
+        self._deps.sources.withdraw(key, deleted=False)
         if state.memory.announced.get("spec") != str(error):
             self._deps.events.publish(pool, EmitEvent("Warning", str(error.reason), str(error)))
         state.memory, state.unwritten = type(state.memory)(announced={"spec": str(error)}), None
-        return await self._write(pool, status_writer.invalid_spec_status(pool, error, self._deps.observer.now()), state)
+        return await self._write(pool, status_writer.invalid_spec_status(pool, error, self._deps.now()), state)
 
     async def _write(self, pool: Raw, wanted: Mapping[str, Any], state: PoolState) -> float | None:
         since_last = self._clock() - state.status_written
@@ -293,7 +320,7 @@ class Reconciler:
         return None
 
     def _must_lead(self) -> None:
-        must_lead(self._deps.observer.leader)
+        must_lead(self._deps.leader)
 
     def _forget(self, key: Key) -> None:
         """Forget a deleted pool everywhere in this process; Kubernetes garbage-collects its Deployments."""
@@ -301,8 +328,8 @@ class Reconciler:
         if state is not None:
             self._deps.events.forget(state.uid)
             for uid in state.pods:
-                self._deps.observer.reports.forget(uid)
-        self._deps.observer.sources.withdraw(key, deleted=True)
-        self._deps.observer.reports.forget_pool(*key)
-        self._deps.observer.shared_sources.forget(key)
+                self._deps.reports.forget(uid)
+        self._deps.sources.withdraw(key, deleted=True)
+        self._deps.reports.forget_pool(*key)
+        self._deps.shared_sources.forget(key)
         self._deps.metrics.forget(key)

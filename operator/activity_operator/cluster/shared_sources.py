@@ -13,14 +13,17 @@ class SharedSources:
         self._sources: dict[Key, str] = {}
         self._pools: dict[str, set[Key]] = {}
 
-    def of(self, key: Key, source: str) -> tuple[str, ...]:
-        """Record the pool's source and return the other pools on it, as namespace/name."""
+    def record(self, key: Key, source: str) -> None:
+        """Record the pool's source."""
         if self._sources.get(key) != source:
             self.forget(key)
             self._sources[key] = source
             self._pools.setdefault(source, set()).add(key)
             self._tell_others(key, source)
-        return tuple(sorted("/".join(other) for other in self._pools[source] if other != key))
+
+    def sharing(self, key: Key, source: str) -> tuple[str, ...]:
+        """Return the other pools on the source, as namespace/name."""
+        return tuple(sorted("/".join(other) for other in self._pools.get(source, ()) if other != key))
 
     def forget(self, key: Key) -> None:
         """Forget a pool that is gone."""

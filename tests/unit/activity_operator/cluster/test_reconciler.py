@@ -10,12 +10,15 @@ from activity_operator.cluster.apply import Applier
 from activity_operator.cluster.delay_queue import DelayQueue
 from activity_operator.cluster.interfaces import CoreFunctions
 from activity_operator.cluster.kube import ApiError, ApiUnreachableError, KubeError
+from activity_operator.cluster.pod_changes import PodChanges
 from activity_operator.cluster.reconciler import Reconciler, ReconcilerDeps
 from activity_operator.cluster.resources import POOLS, Key
+from activity_operator.cluster.shared_sources import SharedSources
 from activity_operator.cluster.status_writer import NameTakenError, StatusWriter
 from activity_operator.cluster.store import Store
 from activity_operator.cluster.workqueue import WorkQueue
 from activity_operator.core.decision import Decision, EmitEvent, Limit, ScalingMemory, SentinelOrder, Size
+from activity_operator.core.lifecycle_ring import PodEvent
 from activity_operator.core.observation import DeploymentFacts, Observation, PoolFacts
 from activity_operator.watch.freshness import Freshness
 from activity_worker.contract import Directive
@@ -39,6 +42,7 @@ class Scene:
         self.memories: list[ScalingMemory] = []
         self.replicas: dict[str, int] = {}
         self.ring = False
+        self.changes = PodChanges()
         self.written: list[Any] = []
         self.conditions: list[Any] = []
         self.queue = WorkQueue(lambda: self.now)
@@ -58,20 +62,18 @@ class Scene:
             events=lambda *_: (),
             forget=lambda uid: self.log.append(("forget", uid)),
             forget_pool=lambda *_: None,
+            add_event=lambda key, name, message, **more: self.log.append(("event", name, message, more["pod"])),
         )
         signals = SimpleNamespace(
             order=lambda key, order, spec, uid: self.log.append(("order", order)),
             withdraw=lambda key, deleted: self.log.append(("withdraw", deleted)),
         )
-        observer = SimpleNamespace(
-            leader=self, observe=self.look, reports=reports, sources=signals, now=lambda: 1.8e9,
-            shared_sources=SimpleNamespace(forget=lambda key: None),
-        )  # fmt: skip
         gauges = SimpleNamespace(
             reconciled=lambda result, seconds: self.results.append(result),
             observed=lambda *_: None,
             forget=lambda key: self.log.append(("metrics", key)),
             status_written=lambda: None,
+            lost=lambda key, reason: self.log.append(("lost", reason)),
         )
         applier = Applier(
             cast("Any", self),
@@ -85,7 +87,12 @@ class Scene:
             self.store,
             self.queue,
             self.due,
-            cast("Any", observer),
+            cast("Any", SimpleNamespace(observe=self.look)),
+            cast("Any", reports),
+            cast("Any", signals),
+            SharedSources(self.queue.add),
+            cast("Any", self),
+            lambda: 1.8e9,
             cast("Any", SimpleNamespace(apply=self.apply, refresh=applier.refresh)),
             StatusWriter(cast("Any", self)),
             cast("Any", SimpleNamespace(forget=lambda uid: None, publish=lambda *event: self.log.append(event))),
@@ -98,9 +105,9 @@ class Scene:
     async def prepare(self, namespace: str) -> None:
         self.log.append(("prepare", namespace))
 
-    async def look(self, key: Key, pool: Any, spec: Any, state: Any) -> Observation:
+    async def look(self, key: Key, pool: Any, spec: Any, state: Any) -> tuple[Observation, PodChanges]:
         found = tuple(DeploymentFacts(name, "d", "1", name, 1, count) for name, count in self.replicas.items())
-        return Observation(now=1.8e9, pool=PoolFacts("ns", "p", "u1", 1), deployments=found)
+        return Observation(now=1.8e9, pool=PoolFacts("ns", "p", "u1", 1), deployments=found), self.changes
 
     def decide(self, spec: Any, observation: Observation, memory: ScalingMemory) -> Decision:
         self.memories.append(memory)
@@ -341,6 +348,19 @@ async def test_foreign_scaling_of_a_deployment_causes_one_event() -> None:
     assert [(event.reason, event.message) for event in events] == [
         ("EditReverted", "Deployment p-r1 was scaled by somebody (4 -> 0); the pool decides its size")
     ]
+
+
+async def test_changes_of_pods_are_recorded_once() -> None:
+    scene = Scene()
+    event = PodEvent("OOMKilled", "exit code 137", "p-1")
+    scene.changes = PodChanges(gone=frozenset({"u9"}), events=(event,), lost=("oom",))
+    await scene.look_after()
+    scene.changes = PodChanges()
+    await scene.look_after()
+
+    kinds = {"event", "lost", "forget"}
+    recorded = [entry for entry in scene.log if isinstance(entry, tuple) and entry[0] in kinds]
+    assert recorded == [("event", "OOMKilled", "exit code 137", "p-1"), ("lost", "oom"), ("forget", "u9")]
 
 
 async def test_decisions_between_two_writes_of_the_status_are_kept() -> None:

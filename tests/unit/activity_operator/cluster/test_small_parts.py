@@ -26,13 +26,15 @@ def test_pools_that_share_a_source_are_notified_of_each_other() -> None:
     changed: list[Key] = []
     shared_sources = SharedSources(changed.append)
 
-    assert shared_sources.of(A, "arn") == ()
-    assert shared_sources.of(B, "arn") == ("ns/a",)
+    shared_sources.record(A, "arn")
+    assert shared_sources.sharing(A, "arn") == ()
+    shared_sources.record(B, "arn")
+    assert shared_sources.sharing(B, "arn") == ("ns/a",)
     assert changed == [A]
-    assert shared_sources.of(A, "arn") == ("ns/b",)
+    assert shared_sources.sharing(A, "arn") == ("ns/b",)
     shared_sources.forget(B)
     assert changed == [A, A]
-    assert shared_sources.of(A, "arn") == ()
+    assert shared_sources.sharing(A, "arn") == ()
 
 
 async def test_token_review_asks_for_the_operators_audience() -> None:

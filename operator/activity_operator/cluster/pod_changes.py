@@ -1,0 +1,45 @@
+"""PURE: what changed among a pool's pods between two observations, for the reconciler to record."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from activity_operator.api.status import EventRecord
+from activity_operator.core.lifecycle_ring import PodEvent, at_work, pod_events, vanished_pods
+from activity_operator.core.observation import PodFacts, WorkerFacts
+
+#: Ends of pods in which a worker loses its tasks, and the reason that the metric gives.
+LOST = {"OOMKilled": "oom", "Evicted": "evicted", "NodeLost": "node", "Shutdown": "node"}
+
+
+@dataclass(frozen=True, slots=True)
+class PodChanges:
+    """The changes since the observation before.
+
+    `pods` are the present pods by UID, `gone` the UIDs of pods that no longer exist, `events` the lifecycle events that
+    only the cluster shows, and `lost` one reason (oom, evicted, node, gone) for each worker that ended without having
+    drained.
+    """
+
+    pods: Mapping[str, PodFacts] = field(default_factory=dict)
+    gone: frozenset[str] = frozenset()
+    events: tuple[PodEvent, ...] = ()
+    lost: tuple[str, ...] = ()
+
+
+def pod_changes(
+    before: Mapping[str, PodFacts],
+    pods: Mapping[str, PodFacts],
+    workers: Iterable[WorkerFacts],
+    inherited: Iterable[EventRecord],
+) -> PodChanges:
+    """Return the changes from `before` to `pods`, both by UID.
+
+    `workers` are the last reports, also of pods that are gone. `inherited` are the events of the status at the begin of
+    this leader's term, which are not events again.
+    """
+    working = {worker.pod_uid for worker in workers if at_work(worker)}
+    gone = before.keys() - pods.keys()
+    events = (*pod_events(before, pods.values(), inherited), *vanished_pods(before, pods, working))
+    ended = [LOST[event.name] for event in events if event.name in LOST]
+    vanished = ["gone" for uid in working & gone if before[uid].last_exit_reason not in LOST]
+    return PodChanges(pods, frozenset(gone), events, (*ended, *vanished))
