@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster import places
+from tests.cluster import paths
 from tests.cluster.shell import MissingError
 
 
@@ -32,7 +32,7 @@ class Environment:
         parts = [self.lock.read_bytes(), self.python.encode(), self.python_version.encode()]
         if self.mend is not None:
             parts.append(self.mend.read_bytes())
-        return places.cache() / "environments" / f"{self.name}-{hashlib.sha256(b''.join(parts)).hexdigest()[:12]}"
+        return paths.cache() / "environments" / f"{self.name}-{hashlib.sha256(b''.join(parts)).hexdigest()[:12]}"
 
     @property
     def ready(self) -> Path:

@@ -16,7 +16,6 @@ from activity_worker.activity import TaskRequest, TaskResponseToolkit
 from activity_worker.config.logging import set_up_logs
 from activity_worker.config.settings import WorkerSettings
 from activity_worker.config.sources import StepFunctionsSettings, region_of
-from activity_worker.runtime.runner import HandlerRunner
 from activity_worker.sources.protocol import Source
 from activity_worker.sources.stepfunctions import StepFunctionsSource
 from activity_worker.subprocess.runner import SubprocessRunner
@@ -66,11 +65,8 @@ class SharingSupervisor(Supervisor):
     """The image's supervisor; its slots run tasks in `shared`."""
 
     def __init__(self, settings: WorkerSettings, source: Source, shared: SharedChildren) -> None:
-        self._shared = shared
         super().__init__(settings, source)
-
-    def _make_runner(self) -> HandlerRunner:
-        return SharingRunner(self._shared)
+        self._slot_pool._runner_factory = lambda: SharingRunner(shared)
 
 
 async def work(url: str, arn: str, slots: int, processes: int) -> None:

@@ -7,7 +7,7 @@ on Linux as root. `python -m tests.cluster` is the same on the command line.
 from __future__ import annotations
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.life import current, down, find_image, load_image, up
+from tests.cluster.lifecycle import current, down, find_image, load_image, up
 from tests.cluster.shell import ClusterError, MissingError
 
 __all__ = ["Cluster", "ClusterError", "MissingError", "current", "down", "find_image", "load_image", "up"]

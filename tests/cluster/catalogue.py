@@ -7,7 +7,7 @@ from typing import get_args
 
 from tests.cluster.emulator_ports import EmulatorName
 from tests.cluster.image_key import Recipe, full_name
-from tests.cluster.life import image_key_of
+from tests.cluster.lifecycle import image_key_of
 
 ROOT = Path(__file__).parents[2]
 #: Later versions of the handler's image, good and bad, each a folder of tests/e2e/versions.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tests.cluster import places
+from tests.cluster import paths
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ class Cluster:
 def write_record(cluster: Cluster) -> None:
     """Write the running cluster's record for later commands."""
     document = {key: str(value) if isinstance(value, Path) else value for key, value in sorted(vars(cluster).items())}
-    places.record().parent.mkdir(parents=True, exist_ok=True)
-    places.record().write_text(json.dumps(document, indent=1))
+    paths.record().parent.mkdir(parents=True, exist_ok=True)
+    paths.record().write_text(json.dumps(document, indent=1))
 
 
 def read_record() -> Cluster | None:
     """The cluster that `up` recorded last, None after `down`."""
     try:
-        noted = json.loads(places.record().read_text())
+        noted = json.loads(paths.record().read_text())
     except (OSError, ValueError):
         return None
     return Cluster(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster import certificates, network, places
+from tests.cluster import certificates, network, paths
 from tests.cluster.certificates import Authority, Issued
 from tests.cluster.processes import Daemon
 
@@ -40,7 +40,7 @@ class Identities:
 
 def identities() -> Identities:
     """Return the identities of this run directory, making them on the first call; writes every kubeconfig."""
-    pki = places.pki()
+    pki = paths.pki()
     cluster_authority = certificates.authority(pki, "ca")
     front_proxy = certificates.authority(pki, "front-proxy-ca")
     names = [
@@ -70,13 +70,13 @@ def identities() -> Identities:
         _kubeconfig(pki / f"{name}.kubeconfig", cluster_authority, client)
     _kubeconfig(pki / "kubelet.kubeconfig", cluster_authority, made.kubelet)
     administrator = certificates.issue(cluster_authority, pki, "admin", user="admin", groups=["system:masters"])
-    _kubeconfig(places.kubeconfig(), cluster_authority, administrator)
+    _kubeconfig(paths.kubeconfig(), cluster_authority, administrator)
     return made
 
 
 def audit_log() -> Path:
     """The API server's audit log, one JSON document a line."""
-    return places.run() / "audit.log"
+    return paths.run() / "audit.log"
 
 
 def etcd(binaries: Mapping[str, Path]) -> Daemon:
@@ -85,11 +85,11 @@ def etcd(binaries: Mapping[str, Path]) -> Daemon:
     argv = [
         str(binaries["etcd"]),
         "--name=activitypool",
-        f"--data-dir={places.run() / 'etcd'}",
+        f"--data-dir={paths.run() / 'etcd'}",
         "--unsafe-no-fsync",
         f"--listen-client-urls={_etcd_socket()}",
         f"--advertise-client-urls={advertised}",
-        f"--listen-peer-urls=unix://{places.run() / 'etcd-peers.sock'}",
+        f"--listen-peer-urls=unix://{paths.run() / 'etcd-peers.sock'}",
         f"--initial-advertise-peer-urls={advertised}",
         f"--initial-cluster=activitypool={advertised}",
         "--log-level=warn",
@@ -99,7 +99,7 @@ def etcd(binaries: Mapping[str, Path]) -> Daemon:
 
 def api_server(binaries: Mapping[str, Path], who: Identities) -> Daemon:
     """The API server, with audit log, aggregation and the admission that real clusters have."""
-    policy = places.run() / "audit-policy.yaml"
+    policy = paths.run() / "audit-policy.yaml"
     policy.write_text(AUDIT_POLICY)
     argv = [
         str(binaries["kube-apiserver"]),
@@ -133,7 +133,7 @@ def api_server(binaries: Mapping[str, Path], who: Identities) -> Daemon:
 
 def controller_manager(binaries: Mapping[str, Path], who: Identities) -> Daemon:
     """The controllers; no leader election, since there is one of them."""
-    config = places.pki() / "kube-controller-manager.kubeconfig"
+    config = paths.pki() / "kube-controller-manager.kubeconfig"
     argv = [
         str(binaries["kube-controller-manager"]),
         f"--kubeconfig={config}",
@@ -146,7 +146,7 @@ def controller_manager(binaries: Mapping[str, Path], who: Identities) -> Daemon:
         f"--root-ca-file={who.authority.certificate_file}",
         f"--cluster-signing-cert-file={who.authority.certificate_file}",
         f"--cluster-signing-key-file={who.authority.key_file}",
-        f"--flex-volume-plugin-dir={places.run() / 'volume-plugins'}",
+        f"--flex-volume-plugin-dir={paths.run() / 'volume-plugins'}",
         "--profiling=false",
     ]
     return Daemon("kube-controller-manager", tuple(argv))
@@ -154,7 +154,7 @@ def controller_manager(binaries: Mapping[str, Path], who: Identities) -> Daemon:
 
 def scheduler(binaries: Mapping[str, Path]) -> Daemon:
     """The scheduler; no leader election, since there is one of them."""
-    config = places.pki() / "kube-scheduler.kubeconfig"
+    config = paths.pki() / "kube-scheduler.kubeconfig"
     argv = [
         str(binaries["kube-scheduler"]),
         f"--kubeconfig={config}",
@@ -180,7 +180,7 @@ def is_ready(who: Identities) -> bool:
 
 def _etcd_socket() -> str:
     # A socket instead of a port: another etcd of this machine cannot occupy it or be mistaken for ours.
-    return f"unix://{places.run() / 'etcd.sock'}"
+    return f"unix://{paths.run() / 'etcd.sock'}"
 
 
 def _aggregation(who: Identities) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.cluster import network, places
+from tests.cluster import network, paths
 from tests.cluster.processes import Daemon
 
 PORT = 10053
@@ -80,7 +80,7 @@ subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: "system:core
 
 def coredns(binaries: Mapping[str, Path]) -> Daemon:
     """CoreDNS on the bridge's address; names outside the cluster go to the machine's resolvers."""
-    path = places.run() / "Corefile"
+    path = paths.run() / "Corefile"
     # On the machine instead of in a pod: it can then use a resolver that listens on loopback only.
     path.write_text(corefile(network.nameservers()))
     return Daemon("coredns", (str(binaries["coredns"]), "-conf", str(path)))
@@ -92,7 +92,7 @@ def corefile(resolvers: Sequence[str]) -> str:
     zones = ["."] if resolvers else CLUSTER_ZONES
     block = COREFILE.format(
         zones=" ".join(f"{zone}:{PORT}" for zone in zones),
-        kubeconfig=places.pki() / "coredns.kubeconfig",
+        kubeconfig=paths.pki() / "coredns.kubeconfig",
         upstream=f"forward . {' '.join(resolvers)}" if resolvers else "",
         **where,
     )

@@ -19,7 +19,7 @@ from tests.cluster import (
     machine,
     network,
     node,
-    places,
+    paths,
     processes,
 )
 from tests.cluster.cluster import Cluster
@@ -47,7 +47,7 @@ def up() -> Cluster:
     Installs and builds nothing. Raises MissingError when something from `make prepare` is missing, and ClusterError
     with the failing daemon's last lines when the cluster does not come up.
     """
-    places.check_socket_paths()
+    paths.check_socket_paths()
     packages.check(packages.CLUSTER)
     binaries = go_builds.find(go_builds.EMBEDDED)
     cluster = _describe(binaries)
@@ -56,7 +56,7 @@ def up() -> Cluster:
         _wait_until_well(cluster)
         say("the cluster is up already, and well")
         return cluster
-    leftover = bool(running) or (places.run() / "etcd").exists()
+    leftover = bool(running) or (paths.run() / "etcd").exists()
     if leftover:
         say(f"repairing: {len(running)} of {len(DAEMONS)} daemons still run")
     try:
@@ -103,10 +103,10 @@ def _boot(binaries: Mapping[str, Path], cluster: Cluster) -> None:
     cgroups.prepare()
     network.up()
     who = control_plane.identities()
-    fresh = not (places.run() / "etcd").exists()
+    fresh = not (paths.run() / "etcd").exists()
     with _explained("etcd", "containerd", "kube-apiserver"), step("etcd, kube-apiserver, containerd"):
         _start(control_plane.etcd(binaries), control_plane.api_server(binaries, who), node.containerd())
-        _until(lambda: succeeds(["ctr", "-a", places.containerd_socket(), "version"]), "containerd answers")
+        _until(lambda: succeeds(["ctr", "-a", paths.containerd_socket(), "version"]), "containerd answers")
         images.prepare_store(pause, forget_containers=fresh)
         _until(lambda: control_plane.is_ready(who), "kube-apiserver is ready")
     with _explained("kube-controller-manager", "kubelet", "kube-proxy", "coredns"), step("controllers, node, DNS"):
@@ -153,7 +153,7 @@ def _explained(*names: str) -> Iterator[None]:
 
 def _describe(binaries: Mapping[str, Path]) -> Cluster:
     return Cluster(
-        kubeconfig=places.kubeconfig(),
+        kubeconfig=paths.kubeconfig(),
         audit_log=control_plane.audit_log(),
         kubectl=binaries["kubectl"],
         helm=binaries["helm"],
@@ -188,20 +188,20 @@ def _until(holds: Callable[[], bool], what: str) -> None:
 def _check_it_is_ours() -> None:
     """Raise ClusterError when the running cluster is another cache's: addresses are fixed, so there can be only one."""
     daemons = [processes.command_line(pid) for pid in cgroups.processes(cgroups.DAEMONS)]
-    if daemons and not any(str(places.cluster()) in words for words in daemons):
+    if daemons and not any(str(paths.cluster()) in words for words in daemons):
         raise ClusterError(
             f"a cluster of another cache runs on this machine (`{daemons[0][:80]}`): take it down with that "
-            f"ACTIVITYPOOL_CACHE first; this one's is {places.cache()}"
+            f"ACTIVITYPOOL_CACHE first; this one's is {paths.cache()}"
         )
 
 
 def _delete_state() -> None:
-    machine.check_root_is_ours(places.run())
+    machine.check_root_is_ours(paths.run())
     # Renamed first, so that a `down` that is killed here leaves no incomplete state for the next `up`.
-    gone = places.run().with_name("run-deleted")
+    gone = paths.run().with_name("run-deleted")
     shutil.rmtree(gone, ignore_errors=True)
-    if places.run().exists():
-        places.run().rename(gone)
+    if paths.run().exists():
+        paths.run().rename(gone)
     for folder in (gone, *images.transient_folders()):
         shutil.rmtree(folder, ignore_errors=True)
-    places.kubeconfig().unlink(missing_ok=True)
+    paths.kubeconfig().unlink(missing_ok=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster import places
+from tests.cluster import paths
 from tests.cluster.shell import ClusterError, MissingError
 
 TOOLS = Path(__file__).parent / "tools"
@@ -86,4 +86,4 @@ def destination(tool: Tool) -> Path:
     digest = hashlib.sha256(" ".join(flags(tool.module)).encode())
     for source in sorted((TOOLS / tool.module).iterdir()):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    return places.cluster() / "go" / f"{tool.module}-{digest.hexdigest()[:12]}" / tool.name
+    return paths.cluster() / "go" / f"{tool.module}-{digest.hexdigest()[:12]}" / tool.name

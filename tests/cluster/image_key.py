@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.cluster import places
+from tests.cluster import paths
 
 # Files of a developer's tree that are never part of an image, besides the context's own .dockerignore.
 LEFT_OUT = frozenset(
@@ -98,7 +98,7 @@ def pip_settings() -> str:
 
 def copied(dockerfile: str) -> list[str]:
     """The paths of the context that COPY and ADD name; the whole context (`.`) if one is not a plain path."""
-    paths: list[str] = []
+    found: list[str] = []
     for line in dockerfile.replace("\\\n", " ").splitlines():
         words = line.split()
         if not words or words[0].upper() not in ("COPY", "ADD") or any(word.startswith("--from") for word in words):
@@ -106,12 +106,12 @@ def copied(dockerfile: str) -> list[str]:
         sources = [word for word in words[1:] if not word.startswith("--")][:-1]
         if any(set(source) & set("*?[$\"'") for source in sources):
             return ["."]
-        paths += sources
-    return paths
+        found += sources
+    return found
 
 
-def _files(context: Path, paths: Iterable[str]) -> Iterator[Path]:
-    for start in sorted({context / path.lstrip("/") for path in paths}):
+def _files(context: Path, below: Iterable[str]) -> Iterator[Path]:
+    for start in sorted({context / path.lstrip("/") for path in below}):
         if start.is_file() or (start.is_symlink() and not start.is_dir()):
             yield start  # the builder reports a missing one
         for folder, folders, names in os.walk(start):
@@ -121,7 +121,7 @@ def _files(context: Path, paths: Iterable[str]) -> Iterator[Path]:
 
 
 def _note(recipe: Recipe) -> Path:
-    return places.cluster() / "images" / "builds" / full_name(recipe.family or recipe.tag).replace("/", "%")
+    return paths.cluster() / "images" / "builds" / full_name(recipe.family or recipe.tag).replace("/", "%")
 
 
 def _noted(note: Path) -> list[str]:

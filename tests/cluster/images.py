@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.cluster import image_key, places
+from tests.cluster import image_key, paths
 from tests.cluster.image_key import Recipe, full_name
 from tests.cluster.node import PAUSE_IMAGE, ctr
 from tests.cluster.progress import say, step
@@ -77,7 +77,7 @@ def prepare_store(pause: Path, *, forget_containers: bool) -> None:
 
 def transient_folders() -> Sequence[Path]:
     """Folders of containerd's store that describe containers, not images: `down` deletes them."""
-    store = places.container_store()
+    store = paths.container_store()
     return [store / "io.containerd.grpc.v1.cri", store / "io.containerd.runtime.v2.task"]
 
 
@@ -103,6 +103,6 @@ def _is_kept(marker: str) -> bool:
 
 def archives() -> Path:
     """The folder of the archives."""
-    folder = places.cluster() / "images"
+    folder = paths.cluster() / "images"
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -6,7 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
-from tests.cluster import go_builds, image_key, places
+from tests.cluster import go_builds, image_key, paths
 from tests.cluster.cluster import Cluster
 from tests.cluster.control_plane import AUDIT_POLICY
 from tests.cluster.emulator_ports import NODE_PORTS
@@ -38,7 +38,7 @@ KUBELET_PATCH = "kind: KubeletConfiguration\nmaxPods: 250\n"
 def up() -> Cluster:
     """Create the kind cluster, or find it well. Raises ClusterError with kind's last lines."""
     binaries = go_builds.find(["kind", "kubectl", "helm"])
-    kubeconfig, audit = places.kubeconfig(), _audit_folder()
+    kubeconfig, audit = paths.kubeconfig(), _audit_folder()
     if NAME not in run([binaries["kind"], "get", "clusters"]).split():
         audit.mkdir(parents=True, exist_ok=True)
         (audit / "policy.yaml").write_text(AUDIT_POLICY)
@@ -67,9 +67,9 @@ def up() -> Cluster:
 def down() -> None:
     """Delete the kind cluster and its state."""
     kind = go_builds.find(["kind"])["kind"]
-    run([kind, "delete", "cluster", "--name", NAME, "--kubeconfig", places.kubeconfig()])
-    shutil.rmtree(places.run(), ignore_errors=True)
-    places.kubeconfig().unlink(missing_ok=True)
+    run([kind, "delete", "cluster", "--name", NAME, "--kubeconfig", paths.kubeconfig()])
+    shutil.rmtree(paths.run(), ignore_errors=True)
+    paths.kubeconfig().unlink(missing_ok=True)
 
 
 def is_well(cluster: Cluster) -> bool:
@@ -124,4 +124,4 @@ def _gateway() -> str:
 
 
 def _audit_folder() -> Path:
-    return places.run() / "kind-audit"
+    return paths.run() / "kind-audit"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.cluster import packet_filter, places
+from tests.cluster import packet_filter, paths
 from tests.cluster.shell import ClusterError, run
 
 # Written by the kubelet, kube-proxy, the bridge plugin or us.
@@ -78,7 +78,7 @@ def remember() -> None:
 
 def restore(bridge: str, network: str) -> None:
     """Restore the recorded state: mounts, links, packet filter, sysctls, folders. All processes must have ended."""
-    unmount_below(places.run())
+    unmount_below(paths.run())
     if Path(f"/sys/class/net/{bridge}").exists():
         run(["ip", "link", "delete", bridge])
     note = _note()
@@ -161,12 +161,12 @@ def _unlink_dead_logs() -> None:
     if not folder.is_dir():
         return
     for link in folder.iterdir():
-        if link.is_symlink() and places.run() in link.readlink().parents:
+        if link.is_symlink() and paths.run() in link.readlink().parents:
             link.unlink()
 
 
 def _note() -> Path:
-    return places.run() / "machine-before.json"
+    return paths.run() / "machine-before.json"
 
 
 def check_root_is_ours(folder: Path) -> None:

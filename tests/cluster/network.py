@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from tests.cluster.shell import run, succeeds
@@ -50,8 +49,3 @@ def nameservers() -> list[str]:
 def cni_plugins() -> str:
     """The folder of the CNI plugins: Debian's."""
     return "/usr/lib/cni"
-
-
-def has_ip6tables() -> bool:
-    """Whether kube-proxy could touch the IPv6 packet filter as well."""
-    return shutil.which("ip6tables") is not None

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.cluster import cgroups, network, places
+from tests.cluster import cgroups, network, paths
 from tests.cluster.control_plane import NODE, Identities
 from tests.cluster.processes import Daemon
 from tests.cluster.shell import run
@@ -44,13 +44,13 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
 
 def containerd() -> Daemon:
     """The container runtime, with root, state and socket of its own."""
-    run_folder = places.run()
+    run_folder = paths.run()
     config = run_folder / "containerd.toml"
     config.write_text(
         CONTAINERD.format(
-            root=places.container_store(),
+            root=paths.container_store(),
             run=run_folder,
-            socket=places.containerd_socket(),
+            socket=paths.containerd_socket(),
             pause=PAUSE_IMAGE,
             cni_plugins=network.cni_plugins(),
         )
@@ -61,7 +61,7 @@ def containerd() -> Daemon:
 
 def kubelet(binaries: Mapping[str, Path], who: Identities) -> Daemon:
     """The kubelet, in our cgroup and our folders."""
-    run_folder = places.run()
+    run_folder = paths.run()
     resolv = run_folder / "resolv.conf"
     # Without the machine's search domains, which would be appended to every pod's.
     resolv.write_text("".join(f"nameserver {server}\n" for server in network.nameservers()))
@@ -69,11 +69,11 @@ def kubelet(binaries: Mapping[str, Path], who: Identities) -> Daemon:
     argv = [
         str(binaries["kubelet"]),
         f"--config={config}",
-        f"--kubeconfig={places.pki() / 'kubelet.kubeconfig'}",
+        f"--kubeconfig={paths.pki() / 'kubelet.kubeconfig'}",
         f"--hostname-override={NODE}",
         f"--node-ip={network.HOST}",
         f"--root-dir={run_folder / 'kubelet'}",
-        f"--cert-dir={places.pki()}",
+        f"--cert-dir={paths.pki()}",
     ]
     return Daemon("kubelet", tuple(argv))
 
@@ -90,19 +90,19 @@ def kube_proxy(binaries: Mapping[str, Path]) -> Daemon:
         "healthzBindAddress": f"{network.HOST}:10256",
         "metricsBindAddress": "127.0.0.1:10249",
         "nodePortAddresses": [network.POD_CIDR],
-        "clientConnection": {"kubeconfig": str(places.pki() / "kube-proxy.kubeconfig")},
+        "clientConnection": {"kubeconfig": str(paths.pki() / "kube-proxy.kubeconfig")},
         # Zero leaves the machine's connection tracking as it is.
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
         "iptables": {"localhostNodePorts": False, "minSyncPeriod": "100ms", "syncPeriod": "30s"},
     }
-    config = _write_json(places.run() / "kube-proxy.json", configuration)
+    config = _write_json(paths.run() / "kube-proxy.json", configuration)
     return Daemon("kube-proxy", (str(binaries["kube-proxy"]), f"--config={config}"))
 
 
 def ctr(*words: str | Path, timeout_seconds: float | None = 120) -> str:
     """Run containerd's client on our containerd, in the kubelet's namespace; returns its output."""
     return run(
-        ["ctr", "--address", places.containerd_socket(), "--namespace", NAMESPACE, *words],
+        ["ctr", "--address", paths.containerd_socket(), "--namespace", NAMESPACE, *words],
         timeout_seconds=timeout_seconds,
     )
 
@@ -123,7 +123,7 @@ def _kubelet_configuration(who: Identities, resolv: Path) -> dict[str, object]:
         "clusterDNS": [network.DNS_SERVICE],
         "clusterDomain": "cluster.local",
         "resolvConf": str(resolv),
-        "containerRuntimeEndpoint": f"unix://{places.containerd_socket()}",
+        "containerRuntimeEndpoint": f"unix://{paths.containerd_socket()}",
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": f"/{cgroups.NAME}",
         "failCgroupV1": False,
@@ -131,8 +131,8 @@ def _kubelet_configuration(who: Identities, resolv: Path) -> dict[str, object]:
         # Tolerates a machine that forbids some kernel settings or has no /dev/kmsg.
         "featureGates": {"KubeletInUserNamespace": True},
         "maxPods": MAX_PODS,
-        "podLogsDir": str(places.run() / "pod-logs"),
-        "volumePluginDir": str(places.run() / "volume-plugins"),
+        "podLogsDir": str(paths.run() / "pod-logs"),
+        "volumePluginDir": str(paths.run() / "volume-plugins"),
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         # Images are imported, not pulled, so a collected image could not be restored.
         "imageGCHighThresholdPercent": 100,
@@ -150,7 +150,7 @@ def _cni() -> dict[str, object]:
         "hairpinMode": True,
         "ipam": {
             "type": "host-local",
-            "dataDir": str(places.run() / "cni-addresses"),
+            "dataDir": str(paths.run() / "cni-addresses"),
             "ranges": [[{"subnet": network.POD_CIDR, "gateway": network.HOST}]],
             "routes": [{"dst": "0.0.0.0/0"}],
         },

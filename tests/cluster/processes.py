@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.cluster import cgroups, places
+from tests.cluster import cgroups, paths
 from tests.cluster.shell import ClusterError, run, wait_until
 from tests.eventually import NotInTimeError, eventually_sync
 
@@ -113,7 +113,7 @@ def command_line(pid: int) -> str:
 
 def log_of(name: str) -> Path:
     """The daemon's log file."""
-    return places.logs() / f"{name}.log"
+    return paths.logs() / f"{name}.log"
 
 
 def last_lines(name: str, count: int = 15) -> str:
@@ -125,7 +125,7 @@ def last_lines(name: str, count: int = 15) -> str:
 
 
 def _pidfile(name: str) -> Path:
-    return places.run() / "pids" / name
+    return paths.run() / "pids" / name
 
 
 def _pid(name: str) -> int | None:

@@ -18,20 +18,20 @@ import pytest
 from tests.cluster import (
     ClusterError,
     current,
-    debian,
     down,
     embedded,
     go_builds,
     images,
     machine,
+    machine_state,
     network,
-    picture,
-    places,
+    paths,
     probe,
     processes,
+    requirements,
     up,
 )
-from tests.cluster.picture import Picture
+from tests.cluster.machine_state import MachineState
 from tests.eventually import eventually_sync
 
 pytestmark = [
@@ -41,8 +41,8 @@ pytestmark = [
         reason="restarts this machine's cluster: set ACTIVITYPOOL_CLUSTER_MAY_RESTART=1",
     ),
     pytest.mark.skipif(
-        debian.docker_answers() or debian.why_not_embedded() is not None,
-        reason=f"about the embedded cluster, which is not for here: {debian.why_not_embedded() or 'Docker answers'}",
+        requirements.docker_answers() or requirements.why_not_embedded() is not None,
+        reason=f"no embedded cluster here: {requirements.why_not_embedded() or 'Docker answers'}",
     ),
 ]
 NAMESPACE = "test-crash"
@@ -52,18 +52,18 @@ UNLIKELY = {"net/ipv4/ip_forward": "0", "kernel/panic": "7"}
 
 
 @pytest.fixture(scope="module")
-def before() -> Iterator[Picture]:
+def before() -> Iterator[MachineState]:
     """The machine without a cluster, with everything built; the cluster runs after these tests."""
     up()
     down()
     with machine.sysctls(UNLIKELY):
-        yield picture.take()
+        yield machine_state.take()
         down()
     up()
 
 
 @pytest.fixture
-def web(before: Picture) -> Iterator[str]:
+def web(before: MachineState) -> Iterator[str]:
     """A namespace with a Ready Deployment; its cluster runs."""
     cluster = up()
     with probe.namespace(cluster, NAMESPACE) as name:
@@ -88,7 +88,7 @@ def _built() -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in paths}
 
 
-def test_warm_boot_builds_nothing_and_its_node_is_ready(before: Picture) -> None:
+def test_warm_boot_builds_nothing_and_its_node_is_ready(before: MachineState) -> None:
     """The seconds are printed and not asserted: less than forty on an idle machine, unpredictable on a busy one."""
     built = _built()
 
@@ -139,34 +139,34 @@ def test_cluster_of_another_cache_is_neither_stopped_nor_joined(
 ) -> None:
     """One machine has one cluster, and its cache decides who may use it."""
     with monkeypatch.context() as other:
-        other.setattr(places, "cache", tmp_path_factory.getbasetemp)
+        other.setattr(paths, "cache", tmp_path_factory.getbasetemp)
         with pytest.raises(ClusterError, match="a cluster of another cache runs on this machine"):
             embedded.down()
 
     assert current() is not None
 
 
-def test_down_restores_the_machines_state(before: Picture, web: str) -> None:
+def test_down_restores_the_machines_state(before: MachineState, web: str) -> None:
     """Processes, mounts, links, routes, packet filter, sysctls, cgroups: the snapshots are equal, field by field."""
     _kill("containerd")  # the hard case: the shims have lost their parent
 
     down()
 
-    after = picture.take()
+    after = machine_state.take()
     for field in vars(before):
         assert getattr(after, field) == getattr(before, field), field
     # Equal snapshots are not enough: a trace left by an earlier `down` would be in both.
     assert (after.our_processes, after.cgroups) == ([], [])
     rules = [rule for family in after.packet_filter.values() for rule in family]
     everything = "\n".join([*after.links, *after.mounts, *after.routes, *rules])
-    assert not re.search(f"KUBE-|CNI-|veth|{network.BRIDGE}|{places.run()}", everything)
-    assert not places.run().exists()
+    assert not re.search(f"KUBE-|CNI-|veth|{network.BRIDGE}|{paths.run()}", everything)
+    assert not paths.run().exists()
     assert current() is None
 
 
-def test_down_without_a_cluster_does_nothing(before: Picture) -> None:
+def test_down_without_a_cluster_does_nothing(before: MachineState) -> None:
     """A second `down` is no error."""
     down()
     down()
 
-    assert picture.take() == before
+    assert machine_state.take() == before

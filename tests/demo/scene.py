@@ -14,7 +14,7 @@ STATES = ("starting", "busy", "idle", "draining", "leaving")
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class StoryLine:
     """A sentence: a Kubernetes Event about the pool, or something that the demo saw itself."""
 
     at: float
@@ -40,7 +40,7 @@ class Scene:
     problem: str = ""
     problem_since: float | None = None
     ended_at: float | None = None
-    story: list[Said] = field(default_factory=list)
+    story: list[StoryLine] = field(default_factory=list)
     _events: dict[str, int] = field(default_factory=dict)
 
     def saw_pool(self, raw: Raw, at: float) -> None:
@@ -98,7 +98,7 @@ class Scene:
 
     def tell(self, at: float, text: str, *, bad: bool = False) -> None:
         """Add a sentence to the story."""
-        self.story.append(Said(at, text, bad))
+        self.story.append(StoryLine(at, text, bad))
 
     @property
     def succeeded(self) -> int:

@@ -102,7 +102,7 @@ def make_busy(pool: Pool, **spec: Any) -> Pool:
 
 
 @dataclass(frozen=True)
-class AtWork:
+class BusyPools:
     """Workers with a task, by pool: their pods' names and the starts of their containers; `marks`: since when."""
 
     containers: dict[Pool, set[str]]
@@ -122,14 +122,14 @@ class AtWork:
             pool.let_go({container.partition(" ")[0] for container in started})
 
 
-def at_work(pools: Iterable[Pool]) -> AtWork:
+def busy_pools(pools: Iterable[Pool]) -> BusyPools:
     """Wait until each pool has one busy worker and the kubelet has reported the containers of its workers."""
     pools = tuple(pools)
     for pool in pools:
         pool.eventually("a worker is busy and its container runs", _works)
     seen = {pool: pool.now for pool in pools}
     marks = {pool: view.moment.number for pool, view in seen.items()}
-    return AtWork({pool: _started(view) for pool, view in seen.items()}, marks)
+    return BusyPools({pool: _started(view) for pool, view in seen.items()}, marks)
 
 
 def _works(view: PoolView) -> bool:

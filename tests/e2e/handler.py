@@ -1,7 +1,7 @@
 """The handler of the end-to-end tests: it works for `seconds`, and when `gated` until the gate is open.
 
 With `do` in the input it misbehaves, but only in the first attempt, if the state machine passes the attempt (see
-`misdeeds.py`). The execution's own Retry then completes the task.
+`task_input.py`). The execution's own Retry then completes the task.
 """
 
 import ctypes

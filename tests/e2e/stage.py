@@ -11,7 +11,7 @@ import boto3
 from botocore.config import Config
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.cluster import Cluster, ClusterError, catalogue, current, find_image, load_image, places, probe, up
+from tests.cluster import Cluster, ClusterError, catalogue, current, find_image, load_image, paths, probe, up
 from tests.cluster.emulators import Emulator, ensure_emulator
 from tests.cluster.progress import say, step
 from tests.cluster.shell import run
@@ -110,8 +110,8 @@ def set_up() -> Stage:
 
     Several test processes share one stage: the first sets it up while the others wait.
     """
-    places.cluster().mkdir(parents=True, exist_ok=True)
-    with (places.cluster() / "stage.lock").open("w") as lock:
+    paths.cluster().mkdir(parents=True, exist_ok=True)
+    with (paths.cluster() / "stage.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from tests.e2e.executions import Attempt
-from tests.e2e.misdeeds import TELLING_ATTEMPTS
 from tests.e2e.pool import Pool
 from tests.e2e.stage import CREDENTIALS, RESOURCES, Stage
+from tests.e2e.task_input import WITH_ATTEMPT
 from tests.e2e.view import PoolView
 
 pytestmark = pytest.mark.timeout(1800)
@@ -70,7 +70,7 @@ def test_heartbeats_continue_and_a_flood_stays_in_the_log(stage: Stage, namespac
 
 def _pool(stage: Stage, namespace: str, name: str, **spec: object) -> Pool:
     """Apply a pool whose tasks time out after 30 s without a heartbeat."""
-    machine = stage.machine(f"{name}-{namespace}", Parameters=TELLING_ATTEMPTS, HeartbeatSeconds=30)
+    machine = stage.machine(f"{name}-{namespace}", Parameters=WITH_ATTEMPT, HeartbeatSeconds=30)
     pool = Pool(stage, namespace, name, machine)
     pool.apply(**spec)
     return pool

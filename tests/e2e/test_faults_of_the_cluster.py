@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.shell import ClusterError
-from tests.e2e.faults import Fault, at_work, busy_pool, pod_with, term, wait_shown, wait_well, worker_with
+from tests.e2e.faults import Fault, busy_pool, busy_pools, pod_with, term, wait_shown, wait_well, worker_with
 from tests.e2e.pool import a_pool
 from tests.e2e.stage import Stage
 from tests.eventually import eventually_sync
@@ -20,7 +20,7 @@ def test_pods_that_cannot_start_are_reported_and_running_workers_go_on(stage: St
     since = term(stage)
     names = ("variables", "volume", "account", "nowhere", "typo", "host")
     variables, volume, account, nowhere, typo, host = pools = [busy_pool(stage, namespace, name) for name in names]
-    workers = at_work(pools)
+    workers = busy_pools(pools)
 
     variables.change(podTemplate=worker_with(envFrom=[{"configMapRef": {"name": "absent-config"}}]))
     volume.change(podTemplate=pod_with(MOUNTED, volumeMounts=[{"name": "secret", "mountPath": "/secret"}]))
@@ -65,7 +65,7 @@ def test_pods_that_cannot_start_are_reported_and_running_workers_go_on(stage: St
 def test_quota_stops_growth_but_no_worker_until_it_is_raised(stage: Stage, namespace: str) -> None:
     since = term(stage)
     small = busy_pool(stage, namespace, "small", maxWorkers=3)
-    workers = at_work([small])
+    workers = busy_pools([small])
     # While one worker is busy, another one is kept idle. Its start must not close the breaker later.
     small.wait_ready(2)
     _allow(stage, namespace, pods=1, deployments=1)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.cluster import catalogue, find_image, load_image, probe
-from tests.e2e.faults import Fault, at_work, busy_pool, term, wait_shown, wait_well, worker_with
+from tests.e2e.faults import Fault, busy_pool, busy_pools, term, wait_shown, wait_well, worker_with
 from tests.e2e.pool import a_pool
 from tests.e2e.stage import Stage
 
@@ -21,7 +21,7 @@ def test_workers_that_never_start_are_reported_and_old_ones_keep_serving(stage: 
         busy_pool(stage, namespace, name, drain={"timeoutSeconds": 0})
         for name in names
     ]
-    workers = at_work(pools)
+    workers = busy_pools(pools)
 
     unpullable.change(handlerImage=UNPULLABLE)
     foreign.change(handlerImage=probe.IMAGE)

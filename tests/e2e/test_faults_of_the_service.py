@@ -3,7 +3,7 @@
 import pytest
 
 from tests.e2e.fake import fakes, serve, url
-from tests.e2e.faults import Fault, at_work, busy_pool, term, wait_shown, wait_well
+from tests.e2e.faults import Fault, busy_pool, busy_pools, term, wait_shown, wait_well
 from tests.e2e.pool import Pool, a_pool
 from tests.e2e.stage import SHORT, Stage
 
@@ -70,7 +70,7 @@ def test_workers_that_may_not_poll_finish_their_tasks_and_it_is_reported(stage: 
         gone = busy_pool(crowded.stage, namespace, "gone", minWorkers=2, maxWorkers=2, scaling=SHORT)
         for pool in (*pools, gone):
             pool.wait_ready(2)
-        workers = at_work([*pools, gone])
+        workers = busy_pools([*pools, gone])
 
         for operation in ("GetActivityTask", "SendTaskHeartbeat", "SendTaskSuccess"):
             strict.inject("deny", operation)

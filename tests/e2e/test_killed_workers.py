@@ -8,9 +8,9 @@ import pytest
 
 from tests.e2e import deaths
 from tests.e2e.faults import term
-from tests.e2e.misdeeds import TELLING_ATTEMPTS
 from tests.e2e.pool import Pool
 from tests.e2e.stage import Stage
+from tests.e2e.task_input import WITH_ATTEMPT
 from tests.e2e.view import PoolView
 
 pytestmark = pytest.mark.timeout(1800)
@@ -52,24 +52,24 @@ DEATHS = (
 
 def test_death_costs_at_most_one_attempt_and_is_reported(stage: Stage, namespace: str) -> None:
     since = term(stage)
-    crew = _pool(stage, namespace, "crew", workers=len(DEATHS) + 1)
-    at_work = _set_to_work(crew, [ENDLESS if death.error else LONG for death in DEATHS] + [LONG])
+    pool = _pool(stage, namespace, "pool", workers=len(DEATHS) + 1)
+    at_work = _set_to_work(pool, [ENDLESS if death.error else LONG for death in DEATHS] + [LONG])
     *victims, neighbour = at_work
     for task, death in zip(victims, DEATHS, strict=True):
-        death.comes(crew, at_work[task])
+        death.comes(pool, at_work[task])
     expected = Counter(death.reported for death in DEATHS if death.reported is not None)
-    _wait_reported(crew, expected, since)
-    crew.wait_done()
+    _wait_reported(pool, expected, since)
+    pool.wait_done()
 
     for task, death in zip(victims, DEATHS, strict=True):
-        *failed, last = crew.executions.attempts(task)
+        *failed, last = pool.executions.attempts(task)
         assert last.ending == "succeeded"
         assert [attempt.error for attempt in failed] == [error for error in [death.error] if error], death
         assert all(death.cause in attempt.cause for attempt in failed), failed
     restarts = {at_work[task]: death.restarts for task, death in zip(victims, DEATHS, strict=True)}
-    crew.eventually(f"the victims' restarts are {restarts}", lambda view: _restarts(view, restarts) == restarts)
-    assert _ends(crew.now) <= expected, "more ends are reported than there were"
-    assert len(crew.executions.attempts(neighbour)) == 1, "a neighbour suffered"
+    pool.eventually(f"the victims' restarts are {restarts}", lambda view: _restarts(view, restarts) == restarts)
+    assert _ends(pool.now) <= expected, "more ends are reported than there were"
+    assert len(pool.executions.attempts(neighbour)) == 1, "a neighbour suffered"
 
 
 def test_worker_past_its_drain_timeout_fails_its_task_by_name(stage: Stage, namespace: str) -> None:
@@ -100,7 +100,7 @@ def test_eviction_during_open_polls_loses_no_task(stage: Stage, namespace: str) 
 
 def _pool(stage: Stage, namespace: str, name: str, workers: int, **spec: object) -> Pool:
     """Apply a pool with this number of workers, for which the operator does not poll."""
-    machine = stage.machine(f"{name}-{namespace}", Parameters=TELLING_ATTEMPTS, HeartbeatSeconds=HEARTBEAT_SECONDS)
+    machine = stage.machine(f"{name}-{namespace}", Parameters=WITH_ATTEMPT, HeartbeatSeconds=HEARTBEAT_SECONDS)
     pool = Pool(stage, namespace, name, machine)
     sizes = {"minWorkers": workers, "maxWorkers": workers, "activation": {"mode": "None"}}
     pool.apply(**sizes, taskHeartbeat={"intervalSeconds": 3}, **spec)

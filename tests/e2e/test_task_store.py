@@ -7,7 +7,7 @@ import pytest
 
 from tests.cluster.shell import ClusterError
 from tests.e2e import deaths
-from tests.e2e.orders import RIGHT, SECRET, Shop, a_shop
+from tests.e2e.orders_pool import RIGHT, SECRET, OrdersPool, an_orders_pool
 from tests.e2e.stage import Stage
 
 #: The worst case of the kills, and three waits of PATIENCE around them.
@@ -26,7 +26,7 @@ DEATHS = (deaths.delete_at_once, deaths.kill_handler, deaths.kill_supervisor, de
 
 
 def test_orders_start_an_empty_pool_which_goes_back_to_zero(stage: Stage, namespace: str) -> None:
-    with a_shop(stage, namespace, "orders") as shop:
+    with an_orders_pool(stage, namespace, "orders") as shop:
         shop.put_url(shop.url("orders"))
         shop.apply(maxWorkers=4)
         forbidden = shop.wait_until("Ready", "False", "SecretForbidden")
@@ -48,7 +48,7 @@ def test_orders_start_an_empty_pool_which_goes_back_to_zero(stage: Stage, namesp
 
 
 def test_wrong_password_is_reported_and_the_new_secret_is_read(stage: Stage, namespace: str) -> None:
-    with a_shop(stage, namespace, "locked") as shop:
+    with an_orders_pool(stage, namespace, "locked") as shop:
         shop.let_operator_read()
         shop.apply(maxWorkers=1)
         shop.wait_until("Ready", "False", "SecretNotFound")
@@ -65,7 +65,7 @@ def test_wrong_password_is_reported_and_the_new_secret_is_read(stage: Stage, nam
 
 def test_every_order_ends_right_whenever_workers_are_killed(stage: Stage, namespace: str) -> None:
     rng = random.Random(7)
-    with a_shop(stage, namespace, "killed") as shop:
+    with an_orders_pool(stage, namespace, "killed") as shop:
         shop.put_url(shop.url("orders"))
         shop.let_operator_read()
         store = {"urlSecretRef": shop.reference(), "leaseSeconds": LEASE_SECONDS}
@@ -80,7 +80,7 @@ def test_every_order_ends_right_whenever_workers_are_killed(stage: Stage, namesp
         assert shop.lost_calls() >= LOST_CALLS, "too few workers were killed at work"
 
 
-def _kill_for_a_while(shop: Shop, rng: random.Random) -> int:
+def _kill_for_a_while(shop: OrdersPool, rng: random.Random) -> int:
     """Kill a random worker in a random way, repeatedly, until enough calls are lost; return the number of kills.
 
     Chance decides whether a kill hits a call, so orders are placed for as long as it takes.

@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tests.faults.ground import Ground, ground
+from tests.faults.fault_cluster import FaultCluster, fault_cluster
 from tests.faults.matrix import Job
-from tests.faults.replicas import Nursery, nursery
+from tests.faults.replicas import ForkServer, fork_server
 from tests.faults.runs import Run, play
 from tests.faults.scenarios import SCENARIOS
 from tests.faults.stale import STALE
@@ -21,7 +21,7 @@ LANES = int(os.environ.get("FAULTS_LANES", "3"))
 T = TypeVar("T")
 R = TypeVar("R")
 L = TypeVar("L")
-Lane = tuple[Ground, Nursery]
+Lane = tuple[FaultCluster, ForkServer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ async def lanes(count: int = LANES) -> AsyncIterator[list[Lane]]:
     async with AsyncExitStack() as stack:
         found: list[Lane] = []
         for _ in range(count):
-            here = await stack.enter_async_context(ground())
-            found.append((here, await stack.enter_async_context(nursery(here.folder))))
+            here = await stack.enter_async_context(fault_cluster())
+            found.append((here, await stack.enter_async_context(fork_server(here.folder))))
         yield found
 
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from activity_operator.settings import OperatorSettings
 from tests.eventually import eventually
 from tests.faults import audit
-from tests.faults.beat import beating
 from tests.faults.clock_wall import HOUR_SECONDS
 from tests.faults.election_stage import ElectionStage
+from tests.faults.lateness import measured_lateness
 from tests.faults.plan import Fault, Kind
 from tests.faults.replicas import HASTENED, Replica
 from tests.faults.stage import LEASE, POOL
@@ -238,13 +238,13 @@ async def _taken_over(scene: ElectionStage, former: Replica, since: str) -> str:
     stage, killed = scene.stage, time.time()
 
     def writes(resource: str) -> list[audit.Write]:
-        found = audit.writers(stage.ground.folder, (stage.namespace, stage.system))
+        found = audit.writers(stage.cluster.folder, (stage.namespace, stage.system))
         return [one for one in found if one.user != former.name and one.code < 300 and one.resource == resource]
 
     def written() -> bool:
         return any(one.name.startswith(POOL) for one in writes("deployments") if one.answered > killed)
 
-    async with beating() as beat:
+    async with measured_lateness() as lateness:
         await stage.change_pool(minWorkers=3)
         await eventually("the other replica leads", lambda: scene.others_than(former.name))
         await eventually("the other replica has grown the pool", written)
@@ -252,7 +252,7 @@ async def _taken_over(scene: ElectionStage, former: Replica, since: str) -> str:
         kind: min(one.answered for one in writes(kind) if one.answered > killed) for kind in ("leases", "deployments")
     }
     lease, first = took["leases"] - killed, took["deployments"] - killed
-    late = beat.late_until(killed + first)
+    late = lateness.late_until(killed + first)
     summary = f"from {since} to the Lease {lease:.1f} s, to the first write about a pool {first:.1f} s"
     summary += f" (this machine late by {late:.1f} s of them)"
     assert first - late <= FAILOVER_SECONDS, summary

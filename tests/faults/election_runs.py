@@ -11,36 +11,36 @@ from tests.faults import clock_wall
 from tests.faults.campaign import Lane, Played, spread
 from tests.faults.election import ELECTIONS, Election
 from tests.faults.election_stage import ElectionStage, election_stage
-from tests.faults.election_zygote import AS_SHIPPED
-from tests.faults.ground import Ground
+from tests.faults.fault_cluster import FaultCluster
+from tests.faults.forked_election_operators import AS_SHIPPED
 from tests.faults.matrix import Job
-from tests.faults.replicas import Nursery, nursery
+from tests.faults.replicas import ForkServer, fork_server
 from tests.faults.runs import Run, judged
 
 PART = "election"
-_ZYGOTE = "tests.faults.election_zygote"
+_OPERATORS = "tests.faults.forked_election_operators"
 _numbers = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Crib:
+class ElectionCluster:
     """A control plane and its two sources of operators: with clocks that can be set, and as shipped."""
 
-    ground: Ground
-    faked: Nursery
-    as_shipped: Nursery
+    cluster: FaultCluster
+    faked: ForkServer
+    as_shipped: ForkServer
 
 
 @asynccontextmanager
-async def cribs(where: Sequence[Lane]) -> AsyncIterator[list[Crib]]:
+async def election_clusters(where: Sequence[Lane]) -> AsyncIterator[list[ElectionCluster]]:
     """Start what the election needs beside each control plane."""
     environment = clock_wall.environment()
     async with AsyncExitStack() as stack:
         found = []
-        for ground, _ in where:
-            faked = await stack.enter_async_context(nursery(ground.folder, _ZYGOTE, **environment))
-            shipped = await stack.enter_async_context(nursery(ground.folder, _ZYGOTE, AS_SHIPPED))
-            found.append(Crib(ground, faked, shipped))
+        for cluster, _ in where:
+            faked = await stack.enter_async_context(fork_server(cluster.folder, _OPERATORS, **environment))
+            shipped = await stack.enter_async_context(fork_server(cluster.folder, _OPERATORS, AS_SHIPPED))
+            found.append(ElectionCluster(cluster, faked, shipped))
         yield found
 
 
@@ -49,20 +49,20 @@ async def play_elections(
 ) -> list[Played]:
     """Play the named scenarios; `on_end` is called with each when it ends."""
 
-    async def play_one(crib: Crib, name: str) -> Played:
-        played = Played(Job(PART, name, (), replicas=2), await play(crib, ELECTIONS[name]))
+    async def play_one(prepared: ElectionCluster, name: str) -> Played:
+        played = Played(Job(PART, name, (), replicas=2), await play(prepared, ELECTIONS[name]))
         on_end(played)
         return played
 
-    async with cribs(where) as ready:
+    async with election_clusters(where) as ready:
         return await spread(ready, names, play_one)
 
 
-async def play(crib: Crib, scenario: Election) -> Run:
+async def play(prepared: ElectionCluster, scenario: Election) -> Run:
     """Play one scenario and judge it."""
-    nursery = crib.as_shipped if scenario.as_shipped else crib.faked
+    fork_server = prepared.as_shipped if scenario.as_shipped else prepared.faked
     number = f"e{os.getpid()}-{next(_numbers)}"
-    async with election_stage(crib.ground, nursery, number, scenario.task_seconds, **scenario.timing) as scene:
+    async with election_stage(prepared.cluster, fork_server, number, scenario.task_seconds, **scenario.timing) as scene:
         began, measured, wrong = time.monotonic(), "", []
         try:
             await scene.furnish(scenario.workers)

@@ -18,8 +18,8 @@ from activity_worker.contract import LABEL_POOL
 from tests import manifests
 from tests.eventually import eventually
 from tests.faults.clock_wall import set_clock
-from tests.faults.ground import REPLICAS, Ground, kubeconfig
-from tests.faults.replicas import Nursery, Replica, Service
+from tests.faults.fault_cluster import REPLICAS, FaultCluster, kubeconfig
+from tests.faults.replicas import ForkServer, Replica, Service
 from tests.faults.scenarios import leads, ready
 from tests.faults.stage import ACTIVITY, LEASE, POOL, Stage, _add_replica, stage
 from tests.integration.operator.cut import Road, road_to
@@ -177,10 +177,10 @@ def _arn(name: str) -> str:
 
 @asynccontextmanager
 async def election_stage(
-    ground: Ground, nursery: Nursery, number: str, task_seconds: int, **settings: Any
+    cluster: FaultCluster, fork_server: ForkServer, number: str, task_seconds: int, **settings: Any
 ) -> AsyncIterator[ElectionStage]:
     """Set the stage with two running replicas; `settings` are theirs."""
-    async with stage(ground, nursery, number, replicas=0) as made, AsyncExitStack() as stack:
+    async with stage(cluster, fork_server, number, replicas=0) as made, AsyncExitStack() as stack:
         found = ElectionStage(made, task_seconds)
         labelled = made.kubelet.labelled
         service = found.service = CutService(
@@ -189,7 +189,7 @@ async def election_stage(
         await service.start()
         stack.push_async_callback(service.stop)
         for name in REPLICAS[:2]:
-            await _join(stack, found, nursery, name, settings)
+            await _join(stack, found, fork_server, name, settings)
         yield found
         for replica in made.replicas:
             await replica.stop()
@@ -197,17 +197,17 @@ async def election_stage(
 
 
 async def _join(
-    stack: AsyncExitStack, found: ElectionStage, nursery: Nursery, name: str, given: dict[str, Any]
+    stack: AsyncExitStack, found: ElectionStage, fork_server: ForkServer, name: str, given: dict[str, Any]
 ) -> None:
     """Add a replica that reaches its proxy through a road; the road starts first, closed."""
     made = found.stage
-    road = found.roads[name] = await stack.enter_async_context(road_to(made.ground.url))
+    road = found.roads[name] = await stack.enter_async_context(road_to(made.cluster.url))
     road.hang()
     url = f"http://127.0.0.1:{road.port}"
     ports = {"health_port": free_port(), "report_port": free_port()}
     settings = {"kubeconfig": str(kubeconfig(made.folder / f"{name}.road", url, name)), **ports, **given}
     set_clock(made.folder / f"{name}.log", 0)
-    await _add_replica(stack, made, nursery, name, found.service.port, settings)
+    await _add_replica(stack, made, fork_server, name, found.service.port, settings)
     parts = urlsplit(made.proxies[-2].url)
     road._target = (parts.hostname or "", parts.port or 0)
     road.mend()

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from activity_operator.cluster.resources import EVENTS
-from tests.faults.ground import TOKENS
+from tests.faults.fault_cluster import TOKENS
 from tests.faults.stage import PAYLOAD, Stage
 
 

@@ -13,10 +13,10 @@ from tests.eventually import eventually
 from tests.faults import audit
 from tests.faults.api import Raw
 from tests.faults.campaign import Played
-from tests.faults.ground import ground
+from tests.faults.fault_cluster import fault_cluster
 from tests.faults.matrix import Job
 from tests.faults.nodes import MISSED_SECONDS, WatchedNode, tolerating, watched_nodes
-from tests.faults.replicas import HASTENED, nursery
+from tests.faults.replicas import HASTENED, fork_server
 from tests.faults.runs import judged
 from tests.faults.scenarios import leads, pool_of, ready
 from tests.faults.stage import Stage, stage
@@ -37,7 +37,7 @@ AS_SHIPPED_SECONDS, SHORT_SECONDS = 300, 4
 
 
 @dataclass
-class Loss:
+class NodeLossRun:
     """A working pool on two nodes. The node with the most tasks becomes unreachable."""
 
     stage: Stage
@@ -78,7 +78,7 @@ def _workers(made: Stage, names: Collection[str]) -> list[PlayedWorker]:
 
 def _deleters(made: Stage) -> dict[str, set[str]]:
     """Return the users that deleted each pod, by the pod's name, without the kubelet's removal of ended pods."""
-    writes = audit.writers(made.ground.folder, (made.namespace,))
+    writes = audit.writers(made.cluster.folder, (made.namespace,))
     found: dict[str, set[str]] = {}
     for one in writes:
         if one.verb.startswith("delete") and one.resource == "pods" and one.code < 300 and one.user != "test":
@@ -92,7 +92,7 @@ def same(what: str, found: object, wanted: object) -> None:
         raise AssertionError(f"{what}: expected {wanted}, found {found}")
 
 
-async def _at_work(made: Stage, nodes: Sequence[WatchedNode], tasks: int, pool: Raw) -> Loss:
+async def _at_work(made: Stage, nodes: Sequence[WatchedNode], tasks: int, pool: Raw) -> NodeLossRun:
     await leads(made)
     await pool_of(made, WORKERS, minWorkers=WORKERS, maxWorkers=WORKERS, **pool)
     same("workers of each node", {len(made.kubelet.on(node)) for node in nodes}, {WORKERS // 2})
@@ -109,10 +109,10 @@ async def _at_work(made: Stage, nodes: Sequence[WatchedNode], tasks: int, pool: 
         return sum(worker.running for worker in _workers(made, made.kubelet.on(node)))
 
     lost = max(nodes, key=tasks_on)
-    return Loss(made, lost, made.kubelet.busy(), made.kubelet.on(lost))
+    return NodeLossRun(made, lost, made.kubelet.busy(), made.kubelet.on(lost))
 
 
-async def _in_hand(made: Stage, nodes: Sequence[WatchedNode], tasks: int, pool: Raw) -> Loss:
+async def _in_hand(made: Stage, nodes: Sequence[WatchedNode], tasks: int, pool: Raw) -> NodeLossRun:
     """Have the operator hold tasks for a pod whose node is cut off before the pod can start."""
     await leads(made)
     await made.create_pool(**pool)
@@ -120,10 +120,10 @@ async def _in_hand(made: Stage, nodes: Sequence[WatchedNode], tasks: int, pool: 
     nodes[0].doomed = True
     made.execute(tasks)
     await eventually("a pod is bound to a node that is cut off", lambda: not nodes[0].reachable.is_set())
-    return Loss(made, nodes[0], [], [raw["metadata"]["name"] for raw in await made.pods()])
+    return NodeLossRun(made, nodes[0], [], [raw["metadata"]["name"] for raw in await made.pods()])
 
 
-async def _in_time(loss: Loss) -> None:
+async def _in_time(loss: NodeLossRun) -> None:
     """While the node is unreachable the pool shrinks, grows, and concludes tasks; then the node comes back."""
     made = loss.stage
     (template,) = [raw["spec"]["template"]["spec"] for raw in await made.deployments()]
@@ -151,11 +151,11 @@ async def _in_time(loss: Loss) -> None:
     same("who deleted which pod", _deleters(made), {name: {REPLICA_SETS} for name in free})
 
 
-async def _are(loss: Loss, names: list[str]) -> bool:
+async def _are(loss: NodeLossRun, names: list[str]) -> bool:
     return sorted(await loss.pods()) == sorted(names)
 
 
-async def _too_late(loss: Loss) -> None:
+async def _too_late(loss: NodeLossRun) -> None:
     """Kubernetes evicts the node's pods; their workers finish their tasks, and other workers take new tasks."""
     made, workers = loss.stage, _workers(loss.stage, loss.there)
     await loss.miss()
@@ -176,7 +176,7 @@ async def _too_late(loss: Loss) -> None:
     same("who deleted which pod", _deleters(made), {name: {EVICTION} for name in loss.there})
 
 
-async def _cut_off(loss: Loss) -> None:
+async def _cut_off(loss: NodeLossRun) -> None:
     """The node's reports do not arrive either: after the deadline the operator deletes its pods, gracefully."""
     made, workers = loss.stage, _workers(loss.stage, loss.there)
     for worker in workers:
@@ -190,7 +190,7 @@ async def _cut_off(loss: Loss) -> None:
     same("who deleted which pod", _deleters(made), {name: {leader} for name in loss.there})
 
 
-async def _rolled_out(loss: Loss) -> None:
+async def _rolled_out(loss: NodeLossRun) -> None:
     """The image changes while the node is unreachable: busy workers are left alone until they are done."""
     made = loss.stage
     await loss.miss()
@@ -216,7 +216,7 @@ async def _rolled_out(loss: Loss) -> None:
     same("who deleted pods", set().union(*_deleters(made).values()), {REPLICA_SETS})
 
 
-async def _replaced(loss: Loss) -> None:
+async def _replaced(loss: NodeLossRun) -> None:
     """Wait until the node's pods are being deleted and have been replaced; its workers work on."""
     made = loss.stage
     same("busy workers", made.kubelet.busy(), loss.busy)
@@ -230,7 +230,7 @@ async def _replaced(loss: Loss) -> None:
     same("busy workers", made.kubelet.busy(), loss.busy)
 
 
-async def _told_to_end(loss: Loss) -> None:
+async def _told_to_end(loss: NodeLossRun) -> None:
     """Let the node come back: its kubelet learns that its pods are deleted, and their workers finish their tasks."""
     made = loss.stage
     at_work = {*loss.busy} & {*loss.there}
@@ -251,7 +251,7 @@ async def _told_to_end(loss: Loss) -> None:
     made.kubelet.interrupted.clear()
 
 
-async def _elsewhere(loss: Loss) -> None:
+async def _elsewhere(loss: NodeLossRun) -> None:
     """The pod is evicted before it started; another pod takes the task that the operator holds."""
     made = loss.stage
     await eventually("the node is unreachable", loss.lost.missed)
@@ -266,8 +266,8 @@ async def _elsewhere(loss: Loss) -> None:
     same("who deleted which pod", _deleters(made), {name: {EVICTION} for name in loss.there})
 
 
-Prelude = Callable[[Stage, Sequence[WatchedNode], int, Raw], Awaitable[Loss]]
-Act = Callable[[Loss], Awaitable[None]]
+Prelude = Callable[[Stage, Sequence[WatchedNode], int, Raw], Awaitable[NodeLossRun]]
+Act = Callable[[NodeLossRun], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,8 +297,8 @@ async def play(name: str) -> Played:
     """Play a scenario on its own control plane, whose controllers monitor two nodes."""
     scenario = NODE_LOSSES[name]
     async with (
-        ground(missed_seconds=MISSED_SECONDS) as place,
-        nursery(place.folder) as processes,
+        fault_cluster(missed_seconds=MISSED_SECONDS) as place,
+        fork_server(place.folder) as processes,
         stage(place, processes, "nodes", 1, **HASTENED) as made,
         watched_nodes(made.api, made.kubelet) as nodes,
     ):

@@ -22,7 +22,7 @@ ELECTION = {"lease_duration_seconds": 4.0, "lease_renew_deadline_seconds": 3.0, 
 HASTENED = {"lease_duration_seconds": 8.0, "lease_renew_deadline_seconds": 6.0, "lease_retry_seconds": 1.0}
 
 
-class Nursery:
+class ForkServer:
     """The process that operators are forked from."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -58,10 +58,10 @@ def _unwanted(forking: "asyncio.Future[int]") -> None:
 
 
 @asynccontextmanager
-async def nursery(
-    folder: Path, program: str = "tests.faults.zygote", *arguments: str, **more: str
-) -> AsyncIterator[Nursery]:
-    """Start the nursery; its environment has no settings but `more`.
+async def fork_server(
+    folder: Path, program: str = "tests.faults.forked_operators", *arguments: str, **more: str
+) -> AsyncIterator[ForkServer]:
+    """Start the fork_server; its environment has no settings but `more`.
 
     It ends with the context, and so do its operators.
     """
@@ -79,7 +79,7 @@ async def nursery(
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, preexec_fn=die_with_parent,
     )  # fmt: skip
     try:
-        yield Nursery(process)
+        yield ForkServer(process)
     finally:
         process.kill()
         await process.wait()
@@ -89,7 +89,7 @@ class Replica:
     """One replica: a pod's name, and one process after the other until `stop`."""
 
     def __init__(
-        self, nursery: Nursery, name: str, settings: Mapping[str, Any], env: Mapping[str, str], log: Path
+        self, fork_server: ForkServer, name: str, settings: Mapping[str, Any], env: Mapping[str, str], log: Path
     ) -> None:
         self.name = name
         self.log = log
@@ -99,7 +99,7 @@ class Replica:
         self.killed = self.ended = 0
         #: When its processes ended, in seconds of the monotonic clock.
         self.ends: list[float] = []
-        self._nursery = nursery
+        self._nursery = fork_server
         self._asked = {"settings": dict(settings), "env": dict(env), "log": str(log)}
         self._pid = 0
         self._task: asyncio.Task[None] | None = None

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from tests.eventually import NotInTimeError, eventually
 from tests.faults.calls import WORKER
 from tests.faults.end_state import Harm, State, end_state, harm
-from tests.faults.ground import Ground
+from tests.faults.fault_cluster import FaultCluster
 from tests.faults.leaks import leaks
 from tests.faults.plan import CRASHES, Fault, Kind
-from tests.faults.replicas import ELECTION, HASTENED, Nursery
+from tests.faults.replicas import ELECTION, HASTENED, ForkServer
 from tests.faults.scenarios import Scenario
 from tests.faults.stage import SHARED_TASK_SECONDS, TASK_SECONDS, Stage, stage
 
@@ -52,8 +52,8 @@ class Run:
 
 
 async def play(
-    ground: Ground,
-    nursery: Nursery,
+    cluster: FaultCluster,
+    fork_server: ForkServer,
     scenario: Scenario,
     faults: tuple[Fault, ...] = (),
     *,
@@ -65,7 +65,7 @@ async def play(
     number = f"{os.getpid()}-{next(_numbers)}"
     count = max(replicas, scenario.replicas)
     timing = {**(HASTENED if count > 1 else ELECTION), **settings}
-    async with stage(ground, nursery, number, count, **timing) as set_up:
+    async with stage(cluster, fork_server, number, count, **timing) as set_up:
         wrong, began = "", time.monotonic()
         way: list[str] = []
         # HeartbeatSeconds covers the death of one leader: with two crashes in a run, it is twice as long.

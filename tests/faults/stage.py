@@ -19,11 +19,11 @@ from tests import manifests
 from tests.faults import audit, clock_wall
 from tests.faults.api import Raw
 from tests.faults.calls import OPERATOR, WORKER, Call
-from tests.faults.ground import REPLICAS, Ground, kubeconfig
+from tests.faults.fault_cluster import REPLICAS, FaultCluster, kubeconfig
 from tests.faults.kubelet import Kubelet
 from tests.faults.plan import Fault, Plan
 from tests.faults.proxy import Proxy
-from tests.faults.replicas import ELECTION, Nursery, Replica, Service
+from tests.faults.replicas import ELECTION, ForkServer, Replica, Service
 from tests.servers.ports import free_port
 
 POOL = "resize"
@@ -44,9 +44,9 @@ class Stage:
     #: The names of the activities that the task service has from the start.
     activities: Sequence[str] = (POOL,)
 
-    def __init__(self, ground: Ground, number: str, folder: Path) -> None:
-        self.ground = ground
-        self.api = ground.api
+    def __init__(self, cluster: FaultCluster, number: str, folder: Path) -> None:
+        self.cluster = cluster
+        self.api = cluster.api
         self.namespace, self.system = f"pools-{number}", f"system-{number}"
         self.folder = folder
         self.plan = Plan()
@@ -152,7 +152,7 @@ class Stage:
 
     def trespasses(self) -> list[str]:
         """Return each write, by the audit log, that took effect while its replica did not hold the Lease."""
-        writes = audit.writers(self.ground.folder, (self.namespace, self.system))
+        writes = audit.writers(self.cluster.folder, (self.namespace, self.system))
         return audit.trespasses(writes, self.system, LEASE, REPLICAS)
 
     def replica(self, name: str) -> Replica:
@@ -199,10 +199,10 @@ S = TypeVar("S", bound=Stage)
 
 @asynccontextmanager
 async def stage(
-    ground: Ground, nursery: Nursery, number: str, replicas: int = 1, **settings: float
+    cluster: FaultCluster, fork_server: ForkServer, number: str, replicas: int = 1, **settings: float
 ) -> AsyncIterator[Stage]:
     """Set a stage with running operators; `settings` are theirs. Processes and pool end with the context."""
-    async with stage_of(Stage, ground, nursery, number, replicas, **settings) as made:
+    async with stage_of(Stage, cluster, fork_server, number, replicas, **settings) as made:
         yield made
         for replica in made.replicas:
             await replica.stop()
@@ -211,13 +211,13 @@ async def stage(
 
 @asynccontextmanager
 async def stage_of(
-    kind: type[S], ground: Ground, nursery: Nursery, number: str, replicas: int, **settings: float
+    kind: type[S], cluster: FaultCluster, fork_server: ForkServer, number: str, replicas: int, **settings: float
 ) -> AsyncIterator[S]:
     """Set a stage of a given class with running operators. Processes end with the context."""
-    folder = ground.folder / number
+    folder = cluster.folder / number
     folder.mkdir()
-    audit.begin(ground.folder)
-    made = kind(ground, number, folder)
+    audit.begin(cluster.folder)
+    made = kind(cluster, number, folder)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(made.fake)
         for activity in made.activities:
@@ -232,7 +232,7 @@ async def stage_of(
         await service.start()
         stack.push_async_callback(service.stop)
         for name in REPLICAS[:replicas]:
-            await _add_replica(stack, made, nursery, name, service.port, settings)
+            await _add_replica(stack, made, fork_server, name, service.port, settings)
         yield made
 
 
@@ -260,7 +260,12 @@ async def _proxy(stack: AsyncExitStack, made: Stage, who: str, upstream: str, *t
 
 
 async def _add_replica(
-    stack: AsyncExitStack, made: Stage, nursery: Nursery, name: str, service_port: int, given: Mapping[str, float]
+    stack: AsyncExitStack,
+    made: Stage,
+    fork_server: ForkServer,
+    name: str,
+    service_port: int,
+    given: Mapping[str, float],
 ) -> None:
     spec = {"containers": [{"name": "operator", "image": "played"}], "automountServiceAccountToken": False}
     body = {"metadata": {"name": name}, "spec": spec}
@@ -273,7 +278,7 @@ async def _add_replica(
     def rotate() -> None:
         kubeconfig(config, kube.url, name, renewed=next(renewed))
 
-    kube = await _proxy(stack, made, name, made.ground.url, made.ground.trust, rotate=rotate)
+    kube = await _proxy(stack, made, name, made.cluster.url, made.cluster.trust, rotate=rotate)
     aws = await _proxy(stack, made, name, made.fake.url)
     made.proxies += [kube, aws]
     settings = {
@@ -293,7 +298,7 @@ async def _add_replica(
     }
     log = made.folder / f"{name}.log"
     env = {"AWS_ENDPOINT_URL_SFN": aws.url, "AWS_ACCESS_KEY_ID": name, clock_wall.FILE: str(clock_wall.clock_file(log))}
-    replica = Replica(nursery, name, settings, env, log)
+    replica = Replica(fork_server, name, settings, env, log)
     made.replicas.append(replica)
     replica.start()
     stack.push_async_callback(replica.stop)

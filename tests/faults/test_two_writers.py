@@ -13,8 +13,8 @@ from tests.eventually import eventually
 from tests.faults import audit
 from tests.faults.api import Raw, RefusedError
 from tests.faults.election import DEFAULTS
-from tests.faults.ground import REPLICAS, ground
-from tests.faults.replicas import nursery
+from tests.faults.fault_cluster import REPLICAS, fault_cluster
+from tests.faults.replicas import fork_server
 from tests.faults.scenarios import leads, pool_of
 from tests.faults.stage import POOL, Stage, stage
 
@@ -60,8 +60,8 @@ async def _stage() -> AsyncIterator[Stage]:
     The election's settings are as shipped: a change of leader would forget the conflict.
     """
     async with (
-        ground() as place,
-        nursery(place.folder) as processes,
+        fault_cluster() as place,
+        fork_server(place.folder) as processes,
         stage(place, processes, "fight", 1, **DEFAULTS) as made,
     ):
         await leads(made)
@@ -85,7 +85,7 @@ async def _fight(made: Stage, rival: Rival) -> tuple[float, int]:
 
 def _effective(made: Stage, since: float) -> int:
     """Return how many writes of the operator to Deployments took effect; refused writes do not count."""
-    writes = audit.writers(made.ground.folder, (made.namespace,))
+    writes = audit.writers(made.cluster.folder, (made.namespace,))
     ours = [one for one in writes if one.resource == "deployments" and one.user in REPLICAS and one.received >= since]
     return sum(one.code < 300 for one in ours)
 

@@ -14,10 +14,10 @@ from typing import Any
 from tests.eventually import eventually
 from tests.faults.campaign import Played
 from tests.faults.election import DEFAULTS
-from tests.faults.ground import REPLICAS, Ground, ground
+from tests.faults.fault_cluster import REPLICAS, FaultCluster, fault_cluster
+from tests.faults.forked_pod_operators import account_folder
 from tests.faults.matrix import Job
-from tests.faults.pod_zygote import account_folder
-from tests.faults.replicas import ELECTION, HASTENED, Nursery, Service, nursery
+from tests.faults.replicas import ELECTION, HASTENED, ForkServer, Service, fork_server
 from tests.faults.runs import judged
 from tests.faults.scenarios import leads, pool_at_zero, ready
 from tests.faults.stage import Stage, _add_replica, stage
@@ -179,8 +179,8 @@ async def play(name: str) -> Played:
     """Play a scenario on its own control plane."""
     scenario = TOKEN_LOSSES[name]
     async with (
-        ground() as place,
-        nursery(place.folder, "tests.faults.pod_zygote") as processes,
+        fault_cluster() as place,
+        fork_server(place.folder, "tests.faults.forked_pod_operators") as processes,
         token_stage(place, processes, scenario) as scene,
     ):
         began, wrong, measured = time.monotonic(), [], ""
@@ -198,20 +198,20 @@ async def play(name: str) -> Played:
 
 
 @asynccontextmanager
-async def token_stage(ground: Ground, nursery: Nursery, scenario: TokenLoss) -> AsyncIterator[TokenStage]:
+async def token_stage(cluster: FaultCluster, fork_server: ForkServer, scenario: TokenLoss) -> AsyncIterator[TokenStage]:
     """Set the stage with replicas that run as in pods."""
-    async with stage(ground, nursery, "tokens", replicas=0) as made, AsyncExitStack() as stack:
+    async with stage(cluster, fork_server, "tokens", replicas=0) as made, AsyncExitStack() as stack:
         labelled = made.kubelet.labelled
         service = Service(lambda: [one for one in made.replicas if one.alive and one.name in labelled])
         await service.start()
         stack.push_async_callback(service.stop)
-        found = TokenStage(made, await stack.enter_async_context(road_to(ground.url)))
+        found = TokenStage(made, await stack.enter_async_context(road_to(cluster.url)))
         for name in REPLICAS[: scenario.replicas]:
             given: dict[str, Any] = {"kubeconfig": "", **scenario.timing}
             folder = account_folder(made.folder / f"{name}.log")
-            account = found.accounts[name] = Account(ground, made.system, name, folder, scenario.bound_to)
+            account = found.accounts[name] = Account(cluster, made.system, name, folder, scenario.bound_to)
             await account.open(found.road.port)
-            await _add_replica(stack, made, nursery, name, service.port, given)
+            await _add_replica(stack, made, fork_server, name, service.port, given)
         yield found
         for replica in made.replicas:
             await replica.stop()

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from tests.faults.api import Raw
-from tests.faults.ground import Ground
+from tests.faults.fault_cluster import FaultCluster
 
 #: Seconds for which the API server accepts an expired token, to allow for clock skew.
 LEEWAY_SECONDS = 60.0
@@ -22,7 +22,7 @@ BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 class Account:
     """One replica's ServiceAccount. `bound_to` is "secrets" or "pods"; `token` is the one in its file."""
 
-    ground: Ground
+    cluster: FaultCluster
     namespace: str
     name: str
     folder: Path
@@ -33,22 +33,22 @@ class Account:
     async def open(self, port: int) -> None:
         """Make the account, with all rights, and its files; the replica finds the API server at this port."""
         self.folder.mkdir()
-        (self.folder / "ca.crt").write_bytes((self.ground.folder / "ca.crt").read_bytes())
+        (self.folder / "ca.crt").write_bytes((self.cluster.folder / "ca.crt").read_bytes())
         environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(port)}
         (self.folder / "environment.json").write_text(json.dumps(environment))
         await self._make("serviceaccounts", {"metadata": {"name": self.name}})
         subject = {"kind": "ServiceAccount", "name": self.name, "namespace": self.namespace}
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
         binding = {"metadata": {"name": f"{self.namespace}-{self.name}"}, "subjects": [subject], "roleRef": role}
-        await self.ground.api.call("POST", BINDINGS, binding)
+        await self.cluster.api.call("POST", BINDINGS, binding)
         await self.renew()
 
     async def renew(self, lasts_seconds: float = 0.0) -> None:
         """Write a new token to the file, atomically. It is valid for `lasts_seconds`, or for an hour if that is 0."""
         bound = await (self._pod() if self.bound_to == "pods" else self._secret())
-        self.token = await self.ground.api.token(self.namespace, account=self.name, bound=bound)
+        self.token = await self.cluster.api.token(self.namespace, account=self.name, bound=bound)
         if lasts_seconds:
-            self.token = _ending(self.token, self.ground.folder / "service-accounts.key", lasts_seconds)
+            self.token = _ending(self.token, self.cluster.folder / "service-accounts.key", lasts_seconds)
         draft = self.folder / "token.draft"
         draft.touch(mode=0o600)
         draft.write_text(self.token)
@@ -57,14 +57,14 @@ class Account:
     async def revoke(self) -> None:
         """Delete the object that the token is bound to; the API server's cache accepts the token for 10 s more."""
         name = self.name if self.bound_to == "pods" else f"token-{self._secrets}"
-        await self.ground.api.call("DELETE", self._path(f"{self.bound_to}/{name}"), {"gracePeriodSeconds": 0})
+        await self.cluster.api.call("DELETE", self._path(f"{self.bound_to}/{name}"), {"gracePeriodSeconds": 0})
 
     async def refused(self, token: str) -> bool:
         """Whether the API server refuses a token."""
         async with (
-            aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=self.ground.trust)) as session,
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=self.cluster.trust)) as session,
             session.get(
-                f"{self.ground.url}{self._path('pods')}", headers={"Authorization": f"Bearer {token}"}
+                f"{self.cluster.url}{self._path('pods')}", headers={"Authorization": f"Bearer {token}"}
             ) as answer,
         ):
             return answer.status == 401
@@ -73,7 +73,7 @@ class Account:
         return f"/api/v1/namespaces/{self.namespace}/{what}"
 
     async def _make(self, what: str, body: Raw) -> Raw:
-        return await self.ground.api.call("POST", self._path(what), body) or {}
+        return await self.cluster.api.call("POST", self._path(what), body) or {}
 
     async def _secret(self) -> Raw:
         self._secrets += 1

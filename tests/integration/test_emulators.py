@@ -10,15 +10,15 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from tests.cluster import Cluster, debian, probe, up
+from tests.cluster import Cluster, probe, requirements, up
 from tests.cluster.emulators import Emulator, EmulatorName, ensure_emulator
 from tests.eventually import eventually_sync
 
 pytestmark = [
     pytest.mark.timeout(1800),  # the first run on a machine builds Kubernetes
     pytest.mark.skipif(
-        not debian.docker_answers() and debian.why_not_embedded() is not None,
-        reason=f"no local cluster here: {debian.why_not_embedded()}",
+        not requirements.docker_answers() and requirements.why_not_embedded() is not None,
+        reason=f"no local cluster here: {requirements.why_not_embedded()}",
     ),
 ]
 

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster import Cluster, ClusterError, debian, probe, up
+from tests.cluster import Cluster, ClusterError, probe, requirements, up
 
 pytestmark = [
     pytest.mark.timeout(1800),  # the first run on a machine builds Kubernetes
     pytest.mark.skipif(
-        not debian.docker_answers() and debian.why_not_embedded() is not None,
-        reason=f"no local cluster here: {debian.why_not_embedded()}",
+        not requirements.docker_answers() and requirements.why_not_embedded() is not None,
+        reason=f"no local cluster here: {requirements.why_not_embedded()}",
     ),
 ]
 NAMESPACE = "test-local-cluster"

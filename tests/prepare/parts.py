@@ -7,16 +7,15 @@ from collections.abc import Callable
 
 from tests import packages
 from tests.bench import worker_peers
-from tests.cluster import catalogue, debian, go_builds, places
+from tests.cluster import catalogue, go_builds, paths, requirements
 from tests.cluster.image_key import Recipe
-from tests.cluster.life import uses_kind
+from tests.cluster.lifecycle import uses_kind
 from tests.cluster.locks import alone
 from tests.cluster.progress import say
 from tests.cluster.shell import ClusterError
 from tests.conformance.emulators import EMULATORS, NoPythonError, environment_of
 from tests.packages import Program
-from tests.prepare import debian as apt
-from tests.prepare import docker, environments, go, images, queues
+from tests.prepare import apt, docker, environments, go, images, queues
 from tests.prepare.retries import retried
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager")  # tests/faults and tests/hostile run their own
@@ -62,9 +61,9 @@ def build_images() -> None:
     """Every image of the catalogue. Raises ClusterError when this machine cannot have a cluster."""
     in_docker = uses_kind()
     if not in_docker:
-        if (reason := debian.why_not_embedded()) is not None:
+        if (reason := requirements.why_not_embedded()) is not None:
             raise ClusterError(f"no images and no local cluster: no Docker engine answers `docker info`, and {reason}")
-        with alone(places.cluster() / "images.lock"):
+        with alone(paths.cluster() / "images.lock"):
             images.build_pause()
             retried("base image", images.build_base)
     for recipe in catalogue.everything():
@@ -73,7 +72,7 @@ def build_images() -> None:
 
 def build_image(recipe: Recipe) -> None:
     """Build one image unless it is there."""
-    with alone(places.cluster() / "images.lock"):
+    with alone(paths.cluster() / "images.lock"):
         retried(f"image {recipe.tag}", lambda: docker.build(recipe) if uses_kind() else images.build(recipe))
 
 

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from tests import packages
 from tests.cluster import certificates
 from tests.eventually import eventually
-from tests.servers import debian
+from tests.servers import server_user
 from tests.servers.ports import free_port
 from tests.servers.start import end, start
 
@@ -85,7 +85,7 @@ def postgres_server(
     is always let in from this machine. `also` is a further address on which it listens.
     """
     top = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
-    debian.own(top)
+    server_user.own(top)
     settings = {"max_connections": "200"}
     if not durable:
         settings |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
@@ -110,7 +110,7 @@ def postgres_server(
             authority = certificates.authority(top, "ca")
             own = certificates.issue(authority, top, "db", user="db", addresses=["127.0.0.1"])
             for file in (own.certificate, own.key):
-                debian.own(file)
+                server_user.own(file)
             settings |= {"ssl": "on", "ssl_cert_file": str(own.certificate), "ssl_key_file": str(own.key)}
         server = PostgresServer(top, free_port(), settings, authority, also)
         try:
@@ -126,7 +126,7 @@ def postgres_server(
 def standby_of(server: PostgresServer) -> Iterator[PostgresServer]:
     """Yield a running read-only server that follows another one."""
     top = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
-    debian.own(top)
+    server_user.own(top)
     follower = PostgresServer(top, free_port(), server.settings)
     try:
         source = ["-h", "127.0.0.1", "-p", str(server.port), "-U", "test"]
@@ -166,7 +166,7 @@ def _program(name: str) -> Path:
 
 
 def _run(command: list[str | Path], cwd: Path) -> None:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, **debian.unprivileged())
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, **server_user.unprivileged())
     assert done.returncode == 0, f"{command[0]}: {done.stdout[-800:]}{done.stderr[-800:]}"
 
 

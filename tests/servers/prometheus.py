@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 from tests import packages
-from tests.servers import debian
+from tests.servers import server_user
 from tests.servers.ports import free_port
 from tests.servers.start import end, start
 
@@ -77,7 +77,7 @@ def prometheus_server(
         (folder / "web.yml").write_text(yaml.safe_dump({"basic_auth_users": users}))
     (folder / "data").mkdir()
     for path in (folder, *folder.iterdir()):
-        debian.own(path)
+        server_user.own(path)
     try:
         server.start()
         yield server

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests import packages
 from tests.cluster import certificates
 from tests.eventually import eventually_sync
-from tests.servers import debian
+from tests.servers import server_user
 from tests.servers.ports import free_port
 from tests.servers.start import end, start
 
@@ -52,7 +52,7 @@ class RedisServer:
         if not path.exists():
             settings = [f"{name} {value}" for name, value in self.config.items()]
             path.write_text("\n".join([*settings, *self.lines]) + "\n")
-            debian.own(path)
+            server_user.own(path)
         argv: list[str | Path] = [packages.find("redis-server"), path, *self.arguments]
         self._running = start("redis-server", argv, self.folder, self._accepts)
 
@@ -139,9 +139,9 @@ def redis_server(
         f":{password}" if password else "",
         Path(settings["tls-ca-cert-file"]) if tls else None,
     )
-    debian.own(folder)
+    server_user.own(folder)
     for file in folder.iterdir():
-        debian.own(file)
+        server_user.own(file)
     try:
         server.start()
         yield server

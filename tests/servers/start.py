@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.eventually import SECONDS, eventually_sync
-from tests.servers import debian
+from tests.servers import server_user
 
 #: Seconds that a server may take to end before it is killed.
 END_SECONDS = 20.0
@@ -17,7 +17,7 @@ def start(
 ) -> "subprocess.Popen[bytes]":
     """Start a server as an unprivileged user, append its output to `folder`/log, and wait until it answers."""
     with (folder / "log").open("a") as log:
-        process = subprocess.Popen(argv, cwd=folder, stdout=log, stderr=subprocess.STDOUT, **debian.unprivileged())
+        process = subprocess.Popen(argv, cwd=folder, stdout=log, stderr=subprocess.STDOUT, **server_user.unprivileged())
     try:
         wait_until_up(name, process, answers, lambda: last_lines(folder))
     except BaseException:

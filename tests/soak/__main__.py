@@ -16,13 +16,13 @@ from pathlib import Path
 
 from activity_worker.contract import lease_id
 from tests.faults import clock_wall
-from tests.faults.ground import ground
-from tests.faults.replicas import nursery
+from tests.faults.fault_cluster import fault_cluster
+from tests.faults.replicas import fork_server
 from tests.servers.control_plane import audit_log
 from tests.soak import table
+from tests.soak.leaking_operators import LEAKS, VARIABLE
 from tests.soak.soak import Soak, soak
-from tests.soak.verdict import Found, judge
-from tests.soak.zygote import LEAKS, VARIABLE
+from tests.soak.verdict import Findings, judge
 
 MINUTES = 30.0
 
@@ -38,7 +38,10 @@ async def run(options: argparse.Namespace, kept: Path) -> int:
     tell(f"soak of {options.minutes:g} minutes, --seed {options.seed}")
     # No call may leave this machine, whatever role or service a generated pool names.
     environment = {VARIABLE: options.leak, "AWS_ENDPOINT_URL": "http://127.0.0.1:1", **clock_wall.environment()}
-    async with ground() as here, nursery(here.folder, "tests.soak.zygote", **environment) as operators:
+    async with (
+        fault_cluster() as here,
+        fork_server(here.folder, "tests.soak.leaking_operators", **environment) as operators,
+    ):
         began = time.monotonic()
         async with soak(here, operators, options.minutes, options.seed, tell) as run:
             found = await run.play()
@@ -58,7 +61,7 @@ async def run(options: argparse.Namespace, kept: Path) -> int:
     return int(bool(verdict.wrong))
 
 
-def _report(run: Soak, found: Found) -> None:
+def _report(run: Soak, found: Findings) -> None:
     print(f"\n{table.text(judge(found).rows)}\n\n{table.growth(found.growth)}\n")
     statuses = ", ".join(f"{count} {status}" for status, count in sorted(found.statuses.items()))
     print(f"executions: {statuses}; attempts: {len(found.attempts)}; handlers begun: {len(found.seen.begun)}")
@@ -67,11 +70,11 @@ def _report(run: Soak, found: Found) -> None:
         print(f"{replica.name}: killed {replica.killed} times, ended by itself {replica.ended} times")
 
 
-def _keep(run: Soak, found: Found, kept: Path) -> None:
+def _keep(run: Soak, found: Findings, kept: Path) -> None:
     """Write the timeline, and copy the operators' logs."""
     lines = [
         f"{_clock(one.at)} {one.strike} -> {one.victim}, over after "
-        f"{one.over - one.at:.1f} s, converged {one.converged} {one.owed}"
+        f"{one.over - one.at:.1f} s, converged {one.converged} {one.missing}"
         for one in run.struck
     ]
     lines += [f"{_clock(at)} WRONG: {words}" for at, words in found.interrupted]

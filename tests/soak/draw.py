@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tests.faults.election_zygote import SHORT_SECONDS
+from tests.faults.forked_election_operators import SHORT_SECONDS
 from tests.faults.plan import Kind
 
 
-class What(StrEnum):
+class FaultKind(StrEnum):
     """The faults of a run; the rows of its table."""
 
     LEADER_KILLED = "leader killed"
@@ -58,44 +58,44 @@ class What(StrEnum):
 
 
 #: Faults that replace an operator's process.
-DEATHS = frozenset({What.LEADER_KILLED, What.STANDBY_KILLED, What.CRASH_AT_A_CALL})
+DEATHS = frozenset({FaultKind.LEADER_KILLED, FaultKind.STANDBY_KILLED, FaultKind.CRASH_AT_A_CALL})
 #: Faults that strike only once: a process is killed once, and a token is refused until the next one is there.
-ONCE = DEATHS | {What.TOKEN_ROTATED}
+ONCE = DEATHS | {FaultKind.TOKEN_ROTATED}
 #: Faults that kill the holder of a task, so that the state machine's Retry must repeat it.
-HOLDERS_KILLED = frozenset({What.WORKER_KILLED, What.POD_REMOVED})
+HOLDERS_KILLED = frozenset({FaultKind.WORKER_KILLED, FaultKind.POD_REMOVED})
 #: How often each is drawn in proportion. Faults that end a process are rarer, so that processes live long enough to be
 #: measured.
-WEIGHTS: Mapping[What, float] = dict.fromkeys(What, 2.0) | dict.fromkeys(DEATHS, 1.0)
+WEIGHTS: Mapping[FaultKind, float] = dict.fromkeys(FaultKind, 2.0) | dict.fromkeys(DEATHS, 1.0)
 #: The ways in which a call or an event is broken.
-WAYS: Mapping[What, tuple[Kind, ...]] = {
-    What.CRASH_AT_A_CALL: (Kind.CRASH_BEFORE, Kind.CRASH_AFTER),
-    What.CALLS_REFUSED: (Kind.UNAUTHORIZED, Kind.FORBIDDEN, Kind.CONFLICT, Kind.GONE, Kind.THROTTLED, Kind.FAILED),
-    What.CALLS_HUNG: (Kind.HANG, Kind.HALF_OPEN),
-    What.ANSWERS_LOST: (Kind.CUT, Kind.LOST_ANSWER, Kind.LATE_ANSWER),
-    What.TOKEN_ROTATED: (Kind.ROTATED,),
-    What.EVENTS_LOST: (Kind.EVENT_LOST,),
-    What.EVENTS_TWICE: (Kind.EVENT_TWICE,),
-    What.EVENTS_LATE: (Kind.EVENT_LATE,),
-    What.EVENTS_TORN: (Kind.EVENT_TORN, Kind.STREAM_FAILED),
-    What.AWS_ANSWERS_LOST: (Kind.CUT, Kind.LOST_ANSWER),
-    What.WORKERS_ANSWERS_LOST: (Kind.CUT, Kind.LOST_ANSWER),
+WAYS: Mapping[FaultKind, tuple[Kind, ...]] = {
+    FaultKind.CRASH_AT_A_CALL: (Kind.CRASH_BEFORE, Kind.CRASH_AFTER),
+    FaultKind.CALLS_REFUSED: (Kind.UNAUTHORIZED, Kind.FORBIDDEN, Kind.CONFLICT, Kind.GONE, Kind.THROTTLED, Kind.FAILED),
+    FaultKind.CALLS_HUNG: (Kind.HANG, Kind.HALF_OPEN),
+    FaultKind.ANSWERS_LOST: (Kind.CUT, Kind.LOST_ANSWER, Kind.LATE_ANSWER),
+    FaultKind.TOKEN_ROTATED: (Kind.ROTATED,),
+    FaultKind.EVENTS_LOST: (Kind.EVENT_LOST,),
+    FaultKind.EVENTS_TWICE: (Kind.EVENT_TWICE,),
+    FaultKind.EVENTS_LATE: (Kind.EVENT_LATE,),
+    FaultKind.EVENTS_TORN: (Kind.EVENT_TORN, Kind.STREAM_FAILED),
+    FaultKind.AWS_ANSWERS_LOST: (Kind.CUT, Kind.LOST_ANSWER),
+    FaultKind.WORKERS_ANSWERS_LOST: (Kind.CUT, Kind.LOST_ANSWER),
 }
 #: Seconds for which a lasting fault lasts. A frozen leader must outlast its Lease of 4 s and the 5 s of a write that it
 #: was about to send. With the shipped settings the first includes the second: a Lease lasts 5 s longer than its holder
 #: leads.
-LENGTHS: Mapping[What, tuple[float, float]] = {
-    What.LEADER_FROZEN: (6.0, 10.0),
-    What.STANDBY_FROZEN: (3.0, 9.0),
-    What.WATCH_GONE: (1.0, 6.0),
-    What.AWS_THROTTLED: (1.0, 6.0),
-    What.AWS_FAILED: (1.0, 6.0),
-    What.POOL_CHANGED: (3.0, 12.0),
-    What.REPORTS_CUT: (5.0, 20.0),
-    What.API_DOWN: (1.0, 8.0),
-    What.LOOP_BLOCKED: (SHORT_SECONDS, SHORT_SECONDS),
-    What.CLOCK_STEPPED: (2.0, 10.0),
-    What.HOSTILE_REPORTS: (2.0, 8.0),
-    What.HOSTILE_POOLS: (2.0, 8.0),
+LENGTHS: Mapping[FaultKind, tuple[float, float]] = {
+    FaultKind.LEADER_FROZEN: (6.0, 10.0),
+    FaultKind.STANDBY_FROZEN: (3.0, 9.0),
+    FaultKind.WATCH_GONE: (1.0, 6.0),
+    FaultKind.AWS_THROTTLED: (1.0, 6.0),
+    FaultKind.AWS_FAILED: (1.0, 6.0),
+    FaultKind.POOL_CHANGED: (3.0, 12.0),
+    FaultKind.REPORTS_CUT: (5.0, 20.0),
+    FaultKind.API_DOWN: (1.0, 8.0),
+    FaultKind.LOOP_BLOCKED: (SHORT_SECONDS, SHORT_SECONDS),
+    FaultKind.CLOCK_STEPPED: (2.0, 10.0),
+    FaultKind.HOSTILE_REPORTS: (2.0, 8.0),
+    FaultKind.HOSTILE_POOLS: (2.0, 8.0),
 }
 #: Seconds from the end of a fault to the next: some strike while an operator still recovers from the last.
 GAP_SECONDS = (1.0, 8.0)
@@ -104,14 +104,14 @@ MOST_STRUCK = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Strike:
+class DrawnFault:
     """One fault.
 
     `way` and `times` are for faults that strike calls or events, `seconds` for those that last. `luck` (0 to 1) chooses
     among the possible victims. `gap` is the seconds before the fault.
     """
 
-    what: What
+    kind: FaultKind
     gap: float
     seconds: float
     times: int
@@ -120,17 +120,17 @@ class Strike:
 
     def __str__(self) -> str:
         length = f" for {self.seconds:.1f} s" if self.seconds else ""
-        return f"{self.what}{f' ({self.way} x {self.times})' if self.way else ''}{length}"
+        return f"{self.kind}{f' ({self.way} x {self.times})' if self.way else ''}{length}"
 
 
-def strikes(generator: random.Random) -> Iterator[Strike]:
+def strikes(generator: random.Random) -> Iterator[DrawnFault]:
     """Yield faults for ever. Each kind comes once first, in random order; after that they are drawn at random."""
-    first = list(What)
+    first = list(FaultKind)
     generator.shuffle(first)
     while True:
         what = first.pop() if first else generator.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
         ways = WAYS.get(what)
-        yield Strike(
+        yield DrawnFault(
             what,
             gap=generator.uniform(*GAP_SECONDS),
             seconds=generator.uniform(*LENGTHS.get(what, (0.0, 0.0))),

@@ -42,7 +42,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class GrowthLimit:
     """The limits of a measure: `a_minute` and `amount` in units of the samples, shown in `unit` after `divide`."""
 
     a_minute: float
@@ -51,16 +51,16 @@ class Limit:
     divide: float = 1.0
 
 
-LIMITS: Mapping[str, Limit] = {
-    "rss": Limit(400.0, 3072.0, "MB", 1024.0),
-    "files": Limit(1.0, 12.0, ""),
-    "lag": Limit(0.02, 0.1, "s"),
-    "queue": Limit(0.2, 2.0, ""),
+LIMITS: Mapping[str, GrowthLimit] = {
+    "rss": GrowthLimit(400.0, 3072.0, "MB", 1024.0),
+    "files": GrowthLimit(1.0, 12.0, ""),
+    "lag": GrowthLimit(0.02, 0.1, "s"),
+    "queue": GrowthLimit(0.2, 2.0, ""),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Growth:
     """One process and one measure: first and last decile, growth a minute, seconds judged, and what is wrong."""
 
     replica: str
@@ -81,7 +81,7 @@ def lives(samples: Iterable[Sample]) -> list[list[Sample]]:
     return list(found.values())
 
 
-def lines(samples: Iterable[Sample], warm_up: float, least: float) -> list[Line]:
+def lines(samples: Iterable[Sample], warm_up: float, least: float) -> list[Growth]:
     """Return a line for each process that lived long enough and each measure."""
     found = []
     for life in lives(samples):
@@ -102,7 +102,7 @@ def _warm(life: Sequence[Sample], warm_up: float) -> list[Sample]:
     return [one for one in standby if one.at >= life[0].at + warm_up]
 
 
-def _line(measure: str, judged: Sequence[Sample]) -> Line:
+def _line(measure: str, judged: Sequence[Sample]) -> Growth:
     """Judge a measure. A leader has more connections than a standby, so only samples of the same role are compared."""
     points: dict[bool, list[Point]] = {True: [], False: []}
     for one in judged:
@@ -113,7 +113,7 @@ def _line(measure: str, judged: Sequence[Sample]) -> Line:
     low, high = percentile(values, 0.1), percentile(values, 0.95)
     wrong = _late(values, high) if measure == "lag" else ""
     wrong = wrong or _grown(measure, rate, seconds, low, high)
-    return Line(judged[0].replica, judged[0].pid, measure, low, high, rate * 60.0, seconds, wrong)
+    return Growth(judged[0].replica, judged[0].pid, measure, low, high, rate * 60.0, seconds, wrong)
 
 
 def _late(beats: Sequence[float], high: float) -> str:

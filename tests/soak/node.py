@@ -27,7 +27,7 @@ RESTART_SECONDS = 1.0
 Handle = Callable[[str, Any], Awaitable[Any]]
 
 
-class Mortal:
+class KillableSource:
     """A source that sends nothing to the service once its process is dead, however its tasks end."""
 
     def __init__(self, source: Source) -> None:
@@ -63,7 +63,7 @@ class Mortal:
         return self._source
 
 
-class MortalKubelet(Kubelet):
+class KubeletWithKills(Kubelet):
     """A simulated node.
 
     `handle(holder, request)` runs tasks; a holder is a pod's name and the number of its process.
@@ -75,7 +75,7 @@ class MortalKubelet(Kubelet):
         super().__init__(api, namespace, system, folder, service, partial(handle, ""))
         self._handle = handle
         self._killed: dict[str, tuple[asyncio.Event, str]] = {}
-        self._sources: dict[str, Mortal] = {}
+        self._sources: dict[str, KillableSource] = {}
         self._holders: dict[str, str] = {}
         #: Pods by UID that a test removed, with the fault's name: these removals are no failure of the operator.
         self.outsiders: dict[str, str] = {}
@@ -132,7 +132,7 @@ class MortalKubelet(Kubelet):
         uid = raw["metadata"]["uid"]
         holder = f"{settings.name}#{restarts}"
         opened = await open_source(replace(settings.source, endpoint_url=self.service.url))
-        source = Mortal(opened)
+        source = KillableSource(opened)
         worker = PlayedWorker(settings, source, partial(self._handle, holder))
         killed = asyncio.Event()
         began, written = _now(), None

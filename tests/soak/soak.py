@@ -12,15 +12,15 @@ from dataclasses import dataclass, field, replace
 import aiohttp
 
 from tests.eventually import NotInTimeError, eventually
-from tests.faults.ground import Ground
-from tests.faults.replicas import Nursery
+from tests.faults.fault_cluster import FaultCluster
+from tests.faults.replicas import ForkServer
 from tests.soak import growth
-from tests.soak.draw import DEATHS, Strike, strikes
+from tests.soak.draw import DEATHS, DrawnFault, strikes
+from tests.soak.fault_injector import LURK_SECONDS, FaultInjector
 from tests.soak.growth import Sample
 from tests.soak.pools import POOLS, Pool, arrivals
 from tests.soak.samples import SCRAPE_SECONDS, sample
-from tests.soak.striker import LURK_SECONDS, Striker
-from tests.soak.verdict import Found, Struck, operators_deaths
+from tests.soak.verdict import Findings, InjectedFault, operators_deaths
 from tests.soak.watch import Watch
 from tests.soak.world import World, world
 
@@ -53,16 +53,16 @@ class Soak:
     minutes: float
     seed: int
     say: Callable[[str], None]
-    striker: Striker = field(init=False)
+    injector: FaultInjector = field(init=False)
     watch: Watch = field(init=False)
     began: float = field(init=False)
-    struck: list[Struck] = field(default_factory=list)
+    struck: list[InjectedFault] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
     thawed: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.striker, self.watch, self.began = Striker(self.world), Watch(self.world), time.monotonic()
+        self.injector, self.watch, self.began = FaultInjector(self.world), Watch(self.world), time.monotonic()
 
     @property
     def elapsed(self) -> float:
@@ -74,7 +74,7 @@ class Soak:
         """Whether the run is long enough to be judged in full."""
         return self.minutes >= LONG_MINUTES
 
-    async def play(self) -> Found:
+    async def play(self) -> Findings:
         """Apply load and faults, wait for rest, and return the findings."""
         await self._until("an operator leads and all pools are polled for", self._polled, REST_SECONDS)
         self.began = time.monotonic()
@@ -82,8 +82,8 @@ class Soak:
             async with _beside(*(self._load(pool) for pool in POOLS), self._strike()):
                 await asyncio.sleep(self.minutes * 60.0)
             self.world.fault = ""
-            for ambush in self.world.ambushes.values():
-                ambush.lift()
+            for faults in self.world.call_faults.values():
+                faults.clear()
             self.say("no more load and no more faults; what runs ends")
             await self._until("all executions have ended", self._all_ended, FINISH_SECONDS)
             await self._until("all pools are at rest", self._at_rest, REST_SECONDS)
@@ -101,16 +101,16 @@ class Soak:
     async def _strike(self) -> None:
         for strike in strikes(random.Random(f"{self.seed} faults")):
             await asyncio.sleep(strike.gap)
-            if strike.what in DEATHS and self.elapsed > self.minutes * 60.0 * DEADLY_SHARE:
+            if strike.kind in DEATHS and self.elapsed > self.minutes * 60.0 * DEADLY_SHARE:
                 continue
-            await self._befall(strike)
+            await self._inject(strike)
 
-    async def _befall(self, strike: Strike) -> None:
-        one = Struck(strike, time.monotonic(), in_flight=self.world.statuses()["RUNNING"])
+    async def _inject(self, strike: DrawnFault) -> None:
+        one = InjectedFault(strike, time.monotonic(), in_flight=self.world.statuses()["RUNNING"])
         self.struck.append(one)
         victim: str | None = None
         try:
-            victim = await self.striker.strike(strike)
+            victim = await self.injector.strike(strike)
         finally:
             one.over = time.monotonic()
             if victim is None:
@@ -118,7 +118,7 @@ class Soak:
             else:
                 one.victim = victim
                 self.thawed[victim] = one.over
-                self.watch.owe(one, self.world.begin(CANARIES[len(self.struck) % len(CANARIES)], 0.1, 0))
+                self.watch.expect_recovery(one, self.world.begin(CANARIES[len(self.struck) % len(CANARIES)], 0.1, 0))
 
     async def _sample(self) -> None:
         timeout = aiohttp.ClientTimeout(total=SCRAPE_SECONDS)
@@ -126,10 +126,10 @@ class Soak:
             while True:
                 for replica in self.world.replicas:
                     thawed = self.thawed.get(replica.name, 0.0)
-                    if replica.name in self.striker.frozen or time.monotonic() - thawed < THAWED_SECONDS:
+                    if replica.name in self.injector.frozen or time.monotonic() - thawed < THAWED_SECONDS:
                         continue
                     found = await sample(session, replica, time.monotonic())
-                    if found is not None and replica.name not in self.striker.frozen:
+                    if found is not None and replica.name not in self.injector.frozen:
                         self.samples.append(found)
                 await asyncio.sleep(SAMPLE_SECONDS)
 
@@ -190,9 +190,9 @@ class Soak:
         return QUIET_SECONDS if self.long else SHORT_QUIET_SECONDS
 
     def _writes(self) -> Counter[str]:
-        return sum((ambush.writes for ambush in self.world.ambushes.values()), Counter[str]())
+        return sum((faults.writes for faults in self.world.call_faults.values()), Counter[str]())
 
-    def _found(self, writes: Counter[str]) -> Found:
+    def _found(self, writes: Counter[str]) -> Findings:
         made = self.world
         ends = {replica.name: replica.ends for replica in made.replicas}
         made.node.deaths += operators_deaths(self.struck, ends, LURK_SECONDS + 1.0)
@@ -202,7 +202,7 @@ class Soak:
         loaded = [one for one in self.samples if one.at <= self.began + self.minutes * 60.0]
         warm_up = growth.WARM_UP_SECONDS if self.long else growth.SHORT_WARM_UP_SECONDS
         least = growth.LEAST_SECONDS if self.long else growth.SHORT_LEAST_SECONDS
-        return Found(
+        return Findings(
             struck=self.struck,
             statuses=made.statuses(),
             attempts=made.attempts(),
@@ -234,10 +234,10 @@ async def _beside(*works: "asyncio._CoroutineLike[None]") -> AsyncIterator[None]
 
 @asynccontextmanager
 async def soak(
-    ground: Ground, nursery: Nursery, minutes: float, seed: int, say: Callable[[str], None]
+    cluster: FaultCluster, fork_server: ForkServer, minutes: float, seed: int, say: Callable[[str], None]
 ) -> AsyncIterator[Soak]:
     """Set up a soak's world."""
     async with AsyncExitStack() as stack:
-        made = await stack.enter_async_context(world(ground, nursery, f"soak-{os.getpid()}"))
+        made = await stack.enter_async_context(world(cluster, fork_server, f"soak-{os.getpid()}"))
         with suppress(asyncio.CancelledError):
             yield Soak(made, minutes, seed, say)

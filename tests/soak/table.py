@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from tests.soak.growth import LIMITS, Line
+from tests.soak.growth import LIMITS, Growth
 from tests.soak.verdict import Row
 
 HEADS = ("fault", "times", "in flight", "lost", "interrupted", "duplicates", "retried", "max s")
@@ -25,7 +25,7 @@ def _cells(fault: str, row: Row) -> tuple[str, ...]:
     return (str(fault), *map(str, counts), f"{row.slowest:.1f}")
 
 
-def growth(lines: Sequence[Line]) -> str:
+def growth(lines: Sequence[Growth]) -> str:
     """Return a line for each process and measure: its lowest and highest value, and how fast it grew."""
     cells: list[Sequence[str]] = [("process", "measure", "p10", "p95", "a minute", "limit", "seconds", "")]
     for line in lines:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from tests.soak import account
 from tests.soak.account import Attempt, Death, Evidence
-from tests.soak.draw import DEATHS, Strike
-from tests.soak.growth import Line
+from tests.soak.draw import DEATHS, DrawnFault
+from tests.soak.growth import Growth
 
 #: Seconds after a fault within which every pool's status must have been true, and an execution that was started then
 #: must have succeeded.
@@ -18,30 +18,30 @@ NOBODY = "no fault"
 
 
 @dataclass(slots=True)
-class Struck:
+class InjectedFault:
     """A fault that struck: from `at` to `over` in seconds, its victim, how many executions ran, seconds to converge."""
 
-    strike: Strike
+    strike: DrawnFault
     at: float
     victim: str = ""
     in_flight: int = 0
     over: float = 0.0
     converged: float | None = None
     #: What it waits for, or waited for last, as text.
-    owed: str = ""
+    missing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Findings:
     """All that is judged. Times are in seconds of one clock."""
 
-    struck: Sequence[Struck]
+    struck: Sequence[InjectedFault]
     statuses: Mapping[str, int]
     attempts: Sequence[Attempt]
     seen: Evidence
     #: Pods with tasks that were deleted without permission, and handlers that were cancelled: (time, text).
     interrupted: Sequence[tuple[float, str]]
-    growth: Sequence[Line]
+    growth: Sequence[Growth]
     quiet_writes_a_minute: float
     quiet_writes: Mapping[str, int]
     #: Errors of the run itself, and pools that did not come to rest at its end.
@@ -71,7 +71,9 @@ class Verdict:
     wrong: Sequence[str] = field(default_factory=tuple)
 
 
-def operators_deaths(struck: Sequence[Struck], ends: Mapping[str, Sequence[float]], patience: float) -> list[Death]:
+def operators_deaths(
+    struck: Sequence[InjectedFault], ends: Mapping[str, Sequence[float]], patience: float
+) -> list[Death]:
     """Return the ends of operators that a fault caused; an operator that ended by itself is a failure.
 
     `ends` are seconds, by replica; `patience` is how long a fault may wait for a call to strike.
@@ -81,20 +83,20 @@ def operators_deaths(struck: Sequence[Struck], ends: Mapping[str, Sequence[float
         for at in when:
             guilty = [
                 one for one in struck
-                if one.strike.what in DEATHS and one.victim == replica and -1.0 <= at - one.at <= patience
+                if one.strike.kind in DEATHS and one.victim == replica and -1.0 <= at - one.at <= patience
             ]  # fmt: skip
             if guilty:
-                deaths.append(Death(replica, at, guilty[-1].strike.what))
+                deaths.append(Death(replica, at, guilty[-1].strike.kind))
     return deaths
 
 
-def judge(found: Found) -> Verdict:
+def judge(found: Findings) -> Verdict:
     """Return the verdict on the findings."""
     lost, excused = account.timed_out(found.attempts, found.seen)
     twice = account.duplicates(found.seen)
     rows: dict[str, Row] = {}
     for one in found.struck:
-        row = rows.setdefault(one.strike.what, Row())
+        row = rows.setdefault(one.strike.kind, Row())
         row.times += 1
         row.in_flight += one.in_flight
         row.slowest = max(row.slowest, one.converged if one.converged is not None else float("inf"))
@@ -112,29 +114,29 @@ def judge(found: Found) -> Verdict:
     return Verdict(rows, (*wrong, *_unfinished(found), *_slow(found), *_grown(found), *found.troubles))
 
 
-def _row(rows: dict[str, Row], struck: Sequence[Struck], at: float) -> Row:
+def _row(rows: dict[str, Row], struck: Sequence[InjectedFault], at: float) -> Row:
     """Return the row of the last fault before a moment."""
-    before = [one.strike.what for one in struck if one.at <= at]
+    before = [one.strike.kind for one in struck if one.at <= at]
     return rows.setdefault(before[-1] if before else NOBODY, Row())
 
 
-def _unfinished(found: Found) -> list[str]:
+def _unfinished(found: Findings) -> list[str]:
     return [
         f"{count} executions ended {status}" for status, count in found.statuses.items() if status != "SUCCEEDED"
     ]  # fmt: skip
 
 
-def _slow(found: Found) -> list[str]:
+def _slow(found: Findings) -> list[str]:
     late = [one for one in found.struck if one.converged is None or one.converged > CONVERGE_SECONDS]
     return [
         f"{one.strike} of {one.victim}: "
         + ("not converged" if one.converged is None else f"converged after {one.converged:.0f} s")
-        + f" ({one.owed})"
+        + f" ({one.missing})"
         for one in late
     ]
 
 
-def _grown(found: Found) -> list[str]:
+def _grown(found: Findings) -> list[str]:
     wrong = [f"{line.replica} ({line.pid}): {line.wrong}" for line in found.growth if line.wrong]
     if not found.growth and found.must_judge_growth:
         wrong.append("no operator's process lived long enough to say whether it grows")

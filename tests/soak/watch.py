@@ -9,7 +9,7 @@ from activity_worker.contract import LABEL_POOL
 from tests.faults.api import Raw
 from tests.readiness import is_ready
 from tests.soak.pools import POOLS
-from tests.soak.verdict import CONVERGE_SECONDS, Struck
+from tests.soak.verdict import CONVERGE_SECONDS, InjectedFault
 from tests.soak.world import World
 
 LOOK_SECONDS = 1.0
@@ -31,37 +31,37 @@ def truthful(pool: Raw, deployments: Sequence[Raw], pods: Sequence[Raw]) -> bool
 
 
 @dataclass(slots=True)
-class Debt:
+class PendingRecovery:
     """A fault that is over, the pools whose status has not been true since, and an execution started at its end."""
 
-    struck: Struck
+    struck: InjectedFault
     pools: set[str] = field(default_factory=lambda: {pool.name for pool in POOLS})
     canary: str = ""
 
 
 class Watch:
-    """`owe` registers a fault; `run` records when it has converged."""
+    """`expect_recovery` registers a fault; `run` records when it has converged."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._debts: list[Debt] = []
+        self._pending: list[PendingRecovery] = []
         self.untruthful: set[str] = set()
 
-    def owe(self, struck: Struck, canary: str) -> None:
+    def expect_recovery(self, struck: InjectedFault, canary: str) -> None:
         """Observe from now on until every pool's status was true and the canary has succeeded."""
-        self._debts.append(Debt(struck, canary=canary))
+        self._pending.append(PendingRecovery(struck, canary=canary))
 
     @property
     def settled(self) -> bool:
         """Whether every fault has converged and every pool's status is true."""
-        return not self._debts and not self.untruthful
+        return not self._pending and not self.untruthful
 
     async def run(self) -> None:
         """Check until cancelled."""
         while True:
             began = time.monotonic()
             self.untruthful = await self._look()
-            self._debts = [debt for debt in self._debts if not self._paid(debt, began)]
+            self._pending = [recovery for recovery in self._pending if not self._has_ended(recovery, began)]
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _look(self) -> set[str]:
@@ -71,20 +71,20 @@ class Watch:
         names = {raw["metadata"]["name"]: raw for raw in pools}
         return {name for name, raw in names.items() if not truthful(raw, deployments.get(name, ()), pods.get(name, ()))}
 
-    def _paid(self, debt: Debt, looked: float) -> bool:
-        if looked < debt.struck.over:
+    def _has_ended(self, recovery: PendingRecovery, looked: float) -> bool:
+        if looked < recovery.struck.over:
             return False
-        debt.pools &= self.untruthful
-        owed = [f"status of {name}" for name in sorted(debt.pools)]
-        if not self._sung(debt.canary):
-            owed.append(f"execution {debt.canary}")
-        debt.struck.owed = ", ".join(owed) or debt.struck.owed
-        since = time.monotonic() - debt.struck.over
-        if not owed:
-            debt.struck.converged = since
-        return not owed or since > LONGEST_SECONDS
+        recovery.pools &= self.untruthful
+        missing = [f"status of {name}" for name in sorted(recovery.pools)]
+        if not self._has_succeeded(recovery.canary):
+            missing.append(f"execution {recovery.canary}")
+        recovery.struck.missing = ", ".join(missing) or recovery.struck.missing
+        since = time.monotonic() - recovery.struck.over
+        if not missing:
+            recovery.struck.converged = since
+        return not missing or since > LONGEST_SECONDS
 
-    def _sung(self, number: str) -> bool:
+    def _has_succeeded(self, number: str) -> bool:
         """Whether the canary has succeeded, or shows nothing because its holder was killed and Retry repeats it."""
         run = self._world.fake._executions.execution(self._world.runs[number].arn)
         return run.status == "SUCCEEDED" or any(event["type"] == "ActivityTimedOut" for event in run.history)

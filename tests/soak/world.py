@@ -13,12 +13,12 @@ from typing import Any
 from activity_worker.contract import lease_id
 from tests import manifests
 from tests.faults.calls import Call
-from tests.faults.ground import Ground
-from tests.faults.replicas import Nursery, Replica
+from tests.faults.fault_cluster import FaultCluster
+from tests.faults.replicas import ForkServer, Replica
 from tests.faults.stage import Stage, stage_of
 from tests.soak.account import Attempt, Begun, Evidence
-from tests.soak.ambush import Ambush
-from tests.soak.node import MortalKubelet
+from tests.soak.next_call_faults import NextCallFaults
+from tests.soak.node import KubeletWithKills
 from tests.soak.pools import POOLS, TASK_SECONDS, Pool, whole
 
 HOLD_SECONDS = 2.0
@@ -59,12 +59,12 @@ class World(Stage):
 
     activities = tuple(pool.name for pool in POOLS)
 
-    def __init__(self, ground: Ground, number: str, folder: Path) -> None:
-        super().__init__(ground, number, folder)
+    def __init__(self, cluster: FaultCluster, number: str, folder: Path) -> None:
+        super().__init__(cluster, number, folder)
         self.fake.settings.poll_hold_seconds = HOLD_SECONDS
-        self.node = MortalKubelet(self.api, self.namespace, self.system, folder, self.fake, self.run_task)
+        self.node = KubeletWithKills(self.api, self.namespace, self.system, folder, self.fake, self.run_task)
         self.kubelet = self.node
-        self.ambushes: dict[str, Ambush] = {}
+        self.call_faults: dict[str, NextCallFaults] = {}
         self.seen = Seen()
         self.runs: dict[str, Execution] = {}
         self.reports_cut = False
@@ -75,9 +75,9 @@ class World(Stage):
         """Return the replicas that workers' reports reach, none while reports are cut."""
         return [] if self.reports_cut else super().reached()
 
-    def plan_of(self, caller: str) -> Ambush:
-        """Return the ambush of a caller, which both proxies of a replica share."""
-        return self.ambushes.setdefault(caller, Ambush(time.monotonic))
+    def plan_of(self, caller: str) -> NextCallFaults:
+        """Return the faults of a caller, which both proxies of a replica share."""
+        return self.call_faults.setdefault(caller, NextCallFaults(time.monotonic))
 
     def heard(self, caller: str, call: Call, status: int, content: bytes, passed: bool) -> None:
         """Record the tasks that an answer brought to a replica or that a fault dropped, and the recorded leases."""
@@ -163,9 +163,9 @@ class World(Stage):
 
 
 @asynccontextmanager
-async def world(ground: Ground, nursery: Nursery, number: str) -> AsyncIterator[World]:
+async def world(cluster: FaultCluster, fork_server: ForkServer, number: str) -> AsyncIterator[World]:
     """Set the world up with two operators and all pools; processes end with the context."""
-    async with stage_of(World, ground, nursery, number, 2, **SETTINGS) as made:
+    async with stage_of(World, cluster, fork_server, number, 2, **SETTINGS) as made:
         await made.create_pools()
         yield made
         for replica in made.replicas:

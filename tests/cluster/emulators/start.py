@@ -12,7 +12,7 @@ from tests.cluster import catalogue
 from tests.cluster.cluster import Cluster
 from tests.cluster.emulator_ports import NODE_PORTS, PORT, EmulatorName
 from tests.cluster.emulators import manifest
-from tests.cluster.life import find_image, load_image
+from tests.cluster.lifecycle import find_image, load_image
 from tests.cluster.progress import step
 from tests.cluster.shell import ClusterError, run, wait_until
 

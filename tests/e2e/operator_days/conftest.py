@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster import probe
 from tests.e2e.operator_days.audit import Audit
-from tests.e2e.operator_days.crew import Crew
+from tests.e2e.operator_days.busy_workers import BusyWorkers
 from tests.e2e.operator_days.operator import Operator
 from tests.e2e.operator_days.view import NAME
 from tests.e2e.stage import SYSTEM, Stage
@@ -37,10 +37,10 @@ def operator(installed: Operator) -> Operator:
 
 
 @pytest.fixture(scope="session")
-def crew(stage: Stage, installed: Operator) -> Iterator[Crew]:
+def busy_workers(stage: Stage, installed: Operator) -> Iterator[BusyWorkers]:
     """Twenty workers that start when a test first asks for them, and stay busy through all later tests."""
-    with probe.namespace(stage.cluster, f"e2e-crew-{uuid.uuid4().hex[:6]}") as name:
-        yield Crew(stage, name)
+    with probe.namespace(stage.cluster, f"e2e-busy-workers-{uuid.uuid4().hex[:6]}") as name:
+        yield BusyWorkers(stage, name)
         stage.forget(name)
         # After a failed test their tasks still run, and a stopping worker would wait for its task.
         stage.kubectl("delete", "pods", "--all", "-n", name, "--force", "--grace-period=0", "--wait=false")

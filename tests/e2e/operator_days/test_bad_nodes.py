@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.operator_days import node
-from tests.e2e.operator_days.crew import AT_ONCE
+from tests.e2e.operator_days.busy_workers import AT_ONCE
 from tests.e2e.operator_days.operator import Operator
 from tests.e2e.pool import UNHURRIED, a_pool
 from tests.e2e.stage import Stage

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.operator_days.crew import Crew, gated, open_gates
+from tests.e2e.operator_days.busy_workers import BusyWorkers, gated, open_gates
 from tests.e2e.operator_days.operator import Operator
 from tests.e2e.pool import a_pool
 from tests.e2e.stage import CREDENTIALS, Stage
@@ -20,7 +20,7 @@ LIMITS = {"HeartbeatSeconds": HEARTBEAT_SECONDS}
 
 
 def test_leases_of_a_killed_leader_are_kept_alive_and_handed_over(
-    stage: Stage, operator: Operator, crew: Crew, namespace: str
+    stage: Stage, operator: Operator, busy_workers: BusyWorkers, namespace: str
 ) -> None:
     label = f"open-{namespace}"
     closed = {"nodeSelector": {label: "yes"}, "containers": [{"name": "worker", "env": CREDENTIALS}]}
@@ -37,11 +37,11 @@ def test_leases_of_a_killed_leader_are_kept_alive_and_handed_over(
     former = operator.now
     killed = operator.signal(former.leader, "KILL")
     open_gates(underway)
-    crew.call()  # the crew's workers start while the operator has no leader
+    busy_workers.call()  # the busy workers start while the operator has no leader
     underway.wait_done()
     operator.await_takeover(former.holder, killed, "leader killed -9 while it held leases")
     operator.eventually("the concluded lease is forgotten", lambda view: view.leases(namespace) == (2, 0))
-    crew.gather()
+    busy_workers.gather()
     # By then the heartbeats of the killed process no longer count: only the next leader's keep the tasks.
     time.sleep(max(killed + HEARTBEAT_SECONDS + 2 - time.time(), 0))
     operator.act()

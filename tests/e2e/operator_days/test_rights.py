@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.faults import Fault, at_work, busy_pool, make_busy, term, wait_shown, wait_well
+from tests.e2e.faults import Fault, busy_pool, busy_pools, make_busy, term, wait_shown, wait_well
 from tests.e2e.operator_days.operator import PODS, Operator
 from tests.e2e.operator_days.view import NAME
 from tests.e2e.pool import Pool, a_pool
@@ -26,13 +26,14 @@ RULES = f"clusterrole/{NAME}"
 def test_workers_go_on_while_reports_cannot_be_authenticated(stage: Stage, operator: Operator, namespace: str) -> None:
     since = term(stage)
     old = busy_pool(stage, namespace, "old")
-    workers = at_work([old])
+    workers = busy_pools([old])
     with _without_token_reviews(stage):
         new = a_pool(stage, namespace, "new", minWorkers=1, maxWorkers=1)
         new.executions.start()
         pattern = "the API server does not answer TokenReviews: .*forbidden"
         wait_shown(
-            [Fault(new, "ReportsUnauthenticated", pattern), Fault(old, "ReportsUnauthenticated", pattern)], since
+            [Fault(new, "ReportsUnauthenticated", pattern), Fault(old, "ReportsUnauthenticated", pattern)],
+            since,
         )
         workers.assert_untouched()
 
@@ -75,7 +76,7 @@ def test_namespace_works_on_an_arn_only_while_the_policy_allows_it(
         other.apply(maxWorkers=1)
         wait_shown([Fault(other, "TenancyDenied", refused, needs_a_person=True)], since)
         other.executions.start()
-        workers = at_work([tenant])
+        workers = busy_pools([tenant])
         assert not [view.workers for view in other.since() if view.workers], "a pool works on a refused activity"
 
         tenant.act()

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests.e2e.operator_days.audit import out_of_term
-from tests.e2e.operator_days.crew import SIZE, Crew, open_gates
+from tests.e2e.operator_days.busy_workers import SIZE, BusyWorkers, open_gates
 from tests.e2e.operator_days.operator import Operator, next_version
 from tests.e2e.operator_days.view import NAME, OperatorView
 from tests.e2e.pool import Pool, a_pool
@@ -20,9 +20,9 @@ GRACE, NEXT_GRACE = 1800 + 80, 1800 + 123
 
 
 def test_rolling_restart_touches_no_worker_and_loses_no_open_poll(
-    stage: Stage, operator: Operator, crew: Crew, namespace: str
+    stage: Stage, operator: Operator, busy_workers: BusyWorkers, namespace: str
 ) -> None:
-    with crew.untouched():
+    with busy_workers.untouched():
         visitor = _pool_at_zero(stage, namespace)
         before = operator.now
         operator.kubectl("rollout", "restart", f"deployment/{NAME}")
@@ -34,10 +34,10 @@ def test_rolling_restart_touches_no_worker_and_loses_no_open_poll(
 
 
 def test_upgrade_rolls_no_worker_and_shows_at_the_next_start_from_zero(
-    stage: Stage, operator: Operator, crew: Crew, namespace: str
+    stage: Stage, operator: Operator, busy_workers: BusyWorkers, namespace: str
 ) -> None:
     image = {"repository": NAME, "tag": next_version(), "pullPolicy": "IfNotPresent"}
-    with crew.untouched():
+    with busy_workers.untouched():
         visitor = Pool(stage, namespace, "visitor", stage.machine(f"visitor-{namespace}"))
         # While the activity is missing no replica polls, so the former leader need not wait for the end of a poll.
         stage.states.delete_activity(activityArn=visitor.tasks.activity)
@@ -58,9 +58,9 @@ def test_upgrade_rolls_no_worker_and_shows_at_the_next_start_from_zero(
 
 
 def test_frozen_leader_resumes_as_a_standby_and_passes_on_its_task(
-    stage: Stage, operator: Operator, crew: Crew, namespace: str
+    stage: Stage, operator: Operator, busy_workers: BusyWorkers, namespace: str
 ) -> None:
-    with crew.untouched():
+    with busy_workers.untouched():
         visitor = _pool_at_zero(stage, namespace, HeartbeatSeconds=60)
         before = operator.settle()
         frozen = operator.signal(before.leader, "STOP")
@@ -78,9 +78,9 @@ def test_frozen_leader_resumes_as_a_standby_and_passes_on_its_task(
 
 
 def test_workers_go_on_while_no_replica_of_the_operator_runs(
-    stage: Stage, operator: Operator, crew: Crew, namespace: str
+    stage: Stage, operator: Operator, busy_workers: BusyWorkers, namespace: str
 ) -> None:
-    with crew.untouched():
+    with busy_workers.untouched():
         before = operator.settle()
         (standby,) = set(before.replicas) - {before.leader}
         restarts = before.replicas[standby].restarts
@@ -100,8 +100,10 @@ def test_workers_go_on_while_no_replica_of_the_operator_runs(
         assert counts == {restarts, restarts + 1}, "a replica ended that was not killed"
 
 
-def test_crew_loses_no_task_and_only_leaders_write_about_pools(stage: Stage, operator: Operator, crew: Crew) -> None:
-    pool = crew.gather()
+def test_busy_workers_lose_no_task_and_only_leaders_write_about_pools(
+    stage: Stage, operator: Operator, busy_workers: BusyWorkers
+) -> None:
+    pool = busy_workers.gather()
     assert pool.tasks.running_at(time.time()) == SIZE
     open_gates(pool)
     pool.wait_done()

@@ -16,7 +16,8 @@ from tests.hostile.users.stand import Answer, Stand, condition
 
 #: Pools at a time; larger chunks are slower.
 CHUNK = 250
-#: Seconds in which the operator should write nothing, and after which it retries a refused Deployment (`zygote.HASTE`).
+#: Seconds in which the operator should write nothing, and seconds after which it retries a refused Deployment
+#: (`tests.faults.forked_operators.HASTE`).
 PAUSE_SECONDS, REJECTED_SECONDS = 4.0, 2.0
 
 

@@ -38,7 +38,7 @@ SOURCES: tuple[Spec, ...] = (
 
 
 @dataclass(frozen=True)
-class Leaf:
+class SchemaField:
     """A field that holds a value, and its schema."""
 
     path: Path_
@@ -52,7 +52,7 @@ def spec_schema() -> dict[str, Any]:
     return schema
 
 
-def leaves(schema: dict[str, Any], path: Path_ = ()) -> Iterator[Leaf]:
+def leaves(schema: dict[str, Any], path: Path_ = ()) -> Iterator[SchemaField]:
     """Yield every field of a schema that is no object; the pod template has a generator of its own."""
     for name, child in schema.get("properties", {}).items():
         if (*path, name) == ("podTemplate",):
@@ -60,7 +60,7 @@ def leaves(schema: dict[str, Any], path: Path_ = ()) -> Iterator[Leaf]:
         if child.get("properties"):
             yield from leaves(child, (*path, name))
         else:
-            yield Leaf((*path, name), child)
+            yield SchemaField((*path, name), child)
 
 
 LEAVES = tuple(leaves(spec_schema()))
@@ -127,7 +127,7 @@ _WORDS: dict[str, tuple[Any, ...]] = {
 }
 
 
-def _value(leaf: Leaf) -> st.SearchStrategy[Any]:
+def _value(leaf: SchemaField) -> st.SearchStrategy[Any]:
     words = _WORDS.get(leaf.path[-1], ())
     found = honest(leaf.schema) | hostile(leaf.schema)
     return st.sampled_from(words) | found if words else found
@@ -140,7 +140,7 @@ def put(spec: Spec, path: Path_, value: Any) -> None:
     spec[path[-1]] = value
 
 
-def fits(leaf: Leaf, spec: Spec) -> bool:
+def fits(leaf: SchemaField, spec: Spec) -> bool:
     """Whether the field belongs to the pool's source.
 
     With a field of another source, the answer would only name the two sources.

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +15,8 @@ from activity_operator.cluster.json_depth import DepthLimitedDecoder
 from activity_operator.cluster.resources import DEPLOYMENTS, EVENTS, POOLS
 from tests.eventually import eventually
 from tests.faults.api import CALL_SECONDS, Raw
-from tests.faults.ground import TOKENS, Ground, ground, kubeconfig
-from tests.faults.replicas import nursery
+from tests.faults.fault_cluster import TOKENS, FaultCluster, fault_cluster, kubeconfig
+from tests.faults.replicas import fork_server
 from tests.faults.stage import Stage, stage
 from tests.manifests import pool
 
@@ -96,14 +96,6 @@ class Stand:
             return None if answer.status == 409 else answer
 
         return await eventually(f"pool {name} is replaced or refused", put)
-
-    async def create_all(self, namespace: str, specs: Sequence[Any], prefix: str = "p") -> dict[str, Answer]:
-        """Create many pools at the same time; return the answers by name."""
-        names = [f"{prefix}{number}" for number in range(len(specs))]
-        answers = await asyncio.gather(
-            *(self.create(namespace, name, spec) for name, spec in zip(names, specs, strict=True))
-        )
-        return dict(zip(names, answers, strict=True))
 
     async def pool(self, namespace: str, name: str) -> Raw:
         """Return a pool, which must exist."""
@@ -219,10 +211,12 @@ def condition(raw: Raw, kind: str = "Ready") -> Raw:
 async def stand(number: str = "users", log_format: Any = "json") -> AsyncIterator[Stand]:
     """Set the stand up; the honest pool is at work when this returns."""
     async with AsyncExitStack() as stack:
-        here: Ground = await stack.enter_async_context(ground())
+        here: FaultCluster = await stack.enter_async_context(fault_cluster())
         # No call may leave this machine, whatever role or service a pool names.
         nowhere = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
-        forks = await stack.enter_async_context(nursery(here.folder, "tests.hostile.users.zygote", **nowhere))
+        forks = await stack.enter_async_context(
+            fork_server(here.folder, "tests.hostile.users.forked_operators", **nowhere)
+        )
         session = aiohttp.ClientSession(
             here.url,
             headers={"Authorization": f"Bearer {TOKENS['test']}"},

@@ -14,7 +14,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tests.hostile.workers.wire import Door, Line
+from tests.hostile.workers.wire import ReportAddress, TlsConnection
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class Orders:
         return cls(**raw | {"requests": [base64.b64decode(each) for each in raw["requests"]]})
 
 
-def _send(orders: Orders, number: int, door: Door, ends: float, answers: "Counter[int]") -> None:
+def _send(orders: Orders, number: int, address: ReportAddress, ends: float, answers: "Counter[int]") -> None:
     turn = number
-    line: Line | None = None
+    line: TlsConnection | None = None
     while time.monotonic() < ends:
         with suppress(OSError):
-            line = line or door.connect(orders.sources[turn % len(orders.sources)])
+            line = line or address.connect(orders.sources[turn % len(orders.sources)])
             turn += 1
             line.send(orders.requests[turn % len(orders.requests)])
             answer = line.answer()
@@ -59,11 +59,11 @@ def _send(orders: Orders, number: int, door: Door, ends: float, answers: "Counte
 def main() -> None:
     """Read the orders and flood."""
     orders = Orders.from_json(sys.stdin.read())
-    door = Door(orders.port, orders.name, ssl.create_default_context(cadata=orders.authority))
+    address = ReportAddress(orders.port, orders.name, ssl.create_default_context(cadata=orders.authority))
     ends = time.monotonic() + orders.seconds
     answers: Counter[int] = Counter()
     threads = [
-        threading.Thread(target=_send, args=(orders, number, door, ends, answers), daemon=True)
+        threading.Thread(target=_send, args=(orders, number, address, ends, answers), daemon=True)
         for number in range(orders.threads)
     ]
     for thread in threads:

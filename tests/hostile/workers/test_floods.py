@@ -20,13 +20,13 @@ import pytest
 from activity_operator.reports.authentication import MAX_REVIEWS
 from activity_worker.contract import TOKEN_AUDIENCE
 from tests.eventually import eventually, eventually_sync
-from tests.faults.beat import Beat, beating
+from tests.faults.lateness import Lateness, measured_lateness
 from tests.hostile.workers.background import Background
 from tests.hostile.workers.flood import Orders
 from tests.hostile.workers.oracle import check, neighbours
 from tests.hostile.workers.test_tokens import tell
-from tests.hostile.workers.wire import Answer, Line, request, say
-from tests.hostile.workers.world import Honest, Pod, World
+from tests.hostile.workers.wire import Answer, TlsConnection, request, say
+from tests.hostile.workers.world import HonestWorker, Pod, World
 from tests.servers.parent import die_with_parent
 
 #: Seconds within which an honest worker must get an answer; after ten it would give up and reconnect.
@@ -51,17 +51,17 @@ def memory_mb(world: World) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
 
 
-def stood_still(beat: Beat, began: float, ended: float) -> float:
+def stood_still(lateness: Lateness, began: float, ended: float) -> float:
     """Return for how many seconds of this time (Unix seconds) this process itself was stalled."""
-    return sum(max(min(at, ended) - max(at - late, began), 0.0) for at, late in tuple(beat.late))
+    return sum(max(min(at, ended) - max(at - late, began), 0.0) for at, late in tuple(lateness.late))
 
 
 class Guard:
     """Compares before and after: sockets, memory, honest workers, and the neighbour's state."""
 
-    def __init__(self, world: World, background: Background, beat: Beat) -> None:
+    def __init__(self, world: World, background: Background, lateness: Lateness) -> None:
         self.world = world
-        self.beat = beat
+        self.lateness = lateness
         self._background = background
         self._before = background.do(neighbours(world))
         self._sockets, self._memory = sockets(world), memory_mb(world)
@@ -69,7 +69,7 @@ class Guard:
             one.slowest = 0.0
             self.answered_again(one)
 
-    def answered_again(self, one: Honest) -> None:
+    def answered_again(self, one: HonestWorker) -> None:
         """Wait until a report that was sent from now on is answered."""
         heard = one.answered
         self._background.do(eventually("honest workers are answered", lambda: one.answered >= heard + 2, seconds=30.0))
@@ -94,23 +94,23 @@ class Guard:
 
     def _answered_in_time(self, slowest: float) -> None:
         """Raise AssertionError when an answer took too long, after the deduction of this process's own worst stall."""
-        late = max((stood_still(self.beat, at - slowest, at) for at, _ in tuple(self.beat.late)), default=0.0)
+        late = max((stood_still(self.lateness, at - slowest, at) for at, _ in tuple(self.lateness.late)), default=0.0)
         assert slowest - late < ANSWERED_SECONDS, (
             f"{slowest:.2f} s, of which this process was stalled for at most {late:.2f} s"
         )
 
 
 @pytest.fixture
-def beat(background: Background) -> Iterator[Beat]:
+def lateness(background: Background) -> Iterator[Lateness]:
     """The lateness of the loop in which honest workers run: it shares this machine with the floods."""
-    context = beating()
+    context = measured_lateness()
     yield background.enter(context)
     background.leave(context)
 
 
 @pytest.fixture
-def guard(here: World, background: Background, beat: Beat) -> Guard:
-    return Guard(here, background, beat)
+def guard(here: World, background: Background, lateness: Lateness) -> Guard:
+    return Guard(here, background, lateness)
 
 
 def many(stack: ExitStack, count: int, connect: Callable[[], Any]) -> list[Any]:
@@ -125,11 +125,11 @@ def many(stack: ExitStack, count: int, connect: Callable[[], Any]) -> list[Any]:
 def test_half_open_connections_of_one_pod_and_of_fifty_are_closed(here: World, guard: Guard) -> None:
     head = request(b"x" * 100, here.attacker.token)
     with ExitStack() as stack:
-        silent = many(stack, 700, lambda: here.door.plain(PODS[0]))
-        met: list[Line] = many(stack, 300, lambda: here.door.connect(PODS[1]))
+        silent = many(stack, 700, lambda: here.address.plain(PODS[0]))
+        met: list[TlsConnection] = many(stack, 300, lambda: here.address.connect(PODS[1]))
         for pod in PODS[2:]:
-            silent += many(stack, 6, partial(here.door.plain, pod))
-            met += many(stack, 6, partial(here.door.connect, pod))
+            silent += many(stack, 6, partial(here.address.plain, pod))
+            met += many(stack, 6, partial(here.address.connect, pod))
         assert len(silent) + len(met) > 1500
         for number, line in enumerate(met):
             # In turn: nothing, half a head, a head and half a body.
@@ -139,7 +139,7 @@ def test_half_open_connections_of_one_pod_and_of_fifty_are_closed(here: World, g
         guard.held()
 
 
-def flood(line: Line, data: bytes, ended: Event) -> None:
+def flood(line: TlsConnection, data: bytes, ended: Event) -> None:
     """Send the same bytes repeatedly, without reading answers, until `ended` is set or the connection breaks."""
     line.sock.settimeout(0.5)
     with line, suppress(OSError):
@@ -155,7 +155,7 @@ def sending(here: World) -> Iterator[Callable[[list[bytes], float], None]]:
 
     def send(pieces: list[bytes], seconds: float) -> None:
         for number, piece in enumerate(pieces):
-            line = here.door.connect(PODS[number % len(PODS)])
+            line = here.address.connect(PODS[number % len(PODS)])
             threads.append(Thread(target=flood, args=(line, piece, ended)))
             threads[-1].start()
         time.sleep(seconds)
@@ -178,7 +178,7 @@ def test_pipelined_reports_with_unread_answers_do_not_fill_memory(
 
 async def flooded(world: World, threads: int, seconds: float, sources: list[str], requests: list[bytes]) -> Any:
     """Flood from another process; return its answers by status."""
-    orders = Orders(world.door.port, world.door.name, world.authority, sources, threads, seconds, requests)
+    orders = Orders(world.address.port, world.address.name, world.authority, sources, threads, seconds, requests)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.hostile.workers.flood",
         env=dict(os.environ, PYTHONPATH=os.pathsep.join([str(Path(__file__).parents[3]), *filter(None, sys.path)])),
@@ -220,7 +220,9 @@ def test_flood_of_forged_tokens_does_not_block_a_new_worker(here: World, backgro
     guard.held()
     took = [ended - began for began, ended in times]
     print(flooding.result(), f"{len(took)} newcomers, the slowest was known after {max(took):.2f} s")
-    assert max(ended - began - stood_still(guard.beat, began, ended) for began, ended in times) < ANSWERED_SECONDS, took
+    assert (
+        max(ended - began - stood_still(guard.lateness, began, ended) for began, ended in times) < ANSWERED_SECONDS
+    ), took
 
 
 def _become_known(here: World, pod: Pod, token: str) -> None:

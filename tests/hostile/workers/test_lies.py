@@ -18,7 +18,7 @@ from hypothesis import seed as seeded
 from tests.hostile.workers.background import Background
 from tests.hostile.workers.lies import Lie, several, single
 from tests.hostile.workers.oracle import check, neighbours
-from tests.hostile.workers.wire import Answer, Line
+from tests.hostile.workers.wire import Answer, TlsConnection
 from tests.hostile.workers.world import Pod, World
 
 EXAMPLES = int(os.environ.get("HOSTILE_EXAMPLES", "0"))
@@ -26,13 +26,13 @@ SEED = int(os.environ.get("HOSTILE_SEED", "0")) or random.SystemRandom().randran
 FIELD = re.compile(r"[A-Za-z, ]+(?=: )")
 
 
-class Liar:
+class LyingWorker:
     """Sends lies over one connection, and reconnects when the operator closes it."""
 
     def __init__(self, world: World, pod: Pod) -> None:
         self._world = world
         self._pod = pod
-        self._line: Line | None = None
+        self._connection: TlsConnection | None = None
 
     def base(self) -> dict[str, Any]:
         """Return the fields that must be correct for a report to be read at all."""
@@ -46,12 +46,12 @@ class Liar:
         """Send one lie, and judge the answer."""
         body = lie.body(self.base())
         for _ in range(30):
-            if self._line is None:
-                self._line = self._world.door.connect()
-            answer = self._line.post(body, self._pod.token)
+            if self._connection is None:
+                self._connection = self._world.address.connect()
+            answer = self._connection.post(body, self._pod.token)
             if answer.status == 0 or answer.headers.get("connection") == "close":
-                self._line.close()
-                self._line = None
+                self._connection.close()
+                self._connection = None
             # Repeat after a closed connection (0) and after the pod's rate limit (429).
             if answer.status not in {0, 429}:
                 break
@@ -60,8 +60,8 @@ class Liar:
 
     def close(self) -> None:
         """Close the connection."""
-        if self._line is not None:
-            self._line.close()
+        if self._connection is not None:
+            self._connection.close()
 
 
 def judge(lie: Lie, answer: Answer) -> None:
@@ -77,19 +77,19 @@ def judge(lie: Lie, answer: Answer) -> None:
 
 
 @pytest.fixture(params=[0])
-def liar(here: World, request: pytest.FixtureRequest) -> Iterator[Liar]:
-    made = Liar(here, here.attackers[request.param])
+def lying_worker(here: World, request: pytest.FixtureRequest) -> Iterator[LyingWorker]:
+    made = LyingWorker(here, here.attackers[request.param])
     yield made
     made.close()
 
 
 @pytest.mark.timeout(300)
 def test_lie_in_one_place_is_accepted_or_refused_with_its_field(
-    here: World, background: Background, liar: Liar
+    here: World, background: Background, lying_worker: LyingWorker
 ) -> None:
     before = background.do(neighbours(here))
     heard = here.honest.answered
-    statuses = {liar.tell(lie).status for lie in single()}
+    statuses = {lying_worker.tell(lie).status for lie in single()}
 
     assert statuses == {200, 400, 403}
     assert not here.honest.wrong
@@ -98,8 +98,10 @@ def test_lie_in_one_place_is_accepted_or_refused_with_its_field(
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("liar", [1], indirect=True)
-def test_lies_in_several_places_are_accepted_or_refused_alike(here: World, background: Background, liar: Liar) -> None:
+@pytest.mark.parametrize("lying_worker", [1], indirect=True)
+def test_lies_in_several_places_are_accepted_or_refused_alike(
+    here: World, background: Background, lying_worker: LyingWorker
+) -> None:
     before = background.do(neighbours(here))
 
     @settings(
@@ -111,7 +113,7 @@ def test_lies_in_several_places_are_accepted_or_refused_alike(here: World, backg
     )
     @given(several())
     def tell(lie: Lie) -> None:
-        liar.tell(lie)
+        lying_worker.tell(lie)
 
     if EXAMPLES:
         print(f"HOSTILE_SEED={SEED} HOSTILE_EXAMPLES={EXAMPLES}")

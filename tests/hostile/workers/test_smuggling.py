@@ -7,7 +7,7 @@ import pytest
 
 from tests.hostile.workers.background import Background
 from tests.hostile.workers.oracle import check, neighbours
-from tests.hostile.workers.wire import Line, request, say
+from tests.hostile.workers.wire import TlsConnection, request, say
 from tests.hostile.workers.world import World
 
 Make = Callable[[bytes, bytes], bytes]
@@ -103,7 +103,7 @@ def body(here: World) -> bytes:
     return say(here.attacker, next(here.sequence))
 
 
-def judge_last(here: World, line: Line, *, token: str) -> None:
+def judge_last(here: World, line: TlsConnection, *, token: str) -> None:
     """Raise AssertionError unless the connection now ends, with at most one answer, in the operator's own form."""
     answer = line.answer()
     assert answer.status in {0, 400}, answer
@@ -117,7 +117,7 @@ def judge_last(here: World, line: Line, *, token: str) -> None:
 def test_invalid_http_is_refused_once_and_ends_the_connection(here: World, background: Background) -> None:
     before = background.do(neighbours(here))
     for name, make in BAD.items():
-        with here.door.connect() as line:
+        with here.address.connect() as line:
             # The bytes that follow must not be read as a request.
             line.send(make(authorization(here), body(here)) + request(body(here), here.attacker.token))
             try:
@@ -130,7 +130,7 @@ def test_invalid_http_is_refused_once_and_ends_the_connection(here: World, backg
 @pytest.mark.parametrize("name", ODD)
 def test_odd_but_valid_http_is_answered_once(here: World, name: str) -> None:
     make, statuses = ODD[name]
-    with here.door.connect() as line:
+    with here.address.connect() as line:
         line.send(make(authorization(here), body(here)))
         answer = line.answer()
 
@@ -140,13 +140,13 @@ def test_odd_but_valid_http_is_answered_once(here: World, name: str) -> None:
 
 def test_pipelined_requests_are_answered_one_by_one(here: World) -> None:
     bodies = [body(here) for _ in range(5)]
-    with here.door.connect() as line:
+    with here.address.connect() as line:
         line.send(b"".join(request(each, here.attacker.token) for each in bodies))
         assert [line.answer().status for _ in bodies] == [200] * 5
 
 
 def test_request_after_a_refused_one_is_not_read(here: World) -> None:
-    with here.door.connect() as line:
+    with here.address.connect() as line:
         line.send(request(body(here), "") + request(body(here), here.attacker.token))
         assert line.answer().status == 401
         assert line.rest() == b""

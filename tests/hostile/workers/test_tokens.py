@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, hmac, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from activity_worker.contract import TOKEN_AUDIENCE
-from tests.faults.ground import TOKENS
+from tests.faults.fault_cluster import TOKENS
 from tests.hostile.workers.background import Background
 from tests.hostile.workers.oracle import check, neighbours
 from tests.hostile.workers.wire import REPORT, Answer, request, say
@@ -41,7 +41,7 @@ def signed(head: Claims, claims: Claims, key: rsa.RSAPrivateKey) -> str:
 
 def cluster_key(here: World) -> rsa.RSAPrivateKey:
     """Return the API server's signing key."""
-    key = serialization.load_pem_private_key((here.ground.folder / "service-accounts.key").read_bytes(), None)
+    key = serialization.load_pem_private_key((here.cluster.folder / "service-accounts.key").read_bytes(), None)
     assert isinstance(key, rsa.RSAPrivateKey)
     return key
 
@@ -147,7 +147,7 @@ FORGED: tuple[Callable[[World, str], str], ...] = (
 
 def tell(here: World, pod: Pod, token: str, path: str = REPORT, extra: bytes = b"") -> Answer:
     """Report for a pod with a token."""
-    with here.door.connect() as line:
+    with here.address.connect() as line:
         line.send(request(say(pod, next(here.sequence)), token, path, extra))
         return line.answer()
 

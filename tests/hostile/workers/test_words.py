@@ -12,7 +12,7 @@ from tests.eventually import eventually
 from tests.hostile.workers.background import Background
 from tests.hostile.workers.lies import TEXTS
 from tests.hostile.workers.oracle import check, neighbours
-from tests.hostile.workers.wire import Line, say
+from tests.hostile.workers.wire import TlsConnection, say
 from tests.hostile.workers.world import PAYLOAD, TENANT, Pod, World
 
 #: Texts for the status; besides, lone surrogates, which JSON can carry and no encoding can.
@@ -21,12 +21,12 @@ MARK = "the last text"
 
 
 @pytest.fixture
-def line(here: World) -> Iterator[Line]:
-    with here.door.connect() as made:
+def line(here: World) -> Iterator[TlsConnection]:
+    with here.address.connect() as made:
         yield made
 
 
-def report(here: World, pod: Pod, line: Line, **fields: Any) -> None:
+def report(here: World, pod: Pod, line: TlsConnection, **fields: Any) -> None:
     """Report, and expect acceptance."""
     answer = line.post(say(pod, next(here.sequence), **fields), pod.token)
     assert answer.status == 200, answer
@@ -45,7 +45,7 @@ def wait_for(here: World, background: Background, mark: str) -> dict[str, Any]:
     return found[0]
 
 
-def test_texts_of_a_worker_are_shown_as_plain_text(here: World, background: Background, line: Line) -> None:
+def test_texts_of_a_worker_are_shown_as_plain_text(here: World, background: Background, line: TlsConnection) -> None:
     before = background.do(neighbours(here))
     pod = here.attacker
     serial = itertools.count(1)
@@ -63,7 +63,7 @@ def test_texts_of_a_worker_are_shown_as_plain_text(here: World, background: Back
     background.do(check(here, before))
 
 
-def test_worker_cannot_report_for_another_pod(here: World, line: Line) -> None:
+def test_worker_cannot_report_for_another_pod(here: World, line: TlsConnection) -> None:
     body = say(here.attacker, next(here.sequence), podName=here.mate.pod.name)
     answer = line.post(body, here.attacker.token)
 
@@ -71,7 +71,7 @@ def test_worker_cannot_report_for_another_pod(here: World, line: Line) -> None:
 
 
 def test_worker_that_knows_another_pools_lease_name_gains_nothing(
-    here: World, background: Background, line: Line
+    here: World, background: Background, line: TlsConnection
 ) -> None:
     before, lease = background.do(neighbours(here)), here.held_lease
     assert f"lease-{lease}" in before.records

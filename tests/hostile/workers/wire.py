@@ -28,7 +28,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ReportAddress:
     """The address of the report server, and its CA."""
 
     port: int
@@ -39,12 +39,12 @@ class Door:
         """Connect without TLS, from an address of this machine."""
         return socket.create_connection(("127.0.0.1", self.port), ANSWER_SECONDS, source_address=(source, 0))
 
-    def connect(self, source: str = "127.0.0.1") -> "Line":
+    def connect(self, source: str = "127.0.0.1") -> "TlsConnection":
         """Connect with TLS."""
-        return Line(self.trust.wrap_socket(self.plain(source), server_hostname=self.name))
+        return TlsConnection(self.trust.wrap_socket(self.plain(source), server_hostname=self.name))
 
 
-class Line:
+class TlsConnection:
     """One TLS connection."""
 
     def __init__(self, sock: ssl.SSLSocket) -> None:

@@ -19,8 +19,8 @@ from activity_worker.testing import FakeSettings, StepFunctionsFake
 from tests import manifests, measuring
 from tests.eventually import eventually
 from tests.faults.api import Raw
-from tests.faults.ground import REPLICAS, Ground, ground, kubeconfig
-from tests.hostile.workers.wire import Door, say
+from tests.faults.fault_cluster import REPLICAS, FaultCluster, fault_cluster, kubeconfig
+from tests.hostile.workers.wire import ReportAddress, say
 from tests.servers.parent import die_with_parent
 from tests.servers.ports import free_port
 
@@ -45,20 +45,20 @@ class Pod:
     token: str
 
 
-class Honest:
+class HonestWorker:
     """A worker without any fault that reports a few times a second during the whole session."""
 
-    def __init__(self, door: Door, pod: Pod, *, busy: bool) -> None:
+    def __init__(self, address: ReportAddress, pod: Pod, *, busy: bool) -> None:
         self.pod = pod
         self.answered = 0
         self.slowest = 0.0
         self.wrong: list[str] = []
-        self._door = door
+        self._address = address
         self._does: Raw = {"busy": 1, "leases": [{"id": "its own"}]} if busy else {"openPolls": 1, "idleSeconds": 60.0}
 
     async def run(self) -> None:
         """Report until cancelled."""
-        address = f"https://127.0.0.1:{self._door.port}/v1/report"
+        url = f"https://127.0.0.1:{self._address.port}/v1/report"
         headers = {"Authorization": f"Bearer {self.pod.token}"}
         loop = asyncio.get_running_loop()
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=15.0)) as session:
@@ -67,7 +67,7 @@ class Honest:
                 body = say(self.pod, sequence, **self._does)
                 try:
                     async with session.post(
-                        address, data=body, headers=headers, ssl=self._door.trust, server_hostname=NAME
+                        url, data=body, headers=headers, ssl=self._address.trust, server_hostname=NAME
                     ) as answer:
                         text = await answer.text()
                         if answer.status == 200:
@@ -83,20 +83,20 @@ class Honest:
 class World:
     """The attacked cluster and the state that must not change. Made by `world`; its coroutines run in its own loop."""
 
-    def __init__(self, here: Ground, fake: StepFunctionsFake) -> None:
-        self.ground = here
+    def __init__(self, here: FaultCluster, fake: StepFunctionsFake) -> None:
+        self.cluster = here
         self.api = here.api
         self.fake = fake
         self.process: asyncio.subprocess.Process
-        self.door: Door
+        self.address: ReportAddress
         #: The CA certificates that workers trust, PEM.
         self.authority = ""
         self.health_port = free_port()
         self.log = here.folder / "operator.log"
         #: The attacker's own pods; a busy worker of the attacker's own pool; a worker of another namespace.
         self.attackers: list[Pod] = []
-        self.mate: Honest
-        self.honest: Honest
+        self.mate: HonestWorker
+        self.honest: HonestWorker
         self.held_lease = ""
         self.sequence = itertools.count(1)
 
@@ -160,7 +160,7 @@ async def world() -> AsyncIterator[World]:
     Processes, pools and folders are removed with the context.
     """
     async with AsyncExitStack() as stack:
-        here = await stack.enter_async_context(ground())
+        here = await stack.enter_async_context(fault_cluster())
         fake = StepFunctionsFake(settings=FakeSettings(poll_hold_seconds=2.0))
         await stack.enter_async_context(fake)
         made = World(here, fake)
@@ -168,7 +168,10 @@ async def world() -> AsyncIterator[World]:
         await _start_operator(stack, made)
         tenant, neighbour = await _workers(made, TENANT, MIN_WORKERS), await _workers(made, NEIGHBOUR, 1)
         made.attackers, mate = tenant[:-1], tenant[-1]
-        made.mate, made.honest = Honest(made.door, mate, busy=True), Honest(made.door, neighbour[0], busy=False)
+        made.mate, made.honest = (
+            HonestWorker(made.address, mate, busy=True),
+            HonestWorker(made.address, neighbour[0], busy=False),
+        )
         for one in (made.mate, made.honest):
             stack.push_async_callback(_ended, asyncio.create_task(one.run()))
         await eventually("honest workers are answered", lambda: bool(made.mate.answered and made.honest.answered))
@@ -202,11 +205,11 @@ async def _start_operator(stack: AsyncExitStack, made: World) -> None:
 
     It runs as it ships, except for a longer Lease: the only replica, on a flooded machine, may renew late.
     """
-    folder = made.ground.folder
+    folder = made.cluster.folder
     pod = {"containers": [{"name": "operator", "image": "played"}], "automountServiceAccountToken": False}
     body = {"metadata": {"name": "operator-a"}, "spec": pod}
     await made.api.call("POST", f"/api/v1/namespaces/{SYSTEM}/pods", body)
-    config = kubeconfig(folder / "operator.kubeconfig", made.ground.url, REPLICAS[0], folder / "ca.crt")
+    config = kubeconfig(folder / "operator.kubeconfig", made.cluster.url, REPLICAS[0], folder / "ca.crt")
     port = free_port()
     env = {
         "PATH": os.environ["PATH"],
@@ -245,7 +248,7 @@ async def _start_operator(stack: AsyncExitStack, made: World) -> None:
     await eventually("the operator has a certificate", trusted)
     made.authority = found[0]["data"]["ca.crt"]
     trust = ssl.create_default_context(cadata=made.authority)
-    made.door = Door(port, NAME, trust)
+    made.address = ReportAddress(port, NAME, trust)
 
 
 async def _killed(process: asyncio.subprocess.Process) -> None:

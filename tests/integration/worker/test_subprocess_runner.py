@@ -28,7 +28,7 @@ from activity_worker.subprocess.process import HandlerUnusableError, ProcessExit
 from activity_worker.subprocess.runner import SubprocessRunner
 from activity_worker.subprocess.session import HandlerExitedError
 from tests.eventually import eventually
-from tests.faults.beat import beating
+from tests.faults.lateness import measured_lateness
 
 from .process import HANDLERS, ROOT
 
@@ -356,12 +356,12 @@ async def test_many_calls_are_answered_in_order(start: Start) -> None:
 async def test_supervisors_loop_runs_while_a_handler_holds_the_interpreter(start: Start, tmp_path: Path) -> None:
     run = Run(await start("holds_the_interpreter"), seconds=5, started=str(tmp_path / "started"))
     await written(tmp_path / "started")
-    async with beating() as beat:
+    async with measured_lateness() as lateness:
         await run.task
 
     assert run.output == 0
-    assert len(beat.late) >= 10
-    assert max(late for _, late in beat.late) < 4
+    assert len(lateness.late) >= 10
+    assert max(late for _, late in lateness.late) < 4
 
 
 @pytest.mark.parametrize(

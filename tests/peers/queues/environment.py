@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 
 from tests import packages
-from tests.cluster import places
+from tests.cluster import paths
 from tests.cluster.shell import MissingError
 
 HERE = Path(__file__).parent
@@ -20,7 +20,7 @@ def node() -> Path:
 def home() -> Path:
     """Return the folder of the packages, installed or not. Its name has a hash of the lock."""
     key = hashlib.sha256(b"".join((HERE / name).read_bytes() for name in FILES)).hexdigest()[:12]
-    return places.cache() / "peers" / f"queues-{key}"
+    return paths.cache() / "peers" / f"queues-{key}"
 
 
 def modules() -> Path:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.cluster import cgroups, places
+from tests.cluster import cgroups, paths
 from tests.cluster.shell import ClusterError
 from tests.prepare.bare import root as bare
 
@@ -50,7 +50,7 @@ def shared() -> dict[Path, str]:
         home / ".npm" / "_cacache",
     )
     return {folder: str(folder) for folder in same} | {
-        places.cache() / "uv-cache": f"{CACHE}/uv-cache",
+        paths.cache() / "uv-cache": f"{CACHE}/uv-cache",
         bare.folder() / "apt-archives": "/var/cache/apt/archives",
     }
 

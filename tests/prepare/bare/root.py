@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests import packages
-from tests.cluster import places
+from tests.cluster import paths
 from tests.cluster.progress import step
 from tests.cluster.shell import run
-from tests.prepare import debian as apt
+from tests.prepare import apt
 from tests.prepare.retries import retried
 
 SUITE = "trixie"  # Python 3.13, which LocalEmu needs
@@ -39,7 +39,7 @@ SETTINGS = (
 
 def folder() -> Path:
     """The folder of the cache that holds roots and the tarball."""
-    return places.cache() / "bare"
+    return paths.cache() / "bare"
 
 
 @contextmanager

@@ -26,7 +26,7 @@ DENIED = SourceProblem("AccessDenied", "allow it", 1.0)
 NOT_FOUND = SourceProblem("ActivityNotFound", "create it", 1.0)
 
 
-class Rooms:
+class FakeComponents:
     """Fakes of sentinels, counts and leases, which record their orders."""
 
     def __init__(
@@ -65,24 +65,24 @@ def spec(**aws: str) -> PoolSpec:
 
 
 def test_counts_use_their_own_endpoint_and_the_pools_role() -> None:
-    rooms = Rooms(SourceFacts(), (None, None))
+    components = FakeComponents(SourceFacts(), (None, None))
     aws = {"endpointUrl": "http://sfn", "cloudWatchEndpointUrl": "http://cw", "roleArn": "arn:aws:iam::1:role/r"}
-    rooms.signals.order(KEY, SentinelOrder(counts=True), spec(**aws), "uid")
-    rooms.signals.order(KEY, SentinelOrder(counts=True), spec(endpointUrl="http://sfn"), "uid")
+    components.signals.order(KEY, SentinelOrder(counts=True), spec(**aws), "uid")
+    components.signals.order(KEY, SentinelOrder(counts=True), spec(endpointUrl="http://sfn"), "uid")
 
-    first, second = rooms.counted
+    first, second = components.counted
     assert first == PollTarget(ARN, "us-east-1", "http://cw", "arn:aws:iam::1:role/r", "kent/team")
     assert second == PollTarget(ARN, "us-east-1", "")
-    assert [polls for polls, _ in rooms.polls] == [0, 0]
+    assert [polls for polls, _ in components.polls] == [0, 0]
 
 
 def test_counts_are_read_only_while_they_are_ordered() -> None:
-    rooms = Rooms(SourceFacts(), (None, None))
-    rooms.signals.order(KEY, SentinelOrder(2, 10), spec(), "uid")
-    rooms.signals.withdraw(KEY, deleted=True)
+    components = FakeComponents(SourceFacts(), (None, None))
+    components.signals.order(KEY, SentinelOrder(2, 10), spec(), "uid")
+    components.signals.withdraw(KEY, deleted=True)
 
-    assert rooms.counted == [None, None]
-    assert rooms.polls[-1] == "forgotten"
+    assert components.counted == [None, None]
+    assert components.polls[-1] == "forgotten"
 
 
 @pytest.mark.parametrize(
@@ -99,17 +99,17 @@ def test_counts_are_read_only_while_they_are_ordered() -> None:
 def test_results_of_polls_and_counts_are_combined(
     polled: SourceFacts, counted: tuple[ActivityMetrics | None, SourceProblem | None], combined: SourceFacts
 ) -> None:
-    assert Rooms(polled, counted).signals.facts(KEY) == combined
+    assert FakeComponents(polled, counted).signals.facts(KEY) == combined
 
 
 def test_counted_source_is_not_polled() -> None:
-    rooms = Rooms(SourceFacts(), (None, None), ((BacklogCount(3, True, 5.0),), DENIED))
+    components = FakeComponents(SourceFacts(), (None, None), ((BacklogCount(3, True, 5.0),), DENIED))
     raw = {"source": {"redis": {"address": "r:1", "flow": "f", "queue": "q"}}, "handlerImage": "h", "maxWorkers": 1}
     order = SentinelOrder(counts=True)
-    rooms.signals.order(KEY, order, PoolSpec.model_validate(raw), "uid")
+    components.signals.order(KEY, order, PoolSpec.model_validate(raw), "uid")
 
-    assert (rooms.ordered, rooms.polls, rooms.counted) == ([order], ["forgotten"], [None])
-    assert rooms.signals.facts(KEY) == SourceFacts(counts=(BacklogCount(3, True, 5.0),), error=DENIED)
+    assert (components.ordered, components.polls, components.counted) == ([order], ["forgotten"], [None])
+    assert components.signals.facts(KEY) == SourceFacts(counts=(BacklogCount(3, True, 5.0),), error=DENIED)
 
 
 def test_calls_of_each_service_are_counted_under_its_name() -> None:
@@ -133,22 +133,22 @@ async def test_term_that_ends_at_once_does_not_block_the_next_one(
     """The first term ends before the reading of its leases has run a step; the next one must still get ready."""
     parts: dict[str, Any] = {part.name: MagicMock() for part in fields(ClusterServices)}
     services = ClusterServices(**{**parts, "settings": OperatorSettings(), "metrics": Metrics("1.0")})
-    rooms = build_components(services, StepFunctions("x"), CloudWatchReader())
+    components = build_components(services, StepFunctions("x"), CloudWatchReader())
     begun = asyncio.Event()
 
     async def begin_term() -> None:
         begun.set()
 
-    monkeypatch.setattr(rooms.leases, "begin_term", begin_term)
-    rooms.store_filled()
-    rooms.end_term()
+    monkeypatch.setattr(components.leases, "begin_term", begin_term)
+    components.store_filled()
+    components.end_term()
     await asyncio.sleep(0)
     assert not begun.is_set()
 
-    rooms.store_filled()
+    components.store_filled()
     async with asyncio.timeout(5):
         await begun.wait()
-    assert rooms.ready
+    assert components.ready
 
 
 async def test_failure_to_take_over_leases_ends_the_process_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,11 +157,11 @@ async def test_failure_to_take_over_leases_ends_the_process_with_its_error(monke
     services = ClusterServices(
         **{**parts, "settings": OperatorSettings(), "metrics": Metrics("1.0"), "fail": failure.set_result}
     )
-    rooms = build_components(services, StepFunctions("x"), CloudWatchReader())
-    monkeypatch.setattr(rooms.leases, "begin_term", AsyncMock(side_effect=RuntimeError("a bug")))
+    components = build_components(services, StepFunctions("x"), CloudWatchReader())
+    monkeypatch.setattr(components.leases, "begin_term", AsyncMock(side_effect=RuntimeError("a bug")))
 
-    rooms.store_filled()
+    components.store_filled()
 
     async with asyncio.timeout(5):
         assert "a bug" in await failure
-    assert not rooms.ready
+    assert not components.ready

@@ -10,7 +10,7 @@ import pytest
 
 from tests.eventually import eventually
 from tests.faults import replicas
-from tests.faults.replicas import Nursery, Replica
+from tests.faults.replicas import ForkServer, Replica
 
 
 class Processes:
@@ -72,13 +72,15 @@ async def test_cancelled_start_leaves_no_process_for_the_next_caller(
     async def drain() -> None:
         asked.set()
 
-    nursery = Nursery(cast("Any", SimpleNamespace(stdin=SimpleNamespace(write=len, drain=drain), stdout=answers)))
-    impatient = asyncio.create_task(nursery.fork({}))
+    fork_server = ForkServer(
+        cast("Any", SimpleNamespace(stdin=SimpleNamespace(write=len, drain=drain), stdout=answers))
+    )
+    impatient = asyncio.create_task(fork_server.fork({}))
     await asked.wait()
     await asyncio.sleep(0)
     impatient.cancel()
     await asyncio.gather(impatient, return_exceptions=True)
-    patient = asyncio.create_task(nursery.fork({}))
+    patient = asyncio.create_task(fork_server.fork({}))
     answers.feed_data(b"11\n22\n")
 
     assert await patient == 22

@@ -12,7 +12,7 @@ from tests.conformance.emulators import EMULATORS, environment_of
 from tests.environments import Environment
 from tests.packages import Program
 from tests.peers.queues import environment as queues
-from tests.prepare import debian as apt
+from tests.prepare import apt
 
 REMEDY = "run `make prepare`"
 

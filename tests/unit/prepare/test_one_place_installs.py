@@ -63,4 +63,4 @@ def test_installs_of_tests_prepare_are_found() -> None:
     """The pattern matches every way to install that tests/prepare uses."""
     found = {file.name for file in (TESTS / "prepare").glob("*.py") if installs(file)}
 
-    assert found == {"debian.py", "docker.py", "environments.py", "go.py", "images.py", "queues.py"}
+    assert found == {"apt.py", "docker.py", "environments.py", "go.py", "images.py", "queues.py"}

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.soak.growth import LEAST_SECONDS, LIMITS, WARM_UP_SECONDS, Line, Sample, lines
+from tests.soak.growth import LEAST_SECONDS, LIMITS, WARM_UP_SECONDS, Growth, Sample, lines
 
 MINUTES = 12
 
@@ -33,7 +33,7 @@ def life(
     return found
 
 
-def judged(samples: list[Sample]) -> dict[str, Line]:
+def judged(samples: list[Sample]) -> dict[str, Growth]:
     return {line.measure: line for line in lines(samples, WARM_UP_SECONDS, LEAST_SECONDS)}
 
 

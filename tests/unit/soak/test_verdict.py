@@ -5,21 +5,23 @@ from dataclasses import replace
 import pytest
 
 from tests.soak.account import Attempt, Begun, Death, Evidence
-from tests.soak.draw import Strike, What
-from tests.soak.growth import Line
-from tests.soak.verdict import CONVERGE_SECONDS, Found, Struck, judge, operators_deaths
+from tests.soak.draw import DrawnFault, FaultKind
+from tests.soak.growth import Growth
+from tests.soak.verdict import CONVERGE_SECONDS, Findings, InjectedFault, judge, operators_deaths
 
 
-def struck(what: What = What.LEADER_KILLED, at: float = 10.0, converged: float | None = 3.0) -> Struck:
-    one = Struck(Strike(what, 1.0, 0.0, 1, 0.5), at, "operator-a", in_flight=7, over=at + 1.0, converged=converged)
-    one.owed = "status of zero"
+def struck(what: FaultKind = FaultKind.LEADER_KILLED, at: float = 10.0, converged: float | None = 3.0) -> InjectedFault:
+    one = InjectedFault(
+        DrawnFault(what, 1.0, 0.0, 1, 0.5), at, "operator-a", in_flight=7, over=at + 1.0, converged=converged
+    )
+    one.missing = "status of zero"
     return one
 
 
-FLAT = Line("operator-a", 1, "rss", 1.0, 2.0, 0.0, 600.0)
+FLAT = Growth("operator-a", 1, "rss", 1.0, 2.0, 0.0, 600.0)
 SEEN = Evidence((), (), frozenset(), {}, {}, 2.0)
-GOOD = Found(
-    struck=[struck(), struck(What.WORKER_KILLED, 50.0, 9.0)],
+GOOD = Findings(
+    struck=[struck(), struck(FaultKind.WORKER_KILLED, 50.0, 9.0)],
     statuses={"SUCCEEDED": 5},
     attempts=[Attempt("a" * 16, "succeeded", "w:x", 1.0, 2.0)],
     seen=SEEN,
@@ -35,8 +37,8 @@ def test_a_run_in_which_everything_ended_well_is_good() -> None:
     verdict = judge(GOOD)
 
     assert not verdict.wrong
-    assert verdict.rows[What.LEADER_KILLED].times == 1
-    assert verdict.rows[What.WORKER_KILLED].slowest == 9.0
+    assert verdict.rows[FaultKind.LEADER_KILLED].times == 1
+    assert verdict.rows[FaultKind.WORKER_KILLED].slowest == 9.0
 
 
 BAD = {
@@ -64,7 +66,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("found", "words"), BAD.values(), ids=BAD.keys())
-def test_each_thing_that_must_not_be_makes_a_run_bad_and_is_said(found: Found, words: str) -> None:
+def test_each_thing_that_must_not_be_makes_a_run_bad_and_is_said(found: Findings, words: str) -> None:
     wrong = judge(found).wrong
 
     assert len(wrong) == 1
@@ -72,20 +74,20 @@ def test_each_thing_that_must_not_be_makes_a_run_bad_and_is_said(found: Found, w
 
 
 def test_task_of_a_killed_holder_counts_as_retried_for_that_fault() -> None:
-    dead = Death("w", 52.0, What.WORKER_KILLED, frozenset({TIMED_OUT.lease}))
+    dead = Death("w", 52.0, FaultKind.WORKER_KILLED, frozenset({TIMED_OUT.lease}))
     verdict = judge(replace(GOOD, attempts=[TIMED_OUT], seen=replace(SEEN, deaths=(dead,))))
 
     assert not verdict.wrong
-    assert verdict.rows[What.WORKER_KILLED].retried == 1
+    assert verdict.rows[FaultKind.WORKER_KILLED].retried == 1
 
 
 def test_harm_stands_in_the_row_of_the_fault_before_it() -> None:
     rows = judge(replace(GOOD, attempts=[TIMED_OUT], interrupted=[(12.0, "pod p was deleted")])).rows
 
-    assert (rows[What.WORKER_KILLED].lost, rows[What.LEADER_KILLED].interrupted) == (1, 1)
+    assert (rows[FaultKind.WORKER_KILLED].lost, rows[FaultKind.LEADER_KILLED].interrupted) == (1, 1)
 
 
 def test_an_operator_that_ended_by_itself_has_no_excuse() -> None:
     ends = {"operator-a": [10.2, 300.0], "operator-b": [10.3]}
 
-    assert operators_deaths(GOOD.struck, ends, 7.0) == [Death("operator-a", 10.2, What.LEADER_KILLED)]
+    assert operators_deaths(GOOD.struck, ends, 7.0) == [Death("operator-a", 10.2, FaultKind.LEADER_KILLED)]

@@ -94,11 +94,6 @@ class ReportState:
         self._failures = 0
         self._misdirections = 0
 
-    @property
-    def answered_once(self) -> bool:
-        """Whether any report was answered by a leader."""
-        return self._delivered is not None
-
     def is_known(self, snapshot: WorkerSnapshot) -> bool:
         """Tell whether the leader has answered a report with this state, this exit output and all that is released."""
         last = self._delivered

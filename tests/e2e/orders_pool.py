@@ -38,7 +38,7 @@ RIGHT: dict[str, Counter[str]] = {
 
 
 @dataclass(eq=False)
-class Shop(SecretPool):
+class OrdersPool(SecretPool):
     """The pool of the example's runners, its orders (number -> item), and the journal of their effects."""
 
     server: PostgresServer = field(kw_only=True)
@@ -156,14 +156,14 @@ def _example() -> Any:
 
 
 @contextmanager
-def a_shop(stage: Stage, namespace: str, name: str) -> Iterator[Shop]:
+def an_orders_pool(stage: Stage, namespace: str, name: str) -> Iterator[OrdersPool]:
     """Yield a shop whose databases on this machine are reachable for pods, and whose image is in the cluster."""
     image = find_image(catalogue.orders())
     load_image(image)
     password = secrets.token_urlsafe(12)
     with postgres_server(durable=False, logins=LOGINS, also=stage.cluster.host_ip) as server:
         asyncio.run(_create_databases(server, password))
-        yield Shop(stage, namespace, name, secret=SECRET, server=server, image=image.tag, password=password)
+        yield OrdersPool(stage, namespace, name, secret=SECRET, server=server, image=image.tag, password=password)
 
 
 async def _create_databases(server: PostgresServer, password: str) -> None:

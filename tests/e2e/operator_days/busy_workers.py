@@ -54,7 +54,7 @@ def open_gates(pool: Pool) -> None:
 
 
 @dataclass
-class Crew:
+class BusyWorkers:
     """The twenty workers. The windows are short: an operator that took silence for idleness would soon remove them."""
 
     stage: Stage
@@ -65,7 +65,7 @@ class Crew:
     def call(self) -> Pool:
         """At the first call, apply the pool with its twenty workers and start a task for each."""
         if self.pool is None:
-            self.pool = gated(self.stage, self.namespace, "crew", minWorkers=SIZE, maxWorkers=SIZE)
+            self.pool = gated(self.stage, self.namespace, "busy-workers", minWorkers=SIZE, maxWorkers=SIZE)
             self.pool.executions.start(SIZE)
         return self.pool
 
@@ -81,7 +81,7 @@ class Crew:
 
     @contextmanager
     def untouched(self) -> Iterator[None]:
-        """Assert that the crew is the same at every moment of the block, and its pool's status at the end.
+        """Assert that the workers are the same at every moment of the block, and its pool's status at the end.
 
         Meanwhile the status may say that the workers have not reported to a new leader yet.
         """

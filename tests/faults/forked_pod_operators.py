@@ -1,6 +1,7 @@
 """Operators that find the API server as in a pod: by the environment and a ServiceAccount's files.
 
-`python -m tests.faults.pod_zygote` is the zygote; it changes only the files' location.
+`python -m tests.faults.forked_pod_operators` is the process that operators are forked from.
+It changes only the files' location.
 """
 
 import json
@@ -10,7 +11,7 @@ from typing import Any
 
 from kubernetes.aio.config import incluster_config
 
-from tests.faults import zygote
+from tests.faults import forked_operators
 
 
 def account_folder(log: Path) -> Path:
@@ -19,8 +20,8 @@ def account_folder(log: Path) -> Path:
 
 
 def main() -> None:
-    """Run the zygote."""
-    operate = zygote._operate
+    """Fork operators until the input ends."""
+    operate = forked_operators._operate
 
     def prepared(asked: dict[str, Any]) -> None:
         folder = account_folder(Path(asked["log"]))
@@ -29,8 +30,8 @@ def main() -> None:
         os.environ.update(json.loads((folder / "environment.json").read_text()))
         operate(asked)
 
-    zygote._operate = prepared
-    zygote.main()
+    forked_operators._operate = prepared
+    forked_operators.main()
 
 
 if __name__ == "__main__":

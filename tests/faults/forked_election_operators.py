@@ -1,15 +1,15 @@
 """Operators for the election; signals block their main loop.
 
-`python -m tests.faults.election_zygote [as-shipped]` is the zygote; `as-shipped` keeps the product's own constants.
-SIGUSR1 and SIGUSR2 block the main loop like a call that does not return: other threads run, but no task of the loop
-does.
+`python -m tests.faults.forked_election_operators [as-shipped]` is the process that operators are forked from. With
+`as-shipped` the product's own constants stay. SIGUSR1 and SIGUSR2 block the main loop like a call that does not return:
+other threads run, but no task of the loop does.
 """
 
 import select
 import signal
 import sys
 
-from tests.faults import zygote
+from tests.faults import forked_operators
 
 #: Seconds for which SIGUSR1 blocks the loop: shorter than the renew deadline of `replicas.ELECTION`, so the leader
 #: keeps its Lease.
@@ -25,13 +25,13 @@ def _block(number: int, _frame: object) -> None:
 
 
 def main() -> None:
-    """Run the zygote."""
+    """Fork operators until the input ends."""
     # The forked operators inherit the handlers.
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, _block)
     if AS_SHIPPED in sys.argv:
-        zygote.HASTE.clear()
-    zygote.main()
+        forked_operators.HASTE.clear()
+    forked_operators.main()
 
 
 if __name__ == "__main__":

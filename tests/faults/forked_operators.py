@@ -1,8 +1,8 @@
 """Operators as processes, forked from one that has imported everything: a start takes a fork instead of two seconds.
 
-`python -m tests.faults.zygote` reads a JSON line for each operator: its settings, its environment, its log file. It
-answers with the process's id. The operator's `run` is the product's own; its constants are shorter (`HASTE`), so that a
-scenario takes seconds.
+`python -m tests.faults.forked_operators` reads a JSON line for each operator: its settings, its environment, its log
+file. It answers with the process's id. The operator's `run` is the product's own; its constants are shorter (`HASTE`),
+so that a scenario takes seconds.
 """
 
 import asyncio

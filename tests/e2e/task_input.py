@@ -4,7 +4,7 @@ from typing import Any
 
 #: `Parameters` of a task's state: the input fields that `handler.py` knows, and the number of the attempt, from 0, from
 #: the context object.
-TELLING_ATTEMPTS: dict[str, Any] = {
+WITH_ATTEMPT: dict[str, Any] = {
     "n.$": "$.n",
     "do.$": "$.do",
     "seconds.$": "$.seconds",

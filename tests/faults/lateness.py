@@ -11,7 +11,7 @@ BEAT_SECONDS = 0.1
 
 
 @dataclass
-class Beat:
+class Lateness:
     """The lateness of each beat: when it came, in Unix seconds, and by how many seconds it was late."""
 
     late: list[tuple[float, float]] = field(default_factory=list)
@@ -31,12 +31,12 @@ class Beat:
 
 
 @asynccontextmanager
-async def beating() -> AsyncIterator[Beat]:
-    """Beat in the background, so that lateness of the machine is not counted against the operator."""
-    beat = Beat()
-    task = asyncio.create_task(beat.run())
+async def measured_lateness() -> AsyncIterator[Lateness]:
+    """Measure in the background, so that lateness of the machine is not counted against the operator."""
+    lateness = Lateness()
+    task = asyncio.create_task(lateness.run())
     try:
-        yield beat
+        yield lateness
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -32,7 +32,7 @@ RENEWED = "-renewed"
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class FaultCluster:
     """A running control plane: its address, its CA, the test's own client, and a folder for files."""
 
     url: str
@@ -42,7 +42,7 @@ class Ground:
 
 
 @asynccontextmanager
-async def ground(*, missed_seconds: float = 0.0) -> AsyncIterator[Ground]:
+async def fault_cluster(*, missed_seconds: float = 0.0) -> AsyncIterator[FaultCluster]:
     """Start a control plane with the CRD of this tree; it and its data are removed at the end.
 
     With `missed_seconds` the node controllers run, too: a node that is silent for that long is marked unreachable, and
@@ -65,7 +65,7 @@ async def ground(*, missed_seconds: float = 0.0) -> AsyncIterator[Ground]:
             plane.start_controllers((*CONTROLLERS, *OF_NODES), *seen)
         else:
             plane.start_controllers(CONTROLLERS)
-        yield Ground(plane.url, plane.trust, api, plane.folder)
+        yield FaultCluster(plane.url, plane.trust, api, plane.folder)
 
 
 def kubeconfig(path: Path, url: str, user: str, ca_file: Path | None = None, *, renewed: bool = False) -> Path:

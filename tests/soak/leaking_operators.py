@@ -1,4 +1,6 @@
-"""`python -m tests.soak.zygote`: operators as in `tests.faults.zygote`, with a leak if `SOAK_LEAK` asks for one.
+"""Operators that leak on purpose, if `SOAK_LEAK` asks for it; otherwise as in `tests.faults.forked_operators`.
+
+`python -m tests.soak.leaking_operators` is the process that operators are forked from.
 
 The leaks show that the judge can fail. "memory:6" keeps 6 MB more a minute, "files:30" 30 files; "lag:200" blocks the
 main loop every second, by 200 ms more each minute.
@@ -14,8 +16,8 @@ from typing import Any
 from activity_operator import __main__ as operator
 from activity_operator.policy_file import PolicyFile
 from activity_operator.settings import OperatorSettings
-from tests.faults import zygote
-from tests.faults.election_zygote import _block
+from tests.faults import forked_operators
+from tests.faults.forked_election_operators import _block
 
 VARIABLE = "SOAK_LEAK"
 #: Modules that an operator imports when the first pool needs them. They are imported before, so that they do not count
@@ -57,7 +59,7 @@ def main() -> None:
     signal.signal(signal.SIGUSR1, _block)
     if os.environ.get(VARIABLE):
         operator.run = _leaking
-    zygote.main()
+    forked_operators.main()
 
 
 if __name__ == "__main__":

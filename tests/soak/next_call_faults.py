@@ -12,7 +12,7 @@ CLOCKWORK = frozenset({"PUT leases", "POST tokenreviews"})
 
 
 @dataclass(slots=True)
-class Trap:
+class CallFault:
     """A fault for the next `left` calls or events whose names `suits`, until `end` on the clock."""
 
     kind: Kind
@@ -22,24 +22,24 @@ class Trap:
     struck: int = 0
 
 
-class Ambush(Plan):
-    """A plan without numbers: traps can be added at any time. It counts writes by name; `clock` gives seconds."""
+class NextCallFaults(Plan):
+    """A plan without numbers: faults can be added at any time. It counts writes by name; `clock` gives seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__()
         self._clock = clock
-        self._calls: list[Trap] = []
-        self._events: list[Trap] = []
+        self._calls: list[CallFault] = []
+        self._events: list[CallFault] = []
         self.writes: Counter[str] = Counter()
 
-    def lay(self, kind: Kind, suits: Callable[[str], bool], times: int, seconds: float) -> Trap:
-        """Let `kind` strike the next calls or events with such names; return the trap, which counts them."""
-        trap = Trap(kind, suits, times, self._clock() + seconds)
-        (self._events if kind.name.startswith(("EVENT", "STREAM")) else self._calls).append(trap)
-        return trap
+    def add(self, kind: Kind, suits: Callable[[str], bool], times: int, seconds: float) -> CallFault:
+        """Let `kind` strike the next calls or events with such names; return the fault, which counts them."""
+        fault = CallFault(kind, suits, times, self._clock() + seconds)
+        (self._events if kind.name.startswith(("EVENT", "STREAM")) else self._calls).append(fault)
+        return fault
 
-    def lift(self) -> None:
-        """Remove all traps."""
+    def clear(self) -> None:
+        """Remove all faults."""
         self._calls.clear()
         self._events.clear()
 
@@ -47,22 +47,22 @@ class Ambush(Plan):
         """Count a call; return its fault."""
         if not name.startswith(("WATCH", OPERATOR, WORKER)) and name not in CLOCKWORK:
             self.writes[name] += 1
-        return self._spring(self._calls, name)
+        return self._next(self._calls, name)
 
     def read(self, name: str) -> Fault | None:
         """Return the fault of a GET or a LIST."""
-        return self._spring(self._calls, name)
+        return self._next(self._calls, name)
 
     def event(self, name: str) -> Fault | None:
         """Return the fault of an event of a watch."""
-        return self._spring(self._events, name)
+        return self._next(self._events, name)
 
-    def _spring(self, traps: list[Trap], name: str) -> Fault | None:
+    def _next(self, faults: list[CallFault], name: str) -> Fault | None:
         now = self._clock()
-        traps[:] = [trap for trap in traps if trap.left and trap.end > now]
-        for trap in traps:
-            if trap.suits(name):
-                trap.left -= 1
-                trap.struck += 1
-                return Fault(trap.kind, name, trap.struck)
+        faults[:] = [fault for fault in faults if fault.left and fault.end > now]
+        for fault in faults:
+            if fault.suits(name):
+                fault.left -= 1
+                fault.struck += 1
+                return Fault(fault.kind, name, fault.struck)
         return None

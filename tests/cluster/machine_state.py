@@ -7,17 +7,17 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster import cgroups, packet_filter, places
+from tests.cluster import cgroups, packet_filter, paths
 
 # Counters and random values of the kernel, which change by themselves.
-RESTLESS = re.compile(
+VOLATILE = re.compile(
     r"^(?:fs\.(?:dentry-state|file-nr|inode-nr|inode-state|quota\.\w+|aio-nr)|kernel\.(?:ns_last_pid|random\.\w+|pty\.nr)"
     r"|net\.netfilter\.nf_conntrack_(?:count|buckets)|kernel\.\w*perf_\w+) "
 )
 
 
 @dataclass(frozen=True)
-class Picture:
+class MachineState:
     """The state that `down` promises to restore."""
 
     our_processes: list[str]
@@ -31,16 +31,16 @@ class Picture:
     folders: dict[str, bool]
 
 
-def take() -> Picture:
+def take() -> MachineState:
     """Take the snapshot. Needs root, and iproute2, iptables and procps."""
-    return Picture(
+    return MachineState(
         our_processes=_our_processes(),
         mounts=sorted(line.split(" ", 3)[3] for line in Path("/proc/self/mountinfo").read_text().splitlines()),
         links=[re.sub(r"^\d+: ", "", line) for line in _lines("ip", "-oneline", "link")],
         addresses=[re.sub(r"\S+ (?:sec|forever)\b", "", line) for line in _lines("ip", "-oneline", "address")],
         routes=_lines("ip", "route"),
         packet_filter={command: _rules(command) for command in packet_filter.FAMILIES},
-        sysctls=[line for line in _lines("sysctl", "--all") if not RESTLESS.match(line)],
+        sysctls=[line for line in _lines("sysctl", "--all") if not VOLATILE.match(line)],
         cgroups=cgroups.present(),
         folders={name: Path(name).exists() for name in ("/run/containerd", "/var/lib/cni", "/var/lib/kubelet")},
     )
@@ -48,7 +48,7 @@ def take() -> Picture:
 
 def _our_processes() -> list[str]:
     everything = (_command_line(folder) for folder in Path("/proc").iterdir() if folder.name.isdigit())
-    return [words for words in everything if str(places.run()) in words]
+    return [words for words in everything if str(paths.run()) in words]
 
 
 def _command_line(process: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster import debian, embedded, images, kind, places
+from tests.cluster import embedded, images, kind, paths, requirements
 from tests.cluster.cluster import Cluster, read_record, write_record
 from tests.cluster.image_key import Recipe
 from tests.cluster.locks import alone
@@ -30,9 +30,9 @@ def up() -> Cluster:
 
     Raises ClusterError that names what is missing when this machine can run neither kind nor embedded.
     """
-    with alone(places.cluster() / "cluster.lock"):
+    with alone(paths.cluster() / "cluster.lock"):
         in_docker = uses_kind()
-        if not in_docker and (reason := debian.why_not_embedded()) is not None:
+        if not in_docker and (reason := requirements.why_not_embedded()) is not None:
             raise ClusterError(f"no local cluster: no Docker engine answers `docker info`, and {reason}")
         with step("cluster up"):
             cluster = kind.up() if in_docker else embedded.up()
@@ -42,14 +42,14 @@ def up() -> Cluster:
 
 def down() -> None:
     """Stop the cluster and restore the machine's state. Without a cluster this does nothing."""
-    with alone(places.cluster() / "cluster.lock"):
+    with alone(paths.cluster() / "cluster.lock"):
         noted = read_record()
         with step("cluster down"):
             if noted is not None and noted.kind == "kind":
                 kind.down()
             else:
                 embedded.down()
-        places.record().unlink(missing_ok=True)
+        paths.record().unlink(missing_ok=True)
 
 
 def current() -> Cluster | None:
@@ -87,11 +87,11 @@ def load_image(image: Image) -> None:
     if image.archive is None:
         kind.load(image.tag)
     else:
-        with alone(places.cluster() / "images.lock"):
+        with alone(paths.cluster() / "images.lock"):
             images.load(image.tag, image.archive)
 
 
 def uses_kind() -> bool:
     """Whether the recorded cluster is kind's; without one, whether the next one will be."""
     noted = read_record()
-    return noted.kind == "kind" if noted is not None else debian.docker_answers()
+    return noted.kind == "kind" if noted is not None else requirements.docker_answers()
