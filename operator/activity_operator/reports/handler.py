@@ -25,13 +25,14 @@ class ReportHandler:
         receipt = self._registry.record(report, now, hurry=self._handover.waiting(key))
         handed = LeaseAnswers()
         if receipt.fresh:
-            cordoned = receipt.directive is Directive.DRAIN
+            # A pool without a decision of this term may be paused, so its workers get no offer either.
+            cordoned = receipt.directive is not Directive.RUN
             handed = await self._handover.answer(report, now, cordoned=cordoned)
         return Reply(
             term=self._term(),
             next_report_seconds=receipt.next_report_seconds,
             # Read the directive again: it may have changed while the handover waited for the API server.
-            directive=self._registry.directive(key, report.pod_uid),
+            directive=self._registry.directive(key, report.pod_uid).for_state(report.state),
             ack=receipt.ack,
             offers=handed.offers,
             granted=handed.granted,

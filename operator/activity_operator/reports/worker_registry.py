@@ -23,6 +23,7 @@ REMEMBERED_INCARNATIONS = 4
 _ORDER_OPEN = {
     Directive.DRAIN: frozenset({WorkerState.STARTING, WorkerState.RUNNING}),
     Directive.RUN: frozenset({WorkerState.DRAINING}),
+    Directive.KEEP: frozenset(),
 }
 
 
@@ -177,18 +178,18 @@ class WorkerRegistry:
         self._rings.setdefault(key, EventRing()).add(name, message, at, pod, exit_code)
 
     def set_directives(self, namespace: str, pool: str, directives: Mapping[str, Directive]) -> None:
-        """Set the directives of one pool's workers, by pod UID; a worker without one gets RUN."""
-        key = (namespace, pool)
-        if self._directives.get(key, {}) == directives:
-            return
-        if directives:
-            self._directives[key] = dict(directives)
-        else:
-            self._directives.pop(key, None)
+        """Set the directives of one pool's workers, by pod UID; the pool's other workers get RUN from now on."""
+        if self._directives.get((namespace, pool)) != directives:
+            self._directives[namespace, pool] = dict(directives)
 
     def directive(self, key: Key, pod_uid: str) -> Directive:
-        """Return the worker's directive."""
-        return self._directives.get(key, {}).get(pod_uid, Directive.RUN)
+        """Return the worker's directive; KEEP until this term's first decision about the pool.
+
+        A new leader knows neither the pause nor the drains before that decision. RUN would make paused and cordoned
+        workers poll again.
+        """
+        known = self._directives.get(key)
+        return Directive.KEEP if known is None else known.get(pod_uid, Directive.RUN)
 
     def report_path_problem(self, now: float) -> str:
         """Return why the report path counts as degraded now, "" if it works. The result is cached for a second."""

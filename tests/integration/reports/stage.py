@@ -21,7 +21,7 @@ from activity_operator.reports.certificates import Material, RotationStep, apply
 from activity_operator.reports.handler import ReportHandler
 from activity_operator.reports.server import ReportServer
 from activity_operator.reports.worker_registry import WorkerRegistry
-from activity_worker.contract import Env, LeasedTask
+from activity_worker.contract import Directive, Env, LeasedTask, Reply, Report
 from activity_worker.testing import StepFunctionsFake
 from tests.integration.worker.process import HANDLERS, WorkerProcess, worker
 from tests.servers.ports import free_port
@@ -44,6 +44,9 @@ class Operator:
 
     def __init__(self, fake: StepFunctionsFake, arn: str, records: Records, term: int) -> None:
         self.target = PollTarget(arn, endpoint_url=fake.url)
+        self.decides = True
+        self.reports: list[Report] = []
+        self.directive = Directive.RUN
         self.service = StepFunctions(f"operator-{term}")
         self.registry = WorkerRegistry(lambda *_: self.look())
         deps = LeaseManagerDeps(
@@ -54,8 +57,8 @@ class Operator:
         self.sentinels = Sentinels(
             self.service, holdings=self.leases.counts, on_task=self.take, on_change=lambda _key: None, now=time.time
         )
-        reception = ReportHandler(self.registry, LeaseHandover(self.leases), term=lambda: term, now=time.time)
-        self.server = ReportServer(OnePod(), reception, leading=lambda: self.leases.leading, member=lambda _uid: KEY)
+        self.handler = ReportHandler(self.registry, LeaseHandover(self.leases), term=lambda: term, now=time.time)
+        self.server = ReportServer(OnePod(), self, leading=lambda: self.leases.leading, member=lambda _uid: KEY)
 
     def take(self, key: tuple[str, str], pool_uid: str, target: PollTarget, task: LeasedTask) -> None:
         self.leases.receive(POOL, target, task)
@@ -63,9 +66,16 @@ class Operator:
     def look(self) -> None:
         polls = SentinelOrder() if self.registry.workers(*KEY) else SentinelOrder(polls=10, take=40)
         self.sentinels.order(KEY, polls, self.target, POOL.uid)
+        if self.decides:
+            self.registry.set_directives(*KEY, {"uid-1": self.directive})
 
     def held(self) -> int:
         return self.leases.counts(KEY).held
+
+    async def answer(self, report: Report) -> Reply:
+        """Answer as the operator's handler does, and keep the report for the test."""
+        self.reports.append(report)
+        return await self.handler.answer(report)
 
     async def start(self, port: int, context: ssl.SSLContext) -> None:
         await self.leases.begin_term()
@@ -96,10 +106,20 @@ class Stage:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         load(self.context, material.serving, folder)
 
-    @asynccontextmanager
-    async def operator(self) -> AsyncIterator[Operator]:
+    def make_operator(self, *, decides: bool = True) -> Operator:
+        """Return an operator of the next term; without `decides` it answers reports before its first decision."""
         self.terms += 1
         operator = Operator(self.fake, self.arn, self.records, self.terms)
+        operator.decides = decides
+        return operator
+
+    @asynccontextmanager
+    async def operator(self) -> AsyncIterator[Operator]:
+        async with self.run(self.make_operator()) as operator:
+            yield operator
+
+    @asynccontextmanager
+    async def run(self, operator: Operator) -> AsyncIterator[Operator]:
         await operator.start(self.port, self.context)
         try:
             yield operator

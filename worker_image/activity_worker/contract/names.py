@@ -99,10 +99,21 @@ class WorkerState(StrEnum):
 
 
 class Directive(StrEnum):
-    """What the operator tells a worker to do."""
+    """What the operator tells a worker to do: take tasks, drain, or keep the state that it reported.
+
+    A worker of this version reads a directive that it does not know as `KEEP`. Versions up to 0.1 read it as `RUN`, so
+    the operator sends `for_state(state)` instead of `KEEP`.
+    """
 
     RUN = "run"
     DRAIN = "drain"
+    KEEP = "keep"
+
+    def for_state(self, state: WorkerState) -> "Directive":
+        """Return `RUN` or `DRAIN` with the same effect on a worker that reports `state`. Every version knows both."""
+        if self is not Directive.KEEP:
+            return self
+        return Directive.RUN if state in {WorkerState.STARTING, WorkerState.RUNNING} else Directive.DRAIN
 
 
 def lease_id(task_token: str) -> str:

@@ -65,14 +65,14 @@ class Reply:
 
     @classmethod
     def from_wire(cls, data: Any) -> Self:
-        """Read the JSON form; raises `ContractError`. A directive this runtime does not know means `run`."""
+        """Read the JSON form; raises `ContractError`. A directive this runtime does not know means `keep`."""
         body = fields.record(data, "reply")
         directive = fields.text(body, "directive", 32)
         return cls(
             protocol=fields.count(body, "protocol"),
             term=fields.count(body, "term"),
             next_report_seconds=min(max(fields.seconds(body, "nextReportSeconds", 5.0), 0.1), 600.0),
-            directive=Directive(directive) if directive in set(Directive) else Directive.RUN,
+            directive=Directive(directive) if directive in set(Directive) else Directive.KEEP,
             ack=fields.count(body, "ack"),
             offers=fields.ids(body, "offers"),
             granted=tuple(Grant.from_wire(item) for item in fields.items(body, "granted", 1000)),

@@ -219,12 +219,11 @@ class Supervisor:
     def _obey(self, orders: Orders) -> None:
         if not orders.obeyed:
             return
-        draining = orders.directive is Directive.DRAIN
-        if draining and self._state in {WorkerState.STARTING, WorkerState.RUNNING}:
+        if orders.directive is Directive.DRAIN and self._state in {WorkerState.STARTING, WorkerState.RUNNING}:
             log.info("the operator asks this worker to drain")
             self._become(WorkerState.DRAINING)
             self._cordon()
-        elif not draining and self._state is WorkerState.DRAINING:
+        elif orders.directive is Directive.RUN and self._state is WorkerState.DRAINING:
             log.info("the operator takes the drain back")
             self._become(WorkerState.RUNNING)
             self._runner_factory.drain(False)

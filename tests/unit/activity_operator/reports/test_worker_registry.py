@@ -228,7 +228,7 @@ def test_new_term_has_no_directives_and_no_events(registry: WorkerRegistry) -> N
     registry.begin_term(200.0, expected_workers=1)
 
     assert registry.events(*POOL) == ()
-    assert registry.record(report(), 201.0).directive is Directive.RUN
+    assert registry.record(report(), 201.0).directive is Directive.KEEP
 
 
 def test_simultaneous_silence_degrades_the_report_path(registry: WorkerRegistry) -> None:
