@@ -37,7 +37,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ClusterServices:
-    """What the components may use of the cluster's part. `fail` ends the process, saying why; `now` is Unix seconds."""
+    """What the components may use of the cluster's part. `fail` ends the process, saying why; `now` is Unix seconds.
+
+    `enqueue_all` queues every pool now, `spread_all` within seconds.
+    """
 
     settings: OperatorSettings
     kube: KubeClient
@@ -48,6 +51,7 @@ class ClusterServices:
     enqueue: Callable[[Key], None]
     enqueue_urgent: Callable[[Key], None]
     enqueue_all: Callable[[], None]
+    spread_all: Callable[[], None]
     emit_event: Callable[[Key, EmitEvent], None]
     fail: Callable[[str], None]
     policy: Callable[[], TenancyPolicy]

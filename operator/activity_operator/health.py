@@ -1,12 +1,14 @@
 """The pages /livez, /readyz and /metrics. Any answer proves that the main loop runs; the checks prove the rest."""
 
+import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
 from aiohttp import web
 
-from activity_worker.wire.plain_server import Page, PlainLimits, PlainServer, ThrottledCache
+from activity_worker.wire.plain_server import Page, PlainLimits, PlainServer
 
 #: A check returns its problem as a sentence, or "".
 Check = Callable[[], str]
@@ -35,7 +37,7 @@ class OperatorHealthServer:
         port: int,
         limits: PlainLimits | None = None,
     ) -> None:
-        self._metrics = ThrottledCache(metrics)
+        self._metrics = ThreadedPage(metrics)
         self._host = host
         self.port = port
         self._wrong: dict[str, frozenset[str]] = {}
@@ -69,8 +71,45 @@ class OperatorHealthServer:
         elif before and not wrong:
             log.info("%s is well again", path)
 
-    def _scrape(self) -> web.Response:
-        return web.Response(body=self._metrics(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+    async def _scrape(self) -> web.Response:
+        body = await self._metrics()
+        return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+
+class ThreadedPage:
+    """A page that takes long to make: made in a thread, for at most a tenth of the time.
+
+    The main loop goes on meanwhile. Requests that arrive meanwhile share the page; those that arrive soon after get the
+    last one. The time is processor time, because by the `clock` a busy machine would make the page less often.
+    """
+
+    def __init__(self, make: Callable[[], bytes], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._make = make
+        self._clock = clock
+        self._making: asyncio.Task[bytes] | None = None
+        self._made = b""
+        self._again = float("-inf")
+
+    async def __call__(self) -> bytes:
+        """Return the page; raises the error of `make`."""
+        if self._making is None and self._clock() < self._again:
+            return self._made
+        if self._making is None:
+            self._making = asyncio.create_task(self._renew())
+        # A client that leaves must not end the page of the others.
+        return await asyncio.shield(self._making)
+
+    async def _renew(self) -> bytes:
+        try:
+            self._made, spent = await asyncio.to_thread(self._measured)
+            self._again = self._clock() + 9 * spent
+            return self._made
+        finally:
+            self._making = None
+
+    def _measured(self) -> tuple[bytes, float]:
+        began = time.thread_time()
+        return self._make(), time.thread_time() - began
 
 
 def watch_loop(silence: Callable[[], float]) -> Check:

@@ -4,7 +4,7 @@ Labels are namespace, activitypool and small enumerations. The series of a delet
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
@@ -19,6 +19,8 @@ LATENCIES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 #: Calls that the service holds until a task arrives, for up to a minute: their duration is not the service's latency.
 LONG_POLLS = frozenset({"GetActivityTask"})
 
+M = TypeVar("M", Counter, Histogram)
+
 
 class Metrics:
     """All metrics of one operator process, in a registry of their own."""
@@ -29,6 +31,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._pools = PoolSeries()
         self.registry.register(self._pools)
+        self._series: dict[Key, set[tuple[Counter | Histogram, tuple[str, ...]]]] = {}
         self._gauges(version)
         self._counters()
 
@@ -107,13 +110,13 @@ class Metrics:
 
     def scaled(self, key: Key, by: int, reason: str, seconds: float) -> None:
         """Record a write of replicas: the difference, the limit that binds the size, and seconds since the change."""
-        self._decisions.labels(*key, "up" if by > 0 else "down", reason or "demand").inc()
+        self._of_pool(self._decisions, key, "up" if by > 0 else "down", reason or "demand").inc()
         if by > 0:
-            self._latency.labels(*key).observe(seconds)
+            self._of_pool(self._latency, key).observe(seconds)
 
     def lost(self, key: Key, reason: str) -> None:
         """Record a worker that ended without draining: oom, evicted, node, or gone (its pod or node was deleted)."""
-        self._lost.labels(*key, reason).inc()
+        self._of_pool(self._lost, key, reason).inc()
 
     def observed(
         self, key: Key, spec: PoolSpec, observation: Observation, decision: Decision, status: Mapping[str, Any]
@@ -124,14 +127,18 @@ class Metrics:
     def forget(self, key: Key) -> None:
         """Remove every series of a deleted pool."""
         self._pools.forget(key)
-        for metric in (self._decisions, self._lost, self._latency):
-            self._drop(metric, key)
-
-    def _drop(self, metric: Counter | Histogram, key: Key) -> None:
-        for labels in self._series(metric, key):
+        for metric, labels in self._series.pop(key, ()):
             metric.remove(*labels)
 
-    @staticmethod
-    def _series(metric: Counter | Histogram, key: Key) -> list[tuple[str, ...]]:
-        # prometheus-client removes series by exact labels only, and lists labels only in this private table.
-        return [tuple(labels) for labels in metric._metrics if tuple(labels[:2]) == key]  # noqa: SLF001
+    def forget_all(self) -> None:
+        """Remove the series of every pool: the next leader exports them."""
+        self._pools.clear()
+        self._series.clear()
+        for metric in (self._decisions, self._lost, self._latency):
+            metric.clear()
+
+    def _of_pool(self, metric: M, key: Key, *labels: str) -> M:
+        """Return a series of the pool and remember it: prometheus-client removes series only by their exact labels."""
+        values = (*key, *labels)
+        self._series.setdefault(key, set()).add((metric, values))
+        return metric.labels(*values)

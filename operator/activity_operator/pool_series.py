@@ -64,9 +64,14 @@ class PoolSeries(Collector):
         """Remove the series of a deleted pool."""
         self._pools.pop(key, None)
 
+    def clear(self) -> None:
+        """Remove the series of all pools."""
+        self._pools.clear()
+
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the families one by one, so that only one is in memory at a time."""
-        pools = list(self._pools.items())
+        """Yield the families one by one, so that only one is in memory at a time. May run in another thread."""
+        # The copy is one step under the interpreter's lock, so the main loop cannot change it halfway.
+        pools = list(self._pools.copy().items())
         yield _family(
             "status_condition", "1 for the status that a condition has", _conditions(pools), "condition", "status"
         )

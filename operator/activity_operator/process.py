@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from activity_operator.clock import clock
+from activity_operator.cluster.all_pools import AllPools
 from activity_operator.cluster.delay_queue import DelayQueue
 from activity_operator.cluster.election import Elector
 from activity_operator.cluster.event_publisher import EventPublisher
@@ -50,7 +51,7 @@ class Process:
     kube: KubeClient
     queue: WorkQueue
     store: Store
-    enqueue_all: Callable[[], None]
+    all_pools: AllPools
     delay_queue: DelayQueue
     freshness: Freshness
     elector: Elector
@@ -68,6 +69,7 @@ class Process:
         self._failure = ""
         self._tasks: list[asyncio.Task[None]] = []
         self._term_began = float("inf")
+        self._term_is_new = False
 
     async def run(self) -> str:
         """Run until `end` is called or a component fails; return why it failed, "" after an orderly end."""
@@ -149,7 +151,7 @@ class Process:
         """Begin or end a term."""
         self.metrics.leader.set(leading)
         if leading:
-            self._term_began = clock()
+            self._term_began, self._term_is_new = clock(), True
             self.reconciler.begin_term()
             self.components.begin_term(self.elector.led_since, self.store.count(PODS))
             self.resyncer.request()
@@ -168,23 +170,33 @@ class Process:
         return self._resynced_this_term() and self.components.ready
 
     def resynced(self) -> None:
-        """Every object has been listed: watch from now on, and look at every pool."""
+        """Every object has been listed: watch from now on, and look at every pool.
+
+        The first looks of a term are due at once, the later ones within seconds: what the LIST changed in the store is
+        queued already.
+        """
         # kopf starts only after a resync, because it ends if the API server is unavailable at its start.
         if not self._ending.is_set():
             self.watcher.start()
         if self._resynced_this_term():
             self.components.store_filled()
-        self.enqueue_all()
+        if self._term_is_new and self._resynced_this_term():
+            self._term_is_new = False
+            self.all_pools.enqueue()
+        else:
+            self.all_pools.enqueue_spread()
 
     async def _tick(self) -> None:
         reachable, policy = True, self.policy()
         while True:
             self.watchdog.tick(leading=self.elector.leading)
             # While the API server is unreachable, a poll's task could not be recorded, so a change must stop or
-            # restart the polls. A change of the policy must also reach pools without events.
+            # restart the polls at once. A change of the policy must also reach pools without events.
             before, (reachable, policy) = (reachable, policy), (self.elector.reachable, self.policy())
-            if before != (reachable, policy):
-                self.enqueue_all()
+            if before[0] != reachable:
+                self.all_pools.enqueue()
+            elif before[1] != policy:
+                self.all_pools.enqueue_spread()
             slept = clock()
             await asyncio.sleep(TICK_SECONDS)
             self.metrics.loop_lag.set(max(clock() - slept - TICK_SECONDS, 0.0))

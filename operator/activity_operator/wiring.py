@@ -13,6 +13,7 @@ from activity_operator.backlog.protocol import PollTarget
 from activity_operator.backlog.sentinel import Sentinels
 from activity_operator.backlog.stepfunctions import StepFunctions
 from activity_operator.clock import SlewedClock, clock
+from activity_operator.cluster.all_pools import AllPools
 from activity_operator.cluster.apply import Applier
 from activity_operator.cluster.delay_queue import DelayQueue
 from activity_operator.cluster.election import Elector, Timing
@@ -74,11 +75,8 @@ class _ClusterParts:
     elector: Elector
     resyncer: Resyncer
     events: EventPublisher
-
-    def enqueue_all(self) -> None:
-        """Put every known pool into the queue."""
-        for key in self.store.known_keys():
-            self.queue.add(key)
+    delay_queue: DelayQueue
+    all_pools: AllPools
 
     def emit_event(self, key: Key, event: EmitEvent) -> None:
         """Publish an Event on a pool, if there still is one of that name."""
@@ -132,15 +130,15 @@ async def build_process(
         metrics=metrics,
         enqueue=parts.queue.add,
         enqueue_urgent=partial(parts.queue.add, urgent=True),
-        enqueue_all=parts.enqueue_all,
+        enqueue_all=parts.all_pools.enqueue,
+        spread_all=parts.all_pools.enqueue_spread,
         emit_event=parts.emit_event,
         fail=late.fail,
         policy=policy,
         now=parts.now,
     )
     components = (make_components or build_components)(services)
-    delay_queue = DelayQueue(parts.queue.add, clock)
-    deps = _reconciler_deps(parts, services, components, delay_queue, core or core_functions(settings))
+    deps = _reconciler_deps(parts, services, components, core or core_functions(settings))
     watcher = KopfWatch(credentials, late.take, parts.resyncer.request_soon, late.fail)
     late.process = Process(
         settings=settings,
@@ -149,8 +147,8 @@ async def build_process(
         kube=parts.kube,
         queue=parts.queue,
         store=parts.store,
-        enqueue_all=parts.enqueue_all,
-        delay_queue=delay_queue,
+        all_pools=parts.all_pools,
+        delay_queue=parts.delay_queue,
         freshness=parts.freshness,
         elector=parts.elector,
         resyncer=parts.resyncer,
@@ -197,14 +195,17 @@ async def _cluster_parts(
         done=late.resynced,
     )
     events = EventPublisher(kube, identity, allowed=lambda: elector.leading, clock=clock, wall=now)
-    return _ClusterParts(kube, now, queue, store, freshness, ownership, elector, resyncer, events)
+    delay_queue = DelayQueue(queue.add, clock)
+    all_pools = AllPools(store, queue, delay_queue, clock)
+    return _ClusterParts(
+        kube, now, queue, store, freshness, ownership, elector, resyncer, events, delay_queue, all_pools
+    )
 
 
 def _reconciler_deps(
     parts: _ClusterParts,
     services: ClusterServices,
     components: Components,
-    delay_queue: DelayQueue,
     core: CoreFunctions,
 ) -> ReconcilerDeps:
     shared_sources = SharedSources(parts.queue.add)
@@ -224,7 +225,7 @@ def _reconciler_deps(
     return ReconcilerDeps(
         parts.store,
         parts.queue,
-        delay_queue,
+        parts.delay_queue,
         observer,
         components.reports,
         components.sources,
@@ -253,7 +254,7 @@ def build_components(
     reports = AuthenticatedRegistry(
         lambda namespace, pool: services.enqueue((namespace, pool)), rate=settings.report_rate
     )
-    reports.authenticator = Authenticator(kube.create_token_review, now=services.now, on_problem=services.enqueue_all)
+    reports.authenticator = Authenticator(kube.create_token_review, now=services.now, on_problem=services.spread_all)
     leases, sentinels = _leases_and_sentinels(services, stepfunctions)
     server = ReportServer(
         reports.authenticator,
@@ -267,7 +268,7 @@ def build_components(
         reports=reports,
         server=server,
         certificates=CertificateManager(
-            kube, settings.namespace, report_names(settings), now=services.now, on_bundle=services.enqueue_all
+            kube, settings.namespace, report_names(settings), now=services.now, on_bundle=services.spread_all
         ),
         leases=leases,
         sentinels=sentinels,

@@ -7,6 +7,9 @@ from collections.abc import Callable
 
 from activity_operator.cluster.resources import Key
 
+#: Replaced entries that may stay in the heap beside as many as there are keys.
+SKIPPED_ENTRIES = 1_000
+
 
 class DelayQueue:
     """At most one due time per key, in seconds of `clock` (monotonic); `add` is called with each key that is due."""
@@ -27,9 +30,18 @@ class DelayQueue:
             self._at.pop(key, None)
             return
         self._at[key] = at
-        heapq.heappush(self._heap, (at, key))
+        if len(self._heap) > 2 * len(self._at) + SKIPPED_ENTRIES:
+            self._heap = [(time, each) for each, time in self._at.items()]
+            heapq.heapify(self._heap)
+        else:
+            heapq.heappush(self._heap, (at, key))
         if self._heap[0] == (at, key):
             self._changed.set()
+
+    def advance(self, key: Key, at: float) -> None:
+        """Set the key's due time, unless the key is due earlier."""
+        if self._at.get(key, float("inf")) > at:
+            self.set(key, at)
 
     def pop_due(self) -> float | None:
         """Call `add` for all keys that are due; return the seconds until the next entry, or None without one."""

@@ -19,6 +19,7 @@ from activity_operator.cluster.pool_state import PoolState
 from activity_operator.cluster.resources import POOLS, Key, Raw
 from activity_operator.cluster.shared_sources import SharedSources
 from activity_operator.cluster.store import Store
+from activity_operator.cluster.turn_budget import TurnBudget
 from activity_operator.cluster.workqueue import WorkQueue
 from activity_operator.core.decision import ApplyRevision, Decision, EmitEvent, SentinelOrder
 from activity_operator.core.lifecycle_ring import merge_events
@@ -57,6 +58,10 @@ class ReconcilerMetrics(Protocol):
 
     def forget(self, key: Key) -> None:
         """Remove the series of a pool."""
+        ...
+
+    def forget_all(self) -> None:
+        """Remove the series of all pools."""
         ...
 
 
@@ -101,11 +106,14 @@ class Reconciler:
         self._clock = clock
         self._jitter = jitter or random.random
         self._states: dict[Key, PoolState] = {}
+        self._turns = TurnBudget(clock)
 
     async def run(self) -> None:
         """Reconcile one key after another, until cancelled; several of these loops may run concurrently."""
         while True:
+            await self._turns.next_turn()
             key = await self._deps.queue.get()
+            self._turns.begin()
             try:
                 await self.reconcile(key)
             finally:
@@ -117,8 +125,7 @@ class Reconciler:
 
     def end_term(self) -> None:
         """Forget the state of all pools and remove their series, which the next leader exports."""
-        for key in self._states:
-            self._deps.metrics.forget(key)
+        self._deps.metrics.forget_all()
         self._states.clear()
 
     async def reconcile(self, key: Key) -> None:

@@ -61,6 +61,10 @@ class WorkQueue:
         if key in self._dirty:
             self.add(key, urgent=self._dirty.pop(key))
 
+    def is_running(self, key: Key) -> bool:
+        """Whether a reconcile loop works on `key` now."""
+        return key in self._running
+
     def asked_at(self, key: Key, default: float) -> float:
         """Return when the running `key` was queued, or `default`."""
         return self._asked.get(key, default)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import AsyncMock, MagicMock
 
@@ -9,6 +10,7 @@ import pytest
 
 from activity_operator import process as module
 from activity_operator import wiring
+from activity_operator.cluster.all_pools import AllPools
 from activity_operator.cluster.kube import ApiError, ApiUnreachableError, KubeClient
 from activity_operator.components import Components
 from activity_operator.core.tenancy import TenancyPolicy
@@ -146,3 +148,24 @@ def test_hanging_api_server_does_not_delay_the_shutdown(api: Api) -> None:
     assert api.when("end of term") == 0
     assert api.when("close polls") < SPARE_SECONDS / 3
     assert api.when("release") <= api.when("close polls")
+
+
+def test_only_the_first_sweep_of_a_term_queues_all_pools_at_once(api: Api) -> None:
+    """What a later sweep changed in the store is queued already; all other pools may wait for seconds."""
+    queued: list[str] = []
+
+    async def scenario() -> None:
+        process = await built(api)
+        process.all_pools = cast(
+            "AllPools",
+            SimpleNamespace(enqueue=lambda: queued.append("at once"), enqueue_spread=lambda: queued.append("spread")),
+        )
+        process.watcher = MagicMock(stop=AsyncMock())
+        await process.elector.step()
+        for _ in range(3):
+            process.resyncer.covered = elapsed()
+            process.resynced()
+        await process._stop()
+
+    in_virtual_time(scenario())
+    assert queued == ["at once", "spread", "spread"]

@@ -7,7 +7,7 @@ when there are too many, the oldest that has asked nothing yet ends, of the sour
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from activity_worker.wire.connection_limit import ConnectionLimiter, LimitedConn
 log = logging.getLogger(__name__)
 
 #: Makes a page, once for each request.
-Page = Callable[[], web.Response]
+Page = Callable[[], web.Response | Awaitable[web.Response]]
 
 NOT_HTTP = "the request is not HTTP/1.1 that is understood here\n"
 #: The longest request line and header line. The pages' names are short; a header may hold somebody's token.
@@ -76,18 +76,19 @@ class PlainServer:
         self._listener = self._limiter = None
 
     async def _handle(self, request: web.BaseRequest) -> web.Response:
-        response = self._answer(request)
+        response = await self._answer(request)
         response.force_close()
         return response
 
-    def _answer(self, request: web.BaseRequest) -> web.Response:
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
         page = self._pages.get(request.path)
         if page is None:
             return web.Response(status=404, text=f"there is {', '.join(self._pages)}\n")
         if request.method not in {"GET", "HEAD"}:
             return web.Response(status=405, text="only GET\n", headers={"Allow": "GET, HEAD"})
         try:
-            return page()
+            made = page()
+            return made if isinstance(made, web.Response) else await made
         except Exception:
             log.exception("%s cannot be answered", request.path)
             return web.Response(status=500, text="see the log\n")

@@ -47,6 +47,28 @@ def test_earlier_time_replaces_a_later_one_and_adds_the_key_once() -> None:
     assert due_times.added == [A]
 
 
+def test_due_time_is_brought_forward_but_never_put_off() -> None:
+    due_times = DueTimes()
+    due_times.due.set(A, 5.0)
+    due_times.due.advance(A, 9.0)
+    due_times.due.advance(B, 3.0)
+
+    assert due_times.due.pop_due() == 3.0
+    due_times.due.advance(A, 1.0)
+    assert due_times.due.pop_due() == 1.0
+
+
+def test_replaced_times_do_not_pile_up() -> None:
+    """A busy pool gets a new due time ten times a second, most of them minutes ahead."""
+    due_times = DueTimes()
+    due_times.due.set(B, 7.0)
+    for number in range(20_000):
+        due_times.due.set(A, 1e6 - number)
+
+    assert len(due_times.due._heap) < 2_000
+    assert due_times.due.pop_due() == 7.0
+
+
 def test_withdrawn_time_adds_no_key() -> None:
     due_times = DueTimes()
     due_times.due.set(A, 5.0)
