@@ -31,8 +31,7 @@ HASTE: dict[str, dict[str, float]] = {
     "activity_operator.leases.takeover": {"LISTING_FIRST_SECONDS": 1.0},
     "activity_operator.reports.report_path": {"LEAST_TERM_SECONDS": 4.0},
     "activity_operator.cluster.apply": {"REJECTED_SECONDS": 2.0},
-    "activity_operator.cluster.reconciler": {"REJECTED_SECONDS": 2.0},
-    "activity_operator.cluster.backoff": {"LAST_SECONDS": 2.0},
+    "activity_operator.cluster.reconciler": {"REJECTED_SECONDS": 2.0, "RETRY_CAP_SECONDS": 2.0},
     "activity_operator.backlog.sentinel": {"RETRY_CAP_SECONDS": 2.0, "THROTTLED_CAP_SECONDS": 2.0},
 }
 

@@ -10,7 +10,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from activity_operator.backlog import backoff, sentinel_polls
+from activity_operator import backoff
+from activity_operator.backlog import sentinel_polls
+from activity_operator.backlog.failures import Failures, RetryPolicy
 from activity_operator.backlog.protocol import Key, LeaseCounts, PollTarget, SourceProblemError, TaskService
 from activity_operator.core.decision import SentinelOrder
 from activity_operator.core.observation import SourceFacts, SourceProblem
@@ -41,8 +43,7 @@ class _PoolPolls:
     target: PollTarget
     order: SentinelOrder
     polls: sentinel_polls.PollState = field(default_factory=sentinel_polls.PollState)
-    failures: int = 0
-    throttled: int = 0
+    failures: Failures = field(default_factory=Failures)
     not_before: float = float("-inf")
     error: SourceProblem | None = None
     heard_at: float = 0.0
@@ -72,6 +73,13 @@ class Sentinels:
         self._on_change = on_change
         self._now = now
         self._jitter = jitter
+        self._retry = RetryPolicy(
+            RETRY_FIRST_SECONDS,
+            RETRY_CAP_SECONDS,
+            throttled_first_seconds=THROTTLED_FIRST_SECONDS,
+            throttled_cap_seconds=THROTTLED_CAP_SECONDS,
+            throttled_shown=THROTTLED_TOLD,
+        )
         self._pools: dict[Key, _PoolPolls] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
@@ -166,7 +174,7 @@ class Sentinels:
             self._on_change(pool.key)
 
     def _may_open(self, pool: _PoolPolls) -> bool:
-        if (pool.failures or pool.throttled) and pool.polls.open:
+        if pool.failures and pool.polls.open:
             return False
         return sentinel_polls.may_open(pool.order, self._holdings(pool.key).total, pool.polls) > 0
 
@@ -193,7 +201,7 @@ class Sentinels:
         self._fill(pool)
 
     def _succeeded(self, pool: _PoolPolls, *, empty: bool, took: float) -> None:
-        pool.failures = pool.throttled = 0
+        pool.failures.clear()
         pool.heard_at = self._now()
         pool.not_before = float("-inf")
         if empty:
@@ -203,16 +211,10 @@ class Sentinels:
         self._note_problem(pool, None)
 
     def _failed(self, pool: _PoolPolls, problem: SourceProblemError) -> None:
-        if problem.throttled:
-            pool.throttled += 1
-            step = pool.throttled
-            wait = backoff.full_jitter(step, THROTTLED_FIRST_SECONDS, THROTTLED_CAP_SECONDS, self._jitter)
-        else:
-            pool.failures += 1
-            pool.throttled = 0
-            wait = backoff.capped(pool.failures, RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS, self._jitter)
+        pool.failures.add(problem)
+        wait = pool.failures.pause_seconds(self._retry, self._jitter)
         pool.not_before = asyncio.get_running_loop().time() + wait
-        if not problem.throttled or pool.throttled >= THROTTLED_TOLD:
+        if pool.failures.shows(problem, self._retry):
             self._note_problem(pool, problem)
 
     def _note_problem(self, pool: _PoolPolls, problem: SourceProblemError | None) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from activity_operator import backoff
 from activity_operator.api.spec import PoolSpec, SpecError, parse_spec
-from activity_operator.cluster import backoff, fence, status_writer
+from activity_operator.cluster import fence, status_writer
 from activity_operator.cluster.apply import REJECTED_SECONDS, Applier, NotLeadingError, Work, must_lead
 from activity_operator.cluster.delay_queue import DelayQueue
 from activity_operator.cluster.event_publisher import EventPublisher
@@ -27,6 +28,11 @@ from activity_operator.core.observation import Observation
 
 #: Consecutive failures after which the status shows them: about two seconds, with the back-off.
 TOLD_FAILURES = 3
+#: First and longest wait after failures in a row. The first one is shorter after a conflict, because the watch is about
+#: to deliver the new version of the object.
+RETRY_FIRST_SECONDS = 0.5
+CONFLICT_SECONDS = 0.1
+RETRY_CAP_SECONDS = 60.0
 
 log = logging.getLogger(__name__)
 
@@ -99,12 +105,12 @@ class Reconciler:
         *,
         ready: Callable[[], bool],
         clock: Callable[[], float],
-        jitter: Callable[[], float] | None = None,
+        jitter: backoff.Jitter = random.random,
     ) -> None:
         self._deps = deps
         self._ready = ready
         self._clock = clock
-        self._jitter = jitter or random.random
+        self._jitter = jitter
         self._states: dict[Key, PoolState] = {}
         self._turns = TurnBudget(clock)
 
@@ -149,7 +155,8 @@ class Reconciler:
         state = self._states.setdefault(key, PoolState("", self._clock()))
         state.failures += 1
         conflict = isinstance(error, ApiError) and error.conflict
-        wait = backoff.retry_delay(state.failures, self._jitter(), conflict=conflict)
+        first = CONFLICT_SECONDS if conflict else RETRY_FIRST_SECONDS
+        wait = backoff.capped(state.failures, first, RETRY_CAP_SECONDS, self._jitter)
         if isinstance(error, ApiError):
             wait = max(wait, error.retry_after)
         name, again = "/".join(key), f"again in {wait:.1f} s"

@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
+from activity_operator import backoff
 from activity_operator.api.conditions import Reason
-from activity_operator.cluster.backoff import retry_delay
 from activity_operator.cluster.kube import ApiError, KubeError
 from activity_operator.cluster.resources import Key, Raw
 
@@ -24,8 +24,9 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two reads of a trusted value.
 REFRESH_SECONDS = 300.0
-#: Minimum seconds between two reads, and the maximum while a value is missing or doubted.
+#: Minimum seconds between two reads; first and longest wait while a value is missing or doubted.
 LEAST_SECONDS = 1.0
+DOUBTED_FIRST_SECONDS = 0.5
 DOUBTED_SECONDS = 30.0
 
 
@@ -72,7 +73,7 @@ class SecretValues:
         get: Callable[[str, str], Awaitable[Raw]],
         *,
         on_change: Callable[[Key], None],
-        jitter: Callable[[], float] = random.random,
+        jitter: backoff.Jitter = random.random,
     ) -> None:
         self._get = get
         self._on_change = on_change
@@ -136,7 +137,7 @@ class SecretValues:
             wait = REFRESH_SECONDS * (0.8 + 0.2 * self._jitter())
             if watched.found is None or watched.found.reason or watched.doubts:
                 watched.misses += 1
-                wait = min(retry_delay(watched.misses, self._jitter()), DOUBTED_SECONDS)
+                wait = backoff.capped(watched.misses, DOUBTED_FIRST_SECONDS, DOUBTED_SECONDS, self._jitter)
             else:
                 watched.misses = 0
             await asyncio.sleep(LEAST_SECONDS)

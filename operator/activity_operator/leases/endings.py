@@ -4,7 +4,7 @@ import asyncio
 from collections import OrderedDict
 from dataclasses import replace
 
-from activity_operator.backlog.backoff import capped
+from activity_operator.backoff import capped
 from activity_operator.backlog.protocol import SourceProblemError, TaskOverError, TaskService, TokenRefusedError
 from activity_operator.core.decision import EmitEvent
 from activity_operator.leases.background import BackgroundTasks

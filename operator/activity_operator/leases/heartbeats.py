@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from activity_operator.backlog.backoff import capped
+from activity_operator.backoff import capped
 from activity_operator.backlog.protocol import SourceProblemError, TaskOverError, TaskService, TokenRefusedError
 from activity_operator.leases.background import cancel
 from activity_operator.leases.model import TaskLease

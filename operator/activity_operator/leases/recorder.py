@@ -4,7 +4,7 @@ import asyncio
 import logging
 from dataclasses import replace
 
-from activity_operator.backlog.backoff import capped
+from activity_operator.backoff import capped
 from activity_operator.leases.background import BackgroundTasks
 from activity_operator.leases.dependencies import LeaseManagerDeps
 from activity_operator.leases.endings import LeaseEndings

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import Protocol
 
-from activity_operator.backlog.backoff import capped
+from activity_operator.backoff import capped
 from activity_operator.leases.model import LeaseOwner, TaskLease
 
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from activity_operator.backlog.backoff import capped
+from activity_operator.backoff import capped
 from activity_operator.leases.model import TaskLease
 from activity_operator.leases.store import (
     RETRY_CAP_SECONDS,

@@ -14,7 +14,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Protocol
 
-from activity_operator.backlog.backoff import capped
+from activity_operator.backoff import capped
 from activity_operator.cluster.kube import ApiError, KubeError
 from activity_operator.cluster.resources import CONFIG_MAPS, SECRETS, Raw, Resource
 from activity_operator.reports.certificates import Material, Pair, apply_rotation, plan_rotation, state_of

@@ -7,13 +7,15 @@ was rotated late, or its pod is gone) this loop would use a whole core.
 import asyncio
 import logging
 import math
-from collections.abc import Iterator
-from itertools import chain, repeat
+import random
 
+from activity_operator import backoff
 from activity_operator.cluster.kube import ApiServerAccess, Credentials, read_access
 
-#: Seconds until credentials that were just refused are returned again, and between two reads in that time.
-PAUSES = (1.0, 2.0, 5.0, 10.0)
+#: First and longest wait until credentials that were just refused are returned again, and the seconds between two reads
+#: in that time.
+RETRY_FIRST_SECONDS = 1.0
+RETRY_CAP_SECONDS = 10.0
 LOOK_SECONDS = 1.0
 #: Seconds after which a new login does not mean that the last credentials were refused.
 GOOD_SECONDS = 60.0
@@ -24,20 +26,23 @@ log = logging.getLogger(__name__)
 class CredentialsReader:
     """Returns credentials when called: new ones at once, unchanged ones after a pause."""
 
-    def __init__(self, load: Credentials) -> None:
+    def __init__(self, load: Credentials, jitter: backoff.Jitter = random.random) -> None:
         self._load = load
+        self._jitter = jitter
         self._given: ApiServerAccess | None = None
         self._given_at = -math.inf
-        self._pauses = _pauses()
+        self._refusals = 0
 
     async def __call__(self) -> ApiServerAccess:
         """Return the credentials. Raises the loader's exception if no credentials have been read before."""
         loop = asyncio.get_running_loop()
         if loop.time() - self._given_at >= GOOD_SECONDS:
-            self._pauses = _pauses()
+            self._refusals = 0
             found = await self._read()
         else:
-            found = await self._read_until_changed(loop.time() + next(self._pauses))
+            self._refusals += 1
+            wait = backoff.capped(self._refusals, RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS, self._jitter)
+            found = await self._read_until_changed(loop.time() + wait)
         self._given, self._given_at = found, loop.time()
         return found
 
@@ -48,7 +53,7 @@ class CredentialsReader:
             if loop.time() >= ends:
                 return found
             await asyncio.sleep(min(LOOK_SECONDS, ends - loop.time()))
-        self._pauses = _pauses()
+        self._refusals = 0
         return found
 
     async def _read(self) -> ApiServerAccess:
@@ -61,7 +66,3 @@ class CredentialsReader:
             # stop kopf's watches for a minute.
             log.warning("the credentials cannot be read again: %s", type(error).__name__)
             return self._given
-
-
-def _pauses() -> Iterator[float]:
-    return chain(PAUSES, repeat(PAUSES[-1]))

@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
-from itertools import chain, repeat
 from typing import Any, cast
 
 import kopf
 from kopf._cogs.clients import errors, watching
 
+from activity_operator import backoff
 from activity_operator.cluster.kube import Credentials
 from activity_operator.cluster.resources import DEPLOYMENTS, PODS, Raw, Resource
 from activity_operator.cluster.store import KINDS
@@ -31,6 +31,10 @@ LOGIN_SECONDS = 600.0
 BEAT_SECONDS = 1.0
 #: Seconds in which kopf may stop by itself, and again after it was cancelled.
 STOP_SECONDS = 1.0
+
+#: First and longest wait between two tries of a failing call.
+RETRY_FIRST_SECONDS = 1.0
+RETRY_CAP_SECONDS = 10.0
 
 #: Called on the main loop with each event: the resource, whether the object is deleted, and the object.
 Take = Callable[[Resource, bool, Raw], None]
@@ -93,7 +97,7 @@ class EndlessBackoff:
     """
 
     def __iter__(self) -> Iterator[float]:
-        return chain((1.0, 1.0, 2.0, 5.0), repeat(10.0))
+        return backoff.pauses(RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS)
 
 
 class KopfWatch:

@@ -10,7 +10,7 @@ from activity_operator.backlog.call_metrics import CallObserver, ignore_call
 from activity_operator.backlog.poll_rounds import BacklogPoller, SourceEndpoint
 from activity_operator.backlog.protocol import Key, SourceProblemError
 from activity_operator.core.observation import BacklogCount
-from tests.unit.activity_operator.virtual_time import elapsed, settle, wall
+from tests.unit.activity_operator.virtual_time import elapsed, wall
 
 HERE, THERE = SourceEndpoint("redis://here", 0.1), SourceEndpoint("redis://there", 0.1)
 SLOW = SourceEndpoint("http://prometheus", 15.0)
@@ -351,18 +351,6 @@ async def test_unexpected_error_is_reported_as_backend_unreachable(
     await scene.counting.stop()
 
 
-async def test_pool_that_leaves_during_a_round_is_not_notified(scene: Scene) -> None:
-    scene.counter.takes = 1.0
-    scene.order("a", "b")
-    await asyncio.sleep(0.5)
-    scene.counting.order(("team", "a"), None)
-    await asyncio.sleep(1.0)
-
-    assert [name for _, name in scene.notified] == ["b"]
-    assert scene.tasks("a") is None
-    await scene.counting.stop()
-
-
 async def test_pool_that_changes_its_queue_gets_no_count_of_the_former_one(scene: Scene) -> None:
     scene.counter.takes = 1.0
     scene.set("a", 5)
@@ -392,35 +380,6 @@ async def test_pool_that_moves_to_another_server_starts_without_a_count(scene: S
     assert scene.counter.open == set()
 
 
-async def test_last_pool_of_a_server_closes_its_connection(scene: Scene) -> None:
-    scene.order("a", "b")
-    await asyncio.sleep(1.0)
-    scene.counting.order(("team", "a"), None)
-    await asyncio.sleep(1.0)
-    assert scene.counter.left == []
-
-    scene.counting.order(("team", "b"), None)
-    asked = len(scene.counter.reads)
-    await asyncio.sleep(60)
-    assert (scene.counter.left, len(scene.counter.reads)) == ([HERE], asked)
-
-
-async def test_pool_that_returns_while_its_connection_closes_gets_a_new_one(scene: Scene) -> None:
-    scene.counter.takes, scene.counter.slow_to_end = 0.05, 1.0
-    scene.order("a")
-    await asyncio.sleep(0.05)
-    scene.counting.order(("team", "a"), None)
-    await settle()
-    scene.order("a")
-    await asyncio.sleep(2.0)
-
-    (_, (again, *_), *_) = scene.counter.reads
-    assert (scene.counter.left, scene.counter.open) == ([HERE], {HERE})
-    assert scene.counter.closed_at < again
-    assert scene.tasks("a") == 0
-    await scene.counting.stop()
-
-
 async def test_paused_counting_reads_nothing_and_starts_without_counts(scene: Scene) -> None:
     scene.set("a", 5)
     scene.order("a", "b")
@@ -436,17 +395,6 @@ async def test_paused_counting_reads_nothing_and_starts_without_counts(scene: Sc
     await asyncio.sleep(0.05)
     assert [name for _, name in scene.notified] == ["a", "b"]
     await scene.counting.stop()
-
-
-async def test_stop_does_not_wait_for_an_answer(scene: Scene) -> None:
-    scene.counter.takes = 1e6
-    scene.order("a")
-    await asyncio.sleep(1.0)
-    began = elapsed()
-    await scene.counting.stop()
-
-    assert elapsed() == began
-    assert scene.counter.open == set()
 
 
 async def test_repeated_order_changes_nothing(scene: Scene) -> None:

@@ -52,7 +52,7 @@ class Scene:
         self.due = DelayQueue(self.queue.add, lambda: self.now)
         self.live = self.pool()
         self.store.put(POOLS, self.live)
-        self.reconciler = Reconciler(self.rooms(), ready=lambda: self.swept, clock=lambda: self.now, jitter=lambda: 0.0)
+        self.reconciler = Reconciler(self.rooms(), ready=lambda: self.swept, clock=lambda: self.now, jitter=lambda: 1.0)
 
     def pool(self, version: int = 1, **spec: Any) -> dict[str, Any]:
         meta = {"namespace": "ns", "name": "p", "uid": "u1", "resourceVersion": str(version), "generation": 1}

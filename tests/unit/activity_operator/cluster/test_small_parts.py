@@ -1,25 +1,14 @@
-"""Back-off, pools that share a source, token reviews and write time-outs."""
+"""Pools that share a source, token reviews and write time-outs."""
 
 from unittest.mock import AsyncMock
 
 import pytest
 
-from activity_operator.cluster import backoff
 from activity_operator.cluster.kube import WRITE_TIMEOUT_SECONDS, ApiUnreachableError, KubeClient
 from activity_operator.cluster.resources import PODS, Key
 from activity_operator.cluster.shared_sources import SharedSources
 
 A, B = ("ns", "a"), ("ns", "b")
-
-
-def test_backoff_doubles_up_to_a_cap_with_jitter() -> None:
-    assert [backoff.retry_delay(failures, 0.0) for failures in (1, 2, 3)] == [0.5, 1.0, 2.0]
-    assert backoff.retry_delay(50, 0.0) == 60.0
-    assert backoff.retry_delay(50, 0.999) < 31.0
-
-
-def test_backoff_of_a_conflict_is_100_ms() -> None:
-    assert backoff.retry_delay(1, 0.0, conflict=True) == 0.1
 
 
 def test_pools_that_share_a_source_are_notified_of_each_other() -> None:

@@ -77,7 +77,7 @@ class Scene:
         self.reads = 0
         self.looks: list[Key] = []
         monkeypatch.setattr(counted_sources, "make_reader", self._make)
-        values = SecretValues(self._get, on_change=self._look, jitter=lambda: 0.0)
+        values = SecretValues(self._get, on_change=self._look, jitter=lambda: 1.0)
         self.signals = CountedSources(
             values, lambda: self.policy, on_change=self._look, called=lambda *_: None, now=wall
         )

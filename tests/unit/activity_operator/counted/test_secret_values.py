@@ -26,7 +26,8 @@ class Scene:
         self.fails: Exception | None = None
         self.reads: list[float] = []
         self.changed: list[Key] = []
-        self.values = SecretValues(self._get, on_change=self.changed.append, jitter=lambda: 0.0)
+        self.jitter = 1.0
+        self.values = SecretValues(self._get, on_change=self.changed.append, jitter=lambda: self.jitter)
 
     async def _get(self, namespace: str, name: str) -> Raw:
         self.reads.append(elapsed())
@@ -67,12 +68,12 @@ async def test_value_is_read_once_for_all_pools_and_each_is_notified(scene: Scen
     scene.values.pause()
 
 
-async def test_trusted_value_is_read_every_4_minutes_and_notified_on_change(
+async def test_trusted_value_is_read_every_5_minutes_and_notified_on_change(
     scene: Scene,
 ) -> None:
     await scene.found()
     await asyncio.sleep(1000)
-    assert set(scene.gaps()) == {240.0}
+    assert set(scene.gaps()) == {300.0}
     assert len(scene.changed) == 1
 
     scene.set_secret("redis://:new@shop")
@@ -117,6 +118,15 @@ async def test_missing_secret_is_read_with_backoff_up_to_30_seconds(scene: Scene
     scene.values.pause()
 
 
+async def test_longest_wait_for_a_missing_secret_has_jitter(scene: Scene) -> None:
+    scene.fails, scene.jitter = MISSING, 0.0
+    await scene.found()
+    await asyncio.sleep(200)
+
+    assert scene.gaps()[-3:] == [15.0, 15.0, 15.0]
+    scene.values.pause()
+
+
 async def test_value_stays_while_the_api_server_fails(scene: Scene) -> None:
     await scene.found()
     for broken in (ApiUnreachableError("no answer"), ApiError(500, "InternalError", "oops"), ZeroDivisionError()):
@@ -152,7 +162,7 @@ async def test_doubted_value_is_read_at_once_and_until_it_is_trusted(scene: Scen
     assert scene.gaps() == [100.0, 1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0]
     scene.values.trust(KEY, "source")
     await asyncio.sleep(700)
-    assert scene.gaps()[9:] == [240.0, 240.0]
+    assert scene.gaps()[9:] == [300.0, 300.0]
     scene.values.pause()
 
 
@@ -213,7 +223,7 @@ async def test_pool_that_uses_a_value_twice_may_leave_one_use(scene: Scene) -> N
     scene.values.follow(KEY, "prometheus", SHOP)
     scene.values.follow(KEY, "source", None)
     scene.set_secret("new")
-    await asyncio.sleep(300)
+    await asyncio.sleep(301)
 
     assert scene.changed == [KEY, KEY]
     assert scene.values.follow(KEY, "prometheus", SHOP) == SecretValue("new")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from activity_operator.watch.credentials import GOOD_SECONDS, PAUSES, CredentialsReader
+from activity_operator.watch.credentials import GOOD_SECONDS, RETRY_CAP_SECONDS, RETRY_FIRST_SECONDS, CredentialsReader
 from tests.unit.activity_operator.virtual_time import VirtualLoop, elapsed
 
 
@@ -40,20 +40,20 @@ class File:
 
 @virtual
 async def test_refused_token_is_returned_with_growing_pauses() -> None:
-    login = CredentialsReader(File().load)
+    login = CredentialsReader(File().load, jitter=lambda: 1.0)
     returned_at = []
     for _ in range(7):
         await login()
         returned_at.append(elapsed())
 
     gaps = [later - sooner for sooner, later in itertools.pairwise(returned_at)]
-    assert gaps == [*PAUSES, PAUSES[-1], PAUSES[-1]]
+    assert gaps == [1.0, 2.0, 4.0, 8.0, RETRY_CAP_SECONDS, RETRY_CAP_SECONDS]
 
 
 @virtual
 async def test_new_token_is_returned_as_soon_as_it_is_in_the_file() -> None:
     file = File()
-    login = CredentialsReader(file.load)
+    login = CredentialsReader(file.load, jitter=lambda: 1.0)
     for _ in range(5):
         await login()
     asked_at = elapsed()
@@ -67,19 +67,19 @@ async def test_new_token_is_returned_as_soon_as_it_is_in_the_file() -> None:
 @virtual
 async def test_pauses_start_again_with_a_new_token() -> None:
     file = File()
-    login = CredentialsReader(file.load)
+    login = CredentialsReader(file.load, jitter=lambda: 1.0)
     for token in ("first", "first", "first", "second"):
         file.token = token
         await login()
     asked_at = elapsed()
     await login()
 
-    assert elapsed() - asked_at == PAUSES[0]
+    assert elapsed() - asked_at == RETRY_FIRST_SECONDS
 
 
 @virtual
 async def test_login_after_a_long_good_one_is_answered_at_once() -> None:
-    login = CredentialsReader(File().load)
+    login = CredentialsReader(File().load, jitter=lambda: 1.0)
     await login()
     await asyncio.sleep(GOOD_SECONDS)
     asked_at = elapsed()
@@ -90,11 +90,11 @@ async def test_login_after_a_long_good_one_is_answered_at_once() -> None:
 @virtual
 async def test_unreadable_file_costs_one_pause() -> None:
     file = File()
-    login = CredentialsReader(file.load)
+    login = CredentialsReader(file.load, jitter=lambda: 1.0)
     await login()
     file.broken = True
 
-    assert ((await login()).token, elapsed()) == ("first", PAUSES[0])
+    assert ((await login()).token, elapsed()) == ("first", RETRY_FIRST_SECONDS)
 
 
 @virtual
