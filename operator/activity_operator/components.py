@@ -113,6 +113,10 @@ class PoolSources:
             return polled
         return replace(polled, metrics=metrics, counts=counts, error=polled.error or metrics_error or error)
 
+    def stop_polls(self, key: Key) -> None:
+        """Open no more polls: a task that a poll returns could not be recorded. Counting takes no task and goes on."""
+        self._sentinels.forget(key)
+
     def withdraw(self, key: Key, *, deleted: bool) -> None:
         """Open no more polls; what is held for a deleted pool is failed, since its UID is in the store no more."""
         self._sentinels.forget(key)

@@ -14,9 +14,10 @@ from activity_operator.backlog.clients import Clients
 from activity_operator.backlog.protocol import PollTarget, SourceProblemError, TimeRange
 from activity_operator.core.observation import MetricPeriod
 from activity_worker.wire.aws import AwsJsonCaller
-from activity_worker.wire.credentials import CredentialsProvider, chain, new_session
+from activity_worker.wire.credentials import CredentialsProvider, chain
 from activity_worker.wire.endpoint import resolve
 from activity_worker.wire.errors import EndpointUnreachableError, WireError
+from activity_worker.wire.session import shared_session
 
 #: The operation's name in botocore's service model; a test compares the two.
 TARGET_PREFIX = "GraniteServiceVersion20100801"
@@ -42,10 +43,10 @@ class Caller(Protocol):
 def open_caller(target: PollTarget) -> Caller:
     """Open a caller for the target's region, endpoint and role; blocks for about 0.1 s."""
     region, url = target.region or None, target.endpoint_url or None
-    # A session keeps every model that it has loaded. A session of its own for the endpoint frees that memory.
-    endpoint = resolve(new_session(None), "cloudwatch", region=region, endpoint_url=url)
+    session = shared_session()
+    endpoint = resolve(session, "cloudwatch", region=region, endpoint_url=url)
     role, external = target.role_arn or None, target.external_id or None
-    load = chain(new_session(None), region=endpoint.region, role_arn=role, external_id=external)
+    load = chain(session, region=endpoint.region, role_arn=role, external_id=external)
     return AwsJsonCaller(endpoint, CredentialsProvider(load), target_prefix=TARGET_PREFIX)
 
 
@@ -64,9 +65,9 @@ class CloudWatchReader:
         """Read as `MetricReader` specifies: one call after another, because they share quotas."""
         found: dict[str, tuple[MetricPeriod, ...] | SourceProblemError] = {}
         try:
-            caller = await self._callers.get(target)
-            for batch in metric_data.batches(arns):
-                found |= await self._read(caller, batch, span)
+            async with self._callers.open(target) as caller:
+                for batch in metric_data.batches(arns):
+                    found |= await self._read(caller, batch, span)
         except WireError as error:
             raise problem(error, target) from error
         return found

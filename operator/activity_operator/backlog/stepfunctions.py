@@ -9,6 +9,7 @@ from activity_operator.backlog.clients import Clients
 from activity_operator.backlog.protocol import PollTarget, SourceProblemError, TaskOverError, TokenRefusedError
 from activity_worker.contract import LeasedTask
 from activity_worker.wire.errors import EndpointUnreachableError, WireError
+from activity_worker.wire.session import shared_session
 from activity_worker.wire.stepfunctions import MAX_CAUSE_LENGTH, MAX_ERROR_LENGTH, StepFunctionsClient
 
 #: The service's limit of a worker's name in characters; a longer name loses its end.
@@ -45,6 +46,7 @@ def open_client(target: PollTarget) -> Client:
         endpoint_url=target.endpoint_url or None,
         role_arn=target.role_arn or None,
         external_id=target.external_id or None,
+        session=shared_session(),
     )
 
 
@@ -67,9 +69,9 @@ class StepFunctions:
     async def poll(self, target: PollTarget) -> LeasedTask | None:
         """Poll once, for up to a minute."""
         try:
-            client = await self._clients.get(target)
-            with observe_call(self.observed, "GetActivityTask"):
-                task = await client.get_activity_task(target.arn, self.worker_name)
+            async with self._clients.open(target) as client:
+                with observe_call(self.observed, "GetActivityTask"):
+                    task = await client.get_activity_task(target.arn, self.worker_name)
         except WireError as error:
             raise problem(error, target, "states:GetActivityTask") from error
         return task
@@ -77,18 +79,18 @@ class StepFunctions:
     async def heartbeat(self, target: PollTarget, token: str) -> None:
         """Send one task heartbeat."""
         try:
-            client = await self._clients.get(target)
-            with observe_call(self.observed, "SendTaskHeartbeat"):
-                await client.send_task_heartbeat(token)
+            async with self._clients.open(target) as client:
+                with observe_call(self.observed, "SendTaskHeartbeat"):
+                    await client.send_task_heartbeat(token)
         except WireError as error:
             raise _about_a_task(error, target, "states:SendTaskHeartbeat") from error
 
     async def fail(self, target: PollTarget, token: str, error: str, cause: str) -> None:
         """Fail a task."""
         try:
-            client = await self._clients.get(target)
-            with observe_call(self.observed, "SendTaskFailure"):
-                await client.send_task_failure(token, error[:MAX_ERROR_LENGTH], cause[:MAX_CAUSE_LENGTH])
+            async with self._clients.open(target) as client:
+                with observe_call(self.observed, "SendTaskFailure"):
+                    await client.send_task_failure(token, error[:MAX_ERROR_LENGTH], cause[:MAX_CAUSE_LENGTH])
         except WireError as refusal:
             raise _about_a_task(refusal, target, "states:SendTaskFailure") from refusal
 

@@ -122,8 +122,12 @@ class PoolSourcesLike(PoolSourcesView, Protocol):
         """Set how many polls are kept open for the pool, and whether its backlog is counted."""
         ...
 
+    def stop_polls(self, key: Key) -> None:
+        """Open no more polls for the pool until the next order; reads that take no task go on."""
+        ...
+
     def withdraw(self, key: Key, *, deleted: bool) -> None:
-        """Open no more polls for the pool; if it is deleted, fail the leases that the operator holds for it."""
+        """Open no more polls for the pool and read no counts; if it is deleted, fail the operator's leases for it."""
         ...
 
 

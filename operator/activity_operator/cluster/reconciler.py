@@ -22,7 +22,7 @@ from activity_operator.cluster.shared_sources import SharedSources
 from activity_operator.cluster.store import Store
 from activity_operator.cluster.turn_budget import TurnBudget
 from activity_operator.cluster.workqueue import WorkQueue
-from activity_operator.core.decision import ApplyRevision, Decision, EmitEvent, SentinelOrder
+from activity_operator.core.decision import ApplyRevision, Decision, EmitEvent
 from activity_operator.core.lifecycle_ring import merge_events
 from activity_operator.core.observation import Observation
 
@@ -186,9 +186,8 @@ class Reconciler:
 
     def _stop_polling(self, key: Key) -> None:
         """Open no polls until the API server answers: a task that a poll returns could not be recorded."""
-        pool = self._deps.store.pool(key)
-        if pool is not None:
-            self._deps.sources.withdraw(key, deleted=False)
+        if self._deps.store.pool(key) is not None:
+            self._deps.sources.stop_polls(key)
 
     async def _reconcile(self, key: Key) -> float | None:
         if not (self._deps.leader.leading and self._ready()):
@@ -283,7 +282,7 @@ class Reconciler:
         """
         self._must_lead()
         self._deps.reports.set_directives(*key, decision.directives)
-        order = decision.sentinel if self._deps.leader.reachable else SentinelOrder(0, decision.sentinel.take)
+        order = decision.sentinel if self._deps.leader.reachable else replace(decision.sentinel, polls=0)
         self._deps.sources.order(key, order, spec, pool_uid)
 
     async def _report_status(

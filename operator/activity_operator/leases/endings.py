@@ -4,8 +4,8 @@ import asyncio
 from collections import OrderedDict
 from dataclasses import replace
 
-from activity_operator.backoff import capped
 from activity_operator.backlog.protocol import SourceProblemError, TaskOverError, TaskService, TokenRefusedError
+from activity_operator.backoff import capped
 from activity_operator.core.decision import EmitEvent
 from activity_operator.leases.background import BackgroundTasks
 from activity_operator.leases.dependencies import LeaseManagerDeps

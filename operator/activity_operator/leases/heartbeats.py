@@ -8,8 +8,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from activity_operator.backoff import capped
 from activity_operator.backlog.protocol import SourceProblemError, TaskOverError, TaskService, TokenRefusedError
+from activity_operator.backoff import capped
 from activity_operator.leases.background import cancel
 from activity_operator.leases.model import TaskLease
 from activity_operator.leases.rules import is_kept_alive

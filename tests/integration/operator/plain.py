@@ -158,6 +158,9 @@ class PlainSignals:
     def facts(self, key: Key) -> SourceFacts:
         return SourceFacts()
 
+    def stop_polls(self, key: Key) -> None:
+        self.orders.pop(key, None)
+
     def withdraw(self, key: Key, *, deleted: bool) -> None:
         self.withdrawn.append((key, deleted))
 

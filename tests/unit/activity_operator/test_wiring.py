@@ -102,6 +102,16 @@ def test_results_of_polls_and_counts_are_combined(
     assert FakeComponents(polled, counted).signals.facts(KEY) == combined
 
 
+def test_source_without_polls_is_still_counted() -> None:
+    components = FakeComponents(SourceFacts(), (COUNTS, None))
+    components.signals.order(KEY, SentinelOrder(2, 10, counts=True), spec(), "uid")
+    components.signals.stop_polls(KEY)
+
+    assert components.polls[-1] == "forgotten"
+    assert components.counted[-1] is not None
+    assert len(components.ordered) == 1
+
+
 def test_counted_source_is_not_polled() -> None:
     components = FakeComponents(SourceFacts(), (None, None), ((BacklogCount(3, True, 5.0),), DENIED))
     raw = {"source": {"redis": {"address": "r:1", "flow": "f", "queue": "q"}}, "handlerImage": "h", "maxWorkers": 1}

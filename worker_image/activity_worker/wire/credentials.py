@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable
 from typing import Any, cast
 
-import botocore.session
 from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotocoreConnectionError
 
 from activity_worker.wire.errors import CredentialsMissingError, EndpointUnreachableError, WireError
+from activity_worker.wire.session import create_client
 from activity_worker.wire.signing import Keys
 
 #: How often the age of credentials in use is looked at.
@@ -102,7 +102,7 @@ def chain(session: Any, *, region: str, role_arn: str | None, external_id: str |
         return DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
 
     def client(service: str, **keys: str) -> Any:
-        return session.create_client(service, region_name=region, **keys)
+        return create_client(session, service, region, **keys)
 
     return load
 
@@ -142,8 +142,3 @@ def _ends_within(found: Any, seconds: int) -> bool:
     """Whether temporary credentials end within `seconds`; static ones never do."""
     refresh_needed = getattr(found, "refresh_needed", None)
     return refresh_needed is not None and bool(refresh_needed(seconds))
-
-
-def new_session(profile: str | None) -> Any:
-    """Return a botocore session, of the named profile or of the environment's."""
-    return botocore.session.Session(profile=profile)

@@ -12,6 +12,7 @@ from botocore.exceptions import BotoCoreError
 from botocore.httpsession import DEFAULT_CA_BUNDLE
 
 from activity_worker.wire.errors import WireError
+from activity_worker.wire.session import create_client
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ def resolve(session: Any, service: str, *, region: str | None, endpoint_url: str
         )
     try:
         # The keys are never used: they keep botocore from resolving the credentials chain here, on the event loop.
-        client = session.create_client(
+        client = create_client(
+            session,
             service,
             region,
             endpoint_url=endpoint_url or None,

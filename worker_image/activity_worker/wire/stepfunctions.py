@@ -10,8 +10,9 @@ from typing import Any, Self
 
 from activity_worker.contract import LeasedTask
 from activity_worker.wire.aws import AwsJsonCaller
-from activity_worker.wire.credentials import CredentialsProvider, chain, new_session
+from activity_worker.wire.credentials import CredentialsProvider, chain
 from activity_worker.wire.endpoint import resolve
+from activity_worker.wire.session import new_session
 
 #: The service's limits: characters of a worker's name, bytes of an output, characters of an error's name and cause.
 MAX_WORKER_NAME_LENGTH = 80

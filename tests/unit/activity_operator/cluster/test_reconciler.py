@@ -68,6 +68,7 @@ class Scene:
         )
         signals = SimpleNamespace(
             order=lambda key, order, spec, uid: self.log.append(("order", order)),
+            stop_polls=lambda key: self.log.append("stop_polls"),
             withdraw=lambda key, deleted: self.log.append(("withdraw", deleted)),
         )
         gauges = SimpleNamespace(
@@ -116,9 +117,8 @@ class Scene:
         self.memories.append(memory)
         learnt = ScalingMemory(quiet_since=float(len(self.memories)))
         directives = {"w": Directive.DRAIN}
-        return Decision(
-            Size(1, Limit.DEMAND, ""), learnt, directives=directives, sentinel=SentinelOrder(2, 1), look_again_in=30.0
-        )
+        order = SentinelOrder(2, 1, counts=True, watched=True)
+        return Decision(Size(1, Limit.DEMAND, ""), learnt, directives=directives, sentinel=order, look_again_in=30.0)
 
     def status(self, *given: Any) -> dict[str, Any]:
         if self.ring:
@@ -151,7 +151,7 @@ async def test_writes_come_before_directives_to_workers() -> None:
     scene = Scene()
     assert await scene.look_after() == 30.0
 
-    order = ("order", SentinelOrder(2, 1))
+    order = ("order", SentinelOrder(2, 1, counts=True, watched=True))
     assert scene.log == [("prepare", "ns"), "apply", ("directives", {"w": Directive.DRAIN}), order]
 
 
@@ -217,12 +217,13 @@ async def test_conflict_is_retried_at_once() -> None:
     assert scene.results == ["conflict"]
 
 
-async def test_unreachable_api_server_stops_the_polls() -> None:
+async def test_unreachable_api_server_stops_the_polls_and_no_count() -> None:
     scene = Scene()
     scene.trouble = [ApiUnreachableError("down")]
     await scene.look_after()
 
-    assert ("withdraw", False) in scene.log
+    assert "stop_polls" in scene.log
+    assert ("withdraw", False) not in scene.log
 
 
 async def test_unexpected_error_in_one_pool_is_retried() -> None:
@@ -280,12 +281,12 @@ async def test_standby_and_leader_without_synced_store_do_nothing() -> None:
     assert scene.log == []
 
 
-async def test_unreachable_api_server_orders_no_polls() -> None:
+async def test_lost_contact_ends_the_polls_and_not_the_counts() -> None:
     scene = Scene()
     scene.reachable = False
     await scene.look_after()
 
-    assert ("order", SentinelOrder(0, 1)) in scene.log
+    assert ("order", SentinelOrder(0, 1, counts=True, watched=True)) in scene.log
 
 
 async def test_leadership_lost_during_writes_sends_no_directives() -> None:
