@@ -62,7 +62,7 @@ class PlayedWorker(Supervisor):
     @property
     def asks(self) -> bool:
         """Whether it has an open poll, which may bring a task."""
-        return any(worker.open_poll for worker in self._slot_pool.members)
+        return any(worker.poller.open for worker in self._slot_pool.members)
 
     async def kill(self) -> None:
         """End at once like a killed process: it sends no report and awaits no task."""

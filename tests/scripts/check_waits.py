@@ -120,6 +120,7 @@ ALLOWED: Mapping[tuple[str, str], str] = {
     ("integration/steps/pool_tasks.py", "visit_async"): "a handler that works until its gate opens",
     ("integration/steps/test_source_kills.py", "Workers.work_and_die"): PACE,
     ("integration/worker/handlers.py", "waits_at_the_gate"): "a handler that works until its gate opens",
+    ("integration/worker/handlers.py", "waits_for_the_drain"): "a handler that works until its worker drains",
     ("integration/worker/test_health.py", "test_blocked_loop_is_noticed_once_it_runs_again"): ELAPSED,
     ("prepare/retries.py", "retried"): "it repeats a download whose connection broke, after growing pauses",
     ("soak/hostile.py", "Hostile._send"): PACE,

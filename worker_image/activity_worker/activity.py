@@ -3,7 +3,8 @@
     async def handler(request): return {"size": len(request.input["text"])}
     async def handler(request, respond): await respond.success({"size": 3})
 
-`info()`, `heartbeat()` and `cancelled()` are about the task that the calling handler runs, in coroutines and threads.
+`info()`, `heartbeat()`, `cancelled()` and `draining()` are about the task that the calling handler runs, in coroutines
+and threads.
 """
 
 from typing import Any
@@ -25,6 +26,7 @@ __all__ = [
     "TaskResponseToolkit",
     "WorkerIdentity",
     "cancelled",
+    "draining",
     "heartbeat",
     "info",
 ]
@@ -43,3 +45,12 @@ def heartbeat(details: Any = None) -> None:
 def cancelled() -> bool:
     """Tell whether the task that runs here should end."""
     return current_context().signal.cancelled
+
+
+def draining() -> bool:
+    """Tell whether the worker takes no further task: it leaves the pool, is replaced, or stops.
+
+    The task may go on, until the pool's `drain.timeoutSeconds` has passed. A long handler may save its state and end
+    early instead. False again if the operator takes the drain back.
+    """
+    return current_context().signal.draining

@@ -134,6 +134,14 @@ def waits_at_the_gate(request: TaskRequest) -> str:
     return "went on"
 
 
+def waits_for_the_drain(request: TaskRequest) -> str:
+    """Save the state and end when the worker drains."""
+    _say(request)
+    while not activity.draining():
+        time.sleep(0.02)
+    return "saved"
+
+
 def _say(request: TaskRequest) -> None:
     """Tell the test that the handler is running."""
     if "started" in request.input:

@@ -382,3 +382,18 @@ async def test_handler_that_cannot_be_loaded_is_reported_with_the_reason(
 
     assert handler in str(caught.value)
     assert message in str(caught.value)
+
+
+async def test_handler_in_its_own_process_sees_the_drain(start: Start, tmp_path: Path) -> None:
+    run = Run(await start("waits_for_the_drain"), started=str(tmp_path / "started"))
+    await written(tmp_path / "started")
+    run.signal.set_draining(True)
+    await run.task
+
+    assert run.output == "saved"
+
+
+def test_kill_by_the_worker_is_not_taken_for_lack_of_memory() -> None:
+    assert str(ProcessExit(-9, by_runtime=True)) == (
+        "the worker killed the handler's process, which was over its deadline or ignored its cancellation"
+    )

@@ -33,15 +33,18 @@ CANCELLATION_ERRORS: Final[Mapping[CancelReason, type[TaskCancelledError]]] = Ma
 class CancellationSignal:
     """Tells a handler to end. `reason` is None until then; `detail` says more in words.
 
-    `cancelled`, `reason` and `detail` may be read from any thread; the rest belongs to the event loop.
+    `draining` tells that the worker takes no further task: a long handler may save its state and end early.
+    `cancelled`, `reason`, `detail` and `draining` may be read from any thread; the rest belongs to the event loop.
     """
 
-    __slots__ = ("_callbacks", "_event", "detail", "reason")
+    __slots__ = ("_callbacks", "_drain_callbacks", "_event", "detail", "draining", "reason")
 
     def __init__(self) -> None:
         self.reason: CancelReason | None = None
         self.detail = ""
+        self.draining = False
         self._callbacks: list[Callable[[], object]] = []
+        self._drain_callbacks: list[Callable[[], object]] = []
         self._event: asyncio.Event | None = None
 
     @property
@@ -64,6 +67,18 @@ class CancellationSignal:
             callback()
         else:
             self._callbacks.append(callback)
+
+    def on_draining(self, callback: Callable[[], object]) -> None:
+        """Call `callback` in the event loop after each change of `draining`."""
+        self._drain_callbacks.append(callback)
+
+    def set_draining(self, on: bool) -> None:
+        """Set `draining`. A drain may be taken back."""
+        if self.draining is on:
+            return
+        self.draining = on
+        for callback in self._drain_callbacks:
+            callback()
 
     def cancel(self, reason: CancelReason, detail: str = "") -> bool:
         """Give the signal; the first reason stands. Returns whether this was the first."""

@@ -22,6 +22,7 @@ class ActivityConsumer:
         self._close_sources = close_sources
         self._status = SlotStatus.READY
         self._asked_to_stop = asyncio.Event()
+        self._ending: asyncio.Task[None] | None = None
 
     @property
     def status(self) -> SlotStatus:
@@ -36,16 +37,23 @@ class ActivityConsumer:
         outcomes = await asyncio.gather(*(pool.start() for pool in self.pools), return_exceptions=True)
         failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         if failed:
-            await self._end(ExitOutput(EXIT_ERROR, str(failed[0]) or type(failed[0]).__name__))
+            await self._end(ExitOutput(EXIT_ERROR, str(failed[0]) or type(failed[0]).__name__), None, False)
             raise failed[0]
         if self._status is SlotStatus.STARTING:
             self._status = step(self._status, SlotStatus.RUNNING)
 
     async def stop(self, *, timeout_seconds: float | None = None, abort_polls: bool = False) -> None:
-        """Stop every pool as `Slot.stop` does."""
+        """Stop every pool as `Slot.stop` does; return when the consumer has stopped.
+
+        A second call during the stop adds its own terms: the shorter time-out and `abort_polls` of either call count. A
+        cancelled call leaves the stop under way.
+        """
         self._asked_to_stop.set()
         if self._status in {SlotStatus.STARTING, SlotStatus.RUNNING}:
             await self._end(ExitOutput(EXIT_OK), timeout_seconds, abort_polls)
+        elif self._status is SlotStatus.STOPPING and self._ending is not None:
+            await self._stop_pools(timeout_seconds, abort_polls)
+            await asyncio.shield(self._ending)
 
     async def run(self, *, signals: bool = True, timeout_seconds: float | None = None) -> ExitOutput:
         """Start, work until SIGTERM, SIGINT (unless `signals` is False) or `stop()`, stop, and say how it ended.
@@ -65,12 +73,19 @@ class ActivityConsumer:
                 loop.remove_signal_handler(number)
         return self.exit_output or ExitOutput(EXIT_OK)
 
-    async def _end(self, output: ExitOutput, timeout_seconds: float | None = None, abort_polls: bool = False) -> None:
+    async def _end(self, output: ExitOutput, timeout_seconds: float | None, abort_polls: bool) -> None:
         self._status = step(self._status, SlotStatus.STOPPING)
-        stops = (pool.stop(timeout_seconds=timeout_seconds, abort_polls=abort_polls) for pool in self.pools)
-        await asyncio.gather(*stops)
+        self._ending = asyncio.create_task(self._stop_everything(output, timeout_seconds, abort_polls))
+        await asyncio.shield(self._ending)
+
+    async def _stop_everything(self, output: ExitOutput, timeout_seconds: float | None, abort_polls: bool) -> None:
+        await self._stop_pools(timeout_seconds, abort_polls)
         if self._close_sources:
             for source in {id(pool.source): pool.source for pool in self.pools}.values():
                 await source.close()
         self.exit_output = output
         self._status = step(self._status, SlotStatus.STOPPED)
+
+    async def _stop_pools(self, timeout_seconds: float | None, abort_polls: bool) -> None:
+        stops = (pool.stop(timeout_seconds=timeout_seconds, abort_polls=abort_polls) for pool in self.pools)
+        await asyncio.gather(*stops)

@@ -46,12 +46,16 @@ class Polling:
 
     `max_attempts` failures in a row end the worker (None: never; then throttling is not counted either). Any poll that
     succeeds, an empty one too, starts the count again. The defaults give 1, 2.2, 3.4, 4.6 s, then the end.
+
+    `jitter` is the share of each pause that is random (0: none), so that slots that are throttled together do not poll
+    again together.
     """
 
     interval_seconds: float = 1.0
     max_attempts: int | None = 5
     backoff_rate: float = 1.2
     max_sleep_seconds: float = 30.0
+    jitter: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.interval_seconds > 0:
@@ -62,17 +66,22 @@ class Polling:
             raise ValueError(f"polling.backoff_rate: {self.backoff_rate}: must be 0 or more")
         if self.max_sleep_seconds < self.interval_seconds:
             raise ValueError(f"polling.max_sleep_seconds: {self.max_sleep_seconds}: must be at least interval_seconds")
+        if not 0 <= self.jitter <= 1:
+            raise ValueError(f"polling.jitter: {self.jitter}: must be between 0 and 1")
 
     @classmethod
     def forever(cls, max_sleep_seconds: float = 30.0) -> Self:
-        """Return the image's way: never give up, sleep at most `max_sleep_seconds`."""
-        return cls(max_attempts=None, max_sleep_seconds=max_sleep_seconds)
+        """Return the image's way: never give up, sleep at most `max_sleep_seconds`, half of each pause at random."""
+        return cls(max_attempts=None, max_sleep_seconds=max_sleep_seconds, jitter=0.5)
 
     def retries(self, failures: int) -> bool:
         """Tell whether another poll follows the nth failure in a row."""
         return self.max_attempts is None or failures < self.max_attempts
 
-    def sleep_after(self, failures: int) -> float:
-        """Return the seconds to sleep after the nth failure in a row."""
+    def sleep_after(self, failures: int, spread: float = 0.0) -> float:
+        """Return the seconds to sleep after the nth failure in a row.
+
+        `spread`, a random number from 0 to 1, tells how much of the jitter is taken off.
+        """
         linear = self.interval_seconds + self.interval_seconds * self.backoff_rate * (failures - 1)
-        return min(linear, self.max_sleep_seconds)
+        return min(linear, self.max_sleep_seconds) * (1 - self.jitter * spread)

@@ -44,10 +44,10 @@ class PollHealth:
         self._error = error
         return PollingFailure(self._polling.retries(self._failures), self._failures, error)
 
-    def pause_seconds(self) -> float:
-        """Return how long to wait after the last failure."""
+    def pause_seconds(self, spread: float) -> float:
+        """Return how long to wait after the last failure; `spread` is a random number from 0 to 1."""
         uncounted = self._error is not None and self._uncounted(self._error)
-        return self._polling.sleep_after(self._throttles if uncounted else self._failures)
+        return self._polling.sleep_after(self._throttles if uncounted else self._failures, spread)
 
     def trouble(self, now: float) -> Exception | None:
         """Return why polls fail, as soon as several in a row did; None if the last one succeeded.

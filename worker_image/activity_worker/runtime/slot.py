@@ -4,14 +4,14 @@ import asyncio
 import logging
 import socket
 
-from activity_worker.contract import EXIT_ERROR, EXIT_OK, EXIT_POLLING, EventName, ExitOutput, HeldLease, LeasedTask
+from activity_worker.contract import EXIT_ERROR, EXIT_OK, EXIT_POLLING, EventName, ExitOutput, LeasedTask
 from activity_worker.errors import ActivityError
-from activity_worker.events import EventEmitter, PollingFailure
+from activity_worker.events import EventEmitter
 from activity_worker.runtime.cancellation import CancelReason
 from activity_worker.runtime.counters import TaskCounters
 from activity_worker.runtime.lifecycle import LifecycleError, SlotStatus, step
-from activity_worker.runtime.options import EMPTY_POLL_SECONDS, Polling, TaskOptions
-from activity_worker.runtime.poll_health import PollHealth
+from activity_worker.runtime.options import Polling, TaskOptions
+from activity_worker.runtime.poller import Poller, PollingEndedError
 from activity_worker.runtime.runner import Handler, HandlerRunner, InlineRunner
 from activity_worker.runtime.task_run import SlotContext, TaskRun
 from activity_worker.sources.protocol import Source
@@ -24,10 +24,6 @@ MAX_NAME_LENGTH = 80
 
 class SlotTakenError(ActivityError):
     """The slot has a task, an open poll or a reservation, or does not run."""
-
-
-class _PollingEndedError(ActivityError):
-    """Too many polls failed in a row."""
 
 
 class Slot:
@@ -56,19 +52,17 @@ class Slot:
         self.events = events or EventEmitter()
         self.counters = counters or TaskCounters()
         self.exit_output: ExitOutput | None = None
-        self._source = source
-        self._polls = PollHealth(polling or Polling())
+        self.poller = Poller(source, self.worker_name, polling or Polling(), self.counters, self._emit)
         self._runner = runner or InlineRunner(handler)  # type: ignore[arg-type]  # one of them is there
         self._context = SlotContext(self, source, self._runner, self.events, options or TaskOptions(), self.counters)
         self._status = SlotStatus.READY
         self._main: asyncio.Task[None] | None = None
-        self._started: asyncio.Future[None] | None = None
-        self._wake: asyncio.Future[None] | None = None
         self._run: TaskRun | None = None
-        self._aborting = False
-        self._cordoned = False
+        #: Whether the slot starts no new poll.
+        self.cordoned = False
         self._reserved = False
-        self._idle_since: float | None = None
+        #: When the slot last became idle, in the event loop's time; None while it has a task or has never run.
+        self.idle_since: float | None = None
 
     @property
     def status(self) -> SlotStatus:
@@ -81,45 +75,19 @@ class Slot:
         return self._run is not None
 
     @property
-    def open_poll(self) -> bool:
-        """Whether a poll is in flight."""
-        return self._polls.open
-
-    @property
-    def cordoned(self) -> bool:
-        """Whether the slot was cordoned: it starts no new poll."""
-        return self._cordoned
-
-    @property
     def drained(self) -> bool:
         """Whether the slot is cordoned and has no task, no open poll and no reservation."""
-        return self._cordoned and not (self._polls.open or self._reserved or self.busy)
+        return self.cordoned and not (self.poller.open or self._reserved or self.busy)
 
     @property
     def free(self) -> bool:
         """Whether `run_task` may bring a task: the slot runs and has no task, no open poll and no reservation."""
-        return self._status is SlotStatus.RUNNING and not (self._polls.open or self._reserved or self.busy)
-
-    def poll_trouble(self, now: float) -> Exception | None:
-        """Return why the polls fail, as `PollHealth.trouble` does; `now` is the event loop's time."""
-        return self._polls.trouble(now)
-
-    @property
-    def idle_since(self) -> float | None:
-        """When the slot last became idle, in the event loop's time; None while it has a task or has never run."""
-        return self._idle_since
+        return self._status is SlotStatus.RUNNING and not (self.poller.open or self._reserved or self.busy)
 
     @property
     def current(self) -> TaskRun | None:
         """The task under way, with its `request`, `respond.progress` and `since`."""
         return self._run
-
-    def held(self, now: float) -> HeldLease | None:
-        """Return the lease that the slot holds, with its age, for a report; None once the task is answered."""
-        run = self._run
-        if run is None or run.respond.response is not None:
-            return None
-        return HeldLease(run.request.lease_id, max(now - run.since, 0.0))
 
     async def start(self) -> None:
         """Start the runner and begin to poll. A stopped slot may be started again.
@@ -128,12 +96,12 @@ class Slot:
         """
         self._status = step(self._status, SlotStatus.STARTING)
         self.exit_output = None
-        self._polls.reset()
+        self.poller.reset()
         loop = asyncio.get_running_loop()
-        self._started = loop.create_future()
-        self.events.emit(EventName.WORKER_STARTING, self)
-        self._main = loop.create_task(self._live(self._started), name=f"activity-worker {self.worker_name}")
-        await asyncio.shield(self._started)
+        started: asyncio.Future[None] = loop.create_future()
+        self._emit(EventName.WORKER_STARTING)
+        self._main = loop.create_task(self._live(started), name=f"activity-worker {self.worker_name}")
+        await asyncio.shield(started)
 
     async def stop(self, *, timeout_seconds: float | None = None, abort_polls: bool = False) -> None:
         """Start no new poll, await the open one, run the task that it brings, finish.
@@ -142,13 +110,12 @@ class Slot:
         `ActivityPool.WorkerStopped`. `abort_polls` gives up the open poll at once. If the service answers that poll
         with a task at the same moment, the task is lost until it times out.
         """
-        if self._main is None or self._status in {SlotStatus.READY, SlotStatus.STOPPED}:
+        main = self._main
+        if main is None or self._status in {SlotStatus.READY, SlotStatus.STOPPED}:
             return
         self._begin_stop()
-        if abort_polls and self._polls.open:
-            self._aborting = True
-            self._main.cancel()
-        main = self._main
+        if abort_polls:
+            self.poller.abort(main)
         await asyncio.wait((main,), timeout=timeout_seconds)
         if not main.done():
             await self._force(main)
@@ -168,13 +135,7 @@ class Slot:
             raise LifecycleError(f"run_once: the worker is {self._status} and polls by itself")
         await self._runner.start()
         try:
-            self.events.emit(EventName.POLLING_STARTING, self)
-            try:
-                task = await self._source.lease(self.worker_name)
-            except Exception as error:
-                self.events.emit(EventName.POLLING_ERROR, self, PollingFailure(False, 1, error))
-                raise
-            self.events.emit(EventName.POLLING_SUCCESS, self, task)
+            task = await self.poller.poll_once()
             if task is not None:
                 await self._work(task)
         finally:
@@ -193,7 +154,7 @@ class Slot:
         try:
             await self._work(task, beat_at_once)
         finally:
-            self._rouse()
+            self.poller.wake()
 
     def reserve(self) -> bool:
         """Keep a free slot from polling until `run_task` or `release`. Returns whether the slot was free."""
@@ -205,17 +166,25 @@ class Slot:
     def release(self) -> None:
         """End a reservation."""
         self._reserved = False
-        self._rouse()
+        self.poller.wake()
 
     def cordon(self) -> None:
         """Start no new poll. The open poll is awaited, and its task is run. May be called before `start`."""
-        self._cordoned = True
-        self._rouse()
+        self._cordon(True)
 
     def uncordon(self) -> None:
         """Start new polls again."""
-        self._cordoned = False
-        self._rouse()
+        self._cordon(False)
+
+    def _cordon(self, on: bool) -> None:
+        self.cordoned = on
+        self._show_draining()
+        self.poller.wake()
+
+    def _show_draining(self) -> None:
+        """Show the task under way whether the slot takes no other task after it."""
+        if self._run is not None:
+            self._run.signal.set_draining(self.cordoned or self._status is SlotStatus.STOPPING)
 
     def cancel_task(self, reason: CancelReason, detail: str) -> None:
         """Cancel the handler under way, if any."""
@@ -228,8 +197,8 @@ class Slot:
             await self._runner.start()
             if self._status is SlotStatus.STARTING:
                 self._status = step(self._status, SlotStatus.RUNNING)
-                self._idle_since = asyncio.get_running_loop().time()
-                self.events.emit(EventName.WORKER_RUNNING, self)
+                self.idle_since = asyncio.get_running_loop().time()
+                self._emit(EventName.WORKER_RUNNING)
             started.set_result(None)
             await self._loop()
         except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - `exit_output` says why the slot ended
@@ -240,85 +209,31 @@ class Slot:
 
     async def _loop(self) -> None:
         while self._status is SlotStatus.RUNNING:
-            if self._cordoned or self._reserved or self._run is not None:
-                await self._pause(None)
+            if self.cordoned or self._reserved or self._run is not None:
+                await self.poller.pause(None)
                 continue
-            task = await self._poll()
+            task = await self.poller.poll(lambda: self._status is SlotStatus.RUNNING)
             if task is not None:
                 await self._work(task)
         while self._run is not None:
-            await self._pause(None)
-
-    async def _poll(self) -> LeasedTask | None:
-        self.events.emit(EventName.POLLING_STARTING, self)
-        began = asyncio.get_running_loop().time()
-        self._polls.begin(began)
-        try:
-            task = await self._source.lease(self.worker_name)
-        except asyncio.CancelledError:
-            main = asyncio.current_task()
-            if not self._aborting or main is None or main.uncancel() > 0:
-                raise
-            return None
-        except Exception as error:  # noqa: BLE001 - whatever a source raises, the poll is tried again
-            self._polls.end()
-            await self._poll_failed(error)
-            return None
-        finally:
-            self._polls.end()
-        self._polls.reset()
-        self.events.emit(EventName.POLLING_SUCCESS, self, task)
-        if task is None:
-            self.counters.empty_polls += 1
-            await self._pace(began)
-        return task
-
-    async def _pace(self, began: float) -> None:
-        """Wait before the next poll if the source answered an empty poll at once."""
-        left = began + EMPTY_POLL_SECONDS - asyncio.get_running_loop().time()
-        if left > 0 and self._status is SlotStatus.RUNNING:
-            await self._pause(left)
-
-    async def _poll_failed(self, error: Exception) -> None:
-        failure = self._polls.fail(error)
-        self.events.emit(EventName.POLLING_ERROR, self, failure)
-        if self._status is not SlotStatus.RUNNING:
-            return
-        if not failure.retriable:
-            raise _PollingEndedError(f"{failure.attempts} polls failed in a row, the last with {error}") from error
-        await self._pause(self._polls.pause_seconds())
+            await self.poller.pause(None)
 
     async def _work(self, task: LeasedTask, beat_at_once: bool = False) -> None:
         self._run = run = TaskRun(self._context, task)
-        self._idle_since = None
+        self._show_draining()
+        self.idle_since = None
         try:
             await run.execute(beat_at_once=beat_at_once)
         finally:
             self._run = None
-            self._idle_since = run.ended
-
-    async def _pause(self, seconds: float | None) -> None:
-        """Sleep until `_rouse` is called, or for `seconds` at most."""
-        loop = asyncio.get_running_loop()
-        wake: asyncio.Future[None] = loop.create_future()
-        self._wake = wake
-        timer = None if seconds is None else loop.call_later(seconds, self._rouse)
-        try:
-            await wake
-        finally:
-            self._wake = None
-            if timer is not None:
-                timer.cancel()
-
-    def _rouse(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+            self.idle_since = run.ended
 
     def _begin_stop(self) -> None:
         if self._status in {SlotStatus.STARTING, SlotStatus.RUNNING}:
             self._status = step(self._status, SlotStatus.STOPPING)
-            self.events.emit(EventName.WORKER_STOPPING, self)
-            self._rouse()
+            self._emit(EventName.WORKER_STOPPING)
+            self._show_draining()
+            self.poller.wake()
 
     async def _force(self, main: "asyncio.Task[None]") -> None:
         """Cancel and fail the task, after the time-out of `stop`. A handler that ignores that is left behind."""
@@ -338,12 +253,10 @@ class Slot:
             error = error or raised
         if self._context.background_tasks:
             await asyncio.gather(*self._context.background_tasks, return_exceptions=True)
-        output = ExitOutput(EXIT_OK)
+        output = _exit_output(error)
         if error is not None:
-            cause = error.__cause__ if isinstance(error, _PollingEndedError) else error
-            self.events.emit(EventName.WORKER_ERROR, self, cause or error)
-            code = EXIT_POLLING if isinstance(error, _PollingEndedError) else EXIT_ERROR
-            output = ExitOutput(code, str(error) or type(error).__name__)
+            cause = error.__cause__ if isinstance(error, PollingEndedError) else error
+            self._emit(EventName.WORKER_ERROR, cause or error)
             _log.error("worker %s ends: %s", self.worker_name, output.error)
         self._begin_stop()
         if self._status is SlotStatus.STOPPING:
@@ -355,8 +268,17 @@ class Slot:
         else:
             started.cancel()
 
+    def _emit(self, name: EventName, *payload: object) -> None:
+        self.events.emit(name, self, *payload)
+
     def _end(self, output: ExitOutput) -> None:
         self.exit_output = output
         self._status = step(self._status, SlotStatus.STOPPED)
-        self._aborting = False
-        self.events.emit(EventName.WORKER_STOPPED, self, output)
+        self._emit(EventName.WORKER_STOPPED, output)
+
+
+def _exit_output(error: BaseException | None) -> ExitOutput:
+    if error is None:
+        return ExitOutput(EXIT_OK)
+    code = EXIT_POLLING if isinstance(error, PollingEndedError) else EXIT_ERROR
+    return ExitOutput(code, str(error) or type(error).__name__)

@@ -186,17 +186,18 @@ class SlotPool:
         """Return what the pool does; `now` is the event loop's time."""
         members = self.members
         busy = [slot for slot in members if slot.busy]
-        running = sum(max(now - run.since, 0.0) for w in busy if (run := w.current) is not None)
+        runs = [slot.current for slot in busy if slot.current is not None]
+        running = sum(max(now - run.since, 0.0) for run in runs)
         free_since = [w.idle_since for w in members if not w.busy and w.idle_since is not None]
         # Without a busy slot the last end of a task counts, else the wait of the slot that is free for longest.
         idle_since = min(free_since, default=now) if busy else max([self._idle_since, *free_since])
         return SlotPoolSnapshot(
             slots=max(self._desired, len(members)),
             busy=len(busy),
-            open_polls=sum(slot.open_poll for slot in members),
+            open_polls=sum(slot.poller.open for slot in members),
             free_slots=sum(slot.free for name, slot in self._slots.items() if name not in self._leaving),
             idle_seconds=max(now - idle_since, 0.0),
-            leases=tuple(lease for slot in busy if (lease := slot.held(now)) is not None),
+            leases=tuple(lease for run in runs if (lease := run.held(now)) is not None),
             counters=self.counters.totals(running),
             poll_trouble=_common_poll_error([slot for slot in members if not slot.busy], now),
         )
@@ -285,5 +286,5 @@ def _random_suffix() -> str:
 
 
 def _common_poll_error(free: Sequence[Slot], now: float) -> Exception | None:
-    troubles = [slot.poll_trouble(now) for slot in free]
+    troubles = [slot.poller.trouble(now) for slot in free]
     return troubles[0] if troubles and all(troubles) else None

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from activity_worker.contract import EventName, LeasedTask
+from activity_worker.contract import EventName, HeldLease, LeasedTask
 from activity_worker.errors import (
     ActivityError,
     InvalidTaskInputError,
@@ -119,6 +119,12 @@ class TaskRun:
             self.ended = self._loop.time()
             counters.busy_seconds += self.ended - self.since
             events.emit(EventName.TASK_DONE, self.request, self.respond.response)
+
+    def held(self, now: float) -> HeldLease | None:
+        """Return the lease with its age, for a report; None once the task is answered. `now` is the loop's time."""
+        if self.respond.response is not None:
+            return None
+        return HeldLease(self.request.lease_id, max(now - self.since, 0.0))
 
     def cancel(self, reason: CancelReason, detail: str) -> None:
         """Tell the handler to end, by the signal and, where it can be, by cancelling it. The first reason stands."""

@@ -166,14 +166,17 @@ class _Child:
         if message["kind"] == "run":
             # One at a time: the supervisor sends the next when this one is done.
             self._current, self._signal = message["id"], CancellationSignal()
+            self._signal.set_draining(message.get("draining", False))
             if self._instances is not None:
                 self._instances.begin(stopping=message.get("draining", False))
             self._task = asyncio.get_running_loop().create_task(self._run(message))
             self._task.add_done_callback(self._ran)
         elif message["kind"] == "stop":
             self._end()
-        elif message["kind"] == "drain" and message["id"] == self._current and self._instances is not None:
-            self._instances.stop()
+        elif message["kind"] == "drain" and message["id"] == self._current:
+            self._signal.set_draining(message["on"])
+            if self._instances is not None and message["on"]:
+                self._instances.stop()
         elif message["kind"] == "cancel" and message["id"] == self._current and self._task is not None:
             if self._instances is not None:
                 self._instances.stop()

@@ -42,11 +42,13 @@ class HandlerUnusableError(ActivityError):
 class ProcessExit:
     """How a child ended: an exit code, or minus the number of the signal that killed it.
 
-    `out_of_memory` tells whether the kernel took it for want of memory; None when that is not known.
+    `out_of_memory` tells whether the kernel took it for want of memory; None when that is not known. `by_runtime` tells
+    whether the supervisor killed it: at the deadline of its task, or because it ignored a cancellation.
     """
 
     returncode: int
     out_of_memory: bool | None = None
+    by_runtime: bool = False
 
     def __str__(self) -> str:
         """Say it for a person."""
@@ -56,6 +58,8 @@ class ProcessExit:
             name = signal.Signals(-self.returncode).name
         except ValueError:
             name = f"signal {-self.returncode}"
+        if self.by_runtime:
+            return "the worker killed the handler's process, which was over its deadline or ignored its cancellation"
         return f"the handler's process was killed by {name}{self._why if name == 'SIGKILL' else ''}"
 
     @property
@@ -184,7 +188,12 @@ class ChildProcess:
     async def _end(self, oom_kills: OomKillCounter) -> ProcessExit:
         """Look once, when it has ended: a kill for want of memory is counted before the process dies of it."""
         code = await self._process.wait()
-        exit_ = ProcessExit(code, oom_kills.claim() if code == -signal.SIGKILL and not self._killed else None)
+        killed = code == -signal.SIGKILL
+        exit_ = ProcessExit(
+            code,
+            out_of_memory=oom_kills.claim() if killed and not self._killed else None,
+            by_runtime=killed and self._killed,
+        )
         # Its last words may still be on their way, or a grandchild may hold the other end of the socket open.
         asyncio.get_running_loop().call_later(_LAST_WORDS_SECONDS, self._channel.end)
         return exit_

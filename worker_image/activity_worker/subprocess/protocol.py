@@ -4,12 +4,12 @@ JSON and not pickle, so that nothing a handler's process writes can run code in 
 and quick to import, because every child pays for it.
 
     supervisor -> child   run {id, token, input, worker, arn, draining?}   cancel {id, reason, detail}
-                          drain {id}   reply {call, error}   stop {}
+                          drain {id, on}   reply {call, error}   stop {}
     child -> supervisor   ready {capabilities?}   unusable {message}   started {}   call {call, what, ...}
                           progress {details}   measured {note}   done {id, error, output}
 
 `capabilities` lists what a handler that is a `Tasks` object can run. `measured` describes each of its calls. `drain`
-asks it to begin no further call.
+tells whether the worker takes no further task, and asks a `Tasks` object to begin no further call.
 
 `output` is the JSON text that a handler's return value became, None for a handler that has answered by a call: a task
 that returns is one message less each way.

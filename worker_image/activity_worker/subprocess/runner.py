@@ -62,9 +62,6 @@ class SubprocessRunner:
         self._environment = environment
         self._on_capabilities = on_capabilities
         self._on_measured = on_measured
-        self._draining = False
-        self._session: TaskSession | None = None
-        self._asking: asyncio.Task[None] | None = None
         self._deadline_seconds = deadline_seconds
         self._grace_seconds = cancel_grace_seconds
         self._on_unusable = on_unusable
@@ -95,12 +92,6 @@ class SubprocessRunner:
                 await self._run_in(await self._living_child(), request, respond)
                 return
 
-    def drain(self, on: bool) -> None:
-        """Ask the task under way, and with `on` those that come, to end where they can be gone on with elsewhere."""
-        self._draining = on
-        if on and self._session is not None:
-            self._asking = asyncio.create_task(self._session.drain())
-
     async def _living_child(self) -> ChildProcess:
         while True:
             if self._child is None:
@@ -113,10 +104,7 @@ class SubprocessRunner:
             await replaced.wait()
 
     async def _run_in(self, child: ChildProcess, request: TaskRequest, respond: TaskResponseToolkit) -> None:
-        session = TaskSession(
-            child, next(self._numbers), request, respond, draining=self._draining, on_measured=self._on_measured
-        )
-        self._session = session
+        session = TaskSession(child, next(self._numbers), request, respond, on_measured=self._on_measured)
         serving = asyncio.create_task(session.run())
         limits = _Limits(child, session, respond.signal, self._deadline_seconds, self._grace_seconds)
         try:
@@ -128,7 +116,6 @@ class SubprocessRunner:
             await asyncio.gather(serving, return_exceptions=True)
             raise
         finally:
-            self._session = None
             limits.lift()
 
     async def stop(self) -> None:

@@ -36,10 +36,8 @@ class TaskSession:
         request: TaskRequest,
         respond: TaskResponseToolkit,
         *,
-        draining: bool = False,
         on_measured: Callable[[Message], object] = lambda _: None,
     ) -> None:
-        self._draining = draining
         self._on_measured = on_measured
         self._child = child
         self._number = number
@@ -49,6 +47,8 @@ class TaskSession:
         self._started = False
         #: Whether the child has done its part: what remains is the service's answer, and nothing to kill it for.
         self.handled = False
+        self._over = False
+        self._noting: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Have the task run.
@@ -57,11 +57,13 @@ class TaskSession:
         """
         request = self._request
         order: Message = {"kind": "run", "id": self._number, "token": request.task.token, "input": request.task.input}
-        if self._draining:
+        if self._respond.signal.draining:
             order["draining"] = True
+        self._respond.signal.on_draining(self._draining_changed)
         await self._child.send(order | {"worker": request.worker.worker_name, "arn": request.worker.activity_arn})
         done = await self._listen()
         self.handled = done is not None
+        self._over = True
         # What the handler has asked for is finished even if the child is dead: a conclusion under way must not be lost.
         while self._calls:
             await asyncio.wait(self._calls)
@@ -80,9 +82,10 @@ class TaskSession:
         reason = signal.reason or CancelReason.WORKER_STOPPED
         await self._child.send({"kind": "cancel", "id": self._number, "reason": reason.value, "detail": signal.detail})
 
-    async def drain(self) -> None:
-        """Ask the child to end the task early if it can be gone on with elsewhere."""
-        await self._child.send({"kind": "drain", "id": self._number})
+    def _draining_changed(self) -> None:
+        if not self._over:
+            note = {"kind": "drain", "id": self._number, "on": self._respond.signal.draining}
+            self._noting = asyncio.create_task(self._child.send(note))
 
     async def _listen(self) -> Message | None:
         while (message := await self._child.receive()) is not None:

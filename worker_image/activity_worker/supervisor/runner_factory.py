@@ -1,6 +1,5 @@
 """Makes the runner of each slot, and connects the handlers' processes with the task source."""
 
-import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +37,6 @@ class RunnerFactory:
         self._on_unusable = on_unusable
         self._on_death = on_death
         self._oom_kills = OomKillCounter()
-        # A slot that is replaced takes its runner with it.
-        self._runners: weakref.WeakSet[SubprocessRunner] = weakref.WeakSet()
-        self._draining = False
         self.heartbeat_seconds = settings.task_heartbeat_seconds
         if self._shared is not None:
             self.heartbeat_seconds = min(self.heartbeat_seconds, self._shared.max_heartbeat_seconds)
@@ -48,7 +44,7 @@ class RunnerFactory:
 
     def create(self) -> SubprocessRunner:
         """Return a runner for a slot."""
-        runner = SubprocessRunner(
+        return SubprocessRunner(
             self._handler,
             cancel_grace_seconds=CHILD_GRACE_SECONDS,
             on_unusable=self._on_unusable,
@@ -58,18 +54,11 @@ class RunnerFactory:
             on_capabilities=self._take_capabilities,
             on_measured=self._measured,
         )
-        runner.drain(self._draining)
-        self._runners.add(runner)
-        return runner
 
     def drain(self, on: bool) -> None:
         """Start (True) or stop (False) handing shared work back to other workers."""
-        self._draining = on
-        if self._shared is None:
-            return
-        self._shared.cordon(on)
-        for runner in self._runners:
-            runner.drain(on)
+        if self._shared is not None:
+            self._shared.cordon(on)
 
     def _take_capabilities(self, capabilities: Mapping[str, Any] | None) -> None:
         if self._shared is None and capabilities is not None:

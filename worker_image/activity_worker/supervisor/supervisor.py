@@ -176,7 +176,7 @@ class Supervisor:
         while not (self._slot_pool.drained and self._granted_leases.settled) and _now() < deadline:
             await self._next_news(deadline - _now())
         # The service may answer an open poll with a task until the poll ends. Giving up the poll would lose that task.
-        while any(slot.open_poll for slot in self._slot_pool.members):
+        while any(slot.poller.open for slot in self._slot_pool.members):
             await self._next_news(_LOOK_SECONDS)
         await self._slot_pool.stop(timeout_seconds=0.0)
         await self._granted_leases.close()

@@ -25,6 +25,7 @@ class FakeStateMachine:
     name: str
     state_name: str
     state: dict[str, Any]
+    role_arn: str
     created_at: float
 
 
@@ -56,13 +57,18 @@ class FakeExecutions:
         self.machines: dict[str, FakeStateMachine] = {}
         self.executions: dict[str, FakeExecution] = {}
 
-    def create_machine(self, arn: str, name: str, definition: str) -> FakeStateMachine:
+    def create_machine(self, arn: str, name: str, definition: str, role_arn: str = "") -> FakeStateMachine:
         """Return the state machine, made now unless it exists with this definition. Raises InvalidDefinition."""
         state_name, state = _single_task(definition)
         known = self.machines.get(arn)
         if known is not None and (known.state_name, known.state) != (state_name, state):
             raise FakeServiceError("StateMachineAlreadyExists", f"State Machine Already Exists: '{arn}'")
-        return self.machines.setdefault(arn, FakeStateMachine(arn, name, state_name, state, self._clock.now()))
+        machine = FakeStateMachine(arn, name, state_name, state, role_arn, self._clock.now())
+        return self.machines.setdefault(arn, machine)
+
+    def delete_machine(self, arn: str) -> None:
+        """Delete a state machine; its executions go on, and an ARN that does not exist is no error."""
+        self.machines.pop(arn, None)
 
     def start(self, machine_arn: str, name: str, execution_input: str) -> FakeExecution:
         """Start an execution; the same name with the same input, while it runs, is the same execution."""

@@ -1,5 +1,6 @@
 """The operations of the fake service: from parameters to an answer, limits checked as the service's model has them."""
 
+import json
 import re
 import time
 from collections.abc import Awaitable, Callable
@@ -7,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from activity_worker.testing.fake_clock import Clock
-from activity_worker.testing.fake_executions import FakeExecution, FakeExecutions
-from activity_worker.testing.fake_tasks import FakeServiceError, FakeTasks
+from activity_worker.testing.fake_executions import FakeExecution, FakeExecutions, FakeStateMachine
+from activity_worker.testing.fake_tasks import FakeActivity, FakeServiceError, FakeTasks
 
 Parameters = dict[str, Any]
 Operation = Callable[[Parameters], dict[str, Any] | Awaitable[dict[str, Any]]]
@@ -53,7 +54,11 @@ class FakeOperations:
             "CreateActivity": self._create_activity,
             "DescribeActivity": self._describe_activity,
             "DeleteActivity": self._delete_activity,
+            "ListActivities": self._list_activities,
             "CreateStateMachine": self._create_state_machine,
+            "DescribeStateMachine": self._describe_state_machine,
+            "DeleteStateMachine": self._delete_state_machine,
+            "ListStateMachines": self._list_state_machines,
             "StartExecution": self._start_execution,
             "DescribeExecution": self._describe_execution,
             "ListExecutions": self._list_executions,
@@ -108,18 +113,45 @@ class FakeOperations:
         return {"activityArn": activity.arn, "creationDate": self._epoch + activity.created_at}
 
     def _describe_activity(self, said: Parameters) -> dict[str, Any]:
-        activity = self._tasks.activity(_checked(said["activityArn"]))
-        name = activity.arn.rsplit(":", 1)[-1]
-        return {"activityArn": activity.arn, "name": name, "creationDate": self._epoch + activity.created_at}
+        return self._activity(self._tasks.activity(_checked(said["activityArn"])))
 
     def _delete_activity(self, said: Parameters) -> dict[str, Any]:
         self._tasks.delete_activity(_checked(said["activityArn"]))
         return {}
 
+    def _list_activities(self, said: Parameters) -> dict[str, Any]:
+        page, following = _page(list(self._tasks.activities.values()), said, 100)
+        return {"activities": [self._activity(activity) for activity in page]} | following
+
+    def _activity(self, activity: FakeActivity) -> dict[str, Any]:
+        name = activity.arn.rsplit(":", 1)[-1]
+        return {"activityArn": activity.arn, "name": name, "creationDate": self._epoch + activity.created_at}
+
     def _create_state_machine(self, said: Parameters) -> dict[str, Any]:
         arn = self.arn("stateMachine", said["name"])
-        machine = self._executions.create_machine(arn, said["name"], said["definition"])
+        machine = self._executions.create_machine(arn, said["name"], said["definition"], said.get("roleArn") or "")
         return {"stateMachineArn": machine.arn, "creationDate": self._epoch + machine.created_at}
+
+    def _describe_state_machine(self, said: Parameters) -> dict[str, Any]:
+        machine = self._executions.machine(said["stateMachineArn"])
+        definition = json.dumps({"StartAt": machine.state_name, "States": {machine.state_name: machine.state}})
+        return self._machine(machine) | {"status": "ACTIVE", "definition": definition, "roleArn": machine.role_arn}
+
+    def _delete_state_machine(self, said: Parameters) -> dict[str, Any]:
+        self._executions.delete_machine(said["stateMachineArn"])
+        return {}
+
+    def _list_state_machines(self, said: Parameters) -> dict[str, Any]:
+        page, following = _page(list(self._executions.machines.values()), said, 100)
+        return {"stateMachines": [self._machine(machine) for machine in page]} | following
+
+    def _machine(self, machine: FakeStateMachine) -> dict[str, Any]:
+        return {
+            "stateMachineArn": machine.arn,
+            "name": machine.name,
+            "type": "STANDARD",
+            "creationDate": self._epoch + machine.created_at,
+        }
 
     def _start_execution(self, said: Parameters) -> dict[str, Any]:
         execution = self._executions.start(said["stateMachineArn"], said.get("name") or "", said.get("input") or "{}")

@@ -94,8 +94,12 @@ class StepFunctionsClient:
         await self._call("SendTaskSuccess", taskToken=task_token, output=output)
 
     async def send_task_failure(self, task_token: str, error: str = "", cause: str = "") -> None:
-        """Fail a task. `error` is a name of at most 256 characters, `cause` a text of at most 32,768."""
-        await self._call("SendTaskFailure", taskToken=task_token, error=error, cause=cause)
+        """Fail a task. `error` is a name of at most 256 characters, `cause` a text of at most 32,768.
+
+        An empty one is not sent, so that the execution has none.
+        """
+        given = {name: text for name, text in (("error", error), ("cause", cause)) if text}
+        await self._call("SendTaskFailure", taskToken=task_token, **given)
 
     async def send_task_heartbeat(self, task_token: str) -> None:
         """Keep a task alive. Raises WireError `TaskTimedOut` when the task has timed out or does not exist."""

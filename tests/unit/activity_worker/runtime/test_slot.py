@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from activity_worker import activity
 from activity_worker.activity import TaskRequest, TaskResponseToolkit
 from activity_worker.contract import EventName, ExitOutput, LeasedTask
 from activity_worker.errors import HandlerSignatureError, SourceError, ThrottledError
@@ -23,7 +24,7 @@ async def nap(request: TaskRequest) -> None:
 
 
 def polls(world: World) -> bool:
-    return world.worker.open_poll
+    return world.worker.poller.open
 
 
 def drained(world: World) -> bool:
@@ -216,7 +217,7 @@ async def test_poll_trouble_needs_two_failures_or_five_throttlings() -> None:
     world = World(double, polling=Polling.forever(), hold_seconds=1)
     troubles: list[Exception | None] = []
     for name in ("polling:error", "polling:success"):
-        world.worker.events.on(name, lambda *_: troubles.append(world.worker.poll_trouble(elapsed())))
+        world.worker.events.on(name, lambda *_: troubles.append(world.worker.poller.trouble(elapsed())))
     world.source.refuse("lease", DOWN, DOWN)
     await world.worker.start()
     await asyncio.sleep(5)
@@ -325,9 +326,10 @@ async def test_handed_over_task_runs_as_usual_without_a_poll_beside_it() -> None
     assert task is not None
     run = asyncio.create_task(world.worker.run_task(task))
     await asyncio.sleep(1)
-    assert (world.worker.busy, world.worker.open_poll) == (True, False)
+    assert (world.worker.busy, world.worker.poller.open) == (True, False)
     assert world.source.heartbeats == [task.token], "a granted lease gets a heartbeat at once"
-    held = world.worker.held(elapsed())
+    assert world.worker.current is not None
+    held = world.worker.current.held(elapsed())
     assert held is not None
     assert held.age_seconds == 1
     await run
@@ -434,3 +436,55 @@ async def test_run_once_returns_whether_it_ran_a_task() -> None:
     with pytest.raises(LifecycleError):
         await world.worker.run_once()
     await world.worker.stop()
+
+
+async def test_two_stops_that_abort_the_same_poll_end_the_slot_well() -> None:
+    world = World(double)
+    await world.worker.start()
+    await settle()
+    await asyncio.gather(world.worker.stop(abort_polls=True), world.worker.stop(abort_polls=True))
+    assert world.worker.exit_output == ExitOutput(0)
+    assert world.recorder.count("worker:error") == 0
+
+
+async def test_handler_sees_that_its_slot_takes_no_further_task() -> None:
+    seen: list[bool] = []
+
+    async def handler(request: TaskRequest) -> None:
+        for _ in range(4):
+            seen.append(activity.draining())
+            await asyncio.sleep(1)
+
+    world = World(handler)
+    await world.worker.start()
+    world.source.put()
+    await asyncio.sleep(0.5)
+    world.worker.cordon()
+    await asyncio.sleep(1)
+    world.worker.uncordon()
+    await asyncio.sleep(1)
+    await world.worker.stop(abort_polls=True)
+    assert seen == [False, True, False, True]
+
+
+async def test_task_of_a_draining_slot_knows_it_from_the_start() -> None:
+    seen: list[bool] = []
+
+    async def handler(request: TaskRequest) -> None:
+        seen.append(activity.draining())
+
+    world = World(handler)
+    await world.worker.start()
+    await settle()
+    world.worker.cordon()
+    world.source.put()
+    await settle()
+    assert seen == [True]
+    await world.worker.stop(abort_polls=True)
+
+
+def test_jitter_takes_a_random_share_off_a_pause() -> None:
+    assert Polling.forever(30).sleep_after(10_000, spread=1.0) == 15
+    assert Polling().sleep_after(2, spread=1.0) == Polling().sleep_after(2)
+    with pytest.raises(ValueError, match=r"polling.jitter: 2: must be between 0 and 1"):
+        Polling(jitter=2)

@@ -215,6 +215,39 @@ async def test_consumer_runs_pools_of_several_activities_until_a_signal() -> Non
     assert str(consumer.status) == "stopped"
 
 
+async def test_second_stop_of_a_consumer_adds_its_harder_terms() -> None:
+    pool = Pool()
+    consumer = ActivityConsumer([pool.manager])
+    await consumer.start()
+    token = pool.source.put("600")
+    await asyncio.sleep(1)
+    first = asyncio.create_task(consumer.stop())
+    await settle()
+
+    await consumer.stop(timeout_seconds=10)
+
+    assert str(consumer.status) == "stopped"
+    assert elapsed() == 11
+    assert pool.source.conclusions[token].error == "ActivityPool.WorkerStopped"
+    await first
+
+
+async def test_cancelled_stop_of_a_consumer_goes_on_for_the_next_call() -> None:
+    pool = Pool()
+    consumer = ActivityConsumer([pool.manager])
+    await consumer.start()
+    token = pool.source.put("20")
+    await asyncio.sleep(1)
+    first = asyncio.create_task(consumer.stop())
+    await settle()
+    first.cancel()
+
+    await consumer.stop()
+
+    assert (str(consumer.status), pool.source.closed) == ("stopped", True)
+    assert pool.source.conclusions[token].result == "success"
+
+
 async def test_consumer_stops_all_pools_if_one_cannot_start() -> None:
     good = Pool()
     bad = SlotPool(MemorySource(), runner_factory=lambda: Flaky(1000))

@@ -148,3 +148,14 @@ def test_start_with_equal_name_and_input_returns_the_same_execution(service: Ser
 def test_unsupported_definition_is_refused_at_creation(service: Service, text: str) -> None:
     with pytest.raises(FakeServiceError, match="InvalidDefinition"):
         service.executions.create_machine(MACHINE, "m", text)
+
+
+async def test_execution_outlives_its_deleted_state_machine(service: Service) -> None:
+    execution = service.run()
+    service.executions.delete_machine(MACHINE)
+    service.executions.delete_machine(MACHINE)
+    with pytest.raises(FakeServiceError, match="State Machine Does Not Exist"):
+        service.executions.start(MACHINE, "", "{}")
+    task = await service.take()
+    service.tasks.succeed(task.token, "2")
+    assert (execution.status, execution.output) == ("SUCCEEDED", "2")
