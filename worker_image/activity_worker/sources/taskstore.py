@@ -16,7 +16,7 @@ from activity_worker.config.sources import TaskStoreSettings
 from activity_worker.contract import Env, LeasedTask
 from activity_worker.errors import CapabilitiesError
 from activity_worker.steps.model.child_protocol import InstanceClaim, methods_of, parse_token
-from activity_worker.steps.model.instance import new_id
+from activity_worker.steps.model.instance import runner_name
 from activity_worker.steps.model.methods import Methods
 from activity_worker.steps.runner.metrics import StepMetrics
 from activity_worker.steps.runner.observer import CallSummary
@@ -122,7 +122,7 @@ class TaskStoreSource:
             with translated():
                 runner = await self._ready()
                 # A name that no other claim has: what is left over of an earlier one cannot pass for this one.
-                held = await runner.take(f"{worker_name}-{new_id()[:8]}")
+                held = await runner.take(runner_name(worker_name))
                 if held is not None:
                     if (task := await self._task(runner, held)) is not None:
                         return task

@@ -124,6 +124,8 @@ def _step_row(
     ]
     begun = [one for one, _ in calls_made]
     last = calls_made[-1][1] if calls_made else None
+    this_round = [one for one in begun if one.status.get("round", 0) == stored.instance.status.round]
+    reverse_called = any(one.status.get("subStep") == "reverse" for one in this_round)
     subs = [str(one.status["subStep"]) for one in begun]
     calls = ", ".join(f"{subs.count(name)} {name}" for name in dict.fromkeys(subs))
     errors = [one.error for one in stored.instance.status.failures if one.step_num == number]
@@ -132,7 +134,7 @@ def _step_row(
     return (
         str(number),
         definition.steps[number].method.method,
-        _step_state(number, stored),
+        _step_state(number, stored, reverse_called=reverse_called),
         calls,
         moment(begun[0].at) if begun else "",
         moment(last.at) if last is not None else "",
@@ -140,16 +142,19 @@ def _step_row(
     )
 
 
-def _step_state(number: int, stored: StoredInstance) -> str:
+def _step_state(number: int, stored: StoredInstance, *, reverse_called: bool) -> str:
     this, status = stored.instance, stored.instance.status
-    failed = {one.sub_step for one in status.failures if one.step_num == number}
+    failures = [one for one in status.failures if one.step_num == number]
     if number in status.ignored:
         return "ignored"
     if number in status.done:
-        return "not reversed" if failed else "done"
+        # A cancel after the last step is recorded at that step, and is no failure of it.
+        return "not reversed" if any(not one.error.is_cancel for one in failures) else "done"
     if not this.complete and status.step_num == number:
         return state(stored)
-    if failed:
+    if reverse_called:
+        return "reversed"
+    if failures:
         return "canceled" if status.canceled else "failed"
     went_on = status.reverse and number < max((one.step_num for one in status.failures), default=0)
     return "reversed" if went_on else ""

@@ -8,6 +8,8 @@ from activity_worker.steps.model.storable import as_stored, storable_text
 
 #: Longest message and stack that are kept, in characters.
 MAX_TEXT: Final = 8_000
+#: Longest code that is kept, in characters: the longest name of an error in Step Functions.
+MAX_CODE: Final = 256
 
 
 class StepError(Exception):
@@ -30,9 +32,9 @@ class FinalError(StepError):
 def record_of(error: BaseException) -> ErrorRecord:
     """Return an exception as it is stored: its class is the code unless it names one; data only if it is JSON."""
     lines = "".join(traceback.format_exception(error))
-    data = getattr(error, "data", None)
+    data = _attribute(error, "data")
     return ErrorRecord(
-        code=storable_text(_code(error)),
+        code=storable_text(_code(error)[:MAX_CODE]),
         message=storable_text(_message(error)[:MAX_TEXT]),
         data=data if _is_json(data) else None,
         stack=storable_text(lines[-MAX_TEXT:]),
@@ -42,8 +44,11 @@ def record_of(error: BaseException) -> ErrorRecord:
 
 def _code(error: BaseException) -> str:
     # The code of a SystemExit is a process's.
-    named = None if isinstance(error, SystemExit) else getattr(error, "code", None)
-    return str(named) if named else type(error).__name__
+    named = None if isinstance(error, SystemExit) else _attribute(error, "code")
+    try:
+        return str(named) if named else type(error).__name__
+    except Exception:  # noqa: BLE001 - an error without a readable code is still an error
+        return type(error).__name__
 
 
 def _message(error: BaseException) -> str:
@@ -51,6 +56,13 @@ def _message(error: BaseException) -> str:
         return str(error)
     except Exception:  # noqa: BLE001 - an error without a readable message is still an error
         return f"{type(error).__name__} (what it says could not be read)"
+
+
+def _attribute(error: BaseException, name: str) -> Any:
+    try:
+        return getattr(error, name, None)
+    except Exception:  # noqa: BLE001 - a property of a user's exception may raise whatever it likes
+        return None
 
 
 def _is_json(value: Any) -> bool:

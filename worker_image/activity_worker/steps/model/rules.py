@@ -13,6 +13,7 @@ from activity_worker.steps.model.definition import CHECK_OF, CHECKED, Call, Defi
 from activity_worker.steps.model.definition_parser import SESSION
 from activity_worker.steps.model.instance import (
     CANCELED,
+    LOST,
     ErrorRecord,
     Instance,
     Lost,
@@ -22,6 +23,7 @@ from activity_worker.steps.model.instance import (
     Status,
     StepFailure,
 )
+from activity_worker.steps.model.storable import MAX_DEPTH, NOT_JSON, max_depth_exceeded
 
 
 def arguments_of(step: Step, instance: Instance) -> dict[str, Any]:
@@ -71,7 +73,7 @@ def _nearest(step: Step, sub_step: SubStep) -> Iterator[Call]:
 
 #: Times a call may be lost with its runner, where its own retries say nothing: a call that kills every runner must end.
 LOST_RETRIES: Final = 8
-_LOST: Final = ErrorRecord("RunnerLost", "the runner did not say how the call ended before its lease was over")
+_LOST: Final = ErrorRecord(LOST, "the runner did not say how the call ended before its lease was over")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,54 +99,91 @@ def begin(instance: Instance, now: float, lease_seconds: float) -> Instance:
     return replace(instance, status=replace(instance.status, running=True), next_run_time=now + lease_seconds)
 
 
-def advance(definition: Definition, instance: Instance, outcome: Outcome, now: float) -> Instance:
-    """Return the instance after the call that was running, ready for the next one or complete."""
+def advance(
+    definition: Definition, instance: Instance, outcome: Outcome, now: float, *, canceled: bool = False
+) -> Instance:
+    """Return the instance after the call that was running, ready for the next one or complete.
+
+    `canceled` says that a person asked to cancel it while the call ran or before: then it does not succeed.
+    """
     instance = replace(instance, status=replace(instance.status, running=False))
+    if canceled and instance.status.reverse:
+        instance = _reversing_for_cancel(instance)
+    turn = _Turn(definition, now, canceled=canceled)
     sub_step = instance.status.sub_step
     match outcome:
-        case Returned(value=value) if sub_step in CHECKED:
-            return _checked(definition, instance, CHECKED[sub_step], value, now)
         case Returned(value=value):
-            return _completed(definition, _merged(definition, instance, value), sub_step, now)
+            return _returned(turn, instance, sub_step, value)
         case Raised(error=error):
-            return _failed(definition, instance, error, now)
+            return _failed(turn, instance, error)
         case Lost():
-            return _lost(definition, instance, now)
+            return _lost(turn, instance)
 
 
 def cancel(definition: Definition, instance: Instance, now: float, why: str = "canceled") -> Instance:
-    """Return the instance on its way back: completed steps are reversed. Nothing changes once that has begun.
+    """Return the instance on its way back: completed steps are reversed. Nothing changes while a call runs.
 
-    A call that may have been made without our knowing is made certain of first, or nothing would take it back.
+    A call that may have been made without our knowing is settled first: its check is called, or the call is made again
+    if it can be reversed. If that fails for good, the step's error method is called.
     """
-    if instance.complete or instance.status.reverse or instance.status.running:
+    status = instance.status
+    if instance.complete or status.running:
         return instance
-    if _in_doubt(definition, instance):
-        asked = instance.status.sub_step in instance.status.tries
-        return instance if asked else replace(instance, next_run_time=now)
-    canceled = _recorded(instance, ErrorRecord(CANCELED, why))
-    return _reverse_from(definition, canceled, success=False, now=now)
+    if status.reverse:
+        return _reversing_for_cancel(instance, why)
+    if _is_unsettled(definition, instance):
+        return instance if status.sub_step in status.tries else replace(instance, next_run_time=now)
+    if _is_lost(status):
+        # Without a check and a reverse nothing settles the lost call.
+        instance = _recorded(instance, _LOST, in_doubt=True)
+    return _turned_back(_Turn(definition, now, canceled=True), instance, why)
 
 
 def retry_failed(definition: Definition, instance: Instance, now: float) -> Instance:
     """Return a failed instance started again from its failed step; steps that were taken back are done again."""
     if not instance.complete or instance.success:
         return instance
-    passed = {*instance.status.done, *instance.status.ignored}
-    number = next(n for n in range(len(definition.steps)) if n not in passed)
     old = instance.status
-    status = Status(step_num=number, done=old.done, ignored=old.ignored, round=old.round + 1)
-    return replace(instance, status=status, complete=False, paused=False, next_run_time=now)
+    passed = {*old.done, *old.ignored}
+    number = next((n for n in range(len(definition.steps)) if n not in passed), None)
+    again = Status(step_num=old.step_num, done=old.done, ignored=old.ignored, round=old.round + 1)
+    if number is None:
+        # It was canceled after its last step, and no step could be reversed.
+        return _finished(replace(instance, status=again), success=True)
+    return replace(instance, status=replace(again, step_num=number), complete=False, paused=False, next_run_time=now)
 
 
-def _in_doubt(definition: Definition, instance: Instance) -> bool:
-    """Whether a step's method may have been made: its check has not run yet, or the call was lost and has no check."""
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """What holds while one outcome is taken in."""
+
+    definition: Definition
+    now: float
+    canceled: bool
+
+    def step(self, instance: Instance) -> Step:
+        """Return the step that an instance stands at."""
+        return self.definition.steps[instance.status.step_num]
+
+
+def _is_unsettled(definition: Definition, instance: Instance) -> bool:
+    """Whether a call is still to be made that settles what became of a step's method.
+
+    That is its check, the call itself if it was lost and has a reverse but no check, or the error method of a step
+    whose method stayed in doubt.
+    """
     status = instance.status
-    if status.sub_step == "check":
-        return True
-    step, last = definition.steps[status.step_num], status.errors.get("method")
-    lost = status.sub_step == "method" and status.retry and last is not None and last.code == _LOST.code
-    return lost and step.method.check is None and step.reverse is not None
+    step = definition.steps[status.step_num]
+    if status.sub_step in {"error", "errorCheck"}:
+        return bool(status.failures) and status.failures[-1].in_doubt
+    lost = _is_lost(status) and step.method.check is None and step.reverse is not None
+    return status.sub_step == "check" or lost
+
+
+def _is_lost(status: Status) -> bool:
+    """Whether the last call of the step's method was lost, and is to be made again."""
+    last = status.errors.get("method")
+    return status.sub_step == "method" and status.retry and last is not None and last.is_lost
 
 
 def _call(step: Step, sub_step: SubStep) -> Call:
@@ -154,41 +193,50 @@ def _call(step: Step, sub_step: SubStep) -> Call:
     return call
 
 
-def _merged(definition: Definition, instance: Instance, value: Any) -> Instance:
-    step = definition.steps[instance.status.step_num]
-    data = merged_data(instance.data, _call(step, instance.status.sub_step), instance.status.sub_step, value)
-    return replace(instance, data=data)
+def _returned(turn: _Turn, instance: Instance, sub_step: SubStep, value: Any) -> Instance:
+    if sub_step in CHECKED and value is None:
+        return _not_made(turn, instance, CHECKED[sub_step])
+    call = _call(turn.step(instance), sub_step)
+    data = merged_data(instance.data, call, sub_step, value)
+    if data != instance.data and max_depth_exceeded(data):
+        return _failed(turn, instance, _too_deep(call))
+    # A check that returned a value: the call had been made.
+    return _completed(turn, replace(instance, data=data), CHECKED.get(sub_step, sub_step))
 
 
-def _checked(definition: Definition, instance: Instance, owner: SubStep, value: Any, now: float) -> Instance:
-    """A check that returned a value: the call had been made. One that returned None: make it again."""
-    if value is not None:
-        return _completed(definition, _merged(definition, instance, value), owner, now)
+def _too_deep(call: Call) -> ErrorRecord:
+    words = f"what {call.method} returned cannot be stored: with it the data has more than {MAX_DEPTH} levels"
+    return ErrorRecord(NOT_JSON, words)
+
+
+def _not_made(turn: _Turn, instance: Instance, owner: SubStep) -> Instance:
+    """A check said that its call was not made: make the call again."""
     status = instance.status
     tries = {name: count for name, count in status.tries.items() if name != status.sub_step}
-    checked = _call(definition.steps[status.step_num], owner)
+    checked = _call(turn.step(instance), owner)
     if tries.get(owner, 0) > _lost_retries(checked):
         # The last try was lost: now that it was not made is known, no try is left. It is counted when it is recorded.
         last = replace(status, sub_step=owner, tries={**tries, owner: tries[owner] - 1})
-        return _exhausted(definition, replace(instance, status=last), status.errors.get(owner, _LOST), now)
-    return replace(instance, status=replace(status, sub_step=owner, tries=tries), next_run_time=now)
+        return _exhausted(turn, replace(instance, status=last), status.errors.get(owner, _LOST))
+    return replace(instance, status=replace(status, sub_step=owner, tries=tries), next_run_time=turn.now)
 
 
-def _failed(definition: Definition, instance: Instance, error: ErrorRecord, now: float) -> Instance:
-    call = _call(definition.steps[instance.status.step_num], instance.status.sub_step)
+def _failed(turn: _Turn, instance: Instance, error: ErrorRecord) -> Instance:
+    call = _call(turn.step(instance), instance.status.sub_step)
     tried = instance.status.tries.get(instance.status.sub_step, 0)
     if call.retry is None or error.final or tried >= call.retry.retries:
-        return _exhausted(definition, instance, error, now)
-    return _again(instance, call, error, now + call.retry.delay(tried))
+        # A check that failed for good leaves open whether its call was made.
+        return _exhausted(turn, instance, error, in_doubt=instance.status.sub_step in CHECKED)
+    return _again(instance, call, error, turn.now + call.retry.delay(tried))
 
 
-def _lost(definition: Definition, instance: Instance, now: float) -> Instance:
+def _lost(turn: _Turn, instance: Instance) -> Instance:
     """Never assume that a lost call succeeded: ask its check, or make it again, at once."""
-    call = _call(definition.steps[instance.status.step_num], instance.status.sub_step)
+    call = _call(turn.step(instance), instance.status.sub_step)
     tried = instance.status.tries.get(instance.status.sub_step, 0)
     if tried >= _lost_retries(call) and call.check is None:
-        return _exhausted(definition, instance, _LOST, now)
-    return _again(instance, call, _LOST, now)
+        return _exhausted(turn, instance, _LOST, in_doubt=True)
+    return _again(instance, call, _LOST, turn.now)
 
 
 def _lost_retries(call: Call) -> int:
@@ -209,67 +257,83 @@ def _again(instance: Instance, call: Call, error: ErrorRecord, at: float) -> Ins
     return replace(instance, status=after, next_run_time=at)
 
 
-def _recorded(instance: Instance, error: ErrorRecord) -> Instance:
+def _recorded(instance: Instance, error: ErrorRecord, *, in_doubt: bool = False) -> Instance:
     status = instance.status
     sub_step = status.sub_step
-    failure = StepFailure(status.step_num, sub_step, status.tries.get(sub_step, 0) + 1, error)
+    tries = status.tries.get(sub_step, 0) + 1
+    failure = StepFailure(status.step_num, sub_step, tries, error, in_doubt=in_doubt)
     errors = {**status.errors, sub_step: error}
     return replace(instance, status=replace(status, errors=errors, failures=(*status.failures, failure)))
 
 
-def _exhausted(definition: Definition, instance: Instance, error: ErrorRecord, now: float) -> Instance:
+def _exhausted(turn: _Turn, instance: Instance, error: ErrorRecord, *, in_doubt: bool = False) -> Instance:
     """No more tries. A check that failed for good ends what it checks: that is not tried again."""
     sub_step = instance.status.sub_step
     owner = CHECKED.get(sub_step, sub_step)
-    instance = _recorded(instance, error)
+    instance = _recorded(instance, error, in_doubt=in_doubt)
     if owner == "reverse":
-        return _next_reverse(definition, instance, now)
-    if owner == "method" and definition.steps[instance.status.step_num].error is not None:
-        return replace(instance, status=replace(instance.status, sub_step="error", retry=False), next_run_time=now)
-    return _after_error(definition, instance, handled=False, now=now)
+        return _next_reverse(turn, instance)
+    if owner == "method" and turn.step(instance).error is not None:
+        return replace(instance, status=replace(instance.status, sub_step="error", retry=False), next_run_time=turn.now)
+    return _after_error(turn, instance, handled=False)
 
 
-def _completed(definition: Definition, instance: Instance, sub_step: SubStep, now: float) -> Instance:
+def _completed(turn: _Turn, instance: Instance, sub_step: SubStep) -> Instance:
     number = instance.status.step_num
     done = instance.status.done
     if sub_step == "method":
-        return _forward(definition, replace(instance, status=replace(instance.status, done=(*done, number))), now)
+        return _forward(turn, replace(instance, status=replace(instance.status, done=(*done, number))))
     if sub_step == "error":
-        return _after_error(definition, instance, handled=True, now=now)
+        return _after_error(turn, instance, handled=True)
     kept = tuple(n for n in done if n != number)
-    return _next_reverse(definition, replace(instance, status=replace(instance.status, done=kept)), now)
+    return _next_reverse(turn, replace(instance, status=replace(instance.status, done=kept)))
 
 
-def _after_error(definition: Definition, instance: Instance, *, handled: bool, now: float) -> Instance:
+def _after_error(turn: _Turn, instance: Instance, *, handled: bool) -> Instance:
     status = instance.status
-    if definition.steps[status.step_num].ignore_error:
+    if turn.step(instance).ignore_error:
         ignored = replace(status, ignored=(*status.ignored, status.step_num))
-        return _forward(definition, replace(instance, status=ignored), now)
-    return _reverse_from(definition, instance, success=handled, now=now)
+        return _forward(turn, replace(instance, status=ignored))
+    if turn.canceled:
+        return _turned_back(turn, instance)
+    return _reverse_from(turn, instance, success=handled)
 
 
-def _forward(definition: Definition, instance: Instance, now: float) -> Instance:
+def _forward(turn: _Turn, instance: Instance) -> Instance:
     """The first step that is neither done nor passed over; after a retry of a failed instance, steps ahead may be."""
     passed = {*instance.status.done, *instance.status.ignored}
-    following = next((n for n in range(instance.status.step_num, len(definition.steps)) if n not in passed), None)
-    if following is None:
-        return _finished(instance, success=True)
-    return _at(instance, following, "method", now)
+    following = next((n for n in range(instance.status.step_num, len(turn.definition.steps)) if n not in passed), None)
+    if following is not None:
+        return _at(instance, following, "method", turn.now)
+    return _turned_back(turn, instance) if turn.canceled else _finished(instance, success=True)
 
 
-def _reverse_from(definition: Definition, instance: Instance, *, success: bool, now: float) -> Instance:
+def _turned_back(turn: _Turn, instance: Instance, why: str = "canceled") -> Instance:
+    """Record that a person canceled the instance, and reverse its completed steps."""
+    return _reverse_from(turn, _recorded(instance, ErrorRecord(CANCELED, why)), success=False)
+
+
+def _reversing_for_cancel(instance: Instance, why: str = "canceled") -> Instance:
+    """Record a cancel in an instance that is reversed already, after an error that was handled; then it will fail."""
+    if not instance.status.success_orig:
+        return instance
+    recorded = _recorded(instance, ErrorRecord(CANCELED, why)).status
+    return replace(instance, status=replace(recorded, errors=instance.status.errors, success_orig=False))
+
+
+def _reverse_from(turn: _Turn, instance: Instance, *, success: bool) -> Instance:
     """Take back every completed step that can be, the newest first."""
     status = replace(instance.status, success_orig=success)
-    return _next_reverse(definition, replace(instance, status=status), now, below=len(definition.steps))
+    return _next_reverse(turn, replace(instance, status=status), below=len(turn.definition.steps))
 
 
-def _next_reverse(definition: Definition, instance: Instance, now: float, *, below: int | None = None) -> Instance:
+def _next_reverse(turn: _Turn, instance: Instance, *, below: int | None = None) -> Instance:
     """The reverse of the newest completed step below a step, the present one unless another is given."""
     status = instance.status
     limit = status.step_num if below is None else below
-    behind = [n for n in status.done if n < limit and definition.steps[n].reverse is not None]
+    behind = [n for n in status.done if n < limit and turn.definition.steps[n].reverse is not None]
     if behind:
-        return _at(replace(instance, status=replace(status, reverse=True)), max(behind), "reverse", now)
+        return _at(replace(instance, status=replace(status, reverse=True)), max(behind), "reverse", turn.now)
     failed = any(failure.sub_step in {"reverse", "reverseCheck"} for failure in status.failures)
     return _finished(instance, success=bool(status.success_orig) and not failed)
 

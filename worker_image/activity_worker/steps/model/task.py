@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from activity_worker.steps.model.definition import Definition
-from activity_worker.steps.model.definition_parser import parse
+from activity_worker.steps.model.definition_parser import DefinitionError, parse
 from activity_worker.steps.model.methods import Method
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -43,6 +43,8 @@ class Task:
     Steps are given as a list (each a method's name, a map, or `step(...)`), or gathered in order by `@task.step()` on
     the functions that do them. `@task.method` adds a method for checks, errors and reverses. Names are those of the
     functions. The definition is checked when it is first needed.
+
+    Raises DefinitionError at once for steps that are no list, such as one name: its letters would be steps.
     """
 
     def __init__(
@@ -55,6 +57,8 @@ class Task:
         retry: bool | Mapping[str, Any] | None = None,
         ignore_error: bool | None = None,
     ) -> None:
+        if isinstance(steps, str | bytes | Mapping) or not isinstance(steps, Iterable):
+            raise DefinitionError(str(name), "steps", f"a task needs a list of steps such as ['pay'], not {steps!r}")
         self.name = name
         self.methods: dict[str, Method] = dict(methods or {})
         self._steps: list[str | Mapping[str, Any]] = list(steps)

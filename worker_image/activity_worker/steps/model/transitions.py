@@ -14,7 +14,7 @@ class CannotRetryError(ValueError):
 def taken(definition: Definition, instance: Instance, now: float, lease_seconds: float, *, canceled: bool) -> Instance:
     """Return what a runner begins: the call that is due, or after a lost one its check or the call again."""
     if instance.status.running:
-        instance = advance(definition, instance, Lost(), now)
+        instance = advance(definition, instance, Lost(), now, canceled=canceled)
     return _onward(definition, instance, now, lease_seconds, canceled=canceled)
 
 
@@ -34,7 +34,7 @@ def ended(
     stopping: bool = False,
 ) -> Instance:
     """Return what comes after a call: the next one at once where it is due, unless the runner is stopping."""
-    instance = advance(definition, instance, outcome, now)
+    instance = advance(definition, instance, outcome, now, canceled=canceled)
     if stopping:
         return _canceled(definition, instance, now, canceled=canceled)
     return _onward(definition, instance, now, lease_seconds, canceled=canceled)

@@ -7,7 +7,7 @@ from typing import Any
 from activity_worker.errors import TaskFailed
 from activity_worker.steps.model import paths, transitions
 from activity_worker.steps.model.definition_parser import SESSION
-from activity_worker.steps.model.instance import derived_id, new_id
+from activity_worker.steps.model.instance import derived_id, runner_name
 from activity_worker.steps.runner.runner import RunnerOptions
 from activity_worker.steps.runner.tasks import Tasks, retry
 from activity_worker.steps.store.rows import StoredInstance
@@ -40,7 +40,7 @@ def task_handler(
     async def handle(request: TaskRequest) -> Any:
         store = await TaskStore.open(store_url)
         try:
-            name = f"{request.worker.worker_name}-{new_id()[:8]}"
+            name = runner_name(request.worker.worker_name)
             runner = tasks.runner(store, replace(options, name=options.name or name))
             await tasks.sync(store)
             instance_id = derived_id(f"{task}/{_key(request.input, key)}")

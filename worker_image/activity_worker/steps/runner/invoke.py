@@ -5,8 +5,8 @@ A method can ask which call it is (`current`), for keys that make an effect happ
 
 import asyncio
 import contextvars
-import copy
 import inspect
+import json
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -18,7 +18,7 @@ from activity_worker.steps.model.errors import StepError, record_of
 from activity_worker.steps.model.instance import Outcome, Raised, Returned
 from activity_worker.steps.model.methods import Method
 from activity_worker.steps.model.rules import Planned
-from activity_worker.steps.model.storable import as_stored
+from activity_worker.steps.model.storable import NOT_JSON, as_stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +93,24 @@ async def wait_for_threads() -> None:
 async def call_method(method: Method, planned: Planned) -> Outcome:
     """Call a method with arguments of its own and return how it ended; only cancellation from outside is raised.
 
-    A sync method that exceeds its time goes on in its thread, unheard.
+    Whatever the method raises is its outcome, so that it ends neither its runner nor the calls of other slots.
+    A sync method that exceeds its time goes on in its thread, and its result is dropped.
     """
     limit = planned.call.timeout_seconds
     task = asyncio.current_task()
     try:
         async with asyncio.timeout(limit) as timeout:
-            value = await _called(method, copy.deepcopy(planned.arguments))
+            value = await _called(method, _copied(planned.arguments))
         return Returned(_stored(planned.call.method, value))
     except asyncio.CancelledError as error:
         if task is None or task.cancelling():
             raise
         # This task was not cancelled: the method raised the error, itself or from a task of its own.
         return Raised(record_of(error))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a method raises is an outcome
+    except BaseException as error:
+        if isinstance(error, GeneratorExit) and not _is_current(task):
+            # Python closes this coroutine, at the end of its event loop.
+            raise
         if isinstance(error, TimeoutError) and timeout.expired():
             error = StepError("Timeout", f"{planned.call.method} took longer than {limit:g} s")
         return Raised(record_of(error))
@@ -119,8 +123,21 @@ async def _called(method: Method, arguments: dict[str, Any]) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
+def _is_current(task: "asyncio.Task[Any] | None") -> bool:
+    try:
+        return asyncio.current_task() is task
+    except RuntimeError:  # no loop runs
+        return False
+
+
+def _copied(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy that a method may change. By way of JSON, because copy.deepcopy fails at 490 levels."""
+    copied: dict[str, Any] = json.loads(json.dumps(arguments))
+    return copied
+
+
 def _stored(name: str, value: Any) -> Any:
     try:
         return as_stored(value)
     except ValueError as error:
-        raise StepError("ReturnNotJson", f"what {name} returned cannot be stored as JSON: {error}") from None
+        raise StepError(NOT_JSON, f"what {name} returned cannot be stored as JSON: {error}") from None

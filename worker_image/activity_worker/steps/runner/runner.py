@@ -15,11 +15,21 @@ from sqlalchemy.exc import SQLAlchemyError
 from activity_worker.steps.model import transitions
 from activity_worker.steps.model.definition import Definition
 from activity_worker.steps.model.errors import StepError, record_of
-from activity_worker.steps.model.instance import Instance, Outcome, Raised, Returned, create_instance, derived_id
+from activity_worker.steps.model.instance import (
+    MAX_RUNNER_NAME,
+    Instance,
+    Outcome,
+    Raised,
+    Returned,
+    create_instance,
+    derived_id,
+)
 from activity_worker.steps.model.methods import Methods, NewTask
 from activity_worker.steps.model.rules import Planned, plan
+from activity_worker.steps.model.storable import NOT_JSON, storable_text
 from activity_worker.steps.runner.invoke import CURRENT, Current, call_method
 from activity_worker.steps.runner.observer import RunObserver
+from activity_worker.steps.store.db_errors import DataRefusedError, refused_data
 from activity_worker.steps.store.notifier import Notifier, announcements
 from activity_worker.steps.store.rows import StoredInstance
 from activity_worker.steps.store.task_store import InstanceLeaseLostError, TaskStore, Transition
@@ -67,7 +77,8 @@ async def record_outcome(
 ) -> StoredInstance:
     """Save what became of a call, again while the store does not answer and the lease lasts.
 
-    A try that failed may have been saved all the same: then what is there is what we wrote. Raises LeaseLostError.
+    A try that failed may have been saved all the same: then what is there is what we wrote.
+    Raises InstanceLeaseLostError, and DataRefusedError when the store can never hold the outcome.
     """
     written: Instance | None = None
 
@@ -80,7 +91,8 @@ async def record_outcome(
     tried = False
     while True:
         try:
-            return await store.record(held, clock(), noted)
+            with refused_data("the data with it"):
+                return await store.record(held, clock(), noted)
         except InstanceLeaseLostError:
             there = await store.get(held.instance.id) if tried else None
             if there is None or there.revision != held.revision + 1 or there.instance != written:
@@ -132,6 +144,8 @@ class RunnerOptions:
     renews: bool = True
 
     def __post_init__(self) -> None:
+        if len(self.name) > MAX_RUNNER_NAME or storable_text(self.name) != self.name:
+            raise ValueError(f"name is text of at most {MAX_RUNNER_NAME} characters without NUL, not {self.name!r}")
         for name, least in (("slots", 1), ("lease_seconds", 0.1), ("poll_seconds", 0.01), ("versions_seconds", 0.0)):
             if not least <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} is at least {least:g}, not {getattr(self, name)!r}")
@@ -289,10 +303,19 @@ class Runner:
 
     async def _one_call(self, held: StoredInstance) -> StoredInstance:
         definition = await self.store.definition(held.instance.definition_id)
+        planned = plan(definition, held.instance)
         began = time.monotonic()
-        outcome = await self._outcome(held, plan(definition, held.instance))
+        outcome = await self._outcome(held, planned)
         took = time.monotonic() - began
+        try:
+            recorded = await self._record(held, outcome)
+        except DataRefusedError as error:
+            outcome = _without_data(planned.call.method, outcome, error)
+            recorded = await self._record(held, outcome)
+        self._observer.called(held.instance, outcome, recorded.instance, took)
+        return recorded
 
+    async def _record(self, held: StoredInstance, outcome: Outcome) -> StoredInstance:
         def ended(definition: Definition, stored: StoredInstance) -> Instance:
             return transitions.ended(
                 definition,
@@ -305,9 +328,7 @@ class Runner:
                 stopping=self._stopping,
             )
 
-        recorded = await record_outcome(self.store, held, ended, self.options.lease_seconds, self._clock)
-        self._observer.called(held.instance, outcome, recorded.instance, took)
-        return recorded
+        return await record_outcome(self.store, held, ended, self.options.lease_seconds, self._clock)
 
     async def _outcome(self, held: StoredInstance, planned: Planned) -> Outcome:
         with self._renewed(held):
@@ -330,9 +351,13 @@ class Runner:
     async def _create(self, held: StoredInstance, planned: Planned, definition: Definition) -> Outcome:
         """Make a step that creates an instance of another task. A repeated call finds the first call's instance."""
         child = derived_id(_current(held, planned).key)
-        made = create_instance(definition, planned.arguments, now=self._clock(), instance_id=child)
-        await self.store.sync(definition, self._clock())
-        await self.store.create(made, self._clock())
+        try:
+            made = create_instance(definition, planned.arguments, now=self._clock(), instance_id=child)
+            await self.store.sync(definition, self._clock())
+            with refused_data("the new instance's data"):
+                await self.store.create(made, self._clock())
+        except ValueError as error:
+            return Raised(record_of(error))
         self._notifier.notify()
         return Returned({"id": made.id} if planned.call.output is not None else None)
 
@@ -341,6 +366,13 @@ def _current(held: StoredInstance, planned: Planned) -> Current:
     this = held.instance
     where = (planned.step_num, planned.sub_step, held.revision, held.runner)
     return Current(this.id, this.task_name, *where, round=this.status.round)
+
+
+def _without_data(method: str, outcome: Outcome, refused: DataRefusedError) -> Outcome:
+    """Return what is recorded in place of an outcome that the store refuses."""
+    if isinstance(outcome, Raised):
+        return Raised(replace(outcome.error, data=None))
+    return Raised(record_of(StepError(NOT_JSON, f"what {method} returned cannot be stored: {refused}")))
 
 
 def _with_pause(ours: Instance, stored: Instance) -> Instance:

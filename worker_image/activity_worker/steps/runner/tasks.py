@@ -11,6 +11,7 @@ from activity_worker.steps.model.methods import Methods
 from activity_worker.steps.model.task import Task
 from activity_worker.steps.runner.observer import RunObserver
 from activity_worker.steps.runner.runner import Runner, RunnerOptions
+from activity_worker.steps.store.db_errors import refused_data
 from activity_worker.steps.store.rows import StoredInstance
 from activity_worker.steps.store.task_store import TaskStore
 
@@ -23,7 +24,7 @@ class Tasks:
     """Some tasks, the modules that their methods are in, and a store.
 
     `modules` maps names to maps or objects: `module.email.send` is `modules["email"].send`. Raises DefinitionError at
-    once when a step names a method that is not there.
+    once when a step names a method that is not there, or a method is no function.
     """
 
     def __init__(
@@ -38,6 +39,11 @@ class Tasks:
         for task in tasks:
             if task.name in self.methods.tasks:
                 raise DefinitionError(task.name, "name", "there is a task of this name already")
+            for name, method in task.methods.items():
+                if not callable(method):
+                    raise DefinitionError(
+                        task.name, f"methods.{name}", f"is a function that takes the call's arguments, not {method!r}"
+                    )
             self.methods.own[task.name] = dict(task.methods)
             self.methods.tasks[task.name] = task.definition
         for definition in self.methods.tasks.values():
@@ -64,7 +70,8 @@ class Tasks:
     ) -> str:
         """Create an instance and return its id; `at` (Unix seconds) schedules it.
 
-        With an `instance_id` of the caller's, creating it again changes nothing. Raises UnknownTaskError.
+        With an `instance_id` of the caller's, creating it again changes nothing. Raises UnknownTaskError, and
+        ValueError for arguments, a session, an id or a time that cannot be stored.
         """
         definition = self.methods.tasks.get(task)
         if definition is None:
@@ -73,7 +80,8 @@ class Tasks:
         made = create_instance(
             definition, arguments or {}, now=self._clock(), session=session, at=at, instance_id=instance_id
         )
-        await store.create(made, self._clock())
+        with refused_data("the instance's data"):
+            await store.create(made, self._clock())
         return made.id
 
     def runner(self, store: TaskStore, options: RunnerOptions, observer: RunObserver | None = None) -> Runner:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 
 from activity_worker.contract import Env
 from activity_worker.errors import (
@@ -30,6 +30,8 @@ _ERROR_BY_CODE: Final[tuple[tuple[str, type[SourceError]], ...]] = (
     ("08", UnreachableError),
     ("57", UnreachableError),
 )
+#: PostgreSQL's classes of errors for a wrong value and for one that is above a limit, such as 256 MB in jsonb.
+_DATA_CODES: Final = ("22", "54")
 #: Where a worker's URL comes from. One that runs keeps the URL with which it was started.
 _SETTING: Final = f"{Env.STORE_URL}; in a pool, its Secret in spec.source.taskStore"
 _RESTART: Final = ", and start the worker again"
@@ -57,6 +59,32 @@ _FIX_BY_TEXT: Final = (
 )
 _FIX_UNTRUSTED: Final = "name the CA that vouches for the server: sslrootcert=FILE in {url}"
 _FIX_NO_ANSWER: Final = "no answer in time: is the server, or a firewall before it, the right one?"
+
+
+class DataRefusedError(ValueError):
+    """The store can never hold this data: it is larger than a value may be, or not of a kind that the store takes."""
+
+
+@contextmanager
+def refused_data(what: str) -> Iterator[None]:
+    """Raise DataRefusedError for what the store refuses because of the data; `what` names the data in the message."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        if not _refuses_data(error):
+            raise
+        # Not chained, and without the database's own text: both may show the data.
+        name = type(driver_error(error)).__name__
+        raise DataRefusedError(f"the task store refuses {what} ({name})") from None
+
+
+def _refuses_data(error: SQLAlchemyError) -> bool:
+    cause = driver_error(error)
+    if isinstance(error, StatementError) and not isinstance(error, DBAPIError):
+        # SQLAlchemy wraps so what is raised while the parameters are written, before the database gets them.
+        return True
+    code = str(getattr(cause, "sqlstate", None) or "")
+    return code.startswith(_DATA_CODES) or isinstance(cause, sqlite3.DataError | ValueError)
 
 
 @contextmanager

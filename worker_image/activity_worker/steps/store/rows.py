@@ -105,7 +105,7 @@ def history_row(row: Mapping[str, Any], data: Mapping[str, Any] | None) -> dict[
 
 def pending_request(before: StoredInstance, after: Instance) -> str:
     """Return what a person asked for and is not yet done, once an instance has become `after`."""
-    return "cancel" if before.cancel and not (after.complete or after.status.reverse) else ""
+    return "cancel" if before.cancel and not (after.complete or after.status.success_orig is False) else ""
 
 
 def status_record(instance: Instance, definition: Definition | None = None) -> dict[str, Any]:
@@ -129,7 +129,13 @@ def status_record(instance: Instance, definition: Definition | None = None) -> d
         "done": list(status.done),
         "ignored": list(status.ignored),
         "failures": [
-            {"stepNum": one.step_num, "subStep": one.sub_step, "tries": one.tries, "error": _error(one.error)}
+            {
+                "stepNum": one.step_num,
+                "subStep": one.sub_step,
+                "tries": one.tries,
+                "error": _error(one.error),
+                **({"inDoubt": True} if one.in_doubt else {}),
+            }
             for one in status.failures
         ],
     }
@@ -159,7 +165,9 @@ def parse_status(record: Mapping[str, Any]) -> Status:
         done=tuple(record.get("done") or ()),
         ignored=tuple(record.get("ignored") or ()),
         failures=tuple(
-            StepFailure(one["stepNum"], one["subStep"], one["tries"], _parse_error(one["error"]))
+            StepFailure(
+                one["stepNum"], one["subStep"], one["tries"], _parse_error(one["error"]), one.get("inDoubt", False)
+            )
             for one in record.get("failures") or ()
         ),
         round=record.get("round", 0),

@@ -1,13 +1,14 @@
 """The text that a person reads about an instance that has ended."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from activity_worker.steps import show
 from activity_worker.steps.model.errors import StepError, record_of
-from activity_worker.steps.model.instance import Raised
-from activity_worker.steps.model.rules import cancel, retry_failed
+from activity_worker.steps.model.instance import Instance, Raised
+from activity_worker.steps.model.rules import begin, cancel, retry_failed
 from activity_worker.steps.store.rows import Revision, StoredInstance, status_record
 from tests.unit.activity_worker.steps.model.replay import START, Replay, fails
 
@@ -18,13 +19,13 @@ def stored(replay: Replay, *, requested: bool = False) -> StoredInstance:
     return StoredInstance(replay.instance, 1, "", requested, START, START)
 
 
-def last(replay: Replay) -> Revision:
-    return Revision(1, START, "", status_record(replay.instance, replay.definition), None, None)
+def revision(replay: Replay, instance: Instance | None = None) -> Revision:
+    return Revision(1, START, "", status_record(instance or replay.instance, replay.definition), None, None)
 
 
-def states(replay: Replay) -> list[str]:
+def states(replay: Replay, history: Sequence[Revision] = ()) -> list[str]:
     """Return the column of the steps' states."""
-    shown = show.instance(stored(replay), replay.definition, [], START)
+    shown = show.instance(stored(replay), replay.definition, history, START)
     head, *rows = shown.split("\n\n")[1].splitlines()
     begin, end = head.index("STATE"), head.index("CALLS")
     return [row[begin:end].strip() for row in rows]
@@ -36,7 +37,7 @@ def test_canceled_instance_is_shown_as_canceled_everywhere() -> None:
     assert replay.ended == (True, False)
     assert show.state(stored(replay)) == "canceled"
     assert " canceled " in show.instances([stored(replay)], START)
-    assert " canceled " in show.revisions([last(replay)])
+    assert " canceled " in show.revisions([revision(replay)])
     assert states(replay) == ["reversed", "done", "canceled"]
 
 
@@ -56,7 +57,7 @@ def test_failed_instance_is_shown_as_failed_with_any_error_code() -> None:
         replay = Replay(TASK, {"b": [error]}).run()
 
         assert show.state(stored(replay)) == "failed"
-        assert " failed " in show.revisions([last(replay)])
+        assert " failed " in show.revisions([revision(replay)])
         assert states(replay) == ["reversed", "failed", ""]
 
 
@@ -64,6 +65,19 @@ def test_canceled_instance_with_a_failed_reverse_is_shown_as_failed() -> None:
     replay = Replay(TASK, {"undo_a": [fails()]}, canceled_after=2).run()
 
     assert show.state(stored(replay)) == "failed"
+
+
+def test_steps_of_an_instance_canceled_after_its_last_step_are_shown() -> None:
+    replay = Replay({"steps": ["a", {"method": "b", "reverse": "undo_b"}]}, canceled_in=2)
+    history = [revision(replay)]
+    while not replay.instance.complete:
+        running = begin(replay.instance, START, 60.0)
+        history.append(revision(replay, running))
+        replay.step()
+        history.append(revision(replay))
+
+    assert replay.called == ["a", "b", "undo_b"]
+    assert states(replay, history) == ["done", "reversed"]
 
 
 def test_restarted_canceled_instance_is_shown_as_waiting() -> None:

@@ -22,7 +22,7 @@ def fails(message: str = "no", *, final: bool = False) -> Raised:
 class Replay:
     """One instance of a task. `script` lists the outcomes of each method; the last repeats, the default is None.
 
-    The instance is canceled after `canceled_after` calls.
+    The instance is canceled after `canceled_after` calls, or while call number `canceled_in` runs, counted from 1.
     """
 
     task: Mapping[str, Any]
@@ -31,6 +31,7 @@ class Replay:
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     canceled_after: int | None = None
+    canceled_in: int | None = None
 
     def __post_init__(self) -> None:
         self.definition = parse({"name": "t", **self.task})
@@ -45,8 +46,10 @@ class Replay:
         running = begin(self.instance, now, 60.0)
         self.calls.append((planned.call.method, planned.arguments))
         self.times.append(now - START)
-        self.instance = advance(self.definition, running, self._outcome(planned.call.method), now)
-        if self.canceled_after is not None and len(self.calls) >= self.canceled_after:
+        canceled = self._canceled_before()
+        outcome = self._outcome(planned.call.method)
+        self.instance = advance(self.definition, running, outcome, now, canceled=canceled)
+        if canceled or len(self.calls) == self.canceled_after:
             self.instance = cancel(self.definition, self.instance, now)
 
     def run(self, most: int = 100) -> "Replay":
@@ -66,6 +69,12 @@ class Replay:
     def ended(self) -> tuple[bool, bool]:
         """Whether the instance is complete, and whether it succeeded."""
         return self.instance.complete, self.instance.success
+
+    def _canceled_before(self) -> bool:
+        """Whether the cancel came before the end of the call that was begun last."""
+        made = len(self.calls)
+        after, during = self.canceled_after, self.canceled_in
+        return (after is not None and made > after) or (during is not None and made >= during)
 
     def _outcome(self, method: str) -> Outcome:
         left = self.script.get(method, [None])

@@ -57,6 +57,19 @@ def test_error_of_a_missing_method_names_its_field() -> None:
             Tasks([Task("t", ["a", {**step, field: inner}], methods={"a": print})])
 
 
+@pytest.mark.parametrize("steps", ["ab", {"method": "a"}, 5])
+def test_steps_that_are_no_list_are_refused(steps: Any) -> None:
+    with pytest.raises(DefinitionError, match="task 'x', steps: a task needs a list of steps such as"):
+        Task("x", steps)
+
+
+def test_method_that_is_no_function_is_refused() -> None:
+    for name in ("m", "unused"):
+        methods = {"m": print, name: 5}
+        with pytest.raises(DefinitionError, match=rf"task 't', methods.{name}: is a function that takes .* not 5"):
+            Tasks([Task("t", ["m"], methods=methods)])  # type: ignore[arg-type]
+
+
 def test_two_tasks_with_one_name_are_refused() -> None:
     with pytest.raises(DefinitionError, match="task 't', name: there is a task of this name already"):
         Tasks([Task("t", ["a"], methods={"a": print}), Task("t", ["b"], methods={"b": print})])

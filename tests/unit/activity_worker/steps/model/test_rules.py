@@ -6,6 +6,7 @@ import pytest
 
 from activity_worker.steps.model.instance import Returned
 from activity_worker.steps.model.rules import LOST_RETRIES, advance, begin, cancel, plan, retry_failed
+from activity_worker.steps.model.storable import MAX_DEPTH
 from tests.unit.activity_worker.steps.model.replay import LOST, START, Replay, fails
 
 FOUR = {"steps": [{"method": "a", "reverse": "undo_a"}, "b", {"method": "c", "reverse": "undo_c"}, {"method": "d"}]}
@@ -327,7 +328,96 @@ def test_failed_check_of_a_canceled_task_keeps_its_retry_schedule() -> None:
     task = {"steps": [{"method": "a", "retry": True, "check": check, "error": "tell"}, "b"]}
     replay = Replay(task, {"a": [fails()], "was_a": [fails()]}, canceled_after=1).run()
 
-    assert (replay.called, replay.times) == (["a", "was_a", "was_a"], [0, 0, 3])
+    assert (replay.called, replay.times) == (["a", "was_a", "was_a", "tell"], [0, 0, 3, 3])
+
+
+LAST = {"method": "b", "retry": True, "check": "was_b", "reverse": "undo_b", "error": "tell"}
+TWO = {"steps": [{"method": "a", "reverse": "undo_a"}, LAST]}
+
+
+def test_cancel_before_the_last_steps_retry_reverses_all_steps() -> None:
+    for first in (fails(), LOST):
+        replay = Replay(TWO, {"b": [first], "was_b": [True]}, canceled_after=2).run()
+
+        assert replay.called == ["a", "b", "was_b", "undo_b", "undo_a"]
+        assert (replay.ended, replay.instance.status.canceled) == ((True, False), True)
+
+
+def test_cancel_during_the_last_steps_call_reverses_all_steps() -> None:
+    replay = Replay(TWO, canceled_in=2).run()
+    assert replay.called == ["a", "b", "undo_b", "undo_a"]
+    assert (replay.ended, replay.instance.status.canceled) == ((True, False), True)
+
+    single = Replay({"steps": ["a"]}, canceled_in=1).run()
+    assert (single.called, single.ended, single.instance.status.canceled) == (["a"], (True, False), True)
+    assert single.instance.status.done == (0,)
+    again = retry_failed(single.definition, single.instance, START)
+    assert (again.complete, again.success, again.status.round) == (True, True, 1)
+
+
+def test_cancel_during_an_error_method_that_handles_is_kept() -> None:
+    for ignores, called in ((False, ["a", "b", "tell", "undo_a"]), (True, ["a", "b", "tell", "undo_a"])):
+        task = {"steps": [TWO["steps"][0], {"method": "b", "error": "tell", "ignoreError": ignores}]}
+        replay = Replay(task, {"b": [fails()]}, canceled_in=3).run()
+
+        assert replay.called == called
+        assert (replay.ended, replay.instance.status.canceled) == ((True, False), True)
+
+
+def test_cancel_during_the_reverses_of_a_handled_error_is_kept() -> None:
+    task = {"steps": [{"method": "a", "reverse": "undo_a"}, {"method": "b", "error": "tell"}]}
+    for after, during in ((3, None), (None, 4)):
+        replay = Replay(task, {"b": [fails()]}, canceled_after=after, canceled_in=during).run()
+
+        assert replay.called == ["a", "b", "tell", "undo_a"]
+        assert (replay.ended, replay.instance.status.canceled) == ((True, False), True)
+
+
+@pytest.mark.parametrize("error", ["tell", None])
+def test_canceled_instance_with_an_effect_in_doubt_has_failed(error: str | None) -> None:
+    step = {"method": "a", "retry": True, "check": "was_a", "reverse": "undo_a"}
+    task = {"steps": [{**step, "error": error} if error else step, "b"]}
+    for script in ({"a": [fails()], "was_a": [fails()]}, {"a": [LOST], "was_a": [LOST]}):
+        replay = Replay(task, script, canceled_after=1).run()
+
+        assert [name for name in replay.called if name != "was_a"] == ["a", *([error] if error else [])]
+        assert (replay.ended, replay.instance.status.canceled) == ((True, False), False)
+
+
+def test_lost_call_that_nothing_settles_makes_a_canceled_instance_fail() -> None:
+    replay = Replay({"steps": ["a", "b"]}, {"a": [LOST]}, canceled_after=1).run()
+
+    assert (replay.called, replay.ended, replay.instance.status.canceled) == (["a"], (True, False), False)
+    assert [one.error.code for one in replay.instance.status.failures] == ["RunnerLost", "Canceled"]
+
+
+def test_lost_call_whose_check_says_not_made_is_canceled() -> None:
+    step = {"method": "a", "retry": {"retries": 1}, "check": "was_a", "reverse": "undo_a"}
+    replay = Replay({"steps": [step, "b"]}, {"a": [LOST], "was_a": [None]}, canceled_in=3).run()
+
+    assert replay.called == ["a", "was_a", "a", "was_a"]
+    assert replay.instance.status.canceled
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """Return a map of so many levels."""
+    value: dict[str, Any] = {}
+    for _ in range(levels - 1):
+        value = {"k": value}
+    return value
+
+
+def test_answer_that_makes_the_data_too_deep_fails_its_call() -> None:
+    deep = nested(MAX_DEPTH - 10)
+    step = {"method": "a", "output": {"k": ".".join("x" * 12)}, "reverse": "undo_a"}
+    replay = Replay({"steps": [step, "b"]}, {"a": [deep]}).run()
+
+    assert (replay.called, replay.ended) == (["a"], (True, False))
+    (failure,) = replay.instance.status.failures
+    assert failure.error.code == "ReturnNotJson"
+    assert failure.error.message == "what a returned cannot be stored: with it the data has more than 500 levels"
+    fits = {"steps": [{"method": "a", "output": {"k": ".".join("x" * 11)}}, "b"]}
+    assert Replay(fits, {"a": [deep]}).run().ended == (True, True)
 
 
 def test_status_of_a_failed_task_names_the_failed_step() -> None:

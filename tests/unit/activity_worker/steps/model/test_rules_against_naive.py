@@ -100,21 +100,27 @@ def test_every_reachable_state_handles_every_outcome(case: Case) -> None:
 
 
 @bounded
-@given(cases(), st.integers(1, 12))
-def test_canceled_task_completes_and_reverses_its_completed_steps(case: Case, after: int) -> None:
+@given(cases(), st.integers(1, 12), st.booleans())
+def test_canceled_task_completes_and_reverses_its_completed_steps(case: Case, number: int, during: bool) -> None:
     task, script = case
-    replay = Replay(task, script, canceled_after=after)
+    replay = Replay(task, script, canceled_after=None if during else number, canceled_in=number if during else None)
+    canceled = False
     while not replay.instance.complete:
         before = replay.instance
         replay.step()
-        if len(replay.calls) > after and not before.status.reverse:
-            # After the cancel, only calls that clarify an uncertain call are made.
-            assert replay.called[-1] in {f"m{before.status.step_num}", f"m{before.status.step_num}?"}
+        if canceled and not before.status.reverse:
+            # After the cancel, only calls that settle an uncertain call are made.
+            step, doubt = before.status.step_num, any(one.in_doubt for one in before.status.failures)
+            settling = {f"m{step}", f"m{step}?"} | ({f"e{step}", f"e{step}?"} if doubt else set())
+            assert replay.called[-1] in settling
+        canceled = canceled or (len(replay.calls) >= number and (during or not replay.instance.complete))
         assert len(replay.calls) < 200
     status = replay.instance.status
     stuck = {one.step_num for one in status.failures if one.sub_step in {"reverse", "reverseCheck"}}
     left = {number for number in status.done if status.reverse and "reverse" in task["steps"][number]}
     assert left == stuck & left
     assert cancel(replay.definition, replay.instance, 0.0) == replay.instance
-    if replay.instance.success and not status.reverse:
+    assert not (canceled and replay.instance.success)
+    if status.canceled:
         assert not left
+        assert not any(one.in_doubt for one in status.failures)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from activity_worker.steps.model.definition import Call
+from activity_worker.steps.model.errors import StepError
 from activity_worker.steps.model.instance import Raised, Returned
 from activity_worker.steps.model.methods import Method
 from activity_worker.steps.model.rules import Planned
@@ -54,6 +55,34 @@ async def test_cancelled_call_raises_cancelled_error() -> None:
 @pytest.mark.parametrize("value", [float("nan"), {"x": "a\x00b"}, ["\ud800"], {1, 2}])
 async def test_return_value_that_cannot_be_stored_is_an_error(value: object) -> None:
     assert await outcome(lambda _: value) == "ReturnNotJson"
+
+
+class UnreadableError(Exception):
+    """An exception of which nothing can be read."""
+
+    @property
+    def code(self) -> str:
+        """Fail."""
+        raise RuntimeError("no code")
+
+    @property
+    def data(self) -> str:
+        """Fail."""
+        raise RuntimeError("no data")
+
+
+async def test_error_that_cannot_be_read_is_recorded_under_its_class() -> None:
+    async def raises(_: dict[str, Any]) -> None:
+        raise UnreadableError
+
+    assert await outcome(raises) == "UnreadableError"
+
+
+async def test_code_of_an_error_is_kept_up_to_256_characters() -> None:
+    def raises(_: dict[str, Any]) -> None:
+        raise StepError("c" * 1000, "long")
+
+    assert await outcome(raises) == "c" * 256
 
 
 async def test_escaped_backslash_can_be_returned() -> None:
