@@ -1,5 +1,6 @@
 """Builds the object graph of an operator process. Only this module knows which part gets which other parts."""
 
+import asyncio
 import time
 import uuid
 from collections.abc import Callable
@@ -54,7 +55,6 @@ from activity_operator.settings import OperatorSettings
 from activity_operator.watch.freshness import Freshness
 from activity_operator.watch.kopf_watch import KopfWatch
 from activity_worker.contract import LeasedTask
-
 
 def core_functions(settings: OperatorSettings) -> CoreFunctions:
     """Return the pure functions of `core`. Every rendering of this process gets the same report URL."""

@@ -9,6 +9,7 @@ from activity_operator.core import (
     growth_guard,
     limits,
     manifests,
+    not_ready,
     rollout,
     saturation,
     scale_plan,
@@ -188,6 +189,7 @@ def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory) -> 
         breakers.due_at(situation, memory.breaker),
         backlog.stale_at(situation),
         *growth_guard.recheck_times(situation, memory.waiting_since),
+        *not_ready.recheck_times(situation),
     ]
     if memory.quiet_since is not None and fleet.serving:
         times.append(memory.quiet_since + spec.scaling.scale_down.zero_after_seconds)

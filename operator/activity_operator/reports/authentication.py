@@ -1,7 +1,8 @@
 """Authentication of reports by a ServiceAccount token for our audience, checked by the API server, bound to one pod.
 
-Results are cached for a minute at most, so a worker that reports every second costs one TokenReview a minute. The cache
-holds only the SHA-256 of a token; the operator never logs a token or its claims.
+Results are cached, so a worker that reports every second costs one TokenReview a minute. While the API server answers no
+reviews, a token that it has accepted before stays believed for some minutes. The cache holds only the SHA-256 of a
+token; the operator never logs a token or its claims.
 """
 
 import asyncio
@@ -11,16 +12,23 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+from activity_operator.reports.review_health import ReviewHealth
 from activity_worker.contract import TOKEN_AUDIENCE
 
 EXTRA_POD_UID = "authentication.kubernetes.io/pod-uid"
 EXTRA_POD_NAME = "authentication.kubernetes.io/pod-name"
 
-#: Seconds for which an accepted token is cached. A deleted pod's token keeps working for this time at most.
+#: Seconds after which an accepted token is reviewed again.
 ACCEPTED_SECONDS = 60.0
+#: Seconds beyond that for which an accepted token stays believed while reviews fail. A refusal ends this at once.
+UNREVIEWED_SECONDS = 300.0
+#: Seconds that a report with such a token waits for its review, and seconds until the next review of the token. A worker
+#: waits 5 s for its reply.
+REVIEW_PATIENCE_SECONDS = 2.0
+REVIEW_AGAIN_SECONDS = 10.0
 #: Seconds for which a refused token is cached.
 REFUSED_SECONDS = 10.0
 #: Most cached tokens of each kind.
@@ -56,6 +64,14 @@ class ReporterIdentity:
     namespace: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Accepted:
+    """The pod of an accepted token, and the Unix time of its next review."""
+
+    identity: ReporterIdentity
+    review_at: float
+
+
 class _Expiring(Generic[K, V]):
     """A bounded mapping with an expiry time for each entry; when it is full, the oldest entry is dropped."""
 
@@ -82,9 +98,17 @@ class _Expiring(Generic[K, V]):
         if len(self._entries) > self._limit:
             self._entries.popitem(last=False)
 
+    def update(self, key: K, value: V) -> None:
+        """Replace the value of a present key, which keeps its expiry time."""
+        if (entry := self._entries.get(key)) is not None:
+            self._entries[key] = (entry[0], value)
+
+    def drop(self, key: K) -> None:
+        self._entries.pop(key, None)
+
 
 class Authenticator:
-    """Identifies pods that report. `now()` is in Unix seconds; `on_problem` is called when `problem` begins or ends."""
+    """Identifies pods that report. `now()` is in Unix seconds; `on_problem` is called when a `problem` begins."""
 
     def __init__(
         self,
@@ -96,20 +120,35 @@ class Authenticator:
         self._review = review
         self._now = now
         self._on_problem = on_problem
-        self._accepted: _Expiring[bytes, ReporterIdentity] = _Expiring(MAX_ACCEPTED)
+        self._accepted: _Expiring[bytes, _Accepted] = _Expiring(MAX_ACCEPTED)
         self._refused: _Expiring[bytes, str] = _Expiring(MAX_REFUSED)
         self._asking: dict[bytes, asyncio.Task[ReporterIdentity]] = {}
         self._reviews = asyncio.Semaphore(MAX_REVIEWS)
-        #: Why reports cannot be authenticated now, "" while they can. Conditions show it.
-        self.problem = ""
+        self._health = ReviewHealth()
+
+    @property
+    def problem(self) -> str:
+        """Why reports cannot be authenticated now, "" while they can. Conditions show it."""
+        return self._health.problem(self._now())
 
     async def identify(self, authorization: str) -> ReporterIdentity:
         """Return the pod of an `Authorization` header; raises `RefusedError` or `ReviewUnavailableError`."""
         token = _bearer(authorization)
         digest = hashlib.sha256(token.encode()).digest()
         known = self._accepted.get(digest, self._now())
-        if known is not None:
-            return known
+        if known is None:
+            return await self._reviewed(digest, token)
+        if self._now() < known.review_at:
+            return known.identity
+        try:
+            async with asyncio.timeout(REVIEW_PATIENCE_SECONDS):
+                return await self._reviewed(digest, token)
+        except (ReviewUnavailableError, TimeoutError):
+            self._accepted.update(digest, replace(known, review_at=self._now() + REVIEW_AGAIN_SECONDS))
+            return known.identity
+
+    async def _reviewed(self, digest: bytes, token: str) -> ReporterIdentity:
+        """Return the pod by a TokenReview; raises `RefusedError` or `ReviewUnavailableError`."""
         refused = self._refused.get(digest, self._now())
         if refused is not None:
             raise RefusedError(refused)
@@ -129,24 +168,22 @@ class Authenticator:
             async with self._reviews:
                 status = await self._review(token, TOKEN_AUDIENCE)
         except Exception as error:
-            self._note_problem(f"the API server does not answer TokenReviews: {error}")
+            if self._health.failed(self._now(), str(error)):
+                self._on_problem()
             raise ReviewUnavailableError("the token cannot be checked now") from error
         finally:
             del self._asking[digest]
-        self._note_problem("")
+        now = self._now()
+        self._health.answered(now)
         try:
             identity = read_review(status)
         except RefusedError as error:
-            self._refused.put(digest, str(error), self._now() + REFUSED_SECONDS)
+            self._accepted.drop(digest)
+            self._refused.put(digest, str(error), now + REFUSED_SECONDS)
             raise
-        self._accepted.put(digest, identity, _believed_until(self._now(), expires))
+        until = _believed_until(now, expires, ACCEPTED_SECONDS + UNREVIEWED_SECONDS)
+        self._accepted.put(digest, _Accepted(identity, _believed_until(now, expires, ACCEPTED_SECONDS)), until)
         return identity
-
-    def _note_problem(self, problem: str) -> None:
-        changed = bool(problem) != bool(self.problem)
-        self.problem = problem
-        if changed:
-            self._on_problem()
 
 
 def read_review(status: Mapping[str, Any]) -> ReporterIdentity:
@@ -193,10 +230,10 @@ def _check_claims(token: str) -> float:
     return expires
 
 
-def _believed_until(now: float, expires: float) -> float:
-    """Return the Unix time until which a token that the API server has just accepted is cached.
+def _believed_until(now: float, expires: float, seconds: float) -> float:
+    """Return the Unix time until which a token that the API server has just accepted is believed: `seconds` at most.
 
     If the token seems to have expired, the clocks differ and its expiry time is ignored.
     """
-    longest = now + ACCEPTED_SECONDS
+    longest = now + seconds
     return longest if expires <= now else min(longest, expires)

@@ -12,6 +12,7 @@ from activity_operator.reports.authentication import (
     EXTRA_POD_NAME,
     EXTRA_POD_UID,
     MAX_REVIEWS,
+    REVIEW_PATIENCE_SECONDS,
     Authenticator,
     RefusedError,
     ReviewUnavailableError,
@@ -191,18 +192,80 @@ async def test_refusal_does_not_repeat_the_token(authenticator: Authenticator, r
     assert header.split()[1] not in repr(raised.value)
 
 
-async def test_unanswered_reviews_are_trouble_until_one_is_answered(reviews: Reviews) -> None:
-    troubles: list[str] = []
-    checking = Authenticator(reviews, now=wall, on_problem=lambda: troubles.append(checking.problem))
+async def test_unanswered_reviews_are_a_problem_until_they_are_answered(reviews: Reviews) -> None:
+    begun: list[str] = []
+    checking = Authenticator(reviews, now=wall, on_problem=lambda: begun.append(checking.problem))
     reviews.down = True
-    for subject in "abc":
+    for second in range(15):
         with pytest.raises(ReviewUnavailableError):
-            await checking.identify(bearer(subject))
+            await checking.identify(bearer("a"))
+        assert bool(checking.problem) == (second >= 10)
+        await asyncio.sleep(1.0)
     reviews.down = False
     await checking.identify(bearer("a"))
+    assert checking.problem
+    await asyncio.sleep(10.0)
 
-    assert troubles == ["the API server does not answer TokenReviews: no answer", ""]
+    assert begun == ["the API server does not answer TokenReviews: no answer"]
     assert checking.problem == ""
+
+
+async def test_accepted_token_is_believed_while_reviews_fail(authenticator: Authenticator, reviews: Reviews) -> None:
+    header = bearer()
+    await authenticator.identify(header)
+    reviews.down = True
+    for _ in range(350):
+        assert (await authenticator.identify(header)).pod_uid == "uid-a"
+        await asyncio.sleep(1.0)
+    assert len(reviews.asked) == 1 + 29, "the first, and one every ten seconds"
+
+    await asyncio.sleep(20.0)
+    with pytest.raises(ReviewUnavailableError):
+        await authenticator.identify(header)
+
+
+async def test_hanging_review_delays_a_known_worker_for_two_seconds(
+    authenticator: Authenticator, reviews: Reviews
+) -> None:
+    """A worker waits five seconds for its reply."""
+    header = bearer()
+    await authenticator.identify(header)
+    await asyncio.sleep(61.0)
+    reviews.takes = 30.0
+    began = wall()
+    for _ in range(5):
+        assert (await authenticator.identify(header)).pod_uid == "uid-a"
+
+    assert wall() - began == REVIEW_PATIENCE_SECONDS
+
+
+async def test_refusal_ends_the_belief_in_an_accepted_token(authenticator: Authenticator, reviews: Reviews) -> None:
+    header = bearer()
+    await authenticator.identify(header)
+    await asyncio.sleep(61.0)
+    reviews.down = True
+    await authenticator.identify(header)
+    reviews.down, reviews.status = False, {"authenticated": False}
+    await asyncio.sleep(11.0)
+    with pytest.raises(RefusedError):
+        await authenticator.identify(header)
+    reviews.down = True
+    await asyncio.sleep(11.0)
+
+    with pytest.raises(ReviewUnavailableError):
+        await authenticator.identify(header)
+
+
+async def test_token_is_not_believed_beyond_its_expiry(authenticator: Authenticator, reviews: Reviews) -> None:
+    header = bearer(expires_in=120.0)
+    await authenticator.identify(header)
+    reviews.down = True
+    await asyncio.sleep(119.0)
+    assert (await authenticator.identify(header)).pod_uid == "uid-a"
+    await asyncio.sleep(2.0)
+
+    with pytest.raises(ReviewUnavailableError):
+        await authenticator.identify(header)
 
 
 async def test_flood_of_different_tokens_is_bounded(authenticator: Authenticator, reviews: Reviews) -> None:

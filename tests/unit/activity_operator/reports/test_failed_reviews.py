@@ -1,0 +1,47 @@
+"""What failing TokenReviews cost: status writes and Events of pools with a worker each."""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from activity_operator.reports.authentication import ReviewUnavailableError
+from tests.unit.activity_operator.reports.many_pools import Operator, bearer
+
+
+async def test_one_failed_review_writes_no_status_and_no_event() -> None:
+    async with Operator(300).running() as operator:
+        operator.api.down = True
+        with pytest.raises(ReviewUnavailableError):
+            await operator.components.reports.authenticator.identify(bearer("p-pool-0", "rotated"))
+        operator.api.down = False
+        await asyncio.sleep(15.0)
+
+        assert (len(operator.api.statuses), len(operator.api.events)) == (0, 0)
+
+
+async def test_failing_reviews_concern_only_pools_whose_workers_are_unheard() -> None:
+    """Accepted tokens stay believed, so only workers with a new token are unheard."""
+    async with Operator(40).running() as operator:
+        operator.silent = {"pool-1", "pool-2", "pool-3"}
+        operator.api.down = True
+        await asyncio.sleep(50.0)
+        assert operator.unauthenticated() == operator.silent
+        assert {event["regarding"]["name"] for event in operator.api.events} == operator.silent
+        operator.api.down = False
+        await asyncio.sleep(20.0)
+
+        assert operator.unauthenticated() == set()
+        assert {key[1] for _, key in operator.api.statuses} == operator.silent
+
+
+async def test_lasting_outage_is_written_into_the_pools_over_seconds() -> None:
+    async with Operator(40).running() as operator:
+        operator.silent = set(operator.names)
+        operator.api.down = True
+        await asyncio.sleep(60.0)
+        assert len(operator.unauthenticated()) == 40
+        times = sorted({round(at, 3) for at, _ in operator.api.statuses})
+
+        assert times[-1] - times[0] >= 5.0
+        assert max(after - before for before, after in pairwise(times)) < 1.0
