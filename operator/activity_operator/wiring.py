@@ -1,6 +1,5 @@
 """Builds the object graph of an operator process. Only this module knows which part gets which other parts."""
 
-import asyncio
 import time
 import uuid
 from collections.abc import Callable
@@ -55,6 +54,7 @@ from activity_operator.settings import OperatorSettings
 from activity_operator.watch.freshness import Freshness
 from activity_operator.watch.kopf_watch import KopfWatch
 from activity_worker.contract import LeasedTask
+
 
 def core_functions(settings: OperatorSettings) -> CoreFunctions:
     """Return the pure functions of `core`. Every rendering of this process gets the same report URL."""
@@ -252,7 +252,9 @@ def build_components(
     stepfunctions.observed = partial(services.metrics.called, "stepfunctions")
     cloudwatch.observed = partial(services.metrics.called, "cloudwatch")
     reports = AuthenticatedRegistry(
-        lambda namespace, pool: services.enqueue((namespace, pool)), rate=settings.report_rate
+        lambda namespace, pool: services.enqueue((namespace, pool)),
+        rate=settings.report_rate,
+        node_of=partial(_node_of, services.store),
     )
     reports.authenticator = Authenticator(kube.create_token_review, now=services.now, on_problem=services.spread_all)
     leases, sentinels = _leases_and_sentinels(services, stepfunctions)
@@ -278,6 +280,12 @@ def build_components(
         cloudwatch=cloudwatch,
     )
     return components
+
+
+def _node_of(store: Store, pod_uid: str) -> str:
+    """Return the name of the pod's node, "" for an unknown pod."""
+    pod = store.by_uid(PODS, pod_uid)
+    return "" if pod is None else str(pod["spec"]["nodeName"])
 
 
 def _leases_and_sentinels(services: ClusterServices, stepfunctions: StepFunctions) -> tuple[LeaseManager, Sentinels]:

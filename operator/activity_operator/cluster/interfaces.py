@@ -8,7 +8,7 @@ from activity_operator.api.spec import PoolSpec
 from activity_operator.api.status import EventRecord
 from activity_operator.cluster.resources import Key, Raw, Resource
 from activity_operator.core.decision import Decision, ScalingMemory, SentinelOrder
-from activity_operator.core.observation import Observation, PoolFacts, SourceFacts, WorkerFacts
+from activity_operator.core.observation import Observation, PoolFacts, ReportPathFacts, SourceFacts, WorkerFacts
 from activity_worker.contract import Directive
 
 #: (spec, observation, memory) -> the decision about one pool.
@@ -71,8 +71,8 @@ class WorkerReportsView(Protocol):
         """Return the facts of the last report of each worker of the pool."""
         ...
 
-    def report_path_problem(self, now: float) -> str:
-        """Return why the report path itself may be broken, or ""."""
+    def report_path(self, namespace: str, pool: str, now: float, deadline_seconds: float) -> ReportPathFacts:
+        """Return whether the pool's report path may be broken; `deadline_seconds` is `stalled.deadlineSeconds`."""
         ...
 
     @property

@@ -45,6 +45,7 @@ class Observer:
         now = self.now()
         workers = self.reports.workers(*key)
         changes = pod_changes(state.pods, {pod.uid: pod for pod in pods}, workers, state.inherited)
+        path = self.reports.report_path(*key, now, spec.stalled.deadline_seconds)
         observation = Observation(
             now=now,
             pool=facts,
@@ -53,7 +54,8 @@ class Observer:
             workers=tuple(worker for worker in workers if worker.pod_uid not in changes.gone),
             source=self.sources.facts(key),
             leader_since=self.leader.led_since,
-            report_path_problem=self.reports.report_path_problem(now),
+            report_path_problem=path.problem,
+            excused_workers=path.excused,
             refusal=self._refusal(key[0], spec),
             sharing_pools=self.sharing(key, spec.identity(key[0])),
             rejected="" if state.rejected is None else state.rejected.message,

@@ -157,7 +157,7 @@ def _deletions(situation: Situation, failed: Member | None) -> tuple[Action, ...
     if failed is not None:
         actions.append(DeletePod(failed.pod.name, failed.pod.uid))
     for member in situation.fleet.stalled if not observation.report_path_problem else ():
-        if member.report is None or member.pod.ready:
+        if member.report is None or member.pod.ready or member.excused:
             continue
         silent = observation.now - member.report.reported_at
         if silent >= situation.spec.stalled.deadline_seconds:
@@ -197,7 +197,7 @@ def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory) -> 
         times.append(observation.leader_since + window)
     if demand.saturation is not None:
         times.append(saturation.look_again_at(demand.saturation, fleet, observation.now))
-    if observation.report_path_problem and fleet.members:
+    if (observation.report_path_problem and fleet.members) or any(member.excused for member in fleet.stalled):
         times.append(observation.now + DOUBT_SECONDS)
     times += [_silent_at(situation, member) for member in fleet.members]
     times += [

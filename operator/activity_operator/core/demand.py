@@ -51,7 +51,9 @@ def task_demand(situation: Situation, saturated: Saturation | None, emptied_at: 
             workers = max(workers, fleet.inflight // spec.slots_per_worker + 1)
     # A worker that has not reported to the new leader stays, but adds no demand.
     workers = max(workers, min(workers + fleet.unheard, len(fleet.serving)))
-    return Demand(workers + len(fleet.stalled), tasks, reason, full, backlog)
+    workers += len(fleet.stalled) - fleet.silent_ready
+    workers = max(workers, min(workers + fleet.silent_ready, fleet.present))
+    return Demand(workers, tasks, reason, full, backlog)
 
 
 def _unreachable_slots(situation: Situation) -> int:

@@ -46,8 +46,10 @@ def _topics(situation: Situation, breaker: Breaker) -> Iterator[tuple[str, str, 
 
 def _doubts(situation: Situation) -> Iterator[tuple[str, str, EmitEvent]]:
     observation = situation.observation
-    if observation.report_path_problem and observation.now - observation.leader_since >= YOUNG_TERM_SECONDS:
-        yield "suspect", "suspect", EmitEvent("Warning", str(Reason.REPORTS_MISSING), observation.report_path_problem)
+    excused = [observation.excused_workers[member.pod.uid] for member in situation.fleet.stalled if member.excused]
+    problem = observation.report_path_problem or min(excused, default="")
+    if problem and observation.now - observation.leader_since >= YOUNG_TERM_SECONDS:
+        yield "suspect", "suspect", EmitEvent("Warning", str(Reason.REPORTS_MISSING), problem)
     if observation.edit_conflict:
         yield (
             "contested",

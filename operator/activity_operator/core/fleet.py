@@ -31,6 +31,8 @@ class Member:
     failed_start: str = ""
     #: Whether the pod has run since a former leader's term without a report to this leader: its tasks are unknown.
     unheard: bool = False
+    #: Whether the worker fell silent together with many others, so that its report path is the suspect.
+    excused: bool = False
 
     @property
     def cordoned(self) -> bool:
@@ -96,6 +98,14 @@ class Fleet:
         return tuple(member for member in self.members if member.stalled)
 
     @cached_property
+    def silent_ready(self) -> int:
+        """Number of stalled members with a degraded report path whose pods are ready: nothing else speaks for a loss.
+
+        They keep their places, and no other worker is started in their stead.
+        """
+        return sum(1 for member in self.stalled if member.excused and member.pod.ready)
+
+    @cached_property
     def unheard(self) -> int:
         """Number of serving members that have not reported to this leader; each may have a task."""
         return sum(1 for member in self.serving if member.unheard)
@@ -143,7 +153,8 @@ def _member(spec: PoolSpec, observation: Observation, pod: PodFacts, report: Wor
     idle_for = (
         report.idle_seconds + max(0.0, observation.now - report.reported_at) if report.busy < report.slots else 0.0
     )
-    return Member(pod, report, stalled=stalled, never_started=False, idle_for=idle_for)
+    excused = report.pod_uid in observation.excused_workers
+    return Member(pod, report, stalled=stalled, never_started=False, idle_for=idle_for, excused=excused)
 
 
 def _never_started(spec: PoolSpec, observation: Observation, pod: PodFacts) -> bool:

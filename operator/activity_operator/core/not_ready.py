@@ -10,7 +10,6 @@ from activity_operator.core.decision import Breaker
 from activity_operator.core.situation import Situation
 from activity_worker.contract import WorkerState
 
-
 #: Seconds, and report intervals, without a report after which a worker counts as unheard while reports cannot be
 #: authenticated. A worker whose token is still believed never counts.
 UNHEARD_SECONDS = 10.0

@@ -1,5 +1,6 @@
 """The observation of one pool at one moment: frozen values, including `now`. No I/O happens here."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from activity_worker.contract import PollTrouble, WorkerState
@@ -120,6 +121,18 @@ class WorkerFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportPathFacts:
+    """What is known of the way of a pool's reports.
+
+    `problem` is why the pool keeps its size because reports do not arrive, "" if they do. `excused` are the workers
+    that fell silent together with many others, by pod UID, each with the sentence for people.
+    """
+
+    problem: str = ""
+    excused: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class SourceProblem:
     """Why the task source cannot be read: one of the condition reasons, and a message that names the fix."""
 
@@ -172,7 +185,8 @@ class Observation:
     """Everything that `decide` may know.
 
     `leader_since`: when this process began to lead (Unix seconds). `report_path_problem`: why the report path counts as
-    degraded, because the reports of many workers stopped at once. `refusal`: why the tenancy policy forbids the pool.
+    degraded, because the reports of many workers stopped at once. `excused_workers`: the silent workers among them, as
+    in `ReportPathFacts`. `refusal`: why the tenancy policy forbids the pool.
     `sharing_pools`: other pools on the same source, as namespace/name. `rejected`: the API server's message if it
     refused the current revision's Deployment; `rejected_reason` is its condition reason. `authentication_problem`: why
     reports cannot be authenticated (TokenReview fails). `edit_conflict`: which other field managers keep changing the
@@ -187,6 +201,7 @@ class Observation:
     source: SourceFacts = field(default_factory=SourceFacts)
     leader_since: float = 0.0
     report_path_problem: str = ""
+    excused_workers: Mapping[str, str] = field(default_factory=dict)
     refusal: str = ""
     sharing_pools: tuple[str, ...] = ()
     rejected: str = ""

@@ -154,6 +154,9 @@ def _signals_stale(situation: Situation, decision: Decision) -> ConditionState:
     if observation.report_path_problem and fleet.members:
         return "True", Reason.REPORTS_MISSING, observation.report_path_problem
     if fleet.stalled:
+        excused = [observation.excused_workers[member.pod.uid] for member in fleet.stalled if member.excused]
+        if excused:
+            return "True", Reason.REPORTS_MISSING, min(excused)
         names = ", ".join(sorted(member.pod.name for member in fleet.stalled)[:5])
         return "True", Reason.REPORTS_MISSING, f"no report from {names}: their tasks count as running"
     had = observation.source.metrics is not None or observation.source.counts

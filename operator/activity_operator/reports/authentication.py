@@ -1,7 +1,7 @@
 """Authentication of reports by a ServiceAccount token for our audience, checked by the API server, bound to one pod.
 
-Results are cached, so a worker that reports every second costs one TokenReview a minute. While the API server answers no
-reviews, a token that it has accepted before stays believed for some minutes. The cache holds only the SHA-256 of a
+Results are cached, so a worker that reports every second costs one TokenReview a minute. While the API server answers
+no reviews, a token that it has accepted before stays believed for some minutes. The cache holds only the SHA-256 of a
 token; the operator never logs a token or its claims.
 """
 
@@ -25,7 +25,7 @@ EXTRA_POD_NAME = "authentication.kubernetes.io/pod-name"
 ACCEPTED_SECONDS = 60.0
 #: Seconds beyond that for which an accepted token stays believed while reviews fail. A refusal ends this at once.
 UNREVIEWED_SECONDS = 300.0
-#: Seconds that a report with such a token waits for its review, and seconds until the next review of the token. A worker
+#: Seconds that a report with such a token waits for its review, and seconds until the token's next review. A worker
 #: waits 5 s for its reply.
 REVIEW_PATIENCE_SECONDS = 2.0
 REVIEW_AGAIN_SECONDS = 10.0

@@ -4,10 +4,10 @@ This module has no clock and no I/O. A pool without reports costs no time.
 """
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from activity_operator.core.observation import WorkerFacts
+from activity_operator.core.observation import ReportPathFacts, WorkerFacts
 from activity_operator.reports import report_path
 from activity_operator.reports.event_ring import EventRing, PoolEvent
 from activity_worker.contract import Directive, Report, WorkerState
@@ -92,6 +92,7 @@ class _RegisteredWorker:
     worked: bool = False
     former: tuple[str, ...] = ()
     silence: report_path.Silence | None = None
+    outage: report_path.Outage | None = None
 
 
 class WorkerRegistry:
@@ -105,12 +106,14 @@ class WorkerRegistry:
         jitter: Callable[[], float] = random.random,
         max_workers: int = MAX_WORKERS,
         max_per_namespace: int = MAX_WORKERS_PER_NAMESPACE,
+        node_of: Callable[[str], str] = lambda _: "",
     ) -> None:
         self._on_change = on_change
         self._rate = rate
         self._jitter = jitter
         self._max_workers = max_workers
         self._max_per_namespace = max_per_namespace
+        self._node_of = node_of
         self._workers: dict[str, _RegisteredWorker] = {}
         self._pools: dict[Key, dict[str, _RegisteredWorker]] = {}
         self._per_namespace: dict[str, int] = {}
@@ -119,7 +122,8 @@ class WorkerRegistry:
         self._rings: dict[Key, EventRing] = {}
         self._leader_since = 0.0
         self._expected = 0
-        self._path_problem: tuple[float, str] = (float("-inf"), "")
+        self._outages: tuple[report_path.Outage, ...] = ()
+        self._outages_at = float("-inf")
 
     def __len__(self) -> int:
         return len(self._workers)
@@ -133,7 +137,7 @@ class WorkerRegistry:
         for known in (self._workers, self._pools, self._per_namespace, self._hurried, self._rings, self._directives):
             known.clear()
         self._leader_since, self._expected = now, expected_workers
-        self._path_problem = (float("-inf"), "")
+        self._outages, self._outages_at = (), float("-inf")
 
     def record(self, report: Report, now: float, *, hurry: bool = False) -> Receipt:
         """Store one report of an authenticated worker; `hurry` asks for the next report soon.
@@ -150,6 +154,7 @@ class WorkerRegistry:
         before, was_exited = worker.facts, worker.exited
         if known is not None and (silence := report_path.silence(before, now)) is not None:
             worker.silence = replace(silence, ended=now)
+        worker.outage = None
         worker.exited = report.exit is not None
         # A worker sends its first report after the import of its handler. If the import fails, its only report has an
         # exit.
@@ -191,18 +196,24 @@ class WorkerRegistry:
         known = self._directives.get(key)
         return Directive.KEEP if known is None else known.get(pod_uid, Directive.RUN)
 
-    def report_path_problem(self, now: float) -> str:
-        """Return why the report path counts as degraded now, "" if it works. The result is cached for a second."""
+    def report_path(self, namespace: str, pool: str, now: float, deadline_seconds: float) -> ReportPathFacts:
+        """Return what is known of the pool's report path. `deadline_seconds` is its `stalled.deadlineSeconds`.
+
+        The silences of all workers are compared once a second at most.
+        """
+        if now - self._outages_at >= 1.0:
+            self._find_outages(now)
         interval = plan_intervals(max(len(self._workers), self._expected), 0, self._rate).normal
-        fresh = report_path.new_term_problem(now, self._leader_since, interval, self._expected)
-        if fresh:
-            return fresh
-        if now - self._path_problem[0] >= 1.0:
-            self._path_problem = (
-                now,
-                report_path.report_path_problem(now, self._all_facts(), self._former_silences(now)),
-            )
-        return self._path_problem[1]
+        problem = report_path.new_term_problem(now, self._leader_since, interval, self._expected)
+        for outage in self._outages:
+            if not problem and outage.covers(namespace) and outage.lasts(now, deadline_seconds):
+                problem = str(outage)
+        members = self._pools.get((namespace, pool), {})
+        excused = dict.fromkeys(members, problem) if problem else {}
+        for uid, worker in members.items():
+            if worker.outage is not None and worker.outage.lasts(now, deadline_seconds):
+                excused[uid] = str(worker.outage)
+        return ReportPathFacts(problem, excused)
 
     def forget(self, pod_uid: str) -> None:
         """Drop a worker whose pod is gone. `on_change` is not called, because the caller has seen the pod go."""
@@ -217,13 +228,21 @@ class WorkerRegistry:
         self._rings.pop((namespace, pool), None)
         self._directives.pop((namespace, pool), None)
 
-    def _all_facts(self) -> Iterator[WorkerFacts]:
-        return (worker.facts for worker in self._workers.values())
-
-    def _former_silences(self, now: float) -> Iterator[report_path.Silence]:
-        for worker in self._workers.values():
-            if worker.silence is not None and report_path.silence(worker.facts, now) is None:
-                yield worker.silence
+    def _find_outages(self, now: float) -> None:
+        """Find the common silences. A silent worker keeps its outage until it reports, even if the others report."""
+        self._outages_at, self._outages = now, ()
+        silences = {uid: silence for uid, worker in self._workers.items() if (silence := _silence(worker, now))}
+        if len(silences) < report_path.LEAST_SILENT:
+            return
+        placed = [
+            report_path.PlacedWorker(uid, worker.key[0], self._node_of(uid), silences.get(uid))
+            for uid, worker in self._workers.items()
+            if worker.facts.state is not WorkerState.STOPPED
+        ]
+        self._outages = report_path.find_outages(placed)
+        for outage in reversed(self._outages):
+            for uid in outage.pods:
+                self._workers[uid].outage = outage
 
     def _leave(self, worker: _RegisteredWorker, pod_uid: str) -> None:
         pool = self._pools[worker.key]
@@ -280,6 +299,14 @@ class WorkerRegistry:
         planned = plan_intervals(len(self._workers), len(self._hurried), self._rate)
         seconds = planned.order(hurried=waits, jitter=self._jitter())
         return Receipt(fresh, worker.acked, directive, seconds, replaced)
+
+
+def _silence(worker: _RegisteredWorker, now: float) -> report_path.Silence | None:
+    """Return the worker's silence if it lasts or has just ended."""
+    lasting = report_path.silence(worker.facts, now)
+    if lasting is not None or worker.silence is None or not worker.silence.counts(now):
+        return lasting
+    return worker.silence
 
 
 def _is_late(known: _RegisteredWorker, report: Report) -> bool:

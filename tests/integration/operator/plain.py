@@ -20,7 +20,7 @@ from activity_operator.core.decision import (
     SentinelOrder,
     Size,
 )
-from activity_operator.core.observation import Observation, PoolFacts, SourceFacts, WorkerFacts
+from activity_operator.core.observation import Observation, PoolFacts, ReportPathFacts, SourceFacts, WorkerFacts
 from activity_worker.contract import LABEL_POOL, LABEL_REVISION, Directive
 
 
@@ -127,8 +127,8 @@ class PlainReports:
     def set_directives(self, namespace: str, pool: str, directives: Mapping[str, Directive]) -> None:
         """Do nothing."""
 
-    def report_path_problem(self, now: float) -> str:
-        return ""
+    def report_path(self, namespace: str, pool: str, now: float, deadline_seconds: float) -> ReportPathFacts:
+        return ReportPathFacts()
 
     def forget(self, pod_uid: str) -> None:
         """Do nothing."""

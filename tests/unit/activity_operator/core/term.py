@@ -95,6 +95,7 @@ class Term:
     def observe(self) -> Observation:
         """Return the observation of this moment."""
         now = self.truth.now
+        path = self.registry.report_path(*KEY, now, self.spec.stalled.deadline_seconds)
         return Observation(
             now=now,
             pool=PoolFacts(*KEY, "pool-uid", self.generation, proven_revision=self.proven),
@@ -103,7 +104,8 @@ class Term:
             workers=self.registry.workers(*KEY),
             source=self.source,
             leader_since=self.since,
-            report_path_problem=self.registry.report_path_problem(now),
+            report_path_problem=path.problem,
+            excused_workers=path.excused,
         )
 
     def look(self) -> tuple[Observation, ScalingMemory, Decision, bool]:

@@ -110,3 +110,24 @@ def test_unreachable_worker_on_lost_node_is_deleted_after_the_deadline() -> None
     assert load.world.warnings[-1] == "StalledWorkerDeleted"
     assert lost not in load.world.pods
     assert kept in load.world.pods
+
+
+def test_late_return_of_one_worker_after_an_outage_replaces_no_pod() -> None:
+    """It finds the report path 40 s after the others, when it counts as stalled."""
+    load = load_of("sentinel", minWorkers=4, maxWorkers=6, reports={"timeoutSeconds": 20})
+    load.seconds = LONG
+    load.arrive(1)
+    load.run(100)
+    (busy,), before = load.world.busy(), set(load.world.pods)
+    _, _, late = sorted(before - {busy})
+    load.sizes.clear()
+    for name in before:
+        load.world.truth.pods[name].cut = True
+    load.run(40)
+    for wait, returning in ((5, {busy}), (35, before - {busy, late}), (100, {late})):
+        for name in returning:
+            load.world.truth.pods[name].cut = False
+        load.run(wait)
+
+    assert set(load.world.pods) == before
+    assert set(load.sizes) == {4}

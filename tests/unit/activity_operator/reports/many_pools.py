@@ -1,4 +1,4 @@
-"""Many pools with one worker each under a whole operator of this process, on a fake API server that counts the writes."""
+"""Pools with one worker each under a whole operator in this process. Its API server is a fake that counts writes."""
 
 import asyncio
 import base64
@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from activity_operator.api.conditions import Reason
+from activity_operator.cluster.all_pools import AllPools
 from activity_operator.cluster.delay_queue import DelayQueue
 from activity_operator.cluster.event_publisher import EventPublisher
 from activity_operator.cluster.kube import ApiError
@@ -78,7 +79,13 @@ class Api:
 def pool(name: str, version: int) -> Raw:
     """Return a pool that always has one worker."""
     meta = {"namespace": "team", "name": name, "uid": f"u-{name}", "resourceVersion": str(version), "generation": 1}
-    spec = {"activityArn": ARN + name, "handlerImage": "i", "maxWorkers": 1, "minWorkers": 1, "activation": {"mode": "None"}}
+    spec = {
+        "activityArn": ARN + name,
+        "handlerImage": "i",
+        "maxWorkers": 1,
+        "minWorkers": 1,
+        "activation": {"mode": "None"},
+    }
     return {"metadata": meta, "spec": spec}
 
 
@@ -108,24 +115,36 @@ class Operator:
         self.api = Api()
         self.queue = WorkQueue(elapsed)
         self.store = Store(self.queue.add)
+        self.delays = DelayQueue(self.queue.add, elapsed)
+        self.all_pools = AllPools(self.store, self.queue, self.delays, elapsed)
         elector = SimpleNamespace(leading=True, reachable=True, led_since=wall() - 1000.0, term=1)
         freshness = Freshness(100.0, elapsed)
         kube = cast("Any", self.api)
         self.publisher = EventPublisher(kube, "me", allowed=lambda: True, clock=elapsed, wall=wall)
         parts = _ClusterParts(
             kube, cast("Any", wall), self.queue, self.store, freshness, Ownership(self.store, kube),
-            cast("Any", elector), cast("Any", None), self.publisher,
+            cast("Any", elector), cast("Any", None), self.publisher, self.delays, self.all_pools,
         )  # fmt: skip
         settings = OperatorSettings()
         metrics = Metrics("1.0")
         services = ClusterServices(
-            settings=settings, kube=kube, store=self.store, ownership=parts.ownership, elector=cast("Any", elector),
-            metrics=metrics, enqueue=self.queue.add, enqueue_urgent=self.queue.add, enqueue_all=parts.enqueue_all,
-            emit_event=parts.emit_event, fail=lambda _: None, policy=TenancyPolicy, now=wall,
-        )  # fmt: skip
+            settings=settings,
+            kube=kube,
+            store=self.store,
+            ownership=parts.ownership,
+            elector=cast("Any", elector),
+            metrics=metrics,
+            enqueue=self.queue.add,
+            enqueue_urgent=self.queue.add,
+            enqueue_all=self.all_pools.enqueue,
+            spread_all=self.all_pools.enqueue_spread,
+            emit_event=parts.emit_event,
+            fail=lambda _: None,
+            policy=TenancyPolicy,
+            now=wall,
+        )
         self.components: Components = build_components(services)
-        self.delays = DelayQueue(self.queue.add, elapsed)
-        deps = _reconciler_deps(parts, services, self.components, self.delays, core_functions(settings))
+        deps = _reconciler_deps(parts, services, self.components, core_functions(settings))
         deps.prepare = self._prepare
         self.reconciler = Reconciler(deps, ready=lambda: True, clock=elapsed, jitter=lambda: 0.5)
         self.names = [f"pool-{number}" for number in range(pools)]

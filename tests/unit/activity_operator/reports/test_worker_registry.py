@@ -4,11 +4,17 @@ from collections.abc import Callable
 
 import pytest
 
+from activity_operator.reports.report_path import RECOVERY_SECONDS
 from activity_operator.reports.worker_registry import RegistryFullError, WorkerRegistry
 from activity_worker.contract import Directive, ExitOutput, HeldLease, PollFault, PollTrouble, Report, WorkerState
 from tests.unit.activity_operator.reports.builders import event, report
 
 POOL = ("media", "resize")
+
+
+def problem(registry: WorkerRegistry, now: float, namespace: str = "media") -> str:
+    """Return why pool resize of the namespace keeps its size; its stalled deadline is 300 s."""
+    return registry.report_path(namespace, "resize", now, 300.0).problem
 
 
 class Changes:
@@ -217,8 +223,8 @@ def test_new_term_has_no_reports_and_a_degraded_report_path(registry: WorkerRegi
     registry.begin_term(200.0, expected_workers=4)
 
     assert registry.workers(*POOL) == ()
-    assert registry.report_path_problem(201.0)
-    assert not registry.report_path_problem(206.0)
+    assert problem(registry, 201.0)
+    assert not problem(registry, 206.0)
 
 
 def test_new_term_has_no_directives_and_no_events(registry: WorkerRegistry) -> None:
@@ -235,20 +241,63 @@ def test_simultaneous_silence_degrades_the_report_path(registry: WorkerRegistry)
     for number in range(10):
         registry.record(report(pod_uid=f"uid-{number}"), 100.0)
 
-    assert not registry.report_path_problem(105.0)
-    assert "10 of 10" in registry.report_path_problem(130.0)
+    assert not problem(registry, 105.0)
+    assert "10 of 10 workers of namespace media" in problem(registry, 130.0)
+    assert not problem(registry, 130.0, namespace="other")
 
 
 def test_report_path_stays_degraded_until_every_worker_reports_again(registry: WorkerRegistry) -> None:
     for number in range(10):
         registry.record(report(pod_uid=f"uid-{number}"), 100.0)
-    assert registry.report_path_problem(170.0)
+    assert problem(registry, 170.0)
     for number in range(9):
         registry.record(report(pod_uid=f"uid-{number}", sequence=2), 171.0 + number)
-        assert "10 of 10" in registry.report_path_problem(171.0 + number)
+        assert "10 of 10" in problem(registry, 171.0 + number)
     registry.record(report(pod_uid="uid-9", sequence=2), 181.0)
 
-    assert not registry.report_path_problem(182.0)
+    assert not problem(registry, 182.0)
+
+
+def test_late_returner_stays_excused_after_the_others_report(registry: WorkerRegistry) -> None:
+    """It did not fail alone, so it must not be replaced for it."""
+    for number in range(4):
+        registry.record(report(pod_uid=f"uid-{number}"), 100.0)
+    assert registry.report_path(*POOL, 130.0, 300.0).excused.keys() == {f"uid-{number}" for number in range(4)}
+    for second in range(1, 600):
+        for number in range(3):
+            registry.record(report(pod_uid=f"uid-{number}", sequence=1 + second), 130.0 + second)
+        path = registry.report_path(*POOL, 130.0 + second, 300.0)
+        assert bool(path.problem) == (second <= RECOVERY_SECONDS)
+        if second > RECOVERY_SECONDS:
+            assert set(path.excused) == ({"uid-3"} if 130.0 + second < 700.0 else set())
+    registry.record(report(pod_uid="uid-3", sequence=2), 730.0)
+
+    assert registry.report_path(*POOL, 731.0, 10_000.0).excused == {}
+
+
+@pytest.mark.parametrize("later", [30.0, 599.0, 601.0, 3600.0, 30 * 86400.0])
+def test_silent_tenant_holds_only_its_own_pools_and_not_forever(registry: WorkerRegistry, later: float) -> None:
+    """60 of 110 workers are cut off: more than half of all, and all of one namespace."""
+    for number in range(60):
+        registry.record(report(namespace="big", pod_uid=f"big-{number}"), 100.0)
+    for number in range(50):
+        registry.record(report(namespace="small", pod_uid=f"small-{number}"), 100.0 + later)
+
+    assert bool(problem(registry, 100.0 + later, namespace="big")) == (later < 600.0)
+    path = registry.report_path("small", "resize", 100.0 + later, 300.0)
+    assert (path.problem, path.excused) == ("", {})
+
+
+def test_workers_of_a_silent_node_are_excused_in_every_pool(changes: Changes) -> None:
+    node_of = {f"{pool}-{number}": "n1" if number < 2 else "n2" for pool in "ab" for number in range(6)}
+    registry = WorkerRegistry(changes, jitter=lambda: 0.0, node_of=node_of.__getitem__)
+    for uid, node in node_of.items():
+        registry.record(report(pool=uid[0], pod_uid=uid), 100.0 if node == "n1" else 130.0)
+
+    for pool in "ab":
+        path = registry.report_path("media", pool, 130.0, 300.0)
+        assert (path.problem, set(path.excused)) == ("", {f"{pool}-0", f"{pool}-1"})
+        assert "4 of 4 workers on node n1" in path.excused[f"{pool}-0"]
 
 
 def test_worker_that_only_reports_its_exit_is_a_failed_start(registry: WorkerRegistry, changes: Changes) -> None:
