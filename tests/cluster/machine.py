@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.cluster import packet_filter, paths
-from tests.cluster.shell import ClusterError, run
+from tests.cluster.shell import ClusterError, run, succeeds
 
 # Written by the kubelet, kube-proxy, the bridge plugin or us.
 SYSCTLS = (
@@ -79,13 +79,25 @@ def remember() -> None:
 def restore(bridge: str, network: str) -> None:
     """Restore the recorded state: mounts, links, packet filter, sysctls, folders. All processes must have ended."""
     unmount_below(paths.run())
-    if Path(f"/sys/class/net/{bridge}").exists():
-        run(["ip", "link", "delete", bridge])
+    _delete_bridge(bridge)
     note = _note()
     if note.exists():
         _restore(Snapshot(**json.loads(note.read_text())))
     _unlink_cni_results(network)
     _unlink_dead_logs()
+
+
+def _delete_bridge(bridge: str) -> None:
+    """Delete the bridge and the host's ends of the pods' links.
+
+    The kernel deletes a link some time after the pod's network namespace has ended: seconds later on a busy machine.
+    """
+    if not Path(f"/sys/class/net/{bridge}").exists():
+        return
+    for port in sorted(Path(f"/sys/class/net/{bridge}/brif").iterdir()):
+        if not succeeds(["ip", "link", "delete", port.name]) and port.exists():
+            raise ClusterError(f"`ip link delete {port.name}` failed, and the link still exists; delete it by hand")
+    run(["ip", "link", "delete", bridge])
 
 
 def _restore(before: Snapshot) -> None:
