@@ -27,6 +27,10 @@ _PROMETHEUS = "prometheus"
 _SOURCE = "source"
 #: Seconds between two counts of a server's Redis queues.
 REDIS_SECONDS = 0.1
+#: The poller of the running jobs of Redis queues in the dialect, and the seconds between its counts. It only keeps a
+#: worker for the jobs of dead workers, which wait for their locks to run out in any case.
+_RUNNING_JOBS = "runningJobs"
+RUNNING_SECONDS = 5.0
 
 
 class CountedSources:
@@ -52,6 +56,7 @@ class CountedSources:
         self._now = now
         self._redis_seconds = redis_seconds
         self._pollers: dict[str, BacklogPoller] = {}
+        self._readers: dict[str, BacklogReader] = {}
         #: Why a pool's source is not read, by use; and the place of the pool's URL, for messages.
         self._problems: dict[Key, dict[str, SourceProblem]] = {}
         self._where: dict[Key, str] = {}
@@ -75,9 +80,12 @@ class CountedSources:
         counts: list[BacklogCount] = []
         errors = list(self._problems.get(key, {}).values())
         for kind, poller in self._pollers.items():
+            if kind == _RUNNING_JOBS:
+                continue
             count, error = poller.latest(key)
             if count is not None:
-                counts.append(replace(count, with_running=count.exact and key in self._with_running))
+                with_running = count.exact and key in self._with_running
+                counts.append(replace(count, with_running=with_running, running=self._running(key)))
             if error is not None:
                 where = "" if kind == _PROMETHEUS else f"; its URL is {self._where.get(key, '')}"
                 errors.append(replace(error, message=error.message + where))
@@ -122,12 +130,28 @@ class CountedSources:
             hosts = self._policy().source_hosts(key[0])
             endpoint = SourceEndpoint(url, self._interval(kind), source_hosts=hosts)
             self._poller_of(kind).order(key, endpoint, item_of(spec))
+            self._count_running(key, spec, endpoint)
             return
         if url:
             # A correction of the Secret would only be found by reading it again.
             self._secrets.doubt(key, _SOURCE)
-        if kind in self._pollers:
-            self._pollers[kind].order(key, None)
+        for one in (kind, _RUNNING_JOBS):
+            if one in self._pollers:
+                self._pollers[one].order(key, None)
+
+    def _count_running(self, key: Key, spec: PoolSpec, endpoint: SourceEndpoint) -> None:
+        """Count the running jobs of a queue whose count of waiting jobs leaves them out."""
+        if spec.redis is not None and not counts_running(spec):
+            seldom = replace(endpoint, interval_seconds=max(RUNNING_SECONDS, endpoint.interval_seconds))
+            self._poller_of(_RUNNING_JOBS).order(key, seldom, running_item_of(spec.redis.queue))
+        elif _RUNNING_JOBS in self._pollers:
+            self._pollers[_RUNNING_JOBS].order(key, None)
+
+    def _running(self, key: Key) -> int:
+        """Return the pool's running jobs, 0 if they are unknown or part of the count of waiting jobs."""
+        poller = self._pollers.get(_RUNNING_JOBS)
+        count, error = (None, None) if poller is None else poller.latest(key)
+        return 0 if count is None or error is not None else count.tasks
 
     def _objection(self, namespace: str, spec: PoolSpec, url: str) -> tuple[str, str]:
         """Return why a URL must not be used, as reason and message; two empty strings if it may be used."""
@@ -169,15 +193,25 @@ class CountedSources:
         """Return the poller of this kind of source; create it on the first call."""
         poller = self._pollers.get(kind)
         if poller is None:
-            reader = make_reader(kind, partial(self._called, kind.lower()))
+            reader = self._reader_of("redis" if kind == _RUNNING_JOBS else kind)
             exact = kind != _PROMETHEUS
             changed = partial(self._changed, kind)
             poller = self._pollers[kind] = BacklogPoller(reader, exact=exact, on_change=changed, now=self._now)
         return poller
 
+    def _reader_of(self, kind: str) -> BacklogReader:
+        """Return the reader of this kind of server; create it on the first call. Pollers share its connections."""
+        if kind not in self._readers:
+            self._readers[kind] = make_reader(kind, partial(self._called, kind.lower()))
+        return self._readers[kind]
+
     def _changed(self, kind: str, key: Key) -> None:
         """Pass on a changed count or error; after an error, doubt the Secret, which may have changed."""
         use = _PROMETHEUS if kind == _PROMETHEUS else _SOURCE
+        if kind == _RUNNING_JOBS:
+            # The count of waiting jobs judges the Secret.
+            self._on_change(key)
+            return
         if self._pollers[kind].latest(key)[1] is None:
             self._secrets.trust(key, use)
         else:
@@ -213,9 +247,11 @@ def make_reader(kind: str, observed: CallObserver) -> BacklogReader:
 
 
 def counts_running(spec: PoolSpec) -> bool:
-    """Return whether running jobs are counted, too.
+    """Return whether running jobs are counted as waiting jobs, less those that workers report.
 
-    With `conclude: Atomic` a worker puts back the jobs of a dead worker, so a pool with running jobs needs a worker.
+    A worker puts back the jobs of a dead worker, so a pool with running jobs needs a worker. With `conclude: Atomic`
+    all workers of the queue are the pool's. In the dialect other programs may have running jobs, which have a count of
+    their own.
     """
     return spec.redis is not None and spec.redis.conclude == "Atomic"
 
@@ -229,6 +265,13 @@ def item_of(spec: PoolSpec) -> Item:
     from activity_operator.backlog import taskstore  # noqa: PLC0415
 
     return taskstore.item(spec.task_store.tasks if spec.task_store is not None else ())
+
+
+def running_item_of(queue: str) -> Item:
+    """Return the item for the running jobs of a Redis queue."""
+    from activity_operator.backlog import redis  # noqa: PLC0415
+
+    return redis.running_item(queue)
 
 
 def _plain_url(spec: PoolSpec) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -31,6 +32,11 @@ def item(queue: str, *, with_running: bool = False) -> Item:
     return _AND.join(lists if with_running else lists[:1])
 
 
+def running_item(queue: str) -> Item:
+    """Return the item for a queue's running jobs."""
+    return redis_keys.processing(queue)
+
+
 def hosts(url: str) -> Sequence[str]:
     """Return HOST:PORT of every host in the URL; raises SourceProblemError if the operator cannot use the URL."""
     return tuple(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in usable(url).hosts)
@@ -53,15 +59,14 @@ class RedisReader:
 
     def __init__(self, connect: Callable[[RedisUrl, RedisLimits], RedisClient] = open_client) -> None:
         self._connect = connect
+        #: One client for all endpoints that differ in the interval of their rounds only.
         self._clients: dict[SourceEndpoint, RedisClient] = {}
+        self._users: dict[SourceEndpoint, set[SourceEndpoint]] = {}
         self.observed: CallObserver = ignore_call
 
     async def read(self, endpoint: SourceEndpoint, items: Sequence[Item]) -> Sequence[int | SourceProblemError]:
         """Return the sum of each item's list lengths; a refused key is a problem of its own item only."""
-        client = self._clients.get(endpoint)
-        if client is None:
-            limits = RedisLimits(ANSWER_BYTES, partial(named_host_refusal, globs=endpoint.source_hosts))
-            client = self._clients[endpoint] = self._connect(usable(endpoint.url), limits)
+        client = self._client(endpoint)
         lists = [key for one in items for key in one.split(_AND)]
         with observe_count(self.observed, "LLEN"):
             try:
@@ -76,9 +81,22 @@ class RedisReader:
         await asyncio.sleep(seconds)
 
     async def close(self, endpoint: SourceEndpoint) -> None:
-        """Close the server's connection."""
-        if (client := self._clients.pop(endpoint, None)) is not None:
+        """Close the server's connection, unless another endpoint uses it."""
+        server = replace(endpoint, interval_seconds=0.0)
+        users = self._users.get(server, set())
+        users.discard(endpoint)
+        if not users and (client := self._clients.pop(server, None)) is not None:
+            del self._users[server]
             await client.close()
+
+    def _client(self, endpoint: SourceEndpoint) -> RedisClient:
+        server = replace(endpoint, interval_seconds=0.0)
+        client = self._clients.get(server)
+        if client is None:
+            limits = RedisLimits(ANSWER_BYTES, partial(named_host_refusal, globs=endpoint.source_hosts))
+            client = self._clients[server] = self._connect(usable(endpoint.url), limits)
+        self._users.setdefault(server, set()).add(endpoint)
+        return client
 
 
 def _sum(found: Sequence[tuple[str, object]], url: RedisUrl) -> int | SourceProblemError:

@@ -134,9 +134,15 @@ def _missing(observation: Observation, *, exact: bool) -> str:
 
 
 def _waiting_tasks(count: BacklogCount, observation: Observation) -> int:
-    """Return the tasks that wait. A running task that no worker reports was a dead worker's and waits again."""
-    running = sum(worker.busy for worker in observation.workers) if count.with_running else 0
-    return max(count.tasks - running, 0)
+    """Return the tasks that wait. A running task that no worker reports was a dead worker's and waits again.
+
+    Where other programs may have running tasks, one worker is enough: it puts back the tasks of dead workers, and then
+    they are counted as waiting.
+    """
+    busy = sum(worker.busy for worker in observation.workers)
+    if count.with_running:
+        return max(count.tasks - busy, 0)
+    return count.tasks + min(max(count.running - busy, 0), 1)
 
 
 def _limit(*, exact: bool) -> float:

@@ -12,13 +12,15 @@ class BacklogCount:
 
     `exact`: the source itself has just counted its unleased tasks. Otherwise the number is a lower bound that may be
     minutes old, and some of its tasks may be running. `with_running`: the number includes leased tasks, also those of
-    dead workers.
+    dead workers. `running`: leased tasks that the number leaves out, also those of dead workers and of other programs;
+    0 if they are not counted.
     """
 
     tasks: int
     exact: bool
     observed_at: float
     with_running: bool = False
+    running: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ async def test_job_without_its_lock_is_failed_with_the_dialects_error(
     looking = monitor(client)
 
     assert await looking.look(now=100.0) == []
-    assert await looking.look(now=105.0) == [(*PREPARE, job_id)]
+    assert await looking.look(now=105.0) == [(*PREPARE, job_id, "")]
 
     stored = await client.call("HGETALL", keys.job("shop", job_id))
     assert dict(zip(stored[::2], stored[1::2], strict=True)) == {

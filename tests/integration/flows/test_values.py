@@ -62,7 +62,20 @@ async def test_float_is_read_and_looked_up_alike(flow: Flow, peer: PeerFlow) -> 
         for job_id in (ours, theirs):
             assert (await flow.get(job_id)).fields == {"sum": number, "n": 1}
 
-    for number in (1.0, 0.5, -2.25, 123456.789):
+    for number in (
+        1.0,
+        0.5,
+        -2.25,
+        123456.789,
+        -0.0,
+        1e-7,
+        1e15,
+        1e16,
+        1e21,
+        123456789012345680000.0,
+        2**53 + 1,
+        2**60,
+    ):
         ours, theirs = await flow.create({"user": number}), await peer.create({"user": number})
         assert [job.id for job in await flow.find("user", number)][-2:] == [ours, theirs]
         assert [job["id"] for job in await peer.find("user", number)][-2:] == [ours, theirs]

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from activity_worker.flows import LockMonitor
+from activity_worker.flows import LockMonitor, MonitorOptions
 from activity_worker.sources.redis import RedisSource
-from activity_worker.sources.redis_atomic import AtomicOperations
 from activity_worker.sources.redis_job import RedisQueue
-from activity_worker.sources.redis_operations import JobOperations
+from activity_worker.sources.redis_recovery import LOOKS, QueueRecovery
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient, open_client
 
@@ -37,12 +36,8 @@ class Whereabouts:
 
 
 def source(url: str, *, atomic: bool, queue: RedisQueue = QUEUE) -> RedisSource:
-    """Return a worker's source. An atomic source looks for expired locks at every poll."""
-    made = RedisSource(open_client(url), queue, atomic=atomic, owns_client=True)
-    steps: JobOperations = made._steps
-    if isinstance(steps, AtomicOperations):
-        steps.look_seconds = 0.0
-    return made
+    """Return a worker's source that does not look for the jobs of dead workers."""
+    return RedisSource(open_client(url), queue, atomic=atomic, owns_client=True)
 
 
 async def create(client: RedisClient, job_id: str = "j1", queue: RedisQueue = QUEUE, **fields: Any) -> None:
@@ -74,8 +69,17 @@ async def let_locks_expire(client: RedisClient) -> None:
         await client.call("DEL", key)
 
 
-async def recover(client: RedisClient, monitor: LockMonitor | None = None) -> None:
-    """Run the flow's monitor long enough to act on abandoned jobs."""
-    monitor = monitor or LockMonitor(client, [(FLOW, QUEUE.name)])
-    await monitor.look(0.0)
-    await monitor.look(60.0)
+async def recover(client: RedisClient) -> None:
+    """Look as often as a worker looks until it puts a lost job back, or fails it."""
+    recovery = QueueRecovery(client, QUEUE)
+    for _ in range(LOOKS):
+        assert await recovery.look() is not None
+    recovery.begin()
+    await recovery.stop()
+
+
+async def monitor(client: RedisClient, requeue: int = 0) -> None:
+    """Run the flow's monitor long enough to act on lost jobs."""
+    looking = LockMonitor(client, [(FLOW, QUEUE.name)], MonitorOptions(requeue=requeue))
+    await looking.look(0.0)
+    await looking.look(60.0)

@@ -12,9 +12,10 @@ from activity_worker.runtime.options import TaskOptions
 from activity_worker.runtime.slot import Slot
 from activity_worker.sources.redis import RedisSource
 from activity_worker.sources.redis_job import RedisQueue
-from activity_worker.wire.redis_connection import RedisClient
+from activity_worker.wire.redis_connection import RedisClient, open_client
+from activity_worker.wire.redis_limits import RedisLimits
 from tests.integration.redis.proxy import proxy
-from tests.integration.redis.queue import create, source, whereabouts
+from tests.integration.redis.queue import QUEUE, create, recover, source, whereabouts
 from tests.servers.redis import RedisServer
 
 
@@ -321,34 +322,55 @@ async def test_attribute_that_is_not_json_fails_the_job_with_the_reason(
     await worker.close()
 
 
-async def test_atomic_job_failed_by_a_dying_worker_stays_failed(server: RedisServer, client: RedisClient) -> None:
+async def test_job_that_is_too_large_for_a_worker_fails_with_the_reason(
+    server: RedisServer, client: RedisClient, atomic: bool
+) -> None:
+    worker = RedisSource(
+        open_client(server.url, RedisLimits(answer_bytes=2000)), QUEUE, atomic=atomic, owns_client=True
+    )
+    for behind_empty_poll in (False, True):
+        await client.call("FLUSHALL")
+        if behind_empty_poll:
+            assert await worker.lease("w") is None
+        await create(client, order="x" * 5000)
+        await create(client, "j2")
+
+        task = await worker.lease("w") or await worker.lease("w")
+
+        assert task is not None
+        assert json.loads(task.input)["id"] == "j2"
+        found = await whereabouts(client)
+        assert found.ended_once
+        assert "too large for a worker: the server's answer is larger than 2000 bytes" in found.fields["failedErrorMsg"]
+    await worker.close()
+
+
+async def test_job_failed_by_a_dying_worker_stays_failed(client: RedisClient) -> None:
     """The worker died between the record and the list, as a worker of the plain dialect can."""
     await create(client, failed=True, failedErrorMsg="its own words")
     await client.call("LMOVE", "queue:pack:waiting", "queue:pack:processing", "LEFT", "RIGHT")
-    worker = source(server.url, atomic=True)
-    for _ in range(3):
-        assert await worker.lease("w") is None
+    await recover(client)
 
     found = await whereabouts(client)
     assert found.ended_once
     assert found.fields["failedErrorMsg"] == "its own words"
-    await worker.close()
 
 
-async def test_atomic_job_of_silent_workers_is_retried_and_fails_in_the_end(
-    server: RedisServer, client: RedisClient
+async def test_job_of_silent_workers_is_retried_and_fails_in_the_end(
+    server: RedisServer, client: RedisClient, atomic: bool
 ) -> None:
     await create(client)
-    worker = source(server.url, atomic=True)
+    worker = source(server.url, atomic=atomic)
     tries = 0
-    for _ in range(20):
-        if (await worker.lease("w")) is not None:
-            tries += 1
-            await client.call("DEL", "lock:pack:j1")
+    while (await worker.lease("w")) is not None:
+        tries += 1
+        await client.call("DEL", "lock:pack:j1")
+        await recover(client)
 
     found = await whereabouts(client)
     assert tries == 4
     assert found.ended_once
     assert found.fields["failedErrorMsg"] == "pack lock time exceeded"
     assert found.fields["retries:pack"] == 3
+    assert await client.call("KEYS", "*") == ["job:shop:j1"]
     await worker.close()

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -13,10 +13,12 @@ from activity_worker.runtime.task_run import conclude
 from activity_worker.sources.redis import RedisSource
 from activity_worker.wire.redis_connection import RedisClient, open_client
 from tests.integration.redis.proxy import Fate, Proxy, proxy
-from tests.integration.redis.queue import create, let_locks_expire, recover, source, whereabouts
+from tests.integration.redis.queue import create, let_locks_expire, monitor, recover, source, whereabouts
 from tests.servers.redis import RedisServer, redis_server
 
 ENDS = ("succeed", "fail")
+#: What sees to the jobs of a lost worker.
+Repair = Callable[[RedisClient], Awaitable[None]]
 #: Seconds for which a patient worker retries unanswered calls, while a server is killed and restarted.
 PATIENCE_SECONDS = 20.0
 #: The number of polls after which the worker gives up.
@@ -85,12 +87,18 @@ async def _clean_run(server: RedisServer, client: RedisClient, end: str, *, atom
         return way.commands
 
 
-async def _then(client: RedisClient, url: str, way: Proxy, *, atomic: bool) -> str:
+async def _empty_poll(client: RedisClient, worker: RedisSource) -> None:
+    """Let a worker find an empty queue, to which a job comes then: the next poll waits for it at once."""
+    await client.call("FLUSHALL")
+    assert await worker.lease("first") is None
+    await create(client)
+
+
+async def _then(client: RedisClient, url: str, way: Proxy, *, atomic: bool, repair: Repair = recover) -> str:
     """Let locks expire, and let another worker do the remaining work; return its result."""
     assert way.struck.is_set()
     await let_locks_expire(client)
-    if not atomic:
-        await recover(client)
+    await repair(client)
     async with working(url, atomic=atomic) as second:
         for _ in range(3):
             if (became := await work(second, "succeed", "second")) != "nothing":
@@ -98,9 +106,10 @@ async def _then(client: RedisClient, url: str, way: Proxy, *, atomic: bool) -> s
     return "nothing"
 
 
+@pytest.mark.parametrize("repair", [recover, monitor], ids=["by other workers", "by a monitor"])
 @pytest.mark.parametrize("end", ENDS)
 async def test_job_of_a_worker_killed_at_any_command_ends_once(
-    server: RedisServer, client: RedisClient, atomic: bool, end: str
+    server: RedisServer, client: RedisClient, atomic: bool, end: str, repair: Repair
 ) -> None:
     commands = await _clean_run(server, client, end, atomic=atomic)
     for at, command in enumerate(commands):
@@ -109,7 +118,7 @@ async def test_job_of_a_worker_killed_at_any_command_ends_once(
             await _fresh(client)
             async with proxy(server.port, fate, at) as way, working(way.url, atomic=atomic) as first:
                 ends = [await work(first, end, "first")]
-                ends.append(await _then(client, server.url, way, atomic=atomic))
+                ends.append(await _then(client, server.url, way, atomic=atomic, repair=repair))
 
             found = await whereabouts(client)
             assert found.ended_once, f"{where}: {found}, {ends}"
@@ -118,6 +127,52 @@ async def test_job_of_a_worker_killed_at_any_command_ends_once(
             if not found.failed:
                 assert found.fields["completed-queue"] == "pack", where
                 assert found.fields["by"] == ("second" if "done" in ends else "first"), f"{where}: {found}, {ends}"
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_job_that_a_killed_worker_waited_for_ends_once(
+    server: RedisServer, client: RedisClient, atomic: bool, end: str
+) -> None:
+    """The worker has found the queue empty before."""
+    at = struck = 0
+    while struck or not at:
+        struck = 0
+        for fate in (Fate.KILLED_BEFORE, Fate.KILLED_AFTER):
+            async with proxy(server.port) as way, working(way.url, atomic=atomic) as first:
+                await _empty_poll(client, first)
+                way.fate, way.at = fate, len(way.commands) + at
+                await work(first, end, "first")
+                if not way.struck.is_set():
+                    break
+                struck += 1
+                await _then(client, server.url, way, atomic=atomic)
+            found = await whereabouts(client)
+            assert found.ended_once, f"{fate} {way.commands[-1]} ({at}): {found}"
+        at += 1
+
+    assert at > 3
+
+
+async def test_atomic_worker_cut_off_behind_an_empty_poll_ends_its_job(
+    server: RedisServer, client: RedisClient
+) -> None:
+    lost = []
+    for at in range(3):
+        for fate in (Fate.CUT_BEFORE, Fate.CUT_AFTER):
+            async with proxy(server.port) as way, working(way.url, atomic=True) as worker:
+                await _empty_poll(client, worker)
+                way.fate, way.at = fate, len(way.commands) + at
+                became = await work(worker, "succeed", "first", patient=True)
+            assert way.struck.is_set()
+            if became == "nothing":
+                # The job's id was in the lost answer: other workers find it without a lock.
+                lost.append((way.commands[way.at], fate))
+                await recover(client)
+                assert (await whereabouts(client)).waiting == 1
+            else:
+                assert (await whereabouts(client)).ended_once
+
+    assert lost == [("BLMOVE", Fate.CUT_AFTER)]
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -151,8 +206,8 @@ async def test_worker_stopped_before_it_got_its_lease_gives_the_job_back(
     await _clean_run(server, client, "succeed", atomic=atomic)
     await client.call("FLUSHALL")
     await create(client)
-    fate = Fate.CUT_AFTER if atomic else Fate.CUT_BEFORE
-    async with proxy(server.port, fate, 1) as way, working(way.url, atomic=atomic) as worker:
+    fate, at = (Fate.CUT_AFTER, 0) if atomic else (Fate.CUT_BEFORE, 1)
+    async with proxy(server.port, fate, at) as way, working(way.url, atomic=atomic) as worker:
         assert await work(worker, "succeed", "first") == "refused"
         assert (await whereabouts(client)).processing == 1
 
@@ -177,7 +232,7 @@ async def test_job_ends_once_when_the_server_is_killed_at_any_command(atomic: bo
                     became = await at_work
                     if became == "nothing":
                         assert (command, fate) == ("BLMOVE", Fate.CUT_AFTER), where
-                        await recover(asking)
+                        await monitor(asking)
                 found = await whereabouts(asking)
                 assert found.ended_once, f"{where}: {found}, {became}"
         await asking.close()

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import pytest
 
 from activity_worker.errors import LeaseLostError
-from activity_worker.flows import LockMonitor, MonitorOptions
 from activity_worker.sources.redis import RedisSource
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient, open_client
 from tests.integration.redis.proxy import Fate, proxy
-from tests.integration.redis.queue import FLOW, QUEUE, create, let_locks_expire, recover, source, whereabouts
+from tests.integration.redis.queue import QUEUE, create, let_locks_expire, monitor, recover, source, whereabouts
 from tests.integration.redis.test_kills import work
 from tests.servers.redis import RedisServer
 
@@ -41,32 +40,61 @@ class Came:
 
 
 async def held_at_each(
-    server: RedisServer, client: RedisClient, *, atomic: bool, awaited: bool, second_ends: str
+    server: RedisServer,
+    client: RedisClient,
+    *,
+    atomic: bool,
+    awaited: bool,
+    second_ends: str,
+    behind_empty_poll: bool = False,
 ) -> list[Came]:
     """Return a row for each command of the first worker at which it was held.
 
     `awaited`: another worker waits in the next queue. `second_ends` its job `before` or `after` the first continues.
+    `behind_empty_poll`: the job comes when the first worker has found the queue empty.
     """
     await client.call("FLUSHALL")
     await client.call("SCRIPT", "FLUSH")
     await create(client)
     warm = source(server.url, atomic=atomic)
     await work(warm, "succeed", "warm")
+    if behind_empty_poll:
+        assert await warm.lease("warm") is None
+        await create(client)
+        await work(warm, "succeed", "warm")
     await warm.close()
     found: list[Came] = []
-    while came := await _held(server, client, len(found), atomic=atomic, awaited=awaited, second_ends=second_ends):
+    while came := await _held(
+        server,
+        client,
+        len(found),
+        atomic=atomic,
+        awaited=awaited,
+        second_ends=second_ends,
+        behind_empty_poll=behind_empty_poll,
+    ):
         found.append(came)
     return found
 
 
 async def _held(
-    server: RedisServer, client: RedisClient, at: int, *, atomic: bool, awaited: bool, second_ends: str
+    server: RedisServer,
+    client: RedisClient,
+    at: int,
+    *,
+    atomic: bool,
+    awaited: bool,
+    second_ends: str,
+    behind_empty_poll: bool,
 ) -> Came | None:
     await client.call("FLUSHALL")
-    await create(client)
     second = source(server.url, atomic=atomic)
-    async with proxy(server.port, Fate.HELD_BEFORE, at) as way, _next_queue(server, awaited) as arrivals:
+    async with proxy(server.port) as way, _next_queue(server, awaited) as arrivals:
         first = source(way.url, atomic=atomic)
+        if behind_empty_poll:
+            assert await first.lease("first") is None
+        await create(client)
+        way.fate, way.at = Fate.HELD_BEFORE, len(way.commands) + at
         at_work = asyncio.create_task(work(first, "succeed", "first"))
         striking = asyncio.create_task(way.struck.wait())
         await asyncio.wait({at_work, striking}, return_when=asyncio.FIRST_COMPLETED)
@@ -87,14 +115,13 @@ async def _held(
     await second.close()
     there = await whereabouts(client)
     assert there.waiting == there.processing == 0, there
-    return Came(way.commands[at], became, ended, there.fields.get("by"), len(arrivals) + there.sent)
+    return Came(way.commands[way.at], became, ended, there.fields.get("by"), len(arrivals) + there.sent)
 
 
 async def _put_back(client: RedisClient, *, atomic: bool) -> None:
-    """Return the held worker's job to the queue after its lock has expired. Atomic workers do it themselves."""
+    """Return the held worker's job to the queue after its lock has expired."""
     await let_locks_expire(client)
-    if not atomic:
-        await recover(client, LockMonitor(client, [(FLOW, QUEUE.name)], MonitorOptions(requeue=9)))
+    await (recover(client) if atomic else monitor(client, requeue=9))
 
 
 async def _end(worker: RedisSource, token: str) -> str:
@@ -135,7 +162,20 @@ async def test_atomic_job_is_ended_by_one_of_two_workers(
 ) -> None:
     found = await held_at_each(server, client, atomic=True, awaited=awaited, second_ends=second_ends)
 
-    assert len(found) == 3
+    assert len(found) == 2
+    assert [came for came in found if not came.ended_by_one] == []
+    assert [came.second for came in found] == ["done"] * 2, "it had the lock"
+
+
+@pytest.mark.parametrize("second_ends", ["before", "after"])
+async def test_atomic_job_that_a_worker_waited_for_is_ended_by_one(
+    server: RedisServer, client: RedisClient, second_ends: str
+) -> None:
+    found = await held_at_each(
+        server, client, atomic=True, awaited=True, second_ends=second_ends, behind_empty_poll=True
+    )
+
+    assert [came.command for came in found] == ["BLMOVE", "EVALSHA", "EVALSHA"]
     assert [came for came in found if not came.ended_by_one] == []
     assert [came.second for came in found] == ["done"] * 3, "it had the lock"
 

@@ -10,7 +10,7 @@ from activity_worker.contract import Env
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient
 from tests.eventually import eventually
-from tests.integration.redis.queue import Whereabouts, create, recover, whereabouts
+from tests.integration.redis.queue import Whereabouts, create, whereabouts
 from tests.integration.worker.process import HANDLERS, worker
 from tests.servers.redis import RedisServer
 
@@ -88,7 +88,7 @@ async def test_lock_is_renewed_while_a_handler_holds_the_interpreter(
 async def test_job_of_a_killed_worker_runs_on_another_after_its_lock(
     server: RedisServer, client: RedisClient, atomic: bool
 ) -> None:
-    """Atomic workers requeue the job; in the dialect a monitor does it, which would fail the job by default."""
+    """No monitor runs: the other worker puts the job back."""
     await create(client, seconds=30)
     named = settings(server, atomic=atomic, lock_seconds=4)
     async with worker("run", f"{OURS}:sleeps", env=named) as first:
@@ -106,13 +106,11 @@ async def test_job_of_a_killed_worker_runs_on_another_after_its_lock(
         # The second worker has its full lock time for a short job; the first must not have ended the job before.
         await client.call("HSET", keys.job("shop", "j1"), *keys.pairs({"seconds": 0.1}))
         async with worker("run", f"{OURS}:sleeps", env=named):
-            if not atomic:
-                await recover(client)
             found = await ended(client)
 
     assert found.ended_once
-    assert found.failed != atomic
-    assert found.fields.get(keys.retries("pack")) == (1 if atomic else None)
+    assert not found.failed
+    assert found.fields[keys.retries("pack")] == 1
 
 
 @pytest.mark.parametrize("what", ["password", "port"])

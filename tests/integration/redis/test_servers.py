@@ -11,7 +11,7 @@ from activity_worker.sources.redis import RedisSource
 from activity_worker.sources.redis_job import RedisQueue
 from activity_worker.wire.redis_connection import RedisClient, open_client
 from activity_worker.wire.redis_errors import RedisError
-from tests.integration.redis.queue import create, recover, source, whereabouts
+from tests.integration.redis.queue import create, monitor, source, whereabouts
 from tests.integration.redis.test_kills import work
 from tests.servers.ports import free_port
 from tests.servers.redis import RedisServer, cluster_url, redis_cluster, redis_server, redis_with_sentinels
@@ -259,7 +259,7 @@ async def test_failover_during_work_loses_no_job(atomic: bool) -> None:
         for _ in range(40):
             if await work(workers[2], "succeed", "w", patient=True) == "nothing":
                 break
-        await recover(asking)
+        await monitor(asking)
 
         for number in range(6):
             found = await whereabouts(asking, f"j{number}")

@@ -97,7 +97,7 @@ async def _monitor(asked: _FlowCommand) -> str:
 
 async def _ls(asked: _FlowCommand) -> str:
     client = asked.flow.client
-    unlocked = [queue for _, queue, _ in await find_unlocked(client, asked.queues)]
+    unlocked = [job.queue for job in await find_unlocked(client, asked.queues)]
     lengths = await asked.flow.lengths([queue for _, queue in asked.queues])
     return show.queues([(queue, *counts, unlocked.count(queue)) for queue, counts in lengths.items()])
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from activity_worker.flows.javascript import number_text
 from activity_worker.wire import redis_keys as keys
 
 
@@ -105,10 +106,10 @@ def lookup_key(flow: str, attribute: str, value: Any) -> str:
     """Return the list of the jobs whose attribute has a value, written as JavaScript would; raises `FlowError`."""
     if isinstance(value, bool) or value is None:
         text = {True: "true", False: "false", None: "null"}[value]
-    elif isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        text = str(int(value))
-    elif isinstance(value, (str, int, float)):
-        text = str(value)
+    elif isinstance(value, (int, float)):
+        text = number_text(value)
+    elif isinstance(value, str):
+        text = value
     else:
         raise FlowError(f"{attribute}: a {type(value).__name__}: a job is looked up by text or by a number")
     if any("\ud800" <= letter <= "\udfff" for letter in text):

@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from activity_worker.flows import scripts
-from activity_worker.flows.lost_locks import NO_JOBS, JobAddress, UnlockedJobs
+from activity_worker.flows.lost_locks import NO_JOBS, UnlockedJob, UnlockedJobs
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient
 from activity_worker.wire.redis_errors import RedisError
@@ -14,6 +15,8 @@ from activity_worker.wire.redis_errors import RedisError
 _log = logging.getLogger(__name__)
 
 _MOST_PAUSE_SECONDS = 30.0
+#: A pause after an error is longer by up to this share, by chance.
+_SPREAD = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +41,24 @@ class MonitorOptions:
 
 
 class LockMonitor:
-    """Looks after queues: pairs of a flow and a queue's full name. Several may look after the same ones."""
+    """Looks after queues: pairs of a flow and a queue's full name. Several may look after the same ones.
+
+    `jitter` returns a number from 0 to 1.
+    """
 
     def __init__(
-        self, client: RedisClient, queues: Sequence[tuple[str, str]], options: MonitorOptions | None = None
+        self,
+        client: RedisClient,
+        queues: Sequence[tuple[str, str]],
+        options: MonitorOptions | None = None,
+        *,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
         self.options = options or MonitorOptions()
         self.failed = 0
         self.requeued = 0
         self._client = client
+        self._jitter = jitter
         self._queues = tuple(queues)
         self._unlocked_jobs: UnlockedJobs = NO_JOBS
         self._stopped = asyncio.Event()
@@ -69,22 +81,19 @@ class LockMonitor:
             await self._pause()
         _log.info("stopped: %d failed, %d put back", self.failed, self.requeued)
 
-    async def look(self, now: float) -> list[JobAddress]:
+    async def look(self, now: float) -> list[UnlockedJob]:
         """Look once at `now`, in seconds of any clock; returns the jobs that were failed or put back."""
         self._unlocked_jobs = self._unlocked_jobs.after_look(await find_unlocked(self._client, self._queues), now)
         lost = self._unlocked_jobs.lost(now, self.options.gap_seconds)
         self._unlocked_jobs = self._unlocked_jobs.without(lost)
         return [job for job in lost if await self._settle(job)]
 
-    async def _settle(self, job: JobAddress) -> bool:
-        flow, queue, job_id = job
-        if self.options.requeue and await scripts.requeue_unlocked(
-            self._client, flow, queue, job_id, self.options.requeue
-        ):
+    async def _settle(self, job: UnlockedJob) -> bool:
+        if self.options.requeue and await scripts.requeue_unlocked(self._client, *job, self.options.requeue):
             self.requeued += 1
             _tell("a job's lock ran out: it waits again", job)
             return True
-        if await scripts.fail_unlocked(self._client, flow, queue, job_id):
+        if await scripts.fail_unlocked(self._client, *job):
             self.failed += 1
             _tell("a job's lock ran out: it is failed", job)
             return True
@@ -103,7 +112,10 @@ class LockMonitor:
             self._errors = 0
 
     async def _pause(self) -> None:
-        seconds = min(self.options.look_seconds * max(self._errors, 1), _MOST_PAUSE_SECONDS)
+        seconds = self.options.look_seconds
+        if self._errors:
+            # Monitors that lost the same server must not come back together.
+            seconds = min(seconds * self._errors, _MOST_PAUSE_SECONDS) * (1.0 + _SPREAD * self._jitter())
         try:
             async with asyncio.timeout(seconds):
                 await self._stopped.wait()
@@ -111,14 +123,19 @@ class LockMonitor:
             return
 
 
-async def find_unlocked(client: RedisClient, queues: Sequence[tuple[str, str]]) -> list[JobAddress]:
+async def find_unlocked(client: RedisClient, queues: Sequence[tuple[str, str]]) -> list[UnlockedJob]:
     """Return the jobs under way that have no lock at this moment."""
     lists = await client.pipeline([("LRANGE", keys.processing(name), 0, -1) for _, name in queues])
     under_way = [(flow, name, job_id) for (flow, name), ids in zip(queues, lists, strict=True) for job_id in ids]
     locked = await client.pipeline([("EXISTS", keys.lock(name, job_id)) for _, name, job_id in under_way])
-    return [job for job, there in zip(under_way, locked, strict=True) if not there]
+    unlocked = [job for job, there in zip(under_way, locked, strict=True) if not there]
+    counts = await client.read_all(
+        [("HGET", keys.job(flow, job_id), keys.retries(name)) for flow, name, job_id in unlocked]
+    )
+    return [
+        UnlockedJob(*job, count if isinstance(count, str) else "") for job, count in zip(unlocked, counts, strict=True)
+    ]
 
 
-def _tell(message: str, job: JobAddress) -> None:
-    flow, queue, job_id = job
-    _log.warning(message, extra={"facts": {"flow": flow, "queue": queue, "job": job_id}})
+def _tell(message: str, job: UnlockedJob) -> None:
+    _log.warning(message, extra={"facts": {"flow": job.flow, "queue": job.queue, "job": job.job_id}})

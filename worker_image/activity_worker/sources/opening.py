@@ -56,6 +56,7 @@ def _redis(settings: RedisSettings) -> Source:
         renew_lock=settings.renew_lock,
     )
     try:
-        return RedisSource(open_client(settings.url), queue, atomic=settings.conclude == ATOMIC, owns_client=True)
+        atomic = settings.conclude == ATOMIC
+        return RedisSource(open_client(settings.url), queue, atomic=atomic, owns_client=True, recovers=True)
     except ValueError as error:
         raise SettingsError(str(error)) from None

@@ -12,6 +12,7 @@ from activity_worker.errors import DeniedError, LeaseLostError, MissingError, So
 from activity_worker.sources.redis_atomic import AtomicOperations
 from activity_worker.sources.redis_job import JobLock, RedisQueue, failure_of, input_of, result_of
 from activity_worker.sources.redis_operations import DialectOperations, JobOperations
+from activity_worker.sources.redis_recovery import QueueRecovery
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient
 from activity_worker.wire.redis_errors import RedisError, RedisErrorKind
@@ -39,11 +40,18 @@ _PASSWORDS: Final = frozenset({"NOAUTH", "WRONGPASS"})
 class RedisSource:
     """One queue of a flow. `client` is closed with it when `owns_client`; `atomic` says how jobs are concluded.
 
-    Raises `ValueError` for names that a cluster would spread over several slots.
+    `recovers`: from its first poll on it puts back the jobs of the queue's dead workers, in turn with other workers
+    (default: no). Raises `ValueError` for names that a cluster would spread over several slots.
     """
 
     def __init__(
-        self, client: RedisClient, queue: RedisQueue, *, atomic: bool = False, owns_client: bool = False
+        self,
+        client: RedisClient,
+        queue: RedisQueue,
+        *,
+        atomic: bool = False,
+        owns_client: bool = False,
+        recovers: bool = False,
     ) -> None:
         self._in_cluster = client.url.kind is TopologyKind.CLUSTER
         if self._in_cluster:
@@ -55,12 +63,15 @@ class RedisSource:
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count(1)
         self._steps: JobOperations = AtomicOperations(client, queue) if atomic else DialectOperations(client, queue)
+        self._recovery = QueueRecovery(client, queue) if recovers else None
         self._giving_back: set[asyncio.Task[None]] = set()
         #: Conclusions that were sent and not answered.
         self._unanswered: set[JobLock] = set()
 
     async def lease(self, worker_name: str) -> LeasedTask | None:
         """Wait for a job, 3 s by default. Cancelling it gives back the job that comes all the same."""
+        if self._recovery is not None:
+            self._recovery.begin()
         taking = asyncio.create_task(self._take(worker_name))
         try:
             found = await asyncio.shield(taking)
@@ -97,6 +108,8 @@ class RedisSource:
         """Give back what is not begun, and close the client if it is ours."""
         if self._giving_back:
             await asyncio.wait(self._giving_back)
+        if self._recovery is not None:
+            await self._recovery.stop()
         try:
             await _translated(self._steps.leave())
         except SourceError as error:

@@ -110,6 +110,11 @@ def failure_of(error: str, cause: str, queue: RedisQueue) -> list[str]:
     return keys.pairs(keys.failure(queue.name, message))
 
 
+def too_large(words: str, queue: RedisQueue) -> list[str]:
+    """Return the fields of a job whose attributes are more than a worker reads, encoded in turn."""
+    return keys.pairs(keys.failure(queue.name, f"the job's attributes are too large for a worker: {words}"))
+
+
 def deadline_cause(seconds: float) -> str:
     """Return what the runtime says of a handler that was over its deadline."""
     return f"the handler ran longer than {seconds:g} s"

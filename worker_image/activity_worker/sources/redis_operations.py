@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from activity_worker.errors import LeaseLostError
-from activity_worker.sources.redis_job import JobLock, JobResult, LockedJob, RedisQueue
+from activity_worker.sources.redis_job import JobLock, JobResult, LockedJob, RedisQueue, too_large
 from activity_worker.sources.redis_scripts import RENEW
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient
-from activity_worker.wire.redis_errors import RedisError
+from activity_worker.wire.redis_errors import ANSWER_TOO_LARGE, RedisError
 
 
 class JobOperations(Protocol):
@@ -136,6 +136,11 @@ class DialectOperations:
         try:
             locked, *found = await self._client.pipeline(commands[: 1 + bool(self._queue.attributes)])
         except RedisError as error:
+            if error.code == ANSWER_TOO_LARGE:
+                # The lock was set before the attributes were read.
+                lease = JobLock(self._queue.name, job_id, owner)
+                await self.fail(lease, too_large(error.message, self._queue))
+                return None
             if error.code != "WRONGTYPE":
                 self._unlocked.append((job_id, owner))
                 raise

@@ -87,34 +87,70 @@ redis.call('DEL', KEYS[1])
 return 1
 """)
 
-#: waiting, processing | lock prefix, job prefix, most recoveries, count field, failure (4 pairs), ids seen before...
-#: -> the ids under way that have no lock. Those that had none before either are put back, or failed at last. A job
-#: whose hash is no longer kept is not made again, and one that its worker had marked as failed has failed.
+#: lock, job, processing | owner, id, seconds, attributes... -> the attributes of a job that was moved to `processing`
+#: for the owner, now or before, and is locked for it; nil when it is another worker's, or has left.
+LOCK: Final = Script("""
+local owner = redis.call('GET', KEYS[1])
+if owner and owner ~= ARGV[1] then return false end
+if not redis.call('LPOS', KEYS[3], ARGV[2]) then return false end
+redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[3])
+local found = {}
+for at = 4, #ARGV do
+  local value = redis.pcall('HGET', KEYS[2], ARGV[at])
+  found[#found + 1] = type(value) == 'string' and value
+end
+return found
+""")
+
+#: waiting, processing, turn, seen | worker, turn in ms, looks, lock prefix, job prefix, most recoveries, count field,
+#: failure (4 pairs) -> the ids that were put back and those that failed, or nil when it is another worker's turn.
+#: A job is lost that as many looks in a row found without a lock and with the same count: a job that another worker or
+#: a monitor put back in between has another count. `seen` holds looks and count by id, for the next look. A job whose
+#: hash is no longer kept is not made again, and one that its worker had marked as failed has failed.
 RECOVER: Final = Script("""
-local seen = {}
-for at = 13, #ARGV do seen[ARGV[at]] = true end
-local unlocked = {}
+local turn = redis.call('GET', KEYS[3])
+if turn and turn ~= ARGV[1] then return false end
+redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[2])
+local stored = redis.call('GET', KEYS[4])
+local before = stored and cjson.decode(stored) or {}
+local seen, put_back, failed = {}, {}, {}
 for _, id in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
-  if redis.call('EXISTS', ARGV[1] .. id) == 0 then
-    local job = ARGV[2] .. id
-    if not seen[id] then
-      unlocked[#unlocked + 1] = id
+  if redis.call('EXISTS', ARGV[4] .. id) == 0 then
+    local job = ARGV[5] .. id
+    local count = redis.pcall('HGET', job, ARGV[7])
+    local known = type(count) == 'string' and count or ''
+    local looks = 1
+    if before[id] and before[id][2] == known then looks = before[id][1] + 1 end
+    if looks < tonumber(ARGV[3]) then
+      seen[id] = {looks, known}
     else
       redis.call('LREM', KEYS[2], 1, id)
-      local count = redis.pcall('HGET', job, ARGV[4])
-      local failed = redis.pcall('HEXISTS', job, ARGV[7]) == 1
-      if redis.call('EXISTS', job) == 1 and not failed then
-        if type(count) ~= 'table' and (tonumber(count or 0) or 0) < tonumber(ARGV[3]) then
-          redis.call('HINCRBY', job, ARGV[4], 1)
+      local over = redis.pcall('HEXISTS', job, ARGV[10]) == 1
+      if redis.call('EXISTS', job) == 1 and not over then
+        if type(count) ~= 'table' and (tonumber(known) or 0) < tonumber(ARGV[6]) then
+          redis.call('HSET', job, ARGV[7], (tonumber(known) or 0) + 1)
           redis.call('LPUSH', KEYS[1], id)
+          put_back[#put_back + 1] = id
         else
-          redis.pcall('HSET', job, unpack(ARGV, 5, 12))
+          redis.pcall('HSET', job, unpack(ARGV, 8, 15))
+          failed[#failed + 1] = id
         end
       end
     end
   end
 end
-return unlocked
+if next(seen) then
+  redis.call('SET', KEYS[4], cjson.encode(seen), 'EX', 3600)
+elseif stored then
+  redis.call('DEL', KEYS[4])
+end
+return {put_back, failed}
+""")
+
+#: turn | worker -> whether the worker had the turn, which is free now.
+LEAVE_TURN: Final = Script("""
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])
 """)
 
 #: lock, waiting, processing | owner, id -> whether a job that was leased and not begun is back in its place.

@@ -42,6 +42,16 @@ def lock(queue: str, job_id: str) -> str:
     return f"lock:{queue}:{job_id}"
 
 
+def recovery_turn(queue: str) -> str:
+    """Return the key that names the worker that looks for the jobs of dead workers; our own, not the dialect's."""
+    return f"queue:{queue}:recovery:turn"
+
+
+def recovery_state(queue: str) -> str:
+    """Return the key that holds the jobs that the last look found without a lock; our own, not the dialect's."""
+    return f"queue:{queue}:recovery:state"
+
+
 def job(flow: str, job_id: str) -> str:
     """Return the hash of a job."""
     return f"job:{flow}:{job_id}"
@@ -75,6 +85,11 @@ def retries(queue: str) -> str:
 def failure(queue: str, message: str) -> dict[str, Any]:
     """Return the fields of a job that failed in a queue."""
     return {DONE: True, FAILED: True, FAILED_QUEUE: queue, FAILED_ERROR: message}
+
+
+def lock_exceeded(queue: str) -> dict[str, Any]:
+    """Return the fields of a job whose lock ran out. `done` is JSON's true, so that a parent goes on."""
+    return failure(queue, f"{queue} lock time exceeded")
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -7,7 +7,7 @@ import pytest
 
 from activity_operator.backlog.poll_rounds import SourceEndpoint
 from activity_operator.backlog.protocol import SourceProblemError
-from activity_operator.backlog.redis import RedisReader, hosts, item, usable
+from activity_operator.backlog.redis import RedisReader, hosts, item, running_item, usable
 from activity_worker.wire.redis_connection import RedisClient
 from activity_worker.wire.redis_errors import RedisError, RedisErrorKind, address_refused, refusal, unreachable
 from activity_worker.wire.redis_limits import RedisLimits
@@ -96,6 +96,17 @@ async def test_leave_closes_the_connection_and_a_later_read_opens_another(scene:
     await scene.queues.read(PLACE, [item("a")])
 
     assert [client.closed for client in scene.clients] == [True, False]
+
+
+async def test_endpoints_of_one_server_share_its_connection(scene: Scene) -> None:
+    seldom = SourceEndpoint(URL, 5.0)
+    await scene.queues.read(PLACE, [item("a")])
+    await scene.queues.read(seldom, [running_item("a")])
+    await scene.queues.close(PLACE)
+    assert [client.closed for client in scene.clients] == [False]
+
+    await scene.queues.close(seldom)
+    assert [client.closed for client in scene.clients] == [True]
 
 
 async def test_refused_key_is_an_error_of_its_queue_only(scene: Scene) -> None:

@@ -63,6 +63,17 @@ def test_running_jobs_are_subtracted_from_a_count_of_all_jobs(counted_all: int, 
     assert backlog_of(observed(busy(), source=SourceFacts(counts=signals))) == Backlog(waits)
 
 
+@pytest.mark.parametrize(
+    ("waiting", "running", "waits"),
+    [(0, 0, 0), (0, 1, 0), (0, 2, 1), (0, 9, 1), (3, 0, 3), (3, 2, 4)],
+    ids=["none", "the running one", "a lost one", "others' jobs", "all wait", "a lost one beside them"],
+)
+def test_running_jobs_of_other_programs_want_one_worker(waiting: int, running: int, waits: int) -> None:
+    signals = (BacklogCount(waiting, True, NOW, running=running),)
+
+    assert backlog_of(observed(busy(), source=SourceFacts(counts=signals))) == Backlog(waits)
+
+
 def test_job_on_a_leaving_worker_is_not_waiting() -> None:
     signals = (BacklogCount(1, True, NOW, with_running=True),)
     leaving = busy()

@@ -25,6 +25,7 @@ COUNT = SentinelOrder(counts=True)
 NOTHING = SentinelOrder()
 URL = "redis://:hunter2@shop-redis:6379"
 STORE = "postgresql://tasks:hunter2@db/tasks"
+RUNNING = ("queue:orders:processing",)
 ONLY_SHOP = TenancyPolicy((TenancyRule(source_hosts=("shop-*:6379",)),))
 
 
@@ -154,6 +155,25 @@ async def test_atomic_queue_counts_jobs_in_progress_too(scene: Scene) -> None:
     )
     with_running = {name: scene.signals.latest(("team", name))[0][0].with_running for name in "ab"}
     assert with_running == {"a": True, "b": False}
+    await scene.signals.stop()
+
+
+async def test_running_jobs_of_a_dialect_queue_are_counted_every_5_seconds(scene: Scene) -> None:
+    scene.order(redis(address="r:1", conclude="Atomic"))
+    scene.order(redis(address="r:1"), "b")
+    await asyncio.sleep(0.1)
+    assert {name: scene.signals.latest(("team", name))[0][0].running for name in "ab"} == {"a": 0, "b": 7}
+
+    await asyncio.sleep(20)
+    asked = [one.interval_seconds for one, items in scene.counters["redis"].asked if items == RUNNING]
+    assert set(asked) == {5.0}
+    assert 4 <= len(asked) <= 6
+
+    scene.order(redis(address="r:1"), "b", NOTHING)
+    await asyncio.sleep(1)
+    scene.counters["redis"].asked.clear()
+    await asyncio.sleep(20)
+    assert RUNNING not in {items for _, items in scene.counters["redis"].asked}
     await scene.signals.stop()
 
 

@@ -26,5 +26,8 @@ class FakeServer(RedisClient):
     async def pipeline(self, commands: Any) -> list[Any]:
         return [await self.call(*command) for command in commands]
 
+    async def read_all(self, commands: Any) -> list[Any]:
+        return await self.pipeline(commands)
+
     async def transaction(self, commands: Any) -> list[Any]:
         return await self.pipeline(commands)

@@ -1,9 +1,9 @@
 """A job has lost its lock only if every look during the gap finds it without one."""
 
-from activity_worker.flows.lost_locks import NO_JOBS
+from activity_worker.flows.lost_locks import NO_JOBS, UnlockedJob
 
-JOB = ("shop", "a", "1")
-OTHER = ("shop", "a", "2")
+JOB = UnlockedJob("shop", "a", "1", "")
+OTHER = UnlockedJob("shop", "a", "2", "3")
 
 
 def test_job_that_was_just_taken_is_not_lost() -> None:
@@ -32,3 +32,9 @@ def test_handled_job_starts_a_new_gap_when_it_is_taken_again() -> None:
     sightings = NO_JOBS.after_look([JOB, OTHER], now=10.0).without([JOB]).after_look([JOB, OTHER], now=15.0)
 
     assert sightings.lost(15.0, gap_seconds=5.0) == [OTHER]
+
+
+def test_job_that_was_put_back_in_between_starts_a_new_gap() -> None:
+    sightings = NO_JOBS.after_look([JOB], now=10.0).after_look([JOB._replace(retries="1")], now=15.0)
+
+    assert sightings.lost(15.0, gap_seconds=5.0) == []

@@ -11,7 +11,7 @@ from tests.unit.activity_worker.flows.fake_server import AWAY, FakeServer
 
 def unlocked(name: str, *_: Any) -> Any:
     """Answer as a server with one job in progress that has no lock."""
-    return {"LRANGE": ["1"], "EXISTS": 0, "EVAL": 1}[name]
+    return {"LRANGE": ["1"], "EXISTS": 0, "HGET": None, "EVAL": 1}[name]
 
 
 def scripts(server: FakeServer) -> int:
@@ -61,3 +61,23 @@ async def test_outage_of_the_server_restarts_the_gap() -> None:
 def test_invalid_options_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         MonitorOptions(**options)
+
+
+async def test_pauses_after_failed_looks_grow_and_differ_between_monitors(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float | None] = []
+    real = asyncio.timeout
+
+    def timeout(seconds: float | None) -> asyncio.Timeout:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            monitor.stop()
+        return real(0)
+
+    def away(*_: Any) -> Any:
+        raise AWAY
+
+    monkeypatch.setattr("activity_worker.flows.monitor.asyncio.timeout", timeout)
+    monitor = LockMonitor(FakeServer(away), [("shop", "a")], jitter=lambda: 0.5)
+    await monitor.run()
+
+    assert pauses == [1.15, 2.3, pytest.approx(3.45)]
