@@ -69,9 +69,9 @@ async def let_locks_expire(client: RedisClient) -> None:
         await client.call("DEL", key)
 
 
-async def recover(client: RedisClient) -> None:
+async def recover(client: RedisClient, queue: RedisQueue = QUEUE) -> None:
     """Look as often as a worker looks until it puts a lost job back, or fails it."""
-    recovery = QueueRecovery(client, QUEUE)
+    recovery = QueueRecovery(client, queue)
     for _ in range(LOOKS):
         assert await recovery.look() is not None
     recovery.begin()

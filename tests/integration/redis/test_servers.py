@@ -9,9 +9,10 @@ from activity_worker.errors import DeniedError, LeaseLostError, MissingError, So
 from activity_worker.runtime.task_run import conclude
 from activity_worker.sources.redis import RedisSource
 from activity_worker.sources.redis_job import RedisQueue
+from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient, open_client
 from activity_worker.wire.redis_errors import RedisError
-from tests.integration.redis.queue import create, monitor, source, whereabouts
+from tests.integration.redis.queue import create, monitor, recover, source, whereabouts
 from tests.integration.redis.test_kills import work
 from tests.servers.ports import free_port
 from tests.servers.redis import RedisServer, cluster_url, redis_cluster, redis_server, redis_with_sentinels
@@ -21,15 +22,16 @@ QUOTED = "s3cret-Pa%3Ass%40"
 #: Exactly the rights that a worker of a queue needs; docs/redis.md lists them.
 ACL = (
     "~queue:pack:* ~queue:send:waiting ~lock:pack:* ~job:shop:* "
-    "-@all +blmove +set +hmget +get +hset +multi +exec +rpush +lrem +del +lpos +lpush +eval +evalsha"
+    "-@all +blmove +set +hmget +get +hset +multi +exec +rpush +lrem +del +lpos +lpush "
+    "+eval +evalsha +hget +hexists +exists +lrange"
 )
-IN_SCRIPTS = "+lmove +hget +hexists +expire +exists +lrange +hincrby"
+ATOMIC = "+lmove +expire"
 
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[RedisServer]:
     """A server with a password, a user with few rights, and TLS."""
-    users = [f"worker on >{SECRET} {ACL}", f"atomic on >{SECRET} {ACL} {IN_SCRIPTS}", "nobody on >x ~nothing +@all"]
+    users = [f"worker on >{SECRET} {ACL}", f"atomic on >{SECRET} {ACL} {ATOMIC}", "nobody on >x ~nothing +@all"]
     with redis_server(password=SECRET, users=users, tls=True) as running:
         yield running
 
@@ -49,6 +51,19 @@ async def test_user_with_few_rights_can_work_over_tls(guarded: RedisServer, atom
         assert await work(worker, end, "w") == "done"
         assert (await whereabouts(asking)).ended_once
         await worker.close()
+    await asking.close()
+
+
+async def test_user_with_few_rights_can_put_back_a_lost_job(guarded: RedisServer) -> None:
+    asking, user = open_client(as_user(guarded, "default")), open_client(as_user(guarded, "worker"))
+    await asking.call("FLUSHALL")
+    await create(asking)
+    await asking.call("LMOVE", "queue:pack:waiting", "queue:pack:processing", "LEFT", "RIGHT")
+    await recover(user)
+
+    found = await whereabouts(asking)
+    assert (found.waiting, found.fields["retries:pack"]) == (1, 1)
+    await user.close()
     await asking.close()
 
 
@@ -267,6 +282,17 @@ async def test_failover_during_work_loses_no_job(atomic: bool) -> None:
         for worker in workers:
             await worker.close()
         await asking.close()
+
+
+async def test_lost_job_of_a_cluster_is_put_back(members: tuple[RedisServer, ...]) -> None:
+    asking = open_client(cluster_url(members))
+    await create(asking, queue=TAGGED)
+    await asking.call("LMOVE", keys.waiting(TAGGED.name), keys.processing(TAGGED.name), "LEFT", "RIGHT")
+    await recover(asking, TAGGED)
+
+    assert (await whereabouts(asking, queue=TAGGED)).waiting == 1
+    await asking.call("DEL", keys.waiting(TAGGED.name))
+    await asking.close()
 
 
 async def test_url_of_one_cluster_node_is_refused_with_the_right_form(
