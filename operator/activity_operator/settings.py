@@ -79,6 +79,13 @@ class OperatorSettings:
     report_rate: float = _setting(
         200.0, "ACTIVITYPOOL_REPORT_RATE", "reports a second from all workers together", low=1, high=10000
     )
+    report_connections: int = _setting(
+        22_000,
+        "ACTIVITYPOOL_REPORT_CONNECTIONS",
+        "open connections on the report port: one of each worker, and a tenth more; 22000 is for 20000 workers",
+        low=64,
+        high=100_000,
+    )
     redis_count_seconds: float = _setting(
         0.1, "ACTIVITYPOOL_REDIS_COUNT_SECONDS", "how often the queues of a Redis server are counted", low=0.02, high=60
     )

@@ -49,7 +49,7 @@ from activity_operator.reports import certificates
 from activity_operator.reports.authentication import Authenticator
 from activity_operator.reports.certificate_manager import CertificateManager
 from activity_operator.reports.handler import ReportHandler
-from activity_operator.reports.server import ReportServer
+from activity_operator.reports.server import Limits, ReportServer
 from activity_operator.settings import OperatorSettings
 from activity_operator.watch.freshness import Freshness
 from activity_operator.watch.kopf_watch import KopfWatch
@@ -256,7 +256,12 @@ def build_components(
         rate=settings.report_rate,
         node_of=partial(_node_of, services.store),
     )
-    reports.authenticator = Authenticator(kube.create_token_review, now=services.now, on_problem=services.spread_all)
+    reports.authenticator = Authenticator(
+        kube.create_token_review,
+        now=services.now,
+        on_problem=services.spread_all,
+        interval=lambda: reports.interval_seconds,
+    )
     leases, sentinels = _leases_and_sentinels(services, stepfunctions)
     server = ReportServer(
         reports.authenticator,
@@ -264,6 +269,7 @@ def build_components(
         leading=lambda: elector.leading and components.ready,
         member=services.ownership.pool_of,
         observed=lambda status: services.metrics.requested("reports", "report", status),
+        limits=Limits(connections=settings.report_connections),
     )
     components = Components(
         services,

@@ -16,6 +16,8 @@ START_DEADLINE_SECONDS = 60.0
 CORDON_COST = -1000
 #: Seconds without a task after which a free slot is idle; a shorter gap lies between two tasks of a backlog.
 IDLE_GRACE_SECONDS = 0.5
+#: Share of its slots' time above which a worker counts as saturated, however long its free slots waited for tasks.
+SATURATED_SHARE = 0.9
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,24 @@ class Member:
     def idle(self) -> bool:
         """Whether a slot has been free for long enough to prove that no task waits."""
         return self.busy < self.slots and self.idle_for >= IDLE_GRACE_SECONDS
+
+    @property
+    def shows_no_backlog(self) -> bool:
+        """Whether the last report proves that a slot waited for a task, so that no task waited.
+
+        The counters since the report before it tell more than its moment: a worker of short tasks often reports in the
+        gap between two of them. Between reports, no news is no proof that the gap has lasted.
+        """
+        if self.report is None or self.report.use is None:
+            return self.idle
+        use = self.report.use
+        if self.busy < self.slots and self.report.idle_seconds >= IDLE_GRACE_SECONDS:
+            return True
+        if use.joined:
+            return False
+        if use.empty_polls:
+            return True
+        return use.busy_share <= SATURATED_SHARE and use.free_seconds(self.slots) >= IDLE_GRACE_SECONDS
 
 
 @dataclass(frozen=True)

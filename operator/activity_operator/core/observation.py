@@ -101,11 +101,30 @@ class PodFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotUse:
+    """What a worker's slots did between its last two reports, `seconds` apart.
+
+    `busy_share` is the share of the slots' time with a task, from 0 to 1; `received` and `empty_polls` count tasks and
+    polls without a task. `joined`: the worker began to poll only after the earlier report.
+    """
+
+    seconds: float
+    busy_share: float
+    received: int
+    empty_polls: int
+    joined: bool = False
+
+    def free_seconds(self, slots: int) -> float:
+        """Return the mean time for which a slot was free before each task, in seconds."""
+        return (1.0 - self.busy_share) * slots * self.seconds / max(self.received, 1)
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerFacts:
     """One worker's last report. `reported_at` is in Unix seconds; `interval_seconds` is what the last reply ordered.
 
     `failed_start` is why this incarnation ended before its first task, "" if it did not. `poll_trouble` is why the
-    worker cannot poll for its free slots.
+    worker cannot poll for its free slots. `use` is None after a worker's first report.
     """
 
     pod_uid: str
@@ -120,6 +139,7 @@ class WorkerFacts:
     leases: int = 0
     failed_start: str = ""
     poll_trouble: PollTrouble | None = None
+    use: SlotUse | None = None
 
 
 @dataclass(frozen=True, slots=True)

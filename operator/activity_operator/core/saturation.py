@@ -29,7 +29,7 @@ def track_saturation(fleet: Fleet, before: Saturation | None) -> Saturation | No
 
     Tasks in flight are no condition: a pool with one worker has none between two tasks of a backlog.
     """
-    if not fleet.working or any(member.idle for member in fleet.working):
+    if not fleet.working or any(member.shows_no_backlog for member in fleet.working):
         return None
     last_reports = {member.pod.uid: _last_report(member) for member in fleet.working}
     if before is None:

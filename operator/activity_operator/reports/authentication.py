@@ -21,8 +21,10 @@ from activity_worker.contract import TOKEN_AUDIENCE
 EXTRA_POD_UID = "authentication.kubernetes.io/pod-uid"
 EXTRA_POD_NAME = "authentication.kubernetes.io/pod-name"
 
-#: Seconds after which an accepted token is reviewed again.
+#: Seconds after which an accepted token is reviewed again, and the same in report intervals: the longer one counts.
+#: With 60 s alone, a fleet whose interval is longer would cause a review for each report.
 ACCEPTED_SECONDS = 60.0
+ACCEPTED_INTERVALS = 2
 #: Seconds beyond that for which an accepted token stays believed while reviews fail. A refusal ends this at once.
 UNREVIEWED_SECONDS = 300.0
 #: Seconds that a report with such a token waits for its review, and seconds until the token's next review. A worker
@@ -108,7 +110,10 @@ class _Expiring(Generic[K, V]):
 
 
 class Authenticator:
-    """Identifies pods that report. `now()` is in Unix seconds; `on_problem` is called when a `problem` begins."""
+    """Identifies pods that report. `now()` is in Unix seconds; `on_problem` is called when a `problem` begins.
+
+    `interval()` is the present report interval in seconds.
+    """
 
     def __init__(
         self,
@@ -116,10 +121,12 @@ class Authenticator:
         *,
         now: Callable[[], float],
         on_problem: Callable[[], None] = lambda: None,
+        interval: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._review = review
         self._now = now
         self._on_problem = on_problem
+        self._interval = interval
         self._accepted: _Expiring[bytes, _Accepted] = _Expiring(MAX_ACCEPTED)
         self._refused: _Expiring[bytes, str] = _Expiring(MAX_REFUSED)
         self._asking: dict[bytes, asyncio.Task[ReporterIdentity]] = {}
@@ -181,8 +188,9 @@ class Authenticator:
             self._accepted.drop(digest)
             self._refused.put(digest, str(error), now + REFUSED_SECONDS)
             raise
-        until = _believed_until(now, expires, ACCEPTED_SECONDS + UNREVIEWED_SECONDS)
-        self._accepted.put(digest, _Accepted(identity, _believed_until(now, expires, ACCEPTED_SECONDS)), until)
+        seconds = max(ACCEPTED_SECONDS, ACCEPTED_INTERVALS * self._interval())
+        until = _believed_until(now, expires, seconds + UNREVIEWED_SECONDS)
+        self._accepted.put(digest, _Accepted(identity, _believed_until(now, expires, seconds)), until)
         return identity
 
 

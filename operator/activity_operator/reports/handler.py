@@ -34,6 +34,7 @@ class ReportHandler:
             # Read the directive again: it may have changed while the handover waited for the API server.
             directive=self._registry.directive(key, report.pod_uid).for_state(report.state),
             ack=receipt.ack,
+            early_report=receipt.early_report,
             offers=handed.offers,
             granted=handed.granted,
             refused=handed.refused,

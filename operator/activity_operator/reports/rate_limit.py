@@ -1,9 +1,11 @@
-"""PURE: a limit on the bytes that the operator reads from each pod, so that one pod cannot take all of its time.
+"""PURE: token buckets, and the limit on the bytes that the operator reads from each pod.
 
-To read and answer a report takes 0.14 ms at least, and 3 ms for the longest possible one (measured, without TLS).
+Without the limit, one pod could take all of the operator's time. To read and answer a report takes 0.14 ms at least,
+and 3 ms for the longest possible one (measured, without TLS).
 """
 
 from collections import OrderedDict
+from collections.abc import Hashable
 
 #: Bytes that a pod may send at once, and bytes that it gets back each second. A worker with 100 slots that claims as
 #: often as it can (50 reports of 7 KB a second) stays below. A flood of the shortest reports is cut to 512 a second.
@@ -16,21 +18,41 @@ MAX_PODS = 20_000
 
 
 class TokenBuckets:
-    """A token bucket for each pod, by its UID. `now` is in seconds of a monotonic clock."""
+    """A token bucket for each name. `now` is in seconds and never goes back."""
 
-    def __init__(self, *, at_once: float = AT_ONCE, per_second: float = PER_SECOND, max_pods: int = MAX_PODS) -> None:
+    def __init__(self, *, at_once: float, per_second: float, most: int) -> None:
         self._at_once = at_once
         self._per_second = per_second
-        self._max_pods = max_pods
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._most = most
+        self._left: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+
+    def take(self, name: Hashable, tokens: float, now: float) -> bool:
+        """Take the tokens from the bucket and return True; return False and take none if too few are left."""
+        left = self._refilled(name, now)
+        enough = left >= tokens
+        self._put(name, left - tokens if enough else left, now)
+        return enough
+
+    def give_back(self, name: Hashable, tokens: float, now: float) -> None:
+        """Put unused tokens back into the bucket."""
+        self._put(name, min(self._refilled(name, now) + tokens, self._at_once), now)
+
+    def _refilled(self, name: Hashable, now: float) -> float:
+        left, at = self._left.pop(name, (self._at_once, now))
+        return min(left + (now - at) * self._per_second, self._at_once)
+
+    def _put(self, name: Hashable, left: float, now: float) -> None:
+        self._left[name] = (left, now)
+        if len(self._left) > self._most:
+            self._left.popitem(last=False)
+
+
+class ByteLimit:
+    """The bytes that each pod may still send, by its UID. `now` is in seconds of a monotonic clock."""
+
+    def __init__(self, *, at_once: float = AT_ONCE, per_second: float = PER_SECOND, max_pods: int = MAX_PODS) -> None:
+        self._buckets = TokenBuckets(at_once=at_once, per_second=per_second, most=max_pods)
 
     def take(self, pod_uid: str, size: int, now: float) -> bool:
-        """Take `size` bytes from the pod's bucket and return True; return False and take none if too few are left."""
-        left, at = self._left.pop(pod_uid, (self._at_once, now))
-        left = min(left + (now - at) * self._per_second, self._at_once)
-        cost = max(size, LEAST)
-        enough = left >= cost
-        self._left[pod_uid] = (left - cost if enough else left, now)
-        if len(self._left) > self._max_pods:
-            self._left.popitem(last=False)
-        return enough
+        """Take `size` bytes of the pod's and return True; return False and take none if too few are left."""
+        return self._buckets.take(pod_uid, max(size, LEAST), now)

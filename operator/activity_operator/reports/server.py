@@ -13,8 +13,8 @@ from aiohttp import web
 
 from activity_operator.backlog.protocol import Key
 from activity_operator.reports.authentication import RefusedError, ReporterIdentity, ReviewUnavailableError
-from activity_operator.reports.rate_limit import TokenBuckets
-from activity_operator.reports.worker_registry import RegistryFullError
+from activity_operator.reports.rate_limit import ByteLimit
+from activity_operator.reports.worker_registry import MAX_WORKERS, RegistryFullError
 from activity_worker.contract import MAX_REPORT_BYTES, REPORT_PATH, ContractError, Reply, Report
 from activity_worker.wire.connection_limit import ConnectionLimiter, LimitedConnection, is_connection_error
 
@@ -28,6 +28,9 @@ OVERDRAWN_SECONDS = 1.0
 #: buffers, 400 connections would take 200 MB of the operator's 512 MB.
 READ_BYTES = 16_384
 KERNEL_BYTES = 32_768
+#: Most connections by default: one of each worker that the operator remembers, and a tenth more for workers that
+#: connect again before their old connection ends.
+MAX_CONNECTIONS = MAX_WORKERS + MAX_WORKERS // 10
 NOT_HTTP = "the request is not HTTP/1.1 that is understood here"
 
 
@@ -44,7 +47,7 @@ class Limits:
     handshake_seconds: float = 10.0
     request_seconds: float = 10.0
     idle_seconds: float = 150.0
-    connections: int = 10_000
+    connections: int = MAX_CONNECTIONS
     connections_per_source: int = 512
 
 
@@ -98,7 +101,7 @@ class ReportServer:
         self._pool_of = member
         self._observed = observed
         self._limits = limits or Limits()
-        self._buckets = TokenBuckets()
+        self._bytes = ByteLimit()
         self._connections: _ReportConnections | None = None
         self._listener: asyncio.Server | None = None
 
@@ -188,7 +191,7 @@ class ReportServer:
     async def _check_rate(self, identity: ReporterIdentity, length: int | None) -> None:
         """Refuse a report above the pod's rate limit, after a pause: a client refused at once would retry at once."""
         size = self._limits.body_bytes if length is None else length
-        if not self._buckets.take(identity.pod_uid, size, asyncio.get_running_loop().time()):
+        if not self._bytes.take(identity.pod_uid, size, asyncio.get_running_loop().time()):
             await asyncio.sleep(OVERDRAWN_SECONDS)
             raise _RefusalError(429, "this pod sends more than the operator reads of one pod", retry_after=1)
 

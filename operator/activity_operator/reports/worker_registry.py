@@ -5,12 +5,13 @@ This module has no clock and no I/O. A pool without reports costs no time.
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from activity_operator.core.observation import ReportPathFacts, WorkerFacts
+from activity_operator.core.observation import ReportPathFacts, SlotUse, WorkerFacts
 from activity_operator.reports import report_path
+from activity_operator.reports.early_reports import EarlyReports
 from activity_operator.reports.event_ring import EventRing, PoolEvent
-from activity_worker.contract import Directive, Report, WorkerState
+from activity_worker.contract import Counters, Directive, Report, WorkerState
 
 Key = tuple[str, str]
 
@@ -36,6 +37,8 @@ HURRIED_SHARE = 0.5
 #: Share of the interval by which a single reply may lengthen it, so that workers that started together spread out. The
 #: interval is never shorter than planned, so the rate always holds.
 JITTER = 0.1
+#: Share of its interval before which a worker's report counts as early.
+EARLY = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ class Receipt:
 
     `fresh` is False for a repeated or late report, which changes nothing. `ack` is the highest event sequence received.
     `replaced` is the previous incarnation in the same pod if this is the first report of a new one, else "".
+    `early_report`: the worker may report a change of its slots before the interval ends.
     """
 
     fresh: bool
@@ -79,6 +83,7 @@ class Receipt:
     directive: Directive
     next_report_seconds: float
     replaced: str = ""
+    early_report: bool = False
 
 
 @dataclass(slots=True)
@@ -93,6 +98,8 @@ class _RegisteredWorker:
     former: tuple[str, ...] = ()
     silence: report_path.Silence | None = None
     outage: report_path.Outage | None = None
+    early: bool = False
+    counters: Counters = field(default_factory=Counters)
 
 
 class WorkerRegistry:
@@ -122,11 +129,17 @@ class WorkerRegistry:
         self._rings: dict[Key, EventRing] = {}
         self._leader_since = 0.0
         self._expected = 0
+        self._early_reports = EarlyReports(rate)
         self._outages: tuple[report_path.Outage, ...] = ()
         self._outages_at = float("-inf")
 
     def __len__(self) -> int:
         return len(self._workers)
+
+    @property
+    def interval_seconds(self) -> float:
+        """Seconds between two reports of a worker, by the number of workers that report or are expected to."""
+        return plan_intervals(max(len(self._workers), self._expected), 0, self._rate).normal
 
     def begin_term(self, now: float, expected_workers: int) -> None:
         """Reset for a new term that starts at `now`. `expected_workers`: number of existing worker pods.
@@ -152,6 +165,10 @@ class WorkerRegistry:
         worker, replaced = self._find_or_add(key, report, known)
         has_news = self._record_events(worker, report, now)
         before, was_exited = worker.facts, worker.exited
+        first = known is None or bool(replaced)
+        use = None if first else _use(worker, report, now)
+        worker.counters = report.counters
+        self._settle_early(worker, now)
         if known is not None and (silence := report_path.silence(before, now)) is not None:
             worker.silence = replace(silence, ended=now)
         worker.outage = None
@@ -160,10 +177,11 @@ class WorkerRegistry:
         # exit.
         worker.worked = worker.worked or not worker.exited
         failed_start = _failed_start(report) if not worker.worked else ""
-        worker.facts = _facts(report, now, before.interval_seconds, failed_start)
+        worker.facts = _facts(report, now, before.interval_seconds, failed_start, use)
         receipt = self._answer(worker, fresh=True, hurry=hurry, replaced=replaced)
-        worker.facts = _facts(report, now, receipt.next_report_seconds, failed_start)
-        first = known is None or bool(replaced)
+        worker.early = self._early_reports.grant(key, now)
+        receipt = replace(receipt, early_report=worker.early)
+        worker.facts = replace(worker.facts, interval_seconds=receipt.next_report_seconds)
         if first or has_news or worker.exited != was_exited or report.claims or _differs(before, worker.facts):
             self._on_change(*key)
         return receipt
@@ -203,8 +221,7 @@ class WorkerRegistry:
         """
         if now - self._outages_at >= 1.0:
             self._find_outages(now)
-        interval = plan_intervals(max(len(self._workers), self._expected), 0, self._rate).normal
-        problem = report_path.new_term_problem(now, self._leader_since, interval, self._expected)
+        problem = report_path.new_term_problem(now, self._leader_since, self.interval_seconds, self._expected)
         for outage in self._outages:
             if not problem and outage.covers(namespace) and outage.lasts(now, deadline_seconds):
                 problem = str(outage)
@@ -288,6 +305,12 @@ class WorkerRegistry:
         new_entries = [ring.add_reported(event, worker.pod_name, report.exit, now) for event in new]
         return any(new_entries)
 
+    def _settle_early(self, worker: _RegisteredWorker, now: float) -> None:
+        """Take the worker's grant back unless it has just used it, by a report before its interval ended."""
+        if worker.early and now - worker.facts.reported_at >= EARLY * worker.facts.interval_seconds:
+            self._early_reports.give_back(worker.key, now)
+        worker.early = False
+
     def _answer(self, worker: _RegisteredWorker, *, fresh: bool, hurry: bool, replaced: str = "") -> Receipt:
         pod_uid = worker.facts.pod_uid
         directive = self.directive(worker.key, pod_uid)
@@ -331,7 +354,24 @@ def _failed_start(report: Report) -> str:
     return report.exit.error or f"exit code {report.exit.code}"
 
 
-def _facts(report: Report, now: float, interval: float, failed_start: str = "") -> WorkerFacts:
+def _use(worker: _RegisteredWorker, report: Report, now: float) -> SlotUse | None:
+    """Return what the slots did since the last report; None for a worker that counts nothing."""
+    before, after, seconds = worker.counters, report.counters, now - worker.facts.reported_at
+    busy_seconds = after.busy_seconds - before.busy_seconds
+    if after == Counters() or seconds <= 0 or busy_seconds < 0:
+        return None
+    return SlotUse(
+        seconds=seconds,
+        busy_share=min(busy_seconds / (seconds * max(report.slots, 1)), 1.0),
+        received=max(after.received - before.received, 0),
+        empty_polls=max(after.empty_polls - before.empty_polls, 0),
+        joined=worker.facts.state is WorkerState.STARTING,
+    )
+
+
+def _facts(
+    report: Report, now: float, interval: float, failed_start: str = "", use: SlotUse | None = None
+) -> WorkerFacts:
     return WorkerFacts(
         pod_uid=report.pod_uid,
         incarnation=report.incarnation,
@@ -345,4 +385,5 @@ def _facts(report: Report, now: float, interval: float, failed_start: str = "") 
         leases=len(report.leases),
         failed_start=failed_start,
         poll_trouble=report.poll_trouble,
+        use=use,
     )

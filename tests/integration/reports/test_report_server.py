@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from activity_operator.reports.rate_limit import TokenBuckets
+from activity_operator.reports.rate_limit import ByteLimit
 from activity_operator.reports.server import ReportServer
 from activity_operator.reports.worker_registry import RegistryFullError
 from activity_worker.contract import MAX_REPORT_BYTES, Reply
@@ -199,7 +199,7 @@ async def test_pod_over_its_rate_limit_is_refused_before_its_body_is_read(
     start: Start, client: aiohttp.ClientSession, office: Office
 ) -> None:
     server = await start()
-    server._buckets = TokenBuckets(at_once=2_000, per_second=0.0)
+    server._bytes = ByteLimit(at_once=2_000, per_second=0.0)
     assert (await post(client, server))[0] == 200
     status, body, response = await post(client, server, b"x" * 2_000)
 

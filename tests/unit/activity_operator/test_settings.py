@@ -2,6 +2,8 @@
 
 import pytest
 
+from activity_operator.reports.server import MAX_CONNECTIONS
+from activity_operator.reports.worker_registry import MAX_WORKERS
 from activity_operator.settings import OperatorSettings, OperatorSettingsError
 
 
@@ -44,3 +46,13 @@ def test_workers_report_to_the_service_of_the_operators_namespace() -> None:
 def test_error_of_an_invalid_setting_names_variable_value_and_fix(variable: str, value: str, message: str) -> None:
     with pytest.raises(OperatorSettingsError, match=message):
         OperatorSettings.read([], {variable: value})
+
+
+def test_connection_limit_has_room_for_every_worker_by_default() -> None:
+    assert OperatorSettings().report_connections == MAX_CONNECTIONS > MAX_WORKERS
+
+
+@pytest.mark.parametrize("value", ["63", "100001", "many", "100.5"])
+def test_connection_limit_out_of_its_range_is_refused(value: str) -> None:
+    with pytest.raises(OperatorSettingsError, match=f"ACTIVITYPOOL_REPORT_CONNECTIONS '{value}': use a whole number"):
+        OperatorSettings.read([], {"ACTIVITYPOOL_REPORT_CONNECTIONS": value})

@@ -33,6 +33,14 @@ def seconds(data: Mapping[str, Any], key: str, default: float = 0.0) -> float:
     return float(value)
 
 
+def flag(data: Mapping[str, Any], key: str) -> bool | None:
+    """Return the true or false at `key`, None where it is missing."""
+    value = data.get(key)
+    if value is not None and not isinstance(value, bool):
+        raise ContractError(f"{key}: expected true or false, got {type(value).__name__}")
+    return value
+
+
 def items(data: Mapping[str, Any], key: str, limit: int) -> list[Any]:
     """Return the list at `key`, at most `limit` items long."""
     value = data.get(key, [])

@@ -36,7 +36,8 @@ class Reply:
 
     `offers` are ids of leases that the worker may claim in its next report, at once; `granted` answers claims,
     `refused` names claims that went to another worker; `ack` is the highest event sequence that need not be sent
-    again; `released` echoes the report's released leases whose records are gone.
+    again; `released` echoes the report's released leases whose records are gone. `early_report`: the worker may report
+    once before the interval ends if all its slots become busy or free; None from an operator that does not say it.
     """
 
     term: int
@@ -47,6 +48,7 @@ class Reply:
     granted: tuple[Grant, ...] = ()
     refused: tuple[str, ...] = ()
     released: tuple[str, ...] = ()
+    early_report: bool | None = None
     protocol: int = PROTOCOL_VERSION
 
     def to_wire(self) -> dict[str, Any]:
@@ -61,6 +63,7 @@ class Reply:
             "granted": [grant.to_wire() for grant in self.granted],
             "refused": list(self.refused),
             "released": list(self.released),
+            **({} if self.early_report is None else {"earlyReport": self.early_report}),
         }
 
     @classmethod
@@ -78,4 +81,5 @@ class Reply:
             granted=tuple(Grant.from_wire(item) for item in fields.items(body, "granted", 1000)),
             refused=fields.ids(body, "refused"),
             released=fields.ids(body, "released"),
+            early_report=fields.flag(body, "earlyReport"),
         )

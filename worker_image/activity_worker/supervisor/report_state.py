@@ -3,8 +3,8 @@
 What goes at once: the first report, a change to draining, drained, stopping or stopped, an exit output, claims, and
 what a stopped worker has released. Everything else waits for the interval that the last reply ordered, and changes
 coalesce until then. One exception, because the operator scales on it: a worker that became saturated (every slot busy)
-or idle says so within `EDGE_SPACING_SECONDS`. That keeps the promise about the report rate by holding only where the
-ordered interval is at most `EDGE_MAX_INTERVAL_SECONDS`, which the operator orders in small fleets alone.
+or idle says so within `EDGE_SPACING_SECONDS`, if the last reply allowed an early report. An operator that does not
+speak of early reports gets them where its interval is at most `EDGE_MAX_INTERVAL_SECONDS`, as in small fleets.
 """
 
 import math
@@ -93,6 +93,7 @@ class ReportState:
         self._not_before = -math.inf
         self._failures = 0
         self._misdirections = 0
+        self._early_report = False
 
     def is_known(self, snapshot: WorkerSnapshot) -> bool:
         """Tell whether the leader has answered a report with this state, this exit output and all that is released."""
@@ -123,7 +124,7 @@ class ReportState:
             return -math.inf
         if snapshot.state is WorkerState.STOPPED and self._unsaid(last):
             return -math.inf
-        if self.interval_seconds <= EDGE_MAX_INTERVAL_SECONDS and _edge(snapshot.busy, last):
+        if self._early_report and _edge(snapshot.busy, last):
             return self._sent_at + min(EDGE_SPACING_SECONDS, self.interval_seconds)
         return self._sent_at + self.interval_seconds
 
@@ -168,6 +169,8 @@ class ReportState:
         self.term = reply.term
         self._failures = self._misdirections = 0
         self.interval_seconds = reply.next_report_seconds
+        small = reply.next_report_seconds <= EDGE_MAX_INTERVAL_SECONDS
+        self._early_report = small if reply.early_report is None else reply.early_report
         # What the report did not carry is not delivered: a claim is, so an equal one is not urgent again.
         self._delivered = replace(report, events=(), leases=())
         while self._events and self._events[0].sequence <= reply.ack:

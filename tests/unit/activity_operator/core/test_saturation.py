@@ -3,7 +3,7 @@
 import pytest
 
 from activity_operator.core.fleet import Fleet
-from activity_operator.core.observation import PodFacts, WorkerFacts
+from activity_operator.core.observation import PodFacts, SlotUse, WorkerFacts
 from activity_operator.core.saturation import Saturation, is_proven, look_again_at, track_saturation
 from tests.unit.activity_operator.core.builders import NOW, busy, fleet_of, observed, pod, worker
 
@@ -98,3 +98,33 @@ def test_late_report_is_awaited_at_half_second_intervals() -> None:
     late = busy("w1", reported_at=NOW - 2.0, interval_seconds=1.0)
 
     assert look_again_at(saturation_since(1.5, BOTH), fleet_with(late, busy("w2")), NOW) == NOW + 0.5
+
+
+@pytest.mark.parametrize(
+    ("use", "idle_seconds", "saturated"),
+    [
+        (SlotUse(10.0, 0.91, 9, 0), 0.1, True),
+        (SlotUse(10.0, 0.95, 1, 0), 0.1, True),
+        (SlotUse(10.0, 0.75, 25, 0), 0.1, True),
+        (SlotUse(10.0, 0.75, 4, 0), 0.1, False),
+        (SlotUse(10.0, 0.95, 9, 1), 0.1, False),
+        (SlotUse(10.0, 0.95, 9, 0), 0.5, False),
+        (SlotUse(10.0, 0.2, 1, 0, joined=True), 0.1, True),
+        (SlotUse(10.0, 0.2, 0, 0, joined=True), 0.5, False),
+    ],
+    ids=[
+        "short tasks",
+        "long tasks",
+        "very short tasks",
+        "long waits",
+        "an empty poll",
+        "idle at the report",
+        "a new worker",
+        "an idle new worker",
+    ],
+)
+def test_counters_between_reports_show_whether_tasks_wait(use: SlotUse, idle_seconds: float, saturated: bool) -> None:
+    """The report is eight seconds old, and showed a free slot."""
+    report = worker("w1", use=use, idle_seconds=idle_seconds, reported_at=NOW - 8.0, interval_seconds=10.0)
+
+    assert (track_saturation(fleet_with(report), None) is not None) == saturated

@@ -84,6 +84,16 @@ async def test_accepted_token_is_reviewed_once_a_minute(authenticator: Authentic
     assert len(reviews.asked) == 3
 
 
+async def test_token_is_believed_for_two_report_intervals_of_a_large_fleet(reviews: Reviews) -> None:
+    checking = Authenticator(reviews, now=wall, interval=lambda: 100.0)
+    header = bearer()
+    for _ in range(10):
+        await checking.identify(header)
+        await asyncio.sleep(100.0)
+
+    assert len(reviews.asked) == 5
+
+
 async def test_accepted_token_is_refused_after_its_expiry(authenticator: Authenticator, reviews: Reviews) -> None:
     header = bearer(expires_in=5.0)
     await authenticator.identify(header)

@@ -4,9 +4,19 @@ from collections.abc import Callable
 
 import pytest
 
+from activity_operator.core.observation import SlotUse
 from activity_operator.reports.report_path import RECOVERY_SECONDS
 from activity_operator.reports.worker_registry import RegistryFullError, WorkerRegistry
-from activity_worker.contract import Directive, ExitOutput, HeldLease, PollFault, PollTrouble, Report, WorkerState
+from activity_worker.contract import (
+    Counters,
+    Directive,
+    ExitOutput,
+    HeldLease,
+    PollFault,
+    PollTrouble,
+    Report,
+    WorkerState,
+)
 from tests.unit.activity_operator.reports.builders import event, report
 
 POOL = ("media", "resize")
@@ -334,3 +344,23 @@ def test_unknown_poll_fault_of_a_newer_worker_is_read_as_other() -> None:
 
     newer = {**wire, "pollTrouble": {"fault": "eclipse", "since": 7}}
     assert Report.from_wire(newer).poll_trouble == PollTrouble(PollFault.OTHER)
+
+
+def test_counters_become_the_use_of_slots_between_two_reports(registry: WorkerRegistry) -> None:
+    registry.record(report(state=WorkerState.STARTING), 100.0)
+    assert registry.workers(*POOL)[0].use is None
+    registry.record(report(sequence=2, counters=Counters(received=1, busy_seconds=1.0)), 101.0)
+    assert registry.workers(*POOL)[0].use == SlotUse(1.0, 0.5, 1, 0, joined=True)
+    registry.record(report(sequence=3, counters=Counters(received=5, empty_polls=2, busy_seconds=7.0)), 105.0)
+
+    assert registry.workers(*POOL)[0].use == SlotUse(4.0, 0.75, 4, 2)
+
+
+def test_worker_without_counters_and_a_restarted_one_have_no_use_of_slots(registry: WorkerRegistry) -> None:
+    registry.record(report(counters=Counters(received=5, busy_seconds=7.0)), 100.0)
+    registry.record(report(incarnation="second", counters=Counters(received=1, busy_seconds=1.0)), 110.0)
+    assert registry.workers(*POOL)[0].use is None
+    registry.record(report(incarnation="third", busy=1), 120.0)
+    registry.record(report(incarnation="third", sequence=2, busy=1), 130.0)
+
+    assert registry.workers(*POOL)[0].use is None

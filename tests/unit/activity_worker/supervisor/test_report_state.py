@@ -70,6 +70,14 @@ def test_saturation_and_idleness_are_reported_quickly_in_a_small_fleet(
     assert state.due_at(WorkerSnapshot(WorkerState.RUNNING, busy=after)) == 10.0 + EDGE_SPACING_SECONDS
 
 
+@pytest.mark.parametrize(("interval", "early"), [(30.0, True), (1.0, False)])
+def test_early_report_is_sent_only_with_the_operators_grant(state: ReportState, interval: float, early: bool) -> None:
+    exchange(state, RUNNING, 10.0, next_report_seconds=interval, early_report=early)
+    due = 10.0 + (min(EDGE_SPACING_SECONDS, interval) if early else interval)
+
+    assert state.due_at(WorkerSnapshot(WorkerState.RUNNING, busy=2)) == due
+
+
 def test_unchanged_busy_slots_wait_for_the_interval(state: ReportState) -> None:
     exchange(state, WorkerSnapshot(WorkerState.RUNNING, busy=2), 10.0, next_report_seconds=1.0)
 
