@@ -7,7 +7,6 @@ order. Each effect on the outside world, a mail, a charge, a parcel, is a line i
 
 import asyncio
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -134,9 +133,7 @@ async def main() -> None:
     ]
     await tasks.runner(store, RunnerOptions("example")).run_due()
     for name in made:
-        stored = await store.get(name)
-        definition = await store.definition(stored.instance.definition_id)
-        print(show.instance(stored, definition, await store.history(name), time.time()), end="\n\n")  # noqa: T201 - its answer
+        print(await show(store, name), end="\n\n")  # noqa: T201 - its answer
     await store.close()
 
 

@@ -12,7 +12,7 @@ from tests.clock import Clock
 
 
 def nested(levels: int) -> dict[str, Any]:
-    """Return a map of so many levels."""
+    """Return a map of `levels` levels."""
     value: dict[str, Any] = {}
     for _ in range(levels - 1):
         value = {"k": value}

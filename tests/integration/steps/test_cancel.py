@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activity_worker.steps import FinalError, RunnerOptions, Task, Tasks, TaskStore, step
-from activity_worker.steps.cli import show
+from activity_worker.steps.cli import text
 from activity_worker.steps.runner.runner import Runner
 from activity_worker.steps.runner.tasks import cancel
 from tests.clock import Clock
@@ -38,7 +38,7 @@ class Payments:
 
     async def state(self, name: str) -> str:
         """Return in one word how an instance stands."""
-        return show.state(await self.store.get(name))
+        return text.state(await self.store.get(name))
 
     async def canceled_during_the_call(self) -> str:
         """Run an instance and cancel it while a call waits in `waits`; return the instance's id."""
@@ -46,7 +46,7 @@ class Payments:
         running = asyncio.create_task(runner.run_due())
         await self.inside.wait()
         asked = await cancel(self.store, name, now=self.clock.now)
-        assert show.state(asked) == "canceling"
+        assert text.state(asked) == "canceling"
         self.go_on.set()
         await running
         await runner.run_due()

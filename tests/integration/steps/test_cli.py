@@ -1,6 +1,7 @@
 """`activity-worker steps …` in a terminal, on the orders of the example."""
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import aiosqlite
 import pytest
@@ -174,6 +176,50 @@ def test_impossible_command_is_refused_in_one_line(say: Say, arguments: tuple[st
     assert "pw@" not in complaint
 
 
+INSTANCE = {
+    "id", "task", "version", "state", "paused", "cancelRequested", "nextRunTime", "revision", "runner", "created",
+    "updated", "status",
+}  # fmt: skip
+
+
+def test_every_command_answers_in_json_of_one_form(say: Say) -> None:
+    def data(*arguments: str) -> dict[str, Any]:
+        code, out, complaint = say(*arguments, "--json")
+        assert (code, complaint, out.count("\n")) == (0, "", 1)
+        found: dict[str, Any] = json.loads(out)
+        return found
+
+    order = ("new", "orders:tasks", "order", '{"number": 7, "item": "teapot"}', "--id", "seven")
+    assert set(data(*order)) == INSTANCE | {"isNew"}
+    assert [data(*order)[name] for name in ("id", "isNew", "state")] == ["seven", False, "waiting"]
+    listed = data("ls")["instances"]
+    assert [set(one) for one in listed] == [INSTANCE]
+    for command, state in (("pause", "paused"), ("resume", "waiting"), ("cancel", "canceled"), ("retry", "waiting")):
+        changed = data(command, "seven")
+        assert (set(changed), changed["state"]) == (INSTANCE, state)
+    shown = data("show", "seven")
+    assert set(shown) == INSTANCE | {"data", "steps"}
+    assert shown["data"] == {"number": 7, "item": "teapot", "quantity": 1, "price": 20}
+    step = {"stepNum": 3, "method": "fulfil", "state": "", "calls": {}, "began": None, "ended": None, "error": None}
+    assert shown["steps"][3] == step
+    history = data("history", "seven")
+    assert set(history) == INSTANCE | {"revisions"}
+    assert [one["revision"] for one in history["revisions"]] == list(range(1, shown["revision"] + 1))
+    assert set(history["revisions"][0]) == {"revision", "at", "runner", "nextRunTime", "status", "data"}
+    assert data("prune", "--older-than", "1d") == {"deleted": 0}
+
+    code, out, complaint = say("show", "gone", "--json")
+    assert (code, out, json.loads(complaint)) == (EXIT_ERROR, "", {"error": "there is no task instance 'gone'"})
+
+
+def test_id_of_another_order_is_refused(say: Say) -> None:
+    assert say(*NEW, '{"number": 7}', "--id", "seven")[0] == 0
+
+    words = "activity-worker steps: instance seven was created with other arguments or another session: choose"
+    code, out, complaint = say(*NEW, '{"number": 8}', "--id", "seven")
+    assert (code, out, complaint.startswith(words)) == (EXIT_ERROR, "", True)
+
+
 def test_missing_store_is_reported_with_the_way_to_name_one(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ACTIVITY_STORE_URL")
 
@@ -258,6 +304,44 @@ def test_runner_runs_orders_until_it_is_stopped(say: Say, tmp_path: Path) -> Non
         runner.send_signal(signal.SIGTERM)
         assert runner.wait(60) == 0
     assert squeezed(say("ls")[1])[1].split()[:2] == ["one", "order"]
+
+
+FAILS = """
+from activity_worker.steps import StepError, Task, Tasks
+
+letter = Task("letter")
+
+
+@letter.step()
+def write(letter):
+    raise StepError("NoPaper", letter["text"])
+
+
+tasks = Tasks([letter])
+"""
+
+
+def test_runner_logs_its_start_its_failed_instances_and_its_end(
+    say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "letters.py").write_text(FAILS)
+    monkeypatch.chdir(tmp_path)
+    assert say("new", "letters:tasks", "letter", '{"text": "secret"}', "--id", "mine")[0] == 0
+    command = [sys.executable, "-m", "activity_worker", "steps", "run", "letters:tasks", "--json"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as runner:
+        assert runner.stderr is not None
+        logged = [runner.stderr.readline(), runner.stderr.readline()]
+        runner.send_signal(signal.SIGTERM)
+        logged += runner.stderr.readlines()
+        assert runner.wait(60) == 0
+
+    first, failed, last = [json.loads(line) for line in logged]
+    about = {"tasks": "letter", "slots": 1, "leaseSeconds": 60.0, "store": "sqlite"}
+    assert {"message": "runner started", **about}.items() <= first.items()
+    about = {"instance": "mine", "task": "letter", "stepNum": 0, "subStep": "method", "code": "NoPaper"}
+    assert {"message": "instance failed", "level": "warning", **about}.items() <= failed.items()
+    assert {"message": "runner stopped", "calls": 1, "complete": 1, "failed": 1}.items() <= last.items()
+    assert "secret" not in "".join(logged)
 
 
 @pytest.mark.usefixtures("orders")

@@ -10,7 +10,7 @@ import pytest
 
 from activity_worker.steps import FinalError, Task, Tasks, TaskStore, current, step
 from activity_worker.steps.model.transitions import CannotRetryError
-from activity_worker.steps.runner.tasks import cancel, pause, retry
+from activity_worker.steps.runner.tasks import cancel, pause, resume, retry
 from tests.integration.steps.crash_simulation import CrashPlan, CrashSimulation, Moment, ending
 from tests.integration.steps.effect_files import EffectFiles, expected
 
@@ -95,7 +95,7 @@ async def renewed(simulation: CrashSimulation, shop: Shop) -> str:
 async def canceled_between_calls(simulation: CrashSimulation, shop: Shop) -> str:
     name = await ordered(simulation)
     await simulation.run(name, calls=1)
-    await simulation.person(lambda store: cancel(store, name, simulation.now))
+    await simulation.person(lambda store: cancel(store, name, now=simulation.now))
     await simulation.run(name)
     return name
 
@@ -115,15 +115,15 @@ async def while_a_call_runs(
 
 async def canceled_in_a_call(simulation: CrashSimulation, shop: Shop) -> str:
     name = await ordered(simulation)
-    await while_a_call_runs(simulation, shop, lambda store: cancel(store, name, simulation.now))
+    await while_a_call_runs(simulation, shop, lambda store: cancel(store, name, now=simulation.now))
     return name
 
 
 async def paused_in_a_call_and_resumed(simulation: CrashSimulation, shop: Shop) -> str:
     name = await ordered(simulation)
-    await while_a_call_runs(simulation, shop, lambda store: pause(store, name, simulation.now))
+    await while_a_call_runs(simulation, shop, lambda store: pause(store, name, now=simulation.now))
     assert (await simulation.store.get(name)).instance.paused
-    await simulation.person(lambda store: pause(store, name, simulation.now, paused=False))
+    await simulation.person(lambda store: resume(store, name, now=simulation.now))
     await simulation.run(name)
     return name
 
@@ -136,7 +136,7 @@ async def failed_and_retried(simulation: CrashSimulation, shop: Shop) -> str:
 
     async def again(store: TaskStore) -> bool:
         try:
-            await retry(store, name, simulation.now)
+            await retry(store, name, now=simulation.now)
         except CannotRetryError:
             # The action was done before the process died.
             assert (await store.get(name)).instance.status.round == 1

@@ -9,7 +9,7 @@ import pytest
 from activity_worker.errors import TaskFailed
 from activity_worker.steps import FinalError, RunnerOptions, Task, Tasks, TaskStore, task_handler
 from activity_worker.steps.model.instance import derived_id
-from activity_worker.steps.runner.tasks import pause
+from activity_worker.steps.runner.tasks import pause, resume
 from activity_worker.testing.environment import ActivityEnvironment
 
 QUICK = RunnerOptions("", lease_seconds=0.5, poll_seconds=0.1)
@@ -85,7 +85,7 @@ async def test_handler_waits_for_retries_and_paused_instances(url: str, store: T
     async def m(_: dict[str, Any]) -> None:
         if failures:
             raise failures.pop()
-        await pause(store, derived_id("t/7"), 0.0)
+        await pause(store, derived_id("t/7"))
         paused.set()
 
     @task.method
@@ -94,6 +94,6 @@ async def test_handler_waits_for_retries_and_paused_instances(url: str, store: T
     handler = task_handler(Tasks([task]), "t", store_url=url, key="id", options=QUICK)
     running = asyncio.create_task(ActivityEnvironment().run(handler, {"id": 7}))
     await paused.wait()
-    await pause(store, derived_id("t/7"), 0.0, paused=False)
+    await resume(store, derived_id("t/7"))
 
     assert json.dumps(await running) == '{"id": 7}'

@@ -11,14 +11,23 @@ from sqlalchemy import text
 from activity_worker.steps.model.definition_parser import DefinitionError
 from activity_worker.steps.model.errors import FinalError
 from activity_worker.steps.model.task import Task, step
-from activity_worker.steps.model.transitions import CannotRetryError
+from activity_worker.steps.model.transitions import CannotRetryError, InstanceCompleteError
 from activity_worker.steps.runner import runner as runner_module
 from activity_worker.steps.runner.invoke import current
 from activity_worker.steps.runner.runner import Runner, RunnerOptions
-from activity_worker.steps.runner.tasks import Tasks, UnknownTaskError, cancel, pause, retry
+from activity_worker.steps.runner.tasks import (
+    Created,
+    InstanceConflictError,
+    Tasks,
+    UnknownTaskError,
+    cancel,
+    pause,
+    resume,
+    retry,
+)
 from activity_worker.steps.store.notifier import Notifier, announcements
 from activity_worker.steps.store.rows import StoredInstance
-from activity_worker.steps.store.task_store import TaskStore, Transition
+from activity_worker.steps.store.task_store import TaskStore, Transition, UnknownInstanceError
 from tests.clock import Clock
 
 
@@ -265,20 +274,72 @@ async def test_cancel_pause_and_retry_by_a_person(store: TaskStore, clock: Clock
     waits, fails = await app.new(store, "t", {"n": "waits"}), await app.new(store, "t", {"n": "fails"})
     await runner.run_due()
     with pytest.raises(CannotRetryError, match="is not complete: only a failed one can be retried"):
-        await retry(store, waits, clock.now)
-    await cancel(store, waits, clock.now)
+        await retry(store, waits, now=clock.now)
+    await cancel(store, waits, now=clock.now)
     await runner.run_due()
     assert undone == ["fails", "waits"]
 
     broken[0] = False
-    await retry(store, fails, clock.now)
-    await pause(store, fails, clock.now)
+    await retry(store, fails, now=clock.now)
+    await pause(store, fails, now=clock.now)
     assert await runner.run_due() == 0
-    await pause(store, fails, clock.now, paused=False)
+    await resume(store, fails, now=clock.now)
     await runner.run_due()
     assert (await store.get(fails)).instance.success
     with pytest.raises(CannotRetryError, match="succeeded"):
-        await retry(store, fails, clock.now)
+        await retry(store, fails, now=clock.now)
+
+
+async def test_complete_instance_is_not_canceled_paused_or_resumed(store: TaskStore, clock: Clock) -> None:
+    app, runner = await start(store, clock, Task("t", ["m"], methods={"m": lambda _: None}))
+    name = await app.new(store, "t")
+    await runner.run_due()
+    revision = (await store.get(name)).revision
+    for act, word in ((cancel, "cancel"), (pause, "pause"), (resume, "resume")):
+        with pytest.raises(InstanceCompleteError, match=f"succeeded already: there is nothing left to {word}$"):
+            await act(store, name)
+        with pytest.raises(UnknownInstanceError):
+            await act(store, "gone")
+
+    assert (await store.get(name)).revision == revision
+
+
+async def test_id_of_another_instance_is_refused(store: TaskStore, clock: Clock) -> None:
+    methods = {"m": lambda _: {"n": 0}}
+    one, other = Task("one", ["m"], methods=methods, data={"x": 1}), Task("other", ["m"], methods=methods)
+    app, runner = await start(store, clock, one, other)
+    made = [await app.create(store, "one", {"n": 7}, session={"u": 1}, instance_id="mine") for _ in range(2)]
+    assert made == [Created("mine", is_new=True), Created("mine", is_new=False)]
+    await runner.run_due()
+    assert await app.new(store, "one", {"n": 7}, session={"u": 1}, instance_id="mine") == "mine"
+
+    with pytest.raises(InstanceConflictError, match="instance mine belongs to task 'one', not 'other'"):
+        await app.new(store, "other", {"n": 7}, session={"u": 1}, instance_id="mine")
+    for arguments, session in (({"n": 8}, {"u": 1}), ({"n": 7}, None)):
+        with pytest.raises(InstanceConflictError, match="instance mine was created with other arguments or another"):
+            await app.new(store, "one", arguments, session=session, instance_id="mine")
+    # Another version has other default data; the arguments are the same.
+    newer = Tasks([Task("one", ["m"], methods=methods, data={"x": 2})], clock=clock)
+    assert await newer.new(store, "one", {"n": 7}, session={"u": 1}, instance_id="mine") == "mine"
+
+
+async def test_instances_that_are_left_to_others_are_logged_once(
+    store: TaskStore, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    newer = Tasks([Task("t", ["b"], methods={"b": lambda _: None})], clock=clock)
+    for _ in range(2):
+        await newer.new(store, "t")
+    _, old = await start(store, clock, Task("t", ["a"], methods={"a": lambda _: None}))
+    for _ in range(3):
+        assert await old.run_due() == 0
+
+    (record,) = [one for one in caplog.records if one.getMessage() == "instances are left to other runners"]
+    assert vars(record)["facts"] == {
+        "version": newer.methods.tasks["t"].id,
+        "instances": 2,
+        "missing": "task 't', step 0, method: there is no method 'b': "
+        "give it to the task as a method, or name it module.NAME.METHOD",
+    }
 
 
 def test_missing_method_is_reported_at_once() -> None:
@@ -362,7 +423,7 @@ async def test_method_knows_the_key_of_its_effect(store: TaskStore, clock: Clock
     await runner.run_due()
     assert keys == [f"{name}/0/0/method"] * 3 + [f"{name}/0/0/reverse"]
 
-    await retry(store, name, clock.now)
+    await retry(store, name, now=clock.now)
     await runner.run_due()
     assert keys[4:] == [f"{name}/1/0/method", f"{name}/1/0/reverse"]
 

@@ -221,7 +221,7 @@ async def test_claim_concludes_a_canceled_instance_and_leases_the_next(
 ) -> None:
     canceled, other = await tasks.new(store, "t"), await tasks.new(store, "t", at=1001.0)
     await leased(source)
-    await app.cancel(store, canceled, clock.now)
+    await app.cancel(store, canceled, now=clock.now)
     clock.now += LEASE
 
     assert claim_of(await leased(source)).instance_id in {canceled, other}

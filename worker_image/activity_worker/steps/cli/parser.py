@@ -23,7 +23,7 @@ def add_parser(commands: Any) -> None:
     new.add_argument("tasks", metavar="module:tasks", help="a Tasks object")
     new.add_argument("task", help="the task's name")
     new.add_argument("data", nargs="?", default="{}", help="a JSON object")
-    new.add_argument("--id", metavar="ID", help="an id of your own: made again, nothing happens; default a new one")
+    new.add_argument("--id", metavar="ID", help="an id of your own; the same again changes nothing; default a new id")
     new.add_argument("--in", dest="later", metavar="SPAN", help="start it so much later, such as 12h; default at once")
     listed = _command(under, "ls", "list instances, the newest first")
     listed.add_argument("--task", action="append", default=[], help="of this task; may be repeated")
@@ -45,4 +45,5 @@ def add_parser(commands: Any) -> None:
 def _command(under: Any, name: str, text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = under.add_parser(name, help=text)
     parser.add_argument("--store", metavar="URL", default="", help=f"the task store's database (environment: {STORE})")
+    parser.add_argument("--json", action="store_true", help="print JSON, errors too; with run: log lines of JSON")
     return parser

@@ -49,10 +49,19 @@ class Methods:
 
     def require(self, definition: Definition) -> None:
         """Raise DefinitionError naming step and method when one is not there."""
-        if (gap := self.missing(definition)) is not None:
-            number, sub_step, name = gap
-            field = f"{CHECKED[sub_step]}.check" if sub_step in {"errorCheck", "reverseCheck"} else sub_step
-            raise DefinitionError(definition.name, field, f"there is no method {name!r}{self._hint(name)}", number)
+        if (gap := self._gap(definition)) is not None:
+            raise gap
+
+    def describe_missing(self, definition: Definition) -> str:
+        """Return step and name of the first method that is not there, "" when all are."""
+        return str(self._gap(definition) or "")
+
+    def _gap(self, definition: Definition) -> DefinitionError | None:
+        if (gap := self.missing(definition)) is None:
+            return None
+        number, sub_step, name = gap
+        field = f"{CHECKED[sub_step]}.check" if sub_step in {"errorCheck", "reverseCheck"} else sub_step
+        return DefinitionError(definition.name, field, f"there is no method {name!r}{self._hint(name)}", number)
 
     def _of_module(self, module: str, method: str) -> Method | None:
         found = self.modules.get(module)

@@ -210,7 +210,7 @@ def _too_deep(call: Call) -> ErrorRecord:
 
 
 def _not_made(turn: _Turn, instance: Instance, owner: SubStep) -> Instance:
-    """A check said that its call was not made: make the call again."""
+    """A check found that its call was not made: make the call again."""
     status = instance.status
     tries = {name: count for name, count in status.tries.items() if name != status.sub_step}
     checked = _call(turn.step(instance), owner)

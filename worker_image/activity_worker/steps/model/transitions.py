@@ -11,6 +11,10 @@ class CannotRetryError(ValueError):
     """The instance has not failed: there is nothing to try again."""
 
 
+class InstanceCompleteError(ValueError):
+    """The instance is complete: there is nothing left to cancel, to pause or to resume."""
+
+
 def taken(definition: Definition, instance: Instance, now: float, lease_seconds: float, *, canceled: bool) -> Instance:
     """Return what a runner begins: the call that is due, or after a lost one its check or the call again."""
     if instance.status.running:
@@ -41,7 +45,11 @@ def ended(
 
 
 def asked_to_cancel(definition: Definition, instance: Instance, now: float) -> Instance:
-    """Return the instance on its way back at once; one whose call runs goes back when that has ended."""
+    """Return the instance on its way back at once; one whose call runs goes back when that has ended.
+
+    Raises InstanceCompleteError.
+    """
+    _require_incomplete(instance, "cancel")
     return _canceled(definition, replace(instance, paused=False), now, canceled=True)
 
 
@@ -66,5 +74,13 @@ def _canceled(definition: Definition, instance: Instance, now: float, *, cancele
 
 
 def paused(instance: Instance, *, paused: bool) -> Instance:
-    """Return the instance standing still, or going on; nothing changes for one that is complete."""
-    return instance if instance.complete else replace(instance, paused=paused)
+    """Return the instance standing still, or going on. Raises InstanceCompleteError."""
+    _require_incomplete(instance, "pause" if paused else "resume")
+    return replace(instance, paused=paused)
+
+
+def _require_incomplete(instance: Instance, command: str) -> None:
+    if instance.complete:
+        ended = "was canceled" if instance.status.canceled else "failed"
+        how = "succeeded" if instance.success else ended
+        raise InstanceCompleteError(f"instance {instance.id} {how} already: there is nothing left to {command}")

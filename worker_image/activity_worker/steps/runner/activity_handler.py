@@ -1,5 +1,6 @@
 """A multi-step task as the handler of an activity: begun by one worker, finished by whichever has the task last."""
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from activity_worker.steps.model import paths, transitions
 from activity_worker.steps.model.definition_parser import SESSION
 from activity_worker.steps.model.instance import derived_id, runner_name
 from activity_worker.steps.runner.runner import RunnerOptions
-from activity_worker.steps.runner.tasks import Tasks, retry
+from activity_worker.steps.runner.tasks import InstanceConflictError, Tasks, retry
 from activity_worker.steps.store.rows import StoredInstance
 from activity_worker.steps.store.task_store import TaskStore
 from activity_worker.task import TaskRequest
@@ -44,7 +45,9 @@ def task_handler(
             runner = tasks.runner(store, replace(options, name=options.name or name))
             await tasks.sync(store)
             instance_id = derived_id(f"{task}/{_key(request.input, key)}")
-            await tasks.new(store, task, request.input, instance_id=instance_id)
+            with contextlib.suppress(InstanceConflictError):
+                # The key alone names the work: the input of a task that comes again may differ.
+                await tasks.new(store, task, request.input, instance_id=instance_id)
             stored = await store.get(instance_id)
             tasks.methods.require(await store.definition(stored.instance.definition_id))
             if retry_failed and stored.instance.complete and not stored.instance.success:
@@ -58,7 +61,7 @@ def task_handler(
 
 async def _again(tasks: Tasks, store: TaskStore, instance_id: str) -> None:
     try:
-        await retry(store, instance_id, tasks.now())
+        await retry(store, instance_id, now=tasks.now())
     except transitions.CannotRetryError:
         # Somebody else was first: it is on its way.
         return

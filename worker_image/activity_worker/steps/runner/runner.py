@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -36,6 +36,8 @@ from activity_worker.steps.store.task_store import InstanceLeaseLostError, TaskS
 
 log = logging.getLogger(__name__)
 
+#: Seconds after which a runner counts again what it leaves to other runners.
+LEFT_SECONDS = 60.0
 #: Seconds between tries to save an outcome in a store that does not answer.
 AGAIN_SECONDS = 1.0
 
@@ -173,6 +175,7 @@ class Runner:
         self._waiting = asyncio.Lock()
         self._versions: frozenset[str] = frozenset()
         self._versions_read = float("-inf")
+        self._left = _LeftVersions(store, methods)
         self.busy = 0
 
     def stop(self) -> None:
@@ -297,8 +300,10 @@ class Runner:
         """Return the ids of the versions that this runner can run: it has each of their methods."""
         if self._clock() - self._versions_read >= self.options.versions_seconds:
             found = await self.store.versions(self.methods.tasks)
-            self._versions = frozenset(one.id for one in found if self.methods.missing(one) is None)
+            left = [one for one in found if self.methods.missing(one) is not None]
+            self._versions = frozenset(one.id for one in found) - {one.id for one in left}
             self._versions_read = self._clock()
+            await self._left.report(left)
         return self._versions
 
     async def _one_call(self, held: StoredInstance) -> StoredInstance:
@@ -360,6 +365,28 @@ class Runner:
             return Raised(record_of(error))
         self._notifier.notify()
         return Returned({"id": made.id} if planned.call.output is not None else None)
+
+
+class _LeftVersions:
+    """Logs, once for each version, the instances that a runner leaves to others because it lacks their methods."""
+
+    def __init__(self, store: TaskStore, methods: Methods) -> None:
+        self._store = store
+        self._methods = methods
+        self._reported: set[str] = set()
+        self._next_report = float("-inf")
+
+    async def report(self, left: Sequence[Definition]) -> None:
+        """Log which instances of these versions wait; at most once in LEFT_SECONDS, because it counts them."""
+        new = {one.id: one for one in left if one.id not in self._reported}
+        if not new or time.monotonic() < self._next_report:
+            return
+        self._next_report = time.monotonic() + LEFT_SECONDS
+        for version, count in (await self._store.count_by_version(new)).items():
+            self._reported.add(version)
+            gap = self._methods.describe_missing(new[version])
+            facts = {"version": version, "instances": count, "missing": gap}
+            log.warning("instances are left to other runners", extra={"facts": facts})
 
 
 def _current(held: StoredInstance, planned: Planned) -> Current:

@@ -6,7 +6,7 @@ lease was taken over is refused (`InstanceLeaseLostError`), whatever its clock s
 
 import functools
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -18,7 +18,7 @@ from activity_worker.steps.model import transitions
 from activity_worker.steps.model.definition import Definition
 from activity_worker.steps.model.definition_parser import DefinitionError, parse
 from activity_worker.steps.model.instance import Instance
-from activity_worker.steps.store.database import connect, reading_engine, transactions_of
+from activity_worker.steps.store.database import Transactions, connect, reading_engine, transactions_of
 from activity_worker.steps.store.rows import (
     ClaimedInstance,
     Revision,
@@ -109,7 +109,7 @@ class TaskStore:
                 try:
                     found.append(await connection.run_sync(self._definition, one))
                 except DefinitionError as error:
-                    log.warning("version %s is left to other runners: %s", one, error)
+                    _log_unreadable(one, str(error))
         return found
 
     async def create(self, instance: Instance, now: float) -> bool:
@@ -191,8 +191,7 @@ class TaskStore:
         def changed(connection: Connection) -> StoredInstance:
             row = _locked(connection, instance_id)
             stored = self._transition(connection, row, row.runner, now, transition, cancel=cancel, fence=False)
-            if self._postgres is not None:
-                connection.execute(select(func.pg_notify(CHANNEL, stored.instance.task_name)))
+            _announce(connection, stored.instance.task_name)
             return stored
 
         return await self._transactions.write(changed)
@@ -210,8 +209,7 @@ class TaskStore:
         chosen = select(INSTANCES).order_by(INSTANCES.c.created.desc(), INSTANCES.c.id).limit(limit)
         if tasks:
             chosen = chosen.where(INSTANCES.c.task_name.in_(tuple(tasks)))
-        async with self._reader.connect() as connection:
-            return [stored_instance(row) for row in (await connection.execute(chosen)).all()]
+        return [stored_instance(row) for row in await self._read(chosen)]
 
     async def history(self, instance_id: str) -> Sequence[Revision]:
         """Return every revision of an instance, oldest first."""
@@ -221,9 +219,22 @@ class TaskStore:
             .where(HISTORY.c.instance_id == instance_id)
             .order_by(HISTORY.c.revision)
         )
-        async with self._reader.connect() as connection:
-            rows = (await connection.execute(chosen)).all()
-        return [revision_of(row, await self.definition(row.definition_id)) for row in rows]
+        return [revision_of(row, await self.definition(row.definition_id)) for row in await self._read(chosen)]
+
+    async def created_data(self, instance_id: str) -> Mapping[str, Any]:
+        """Return the data that an instance was created with."""
+        chosen = select(HISTORY.c.data).where(HISTORY.c.instance_id == instance_id, HISTORY.c.revision == 1)
+        return dict((await self._read(chosen))[0].data)
+
+    async def count_by_version(self, versions: Collection[str]) -> Mapping[str, int]:
+        """Return how many instances of these versions are not complete; versions without any are left out."""
+        mine = (INSTANCES.c.complete.is_(False), INSTANCES.c.definition_id.in_(tuple(versions)))
+        counted = (
+            select(INSTANCES.c.definition_id, func.count().label("number"))
+            .where(*mine)
+            .group_by(INSTANCES.c.definition_id)
+        )
+        return {row.definition_id: row.number for row in await self._read(counted)}
 
     async def next_due(self, versions: Collection[str]) -> float | None:
         """Return when the next instance of these versions is due, None when none will be."""
@@ -233,24 +244,20 @@ class TaskStore:
             .order_by(INSTANCES.c.next_run_time)
             .limit(1)
         )
-        async with self._reader.connect() as connection:
-            found: float | None = (await connection.execute(chosen)).scalar_one_or_none()
-            return found
+        rows = await self._read(chosen)
+        return rows[0][0] if rows else None
 
     async def prune(self, before: float, *, keep_failed: bool = False) -> int:
         """Delete instances that were complete before a time, with their whole history; return how many.
 
         Deletes a few at a time, so that no writer waits long. An instance that changes meanwhile stays; versions stay.
         """
-        old: tuple[ColumnElement[bool], ...] = (INSTANCES.c.complete.is_(True), INSTANCES.c.updated < before)
-        if keep_failed:
-            old = (*old, INSTANCES.c.success.is_(True))
-        count = 0
-        last: str | None = ""
-        while last is not None:
-            gone, last = await self._transactions.write(functools.partial(_prune_some, old=old, after=last))
-            count += gone
-        return count
+        return await _pruned(self._transactions, before, keep_failed=keep_failed)
+
+    async def _read(self, chosen: Select[Any]) -> Sequence[Row[Any]]:
+        async with self._reader.connect() as connection:
+            rows: Sequence[Row[Any]] = (await connection.execute(chosen)).all()
+            return rows
 
     def _claim(
         self,
@@ -300,12 +307,16 @@ class TaskStore:
 
     def _definition(self, connection: Connection, definition_id: str) -> Definition:
         if definition_id not in self._definitions:
-            chosen = select(DEFINITIONS.c.source).where(DEFINITIONS.c.id == definition_id)
-            source = connection.execute(chosen).scalar_one_or_none()
-            if source is None:
-                raise LookupError(f"the store has no task version {definition_id}")
-            self._definitions[definition_id] = parse(source)
+            self._definitions[definition_id] = _stored_definition(connection, definition_id)
         return self._definitions[definition_id]
+
+
+def _stored_definition(connection: Connection, definition_id: str) -> Definition:
+    chosen = select(DEFINITIONS.c.source).where(DEFINITIONS.c.id == definition_id)
+    source = connection.execute(chosen).scalar_one_or_none()
+    if source is None:
+        raise LookupError(f"the store has no task version {definition_id}")
+    return parse(source)
 
 
 def _next_row(before: StoredInstance, after: Instance, runner: str, now: float) -> dict[str, Any]:
@@ -319,6 +330,17 @@ def _locked(connection: Connection, instance_id: str) -> Row[Any]:
     if row is None:
         raise UnknownInstanceError(f"there is no task instance {instance_id!r}")
     return row
+
+
+def _announce(connection: Connection, task: str) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_notify(CHANNEL, task)))
+
+
+@functools.cache
+def _log_unreadable(version: str, problem: str) -> None:
+    """Log once that a version is left to newer programs."""
+    log.warning("version %s is left to other runners: %s", version, problem)
 
 
 def _longest_due(now: float, versions: Collection[str], only: str | None) -> Select[Any]:
@@ -335,6 +357,18 @@ def _claimed_by_statement(row: Row[Any]) -> ClaimedInstance:
     held = stored_instance(row)
     before = replace(held.instance, status=replace(held.instance.status, running=False), next_run_time=row.was_due)
     return ClaimedInstance(before, held)
+
+
+async def _pruned(transactions: Transactions, before: float, *, keep_failed: bool) -> int:
+    old: tuple[ColumnElement[bool], ...] = (INSTANCES.c.complete.is_(True), INSTANCES.c.updated < before)
+    if keep_failed:
+        old = (*old, INSTANCES.c.success.is_(True))
+    count = 0
+    last: str | None = ""
+    while last is not None:
+        gone, last = await transactions.write(functools.partial(_prune_some, old=old, after=last))
+        count += gone
+    return count
 
 
 def _prune_some(connection: Connection, *, old: Sequence[ColumnElement[bool]], after: str) -> tuple[int, str | None]:

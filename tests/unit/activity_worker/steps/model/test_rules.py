@@ -400,7 +400,7 @@ def test_lost_call_whose_check_says_not_made_is_canceled() -> None:
 
 
 def nested(levels: int) -> dict[str, Any]:
-    """Return a map of so many levels."""
+    """Return a map of `levels` levels."""
     value: dict[str, Any] = {}
     for _ in range(levels - 1):
         value = {"k": value}

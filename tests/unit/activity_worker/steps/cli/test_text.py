@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from activity_worker.steps import show
+from activity_worker.steps.cli import text
 from activity_worker.steps.model.errors import StepError, record_of
 from activity_worker.steps.model.instance import Instance, Raised
 from activity_worker.steps.model.rules import begin, cancel, retry_failed
@@ -25,7 +25,7 @@ def revision(replay: Replay, instance: Instance | None = None) -> Revision:
 
 def states(replay: Replay, history: Sequence[Revision] = ()) -> list[str]:
     """Return the column of the steps' states."""
-    shown = show.instance(stored(replay), replay.definition, history, START)
+    shown = text.instance(stored(replay), replay.definition, history, START)
     head, *rows = shown.split("\n\n")[1].splitlines()
     begin, end = head.index("STATE"), head.index("CALLS")
     return [row[begin:end].strip() for row in rows]
@@ -35,9 +35,9 @@ def test_canceled_instance_is_shown_as_canceled_everywhere() -> None:
     replay = Replay(TASK, canceled_after=2).run()
 
     assert replay.ended == (True, False)
-    assert show.state(stored(replay)) == "canceled"
-    assert " canceled " in show.instances([stored(replay)], START)
-    assert " canceled " in show.revisions([revision(replay)])
+    assert text.state(stored(replay)) == "canceled"
+    assert " canceled " in text.instances([stored(replay)], START)
+    assert " canceled " in text.revisions([revision(replay)])
     assert states(replay) == ["reversed", "done", "canceled"]
 
 
@@ -48,7 +48,7 @@ def test_instance_that_is_still_reversing_is_not_shown_as_canceled(requested: bo
     replay.step()
     replay.instance = replay.instance if requested else cancel(replay.definition, replay.instance, START)
 
-    assert show.state(stored(replay, requested=requested)) == ("canceling" if requested else "reversing")
+    assert text.state(stored(replay, requested=requested)) == ("canceling" if requested else "reversing")
 
 
 def test_failed_instance_is_shown_as_failed_with_any_error_code() -> None:
@@ -56,15 +56,15 @@ def test_failed_instance_is_shown_as_failed_with_any_error_code() -> None:
     for error in (fails(), raised):
         replay = Replay(TASK, {"b": [error]}).run()
 
-        assert show.state(stored(replay)) == "failed"
-        assert " failed " in show.revisions([revision(replay)])
+        assert text.state(stored(replay)) == "failed"
+        assert " failed " in text.revisions([revision(replay)])
         assert states(replay) == ["reversed", "failed", ""]
 
 
 def test_canceled_instance_with_a_failed_reverse_is_shown_as_failed() -> None:
     replay = Replay(TASK, {"undo_a": [fails()]}, canceled_after=2).run()
 
-    assert show.state(stored(replay)) == "failed"
+    assert text.state(stored(replay)) == "failed"
 
 
 def test_steps_of_an_instance_canceled_after_its_last_step_are_shown() -> None:
@@ -84,4 +84,4 @@ def test_restarted_canceled_instance_is_shown_as_waiting() -> None:
     replay = Replay(TASK, canceled_after=2).run()
     again = retry_failed(replay.definition, replay.instance, START)
 
-    assert show.state(replace(stored(replay), instance=again)) == "waiting"
+    assert text.state(replace(stored(replay), instance=again)) == "waiting"

@@ -1,16 +1,33 @@
-"""Instances and their histories as text for people. Pure."""
+"""Instances and their histories as text for people."""
 
+import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import Any
 
 from activity_worker.steps.model.definition import Definition
-from activity_worker.steps.model.instance import Instance, Status
+from activity_worker.steps.model.instance import ErrorRecord, Instance, Status
 from activity_worker.steps.store.rows import Revision, StoredInstance, parse_status
+from activity_worker.steps.store.task_store import TaskStore
 
 #: Longest error message in a table, in characters.
 SHORT = 60
+
+
+@dataclass(frozen=True, slots=True)
+class StepSummary:
+    """What became of a step: its calls by sub-step, when the first began and the last ended (Unix seconds)."""
+
+    number: int
+    method: str
+    state: str
+    calls: Mapping[str, int]
+    began: float | None
+    ended: float | None
+    error: ErrorRecord | None
 
 
 def state(stored: StoredInstance) -> str:
@@ -55,8 +72,19 @@ def instance(stored: StoredInstance, definition: Definition, history: Sequence[R
     if this.next_run_time is not None:
         word = "lease ends" if this.status.running else "next run"
         head.append(f"{word} {moment(this.next_run_time)} ({_due(stored, now)}), runner {stored.runner or 'none yet'}")
-    rows = [_step_row(number, definition, stored, history) for number in range(len(definition.steps))]
+    rows = [_step_row(one) for one in step_summaries(stored, definition, history)]
     return "\n".join([*head, "", table(("STEP", "METHOD", "STATE", "CALLS", "BEGAN", "ENDED", "ERROR"), rows)])
+
+
+async def show(store: TaskStore, instance_id: str, *, now: float | None = None) -> str:
+    """Return an instance as `activity-worker steps show` prints it.
+
+    `now` is in Unix seconds; default: this machine's clock. Raises UnknownInstanceError.
+    """
+    stored = await store.get(instance_id)
+    definition = await store.definition(stored.instance.definition_id)
+    history = await store.history(instance_id)
+    return instance(stored, definition, history, time.time() if now is None else now)
 
 
 def revisions(history: Sequence[Revision]) -> str:
@@ -113,9 +141,28 @@ def _due(stored: StoredInstance, now: float) -> str:
     return f"in {age(at - now)}" if at > now else "now"
 
 
-def _step_row(
+def _step_row(one: StepSummary) -> tuple[str, ...]:
+    return (
+        str(one.number),
+        one.method,
+        one.state,
+        ", ".join(f"{count} {sub_step}" for sub_step, count in one.calls.items()),
+        moment(one.began) if one.began is not None else "",
+        moment(one.ended) if one.ended is not None else "",
+        _short(one.error.code, one.error.message) if one.error is not None else "",
+    )
+
+
+def step_summaries(
+    stored: StoredInstance, definition: Definition, history: Sequence[Revision]
+) -> Sequence[StepSummary]:
+    """Return what became of each step of an instance."""
+    return [_step_summary(number, definition, stored, history) for number in range(len(definition.steps))]
+
+
+def _step_summary(
     number: int, definition: Definition, stored: StoredInstance, history: Sequence[Revision]
-) -> tuple[str, ...]:
+) -> StepSummary:
     # What a call came to is the next revision, in which the call after it may have begun.
     calls_made = [
         (one, after)
@@ -126,19 +173,17 @@ def _step_row(
     last = calls_made[-1][1] if calls_made else None
     this_round = [one for one in begun if one.status.get("round", 0) == stored.instance.status.round]
     reverse_called = any(one.status.get("subStep") == "reverse" for one in this_round)
-    subs = [str(one.status["subStep"]) for one in begun]
-    calls = ", ".join(f"{subs.count(name)} {name}" for name in dict.fromkeys(subs))
     errors = [one.error for one in stored.instance.status.failures if one.step_num == number]
     if stored.instance.status.step_num == number and not errors:
         errors = list(stored.instance.status.errors.values())
-    return (
-        str(number),
-        definition.steps[number].method.method,
-        _step_state(number, stored, reverse_called=reverse_called),
-        calls,
-        moment(begun[0].at) if begun else "",
-        moment(last.at) if last is not None else "",
-        _short(errors[-1].code, errors[-1].message) if errors else "",
+    return StepSummary(
+        number=number,
+        method=definition.steps[number].method.method,
+        state=_step_state(number, stored, reverse_called=reverse_called),
+        calls=Counter(str(one.status["subStep"]) for one in begun),
+        began=begun[0].at if begun else None,
+        ended=last.at if last is not None else None,
+        error=errors[-1] if errors else None,
     )
 
 
