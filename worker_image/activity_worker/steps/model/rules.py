@@ -133,8 +133,8 @@ def cancel(definition: Definition, instance: Instance, now: float, why: str = "c
         return _reversing_for_cancel(instance, why)
     if _is_unsettled(definition, instance):
         return instance if status.sub_step in status.tries else replace(instance, next_run_time=now)
-    if _is_lost(status):
-        # Without a check and a reverse nothing settles the lost call.
+    if _is_lost(definition, status):
+        # Without a reverse nothing settles the lost call.
         instance = _recorded(instance, _LOST, in_doubt=True)
     return _turned_back(_Turn(definition, now, canceled=True), instance, why)
 
@@ -176,14 +176,14 @@ def _is_unsettled(definition: Definition, instance: Instance) -> bool:
     step = definition.steps[status.step_num]
     if status.sub_step in {"error", "errorCheck"}:
         return bool(status.failures) and status.failures[-1].in_doubt
-    lost = _is_lost(status) and step.method.check is None and step.reverse is not None
-    return status.sub_step == "check" or lost
+    return status.sub_step == "check" or (_is_lost(definition, status) and step.reverse is not None)
 
 
-def _is_lost(status: Status) -> bool:
-    """Whether the last call of the step's method was lost, and is to be made again."""
+def _is_lost(definition: Definition, status: Status) -> bool:
+    """Whether the last call of the step's method was lost, and no check has found out whether it was made."""
     last = status.errors.get("method")
-    return status.sub_step == "method" and status.retry and last is not None and last.is_lost
+    lost = status.sub_step == "method" and status.retry and last is not None and last.is_lost
+    return lost and definition.steps[status.step_num].method.check is None
 
 
 def _call(step: Step, sub_step: SubStep) -> Call:

@@ -397,6 +397,8 @@ def test_lost_call_whose_check_says_not_made_is_canceled() -> None:
 
     assert replay.called == ["a", "was_a", "a", "was_a"]
     assert replay.instance.status.canceled
+    early = Replay({"steps": [{**step, "retry": True}, "b"]}, {"a": [LOST], "was_a": [None]}, canceled_after=1).run()
+    assert (early.called, early.instance.status.canceled) == (["a", "was_a"], True)
 
 
 def nested(levels: int) -> dict[str, Any]:
