@@ -15,7 +15,8 @@ DEFAULT_STORE_LEASE_SECONDS = 60.0
 #: How a Redis job is concluded: with the published dialect's commands, or all at once by a script on the server.
 DIALECT, ATOMIC = "dialect", "atomic"
 
-_ARN = re.compile(r"arn:aws[a-z-]*:states:(?P<region>[a-z0-9-]+):[0-9]{12}:activity:[^\s:]{1,80}")
+# AWS accounts have 12 digits; Step Functions Local names one with 10 (arn:aws:states:local:0123456789:activity:NAME).
+_ARN = re.compile(r"arn:aws[a-z-]*:states:(?P<region>[a-z0-9-]+):[0-9]{10,12}:activity:[^\s:]{1,80}")
 _NAME = re.compile(r"\S{1,200}")
 _SOURCES = (
     ("activity-arn", Env.ACTIVITY_ARN),

@@ -50,6 +50,11 @@ def test_pod_is_configured_by_its_environment_alone() -> None:
     ) == ("app.work:run", 3, None, "resize-1-abc", "https://operator.example:8443")
 
 
+def test_arn_of_step_functions_local_is_accepted() -> None:
+    settings = read_settings({"activity-arn": "arn:aws:states:local:0123456789:activity:q"}, {})
+    assert settings.source == StepFunctionsSettings("arn:aws:states:local:0123456789:activity:q", "local")
+
+
 def test_region_setting_beats_the_region_of_the_arn() -> None:
     settings = read_settings({"activity-arn": ARN}, {Env.REGION: "us-east-2"})
 
