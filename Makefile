@@ -23,13 +23,21 @@ $(UV):
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 
-.PHONY: env prepare bare lock lint unit test ten coverage faults soak soak-steps bench demo cluster-up cluster-down images crds
+.PHONY: env prepare bare lock newest lint unit test ten coverage faults soak soak-steps bench demo cluster-up cluster-down images crds
 env: .venv/.ready ## Make the development environment (.venv) from the lock
 
 lock: | $(UV) ## Renew the locks from pyproject.toml
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra dev --no-emit-package activitypool -o .ci/dev.lock pyproject.toml
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra worker --extra redis --extra steps -o worker_image/requirements.lock pyproject.toml
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra operator -o operator/requirements.lock pyproject.toml
+
+newest: | $(UV) ## Make .venv with the newest releases, also beyond the upper bounds of pyproject.toml
+	@mkdir -p build && sed -nE 's/^ *"([a-z0-9-]+)[^"]*,<.*/\1/p' pyproject.toml | sort -u > build/newest.in
+	@$(UV) pip compile --quiet --python-version 3.13 --extra dev --no-emit-package activitypool --override build/newest.in -o build/newest.lock pyproject.toml
+	@$(UV) venv --quiet --clear --python $(PYTHON) .venv
+	@$(UV) pip sync --quiet --python $(BIN)/python build/newest.lock
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch .venv/.ready
 
 lint: env ## Style, types, layers, waits in tests, names, prose and sizes
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-cache
