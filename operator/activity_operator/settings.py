@@ -86,6 +86,13 @@ class OperatorSettings:
         low=64,
         high=100_000,
     )
+    status_rate: float = _setting(
+        50.0,
+        "ACTIVITYPOOL_STATUS_RATE",
+        "writes of statuses a second for all pools together, conditions before counts",
+        low=1,
+        high=1000,
+    )
     redis_count_seconds: float = _setting(
         0.1, "ACTIVITYPOOL_REDIS_COUNT_SECONDS", "how often the queues of a Redis server are counted", low=0.02, high=60
     )

@@ -28,6 +28,8 @@ from activity_operator.cluster.resources import PODS, POOLS, SECRETS, Key, Raw, 
 from activity_operator.cluster.resync import Resyncer
 from activity_operator.cluster.secret_values import SecretValues
 from activity_operator.cluster.shared_sources import SharedSources
+from activity_operator.cluster.status_budget import StatusBudget
+from activity_operator.cluster.status_updates import StatusUpdates
 from activity_operator.cluster.status_writer import StatusWriter
 from activity_operator.cluster.store import Store
 from activity_operator.cluster.workqueue import WorkQueue
@@ -231,14 +233,31 @@ def _reconciler_deps(
         components.sources,
         shared_sources,
         parts.elector,
-        parts.now,
         applier,
-        StatusWriter(parts.kube),
+        _status_updates(parts, services, components, applier, core),
         parts.events,
-        parts.freshness,
         services.metrics,
         components.prepare,
         core,
+    )
+
+
+def _status_updates(
+    parts: _ClusterParts, services: ClusterServices, components: Components, applier: Applier, core: CoreFunctions
+) -> StatusUpdates:
+    settings = services.settings
+    return StatusUpdates(
+        store=parts.store,
+        reports=components.reports,
+        writer=StatusWriter(parts.kube),
+        budget=StatusBudget(settings.status_rate, settings.reconcile_workers, clock),
+        refresh=applier.refresh,
+        watch_check=parts.freshness,
+        metrics=services.metrics,
+        leader=parts.elector,
+        build=core.status,
+        clock=clock,
+        now=parts.now,
     )
 
 

@@ -2,28 +2,29 @@
 
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from activity_operator import backoff
 from activity_operator.api.spec import PoolSpec, SpecError, parse_spec
-from activity_operator.cluster import fence, status_writer
+from activity_operator.cluster import fence
 from activity_operator.cluster.apply import REJECTED_SECONDS, Applier, NotLeadingError, Work, must_lead
 from activity_operator.cluster.delay_queue import DelayQueue
 from activity_operator.cluster.event_publisher import EventPublisher
-from activity_operator.cluster.interfaces import CoreFunctions, Leader, PoolSourcesLike, WatchCheck, WorkerReports
+from activity_operator.cluster.interfaces import CoreFunctions, Leader, PoolSourcesLike, WorkerReports
 from activity_operator.cluster.kube import ApiError, ApiUnreachableError, KubeError
-from activity_operator.cluster.observer import Observer, event_records, inherited_events
+from activity_operator.cluster.observer import Observer, inherited_events
 from activity_operator.cluster.pod_changes import PodChanges
 from activity_operator.cluster.pool_state import PoolState
-from activity_operator.cluster.resources import POOLS, Key, Raw
+from activity_operator.cluster.resources import Key, Raw
 from activity_operator.cluster.shared_sources import SharedSources
+from activity_operator.cluster.status_updates import StatusUpdates
+from activity_operator.cluster.status_writer import NameTakenError
 from activity_operator.cluster.store import Store
 from activity_operator.cluster.turn_budget import TurnBudget
 from activity_operator.cluster.workqueue import WorkQueue
 from activity_operator.core.decision import ApplyRevision, Decision, EmitEvent
-from activity_operator.core.lifecycle_ring import merge_events
 from activity_operator.core.observation import Observation
 
 #: Consecutive failures after which the status shows them: about two seconds, with the back-off.
@@ -48,18 +49,8 @@ class ReconcilerMetrics(Protocol):
         """Record a write of replicas, `seconds` after the pool was queued."""
         ...
 
-    def observed(
-        self, key: Key, spec: PoolSpec, observation: Observation, decision: Decision, status: Mapping[str, Any]
-    ) -> None:
-        """Record a pool's gauges."""
-        ...
-
     def lost(self, key: Key, reason: str) -> None:
         """Record a worker that ended without having drained."""
-        ...
-
-    def status_written(self) -> None:
-        """Record a write of a status."""
         ...
 
     def forget(self, key: Key) -> None:
@@ -73,10 +64,7 @@ class ReconcilerMetrics(Protocol):
 
 @dataclass(slots=True)
 class ReconcilerDeps:
-    """The reconciler's dependencies.
-
-    `prepare(namespace)` creates what each pod mounts there; cheap if it exists. `now` is Unix seconds.
-    """
+    """The reconciler's dependencies. `prepare(namespace)` creates what each pod mounts there; cheap if it exists."""
 
     store: Store
     queue: WorkQueue
@@ -86,11 +74,9 @@ class ReconcilerDeps:
     sources: PoolSourcesLike
     shared_sources: SharedSources
     leader: Leader
-    now: Callable[[], float]
     applier: Applier
-    writer: status_writer.StatusWriter
+    statuses: StatusUpdates
     events: EventPublisher
-    watch_check: WatchCheck
     metrics: ReconcilerMetrics
     prepare: Callable[[str], Awaitable[None]]
     core: CoreFunctions
@@ -132,6 +118,7 @@ class Reconciler:
     def end_term(self) -> None:
         """Forget the state of all pools and remove their series, which the next leader exports."""
         self._deps.metrics.forget_all()
+        self._deps.statuses.forget_all()
         self._states.clear()
 
     async def reconcile(self, key: Key) -> None:
@@ -167,7 +154,7 @@ class Reconciler:
             self._stop_polling(key)
             log.warning("%s: %s, %s", name, error, again)
             return "unreachable", wait
-        if isinstance(error, KubeError | status_writer.NameTakenError):
+        if isinstance(error, KubeError | NameTakenError):
             log.warning("%s: %s, %s", name, error, again)
             return "refused", wait
         log.error("%s: looking after it failed, %s", name, again, exc_info=error)
@@ -180,7 +167,7 @@ class Reconciler:
         if passes or pool is None or state.failures < TOLD_FAILURES:
             return
         try:
-            await self._write(pool, status_writer.failing_status(pool, error, self._deps.now()), state)
+            await self._deps.statuses.fail(key, pool, state, error)
         except (KubeError, NotLeadingError) as again:
             log.warning("%s: its status cannot be written: %s", "/".join(key), again)
 
@@ -210,7 +197,7 @@ class Reconciler:
         state.memory = decision.memory
         deferred = await self._carry_out(key, pool, state, decision)
         self._give_orders(key, spec, decision, state.uid)
-        later = await self._report_status(key, spec, observation, decision, state)
+        later = await self._deps.statuses.update(key, spec, observation, decision, state)
         ends = state.edit_conflicts.ends_in(self._clock())
         waits = [wait for wait in (decision.look_again_in, deferred, later, ends) if wait is not None]
         return min(waits, default=None)
@@ -285,52 +272,13 @@ class Reconciler:
         order = decision.sentinel if self._deps.leader.reachable else replace(decision.sentinel, polls=0)
         self._deps.sources.order(key, order, spec, pool_uid)
 
-    async def _report_status(
-        self, key: Key, spec: PoolSpec, observation: Observation, decision: Decision, state: PoolState
-    ) -> float | None:
-        """Write the status if that is due; return the seconds until it is, or None."""
-        pool = self._deps.store.pool(key)
-        if pool is None or pool["metadata"]["uid"] != state.uid:
-            return None
-        events = merge_events(state.inherited, event_records(self._deps.reports.events(*key)))
-        # The new status builds on the deferred one, or the deferred one's decisions would be lost.
-        previous = pool.get("status") if state.unwritten is None else state.unwritten
-        wanted = self._deps.core.status(spec, observation, decision, previous, events)
-        self._deps.metrics.observed(key, spec, observation, decision, wanted)
-        wait = await self._write(pool, wanted, state)
-        state.unwritten = None if wait is None else wanted
-        return wait
-
     async def _refuse(self, key: Key, pool: Raw, state: PoolState, error: SpecError) -> float | None:
         """Report an invalid spec in an Event and the status; leave the workers as they are."""
         self._deps.sources.withdraw(key, deleted=False)
         if state.memory.announced.get("spec") != str(error):
             self._deps.events.publish(pool, EmitEvent("Warning", str(error.reason), str(error)))
-        state.memory, state.unwritten = type(state.memory)(announced={"spec": str(error)}), None
-        return await self._write(pool, status_writer.invalid_spec_status(pool, error, self._deps.now()), state)
-
-    async def _write(self, pool: Raw, wanted: Mapping[str, Any], state: PoolState) -> float | None:
-        since_last = self._clock() - state.status_written
-        wait = self._deps.writer.wait(pool, wanted, since_last)
-        if wait == 0 and status_writer.digest(wanted) == state.status and since_last < status_writer.COUNTS_SECONDS:
-            # The API server stores this status differently than it was sent. Immediate writes would never end.
-            wait = status_writer.COUNTS_SECONDS - since_last
-        if wait is None or wait > 0:
-            return wait
-        self._must_lead()
-        before = state.status_written, state.status
-        state.status_written, state.status = self._clock(), status_writer.digest(wanted)
-        try:
-            raw = await self._deps.writer.write(pool, wanted)
-        except ApiError as error:
-            if error.conflict:
-                state.status_written, state.status = before
-                await self._deps.applier.refresh(POOLS, pool["metadata"]["namespace"], pool["metadata"]["name"])
-            raise
-        self._deps.watch_check.wrote(POOLS, raw)
-        self._deps.store.put(POOLS, raw)
-        self._deps.metrics.status_written()
-        return None
+        state.memory = type(state.memory)(announced={"spec": str(error)})
+        return await self._deps.statuses.refuse(key, pool, state, error)
 
     def _must_lead(self) -> None:
         must_lead(self._deps.leader)
@@ -345,4 +293,5 @@ class Reconciler:
         self._deps.sources.withdraw(key, deleted=True)
         self._deps.reports.forget_pool(*key)
         self._deps.shared_sources.forget(key)
+        self._deps.statuses.forget(key)
         self._deps.metrics.forget(key)

@@ -1,4 +1,4 @@
-"""Writes a pool's status if it differs from the API server's, and changed numbers at most every ten seconds."""
+"""Compares a pool's status with the API server's and writes it: changed numbers at most every ten seconds."""
 
 import hashlib
 import json

@@ -180,6 +180,12 @@ def test_redis_interval_reaches_the_operator(helm: Helm, settings: OperatorSetti
     assert (settings.redis_count_seconds, slower.redis_count_seconds) == (0.1, 2.5)
 
 
+def test_rate_of_status_writes_reaches_the_operator(helm: Helm, settings: OperatorSettings) -> None:
+    slower = OperatorSettings.read([], environment(helm.objects({"statusRate": 5})))
+
+    assert (settings.status_rate, slower.status_rate) == (50, 5)
+
+
 def test_pods_meet_the_restricted_standard_with_a_read_only_root(objects: Objects) -> None:
     pod = objects["Deployment", "activity-operator"]["spec"]["template"]["spec"]
     only = container(objects)
@@ -262,6 +268,7 @@ def test_image_has_the_charts_version_unless_a_tag_is_given(helm: Helm, objects:
         ({"secretNamespaces": ["team-*"]}, "secretNamespaces"),
         ({"secretNamespaces": "team-a"}, "secretNamespaces"),
         ({"redisCountSeconds": 0}, "redisCountSeconds"),
+        ({"statusRate": 0}, "statusRate"),
     ],
 )
 def test_unusable_value_is_refused_by_name(helm: Helm, values: dict[str, Any], named: str) -> None:

@@ -1,7 +1,6 @@
 """Reconciling a pool: failures are retried forever, only the leader acts, and never twice at the same time."""
 
 import asyncio
-from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,6 +15,8 @@ from activity_operator.cluster.pod_changes import PodChanges
 from activity_operator.cluster.reconciler import Reconciler, ReconcilerDeps
 from activity_operator.cluster.resources import POOLS, Key
 from activity_operator.cluster.shared_sources import SharedSources
+from activity_operator.cluster.status_budget import StatusBudget
+from activity_operator.cluster.status_updates import StatusUpdates
 from activity_operator.cluster.status_writer import NameTakenError, StatusWriter
 from activity_operator.cluster.store import Store
 from activity_operator.cluster.workqueue import WorkQueue
@@ -24,16 +25,19 @@ from activity_operator.core.lifecycle_ring import PodEvent
 from activity_operator.core.observation import DeploymentFacts, Observation, PoolFacts
 from activity_operator.watch.freshness import Freshness
 from activity_worker.contract import Directive
+from tests.unit.activity_operator.virtual_time import settle
 
 KEY = ("ns", "p")
 ARN = "arn:aws:states:us-east-1:123456789012:activity:a"
+LOOPS = 8
 SPEC = {"activityArn": ARN, "handlerImage": "i", "maxWorkers": 5}
 
 
 class Scene:
     """A reconciler with fake dependencies; the next writes raise the errors in `trouble`."""
 
-    def __init__(self) -> None:
+    def __init__(self, rate: float = 50.0) -> None:
+        self.rate = rate
         self.now = 0.0
         self.trouble: list[Exception] = []
         self.leading = True
@@ -96,11 +100,21 @@ class Scene:
             cast("Any", signals),
             SharedSources(self.queue.add),
             cast("Any", self),
-            lambda: 1.8e9,
             cast("Any", SimpleNamespace(apply=self.apply, refresh=applier.refresh)),
-            StatusWriter(cast("Any", self)),
+            StatusUpdates(
+                self.store,
+                cast("Any", reports),
+                StatusWriter(cast("Any", self)),
+                StatusBudget(self.rate, LOOPS, lambda: self.now),
+                applier.refresh,
+                Freshness(60, lambda: self.now),
+                cast("Any", gauges),
+                cast("Any", self),
+                self.build,
+                lambda: self.now,
+                lambda: 1.8e9,
+            ),
             cast("Any", SimpleNamespace(forget=lambda uid: None, publish=lambda *event: self.log.append(event))),
-            Freshness(60, lambda: self.now),
             cast("Any", gauges),
             self.prepare,
             CoreFunctions(self.decide, lambda *_: {}, self.status),
@@ -124,6 +138,10 @@ class Scene:
         if self.ring:
             return {"observedGeneration": 1, "decisions": [*given[3].get("decisions", ()), len(self.memories)]}
         return {"observedGeneration": 1}
+
+    def build(self, *given: Any) -> dict[str, Any]:
+        """Return the status by the method that a test may have replaced."""
+        return self.status(*given)
 
     async def apply_status(self, *given: Any) -> dict[str, Any]:
         if given[3]["metadata"]["resourceVersion"] != self.live["metadata"]["resourceVersion"]:
@@ -308,7 +326,7 @@ async def test_leadership_lost_before_the_status_writes_no_status() -> None:
         scene.leading = False
         return {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "False"}]}
 
-    scene.reconciler._deps.core = replace(scene.reconciler._deps.core, status=lose)
+    scene.status = lose  # type: ignore[method-assign]
     assert await scene.look_after() is None
 
     assert (scene.written, scene.results) == ([], ["not_leading"])
@@ -368,6 +386,30 @@ async def test_loop_is_given_back_between_two_pools_that_need_no_write() -> None
         loop.cancel()
 
     assert max(after - before for before, after in pairwise(done)) <= len(loops)
+
+
+async def test_scale_up_does_not_wait_for_writes_of_counts() -> None:
+    """The API server takes its time: without a limit every loop would wait for the answer to a write of counts."""
+    scene = Scene()
+    scene.live["status"] = {"observedGeneration": 1}
+    answers = asyncio.Event()
+
+    async def slow(*_: Any) -> dict[str, Any]:
+        await answers.wait()
+        return scene.live
+
+    scene.apply_status = slow  # type: ignore[method-assign]
+    scene.status = lambda *_: {"observedGeneration": 1, "replicas": 3}  # type: ignore[method-assign]
+    loops = [asyncio.create_task(scene.reconciler.run()) for _ in range(LOOPS)]
+    for number in range(20):
+        pool = scene.pool(activityArn=f"{ARN}{number}")
+        pool["metadata"] |= {"name": f"p{number}", "uid": f"uid-{number}"}
+        scene.store.put(POOLS, pool)
+        await settle()
+    for loop in loops:
+        loop.cancel()
+
+    assert scene.log.count("apply") == 21
 
 
 async def test_changes_of_pods_are_recorded_once() -> None:
