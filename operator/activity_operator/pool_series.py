@@ -6,6 +6,7 @@ A pool has 35 gauges. As objects of prometheus-client they took 22 KB per pool, 
 from collections import Counter as Count
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily
@@ -36,7 +37,7 @@ class PoolNumbers:
 
 def numbers(spec: PoolSpec, observation: Observation, decision: Decision, status: Mapping[str, Any]) -> PoolNumbers:
     """Return a pool's numbers from one reconciliation; `status` is the status that it wants."""
-    states = Count(str(worker.state) for worker in observation.workers)
+    states: Count[str] = Count(map(attrgetter("state"), observation.workers))
     states["pending"] = max(len(observation.pods) - len(observation.workers), 0)
     return PoolNumbers(
         desired=decision.size.desired,

@@ -37,7 +37,7 @@ from activity_operator.components import AuthenticatedRegistry, ClusterServices,
 from activity_operator.core import manifests
 from activity_operator.core.decide import decide
 from activity_operator.core.decision import EmitEvent
-from activity_operator.core.status import pool_status
+from activity_operator.core.status import pool_status, urgent_part
 from activity_operator.core.tenancy import TenancyPolicy
 from activity_operator.counted_sources import CountedSources
 from activity_operator.leases.dependencies import LeaseManagerDeps
@@ -61,7 +61,7 @@ from activity_worker.contract import LeasedTask
 def core_functions(settings: OperatorSettings) -> CoreFunctions:
     """Return the pure functions of `core`. Every rendering of this process gets the same report URL."""
     render = partial(manifests.render, manifests.RenderSettings(report_url=settings.report_url))
-    return CoreFunctions(decide, render, pool_status)
+    return CoreFunctions(decide, render, pool_status, urgent_part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,12 @@ async def _cluster_parts(
     kube = await KubeClient.connect(
         credentials, lambda verb, plural, code: metrics.requested("kubernetes", f"{verb.lower()} {plural}", code)
     )
-    queue = WorkQueue(clock)
+
+    def add_due(key: Key) -> None:
+        queue.add(key)
+
+    delay_queue = DelayQueue(add_due, clock)
+    queue = WorkQueue(clock, delay_queue.advance)
     metrics.queue_length.set_function(queue.__len__)
     store = Store(queue.add)
     freshness = Freshness(settings.watch_grace_seconds, clock)
@@ -197,7 +202,6 @@ async def _cluster_parts(
         done=late.resynced,
     )
     events = EventPublisher(kube, identity, allowed=lambda: elector.leading, clock=clock, wall=now)
-    delay_queue = DelayQueue(queue.add, clock)
     all_pools = AllPools(store, queue, delay_queue, clock)
     return _ClusterParts(
         kube, now, queue, store, freshness, ownership, elector, resyncer, events, delay_queue, all_pools
@@ -255,7 +259,7 @@ def _status_updates(
         watch_check=parts.freshness,
         metrics=services.metrics,
         leader=parts.elector,
-        build=core.status,
+        core=core,
         clock=clock,
         now=parts.now,
     )

@@ -19,15 +19,18 @@ Render = Callable[[PoolSpec, PoolFacts, int], Mapping[str, Any]]
 BuildStatus = Callable[
     [PoolSpec, Observation, Decision, Mapping[str, Any] | None, Sequence[EventRecord]], Mapping[str, Any]
 ]
+#: (spec, observation, decision, previous status) -> what of the status must not wait, to compare with the last one.
+UrgentPart = Callable[[PoolSpec, Observation, Decision, Mapping[str, Any] | None], tuple[object, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class CoreFunctions:
-    """The pure core as the reconciler calls it."""
+    """The pure core as the reconciler calls it. Without `urgent_part` each reconciliation computes the status."""
 
     decide: Decide
     render: Render
     status: BuildStatus
+    urgent_part: UrgentPart | None = None
 
 
 class PoolEventLike(Protocol):

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from activity_operator import backoff
-from activity_operator.api.spec import PoolSpec, SpecError, parse_spec
+from activity_operator.api.spec import PoolSpec, SpecError
 from activity_operator.cluster import fence
 from activity_operator.cluster.apply import REJECTED_SECONDS, Applier, NotLeadingError, Work, must_lead
 from activity_operator.cluster.delay_queue import DelayQueue
 from activity_operator.cluster.event_publisher import EventPublisher
 from activity_operator.cluster.interfaces import CoreFunctions, Leader, PoolSourcesLike, WorkerReports
 from activity_operator.cluster.kube import ApiError, ApiUnreachableError, KubeError
-from activity_operator.cluster.observer import Observer, inherited_events
-from activity_operator.cluster.pod_changes import PodChanges
+from activity_operator.cluster.observer import Observer, ObserverResult, inherited_events
+from activity_operator.cluster.parsed_pool import parse_pool_spec
 from activity_operator.cluster.pool_state import PoolState
 from activity_operator.cluster.resources import Key, Raw
 from activity_operator.cluster.shared_sources import SharedSources
@@ -185,14 +185,14 @@ class Reconciler:
             return None
         state = self._state_of(key, pool)
         try:
-            spec = parse_spec(pool["spec"])
+            spec = parse_pool_spec(pool["spec"], state.parsed)
         except SpecError as error:
             return await self._refuse(key, pool, state, error)
         await self._deps.prepare(key[0])
         self._deps.shared_sources.record(key, spec.identity(key[0]))
-        observation, changes = await self._deps.observer.observe(key, pool, spec, state)
-        self._record_pods(key, state, changes, observation.now)
-        observation = self._note_edits(pool, state, observation)
+        observed = await self._deps.observer.observe(key, pool, spec, state)
+        self._record(key, state, observed)
+        observation = self._note_edits(pool, state, observed.observation)
         decision = self._decide(spec, observation, state)
         state.memory = decision.memory
         deferred = await self._carry_out(key, pool, state, decision)
@@ -220,8 +220,9 @@ class Reconciler:
             state = self._states[key] = PoolState(uid, self._clock(), inherited=inherited_events(pool))
         return state
 
-    def _record_pods(self, key: Key, state: PoolState, changes: PodChanges, now: float) -> None:
+    def _record(self, key: Key, state: PoolState, observed: ObserverResult) -> None:
         """Record the pods' lifecycle events and lost workers, and forget the reports of pods that are gone."""
+        changes, now = observed.changes, observed.observation.now
         for event in changes.events:
             self._deps.reports.add_event(
                 key, event.name, event.message, at=now, pod=event.pod, exit_code=event.exit_code
@@ -231,6 +232,8 @@ class Reconciler:
         for uid in changes.gone:
             self._deps.reports.forget(uid)
         state.pods = changes.pods
+        # A pool without pods is seldom reconciled, so what it costs to parse is less than what it costs to keep.
+        state.parsed = observed.parsed if changes.pods.raws else None
 
     def _note_edits(self, pool: Raw, state: PoolState, observation: Observation) -> Observation:
         """Emit an Event for each foreign edit of a Deployment, and add an edit conflict to the observation.
@@ -288,7 +291,7 @@ class Reconciler:
         state = self._states.pop(key, None)
         if state is not None:
             self._deps.events.forget(state.uid)
-            for uid in state.pods:
+            for uid in state.pods.by_uid:
                 self._deps.reports.forget(uid)
         self._deps.sources.withdraw(key, deleted=True)
         self._deps.reports.forget_pool(*key)

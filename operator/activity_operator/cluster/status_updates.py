@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from activity_operator.api.spec import PoolSpec, SpecError
 from activity_operator.cluster import status_writer
 from activity_operator.cluster.apply import must_lead
-from activity_operator.cluster.interfaces import BuildStatus, Leader, WatchCheck, WorkerReports
+from activity_operator.cluster.interfaces import CoreFunctions, Leader, WatchCheck, WorkerReports
 from activity_operator.cluster.kube import ApiError
 from activity_operator.cluster.observer import event_records
 from activity_operator.cluster.pool_state import PoolState
@@ -48,21 +48,31 @@ class StatusUpdates:
     watch_check: WatchCheck
     metrics: StatusMetrics
     leader: Leader
-    build: BuildStatus
+    core: CoreFunctions
     clock: Callable[[], float]
     now: Callable[[], float]
 
     async def update(
         self, key: Key, spec: PoolSpec, observation: Observation, decision: Decision, state: PoolState
     ) -> float | None:
-        """Write the status if that is due; return the seconds until it is, or None."""
+        """Write the status if that is due; return the seconds until it is, or None.
+
+        The status is the largest part of a reconciliation. It is computed only if it might be written: when a condition
+        or the size has changed, and otherwise when counts are due.
+        """
         pool = self.store.pool(key)
         if pool is None or pool["metadata"]["uid"] != state.uid:
             return None
-        events = merge_events(state.inherited, event_records(self.reports.events(*key)))
         # The new status builds on the deferred one, or the deferred one's decisions would be lost.
         previous = pool.get("status") if state.unwritten is None else state.unwritten
-        wanted = self.build(spec, observation, decision, previous, events)
+        if self.core.urgent_part is not None:
+            before, state.urgent_part = state.urgent_part, self.core.urgent_part(spec, observation, decision, previous)
+            until_counts = self._counts_wait(key, state)
+            if until_counts > 0 and before == state.urgent_part and not decision.victims:
+                self.metrics.observed(key, spec, observation, decision, previous or {})
+                return until_counts
+        events = merge_events(state.inherited, event_records(self.reports.events(*key)))
+        wanted = self.core.status(spec, observation, decision, previous, events)
         self.metrics.observed(key, spec, observation, decision, wanted)
         wait = await self._write(key, pool, wanted, state)
         state.unwritten = None if wait is None else wanted
@@ -104,6 +114,11 @@ class StatusUpdates:
         self.store.put(POOLS, raw)
         self.metrics.status_written()
         return None
+
+    def _counts_wait(self, key: Key, state: PoolState) -> float:
+        """Return the seconds until the pool's counts may be written, if they have changed."""
+        since_last = self.clock() - state.status_written
+        return max(status_writer.COUNTS_SECONDS - since_last, self.budget.waiting(key))
 
     def _wait(self, key: Key, pool: Raw, wanted: Mapping[str, Any], state: PoolState) -> float | None:
         """Return the seconds until `wanted` may be written, None if the API server already has it."""

@@ -49,6 +49,8 @@ class Store:
         self._names: dict[Resource, dict[Key, str]] = {resource: {} for resource in KINDS}
         self._of_pool: dict[Resource, dict[Key, set[str]]] = {resource: {} for resource in KINDS}
         self._gone: OrderedDict[str, str] = OrderedDict()
+        self._changes = 0
+        self._changed_at: dict[tuple[Resource, Key], int] = {}
 
     def pool(self, key: Key) -> Raw | None:
         """Return the pool of that name."""
@@ -63,6 +65,10 @@ class Store:
         """Return the Deployments or pods that carry the pool's label, ordered by name."""
         found = (self._objects[resource][uid] for uid in self._of_pool[resource].get(key, ()))
         return sorted(found, key=lambda raw: str(raw["metadata"]["name"]))
+
+    def changed_at(self, resource: Resource, key: Key) -> int:
+        """Return a number that is another one after each change of these objects of the pool; 0 without objects."""
+        return self._changed_at.get((resource, key), 0)
 
     def by_uid(self, resource: Resource, uid: str) -> Raw | None:
         """Return one object by UID."""
@@ -105,7 +111,7 @@ class Store:
         self._names[resource][name] = uid
         self._of_pool[resource].setdefault(key, set()).add(uid)
         self._gone.pop(uid, None)
-        self._changed(key)
+        self._note_change(resource, key)
         return True
 
     def remove(self, resource: Resource, raw: Raw) -> bool:
@@ -132,10 +138,16 @@ class Store:
         if key is not None:
             left = self._of_pool[resource][key]
             left.discard(uid)
+            self._note_change(resource, key)
             if not left:
                 del self._of_pool[resource][key]
-            self._changed(key)
+                del self._changed_at[resource, key]
         return True
+
+    def _note_change(self, resource: Resource, key: Key) -> None:
+        self._changes += 1
+        self._changed_at[resource, key] = self._changes
+        self._changed(key)
 
     def snapshot(self, resource: Resource) -> dict[str, str]:
         """Return UID -> resourceVersion of a kind; take it before a LIST and pass it to `replace` afterwards."""

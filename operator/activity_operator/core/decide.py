@@ -72,6 +72,7 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
         sentinel=sentinel_plan.plan_sentinel(situation, breaker, proven=_serving_revision(situation) in proven),
         backlog=demand.backlog,
         look_again_in=_look_again(situation, demand, after),
+        situation=situation,
     )
 
 

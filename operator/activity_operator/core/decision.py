@@ -7,6 +7,7 @@ from typing import Any
 
 from activity_operator.core.backlog import Backlog
 from activity_operator.core.saturation import Saturation
+from activity_operator.core.situation import Situation
 from activity_worker.contract import Directive
 
 
@@ -168,7 +169,8 @@ class Decision:
     """The decision about one pool.
 
     `directives` are by pod UID, `victims` are the names of the pods to cordon, `backlog` is the backlog that the
-    decision used. `look_again_in` is in seconds, None if only an event can change the decision.
+    decision used. `look_again_in` is in seconds, None if only an event can change the decision. `situation` is what was
+    decided on: the status is built from it, so that pods and reports are joined once.
     """
 
     size: Size
@@ -179,3 +181,4 @@ class Decision:
     sentinel: SentinelOrder = field(default_factory=SentinelOrder)
     backlog: Backlog = field(default_factory=Backlog)
     look_again_in: float | None = None
+    situation: Situation | None = None

@@ -41,12 +41,12 @@ def pool_status(
 ) -> dict[str, Any]:
     """Return the whole status; `previous` is the last one, None for a new pool."""
     before = parse_status(previous)
-    situation = situation_of(spec, observation)
+    situation = decision.situation or situation_of(spec, observation)
     fleet, revision = situation.fleet, situation.revision
     now = datetime.fromtimestamp(int(observation.now), UTC)
     ring = _ring(situation, decision, before, now)
     scaled = ring is not before.decisions
-    busy = _busy(fleet, before)
+    busy = _busy(fleet, before.busy_workers)
     return PoolStatus(
         observed_generation=observation.pool.generation,
         conditions=merge(before.conditions, _conditions(situation, decision, busy), now),
@@ -64,11 +64,24 @@ def pool_status(
     ).as_dict()
 
 
-def _busy(fleet: Fleet, before: PoolStatus) -> int:
+def urgent_part(
+    spec: PoolSpec, observation: Observation, decision: Decision, previous: Mapping[str, Any] | None
+) -> tuple[object, ...]:
+    """Return what of the status must not wait: the generation, each condition without its message, and the size.
+
+    Two statuses with the same part differ in counts, messages and events only. The part costs much less than a status.
+    """
+    situation = decision.situation or situation_of(spec, observation)
+    busy = _busy(situation.fleet, int((previous or {}).get("busyWorkers") or 0))
+    states = tuple((kind, *state[:2]) for kind, state in _states(situation, decision, busy).items())
+    return (observation.pool.generation, decision.size.desired, *states)
+
+
+def _busy(fleet: Fleet, before: int) -> int:
     """Return the number of workers with a task. Pods without a report count as busy, up to the previous number."""
     known = sum(1 for member in fleet.members if member.busy)
     unheard = sum(1 for member in fleet.members if member.unheard)
-    return max(known, min(before.busy_workers, known + unheard))
+    return max(known, min(before, known + unheard))
 
 
 def _ring(situation: Situation, decision: Decision, before: PoolStatus, now: datetime) -> tuple[DecisionRecord, ...]:
@@ -92,6 +105,11 @@ def _ring(situation: Situation, decision: Decision, before: PoolStatus, now: dat
 
 
 def _conditions(situation: Situation, decision: Decision, busy: int) -> Iterator[Condition]:
+    for kind, (value, reason, message) in _states(situation, decision, busy).items():
+        yield Condition(kind, value, reason, message, situation.observation.pool.generation)
+
+
+def _states(situation: Situation, decision: Decision, busy: int) -> dict[ConditionType, ConditionState]:
     spec, observation = situation.spec, situation.observation
     fault = next(not_ready_reasons(situation, decision.memory.breaker), None)
     ready = _ready(situation, decision) if fault is None else ("False", fault.reason, fault.message)
@@ -111,8 +129,7 @@ def _conditions(situation: Situation, decision: Decision, busy: int) -> Iterator
         else ("False", Reason.REPLICAS_UNSET, "")
     )
     conditions[ConditionType.SIGNALS_STALE] = _signals_stale(situation, decision)
-    for kind, (value, reason, message) in conditions.items():
-        yield Condition(kind, value, reason, message, observation.pool.generation)
+    return conditions
 
 
 def _ready(situation: Situation, decision: Decision) -> ConditionState:

@@ -106,3 +106,37 @@ async def test_owner_without_pods_is_read_again_for_the_next_pod(cluster: Cluste
 
     assert await cluster.workers("shop") == ["b"]
     assert cluster.reads == 2
+
+
+async def test_unchanged_pods_are_the_same_tuple(cluster: Cluster) -> None:
+    cluster.pod("shop", "a", "set-shop")
+    key, uid = ("shop", "resize"), "pool-shop"
+    first = await cluster.members.pods(key, uid)
+    assert await cluster.members.pods(key, uid) is first
+
+    cluster.pod("shop", "b", "set-shop")
+    second = await cluster.members.pods(key, uid)
+    assert [raw["metadata"]["uid"] for raw in second] == ["a", "b"]
+    assert second[0] is first[0]
+
+
+async def test_pods_of_a_vanished_deployment_are_the_pools_no_more(cluster: Cluster) -> None:
+    cluster.pod("shop", "a", "set-shop")
+    assert await cluster.workers("shop") == ["a"]
+    cluster.store.remove(DEPLOYMENTS, _raw("shop", "resize-1", "deployment-shop", "pool-shop"))
+
+    assert await cluster.workers("shop") == []
+
+
+async def test_pod_that_appears_while_an_owner_is_read_is_found(cluster: Cluster) -> None:
+    cluster.pod("shop", "a", "set-shop")
+    read = cluster.get
+
+    async def get(_kind: Resource, namespace: str, name: str) -> Raw:
+        cluster.pod("shop", "b", "set-shop")
+        return await read(_kind, namespace, name)
+
+    cluster.get = get  # type: ignore[method-assign]
+
+    assert await cluster.workers("shop") == ["a", "b"]
+    assert await cluster.workers("shop") == ["a", "b"]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from activity_operator.cluster.parsed_pool import ParsedPods
 from activity_operator.cluster.pod_changes import PodChanges, pod_changes
 from activity_operator.core.observation import PodFacts, WorkerFacts
 from activity_worker.contract import WorkerState
@@ -12,12 +13,15 @@ WORKER = WorkerFacts("u1", "i", WorkerState.RUNNING, 1, 1, 0, 0.0, 150.0, 1.0)
 
 def changes(before: PodFacts, after: PodFacts | None, worker: WorkerFacts = WORKER) -> PodChanges:
     """Return the changes of one pod; `after` is None for a pod that is gone."""
-    pods = {} if after is None else {after.uid: after}
-    return pod_changes({before.uid: before}, pods, [worker], ())
+    return pod_changes(parsed(before), parsed(after), [worker], ())
+
+
+def parsed(pod: PodFacts | None) -> ParsedPods:
+    return ParsedPods() if pod is None else ParsedPods(({},), (pod,), {pod.uid: pod})
 
 
 def test_unchanged_pods_have_no_changes() -> None:
-    assert changes(POD, POD) == PodChanges({"u1": POD})
+    assert changes(POD, POD) == PodChanges(parsed(POD))
 
 
 def test_busy_pod_that_vanishes_is_a_lost_worker() -> None:

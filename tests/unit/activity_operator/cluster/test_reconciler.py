@@ -11,6 +11,8 @@ from activity_operator.cluster.apply import Applier
 from activity_operator.cluster.delay_queue import DelayQueue
 from activity_operator.cluster.interfaces import CoreFunctions
 from activity_operator.cluster.kube import ApiError, ApiUnreachableError, KubeError
+from activity_operator.cluster.observer import ObserverResult
+from activity_operator.cluster.parsed_pool import ParsedPool
 from activity_operator.cluster.pod_changes import PodChanges
 from activity_operator.cluster.reconciler import Reconciler, ReconcilerDeps
 from activity_operator.cluster.resources import POOLS, Key
@@ -49,6 +51,8 @@ class Scene:
         self.replicas: dict[str, int] = {}
         self.ring = False
         self.changes = PodChanges()
+        self.urgent_part: tuple[object, ...] = ("Ready",)
+        self.built = 0
         self.written: list[Any] = []
         self.conditions: list[Any] = []
         self.queue = WorkQueue(lambda: self.now)
@@ -110,7 +114,7 @@ class Scene:
                 Freshness(60, lambda: self.now),
                 cast("Any", gauges),
                 cast("Any", self),
-                self.build,
+                CoreFunctions(self.decide, lambda *_: {}, self.build, lambda *_: self.part()),
                 lambda: self.now,
                 lambda: 1.8e9,
             ),
@@ -123,9 +127,10 @@ class Scene:
     async def prepare(self, namespace: str) -> None:
         self.log.append(("prepare", namespace))
 
-    async def look(self, key: Key, pool: Any, spec: Any, state: Any) -> tuple[Observation, PodChanges]:
+    async def look(self, key: Key, pool: Any, spec: Any, state: Any) -> ObserverResult:
         found = tuple(DeploymentFacts(name, "d", "1", name, 1, count) for name, count in self.replicas.items())
-        return Observation(now=1.8e9, pool=PoolFacts("ns", "p", "u1", 1), deployments=found), self.changes
+        observation = Observation(now=1.8e9, pool=PoolFacts("ns", "p", "u1", 1), deployments=found)
+        return ObserverResult(observation, self.changes, ParsedPool(pool["spec"], spec, 1, (), ()))
 
     def decide(self, spec: Any, observation: Observation, memory: ScalingMemory) -> Decision:
         self.memories.append(memory)
@@ -139,8 +144,13 @@ class Scene:
             return {"observedGeneration": 1, "decisions": [*given[3].get("decisions", ()), len(self.memories)]}
         return {"observedGeneration": 1}
 
+    def part(self) -> tuple[object, ...]:
+        """Return the urgent part of the status; with `ring` each decision is another one."""
+        return (*self.urgent_part, len(self.memories) if self.ring else 0)
+
     def build(self, *given: Any) -> dict[str, Any]:
         """Return the status by the method that a test may have replaced."""
+        self.built += 1
         return self.status(*given)
 
     async def apply_status(self, *given: Any) -> dict[str, Any]:
@@ -370,6 +380,22 @@ async def test_foreign_scaling_of_a_deployment_causes_one_event() -> None:
     assert [(event.reason, event.message) for event in events] == [
         ("EditReverted", "Deployment p-r1 was scaled by somebody (4 -> 0); the pool decides its size")
     ]
+
+
+async def test_status_is_computed_only_when_it_may_be_written() -> None:
+    scene = Scene()
+    scene.status = lambda *_: {"observedGeneration": 1, "replicas": scene.built}  # type: ignore[method-assign]
+    await scene.look_after()
+    for scene.now in (1.0, 2.0, 9.5):
+        assert await scene.look_after() == 10.0 - scene.now, "the counts are due ten seconds after the last write"
+    assert scene.built == 1
+
+    scene.now = 10.0
+    await scene.look_after()
+    assert (scene.built, len(scene.written)) == (2, 2)
+    scene.urgent_part = ("Ready", "Stalled")
+    await scene.look_after()
+    assert scene.built == 3
 
 
 async def test_loop_is_given_back_between_two_pools_that_need_no_write() -> None:
