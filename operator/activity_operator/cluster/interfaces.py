@@ -148,6 +148,10 @@ class WatchCheck(Protocol):
         """Record a write of the operator: the watch must deliver this version."""
         ...
 
+    def forget(self, resource: Resource) -> None:
+        """Forget what the watch owes: the API server's storage was restored, and those versions are gone."""
+        ...
+
     def listed(self, resource: Resource, raws: list[Raw]) -> None:
         """Compare a LIST with the events of the watch."""
         ...

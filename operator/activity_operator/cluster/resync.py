@@ -98,6 +98,14 @@ class Resyncer:
         before = self._store.snapshot(resource)
         selector = "" if resource == POOLS else LABEL_POOL
         found, version = await self._kube.list(resource, label_selector=selector, keep=partial(trim, resource))
+        if before.is_after(version):
+            log.warning(
+                "the resourceVersions of %s went back from %d to %s, as after a restore of etcd: the LIST is believed",
+                resource.plural,
+                before.newest,
+                version,
+            )
+            self._watch_check.forget(resource)
         self._watch_check.listed(resource, found)
         phantoms = self._store.replace(resource, found, before, version)
         if phantoms:

@@ -1,11 +1,13 @@
 """The operator's cache of the cluster: raw objects of pools, Deployments and pods, by UID and by pool.
 
 It is fed by the watch, the LISTs of the resync, and the answers to the operator's own writes. In any order of these, an
-object never returns to an older resourceVersion, and a deleted object never reappears.
+object never returns to an older resourceVersion, and a deleted object never reappears. The exception is a restore of
+the API server's storage: resourceVersions go back, and a LIST that shows this is believed over the store.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from activity_operator.cluster.resources import DEPLOYMENTS, PODS, POOLS, Key, Raw, Resource
 from activity_operator.cluster.transform import trim
@@ -40,6 +42,21 @@ def pool_key(resource: Resource, raw: Raw) -> Key | None:
     return (meta["namespace"], name) if name else None
 
 
+@dataclass(frozen=True, slots=True)
+class StoreSnapshot:
+    """The resourceVersions of one kind before a LIST: by UID, and the newest that was ever seen."""
+
+    versions: Mapping[str, str]
+    newest: int
+
+    def is_after(self, list_version: str) -> bool:
+        """Whether the LIST is older than what was seen before it began, which only a restore of the storage explains.
+
+        A LIST is read from the storage, so its own resourceVersion is never older than any that was seen before.
+        """
+        return list_version.isdigit() and int(list_version) < self.newest
+
+
 class Store:
     """The last known objects. `changed(key)` is called whenever an object of a pool changes."""
 
@@ -49,6 +66,7 @@ class Store:
         self._names: dict[Resource, dict[Key, str]] = {resource: {} for resource in KINDS}
         self._of_pool: dict[Resource, dict[Key, set[str]]] = {resource: {} for resource in KINDS}
         self._gone: OrderedDict[str, str] = OrderedDict()
+        self._newest: dict[Resource, int] = dict.fromkeys(KINDS, 0)
         self._changes = 0
         self._changed_at: dict[tuple[Resource, Key], int] = {}
 
@@ -94,6 +112,7 @@ class Store:
         uid, version, name = uid_of(raw), version_of(raw), (meta["namespace"], meta["name"])
         if key is None:
             return self.remove(resource, raw)
+        self._note_version(resource, version)
         if uid in self._gone and not is_older(self._gone[uid], version):
             return False
         known = self._objects[resource].get(uid)
@@ -120,6 +139,7 @@ class Store:
         known = self._objects[resource].get(uid)
         if known is not None and is_older(version, version_of(known)):
             return False
+        self._note_version(resource, version)
         return self._drop(resource, uid, version)
 
     def _drop(self, resource: Resource, uid: str, version: str) -> bool:
@@ -149,20 +169,34 @@ class Store:
         self._changed_at[resource, key] = self._changes
         self._changed(key)
 
-    def snapshot(self, resource: Resource) -> dict[str, str]:
-        """Return UID -> resourceVersion of a kind; take it before a LIST and pass it to `replace` afterwards."""
-        return {uid: version_of(raw) for uid, raw in self._objects[resource].items()}
+    def _note_version(self, resource: Resource, version: str) -> None:
+        if version.isdigit():
+            self._newest[resource] = max(self._newest[resource], int(version))
 
-    def replace(self, resource: Resource, listed: Iterable[Raw], before: dict[str, str], list_version: str) -> int:
+    def snapshot(self, resource: Resource) -> StoreSnapshot:
+        """Return the versions of a kind; take them before a LIST and pass them to `replace` afterwards."""
+        versions = {uid: version_of(raw) for uid, raw in self._objects[resource].items()}
+        return StoreSnapshot(versions, self._newest[resource])
+
+    def replace(self, resource: Resource, listed: Iterable[Raw], before: StoreSnapshot, list_version: str) -> int:
         """Store a full LIST and remove objects of `before` that it lacks; return the number of removed objects.
 
-        Objects that appeared during the LIST stay.
+        Objects that appeared during the LIST stay. After a restore of the storage the LIST replaces what is stored.
         """
-        present = set()
-        for raw in listed:
-            present.add(uid_of(raw))
+        found = {uid_of(raw): raw for raw in listed}
+        if before.is_after(list_version):
+            self._forget_versions(resource, found, list_version)
+        for raw in found.values():
             self.put(resource, raw)
-        phantoms = [uid for uid in before if uid not in present and uid in self._objects[resource]]
+        phantoms = [uid for uid in before.versions if uid not in found and uid in self._objects[resource]]
         for uid in phantoms:
-            self._drop(resource, uid, list_version or before[uid])
+            self._drop(resource, uid, list_version or before.versions[uid])
+        self._note_version(resource, list_version)
         return len(phantoms)
+
+    def _forget_versions(self, resource: Resource, listed: Iterable[str], list_version: str) -> None:
+        """Forget the listed objects and their deletions, because versions from before the restore mean nothing now."""
+        self._newest[resource] = int(list_version)
+        for uid in listed:
+            self._drop(resource, uid, "")
+            self._gone.pop(uid, None)

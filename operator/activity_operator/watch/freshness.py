@@ -49,6 +49,11 @@ class Freshness:
             # The first owed version counts; a pool that changes each minute must not postpone the check for ever.
             self._expected[resource].setdefault(uid, (version, self._clock()))
 
+    def forget(self, resource: Resource) -> None:
+        """Forget what the watch owes: the API server's storage was restored, and those versions are gone."""
+        self._expected[resource].clear()
+        self._dead.pop(resource, None)
+
     def listed(self, resource: Resource, raws: list[Raw]) -> None:
         """Compare a LIST with the events of the watch; an object that the LIST lacks is no longer owed."""
         present = {uid_of(raw): raw for raw in raws}

@@ -65,8 +65,9 @@ def test_same_version_again_changes_nothing() -> None:
 def test_removed_object_is_not_restored_by_an_older_list() -> None:
     cached, _ = store()
     cached.put(PODS, thing("w1", 5))
+    before = cached.snapshot(PODS)
     cached.remove(PODS, thing("w1", 8))
-    cached.replace(PODS, [thing("w1", 7)], {}, "7")
+    cached.replace(PODS, [thing("w1", 7)], before, "7")
 
     assert cached.of_pool(PODS, KEY) == []
 
@@ -141,6 +142,57 @@ def test_sweep_keeps_objects_added_during_the_list() -> None:
     cached.replace(PODS, [], before, "9")
 
     assert len(cached.of_pool(PODS, KEY)) == 1
+
+
+def test_list_after_a_restore_of_the_storage_is_believed() -> None:
+    """etcd was restored to version 20: one pod is as it was then, one was deleted since, and one exists again."""
+    cached, changed = store()
+    cached.put(PODS, thing("changed", 50, name="a", status={"phase": "Running"}))
+    cached.put(PODS, thing("new", 40, name="b"))
+    cached.put(PODS, thing("deleted", 11, name="c"))
+    cached.remove(PODS, thing("deleted", 45, name="c"))
+    before = cached.snapshot(PODS)
+    changed.clear()
+    restored = [thing("changed", 12, name="a", status={"phase": "Pending"}), thing("deleted", 11, name="c")]
+
+    assert cached.replace(PODS, restored, before, "20") == 1
+    pods = cached.of_pool(PODS, KEY)
+    assert [(raw["metadata"]["uid"], raw["metadata"]["resourceVersion"]) for raw in pods] == [
+        ("changed", "12"),
+        ("deleted", "11"),
+    ]
+    assert pods[0]["status"] == {"phase": "Pending"}
+    assert changed
+
+
+def test_events_after_a_restore_of_the_storage_are_stored() -> None:
+    cached, _ = store()
+    cached.put(PODS, thing("w1", 50))
+    cached.replace(PODS, [thing("w1", 12)], cached.snapshot(PODS), "20")
+
+    assert cached.put(PODS, thing("w1", 21))
+    assert not cached.put(PODS, thing("w1", 12))
+    assert not cached.snapshot(PODS).is_after("21")
+
+
+def test_deletion_alone_shows_that_the_storage_was_restored() -> None:
+    cached, _ = store()
+    cached.put(PODS, thing("w1", 10))
+    cached.remove(PODS, thing("w1", 45))
+    cached.replace(PODS, [thing("w1", 10)], cached.snapshot(PODS), "20")
+
+    assert len(cached.of_pool(PODS, KEY)) == 1
+
+
+def test_late_list_is_no_restore_of_the_storage() -> None:
+    """The watch delivers newer versions while a LIST is under way."""
+    cached, _ = store()
+    cached.put(PODS, thing("w1", 10))
+    before = cached.snapshot(PODS)
+    cached.put(PODS, thing("w1", 30))
+    cached.replace(PODS, [thing("w1", 10)], before, "20")
+
+    assert cached.of_pool(PODS, KEY)[0]["metadata"]["resourceVersion"] == "30"
 
 
 def test_stored_pods_have_only_the_fields_in_use() -> None:

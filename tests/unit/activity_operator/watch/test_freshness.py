@@ -40,6 +40,17 @@ def test_write_that_the_watch_never_shows_proves_a_dead_watch() -> None:
     assert "name-a" in scene.freshness.problem
 
 
+def test_restored_storage_owes_no_version_from_before() -> None:
+    scene = Scene()
+    scene.freshness.delivered(DEPLOYMENTS, thing("a", 40), gone=False)
+    scene.freshness.wrote(DEPLOYMENTS, thing("a", 50))
+    scene.freshness.forget(DEPLOYMENTS)
+    for scene.now in (0, 101, 202):
+        scene.freshness.listed(DEPLOYMENTS, [thing("a", 12)])
+
+    assert scene.freshness.problem == ""
+
+
 def test_foreign_change_that_only_a_list_shows_proves_a_dead_watch() -> None:
     scene = Scene()
     scene.freshness.delivered(PODS, thing("a", 5), gone=False)
