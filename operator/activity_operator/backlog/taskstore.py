@@ -16,6 +16,7 @@ from activity_operator.backlog.messages import unreachable
 from activity_operator.backlog.poll_rounds import Item, SourceEndpoint
 from activity_operator.backlog.protocol import SourceProblemError
 from activity_worker.wire.store_connection import connect_to_store
+from activity_worker.wire.store_limits import AnswerLimit
 from activity_worker.wire.store_url import StoreUrl, StoreUrlError, address, parse_store_url
 from activity_worker.wire.taskstore_due import CHANNEL, DUE, DUE_BY_TASK
 
@@ -29,6 +30,8 @@ REST_FOR_ROUND = 9.0
 #: Time-outs in seconds for connecting and for a statement.
 CONNECT_SECONDS = 5.0
 STATEMENT_SECONDS = 4.0
+#: The most bytes of a server's answers to one round. A name has at most 255 characters: 1,000 names take 1 MB.
+ANSWER_BYTES = 1024 * 1024
 #: The `application_name` of the operator's connections.
 APPLICATION = "activity-operator"
 _SEPARATOR = "\n"
@@ -47,11 +50,11 @@ def hosts(url: str) -> Sequence[str]:
 
 
 class _Store:
-    """A connection, the event that an announcement on it sets, and the duration of its last round."""
+    """A connection with its limit, the event that an announcement on it sets, and the duration of its last round."""
 
-    def __init__(self, url: StoreUrl, connection: Any) -> None:
-        self.url = url
+    def __init__(self, connection: Any, limit: AnswerLimit) -> None:
         self.connection = connection
+        self.limit = limit
         self.announced = asyncio.Event()
         self.took_seconds = 0.0
 
@@ -105,8 +108,11 @@ class TaskStoreReader:
         self, endpoint: SourceEndpoint, named: Sequence[str], *, all_of_them: bool
     ) -> tuple[int, Counter[str]]:
         loop = asyncio.get_running_loop()
+        limit = AnswerLimit(ANSWER_BYTES)
         try:
-            store = self._stores.get(endpoint) or await self._open(endpoint)
+            store = self._stores.get(endpoint) or await self._open(endpoint, limit)
+            limit = store.limit
+            limit.begin()
             # Clear the event first, so that an announcement during this count causes another one.
             store.announced.clear()
             now, began = self._now(), loop.time()
@@ -125,7 +131,8 @@ class TaskStoreReader:
             raise
         except Exception as error:
             self._drop(endpoint)
-            raise problem(error, _parsed(endpoint.url)) from error
+            url = _parsed(endpoint.url)
+            raise (answer_too_large(limit, url) if limit.exceeded else problem(error, url)) from error
 
     def _drop(self, endpoint: SourceEndpoint) -> None:
         """Drop the connection without a farewell to the server, which may be unreachable."""
@@ -133,13 +140,13 @@ class TaskStoreReader:
             with suppress(Exception):
                 store.connection.terminate()
 
-    async def _open(self, endpoint: SourceEndpoint) -> _Store:
+    async def _open(self, endpoint: SourceEndpoint, limit: AnswerLimit) -> _Store:
         parsed = _parsed(endpoint.url)
         # With None the driver would use a password of the operator's own environment or files.
         password = parsed.password or ""
         url = replace(parsed, password=password, connect_seconds=min(parsed.connect_seconds, CONNECT_SECONDS))
-        connection = await connect_to_store(url, command_seconds=STATEMENT_SECONDS, name=APPLICATION)
-        store = self._stores[endpoint] = _Store(url, connection)
+        connection = await connect_to_store(url, command_seconds=STATEMENT_SECONDS, name=APPLICATION, limit=limit)
+        store = self._stores[endpoint] = _Store(connection, limit)
         await store.listen()
         return store
 
@@ -154,6 +161,12 @@ def _parsed(url: str) -> StoreUrl:
         text = "the operator lends pools no client certificate (sslcert, sslkey): let the user come with a password"
         raise SourceProblemError("SecretUnusable", f"the task store's URL: {text}")
     return parsed
+
+
+def answer_too_large(limit: AnswerLimit, url: StoreUrl) -> SourceProblemError:
+    """Return the source problem for a server that sends more than the operator reads."""
+    text = f"the task store at {url.shown} sends more than {limit.most_bytes} bytes for a count: correct the URL"
+    return SourceProblemError("QueryFailed", text)
 
 
 def problem(error: Exception, url: StoreUrl) -> SourceProblemError:

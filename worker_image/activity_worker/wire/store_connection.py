@@ -7,14 +7,17 @@ from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 
+from activity_worker.wire.store_limits import AnswerLimit, LimitedLoop
 from activity_worker.wire.store_url import CHECKED, SslMode, StoreUrl, StoreUrlError
 
 
-async def connect_to_store(url: StoreUrl, *, command_seconds: float | None = None, name: str = "") -> Any:
+async def connect_to_store(
+    url: StoreUrl, *, command_seconds: float | None = None, name: str = "", limit: AnswerLimit | None = None
+) -> Any:
     """Return a connection of asyncpg. `command_seconds` is how long a statement may take (default: for ever).
 
-    `name` is what the server calls us, unless the URL says. Raises StoreUrlError when the URL cannot be used here,
-    asyncpg's errors, and OSError.
+    `name` is the application_name, unless the URL has one. `limit` bounds the bytes of the server (default: unbounded).
+    Raises StoreUrlError when the URL cannot be used here, asyncpg's errors, and OSError.
     """
     settings = {**({"application_name": name} if name else {}), **dict(url.settings)}
     return await asyncpg.connect(
@@ -27,6 +30,7 @@ async def connect_to_store(url: StoreUrl, *, command_seconds: float | None = Non
         timeout=url.connect_seconds,
         command_timeout=command_seconds,
         server_settings=settings or None,
+        loop=None if limit is None else LimitedLoop(limit),
         target_session_attrs=url.target,
     )
 

@@ -16,5 +16,5 @@ DUE = f"SELECT count(*) FROM (SELECT FROM activitypool_instances WHERE {_DUE} LI
 #: Rows of `task_name` and `due`; $1 as above, $2 the names. All are counted: the first of a crowd may all be others'.
 DUE_BY_TASK = (
     f"SELECT task_name, count(*) AS due FROM activitypool_instances "  # noqa: S608 - our own words
-    f"WHERE {_DUE} AND task_name = ANY($2::text[]) GROUP BY task_name"
+    f"WHERE {_DUE} AND task_name = ANY($2::text[]) GROUP BY task_name LIMIT cardinality($2::text[])"
 )
