@@ -60,3 +60,40 @@ def test_error_of_an_invalid_url_names_it() -> None:
 def test_region_is_read_from_an_arn() -> None:
     assert region_of("arn:aws:states:ap-south-1:123456789012:activity:x") == "ap-south-1"
     assert region_of("resize") == ""
+
+
+@pytest.mark.parametrize(
+    ("region", "fips", "dual_stack", "expected"),
+    [
+        ("us-east-1", "false", "false", "https://states.us-east-1.amazonaws.com"),
+        ("us-east-1", "true", "false", "https://states-fips.us-east-1.amazonaws.com"),
+        ("us-east-1", "false", "true", "https://states.us-east-1.api.aws"),
+        ("us-gov-west-1", "false", "false", "https://states.us-gov-west-1.amazonaws.com"),
+        ("us-gov-west-1", "false", "true", "https://states-fips.us-gov-west-1.api.aws"),
+        ("us-gov-east-1", "true", "true", "https://states-fips.us-gov-east-1.api.aws"),
+        ("us-iso-east-1", "false", "true", "https://states.us-iso-east-1.api.aws.ic.gov"),
+        ("us-isob-east-1", "true", "true", "https://states-fips.us-isob-east-1.api.aws.scloud"),
+        ("cn-north-1", "false", "true", "https://states.cn-north-1.api.amazonwebservices.com.cn"),
+    ],
+)
+def test_fips_and_dual_stack_are_those_of_boto3(
+    monkeypatch: pytest.MonkeyPatch, region: str, fips: str, dual_stack: str, expected: str
+) -> None:
+    """As boto3 calls them in each partition, and as each service's rule set of endpoints says."""
+    monkeypatch.setenv("AWS_USE_FIPS_ENDPOINT", fips)
+    monkeypatch.setenv("AWS_USE_DUALSTACK_ENDPOINT", dual_stack)
+
+    assert url(region) == expected
+
+
+@pytest.mark.parametrize("region", ["xx-nowhere-1", "useast1", "us_east"])
+def test_region_that_is_none_is_named(region: str) -> None:
+    with pytest.raises(WireError, match=region) as raised:
+        url(region)
+
+    assert raised.value.code in {"UnknownRegion", "InvalidEndpoint"}
+
+
+def test_new_region_of_a_known_form_and_an_emulators_region_are_accepted() -> None:
+    assert url("ap-southeast-99") == "https://states.ap-southeast-99.amazonaws.com"
+    assert url("local", "http://127.0.0.1:4566") == "http://127.0.0.1:4566"
