@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from activity_operator.api.spec import PoolSpec
 from activity_operator.backlog.cloudwatch import CloudWatchReader
 from activity_operator.backlog.metric_rounds import MetricPoller
+from activity_operator.backlog.preflight import ActivityPreflight
 from activity_operator.backlog.protocol import PollTarget
 from activity_operator.backlog.sentinel import Sentinels
 from activity_operator.backlog.stepfunctions import StepFunctions
@@ -65,11 +66,13 @@ class PoolSources:
         self,
         sentinels: Sentinels,
         metrics: MetricPoller,
+        preflight: ActivityPreflight,
         counted_sources: CountedSources,
         leases: LeaseManager,
         cluster_name: str,
     ) -> None:
         self._sentinels = sentinels
+        self._preflight = preflight
         self._metrics = metrics
         self._counted_sources = counted_sources
         self._leases = leases
@@ -87,9 +90,11 @@ class PoolSources:
         if spec.source_kind != "stepFunctions":
             self._sentinels.forget(key)
             self._metrics.order(key, None)
+            self._preflight.order(key, None)
             return
         target = self.target(key, spec)
         self._sentinels.order(key, order, target, pool_uid)
+        self._preflight.order(key, target if order.preflight else None)
         metric_target = replace(target, endpoint_url=spec.aws.cloud_watch_endpoint_url or "")
         self._metrics.order(key, metric_target if order.counts else None)
 
@@ -109,9 +114,11 @@ class PoolSources:
         polled = self._sentinels.facts(key)
         metrics, metrics_error = self._metrics.latest(key)
         counts, error = self._counted_sources.latest(key)
-        if metrics is None and not counts and metrics_error is None and error is None:
+        preflight = self._preflight.problem(key)
+        if metrics is None and not counts and metrics_error is None and error is None and preflight is None:
             return polled
-        return replace(polled, metrics=metrics, counts=counts, error=polled.error or metrics_error or error)
+        error = polled.error or metrics_error or error
+        return replace(polled, metrics=metrics, counts=counts, error=error, preflight=preflight)
 
     def stop_polls(self, key: Key) -> None:
         """Open no more polls: a task that a poll returns could not be recorded. Counting takes no task and goes on."""
@@ -121,6 +128,7 @@ class PoolSources:
         """Open no more polls; what is held for a deleted pool is failed, since its UID is in the store no more."""
         self._sentinels.forget(key)
         self._metrics.order(key, None)
+        self._preflight.order(key, None)
         self._counted_sources.withdraw(key)
         if deleted:
             self._leases.set_policy(key, None)
@@ -151,6 +159,7 @@ class Components:
         leases: LeaseManager,
         sentinels: Sentinels,
         metrics: MetricPoller,
+        preflight: ActivityPreflight,
         counted_sources: CountedSources,
         stepfunctions: StepFunctions,
         cloudwatch: CloudWatchReader,
@@ -162,10 +171,13 @@ class Components:
         self.leases = leases
         self.sentinels = sentinels
         self.metrics = metrics
+        self.preflight = preflight
         self.counted_sources = counted_sources
         self._stepfunctions = stepfunctions
         self._cloudwatch = cloudwatch
-        self.sources = PoolSources(sentinels, metrics, counted_sources, leases, services.settings.cluster_name)
+        self.sources = PoolSources(
+            sentinels, metrics, preflight, counted_sources, leases, services.settings.cluster_name
+        )
         self._restoring: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
         self.ready = False
@@ -221,6 +233,7 @@ class Components:
             self._restoring = None
         self.sentinels.pause()
         self.metrics.pause()
+        self.preflight.pause()
         self.counted_sources.pause()
         self.leases.end_term()
 
@@ -240,6 +253,7 @@ class Components:
             await asyncio.gather(self._renewing, return_exceptions=True)
         await self.server.stop()
         await self.metrics.stop()
+        await self.preflight.stop()
         await self.counted_sources.stop()
         await self._stepfunctions.close()
         await self._cloudwatch.close()

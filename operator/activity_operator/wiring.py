@@ -9,6 +9,7 @@ from functools import partial
 from activity_operator import health
 from activity_operator.backlog.cloudwatch import CloudWatchReader
 from activity_operator.backlog.metric_rounds import MetricPoller
+from activity_operator.backlog.preflight import ActivityPreflight
 from activity_operator.backlog.protocol import PollTarget
 from activity_operator.backlog.sentinel import Sentinels
 from activity_operator.backlog.stepfunctions import StepFunctions
@@ -304,6 +305,12 @@ def build_components(
         leases=leases,
         sentinels=sentinels,
         metrics=MetricPoller(cloudwatch, on_change=services.enqueue, now=services.now, wall=time.time),
+        preflight=ActivityPreflight(
+            stepfunctions,
+            polled_at=lambda key: sentinels.facts(key).observed_at,
+            on_change=services.enqueue,
+            now=services.now,
+        ),
         counted_sources=_counted_sources(services),
         stepfunctions=stepfunctions,
         cloudwatch=cloudwatch,

@@ -32,8 +32,8 @@ def test_pool_at_zero_reports_an_unusable_service_and_then_recovers(stage: Stage
                 Fault(
                     missing, "ActivityNotFound", "the activity arn:.* does not exist in us-east-1 at http://.*", True
                 ),
-                Fault(elsewhere, "ActivityNotFound", "the activity arn:.* does not exist in eu-west-1 at http", True),
-                Fault(nowhere, "BackendUnreachable", "no answer from xx-nowhere-1: check spec.aws.endpointUrl"),
+                Fault(elsewhere, "WrongRegion", "the activity arn:.* is of region us-east-1 and does not exist", True),
+                Fault(nowhere, "WrongRegion", "'xx-nowhere-1' is no region of AWS: correct spec.aws.region", True),
                 Fault(late, "BackendUnreachable", f"no answer from us-east-1 at {url(namespace, 'later')}: check"),
                 Fault(
                     throttled, "Throttled", "states:GetActivityTask is throttled in us-east-1 at .*ThrottlingException"

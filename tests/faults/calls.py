@@ -46,7 +46,8 @@ def kube_call(method: str, path: str, query: Mapping[str, str], body: bytes = b"
 
 def aws_call(target: str, caller: str = OPERATOR) -> Call:
     """Name a call to Step Functions by its X-Amz-Target."""
-    return Call(f"{caller} {target.removeprefix(AWS_PREFIX)}")
+    operation = target.removeprefix(AWS_PREFIX)
+    return Call(f"{caller} {operation}", reads=operation == "DescribeActivity")
 
 
 def to_service(name: str) -> bool:

@@ -48,6 +48,8 @@ class Reason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     ACTIVITY_NOT_FOUND = "ActivityNotFound"
     ACCESS_DENIED = "AccessDenied"
+    WRONG_ACCOUNT = "WrongAccount"
+    WRONG_REGION = "WrongRegion"
     BACKEND_UNREACHABLE = "BackendUnreachable"
     THROTTLED = "Throttled"
     SECRET_NOT_FOUND = "SecretNotFound"  # noqa: S105 - a reason, not a secret

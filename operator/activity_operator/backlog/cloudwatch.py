@@ -15,7 +15,7 @@ from activity_operator.backlog.protocol import PollTarget, SourceProblemError, T
 from activity_operator.core.observation import MetricPeriod
 from activity_worker.wire.aws import AwsJsonCaller
 from activity_worker.wire.credentials import CredentialsProvider, chain
-from activity_worker.wire.endpoint import resolve
+from activity_worker.wire.endpoint import UNKNOWN_REGION, resolve
 from activity_worker.wire.errors import EndpointUnreachableError, WireError
 from activity_worker.wire.session import shared_session
 
@@ -101,6 +101,8 @@ def problem(error: WireError, target: PollTarget) -> SourceProblemError:
     if error.denied:
         text = f"allow {ACTION} on * to {messages.caller(target)}, or correct its credentials ({message})"
         return SourceProblemError("AccessDenied", text)
+    if error.code == UNKNOWN_REGION:
+        return messages.unknown_region(target)
     if isinstance(error, EndpointUnreachableError):
         text = (
             f"no answer from CloudWatch in {place}: check spec.aws.cloudWatchEndpointUrl, spec.aws.region and the "

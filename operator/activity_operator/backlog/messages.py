@@ -8,6 +8,8 @@ from activity_worker.wire.endpoint import region_of
 from activity_worker.wire.errors import WireError
 
 _MAX_SERVICE_WORDS = 300
+#: The caller's account, as services name the caller whom they refuse.
+_CALLER = re.compile(r"arn:aws[a-z-]*:(?:iam|sts)::(\d{12}):")
 #: A request ID differs between two equal errors; without its removal each error would change the condition.
 _REQUEST_ID = re.compile(r"\s*\(?(?:request ?id:?\s*)?[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\)?", re.IGNORECASE)
 
@@ -18,6 +20,13 @@ def unreachable(server: str, words: str) -> SourceProblemError:
     return SourceProblemError("BackendUnreachable", f"{text} ({words})")
 
 
+def unknown_region(target: PollTarget) -> SourceProblemError:
+    """Return the source problem for a region that no partition of AWS has."""
+    region = place_of(target).region
+    text = f"'{region}' is no region of AWS: correct spec.aws.region, or the region in activityArn"
+    return SourceProblemError("WrongRegion", text)
+
+
 def service_message(error: WireError) -> str:
     """Return the service's error code and message without its request ID, so that equal errors have equal messages."""
     return f"{error.code}: {_REQUEST_ID.sub('', error.message)[:_MAX_SERVICE_WORDS]}"
@@ -26,6 +35,18 @@ def service_message(error: WireError) -> str:
 def caller(target: PollTarget) -> str:
     """Return the AWS identity that the operator uses for its calls to the target."""
     return f"the role {target.role_arn}" if target.role_arn else "the operator's own identity"
+
+
+def account_of(arn: str) -> str:
+    """Return the account in an ARN, "" if there is none."""
+    parts = arn.split(":")
+    return parts[4] if len(parts) > 5 else ""
+
+
+def caller_account(error: WireError, target: PollTarget) -> str:
+    """Return the account of the refused caller, "" if neither the service's message nor the role names it."""
+    named = _CALLER.search(error.message)
+    return named.group(1) if named else account_of(target.role_arn)
 
 
 def shown_place(target: PollTarget) -> str:

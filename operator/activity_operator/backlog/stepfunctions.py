@@ -8,7 +8,8 @@ from activity_operator.backlog.call_metrics import CallObserver, ignore_call, ob
 from activity_operator.backlog.clients import Clients
 from activity_operator.backlog.protocol import PollTarget, SourceProblemError, TaskOverError, TokenRefusedError
 from activity_worker.contract import LeasedTask
-from activity_worker.wire.errors import EndpointUnreachableError, WireError
+from activity_worker.wire.endpoint import UNKNOWN_REGION, region_of
+from activity_worker.wire.errors import CredentialsMissingError, EndpointUnreachableError, WireError
 from activity_worker.wire.session import shared_session
 from activity_worker.wire.stepfunctions import MAX_CAUSE_LENGTH, MAX_ERROR_LENGTH, StepFunctionsClient
 
@@ -24,6 +25,10 @@ class Client(Protocol):
 
     async def get_activity_task(self, activity_arn: str, worker_name: str) -> LeasedTask | None:
         """Poll once."""
+        ...
+
+    async def describe_activity(self, activity_arn: str) -> None:
+        """Return if the activity exists and may be seen."""
         ...
 
     async def send_task_heartbeat(self, task_token: str) -> None:
@@ -76,6 +81,15 @@ class StepFunctions:
             raise problem(error, target, "states:GetActivityTask") from error
         return task
 
+    async def describe(self, target: PollTarget) -> None:
+        """Return if the activity exists and the operator may use it; else raise SourceProblemError."""
+        try:
+            async with self._clients.open(target) as client:
+                with observe_call(self.observed, "DescribeActivity"):
+                    await client.describe_activity(target.arn)
+        except WireError as error:
+            raise problem(error, target, "states:DescribeActivity") from error
+
     async def heartbeat(self, target: PollTarget, token: str) -> None:
         """Send one task heartbeat."""
         try:
@@ -105,22 +119,45 @@ def problem(error: WireError, target: PollTarget, action: str) -> SourceProblemE
     if error.throttled:
         return SourceProblemError("Throttled", _throttled(error, target, action), throttled=True)
     if error.denied:
-        return SourceProblemError(
-            "AccessDenied",
-            f"allow {action} on {target.arn} to {messages.caller(target)}, or correct its credentials ({message})",
-        )
+        return _denied(error, target, action)
     if error.missing or error.code in _WRONG_ARN:
-        return SourceProblemError(
-            "ActivityNotFound",
-            f"the activity {target.arn} does not exist in {place}: create it, or correct activityArn, "
-            f"spec.aws.region or spec.aws.endpointUrl ({message})",
-        )
+        return _missing(target, message)
+    if error.code == UNKNOWN_REGION:
+        return messages.unknown_region(target)
     if isinstance(error, EndpointUnreachableError):
         return SourceProblemError(
             "BackendUnreachable",
             f"no answer from {place}: check spec.aws.endpointUrl, spec.aws.region and the network's rules ({message})",
         )
     return SourceProblemError("BackendUnreachable", f"{action} fails at {place}: {message}")
+
+
+def _denied(error: WireError, target: PollTarget, action: str) -> SourceProblemError:
+    message, caller = messages.service_message(error), messages.caller(target)
+    account, expected = messages.caller_account(error, target), messages.account_of(target.arn)
+    if account and account != expected and not isinstance(error, CredentialsMissingError):
+        text = (
+            f"{caller} is of account {account}, and the activity {target.arn} of account {expected}: name a role of "
+            f"that account in spec.aws.roleArn, or correct activityArn ({message})"
+        )
+        return SourceProblemError("WrongAccount", text)
+    text = f"allow {action} on {target.arn} to {caller}, or correct its credentials ({message})"
+    return SourceProblemError("AccessDenied", text)
+
+
+def _missing(target: PollTarget, message: str) -> SourceProblemError:
+    place, region = messages.shown_place(target), messages.place_of(target).region
+    if region != (expected := region_of(target.arn)):
+        text = (
+            f"the activity {target.arn} is of region {expected} and does not exist in {place}: correct spec.aws.region "
+            f"or activityArn ({message})"
+        )
+        return SourceProblemError("WrongRegion", text)
+    text = (
+        f"the activity {target.arn} does not exist in {place}: create it, or correct activityArn, spec.aws.region or "
+        f"spec.aws.endpointUrl ({message})"
+    )
+    return SourceProblemError("ActivityNotFound", text)
 
 
 def _throttled(error: WireError, target: PollTarget, action: str) -> str:

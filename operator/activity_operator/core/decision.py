@@ -80,13 +80,14 @@ class SentinelOrder:
     """How many polls the operator keeps open for the pool (`polls`), and how many leases it may hold in all (`take`).
 
     `counts`: the operator reads the number of waiting tasks, from the source or from CloudWatch, without leasing any.
-    `watched`: the operator also asks Prometheus for the number.
+    `watched`: the operator also asks Prometheus for the number. `preflight`: it asks whether the activity exists.
     """
 
     polls: int = 0
     take: int = 0
     counts: bool = False
     watched: bool = False
+    preflight: bool = False
 
 
 @dataclass(frozen=True, slots=True)

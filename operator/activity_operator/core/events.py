@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from activity_operator.api.conditions import Reason
+from activity_operator.core import preflight
 from activity_operator.core.decision import Breaker, EmitEvent, Limit, Size
 from activity_operator.core.not_ready import not_ready_reasons
 from activity_operator.core.situation import Situation
@@ -56,6 +57,9 @@ def _doubts(situation: Situation) -> Iterator[tuple[str, str, EmitEvent]]:
             observation.edit_conflict,
             EmitEvent("Warning", str(Reason.DEPLOYMENT_CONTESTED), observation.edit_conflict),
         )
+    if (right := preflight.missing_access(situation)) is not None:
+        text = f"the pool works, but the operator cannot check its activity: {right.message}"
+        yield "preflight-right", right.reason, EmitEvent("Warning", right.reason, text)
     if observation.sharing_pools:
         names = ", ".join(observation.sharing_pools[:5])
         text = f"also polled for by {names}: tasks go to whichever worker asks first"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from activity_operator.api.conditions import Reason
-from activity_operator.core import poll_errors
+from activity_operator.core import poll_errors, preflight
 from activity_operator.core.blocked_pods import first_blocked
 from activity_operator.core.decision import Breaker
 from activity_operator.core.situation import Situation
@@ -49,6 +49,8 @@ def not_ready_reasons(situation: Situation, breaker: Breaker) -> Iterator[NotRea
     counted = observation.source.error is None and any(count.exact for count in observation.source.counts)
     if (trouble := poll_errors.poll_error(situation, counted=counted)) is not None:
         yield NotReadyReason("polls", *trouble)
+    elif observation.source.error is None and (refused := preflight.fault(situation)) is not None:
+        yield NotReadyReason("preflight", refused.reason, refused.message)
     if observation.authentication_problem and any(at <= observation.now for at in _unheard_times(situation)):
         yield NotReadyReason("reports", Reason.REPORTS_UNAUTHENTICATED, observation.authentication_problem)
     if breaker.open:

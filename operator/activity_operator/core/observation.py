@@ -190,7 +190,9 @@ class SourceFacts:
 
     `held` leases are recorded and unclaimed; `claimed` leases belong to a worker whose reports do not show them yet.
     `counts` are the counts of waiting tasks, at most one of them exact; empty if the pool has no count. `metrics` are
-    CloudWatch's counts for Step Functions, None before the first read. `error` is why the source cannot be read.
+    CloudWatch's counts for Step Functions, None before the first read. `observed_at` is when a poll was last answered
+    (Unix seconds). `error` is why the source cannot be read. `preflight` is why the activity cannot be used by the
+    answer to the operator's question for it.
     """
 
     open_polls: int = 0
@@ -200,6 +202,7 @@ class SourceFacts:
     metrics: ActivityMetrics | None = None
     observed_at: float = 0.0
     error: SourceProblem | None = None
+    preflight: SourceProblem | None = None
 
 
 @dataclass(frozen=True, slots=True)

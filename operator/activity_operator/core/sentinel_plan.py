@@ -1,5 +1,7 @@
 """The sentinel's order: how many polls the operator keeps open for a pool without a working worker."""
 
+from dataclasses import replace
+
 from activity_operator.core import backlog
 from activity_operator.core.decision import Breaker, SentinelOrder
 from activity_operator.core.situation import Situation
@@ -17,6 +19,18 @@ def plan_sentinel(situation: Situation, breaker: Breaker, *, proven: bool) -> Se
     cannot see. A proven revision leases as many tasks as the pool can run. It gets two polls for each leased task: a
     burst needs few rounds, and after a single task few polls compete with the worker's own.
     """
+    order = _planned(situation, breaker, proven=proven)
+    return replace(order, preflight=_asks_for_activity(situation))
+
+
+def _asks_for_activity(situation: Situation) -> bool:
+    """Return whether the operator asks for the activity: not for a pool that is paused, refused or deleted."""
+    spec, observation = situation.spec, situation.observation
+    forbidden = spec.paused or observation.refusal or observation.pool.deleting
+    return spec.source_kind == "stepFunctions" and not forbidden
+
+
+def _planned(situation: Situation, breaker: Breaker, *, proven: bool) -> SentinelOrder:
     spec, observation = situation.spec, situation.observation
     most = spec.max_workers if spec.replicas is None else min(spec.replicas, spec.max_workers)
     take = most * spec.slots_per_worker if proven else 1

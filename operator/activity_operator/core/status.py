@@ -19,6 +19,8 @@ from activity_operator.core.situation import Situation, situation_of
 _NEEDS_A_PERSON = {
     Reason.ACTIVITY_NOT_FOUND,
     Reason.ACCESS_DENIED,
+    Reason.WRONG_ACCOUNT,
+    Reason.WRONG_REGION,
     Reason.SECRET_NOT_FOUND,
     Reason.SECRET_FORBIDDEN,
     Reason.SECRET_UNUSABLE,

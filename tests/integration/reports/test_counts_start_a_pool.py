@@ -18,6 +18,7 @@ from activity_operator.api.spec import PoolSpec
 from activity_operator.backlog import metric_data
 from activity_operator.backlog.cloudwatch import CloudWatchReader
 from activity_operator.backlog.metric_rounds import MetricPoller
+from activity_operator.backlog.preflight import ActivityPreflight
 from activity_operator.backlog.protocol import PollTarget, SourceProblemError
 from activity_operator.cluster.secret_values import SecretValues
 from activity_operator.components import PoolSources
@@ -134,7 +135,13 @@ class CountingOperator(Operator):
         self.counts = MetricPoller(self.counter, on_change=lambda _key: self.look(), now=time.time)
         secrets = SecretValues(no_secret, on_change=lambda _key: None)
         counted = CountedSources(secrets, TenancyPolicy, on_change=lambda _key: None, called=lambda *_: None)
-        self.signals = PoolSources(self.sentinels, self.counts, counted, self.leases, "test")
+        preflight = ActivityPreflight(
+            self.service,
+            polled_at=lambda key: self.sentinels.facts(key).observed_at,
+            on_change=lambda _key: self.look(),
+            now=time.time,
+        )
+        self.signals = PoolSources(self.sentinels, self.counts, preflight, counted, self.leases, "test")
         self.memory = ScalingMemory()
         self.pod: PodFacts | None = None
         self.decided: list[Decision] = []

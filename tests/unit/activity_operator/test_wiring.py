@@ -34,6 +34,7 @@ class FakeComponents:
         polled: SourceFacts,
         counted: tuple[ActivityMetrics | None, SourceProblem | None],
         signals: tuple[tuple[BacklogCount, ...], SourceProblem | None] = ((), None),
+        preflight: SourceProblem | None = None,
     ) -> None:
         self.polls: list[Any] = []
         self.counted: list[PollTarget | None] = []
@@ -43,6 +44,8 @@ class FakeComponents:
             forget=lambda key: self.polls.append("forgotten"),
         )
         counts = SimpleNamespace(order=lambda key, target: self.counted.append(target), latest=lambda key: counted)
+        self.checked: list[PollTarget | None] = []
+        checks = SimpleNamespace(order=lambda key, target: self.checked.append(target), problem=lambda key: preflight)
         leases = SimpleNamespace(set_policy=lambda key, policy: None, check_all=lambda: None)
         self.ordered: list[SentinelOrder] = []
         watched = SimpleNamespace(
@@ -53,6 +56,7 @@ class FakeComponents:
         parts: dict[str, Any] = {
             "sentinels": sentinels,
             "metrics": counts,
+            "preflight": checks,
             "counted_sources": watched,
             "leases": leases,
         }
@@ -107,9 +111,23 @@ def test_source_without_polls_is_still_counted() -> None:
     components.signals.order(KEY, SentinelOrder(2, 10, counts=True), spec(), "uid")
     components.signals.stop_polls(KEY)
 
+    assert components.checked == [None]
+
     assert components.polls[-1] == "forgotten"
     assert components.counted[-1] is not None
     assert len(components.ordered) == 1
+
+
+@pytest.mark.parametrize("mode", ["Sentinel", "CloudWatch", "None"])
+def test_activity_is_asked_for_in_every_mode_while_it_is_ordered(mode: str) -> None:
+    components = FakeComponents(SourceFacts(), (None, None), preflight=NOT_FOUND)
+    asking = spec().model_copy(update={"activation": spec().activation.model_copy(update={"mode": mode})})
+    components.signals.order(KEY, SentinelOrder(preflight=True), asking, "uid")
+    components.signals.order(KEY, SentinelOrder(), asking, "uid")
+    components.signals.withdraw(KEY, deleted=True)
+
+    assert components.checked == [PollTarget(ARN, "us-east-1"), None, None]
+    assert components.signals.facts(KEY) == SourceFacts(preflight=NOT_FOUND)
 
 
 def test_counted_source_is_not_polled() -> None:

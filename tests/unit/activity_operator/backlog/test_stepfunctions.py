@@ -33,6 +33,9 @@ class FakeClient:
     async def get_activity_task(self, activity_arn: str, worker_name: str) -> Any:
         return await self._answer("poll", activity_arn, worker_name)
 
+    async def describe_activity(self, activity_arn: str) -> None:
+        await self._answer("describe", activity_arn)
+
     async def send_task_heartbeat(self, task_token: str) -> None:
         await self._answer("heartbeat", task_token)
 
@@ -68,6 +71,57 @@ async def test_failed_poll_has_reason_and_fix(error: WireError, reason: str, wor
     assert raised.value.reason == reason
     assert words in raised.value.message
     assert raised.value.throttled is error.throttled
+
+
+OTHER = "arn:aws:iam::210987654321:role/operator"
+REFUSED = "User: arn:aws:sts::210987654321:assumed-role/operator/x is not authorized to perform: states:X"
+
+
+@pytest.mark.parametrize(
+    ("error", "target", "reason", "words"),
+    [
+        (None, TARGET, "", ""),
+        (WireError("AccessDeniedException", "no", 400), TARGET, "AccessDenied", "allow states:DescribeActivity on arn"),
+        (
+            WireError("AccessDeniedException", REFUSED, 400),
+            TARGET,
+            "WrongAccount",
+            f"identity is of account 210987654321, and the activity {ARN} of account 123456789012: name a role of that",
+        ),
+        (
+            WireError("AccessDeniedException", "no", 400),
+            PollTarget(ARN, role_arn=OTHER),
+            "WrongAccount",
+            f"the role {OTHER} is of account 210987654321",
+        ),
+        (
+            CredentialsMissingError("AccessDenied", f"while assuming a role: {REFUSED}", 403),
+            PollTarget(ARN, role_arn=OTHER),
+            "AccessDenied",
+            "or correct its credentials",
+        ),
+        (WireError("ActivityDoesNotExist", "no", 400), TARGET, "ActivityNotFound", "does not exist in us-east-1"),
+        (
+            WireError("ActivityDoesNotExist", "no", 400),
+            PollTarget(ARN, "eu-west-1"),
+            "WrongRegion",
+            "is of region us-east-1 and does not exist in eu-west-1: correct spec.aws.region",
+        ),
+        (WireError("InvalidArn", "no", 400), PollTarget(ARN, "eu-west-1"), "WrongRegion", "correct spec.aws.region"),
+    ],
+    ids=["fine", "denied", "other account", "role of another account", "no role", "missing", "other region", "refused"],
+)
+async def test_question_for_an_activity_has_reason_and_fix(
+    error: WireError | None, target: PollTarget, reason: str, words: str
+) -> None:
+    if error is None:
+        await service().describe(target)
+        return
+    with pytest.raises(SourceProblemError) as raised:
+        await service(error).describe(target)
+
+    assert raised.value.reason == reason
+    assert words in raised.value.message
 
 
 async def test_request_id_is_removed_from_the_message() -> None:

@@ -38,7 +38,7 @@ def test_pool_at_zero_has_a_deployment_and_no_further_actions() -> None:
     assert [(d.replicas, d.rendered_generation) for d in world.truth.deployments.values()] == [(0, 1)]
     assert decision.actions == ()
     assert decision.look_again_in is None
-    assert decision.sentinel == SentinelOrder(2, 10)
+    assert decision.sentinel == SentinelOrder(2, 10, preflight=True)
 
 
 def test_sentinel_polls_grow_with_held_tasks() -> None:
@@ -54,7 +54,7 @@ def test_sentinel_polls_grow_with_held_tasks() -> None:
 def test_pool_with_unproven_revision_takes_exactly_one_lease() -> None:
     world = World(pool_spec())
 
-    assert world.settle().sentinel == SentinelOrder(1, 1)
+    assert world.settle().sentinel == SentinelOrder(1, 1, preflight=True)
 
     world.know(SourceFacts(held=1))
     decision = world.settle()

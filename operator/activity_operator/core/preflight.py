@@ -1,0 +1,37 @@
+"""The operator's question whether the pool's activity exists: which answers are faults of the pool."""
+
+from activity_operator.api.conditions import Reason
+from activity_operator.core.observation import SourceProblem
+from activity_operator.core.situation import Situation
+
+#: Answers that are about the operator's identity, and say nothing about the workers'.
+_OPERATORS_OWN = {Reason.ACCESS_DENIED, Reason.WRONG_ACCOUNT, Reason.BACKEND_UNREACHABLE}
+
+
+def fault(situation: Situation) -> SourceProblem | None:
+    """Return why the pool cannot do its work, None if nothing is wrong or polls show that it can.
+
+    In mode None the operator needs no right at the service, so a refusal of the operator is no fault.
+    """
+    problem = situation.observation.source.preflight
+    if problem is None or _polls_succeed(situation, problem):
+        return None
+    own = problem.reason in _OPERATORS_OWN and situation.spec.activation.mode == "None"
+    return None if own else problem
+
+
+def missing_access(situation: Situation) -> SourceProblem | None:
+    """Return why the operator may not ask for an activity whose polls succeed: the pool works, and an Event says it."""
+    problem = situation.observation.source.preflight
+    if problem is None or situation.spec.activation.mode == "None" or not _polls_succeed(situation, problem):
+        return None
+    return problem if problem.reason in {Reason.ACCESS_DENIED, Reason.WRONG_ACCOUNT} else None
+
+
+def _polls_succeed(situation: Situation, problem: SourceProblem) -> bool:
+    """Return whether a poll was answered since the problem began: one of the operator's, or a worker's."""
+    source = situation.observation.source
+    if source.error is None and source.observed_at > problem.since:
+        return True
+    reports = [member.report for member in situation.fleet.working if member.report is not None]
+    return any(report.poll_trouble is None and (report.busy or report.open_polls) for report in reports)
