@@ -133,16 +133,28 @@ def _missing(observation: Observation, *, exact: bool) -> str:
     return (_NOT_NOW if observation.source.error is not None else _NOT_YET).replace("the backlog", subject)
 
 
-def _waiting_tasks(count: BacklogCount, observation: Observation) -> int:
-    """Return the tasks that wait. A running task that no worker reports was a dead worker's and waits again.
+def unreported_running(observation: Observation) -> int:
+    """Return 1 if a running task may have lost its worker, or may be another program's; 0 otherwise.
 
-    Where other programs may have running tasks, one worker is enough: it puts back the tasks of dead workers, and then
-    they are counted as waiting.
+    One worker is enough for all such tasks: it puts the lost ones back, and then they are counted as waiting. Until
+    then a worker may be idle beside them.
     """
-    busy = sum(worker.busy for worker in observation.workers)
+    return max((_unreported(count, observation) for count in observation.source.counts), default=0)
+
+
+def _waiting_tasks(count: BacklogCount, observation: Observation) -> int:
+    """Return the tasks that wait. A running task that no worker reports was a dead worker's and waits again."""
     if count.with_running:
-        return max(count.tasks - busy, 0)
-    return count.tasks + min(max(count.running - busy, 0), 1)
+        return max(count.tasks - _busy(observation), 0)
+    return count.tasks + _unreported(count, observation)
+
+
+def _unreported(count: BacklogCount, observation: Observation) -> int:
+    return min(max(count.running - _busy(observation), 0), 1)
+
+
+def _busy(observation: Observation) -> int:
+    return sum(worker.busy for worker in observation.workers)
 
 
 def _limit(*, exact: bool) -> float:

@@ -8,6 +8,7 @@ it. A single faulty worker does not stop a second one.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from activity_operator.core.backlog import unreported_running
 from activity_operator.core.decision import Limit
 from activity_operator.core.demand import Demand
 from activity_operator.core.fleet import START_DEADLINE_SECONDS, Member
@@ -37,7 +38,7 @@ class GrowthStop:
 def waiting_since(situation: Situation, demand: Demand, before: float | None) -> float | None:
     """Return when unleased tasks began to wait (Unix seconds), or None if no task is known to wait."""
     observation = situation.observation
-    tasks = demand.backlog.tasks or 0
+    tasks = (demand.backlog.tasks or 0) - unreported_running(observation)
     if not demand.backlog.exact:
         # A lower bound may include tasks that have been leased since.
         tasks -= situation.fleet.inflight + observation.source.held + observation.source.claimed

@@ -5,10 +5,16 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+
 from activity_worker.activity import TaskRequest
+from activity_worker.contract import LeasedTask
 from activity_worker.flows import Failure, Flow, FlowWorkers, JobState, LockMonitor, MonitorOptions
+from activity_worker.sources import redis_recovery
+from activity_worker.sources.redis import RedisSource
+from activity_worker.sources.redis_job import RedisQueue
 from activity_worker.wire import redis_keys as keys
-from activity_worker.wire.redis_connection import RedisClient
+from activity_worker.wire.redis_connection import RedisClient, open_client
 from tests.eventually import eventually
 from tests.integration.flows.shop import PREPARED, SHOP
 from tests.integration.flows.worker_process import worker
@@ -44,6 +50,34 @@ async def test_monitor_fails_the_job_of_their_dead_worker(flow: Flow, peer: Peer
         job = await flow.wait(job_id, timeout_seconds=20)
 
     assert (job.failure, monitor.failed) == (Failure("prepare lock time exceeded", "prepare"), 1)
+
+
+async def test_pool_beside_their_workers_runs_the_job_of_their_dead_worker(
+    flow: Flow, peer: PeerFlow, client: RedisClient, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No monitor runs."""
+    monkeypatch.setattr(redis_recovery, "LOOK_SECONDS", 0.1)
+
+    async def die(job: dict[str, Any]) -> dict[str, Any]:
+        await peer.kill()
+        return {}
+
+    await peer.workers("prepare", die, lock=1)
+    job_id = await flow.create({"user": 1})
+    await eventually("their worker has died with its job", lambda: client.call("LLEN", keys.processing("prepare")))
+    queue = RedisQueue("shop", "prepare", next_queue="send", block_seconds=0.1)
+    pool = RedisSource(open_client(redis_url), queue, owns_client=True, recovers=True)
+
+    async def leased() -> LeasedTask | None:
+        return await pool.lease("ours")
+
+    task = await eventually("the pool leases the lost job", leased)
+    assert task is not None
+    await pool.succeed(task.token, "{}")
+    await pool.close()
+
+    job = await flow.get(job_id)
+    assert (job.state, job.queue, job.fields["retries:prepare"]) == (JobState.WAITING, "send", 1)
 
 
 async def test_killed_parent_is_requeued_and_waits_for_the_same_children(

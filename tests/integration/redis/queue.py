@@ -74,7 +74,6 @@ async def recover(client: RedisClient, queue: RedisQueue = QUEUE) -> None:
     recovery = QueueRecovery(client, queue)
     for _ in range(LOOKS):
         assert await recovery.look() is not None
-    recovery.begin()
     await recovery.stop()
 
 

@@ -156,7 +156,7 @@ async def _next_queue(server: RedisServer, awaited: bool) -> AsyncIterator[list[
 
 
 @pytest.mark.parametrize("second_ends", ["before", "after"])
-@pytest.mark.parametrize("awaited", [False, True], ids=["nobody waits next", "somebody waits next"])
+@pytest.mark.parametrize("awaited", [False, True], ids=["no worker waits next", "a worker waits next"])
 async def test_atomic_job_is_ended_by_one_of_two_workers(
     server: RedisServer, client: RedisClient, awaited: bool, second_ends: str
 ) -> None:

@@ -114,7 +114,7 @@ class Flow:
     async def retry(self, job_id: str, *, queue: str | None = None) -> str:
         """Let a failed job wait again in `queue`, the one where it failed; returns the queue's name.
 
-        Raises `FlowError` when it has not failed, somebody else tried it again, or the queue is not known.
+        Raises `FlowError` when it has not failed, another caller tried it again, or the queue is not known.
         """
         job = await self.get(job_id)
         if job.state is not JobState.FAILED:
@@ -123,7 +123,7 @@ class Flow:
             raise FlowError(f"job {job_id}: does not say in which queue it failed: name one")
         flow_queue = self.definition.flow_queue(name)
         if not await scripts.retry(self.client, flow_queue.flow, flow_queue.name, job_id):
-            raise FlowError(f"job {job_id}: was tried again by somebody else just now")
+            raise FlowError(f"job {job_id}: was tried again by another caller just now")
         return flow_queue.name
 
     async def lengths(self, queues: Sequence[str] = ()) -> dict[str, tuple[int, int]]:

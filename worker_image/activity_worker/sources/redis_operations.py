@@ -35,17 +35,17 @@ class JobOperations(Protocol):
         ...
 
     async def leave(self) -> None:
-        """Give back what was taken for us without our having heard the end of it."""
+        """Give back the jobs that were asked for without an answer."""
         ...
 
 
 def lock_lost() -> LeaseLostError:
-    """Return the error for a lock that is gone or somebody else's."""
+    """Return the error for a lock that is gone or another worker's."""
     return LeaseLostError("LockLost", "the job's lock has expired, or belongs to another worker")
 
 
 def job_moved() -> LeaseLostError:
-    """Return the error for a job that somebody took out of the queue under our lock."""
+    """Return the error for a job that left the queue although its lock was ours."""
     return LeaseLostError("JobMoved", "the job had left the queue although its lock was ours; nothing was passed on")
 
 
@@ -150,7 +150,7 @@ class DialectOperations:
         return LockedJob(job_id, owner, values) if locked else None
 
     async def _adopt(self, job_id: str, owner: str) -> LockedJob | None:
-        """Take a job that was moved for us before the server went away, unless somebody has seen to it since."""
+        """Lock a job that was moved for us before the server went away, unless another worker has it or it has left."""
         try:
             locked = await self._client.call("GET", keys.lock(self._queue.name, job_id))
             there = await self._client.call("LPOS", self._processing, job_id)

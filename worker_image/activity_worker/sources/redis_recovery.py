@@ -59,6 +59,8 @@ class QueueRecovery:
         self._name: Final = uuid.uuid4().hex
         self._task: asyncio.Task[None] | None = None
         self._failures = 0
+        #: Whether the last look was made in the own turn, which another worker would wait for.
+        self._in_turn = False
 
     def begin(self) -> None:
         """Start to look, if that has not begun."""
@@ -67,11 +69,13 @@ class QueueRecovery:
 
     async def stop(self) -> None:
         """End, and leave the turn to another worker. Raises nothing."""
-        if self._task is None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+            self._task = None
+        if not self._in_turn:
             return
-        self._task.cancel()
-        await asyncio.wait((self._task,))
-        self._task = None
+        self._in_turn = False
         with contextlib.suppress(RedisError):
             await LEAVE_TURN.run(self._client, [keys.recovery_turn(self._queue.name)], self._name)
 
@@ -95,6 +99,7 @@ class QueueRecovery:
             keys.retries(queue.name),
             *keys.pairs(keys.lock_exceeded(queue.name)),
         )
+        self._in_turn = found is not None
         return None if found is None else Recovered(tuple(found[0]), tuple(found[1]))
 
     async def _run(self) -> None:
@@ -106,7 +111,7 @@ class QueueRecovery:
                 seconds = self._pause_after(error)
             else:
                 self._failures = 0
-                seconds = TURN_SECONDS if found is None else LOOK_SECONDS
+                seconds = LOOK_SECONDS if self._in_turn else TURN_SECONDS
                 self._report(found or Recovered())
             await asyncio.sleep(seconds * (1.0 + _SPREAD * self._jitter()))
 

@@ -1,4 +1,4 @@
-"""Steps on a queue that the server makes as one: Lua, which it runs between two commands of anybody else."""
+"""Steps on a queue that the server makes as one: scripts in Lua, during which it runs no other command."""
 
 import hashlib
 from typing import Any, Final

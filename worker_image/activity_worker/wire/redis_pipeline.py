@@ -83,13 +83,13 @@ class RedisPipeline(asyncio.Protocol):
     async def exchange(self, commands: Sequence[Command], seconds: float) -> list[Any]:
         """Send commands and return their replies, with an `ErrorReply` for each refused one. Raises `RedisError`.
 
-        The answers must begin within `seconds`; silence breaks the connection, for everybody on it. Cancelling the
+        The answers must begin within `seconds`; silence breaks the connection, for all exchanges on it. Cancelling the
         call leaves the connection whole, and the commands carried out.
         """
         if self.broken is not None:
             raise self.broken
         done: asyncio.Future[list[Any]] = self._loop.create_future()
-        # All of it or nothing: a reply to half of it would be taken for somebody else's.
+        # All of it or nothing: a reply to half of it would be taken for another exchange's.
         packed = [_pack(command) for command in commands]
         if not self._out:
             self._loop.call_soon(self._flush)

@@ -11,7 +11,7 @@ from activity_operator.core.decision import Decision, EmitEvent, ScalingMemory
 from activity_operator.core.fleet import START_DEADLINE_SECONDS
 from activity_operator.core.growth_guard import IDLE_SECONDS
 from activity_operator.core.manifests import revision_of
-from activity_operator.core.observation import Observation, PodFacts, SourceFacts, WorkerFacts
+from activity_operator.core.observation import BacklogCount, Observation, PodFacts, SourceFacts, WorkerFacts
 from activity_operator.core.status import pool_status
 from activity_worker.contract import Directive
 from tests.unit.activity_operator.core.builders import NOW, busy, counted, observed, pending, pod, worker
@@ -50,6 +50,14 @@ def crashed(name: str, **more: Any) -> tuple[PodFacts, WorkerFacts]:
 def mute(name: str, **more: Any) -> PodFacts:
     """Return a pod that has long been ready without any report."""
     return pod(name, **{"ready_since": NOW - START_DEADLINE_SECONDS, **more})
+
+
+def test_worker_kept_for_jobs_of_other_programs_does_not_stop_growth() -> None:
+    """It has nothing to do, because the jobs are another program's."""
+    kept = observed(pod("w1"), idle("w1"), source=SourceFacts(counts=(BacklogCount(0, True, NOW, running=5),)))
+    decision = decide(SPEC, _of_revision(kept, revision_of(SPEC)), LONG)
+
+    assert (decision.size.desired, decision.memory.waiting_since) == (1, None)
 
 
 def test_idle_workers_stop_growth_while_tasks_are_counted_as_waiting() -> None:

@@ -70,6 +70,13 @@ async def test_worker_leaves_its_turn_when_it_ends() -> None:
     await scene.recovery.stop()
 
 
+async def test_worker_without_the_turn_leaves_nothing_behind() -> None:
+    scene = Scene(ANOTHERS)
+    await scene.run(seconds=1)
+
+    assert len(scene.server.commands) == len(scene.looks) == 1
+
+
 @pytest.mark.parametrize(
     ("error", "warns"),
     [
