@@ -40,7 +40,9 @@ class Shop:
         order = Task(
             "order", steps, methods={"pay": self.pay, "ship": self.ship, "refund": self.effect, "was_done": self.done}
         )
-        self.tasks = Tasks([order, Task("letter", ["write"], methods={"write": self.effect})])
+        methods = {"pay": self.pay, "refund": self.effect, "was_done": self.done}
+        payment = Task("payment", [step("pay", reverse=reverse, **SURE)], methods=methods)
+        self.tasks = Tasks([order, payment, Task("letter", ["write"], methods={"write": self.effect})])
 
     async def pay(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Pay; while the call runs, a test may act."""
@@ -70,10 +72,10 @@ class Shop:
         return True if current().key in self.simulation.effects else None
 
 
-async def ordered(simulation: CrashSimulation) -> str:
+async def ordered(simulation: CrashSimulation, task: str = "order") -> str:
     async def order(store: TaskStore) -> str:
         await simulation.tasks.sync(store)
-        return await simulation.tasks.new(store, "order", {"paid": True}, instance_id="mine")
+        return await simulation.tasks.new(store, task, {"paid": True}, instance_id="mine")
 
     return await simulation.person(order)
 
@@ -119,6 +121,12 @@ async def canceled_in_a_call(simulation: CrashSimulation, shop: Shop) -> str:
     return name
 
 
+async def canceled_in_the_last_call(simulation: CrashSimulation, shop: Shop) -> str:
+    name = await ordered(simulation, "payment")
+    await while_a_call_runs(simulation, shop, lambda store: cancel(store, name, now=simulation.now))
+    return name
+
+
 async def paused_in_a_call_and_resumed(simulation: CrashSimulation, shop: Shop) -> str:
     name = await ordered(simulation)
     await while_a_call_runs(simulation, shop, lambda store: pause(store, name, now=simulation.now))
@@ -153,6 +161,11 @@ SCENARIOS: dict[str, tuple[Callable[[CrashSimulation, Shop], Awaitable[str]], bo
     "renewed": (renewed, True, [PAID, SHIPPED]),
     "canceled between calls": (canceled_between_calls, False, [PAID, REFUNDED]),
     "canceled in a call": (canceled_in_a_call, False, [PAID, REFUNDED]),
+    "canceled in the last call": (
+        canceled_in_the_last_call,
+        False,
+        ["method payment 0", "reverse payment 0"],
+    ),
     "paused in a call": (paused_in_a_call_and_resumed, True, [PAID, SHIPPED]),
     "failed and retried": (failed_and_retried, True, [PAID, REFUNDED, PAID, SHIPPED]),
 }

@@ -309,7 +309,12 @@ def _forward(turn: _Turn, instance: Instance) -> Instance:
 
 
 def _turned_back(turn: _Turn, instance: Instance, why: str = "canceled") -> Instance:
-    """Record that a person canceled the instance, and reverse its completed steps."""
+    """Record that a person canceled the instance, and reverse its completed steps.
+
+    It is recorded at a call, not at its check: how the call's outcome became known makes no difference.
+    """
+    sub_step = instance.status.sub_step
+    instance = replace(instance, status=replace(instance.status, sub_step=CHECKED.get(sub_step, sub_step)))
     return _reverse_from(turn, _recorded(instance, ErrorRecord(CANCELED, why)), success=False)
 
 
