@@ -115,7 +115,7 @@ def test_edited_deployment_is_reverted_and_busy_workers_finish(stage: Stage, nam
         "env": "containers[worker].env[ACTIVITY_SLOTS].value",
         "label": "was edited by somebody (metadata.labels.activitypools.dev/pool)",
         "replicas": "was scaled by somebody (1 -> 0); the pool decides its size",
-        "deletion": "was deleted by somebody; it is made anew",
+        "deletion": "was deleted by somebody; the operator creates it again",
     }
     since = term(stage)
     one = {"minWorkers": 1, "maxWorkers": 1, "activation": ALONE}

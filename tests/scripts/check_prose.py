@@ -22,10 +22,7 @@ NAME_LENGTH, SUBJECT_LENGTH = 70, 72
 #: Lines of a module, a class, a function.
 MODULE_LINES, CLASS_LINES, FUNCTION_LINES = 500, 250, 60
 #: Classes and functions above the limit, with the lines that they may have: they may shrink, and must not grow.
-LARGER = {
-    "tests/unit/activity_operator/core/stories.py:Story": 280,
-    "tests/unit/activity_operator/core/truth.py:Truth": 265,
-}
+LARGER: dict[str, int] = {}
 #: Commits before this one had other rules.
 FIRST_COMMIT = "b6b1d9931162fbe1aef619136f34771abc882524"
 AREAS = ("operator", "worker_image", "tests", "docs", "examples", ".github", "")

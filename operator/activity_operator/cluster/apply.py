@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from activity_operator.api.pod_own import DELETION_COST
 from activity_operator.cluster import field_managers
-from activity_operator.cluster.drift import APPLIED, drifted_fields, stamped
+from activity_operator.cluster.drift import drifted_fields, fingerprint, stamped, stamped_as_applied
 from activity_operator.cluster.edit_conflicts import EditConflicts
 from activity_operator.cluster.facts import controller_uid
 from activity_operator.cluster.interfaces import Leader, WatchCheck
@@ -144,9 +144,8 @@ class Applier:
         self._store.put(resource, raw)
 
     async def _apply_revision(self, work: Work, action: ApplyRevision) -> None:
-        body = stamped(action.manifest)
         old = work.rejected
-        if old is not None and old.fingerprint == _fingerprint(body) and self._clock() < old.at + REJECTED_SECONDS:
+        if old is not None and old.fingerprint == _fingerprint(action) and self._clock() < old.at + REJECTED_SECONDS:
             return
         known = self._store.by_name(DEPLOYMENTS, work.key[0], action.name)
         live = known or await self._read_uncached(work, action.name)
@@ -155,10 +154,13 @@ class Applier:
         before = 0 if live is None else int(live["spec"].get("replicas", 1))
         # A Deployment that was not in the store when the size was decided must not be shrunk.
         after = action.replicas if known is not None else max(action.replicas, before)
-        body["spec"] = {**body["spec"], "replicas": after}
+        # The decision was made without a Deployment that is not in the store: its pods may be of another rendering.
+        keeps = action.keeps_template if known is not None else before > 0
+        body = stamped(action.manifest) if live is None or not keeps else stamped_as_applied(action.manifest, live)
         if live is not None:
             # The stored replicas may be out of date, so the write must fail if the Deployment has changed.
-            body["metadata"]["resourceVersion"] = action.resource_version or version_of(live)
+            version = {"resourceVersion": action.resource_version or version_of(live)}
+            body["metadata"] = {**body["metadata"], **version}
         deleted = live is None and self._note_deletion(work, action.name)
         if self._must_wait(work, action.name):
             return
@@ -166,12 +168,12 @@ class Applier:
         work.replicas.pop(action.name, None)
         try:
             with self._counted(work, action.name):
-                raw = await self._kube.apply(DEPLOYMENTS, work.key[0], action.name, body)
+                raw = await self._send(work.key[0], action.name, body, after)
         except ApiError as error:
             reason = _rejection(error)
             if not reason:
                 raise
-            work.rejected = Rejection(reason, error.message, _fingerprint(body), self._clock())
+            work.rejected = Rejection(reason, error.message, _fingerprint(action), self._clock())
             return
         work.rejected = None
         self._scaled(work, action.name, before, after)
@@ -185,6 +187,18 @@ class Applier:
         )
         if note and not work.edit_conflicts.open(action.name, self._clock()):
             self._emit_event(work.pool, EmitEvent("Warning", "EditReverted", f"Deployment {action.name} {note}"))
+
+    async def _send(self, namespace: str, name: str, body: Raw, replicas: int) -> Raw:
+        """Apply the whole Deployment; without a spec, patch its metadata and replicas.
+
+        An apply without the template would give up its fields, and so delete them.
+        """
+        if body["spec"]:
+            body["spec"] = {**body["spec"], "replicas": replicas}
+            return await self._kube.apply(DEPLOYMENTS, namespace, name, body)
+        meta = {field: body["metadata"][field] for field in ("labels", "annotations", "resourceVersion")}
+        patch = {"metadata": meta, "spec": {"replicas": replicas}}
+        return await self._kube.merge_patch(DEPLOYMENTS, namespace, name, patch)
 
     def _scaled(self, work: Work, name: str, before: int, after: int) -> None:
         work.replicas[name] = after
@@ -301,7 +315,7 @@ class Applier:
 
 
 def _deleted(was_ours: bool) -> str:
-    return "was deleted by somebody; it is made anew" if was_ours else ""
+    return "was deleted by somebody; the operator creates it again" if was_ours else ""
 
 
 def _edited(fields: tuple[str, ...], by: str) -> str:
@@ -310,8 +324,8 @@ def _edited(fields: tuple[str, ...], by: str) -> str:
     return note + field_managers.named(by) if fields else ""
 
 
-def _fingerprint(body: Raw) -> str:
-    return str(body["metadata"]["annotations"][APPLIED])
+def _fingerprint(action: ApplyRevision) -> str:
+    return f"{fingerprint(action.manifest)} {action.keeps_template}"
 
 
 def _rejection(error: ApiError) -> str:

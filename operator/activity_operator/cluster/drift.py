@@ -1,18 +1,29 @@
-"""Finds foreign edits of applied objects: compares the rendered manifest with the live object.
+"""Finds foreign edits of a Deployment, and whether its pod template is another rendering of the same spec.
 
-Only an object with the fingerprint of the same rendering is compared. An object that another operator version rendered
-differs for good reason and stays as it is, so an upgrade of the operator replaces no worker.
+Each Deployment carries a hash of the rendering from which it was applied (a label), and that rendering itself (an
+annotation). An operator of another version, or with other settings, compares the Deployment with what was applied,
+restores edits to that, and leaves the template as it is while the Deployment has pods (ADR 26).
 """
 
+import base64
 import hashlib
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from activity_operator.cluster.resources import Raw
+from activity_operator.core.manifests import GENERATION
 
-APPLIED = "activitypools.dev/applied"
+#: Label of a Deployment: the hash of the rendering from which it was applied.
+RENDERING = "activitypools.dev/rendering"
+#: Annotation of a Deployment: the spec that was applied, without replicas, as JSON (zlib, Base64).
+APPLIED_SPEC = "activitypools.dev/applied-spec"
+#: Most characters of that annotation; a larger spec is not recorded. The API server allows 262,144 for all annotations.
+LARGEST_RECORD = 65_536
+#: Most bytes of the JSON in it: a few characters that a user writes there must not fill the operator's memory.
+LARGEST_SPEC_BYTES = 2**21
 
 #: Fields that identify the entries of a list, as in the API server's merge.
 _LIST_KEYS = ("name", "mountPath", "containerPort", "key", "uid", "topologyKey", "ip")
@@ -22,33 +33,93 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "
 
 def fingerprint(manifest: Mapping[str, Any]) -> str:
     """Return a hash of the manifest without its replicas, which change with each scaling."""
-    spec = {name: value for name, value in manifest.get("spec", {}).items() if name != "replicas"}
-    text = json.dumps({**manifest, "spec": spec}, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return _digest({**manifest, "spec": _spec(manifest)})
+
+
+def rendering(manifest: Mapping[str, Any]) -> str:
+    """Return the hash of the manifest's spec without its replicas: two equal ones make the same pods."""
+    return _digest(_spec(manifest))[:16]
 
 
 def stamped(manifest: Mapping[str, Any]) -> Raw:
-    """Return the manifest with its fingerprint in the annotations, as it is sent to the API server."""
-    meta = dict(manifest["metadata"])
-    meta["annotations"] = {**(meta.get("annotations") or {}), APPLIED: fingerprint(manifest)}
-    return {**manifest, "metadata": meta}
+    """Return the manifest with its rendering in labels and annotations, as it is sent to the API server."""
+    return _with_record(manifest, rendering(manifest), _packed(_spec(manifest)))
+
+
+def stamped_as_applied(manifest: Mapping[str, Any], live: Raw) -> Raw:
+    """Return the manifest with the spec from which the live object was applied; with an empty spec if that is unknown.
+
+    It is unknown for an object of an operator that did not record it yet.
+    """
+    if not is_outdated(manifest, live):
+        return stamped(manifest)
+    meta, spec = live["metadata"], _recorded(live)
+    if spec is None:
+        return {**manifest, "spec": {}}
+    return _with_record({**manifest, "spec": spec}, meta["labels"][RENDERING], meta["annotations"][APPLIED_SPEC])
 
 
 def is_outdated(manifest: Mapping[str, Any], live: Raw) -> bool:
-    """Return whether the live object was applied from a different rendering."""
-    return (live["metadata"].get("annotations") or {}).get(APPLIED) != fingerprint(manifest)
+    """Return whether the live object was applied from a different rendering; an edit of its label does not count."""
+    name = rendering(manifest)
+    return name != (live["metadata"].get("labels") or {}).get(RENDERING) and name != _digest(_unpacked(live))[:16]
 
 
 def drifted_fields(manifest: Mapping[str, Any], live: Raw) -> tuple[str, ...]:
-    """Return the paths of the manifest's fields that differ in the live object; () if another rendering was applied."""
-    return () if is_outdated(manifest, live) else edited_fields(manifest, live)
-
-
-def edited_fields(manifest: Mapping[str, Any], live: Raw) -> tuple[str, ...]:
-    """Return the paths of the manifest's fields that differ in a live object that was applied from it."""
-    spec = {name: value for name, value in manifest.get("spec", {}).items() if name != "replicas"}
-    meta = {name: manifest["metadata"].get(name) for name in ("labels", "annotations")}
+    """Return the paths of the applied fields that differ in the live object; () if it is unknown what was applied."""
+    outdated = is_outdated(manifest, live)
+    spec = _recorded(live) if outdated else _spec(manifest)
+    if spec is None:
+        return ()
+    meta = {name: dict(manifest["metadata"].get(name) or {}) for name in ("labels", "annotations")}
+    if not outdated:
+        meta["labels"][RENDERING] = rendering(manifest)
+    # Another generation is no edit: each change of the pool's spec has one.
+    meta["annotations"].pop(GENERATION, None)
     return tuple(_differences({"metadata": meta, "spec": spec}, live, ""))
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(_json(value)).hexdigest()[:32]
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _spec(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in manifest.get("spec", {}).items() if name != "replicas"}
+
+
+def _with_record(manifest: Mapping[str, Any], name: str, record: str) -> Raw:
+    meta = dict(manifest["metadata"])
+    meta["labels"] = {**(meta.get("labels") or {}), RENDERING: name}
+    if record:
+        meta["annotations"] = {**(meta.get("annotations") or {}), APPLIED_SPEC: record}
+    return {**manifest, "metadata": meta}
+
+
+def _packed(spec: Mapping[str, Any]) -> str:
+    """Return the spec for the annotation, "" for a spec that is too large."""
+    text = base64.b64encode(zlib.compress(_json(spec))).decode()
+    return text if len(text) <= LARGEST_RECORD else ""
+
+
+def _recorded(live: Raw) -> dict[str, Any] | None:
+    """Return the spec that was applied, None without a record, or with one that the label's hash does not confirm."""
+    spec = _unpacked(live)
+    known = spec is not None and _digest(spec)[:16] == (live["metadata"].get("labels") or {}).get(RENDERING)
+    return spec if known else None
+
+
+def _unpacked(live: Raw) -> dict[str, Any] | None:
+    record = (live["metadata"].get("annotations") or {}).get(APPLIED_SPEC, "")
+    try:
+        packed = base64.b64decode(record, validate=True)
+        spec = json.loads(zlib.decompressobj().decompress(packed, LARGEST_SPEC_BYTES))
+    except (ValueError, zlib.error, RecursionError):
+        return None
+    return spec if isinstance(spec, dict) else None
 
 
 def _differences(ours: Any, live: Any, path: str) -> Iterator[str]:

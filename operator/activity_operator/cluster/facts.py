@@ -6,15 +6,14 @@ from typing import Any
 from activity_operator.api.pod_own import DELETION_COST
 from activity_operator.api.times import from_rfc3339
 from activity_operator.cluster import field_managers
-from activity_operator.cluster.drift import edited_fields, is_outdated
+from activity_operator.cluster.drift import drifted_fields, is_outdated
 from activity_operator.cluster.resources import Raw
+from activity_operator.core.manifests import GENERATION
 from activity_operator.core.observation import DeploymentFacts, PodFacts, PoolFacts
 from activity_worker.contract import LABEL_REVISION
 
 #: Name of the container that runs the handler in each pod of a pool.
 WORKER_CONTAINER = "worker"
-#: Annotation of a Deployment: the generation of the pool for which it was rendered.
-RENDERED_GENERATION = "activitypools.dev/generation"
 #: The delay of a service's metrics in seconds: a decision may not know of tasks that arrived this shortly before it.
 COUNTS_DELAY_SECONDS = 600.0
 
@@ -62,10 +61,10 @@ def deployment_facts(raw: Raw, manifest: Mapping[str, Any] | None = None) -> Dep
     outdated, edited = False, False
     if manifest is not None and manifest["metadata"]["name"] == raw["metadata"]["name"]:
         outdated = is_outdated(manifest, raw)
-        edited = not outdated and bool(edited_fields(manifest, raw))
+        edited = bool(drifted_fields(manifest, raw))
     meta = raw["metadata"]
     failed = _condition(raw, "ReplicaFailure")
-    generation = (meta.get("annotations") or {}).get(RENDERED_GENERATION, "")
+    generation = (meta.get("annotations") or {}).get(GENERATION, "")
     return DeploymentFacts(
         name=meta["name"],
         uid=meta["uid"],

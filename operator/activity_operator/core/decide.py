@@ -126,17 +126,22 @@ def _current(
 ) -> Iterable[Action]:
     """Return the write for the spec's own revision.
 
-    The Deployment is rendered if it is missing, edited, or of another generation. A Deployment that another version of
-    the operator rendered stays while it has pods: an upgrade replaces no pod. The next start from zero renders it.
+    The Deployment is applied if it is missing, edited, or of another generation. If it has pods of another rendering,
+    its pod template stays, because Kubernetes would replace those pods at once, and interrupt their tasks. Without
+    pods it is rendered again, at the latest at the next start from zero (ADR 26).
     """
-    if deployment is None or (
+    name = manifests.deployment_name(observation.pool, revision)
+    if deployment is None:
+        return (ApplyRevision(name, revision, replicas),)
+    at_zero = _at_zero(observation, deployment)
+    if (
         deployment.drifted
         or deployment.rendered_generation != observation.pool.generation
-        or (deployment.outdated and replicas and _at_zero(observation, deployment))
+        or (deployment.outdated and replicas and at_zero)
     ):
-        name = manifests.deployment_name(observation.pool, revision)
-        version = "" if deployment is None else deployment.resource_version
-        return (ApplyRevision(name, revision, replicas, resource_version=version),)
+        keeps = deployment.outdated and not at_zero
+        version = deployment.resource_version
+        return (ApplyRevision(name, revision, replicas, resource_version=version, keeps_template=keeps),)
     return scale_plan.replicas_write(deployment, replicas)
 
 

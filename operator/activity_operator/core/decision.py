@@ -16,7 +16,8 @@ class ApplyRevision:
     """Server-side apply one revision's whole Deployment: create it, update it, or revert an edit.
 
     `manifest` is empty in the decision and rendered afterwards. `resource_version` is the observed one ("" if there was
-    no Deployment): if the Deployment has changed in between, the API server rejects the write (409).
+    no Deployment): if the Deployment has changed in between, the API server rejects the write (409). `keeps_template`:
+    the Deployment has pods of another rendering, so the write keeps the pod template that was applied last.
     """
 
     name: str
@@ -24,6 +25,7 @@ class ApplyRevision:
     replicas: int
     manifest: Mapping[str, Any] = field(default_factory=dict)
     resource_version: str = ""
+    keeps_template: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from activity_operator.core.observation import PoolFacts
 from activity_operator.core.source_environment import literal, source_environment, source_parts
 from activity_worker.contract import LABEL_POOL, LABEL_REVISION, TOKEN_AUDIENCE, Env
 
+#: Annotation of a Deployment: the generation of the pool for which it was applied last.
 GENERATION = "activitypools.dev/generation"
 CA_CONFIG_MAP = "activitypool-ca"
 REPORT_VOLUME, TMP_VOLUME = f"{VOLUME_PREFIX}report", f"{VOLUME_PREFIX}tmp"

@@ -45,10 +45,10 @@ class PoolFacts:
 class DeploymentFacts:
     """One revision's Deployment as the watch last showed it.
 
-    `rendered_generation` is the pool generation that it was rendered for. `drifted`: an edit changed fields that the
-    operator owns. `outdated`: another operator version, or one with other settings, rendered it for the same
-    generation. `failure` is the message of its ReplicaFailure condition (quota, admission). `scaled_by` and `edited_by`
-    are the other field managers that last wrote its replicas or any other field.
+    `rendered_generation` is the pool generation that it was applied for. `drifted`: an edit changed fields that the
+    operator owns. `outdated`: its template is another rendering of the same spec, by another version of the operator or
+    with other settings. `failure` is the message of its ReplicaFailure condition (quota, admission). `scaled_by` and
+    `edited_by` are the other field managers that last wrote its replicas or any other field.
     """
 
     name: str

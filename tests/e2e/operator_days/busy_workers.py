@@ -94,6 +94,18 @@ class BusyWorkers:
             changed = _difference(_picture(before), _picture(view))
             assert not changed, f"{changed}\n{pool.timeline.story(before.moment.number)}"
 
+    @contextmanager
+    def edited(self) -> Iterator[Pool]:
+        """Give the pool of the busy workers to edit; assert that they and the Deployment's spec stay the same."""
+        pool = self.gather()
+        before = pool.now
+        yield pool
+        pool.eventually("its workers are busy", lambda view: view.status.get("busyWorkers") == SIZE)
+        for view in pool.since(before.moment.number):
+            changed = _difference(_objects(before), _objects(view))
+            assert not changed, f"{changed}\n{pool.timeline.story(before.moment.number)}"
+        assert not pool.tasks.interrupted()
+
 
 def _generation(view: PoolView) -> int:
     return int(view.status.get("observedGeneration", -1))
@@ -113,12 +125,19 @@ def _picture(view: PoolView) -> dict[str, Any]:
     """Return what must not change: workers, Deployments, the numbers and decisions of the status, steady conditions."""
     status = view.status
     return {
-        "workers": {pod["metadata"]["uid"]: _touchable(pod) for pod in view.pods},
-        "deployments": {one["metadata"]["uid"]: one["metadata"]["generation"] for one in view.deployments},
+        **_objects(view),
         "busy": status.get("busyWorkers"),
         "desired": status.get("desiredReplicas"),
         "decisions": view.decisions,
         "since": {kind: view.condition(kind).get("lastTransitionTime") for kind in STEADY},
+    }
+
+
+def _objects(view: PoolView) -> dict[str, Any]:
+    """Return the workers, and the generation of each Deployment's spec, which Kubernetes raises with each change."""
+    return {
+        "workers": {pod["metadata"]["uid"]: _touchable(pod) for pod in view.pods},
+        "deployments": {one["metadata"]["uid"]: one["metadata"]["generation"] for one in view.deployments},
     }
 
 

@@ -5,10 +5,11 @@ import time
 import pytest
 
 from tests.e2e.operator_days.audit import out_of_term
-from tests.e2e.operator_days.busy_workers import SIZE, BusyWorkers, open_gates
+from tests.e2e.operator_days.busy_workers import SIZE, BusyWorkers, gated, open_gates
 from tests.e2e.operator_days.operator import Operator, next_version
 from tests.e2e.operator_days.view import NAME, OperatorView
 from tests.e2e.pool import Pool, a_pool
+from tests.e2e.revised import revised
 from tests.e2e.stage import CREDENTIALS, Stage
 from tests.e2e.view import PoolView
 
@@ -33,9 +34,12 @@ def test_rolling_restart_touches_no_worker_and_loses_no_open_poll(
         visitor.assert_nothing_lost()
 
 
-def test_upgrade_rolls_no_worker_and_shows_at_the_next_start_from_zero(
+def test_upgrade_and_later_edits_touch_no_worker_until_pods_change(
     stage: Stage, operator: Operator, busy_workers: BusyWorkers, namespace: str
 ) -> None:
+    rolled = gated(stage, namespace, "rolled", minWorkers=2, maxWorkers=2)
+    rolled.executions.start(2)
+    rolled.eventually("both workers are busy", lambda view: view.status.get("busyWorkers") == 2)
     image = {"repository": NAME, "tag": next_version(), "pullPolicy": "IfNotPresent"}
     with busy_workers.untouched():
         visitor = Pool(stage, namespace, "visitor", stage.machine(f"visitor-{namespace}"))
@@ -55,6 +59,31 @@ def test_upgrade_rolls_no_worker_and_shows_at_the_next_start_from_zero(
         visitor.wait_done()
         visitor.assert_nothing_lost()
         assert _grace(visitor.now) == {NEXT_GRACE}
+
+    with busy_workers.edited() as pool:
+        pool.kubectl("scale", "apool", pool.name, f"--replicas={SIZE}")
+        pool.wait_until("Pinned", "True", "ReplicasSet")
+        pool.change(maxWorkers=SIZE + 5)
+        pool.wait_until("Ready", "True")
+        pool.change(maxWorkers=SIZE, replicas=None)
+        pool.wait_until("Pinned", "False", "ReplicasUnset")
+    assert _grace(busy_workers.gather().now) == {GRACE}
+    _roll_out(rolled, revised("2"))
+
+
+def _roll_out(pool: Pool, image: str) -> None:
+    """Change the image of a pool whose two workers are busy: one new worker starts beside them, and then the others."""
+    before = pool.now
+    pool.change(handlerImage=image)
+    canary = pool.eventually("the new revision has a ready worker", lambda view: len(view.ready) == 3)
+    assert _grace(canary) == {GRACE, NEXT_GRACE}
+    assert all(before.workers <= view.workers for view in pool.since() if view.moment.at <= canary.moment.at)
+    assert max(len(view.workers) for view in pool.since() if view.moment.at <= canary.moment.at) == 3
+    open_gates(pool)
+    pool.wait_revisions(1)
+    pool.wait_done()
+    pool.assert_nothing_lost()
+    assert _grace(pool.now) == {NEXT_GRACE}
 
 
 def test_frozen_leader_resumes_as_a_standby_and_passes_on_its_task(

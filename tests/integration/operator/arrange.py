@@ -17,7 +17,7 @@ from activity_operator.metrics import Metrics
 from activity_operator.process import Process
 from activity_operator.settings import OperatorSettings
 from activity_operator.watch.kopf_watch import KopfWatch
-from activity_operator.wiring import build_components, build_process
+from activity_operator.wiring import build_components, build_process, core_functions
 from tests import manifests
 from tests.integration.operator.plain import PlainCore, PlainOutside
 
@@ -60,12 +60,13 @@ async def operator(
     *,
     watch_over: Credentials | None = None,
     rooms: Callable[[str], StepFunctions] | None = None,
+    real_core: bool = False,
     **more: Any,
 ) -> AsyncIterator[Running]:
     """Run an operator for the pools of one namespace.
 
     `watch_over` gives kopf credentials of its own; with `rooms` the operator's real components are used, over that task
-    service.
+    service. `real_core`: the operator's own decisions and manifests are used.
     """
     plain = PlainCore(namespace)
 
@@ -74,12 +75,13 @@ async def operator(
             return build_components(services, rooms("test"))
         return cast("Components", PlainOutside(services))
 
+    options = settings(namespace, **more)
     process = await build_process(
-        settings(namespace, **more),
+        options,
         load,
         Metrics("test"),
         TenancyPolicy,
-        core=CoreFunctions(plain.decide, plain.render, plain.status),
+        core=core_functions(options) if real_core else CoreFunctions(plain.decide, plain.render, plain.status),
         make_components=make_components,
     )
     if watch_over is not None:

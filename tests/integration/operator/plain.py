@@ -6,7 +6,6 @@ from typing import Any
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.api.status import EventRecord
-from activity_operator.cluster.facts import RENDERED_GENERATION
 from activity_operator.cluster.interfaces import PoolEventLike
 from activity_operator.cluster.resources import Key
 from activity_operator.components import ClusterServices
@@ -20,6 +19,7 @@ from activity_operator.core.decision import (
     SentinelOrder,
     Size,
 )
+from activity_operator.core.manifests import GENERATION
 from activity_operator.core.observation import Observation, PoolFacts, ReportPathFacts, SourceFacts, WorkerFacts
 from activity_worker.contract import LABEL_POOL, LABEL_REVISION, Directive
 
@@ -57,7 +57,7 @@ class PlainCore:
                 "name": f"{pool.name}-r1",
                 "namespace": pool.namespace,
                 "labels": labels,
-                "annotations": {RENDERED_GENERATION: str(pool.generation)},
+                "annotations": {GENERATION: str(pool.generation)},
                 "ownerReferences": [owner],
             },
             "spec": {

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from activity_operator.cluster import apply
-from activity_operator.cluster.drift import APPLIED
+from activity_operator.cluster.drift import RENDERING
 from activity_operator.cluster.kube import Credentials, KubeClient
 from activity_operator.cluster.resources import DEPLOYMENTS, EVENTS, POOLS, Raw
 from tests.eventually import eventually
@@ -172,7 +172,7 @@ async def test_deployment_of_another_owner_is_not_taken_over(
         found = await find(kube, namespace, "p-r1")
 
         assert found is not None
-        assert APPLIED not in found["metadata"].get("annotations", {})
+        assert RENDERING not in found["metadata"].get("labels", {})
 
 
 async def test_state_of_a_deleted_pool_is_dropped(kube: KubeClient, load: Credentials, namespace: str) -> None:

@@ -19,6 +19,7 @@ from activity_operator.core.decision import (
     SetDeletionCost,
     SetReplicas,
 )
+from activity_operator.core.manifests import GENERATION
 from activity_operator.watch.freshness import Freshness
 from activity_worker.contract import LABEL_POOL
 
@@ -30,7 +31,7 @@ MANIFEST: Raw = {
         "name": "p-r1",
         "namespace": "ns",
         "labels": {LABEL_POOL: "p"},
-        "annotations": {"generation": "1"},
+        "annotations": {GENERATION: "1"},
         "ownerReferences": [OWNER],
     },
     "spec": {"replicas": 1, "image": "good"},
@@ -120,7 +121,7 @@ async def test_deleted_deployment_is_created_again_with_an_event() -> None:
 
     assert cluster.live is not None
     assert [event.reason for event in cluster.events] == ["EditReverted"]
-    assert cluster.events[0].message == "Deployment p-r1 was deleted by somebody; it is made anew"
+    assert cluster.events[0].message == "Deployment p-r1 was deleted by somebody; the operator creates it again"
 
 
 async def test_removed_pool_label_is_reported_as_an_edit() -> None:

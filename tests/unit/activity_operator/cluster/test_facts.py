@@ -123,7 +123,7 @@ def test_facts_of_a_deployment_with_a_replica_failure() -> None:
     assert (facts.failure, facts.failure_reason) == ("exceeded quota", "FailedCreate")
 
 
-def test_deployment_is_drifted_outdated_or_current() -> None:
+def test_deployment_is_drifted_outdated_both_or_current() -> None:
     manifest = {
         "metadata": {"name": "p-r1", "labels": {}, "annotations": {}},
         "spec": {"paused": False, "minReadySeconds": 1},
@@ -138,6 +138,8 @@ def test_deployment_is_drifted_outdated_or_current() -> None:
     assert drifted_and_outdated(live, manifest) == (False, False)
     assert drifted_and_outdated({**live, "spec": {"minReadySeconds": 9}}, manifest) == (True, False)
     assert drifted_and_outdated(live, {**manifest, "spec": {"minReadySeconds": 2}}) == (False, True)
+    edited = {**live, "spec": {"minReadySeconds": 9}}
+    assert drifted_and_outdated(edited, {**manifest, "spec": {"minReadySeconds": 2}}) == (True, True)
     assert drifted_and_outdated(live, {**manifest, "metadata": {"name": "p-r2"}}) == (False, False)
     assert drifted_and_outdated(live, None) == (False, False)
 

@@ -7,17 +7,16 @@ They are checked against the true state of the cluster; only `_shrinks_on_knowle
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from activity_operator.api.spec import PoolSpec
-from activity_operator.core.breaker import CLOSED_SECONDS
-from activity_operator.core.decide import decide
 from activity_operator.core.decision import Decision, EmitEvent
 from activity_operator.core.fleet import join_reports
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import DeploymentFacts, Observation, PodFacts
 from activity_worker.contract import WorkerState
+from tests.unit.activity_operator.core import situations
 from tests.unit.activity_operator.core.term import Term
 from tests.unit.activity_operator.core.truth import Truth
 from tests.unit.activity_operator.core.world import pool_spec
@@ -27,8 +26,6 @@ STEP_SECONDS = 1.0
 LOOKS = 40
 #: Seconds within which a pool reaches its spec once all faults have ended.
 RECOVERY_SECONDS = 1500
-#: A minute and a half, and a day.
-LATER_SECONDS = (90.0, 86_400.0)
 
 SOURCES: dict[str, dict[str, object]] = {
     "stepFunctions": {},
@@ -60,7 +57,7 @@ class Story:
         self.spec = PoolSpec.model_validate(
             {**spec_of(self.source).model_dump(by_alias=True, exclude_none=True), "slotsPerWorker": self.slots}
         )
-        self.generation = 1
+        self.generation = self.version = 1
         self.proven = ""
         deadline = self.spec.stalled.deadline_seconds
         self.truth = Truth(
@@ -76,7 +73,7 @@ class Story:
     def lead(self) -> None:
         """Let a new leader, without any knowledge, take over now."""
         self.term = Term(self.truth, self.spec, self.generation, self.proven)
-        self.term.lag, self.term.blind = self.lag, self.blind
+        self.term.lag, self.term.blind, self.term.version = self.lag, self.blind, self.version
 
     def change_leader(self, gap: int) -> None:
         """Leave the pool without a leader for `gap` seconds, then start a new one."""
@@ -90,6 +87,11 @@ class Story:
         self.truth.sentinel_polls.clear()
         self.wait(gap)
         self.lead()
+
+    def upgrade(self, version: int) -> None:
+        """Let an operator of another version take over, which renders another pod template."""
+        self.version = version
+        self.change_leader(0)
 
     def wait(self, seconds: int) -> None:
         """Let this many seconds pass."""
@@ -188,6 +190,7 @@ class Story:
         idle = not (truth.waiting or truth.held) and truth.done == truth.arrived
         at_minimum = decision.size.desired == self.spec.min_workers == len(active) == len(truth.pods)
         fresh = {revision_of(self.spec)} >= {found.revision for found in truth.deployments.values()}
+        self.reached["at rest with another version's template"] += self.version not in truth.rendered_by.values()
         serve = all(pod.process is not None and pod.process.state is WorkerState.RUNNING for pod in active)
         free = not decision.memory.breaker.open and decision.size.limit in {"demand", "min"}
         return idle and at_minimum and fresh and serve and free
@@ -224,7 +227,7 @@ class Story:
             observation, _, decision, written = term.look()
             self._within_limits(before)
             self._shrinks_on_knowledge(observation, decision)
-            self._note(observation, decision)
+            situations.count(self.reached, self.spec, self.truth, observation, decision)
             self.proven = term.proven
             self._no_worker_interrupted()
             if not written and not (term.due is not None and term.due <= self.truth.now):
@@ -232,7 +235,9 @@ class Story:
         else:
             raise AssertionError(f"the decisions do not settle: {self.describe()}")
         if not [action for action in decision.actions if not isinstance(action, EmitEvent)]:
-            self._decision_holds_until_its_time(observation, decision)
+            # Without new facts a decision stays the same until `look_again_in` has passed.
+            changed = situations.changes_too_early(self.spec, observation, decision)
+            assert not changed, f"{changed}\n{self.describe()}"
 
     def _no_worker_interrupted(self) -> None:
         """No worker is interrupted: a removed one was drained, never started, or long silent and unready."""
@@ -263,51 +268,8 @@ class Story:
             f"{decision.size}\n{self.describe()}"
         )
 
-    def _decision_holds_until_its_time(self, observation: Observation, decision: Decision) -> None:
-        """Without new facts a decision stays the same until `look_again_in` has passed."""
-        wait = decision.look_again_in
-        if wait is not None and wait <= CLOSED_SECONDS:
-            # A breaker that has just closed, or is about to close, gives another answer at the next look in any case.
-            return
-        times = LATER_SECONDS if wait is None else (wait / 2, wait * 0.999)
-        for seconds in times:
-            now = observation.now + seconds
-            signals = tuple(replace(count, observed_at=now) for count in observation.source.counts)
-            source = (
-                observation.source
-                if observation.source.error is not None
-                else replace(observation.source, counts=signals)
-            )
-            later = decide(self.spec, replace(observation, now=now, source=source), decision.memory)
-            assert _answer(later) == _answer(decision), (
-                f"another answer {seconds} s later, although look_again_in is {wait}:\n"
-                f"{later.size} {_answer(later)}\ninstead of\n{decision.size} {_answer(decision)}\n{self.describe()}"
-            )
-
     def _replicas(self) -> int:
         return sum(deployment.replicas for deployment in self.truth.deployments.values())
-
-    def _note(self, observation: Observation, decision: Decision) -> None:
-        """Count the situations that came about, which shows whether the search reaches them."""
-        fleet_seen, reached = join_reports(self.spec, observation), self.reached
-        for action in decision.actions:
-            name = type(action).__name__ if not isinstance(action, EmitEvent) else f"event {action.reason}"
-            reached[name] += 1
-            if name == "SetDeletionCost" and getattr(action, "cost", 0) is None:
-                reached["uncordoned"] += 1
-        reached[f"limit {decision.size.limit}"] += 1
-        reached["breaker open"] += decision.memory.breaker.open
-        reached["stalled"] += bool(fleet_seen.stalled)
-        reached["unheard"] += bool(fleet_seen.unheard)
-        reached["report path degraded long into a term"] += (
-            bool(observation.report_path_problem) and observation.now - observation.leader_since > 10
-        )
-        reached["drained and waiting to go"] += any(member.drained for member in fleet_seen.members)
-        states = {(pod.process.state, bool(pod.process.tasks)) for pod in self.truth.pods.values() if pod.process}
-        for state, busy in states:
-            reached[f"{state.value}{' and busy' if busy else ''}"] += 1
-        both = {deployment.revision for deployment in observation.deployments if deployment.replicas}
-        reached["two revisions"] += len(both) > 1
 
     def _on_change(self, kind: str, name: str, facts: PodFacts | DeploymentFacts | None) -> None:
         term = getattr(self, "term", None)
@@ -323,8 +285,3 @@ class Story:
             return list(self.truth.pods)
         name = self._pick(which)
         return [] if name is None else [name]
-
-
-def _answer(decision: Decision) -> tuple[object, ...]:
-    writes = tuple(action for action in decision.actions if not isinstance(action, EmitEvent))
-    return decision.size.desired, writes, dict(decision.directives), decision.sentinel

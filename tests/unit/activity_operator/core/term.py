@@ -49,6 +49,8 @@ class Term:
 
     def __init__(self, truth: Truth, spec: PoolSpec, generation: int, proven: str) -> None:
         self.truth, self.spec, self.generation, self.proven = truth, spec, generation, proven
+        #: The operator's version: another one renders another pod template.
+        self.version = 1
         self.since = truth.now
         self.memory = ScalingMemory()
         self.registry = WorkerRegistry(lambda *_: self.wake(), jitter=lambda: 0.5)
@@ -88,6 +90,7 @@ class Term:
             if (
                 pod.process is not None
                 and not pod.cut
+                and pod.facts.name in self.pods  # the report of an unknown pod is refused
                 and self.truth.now >= max(pod.process.report_at, pod.process.up_at)
             ):
                 self._hear(pod, pod.process)
@@ -99,7 +102,7 @@ class Term:
         return Observation(
             now=now,
             pool=PoolFacts(*KEY, "pool-uid", self.generation, proven_revision=self.proven),
-            deployments=tuple(self.deployments.values()),
+            deployments=tuple(self._compared(found) for found in self.deployments.values()),
             pods=tuple(sorted(self.pods.values(), key=lambda pod: pod.name)),
             workers=self.registry.workers(*KEY),
             source=self.source,
@@ -133,6 +136,11 @@ class Term:
             self.proven = revision
             self.wake()
         return observation, before, decision, self._answers > answers
+
+    def _compared(self, found: DeploymentFacts) -> DeploymentFacts:
+        """Return a Deployment's facts as this version of the operator sees them."""
+        outdated = self.truth.rendered_by.get(found.name, self.version) != self.version
+        return replace(found, outdated=outdated and found.revision == revision_of(self.spec))
 
     def _take_in(self, kind: str, name: str, facts: PodFacts | DeploymentFacts | None) -> None:
         if isinstance(facts, DeploymentFacts):
@@ -242,11 +250,10 @@ class Term:
             self._conflict(name)
         uid = f"d{truth.version}" if live is None else live.uid
         created = truth.now if live is None else live.created
-        truth.images[name] = self.spec.handler_image
         self._answers += 1
-        self.deployments[name] = truth.write(
-            DeploymentFacts(name, uid, "", action.revision, self.generation, action.replicas, created=created)
-        )
+        version = truth.rendered_by[name] if action.keeps_template else self.version
+        deployment = DeploymentFacts(name, uid, "", action.revision, self.generation, action.replicas, created=created)
+        self.deployments[name] = truth.render(deployment, self.spec.handler_image, version)
 
     def _delete(self, name: str, uid: str) -> None:
         pod = self.truth.pods.get(name)

@@ -1,8 +1,6 @@
 """One pool from start to end in virtual time."""
 
-from dataclasses import replace
-
-from activity_operator.core.decision import ApplyRevision, EmitEvent, SentinelOrder, SetReplicas
+from activity_operator.core.decision import SentinelOrder
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import SourceFacts
 from activity_worker.contract import Directive
@@ -123,24 +121,6 @@ def test_pool_shrinks_on_time_with_rare_reports() -> None:
     assert world.settle().size.desired == 1
     world.run(15)
     assert world.settle().size.desired == 0
-
-
-def test_outdated_rendering_is_replaced_only_when_pool_starts_from_zero() -> None:
-    world = proven_at_zero()
-    (found,) = world.truth.deployments.values()
-    world.truth.write(replace(found, outdated=True))
-
-    assert world.term.look()[2].actions == ()
-
-    world.know(SourceFacts(held=2))
-    applied = [action for action in world.term.look()[2].actions if isinstance(action, ApplyRevision)]
-    assert [action.replicas for action in applied] == [2]
-
-    (found,) = world.truth.deployments.values()
-    world.truth.write(replace(found, outdated=True))
-    world.know(SourceFacts(held=5))
-    writes = [action for action in world.term.look()[2].actions if not isinstance(action, EmitEvent)]
-    assert [type(action) for action in writes] == [SetReplicas]
 
 
 def test_pool_without_work_goes_to_zero_without_interrupting_workers() -> None:

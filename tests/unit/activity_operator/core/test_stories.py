@@ -37,6 +37,7 @@ STEPS = st.one_of(
     step("arrive", tasks=st.integers(1, 6), seconds=st.sampled_from([30.0, 100.0, 200.0])),
     step("change_leader", gap=st.sampled_from([0, 1, 3, 20])),
     step("change_leader", gap=st.sampled_from([0, 1, 3, 20])),
+    step("upgrade", version=st.sampled_from([1, 2, 2])),
     st.builds(
         lambda which, end: ("crash", {"which": which, "code": end[0], "reason": end[1]}),
         which,

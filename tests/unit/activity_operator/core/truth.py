@@ -47,6 +47,31 @@ class Process:
         """Whether the worker has a task, or a poll that may return one."""
         return bool(self.tasks or self.poll_until) or self.state is WorkerState.RUNNING
 
+    def work(self, now: float, slots: int, poll_seconds: float) -> int:
+        """End tasks and polls whose time has come, start a poll for a free slot; return the number of ended tasks."""
+        ended = sum(until <= now for until in self.tasks)
+        if ended:
+            self.tasks = [until for until in self.tasks if until > now]
+            self.idle_since = now
+        if self.poll_until <= now:
+            self.poll_until = 0.0
+        silence = 0.0 if self.answered else SILENCE_SECONDS
+        if self.state is WorkerState.STARTING and now >= self.up_at + silence:
+            self.state, self.idle_since = WorkerState.RUNNING, now
+        if self.state is WorkerState.RUNNING and len(self.tasks) < slots and not self.poll_until:
+            self.poll_until = now + poll_seconds
+        if self.state is WorkerState.DRAINING and not (self.tasks or self.poll_until):
+            self.state = WorkerState.DRAINED
+        return ended
+
+    def order(self, directive: Directive, now: float) -> None:
+        """Apply the directive in the answer to a report."""
+        self.answered = True
+        if directive is Directive.DRAIN and self.state in {WorkerState.STARTING, WorkerState.RUNNING}:
+            self.state = WorkerState.DRAINING
+        elif directive is Directive.RUN and self.state is WorkerState.DRAINING:
+            self.state, self.idle_since = WorkerState.RUNNING, now
+
 
 @dataclass
 class Pod:
@@ -91,6 +116,8 @@ class Truth:
     skew: float = 0.0
     deployments: dict[str, DeploymentFacts] = field(default_factory=dict)
     images: dict[str, str] = field(default_factory=dict)
+    #: The version of the operator that rendered each Deployment.
+    rendered_by: dict[str, int] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
     waiting: deque[float] = field(default_factory=deque)
     held: deque[float] = field(default_factory=deque)
@@ -117,7 +144,7 @@ class Truth:
         for pod in list(self.pods.values()):
             self._kubelet(pod)
             if pod.process is not None:
-                self._work(pod, pod.process)
+                self.done += pod.process.work(self.now, self.slots, POLL_SECONDS if self.long_polls else 0.5)
             self._leave(pod)
         self._poll()
         for name in list(self.deployments):
@@ -131,6 +158,14 @@ class Truth:
         self.on_change("deployment", stored.name, stored)
         self.reconcile(stored.name)
         return self.deployments[stored.name]
+
+    def render(self, deployment: DeploymentFacts, image: str, version: int) -> DeploymentFacts:
+        """Store a Deployment with this version's pod template; Kubernetes replaces all pods of another template."""
+        former = self.rendered_by.get(deployment.name, version)
+        if former != version and (pods := self.of(deployment.revision)):
+            self.taken.append(f"{len(pods)} pods by a new template at {self.now:.2f}: {deployment}")
+        self.images[deployment.name], self.rendered_by[deployment.name] = image, version
+        return self.write(deployment)
 
     def drop(self, name: str) -> None:
         """Delete a Deployment and its pods."""
@@ -188,13 +223,8 @@ class Truth:
     def order(self, uid: str, directive: Directive) -> None:
         """Apply the directive in the answer to a worker's report."""
         process = next((pod.process for pod in self.pods.values() if pod.facts.uid == uid), None)
-        if process is None:
-            return
-        process.answered = True
-        if directive is Directive.DRAIN and process.state in {WorkerState.STARTING, WorkerState.RUNNING}:
-            process.state = WorkerState.DRAINING
-        elif directive is Directive.RUN and process.state is WorkerState.DRAINING:
-            process.state, process.idle_since = WorkerState.RUNNING, self.now
+        if process is not None:
+            process.order(directive, self.now)
 
     def of(self, revision: str) -> list[Pod]:
         """Return the pods of a revision that its ReplicaSet counts."""
@@ -282,23 +312,6 @@ class Truth:
         if ready != pod.facts.ready:
             since = math.floor(self.now) + self.skew if ready else 0.0
             self._put(pod, ready=ready, ready_since=since)
-
-    def _work(self, pod: Pod, process: Process) -> None:
-        finished = [until for until in process.tasks if until <= self.now]
-        if finished:
-            process.tasks = [until for until in process.tasks if until > self.now]
-            self.done += len(finished)
-            process.idle_since = self.now
-        if process.poll_until <= self.now:
-            process.poll_until = 0.0
-        patience = 0.0 if process.answered else SILENCE_SECONDS
-        if process.state is WorkerState.STARTING and self.now >= process.up_at + patience:
-            process.state, process.idle_since = WorkerState.RUNNING, self.now
-        if process.state is WorkerState.RUNNING and len(process.tasks) < self.slots and not process.poll_until:
-            process.poll_until = self.now + (POLL_SECONDS if self.long_polls else 0.5)
-        idle = not (process.tasks or process.poll_until)
-        if process.state is WorkerState.DRAINING and idle:
-            process.state = WorkerState.DRAINED
 
     def _leave(self, pod: Pod) -> None:
         """Remove a deleted pod once its worker has finished; on an unreachable node nothing is removed."""

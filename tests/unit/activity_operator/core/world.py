@@ -69,6 +69,11 @@ class World:
         self.term.generation += 1
         self.term.wake()
 
+    def upgrade(self, version: int = 2) -> None:
+        """Let an operator of another version decide, which renders another pod template."""
+        self.term.version = version
+        self.term.wake()
+
     def settle(self) -> Decision:
         """Look until a look writes nothing, without time passing."""
         for _ in range(LOOKS):
