@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from activity_operator.core.fleet import Member
+from activity_operator.core.fleet import CORDON_COST, DRAINED_COST, Member
 from activity_worker.contract import WorkerState
 
 _PHASE_RANK = {"Pending": 0, "Unknown": 1, "Running": 2}
@@ -21,8 +21,9 @@ def removal_order(member: Member) -> RemovalOrder:
 
 
 def removable(member: Member) -> bool:
-    """Whether the pod may go now: it never started, or it is drained and the watch shows it cordoned and unready."""
-    return member.never_started or (member.drained and member.cordoned and not member.pod.ready)
+    """Whether the pod may go now: it never started, or it is drained and the watch shows its cost and it unready."""
+    drained = member.drained and member.pod.deletion_cost == DRAINED_COST
+    return member.never_started or (drained and not member.pod.ready)
 
 
 def lowest_replicas(members: Iterable[Member], replicas: int, wanted: int) -> int:
@@ -65,14 +66,21 @@ def choose_victims(serving: Iterable[Member], surplus: int) -> tuple[Member, ...
     return tuple(candidates[: max(0, surplus)])
 
 
-def unmarked(members: Iterable[Member]) -> tuple[Member, ...]:
-    """Return drained workers without our deletion cost.
+def due_costs(members: Iterable[Member]) -> tuple[tuple[Member, int], ...]:
+    """Return the workers whose deletion cost differs from what their last report demands, with the cost due.
 
-    Such a worker reported drained while it was being uncordoned; drained is terminal.
+    A drained worker is the first to go, also one that reported drained while it was being uncordoned: drained is
+    terminal. A cordoned worker that restarted in place after it had drained is only cordoned again.
     """
-    return tuple(
-        m for m in members if m.report is not None and m.report.state is WorkerState.DRAINED and not m.cordoned
-    )
+    due = ((member, _due_cost(member)) for member in members if member.report is not None)
+    return tuple((member, cost) for member, cost in due if cost is not None and cost != member.pod.deletion_cost)
+
+
+def _due_cost(member: Member) -> int | None:
+    terminal = member.report is not None and member.report.state is WorkerState.DRAINED
+    if terminal or (member.drained and member.cordoned):
+        return DRAINED_COST
+    return CORDON_COST if member.cordoned else None
 
 
 def callable_back(members: Iterable[Member], number: int) -> tuple[Member, ...]:

@@ -6,6 +6,7 @@ from activity_operator.api.conditions import Reason
 from activity_operator.core import preflight
 from activity_operator.core.decision import Breaker, EmitEvent, Limit, Size
 from activity_operator.core.not_ready import not_ready_reasons
+from activity_operator.core.observation import Observation
 from activity_operator.core.situation import Situation
 
 #: The Event reason for each rule that stops growth because of the workers' behaviour.
@@ -14,8 +15,15 @@ GROWTH_STOP_REASONS = {
     Limit.CRASHING: Reason.WORKERS_CRASHING,
     Limit.MUTE: Reason.WORKERS_MUTE,
 }
-#: Seconds from the start of a term in which missing reports get no Event: every change of leader interrupts reports.
+#: Seconds from the start of a term in which missing reports get no Event and no condition: every change of leader
+#: interrupts reports.
 YOUNG_TERM_SECONDS = 30.0
+
+
+def reports_missing_in_young_term(observation: Observation) -> bool:
+    """Whether reports are missing, and the term is so young that its beginning may be the cause."""
+    young = observation.now - observation.leader_since < YOUNG_TERM_SECONDS
+    return bool(observation.report_path_problem) and young
 
 
 def new_events(

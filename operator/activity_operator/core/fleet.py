@@ -12,8 +12,9 @@ from activity_worker.contract import WorkerState
 STALLED_INTERVALS = 3
 #: Seconds for which a container may run without a report; after that it counts as an image without our runtime.
 START_DEADLINE_SECONDS = 60.0
-#: pod-deletion-cost of a cordoned worker: below that of a pod without the annotation (0).
-CORDON_COST = -1000
+#: pod-deletion-cost of a cordoned worker, below that of a pod without the annotation (0), and of a drained one. A
+#: cordoned worker may miss a readiness probe while it works; the drained ones must then still go before it.
+CORDON_COST, DRAINED_COST = -1000, -2000
 #: Seconds without a task after which a free slot is idle; a shorter gap lies between two tasks of a backlog.
 IDLE_GRACE_SECONDS = 0.5
 #: Share of its slots' time above which a worker counts as saturated, however long its free slots waited for tasks.
@@ -42,7 +43,7 @@ class Member:
 
         Any other cost comes from another controller: some node autoscalers rank all pods by it.
         """
-        return self.pod.deletion_cost == CORDON_COST
+        return self.pod.deletion_cost in {CORDON_COST, DRAINED_COST}
 
     @property
     def drained(self) -> bool:

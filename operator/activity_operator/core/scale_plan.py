@@ -31,8 +31,9 @@ def plan_scale(members: tuple[Member, ...], replicas: int, wanted: int, room: in
         if lacking > 0
         else _plan_shrink(members, replicas, wanted, -lacking, missing)
     )
-    again = (SetDeletionCost(m.pod.name, m.pod.uid, CORDON_COST) for m in drain.unmarked(members))
-    return replace(plan, costs=(*again, *plan.costs))
+    corrected = (SetDeletionCost(m.pod.name, m.pod.uid, cost) for m, cost in drain.due_costs(members))
+    # The plan's own costs come last: it may uncordon a worker.
+    return replace(plan, costs=(*corrected, *plan.costs))
 
 
 def _plan_shrink(members: tuple[Member, ...], replicas: int, wanted: int, surplus: int, missing: int) -> ScalePlan:
@@ -45,8 +46,7 @@ def _plan_shrink(members: tuple[Member, ...], replicas: int, wanted: int, surplu
     # A ReplicaSet removes starting pods before drained ones. While a starting pod is needed, the drained ones stay.
     needed = spare > 0 and wanted > started - len(chosen)
     staying = sum(1 for m in members if not m.serving and (needed or not drain.removable(m)))
-    # Deletion costs are written before replicas. A NotReady pod that has just got the cost therefore ranks like a
-    # drained one and may be removed.
+    # Deletion costs are written before replicas, so a chosen worker already ranks as a cordoned one.
     lowest = drain.lowest_replicas(_marked(members, chosen), replicas, wanted + staying + len(chosen))
     return ScalePlan(min(replicas, lowest), costs, chosen)
 

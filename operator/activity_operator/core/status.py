@@ -51,7 +51,7 @@ def pool_status(
     busy = _busy(fleet, before.busy_workers)
     return PoolStatus(
         observed_generation=observation.pool.generation,
-        conditions=merge(before.conditions, _conditions(situation, decision, busy), now),
+        conditions=merge(before.conditions, _conditions(situation, decision, busy, before), now),
         replicas=len(fleet.members),
         ready_replicas=sum(1 for member in fleet.members if member.pod.ready),
         desired_replicas=decision.size.desired,
@@ -106,8 +106,11 @@ def _ring(situation: Situation, decision: Decision, before: PoolStatus, now: dat
     return (*before.decisions, record)[-MAX_DECISIONS:]
 
 
-def _conditions(situation: Situation, decision: Decision, busy: int) -> Iterator[Condition]:
-    for kind, (value, reason, message) in _states(situation, decision, busy).items():
+def _conditions(situation: Situation, decision: Decision, busy: int, before: PoolStatus) -> Iterator[Condition]:
+    states = _states(situation, decision, busy)
+    if events.reports_missing_in_young_term(situation.observation):
+        states |= _former(before)
+    for kind, (value, reason, message) in states.items():
         yield Condition(kind, value, reason, message, situation.observation.pool.generation)
 
 
@@ -168,9 +171,23 @@ def _scaling_limited(observation: Observation, decision: Decision) -> ConditionS
     return "True", reason, decision.size.reason
 
 
+def _former(before: PoolStatus) -> dict[ConditionType, ConditionState]:
+    """Return the conditions about missing reports that the former leader wrote.
+
+    Each change of leader interrupts all reports. A young term neither raises these conditions nor ends them: that would
+    be two writes for each pool and change of leader.
+    """
+    return {
+        found.type: (found.status, found.reason, found.message)
+        for found in before.conditions
+        if found.reason == Reason.REPORTS_MISSING
+    }
+
+
 def _signals_stale(situation: Situation, decision: Decision) -> ConditionState:
     observation, fleet = situation.observation, situation.fleet
-    if observation.report_path_problem and fleet.members:
+    missing = observation.report_path_problem and not events.reports_missing_in_young_term(observation)
+    if missing and fleet.members:
         return "True", Reason.REPORTS_MISSING, observation.report_path_problem
     if fleet.stalled:
         excused = [observation.excused_workers[member.pod.uid] for member in fleet.stalled if member.excused]

@@ -14,8 +14,8 @@ from tests.e2e.view import PoolView
 from tests.e2e.watches import Raw
 
 SIZE = 20
-#: The conditions that a change of leader must not change. A new leader sets two others, SignalsStale and
-#: ScalingLimited, for some seconds, until the workers have reported to it.
+#: The conditions that a change of leader must not change. While no replica runs, two others may change for some
+#: seconds: SignalsStale and ScalingLimited.
 STEADY = {"Ready", "Active"}
 HANDLER = f'''
 """Works until the gate is open."""

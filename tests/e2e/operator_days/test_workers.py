@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 #: The seconds that the present operator and the next version (next/Dockerfile) add to drain.timeoutSeconds, by default
 #: 1800.
-GRACE, NEXT_GRACE = 1800 + 80, 1800 + 123
+GRACE, NEXT_GRACE = 1800 + 90, 1800 + 123
 
 
 def test_rolling_restart_touches_no_worker_and_loses_no_open_poll(

@@ -20,8 +20,8 @@ from activity_worker.supervisor.report_state import Orders, ReportState, WorkerS
 
 #: For one report, connecting included; more than the operator needs to write a lease's owner, less than a lease bears.
 REPORT_TIMEOUT_SECONDS = 5.0
-#: How long the last word may take: time for a second try, and within the margin of the pod's grace (80 s, of which an
-#: open poll takes 60).
+#: How long the last word may take: time for a second try, and within the margin of the pod's grace (90 s, of which an
+#: open poll takes at most 71).
 LAST_REPORT_SECONDS = 10.0
 #: How long a starting worker waits for the operator's first answer before it polls anyway.
 SILENCE_SECONDS = 2.0

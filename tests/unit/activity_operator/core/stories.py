@@ -166,7 +166,7 @@ class Story:
         truth = self.truth
         truth.unpullable.clear()
         truth.unusable.clear()
-        truth.no_room = truth.no_quota = False
+        truth.no_room = truth.no_quota = truth.probes_fail = False
         truth.import_seconds = 1.0
         self.lag_by(0.0)
         self.fail_counts(False)

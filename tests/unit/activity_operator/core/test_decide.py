@@ -1,6 +1,7 @@
 """One pool from start to end in virtual time."""
 
 from activity_operator.core.decision import SentinelOrder
+from activity_operator.core.fleet import DRAINED_COST
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import SourceFacts
 from activity_worker.contract import Directive
@@ -178,7 +179,7 @@ def test_new_workers_are_not_removed_instead_of_drained_ones() -> None:
         world = with_workers(2, maxWorkers=most)
         for name in list(world.pods):
             world.drain_by_itself(name)
-            world.truth.set_cost(name, -1000)
+            world.truth.set_cost(name, DRAINED_COST)
         before = world.truth.made
         world.run(40)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activity_operator.core import drain, scale_plan
-from activity_operator.core.fleet import CORDON_COST, Member
+from activity_operator.core.fleet import CORDON_COST, DRAINED_COST, Member
 from activity_operator.core.observation import PodFacts, WorkerFacts
 from activity_worker.contract import WorkerState
 from tests.unit.activity_operator.core.builders import NOW, busy, members, names, pending, pod, worker
@@ -15,7 +15,7 @@ from tests.unit.activity_operator.core.builders import NOW, busy, members, names
 
 def drained(name: str = "d1", **more: object) -> tuple[PodFacts, WorkerFacts]:
     """Return a removable worker: cordoned, drained, and unready in the watch."""
-    facts = pod(name, **{"ready": False, "deletion_cost": CORDON_COST, **more})
+    facts = pod(name, **{"ready": False, "deletion_cost": DRAINED_COST, **more})
     return facts, worker(name, state=WorkerState.DRAINED)
 
 
@@ -24,6 +24,7 @@ def test_drained_worker_needs_observed_cost_and_unreadiness_to_be_removed() -> N
         (drained(), True),
         (drained(ready=True), False),
         (drained(deletion_cost=None), False),
+        (drained(deletion_cost=CORDON_COST), False),
     ]:
         (member,) = members(*facts)
         assert drain.removable(member) is may_be_removed
@@ -44,7 +45,7 @@ def test_replicas_do_not_fall_below_the_wanted_size() -> None:
 
 
 def test_not_ready_cordoned_busy_worker_blocks_scale_in() -> None:
-    lost = (pod("lost", ready=False, deletion_cost=-2000), busy("lost"))
+    lost = (pod("lost", ready=False, deletion_cost=-3000), busy("lost"))
 
     assert drain.lowest_replicas(members(*lost, *drained()), 2, 0) == 2
 
@@ -79,13 +80,50 @@ def test_drained_worker_stays_while_a_requested_pod_is_not_observed() -> None:
 
 
 def test_new_cordon_on_unready_pod_does_not_outrank_drained_pod() -> None:
-    """The cost is written before the replicas, so both pods rank alike and a ReplicaSet may remove either."""
+    """The cost is written before the replicas: the unready pod ranks as cordoned, after the drained one."""
     lost = (pod("lost", ready=False), worker("lost"))
     fleet = members(*drained("d1"), *lost, busy("w1"))
     first = scale_plan.plan_scale(fleet, replicas=3, wanted=1, room=0)
 
-    assert (names(first.victims), first.replicas) == (["lost"], 3)
+    assert (names(first.victims), first.replicas) == (["lost"], 2)
     assert scale_plan.plan_scale(members(*drained("d1"), worker("idle"), busy("w1")), 3, 1, 0).replicas == 2
+
+
+def test_cordoned_busy_worker_that_turns_unready_goes_after_drained_ones() -> None:
+    """Between the observation and the ReplicaSet's own one, a busy worker may miss a readiness probe."""
+    cordoned = pod("w1", deletion_cost=CORDON_COST)
+    seen = members(*drained("d1"), cordoned, busy("w1"))
+    lowest = drain.lowest_replicas(seen, 2, 0)
+    later = members(*drained("d1"), replace(cordoned, ready=False), busy("w1"))
+
+    assert lowest == 1
+    assert names(sorted(later, key=drain.removal_order)) == ["d1", "w1"]
+    assert drain.removal_order(later[0]) != drain.removal_order(later[1])
+
+
+@pytest.mark.parametrize(
+    ("state", "cost", "due"),
+    [
+        (WorkerState.DRAINED, None, DRAINED_COST),
+        (WorkerState.DRAINED, CORDON_COST, DRAINED_COST),
+        (WorkerState.DRAINED, DRAINED_COST, None),
+        (WorkerState.STOPPED, CORDON_COST, DRAINED_COST),
+        (WorkerState.STOPPED, None, None),
+        (WorkerState.DRAINING, CORDON_COST, None),
+        (WorkerState.STARTING, DRAINED_COST, CORDON_COST),
+        (WorkerState.RUNNING, DRAINED_COST, CORDON_COST),
+        (WorkerState.RUNNING, None, None),
+        (WorkerState.RUNNING, 7, None),
+    ],
+)
+def test_deletion_cost_follows_the_last_report(state: WorkerState, cost: int | None, due: int | None) -> None:
+    fleet = members(pod("w1", deletion_cost=cost), worker("w1", state=state))
+
+    assert [(member.pod.name, one) for member, one in drain.due_costs(fleet)] == ([] if due is None else [("w1", due)])
+
+
+def test_pod_without_report_keeps_its_deletion_cost() -> None:
+    assert drain.due_costs(members(pod("w1", deletion_cost=DRAINED_COST), pending("n1"))) == ()
 
 
 def test_tie_with_a_busy_worker_blocks_scale_in() -> None:
@@ -113,7 +151,7 @@ pods = st.builds(
     phase=st.sampled_from(["Pending", "Unknown", "Running"]),
     assigned=st.booleans(),
     ready=st.booleans(),
-    deletion_cost=st.sampled_from([None, CORDON_COST, -1, 7]),
+    deletion_cost=st.sampled_from([None, CORDON_COST, DRAINED_COST, -1, 7]),
     running_since=st.sampled_from([0.0, NOW - 10, NOW - 90]),
 )
 reports = st.none() | st.builds(
@@ -144,6 +182,22 @@ def test_no_pod_that_may_be_working_is_ever_removed(fleet: tuple[Member, ...], r
     if lowest < replicas:
         assert all(drain.removable(member) for member in order[: max(0, len(order) - lowest)])
     assert lowest >= wanted
+
+
+@given(fleets(), st.integers(0, 9), st.sets(st.integers(0, 6)))
+def test_no_cordoned_worker_is_removed_when_it_turns_unready(
+    fleet: tuple[Member, ...], wanted: int, unready: set[int]
+) -> None:
+    """The ReplicaSet sees later readiness than the decision did."""
+    fleet = tuple(m for m in fleet if not m.never_started and (m.drained or m.pod.deletion_cost != DRAINED_COST))
+    lowest = drain.lowest_replicas(fleet, len(fleet), wanted)
+    later = [
+        replace(m, pod=replace(m.pod, ready=False)) if n in unready and m.cordoned and not m.drained else m
+        for n, m in enumerate(fleet)
+    ]
+    order = sorted(later, key=lambda member: (drain.removal_order(member), drain.removable(member)))
+
+    assert all(drain.removable(member) for member in order[: max(0, len(order) - lowest)])
 
 
 @given(fleets())

@@ -1,8 +1,13 @@
 """The Deployment that a revision is rendered as."""
 
+import inspect
+
 from activity_operator.core.breaker import RETRY_DELAYS_SECONDS
-from activity_operator.core.manifests import RenderSettings, deployment, revision_of
+from activity_operator.core.manifests import GRACE_MARGIN_SECONDS, RenderSettings, deployment, revision_of
 from activity_worker.contract import TOKEN_AUDIENCE
+from activity_worker.supervisor.reporter import LAST_REPORT_SECONDS
+from activity_worker.wire.grace_timeout import GRACE_SECONDS
+from activity_worker.wire.stepfunctions import StepFunctionsClient
 from tests.unit.activity_operator.core.builders import POOL, pool
 
 
@@ -77,3 +82,11 @@ def test_unmergeable_template_is_rendered_and_left_to_the_api_server() -> None:
     rendered = deployment(pool(podTemplate=template), POOL, RenderSettings("https://reports"), "r1", 1)
 
     assert rendered["spec"]["template"]["spec"]["containers"][0]["name"] == "worker"
+
+
+def test_grace_margin_covers_an_open_poll_and_the_last_report() -> None:
+    """With `drain.timeoutSeconds` 0 the margin is the whole grace period."""
+    poll = inspect.signature(StepFunctionsClient).parameters["read_timeout_seconds"].default
+    longest = poll + GRACE_SECONDS + LAST_REPORT_SECONDS
+
+    assert longest + 5 <= GRACE_MARGIN_SECONDS

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from activity_operator.core.decision import DeletePod, SetReplicas
+from activity_operator.core.fleet import CORDON_COST
 from activity_worker.contract import Directive, WorkerState
 from tests.unit.activity_operator.core.load import Load, load_of
 
@@ -24,6 +25,21 @@ def lose_node(load: Load, names: Iterable[str] = ()) -> None:
     """Make these pods, or all pods for an empty `names`, unready as on a node whose kubelet is silent."""
     for name in names or list(load.world.pods):
         load.world.truth.lose_node(name)
+
+
+def test_missed_probe_of_cordoned_busy_worker_interrupts_nothing() -> None:
+    load = at_work(3)
+    world = load.world
+    first = next(iter(world.pods))
+    process = world.truth.pods[first].process
+    assert process is not None
+    process.tasks, process.idle_since = [], world.now
+    world.truth.probes_fail = True
+    world.edit(replicas=1)
+    load.run(200)
+
+    assert (world.truth.taken, first in world.pods) == ([], False)
+    assert sorted(pod.facts.deletion_cost or 0 for pod in world.pods.values()) == [CORDON_COST, 0]
 
 
 def evict(load: Load) -> set[str]:

@@ -108,6 +108,8 @@ class Truth:
     unusable: set[str] = field(default_factory=set)
     no_room: bool = False
     no_quota: bool = False
+    #: Cordoned busy workers miss a readiness probe just before a ReplicaSet chooses pods, and no leader sees it.
+    probes_fail: bool = False
     #: Largest number of pods; None for no limit.
     most_pods: int | None = None
     #: Error of all polls, those of the operator included.
@@ -240,7 +242,7 @@ class Truth:
         failure = "exceeded quota: pods" if allowed < lacking else ""
         for _ in range(allowed):
             self._make(deployment)
-        active.sort(key=_removal_order)
+        active.sort(key=lambda pod: _removal_order(pod, probes_fail=self.probes_fail))
         for pod in active[: max(0, -lacking)]:
             self.delete(pod.facts.name, "ReplicaSet")
         if failure != deployment.failure:
@@ -343,7 +345,8 @@ class Truth:
                 yield pod
 
 
-def _removal_order(pod: Pod) -> tuple[object, ...]:
+def _removal_order(pod: Pod, *, probes_fail: bool) -> tuple[object, ...]:
     """Return the sort key of a ReplicaSet's removal; its later keys (node, age) are unspecified here."""
     facts, works = pod.facts, pod.process is not None and pod.process.engaged
-    return facts.assigned, _PHASES[facts.phase], facts.ready, facts.deletion_cost or 0, not works
+    ready = facts.ready and not (probes_fail and works and (facts.deletion_cost or 0) < 0)
+    return facts.assigned, _PHASES[facts.phase], ready, facts.deletion_cost or 0, not works
