@@ -24,10 +24,12 @@ from tests.servers.parent import die_with_parent
 
 #: module -> constant -> its value here, in seconds. Settings cover the rest.
 HASTE: dict[str, dict[str, float]] = {
-    "activity_operator.core.decide": {"DOUBT_SECONDS": 1.0},
+    "activity_operator.core.decide": {"REPORT_PATH_RECHECK_SECONDS": 1.0},
+    # No term is young: by SignalsStale the scenarios see whether the workers have reported to the leader.
+    "activity_operator.core.events": {"YOUNG_TERM_SECONDS": 0.0},
     "activity_operator.cluster.status_writer": {"COUNTS_SECONDS": 1.0},
-    "activity_operator.leases.manager": {"SWEEP_SECONDS": 0.5},
-    "activity_operator.leases.rules": {"POOLLESS_SECONDS": 1.0, "OFFER_SECONDS": 2.0},
+    "activity_operator.leases.manager": {"LEASE_CHECK_SECONDS": 0.5},
+    "activity_operator.leases.rules": {"POOL_MISSING_SECONDS": 1.0, "OFFER_SECONDS": 2.0},
     "activity_operator.leases.takeover": {"LISTING_FIRST_SECONDS": 1.0},
     "activity_operator.reports.report_path": {"LEAST_TERM_SECONDS": 4.0},
     "activity_operator.cluster.apply": {"REJECTED_SECONDS": 2.0},

@@ -28,7 +28,7 @@ from activity_operator.core.decision import ApplyRevision, Decision, EmitEvent
 from activity_operator.core.observation import Observation
 
 #: Consecutive failures after which the status shows them: about two seconds, with the back-off.
-TOLD_FAILURES = 3
+SHOWN_FAILURES = 3
 #: First and longest wait after failures in a row. The first one is shorter after a conflict, because the watch is about
 #: to deliver the new version of the object.
 RETRY_FIRST_SECONDS = 0.5
@@ -157,14 +157,14 @@ class Reconciler:
         if isinstance(error, KubeError | NameTakenError):
             log.warning("%s: %s, %s", name, error, again)
             return "refused", wait
-        log.error("%s: looking after it failed, %s", name, again, exc_info=error)
+        log.error("%s: its reconciliation failed, %s", name, again, exc_info=error)
         return "error", wait
 
     async def _report_failure(self, key: Key, error: Exception) -> None:
         """Write a repeated failure into the pool's status, except a conflict or an unreachable API server."""
         state, pool = self._states[key], self._deps.store.pool(key)
         passes = isinstance(error, ApiUnreachableError) or (isinstance(error, ApiError) and error.conflict)
-        if passes or pool is None or state.failures < TOLD_FAILURES:
+        if passes or pool is None or state.failures < SHOWN_FAILURES:
             return
         try:
             await self._deps.statuses.fail(key, pool, state, error)

@@ -37,7 +37,7 @@ from activity_operator.core.situation import Situation, situation_of
 from activity_worker.contract import Directive
 
 #: Seconds until the next decision while the report path is degraded: its recovery raises no event.
-DOUBT_SECONDS = 5.0
+REPORT_PATH_RECHECK_SECONDS = 5.0
 
 
 def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> Decision:
@@ -204,7 +204,7 @@ def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory) -> 
     if demand.saturation is not None:
         times.append(saturation.look_again_at(demand.saturation, fleet, observation.now))
     if (observation.report_path_problem and fleet.members) or any(member.excused for member in fleet.stalled):
-        times.append(observation.now + DOUBT_SECONDS)
+        times.append(observation.now + REPORT_PATH_RECHECK_SECONDS)
     times += [_silent_at(situation, member) for member in fleet.members]
     times += [
         observation.now + IDLE_GRACE_SECONDS - m.idle_for for m in fleet.working if m.busy < m.slots and not m.idle

@@ -20,7 +20,7 @@ GROWTH_STOP_REASONS = {
 YOUNG_TERM_SECONDS = 30.0
 
 
-def reports_missing_in_young_term(observation: Observation) -> bool:
+def reports_missing_in_new_term(observation: Observation) -> bool:
     """Whether reports are missing, and the term is so young that its beginning may be the cause."""
     young = observation.now - observation.leader_since < YOUNG_TERM_SECONDS
     return bool(observation.report_path_problem) and young
@@ -32,7 +32,7 @@ def new_events(
     """Return the Events to publish, and the new `announced`: topic to the key of its last Event."""
     topics = {topic: (key, event) for topic, key, event in _topics(situation, breaker)}
     if (why := GROWTH_STOP_REASONS.get(size.limit)) is not None:
-        topics["futile"] = (size.limit, EmitEvent("Warning", str(why), size.reason))
+        topics["growth-stop"] = (size.limit, EmitEvent("Warning", str(why), size.reason))
     events = [event for topic, (key, event) in topics.items() if announced.get(topic) != key]
     known = {topic: key for topic, (key, _) in topics.items()}
     known["size"] = str(size.desired)
@@ -50,18 +50,18 @@ def new_events(
 def _topics(situation: Situation, breaker: Breaker) -> Iterator[tuple[str, str, EmitEvent]]:
     for fault in not_ready_reasons(situation, breaker):
         yield fault.topic, fault.key, EmitEvent("Warning", str(fault.reason), fault.message)
-    yield from _doubts(situation)
+    yield from _other_topics(situation)
 
 
-def _doubts(situation: Situation) -> Iterator[tuple[str, str, EmitEvent]]:
+def _other_topics(situation: Situation) -> Iterator[tuple[str, str, EmitEvent]]:
     observation = situation.observation
     excused = [observation.excused_workers[member.pod.uid] for member in situation.fleet.stalled if member.excused]
     problem = observation.report_path_problem or min(excused, default="")
     if problem and observation.now - observation.leader_since >= YOUNG_TERM_SECONDS:
-        yield "suspect", "suspect", EmitEvent("Warning", str(Reason.REPORTS_MISSING), problem)
+        yield "report-path", "report-path", EmitEvent("Warning", str(Reason.REPORTS_MISSING), problem)
     if observation.edit_conflict:
         yield (
-            "contested",
+            "edit-conflict",
             observation.edit_conflict,
             EmitEvent("Warning", str(Reason.DEPLOYMENT_CONTESTED), observation.edit_conflict),
         )
@@ -71,7 +71,7 @@ def _doubts(situation: Situation) -> Iterator[tuple[str, str, EmitEvent]]:
     if observation.sharing_pools:
         names = ", ".join(observation.sharing_pools[:5])
         text = f"also polled for by {names}: tasks go to whichever worker asks first"
-        yield "rivals", names, EmitEvent("Warning", "ActivityShared", text)
+        yield "shared-source", names, EmitEvent("Warning", "ActivityShared", text)
     for member in situation.fleet.stalled:
         text = f"worker {member.pod.name} stopped reporting; its tasks are counted as running"
         yield f"stalled/{member.pod.uid}", "stalled", EmitEvent("Warning", "WorkerStalled", text)

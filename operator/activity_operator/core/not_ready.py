@@ -56,7 +56,7 @@ def not_ready_reasons(situation: Situation, breaker: Breaker) -> Iterator[NotRea
     if breaker.open:
         yield NotReadyReason("breaker", breaker.reason, breaker.message)
     if (waits := first_blocked(situation)) is not None:
-        yield NotReadyReason("hindrance", *waits)
+        yield NotReadyReason("blocked-pod", *waits)
 
 
 def recheck_times(situation: Situation) -> Iterator[float]:

@@ -108,7 +108,7 @@ def _ring(situation: Situation, decision: Decision, before: PoolStatus, now: dat
 
 def _conditions(situation: Situation, decision: Decision, busy: int, before: PoolStatus) -> Iterator[Condition]:
     states = _states(situation, decision, busy)
-    if events.reports_missing_in_young_term(situation.observation):
+    if events.reports_missing_in_new_term(situation.observation):
         states |= _former(before)
     for kind, (value, reason, message) in states.items():
         yield Condition(kind, value, reason, message, situation.observation.pool.generation)
@@ -186,7 +186,7 @@ def _former(before: PoolStatus) -> dict[ConditionType, ConditionState]:
 
 def _signals_stale(situation: Situation, decision: Decision) -> ConditionState:
     observation, fleet = situation.observation, situation.fleet
-    missing = observation.report_path_problem and not events.reports_missing_in_young_term(observation)
+    missing = observation.report_path_problem and not events.reports_missing_in_new_term(observation)
     if missing and fleet.members:
         return "True", Reason.REPORTS_MISSING, observation.report_path_problem
     if fleet.stalled:

@@ -25,7 +25,7 @@ from activity_worker.contract import LeasedTask, lease_id
 T = TypeVar("T")
 
 #: Seconds between two checks whether leases still have a pool and an owner, while there are leases.
-SWEEP_SECONDS = 2.0
+LEASE_CHECK_SECONDS = 2.0
 #: Seconds that background tasks get when the process ends. The next leader removes the records that are left.
 LAST_TASKS_SECONDS = 2.0
 
@@ -138,7 +138,7 @@ class LeaseManager:
 
     async def _check_while_held(self) -> None:
         while len(self.table):
-            await asyncio.sleep(SWEEP_SECONDS)
+            await asyncio.sleep(LEASE_CHECK_SECONDS)
             if self.leading and self._deps.leads():
                 self.check_all()
         self._checks = None

@@ -22,7 +22,7 @@ GRANT_SECONDS = 60.0
 
 #: Seconds for which a pool must be gone before its tasks are failed. A failure is final, and the watch may lack an
 #: object for a moment while it lists again.
-POOLLESS_SECONDS = 3.0
+POOL_MISSING_SECONDS = 3.0
 
 _TAKES_LEASES = frozenset({WorkerState.STARTING, WorkerState.RUNNING})
 
@@ -43,8 +43,8 @@ class LeaseEntry:
     `heartbeat_accepted`: False once the service has refused a heartbeat without ending the task. `closing`: the
     operator is failing the task. `confirmed`: the owner has reported the lease as running or concluded. `task_over`:
     the service or the owner has reported the task's end. `owner_since`: when this process learned of the owner.
-    `poolless_since`: since when the pool has been gone. `since`: when this process took the lease in; time limits count
-    from it, because `received_at` may come from another machine's clock.
+    `pool_missing_since`: since when the pool has been gone. `since`: when this process took the lease in; time limits
+    count from it, because `received_at` may come from another machine's clock.
     """
 
     lease: TaskLease
@@ -56,7 +56,7 @@ class LeaseEntry:
     owner_since: float = 0.0
     confirmed: bool = False
     task_over: bool = False
-    poolless_since: float | None = None
+    pool_missing_since: float | None = None
 
     @property
     def is_unclaimed(self) -> bool:
@@ -162,10 +162,10 @@ def is_lost(entry: LeaseEntry, report: Report, now: float) -> bool:
 
 
 def with_pool_presence(entry: LeaseEntry, now: float, pool_exists: bool) -> LeaseEntry:
-    """Return the entry with `poolless_since` set if the pool is gone, and reset if it exists."""
-    if pool_exists == (entry.poolless_since is None):
+    """Return the entry with `pool_missing_since` set if the pool is gone, and reset if it exists."""
+    if pool_exists == (entry.pool_missing_since is None):
         return entry
-    return replace(entry, poolless_since=None if pool_exists else now)
+    return replace(entry, pool_missing_since=None if pool_exists else now)
 
 
 def disposition_of(entry: LeaseEntry, policy: LeasePolicy, now: float, *, owner_exists: bool) -> Disposition:
@@ -174,8 +174,8 @@ def disposition_of(entry: LeaseEntry, policy: LeasePolicy, now: float, *, owner_
         return Disposition.KEEP
     if entry.lease.owner is not None:
         return Disposition.KEEP if owner_exists else Disposition.OWNER_GONE
-    if entry.poolless_since is not None:
-        return Disposition.FAIL_DELETED if now - entry.poolless_since >= POOLLESS_SECONDS else Disposition.KEEP
+    if entry.pool_missing_since is not None:
+        return Disposition.FAIL_DELETED if now - entry.pool_missing_since >= POOL_MISSING_SECONDS else Disposition.KEEP
     held_for = now - entry.since
     if policy.hold_seconds is not None and not policy.paused and held_for >= policy.hold_seconds:
         return Disposition.FAIL_NO_WORKER

@@ -26,9 +26,9 @@ def condition(written: dict[str, Any], kind: str) -> str:
     return next(str(found["status"]) for found in written["conditions"] if found["type"] == kind)
 
 
-@pytest.mark.parametrize(("suspect", "since"), [(YOUNG_TERM, NOW - 1), ("", NOW - 600)], ids=["at once", "long after"])
-def test_pool_without_reports_keeps_its_former_busy_count(suspect: str, since: float) -> None:
-    written = status_of(observed(*PODS, leader_since=since, report_path_problem=suspect), BEFORE)
+@pytest.mark.parametrize(("problem", "since"), [(YOUNG_TERM, NOW - 1), ("", NOW - 600)], ids=["at once", "long after"])
+def test_pool_without_reports_keeps_its_former_busy_count(problem: str, since: float) -> None:
+    written = status_of(observed(*PODS, leader_since=since, report_path_problem=problem), BEFORE)
 
     assert written["busyWorkers"] == 3
     assert written["desiredReplicas"] == 4
@@ -73,11 +73,11 @@ def test_new_leader_leaves_conditions_about_reports_as_they_were(problem: bool) 
 def test_pool_with_degraded_report_path_is_checked_again_soon(since: float) -> None:
     """No event marks the end of the degradation; without a look the status would stay wrong for another minute."""
     workers = [worker(f"w{n}") for n in range(1, 5)]
-    doubted = decide(
+    degraded = decide(
         pool(), observed(*PODS, *workers, leader_since=since, report_path_problem=YOUNG_TERM), ScalingMemory()
     )
     empty = decide(pool(), observed(leader_since=since, report_path_problem=YOUNG_TERM), ScalingMemory())
 
-    assert doubted.look_again_in is not None
-    assert doubted.look_again_in <= 5.0
+    assert degraded.look_again_in is not None
+    assert degraded.look_again_in <= 5.0
     assert empty.look_again_in is None

@@ -36,7 +36,7 @@ def test_faults_that_forbid_all_work_come_first_and_cluster_waits_last() -> None
         ("ImagePullFailed", "pod w1: no such image"),
         ("WorkersUnschedulable", "pod n1: no node fits"),
     ]
-    assert [fault.topic for fault in faults_with(Breaker())] == ["hindrance"]
+    assert [fault.topic for fault in faults_with(Breaker())] == ["blocked-pod"]
 
 
 def test_only_a_changed_refusal_changes_its_fault_key() -> None:
