@@ -126,6 +126,7 @@ def _picture(view: PoolView) -> dict[str, Any]:
     status = view.status
     return {
         **_objects(view),
+        "deployments": {one["metadata"]["uid"]: one["metadata"]["generation"] for one in view.deployments},
         "busy": status.get("busyWorkers"),
         "desired": status.get("desiredReplicas"),
         "decisions": view.decisions,
@@ -134,10 +135,10 @@ def _picture(view: PoolView) -> dict[str, Any]:
 
 
 def _objects(view: PoolView) -> dict[str, Any]:
-    """Return the workers, and the generation of each Deployment's spec, which Kubernetes raises with each change."""
+    """Return the workers and the specs of the Deployments."""
     return {
         "workers": {pod["metadata"]["uid"]: _touchable(pod) for pod in view.pods},
-        "deployments": {one["metadata"]["uid"]: one["metadata"]["generation"] for one in view.deployments},
+        "specs": {one["metadata"]["uid"]: one["spec"] for one in view.deployments},
     }
 
 
