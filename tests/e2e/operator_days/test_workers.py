@@ -79,8 +79,10 @@ def _roll_out(pool: Pool, image: str) -> None:
     assert _grace(canary) == {GRACE, NEXT_GRACE}
     assert all(before.workers <= view.workers for view in pool.since() if view.moment.at <= canary.moment.at)
     assert max(len(view.workers) for view in pool.since() if view.moment.at <= canary.moment.at) == 3
+    pool.act()
     open_gates(pool)
-    pool.wait_revisions(1)
+    (old,) = before.revisions
+    pool.eventually("the old revision is gone", lambda view: view.revisions and old not in view.revisions)
     pool.wait_done()
     pool.assert_nothing_lost()
     assert _grace(pool.now) == {NEXT_GRACE}
