@@ -17,6 +17,12 @@ RETRY_DELAYS_SECONDS = (0.0, 5.0, 10.0, 20.0, 40.0, 80.0)
 #: 120 s; the rest is margin for a busy node.
 GIVE_UP_SECONDS = 180.0
 
+#: Seconds from the deletion of a failed pod within which the ReplicaSet creates its successor.
+SUCCESSOR_SECONDS = 3.0
+
+#: Share of the started workers by which a pool may grow at a time while a few of its pods fail to start.
+GROWTH_STEP = 0.25
+
 #: Seconds until the next decision after a breaker has closed: a pod's times are whole seconds.
 CLOSED_SECONDS = 1.0
 
@@ -41,15 +47,17 @@ def retry_at(breaker: Breaker) -> float | None:
 def watch_starts(situation: Situation, breaker: Breaker) -> tuple[Breaker, Member | None]:
     """Return the breaker after this observation, and the failed pod to replace if a try is due.
 
-    A report from a pod that started after the breaker opened closes the breaker. It also closes when no pod is starting
-    any more. Reports of older workers do not count. The first try is due when the breaker opens. Every revision begins
-    with a closed breaker.
+    A report from a pod that started after the breaker opened closes the breaker, unless another pod still fails to
+    start: then growth goes on in steps (`workers_allowed`). The breaker also closes when no pod is starting any more.
+    Reports of older workers do not count. The first try is due when the breaker opens. Every revision begins with a
+    closed breaker.
     """
     observation, revision = situation.observation, situation.revision
     revision_members = situation.fleet.of(revision)
     if breaker.revision != revision:
         breaker = Breaker()
-    if breaker.open and any(_came_since(m, breaker) for m in revision_members):
+    succeeded = breaker.succeeded or (breaker.open and any(_came_since(m, breaker) for m in revision_members))
+    if succeeded and not _others_fail(observation, revision_members, breaker):
         return Breaker(), None
     failing = next((m for m in revision_members if failure(m) is not None), None)
     refusal = _refusal(observation.deployments, revision)
@@ -60,7 +68,58 @@ def watch_starts(situation: Situation, breaker: Breaker) -> tuple[Breaker, Membe
         breaker = _refused(observation, refusal, breaker)
     else:
         breaker = _without_evidence(observation, revision_members, revision, breaker)
-    return (replace(breaker, revision=revision) if breaker.open else breaker), failed
+    succeeded = succeeded and failed is None
+    return (replace(breaker, revision=revision, succeeded=succeeded) if breaker.open else breaker), failed
+
+
+def workers_allowed(situation: Situation, breaker: Breaker) -> int:
+    """Return the size up to which the pool may grow while the breaker is open.
+
+    Failed pods beside more workers that started may be the fault of a node. So one pod more than the failed one may
+    start, on another node. Once such a pod has reported, growth goes on, by a quarter of the workers at a time.
+    """
+    present, members = situation.fleet.present, situation.fleet.of(situation.revision)
+    if breaker.refused or not _most_started(members):
+        return max(present, 1)
+    unproven = sum(member.serving and member.report is None and not member.unheard for member in members)
+    step = math.ceil(_started(members) * GROWTH_STEP)
+    most = max(_failing(members), 1) + step if breaker.succeeded else 2
+    return present + max(0, most - unproven)
+
+
+def replacements(situation: Situation, breaker: Breaker) -> int:
+    """Return how many workers the pool needs beyond its demand, in place of pods that fail to start beside others."""
+    members = situation.fleet.of(situation.revision)
+    if not breaker.open or breaker.refused or not _most_started(members):
+        return 0
+    failing = _failing(members) or int(_successor_starts(members, breaker))
+    return failing if breaker.succeeded else min(failing, 1)
+
+
+def _started(members: tuple[Member, ...]) -> int:
+    return sum(member.serving and member.report is not None for member in members)
+
+
+def _failing(members: tuple[Member, ...]) -> int:
+    return sum(failure(member) is not None for member in members)
+
+
+def _most_started(members: tuple[Member, ...]) -> bool:
+    return _failing(members) < _started(members)
+
+
+def _successor_starts(members: tuple[Member, ...], breaker: Breaker) -> bool:
+    """Whether the pod that replaced the failed one is starting."""
+    first, last = math.floor(breaker.opened_at), breaker.opened_at + SUCCESSOR_SECONDS
+    return any(member.report is None and first <= member.pod.created <= last for member in members)
+
+
+def _others_fail(observation: Observation, members: tuple[Member, ...], breaker: Breaker) -> bool:
+    """Whether pods fail beside more that started, or the failed pod's successor may do so."""
+    if breaker.refused or not _most_started(members):
+        return False
+    awaited = _awaited(observation.deployments, members[0].pod.revision) > len(members)
+    return _failing(members) > 0 or awaited or _successor_starts(members, breaker)
 
 
 def due_at(situation: Situation, breaker: Breaker) -> float | None:

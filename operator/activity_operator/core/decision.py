@@ -97,7 +97,7 @@ class Breaker:
     """The start breaker: `trips` failed starts in a row, the last at `opened_at`; closed when `trips` is 0.
 
     `refused`: the API server refused to create the last pod. `trying`: one more pod may be requested now. `revision`:
-    the revision of the failed pods.
+    the revision of the failed pods. `succeeded`: another pod has started since `opened_at`.
     """
 
     trips: int = 0
@@ -107,10 +107,11 @@ class Breaker:
     refused: bool = False
     trying: bool = False
     revision: str = ""
+    succeeded: bool = False
 
     @property
     def open(self) -> bool:
-        """Whether growth is stopped."""
+        """Whether growth is stopped, or slowed down while other pods start."""
         return self.trips > 0
 
 

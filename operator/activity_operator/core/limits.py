@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.blocked_pods import unprepared_pod
+from activity_operator.core.breaker import replacements, workers_allowed
 from activity_operator.core.decision import Breaker, Limit, Size
 from activity_operator.core.demand import Demand
 from activity_operator.core.growth_guard import WITNESSES, GrowthStop
@@ -24,7 +25,8 @@ def limited_size(
     if spec.replicas is not None:
         return _pinned(spec, spec.replicas)
     limit: Limit
-    number, limit, reason = stable.workers, Limit.DEMAND, demand.reason
+    number, reason = _needed(situation, demand, stable, breaker)
+    limit = Limit.DEMAND
     if stable.held_by:
         limit, reason = Limit.HELD, f"{demand.reason}; kept at {number} by {stable.held_by}"
     if number < spec.min_workers:
@@ -41,12 +43,20 @@ def limited_size(
     return Size(number, limit, reason)
 
 
+def _needed(situation: Situation, demand: Demand, stable: Stable, breaker: Breaker) -> tuple[int, str]:
+    """Return the workers that the work needs, with those in place of pods that fail to start, and why."""
+    more = replacements(situation, breaker) if stable.workers else 0
+    if not more:
+        return stable.workers, demand.reason
+    return stable.workers + more, f"{demand.reason}, and {more} in place of pods that cannot start"
+
+
 def _bounds_of_growth(situation: Situation, breaker: Breaker) -> Iterator[tuple[int, Limit, str]]:
     """Yield the temporary bounds of growth: size, rule and reason. The first bound below the demand applies."""
     observation, fleet = situation.observation, situation.fleet
     present = fleet.present
     if breaker.open:
-        yield max(present, 1), Limit.BREAKER, breaker.message
+        yield workers_allowed(situation, breaker), Limit.BREAKER, breaker.message
     if (stuck := unprepared_pod(situation)) is not None:
         yield max(present, 1), Limit.UNPREPARED, stuck
     if observation.report_path_problem and fleet.stalled:

@@ -15,6 +15,12 @@ from tests.unit.activity_operator.core.truth import Truth
 LATER_SECONDS = (90.0, 86_400.0)
 
 
+def seconds_of_work(truth: Truth) -> float:
+    """Return the seconds that one worker alone would need for all unfinished work."""
+    under_way = (until - truth.now for pod in truth.pods.values() if pod.process for until in pod.process.tasks)
+    return sum(truth.waiting) + sum(truth.held) + sum(under_way)
+
+
 def count(reached: Counter[str], spec: PoolSpec, truth: Truth, observation: Observation, decision: Decision) -> None:
     """Count the situations that came about, which shows whether the search reaches them."""
     fleet = join_reports(spec, observation)

@@ -167,13 +167,14 @@ class Story:
         truth.unpullable.clear()
         truth.unusable.clear()
         truth.no_room = truth.no_quota = truth.probes_fail = False
+        truth.bad_node_pods = 0
         truth.import_seconds = 1.0
         self.lag_by(0.0)
         self.fail_counts(False)
         self.cut(None, cut=False)
         self.lose_node(None, lost=False)
         self.edit(paused=False, replicas=None)
-        end = truth.now + RECOVERY_SECONDS + truth.ahead()
+        end = truth.now + RECOVERY_SECONDS + situations.seconds_of_work(truth)
         while not self.is_at_rest():
             assert truth.now < end, f"the pool has not reached its spec by {end}: {self.describe()}"
             self.wait(5)

@@ -1,11 +1,12 @@
 """The start breaker: what opens it, when it retries, what closes it."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from activity_operator.api.conditions import Reason
-from activity_operator.core.breaker import failure, retry_at, watch_starts
+from activity_operator.core.breaker import GROWTH_STEP, failure, retry_at, watch_starts, workers_allowed
 from activity_operator.core.decide import decide
 from activity_operator.core.decision import Breaker, EmitEvent, ScalingMemory, SetReplicas
 from activity_operator.core.fleet import Member
@@ -15,6 +16,7 @@ from activity_operator.core.saturation import Saturation
 from activity_operator.core.situation import situation_of
 from tests.unit.activity_operator.core import builders
 from tests.unit.activity_operator.core.builders import NOW, POOL, REVISION, fleet_of, observed, pending, pod, worker
+from tests.unit.activity_operator.core.load import load_of
 
 UNPULLABLE = pending("n1", waiting_reason="ImagePullBackOff", waiting_message="not found")
 OPEN = Breaker(3, NOW - 1, Reason.IMAGE_PULL_FAILED, "pod n1: ImagePullBackOff", revision=REVISION)
@@ -193,8 +195,12 @@ def newcomer(**more: float) -> tuple[PodFacts, WorkerFacts]:
     return pod("w1", created=NOW - 1, running_since=NOW, ready_since=NOW), worker("w1", **more)
 
 
-def test_report_of_new_pod_closes_breaker() -> None:
+def test_report_of_new_pod_closes_breaker_unless_more_started_than_fail() -> None:
     assert watched(observed(*newcomer(), UNPULLABLE), OPEN) == (Breaker(), None)
+
+    beside = observed(*newcomer(), worker("w2"), UNPULLABLE)
+    assert watched(beside, OPEN)[0].succeeded
+    assert watched(replace(beside, now=retry_at(OPEN) or 0.0), replace(OPEN, succeeded=True))[0].succeeded is False
 
 
 def test_report_from_before_opening_does_not_close_breaker() -> None:
@@ -246,6 +252,68 @@ def test_first_report_after_no_runtime_closes_breaker() -> None:
     slow = pod(ready=True, ready_since=NOW + 110, running_since=NOW)
 
     assert watched(observed(slow, worker(reported_at=NOW + 109.5), now=NOW + 110), opened) == (Breaker(), None)
+
+
+@pytest.mark.parametrize("many", [10, 40])
+def test_growth_passes_one_node_on_which_no_pod_starts(many: int) -> None:
+    load = load_of("counted", maxWorkers=50)
+    load.seconds, load.world.truth.bad_node_pods = 10_000.0, 1
+    load.arrive(10)
+    load.run(60)
+    assert (len(load.world.busy()), load.world.warnings) == (10, ["ImagePullFailed"])
+
+    load.arrive(many - 10)
+    load.replicas.clear()
+    load.run(600)
+
+    assert len(load.world.busy()) == many
+    steps = [after - before for before, after in pairwise(load.replicas)]
+    assert max(steps, default=0) <= many * GROWTH_STEP + 1
+    assert len(load.world.pods) <= many + 2
+    assert load.world.truth.taken == []
+
+
+def test_image_that_vanished_stops_growth_after_two_pods() -> None:
+    load = load_of("counted", maxWorkers=50)
+    load.seconds = 10_000.0
+    load.arrive(9)
+    load.run(700)
+    assert len(load.world.busy()) == 9
+
+    load.world.truth.unpullable.add("h:1")
+    load.arrive(1)
+    load.run(60)
+    load.arrive(30)
+    load.run(600)
+
+    assert (len(load.world.pods), len(load.world.busy())) == (11, 9)
+
+
+@pytest.mark.parametrize(
+    ("started", "failing", "starting", "succeeded", "more"),
+    [
+        (1, 1, 0, True, 0),
+        (2, 1, 0, False, 1),
+        (2, 1, 1, False, 0),
+        (2, 0, 1, False, 1),
+        (9, 2, 0, False, 0),
+        (9, 1, 0, True, 3),
+        (9, 1, 2, True, 1),
+        (9, 4, 3, True, 0),
+        (4, 4, 0, True, 0),
+    ],
+)
+def test_growth_beside_failed_pods_depends_on_how_many_started(
+    started: int, failing: int, starting: int, succeeded: bool, more: int
+) -> None:
+    facts: list[PodFacts | WorkerFacts] = [worker(f"w{n}") for n in range(started)]
+    facts += [replace(UNPULLABLE, name=f"f{n}", uid=f"f{n}") for n in range(failing)]
+    facts += [pending(f"s{n}") for n in range(starting)]
+    situation = replace(situation_of(builders.pool(), observed(*facts)), revision=REVISION)
+    present = started + failing + starting
+
+    assert workers_allowed(situation, replace(OPEN, succeeded=succeeded)) == present + more
+    assert workers_allowed(situation, replace(OPEN, succeeded=succeeded, refused=True)) == present
 
 
 def test_messages_are_bounded() -> None:

@@ -55,6 +55,7 @@ STEPS = st.one_of(
     step("edit", replicas=st.none() | st.integers(0, MAX_WORKERS)),
     step("image", kind=st.sampled_from(["unpullable", "unusable"]), image=images, broken=st.booleans()),
     step("set_start_fault", what=st.just("import_seconds"), value=st.sampled_from([1.0, 20.0, 100.0])),
+    step("set_start_fault", what=st.just("bad_node_pods"), value=st.integers(0, 2)),
     step("set_start_fault", what=st.sampled_from(["no_room", "no_quota", "probes_fail"]), value=st.booleans()),
 )  # fmt: skip
 SKEWS = st.sampled_from([0.0, 0.0, -30.0, -240.0])

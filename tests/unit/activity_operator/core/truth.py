@@ -83,6 +83,7 @@ class Pod:
     next_at: float = 0.0
     pauses: int = 0
     lost_node: bool = False
+    on_bad_node: bool = False
     cut: bool = False
     heard_at: float = 0.0
 
@@ -106,6 +107,8 @@ class Truth:
     import_seconds: float = 1.0
     unpullable: set[str] = field(default_factory=set)
     unusable: set[str] = field(default_factory=set)
+    #: Number of pods that a node takes first, because it is the emptiest, and that can pull no image there.
+    bad_node_pods: int = 0
     no_room: bool = False
     no_quota: bool = False
     #: Cordoned busy workers miss a readiness probe just before a ReplicaSet chooses pods, and no leader sees it.
@@ -134,11 +137,6 @@ class Truth:
         """Let `tasks` tasks arrive, each of `seconds`."""
         self.arrived += tasks
         self.waiting.extend([seconds] * tasks)
-
-    def ahead(self) -> float:
-        """Return the seconds that one worker alone would need for all unfinished work."""
-        under_way = (until - self.now for pod in self.pods.values() if pod.process for until in pod.process.tasks)
-        return sum(self.waiting) + sum(self.held) + sum(under_way)
 
     def step(self, seconds: float) -> None:
         """Let time pass: containers, workers, tasks, controllers."""
@@ -259,7 +257,8 @@ class Truth:
         facts = PodFacts(
             f"p{self.made}", f"u{self.made}", deployment.revision, "Pending", math.floor(self.now), assigned=False
         )
-        pod = self.pods[facts.name] = Pod(facts, self.images[deployment.name], next_at=self.now)
+        bad = sum(pod.on_bad_node for pod in self.pods.values()) < self.bad_node_pods
+        pod = self.pods[facts.name] = Pod(facts, self.images[deployment.name], next_at=self.now, on_bad_node=bad)
         self._put(pod)
 
     def _put(self, pod: Pod, **changes: object) -> None:
@@ -294,7 +293,7 @@ class Truth:
             self._probe(pod)
 
     def _start(self, pod: Pod) -> None:
-        if pod.facts.phase == "Pending" and pod.image in self.unpullable:
+        if pod.facts.phase == "Pending" and (pod.on_bad_node or pod.image in self.unpullable):
             again = pod.facts.waiting_reason == "ErrImagePull"
             pod.next_at = self.now + PULL_SECONDS
             why = "ImagePullBackOff" if again else "ErrImagePull"
