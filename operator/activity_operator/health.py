@@ -69,7 +69,7 @@ class OperatorHealthServer:
         if wrong and before != self._wrong[path]:
             log.warning("%s fails: %s", path, text.strip())
         elif before and not wrong:
-            log.info("%s is well again", path)
+            log.info("%s succeeds again", path)
 
     async def _scrape(self) -> web.Response:
         body = await self._metrics()
@@ -117,7 +117,7 @@ def watch_loop(silence: Callable[[], float]) -> Check:
 
     def check() -> str:
         seconds = silence()
-        return f"the watch's loop has not turned for {seconds:.0f} s" if seconds > WATCH_LOOP_SECONDS else ""
+        return f"the loop of the watches has not run for {seconds:.0f} s" if seconds > WATCH_LOOP_SECONDS else ""
 
     return check
 
@@ -129,12 +129,12 @@ def progress(oldest: Callable[[], float | None], clock: Callable[[], float]) -> 
         began = oldest()
         if began is None or clock() - began <= RECONCILE_SECONDS:
             return ""
-        return f"a pool has been worked on for {clock() - began:.0f} s"
+        return f"a reconciliation has taken {clock() - began:.0f} s"
 
     return check
 
 
-def sweeping(attempted: Callable[[], float], every_seconds: float, clock: Callable[[], float]) -> Check:
+def resync_is_recent(attempted: Callable[[], float], every_seconds: float, clock: Callable[[], float]) -> Check:
     """Return a check that fails if no resync was tried; a try that the API server does not answer counts, too."""
 
     def check() -> str:

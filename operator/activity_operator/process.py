@@ -89,11 +89,11 @@ class Process:
 
     def fail(self, why: str) -> None:
         """Shut down because a necessary component has failed; `run` returns `why`."""
-        log.error("ending: %s", why)
+        log.error("shutting down: %s", why)
         self._failure = self._failure or why
         self._ending.set()
 
-    def take(self, resource: Resource, gone: bool, raw: Raw) -> None:
+    def receive_event(self, resource: Resource, gone: bool, raw: Raw) -> None:
         """Process an event of the watch."""
         self.freshness.delivered(resource, raw, gone=gone)
         if gone:
@@ -124,7 +124,7 @@ class Process:
     async def _stop(self) -> None:
         # Release the Lease before the open polls end, which takes up to a minute; otherwise nothing would poll for
         # pools at zero. Tasks of the open polls are recorded here, and the next leader finds the records.
-        log.info("ending: another process may lead from now on; open polls are awaited")
+        log.info("shutting down: another process may lead from now on; waiting for open polls to end")
         self._ending.set()
         await self._cancel([task for task in self._tasks if task.get_name() != "tick"])
         # The term ends before any further call; until then this process still opens polls and manages leases.
@@ -170,10 +170,10 @@ class Process:
         return self._resynced_this_term() and self.components.ready
 
     def resynced(self) -> None:
-        """Every object has been listed: watch from now on, and look at every pool.
+        """Start the watches and queue the pools: every object has been listed.
 
-        The first looks of a term are due at once, the later ones within seconds: what the LIST changed in the store is
-        queued already.
+        The first decisions of a term are due at once, the later ones within seconds: the changes that the LIST made in
+        the store are queued already.
         """
         # kopf starts only after a resync, because it ends if the API server is unavailable at its start.
         if not self._ending.is_set():

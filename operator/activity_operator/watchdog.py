@@ -54,6 +54,6 @@ class Watchdog:
     def _run(self) -> None:
         while not self._stopped.wait(self._interval):
             if self.is_stuck():
-                log.critical("the main loop has not turned for %g s: ending", self._limit * self._interval)
+                log.critical("the main loop has not run for %g s: ending this process", self._limit * self._interval)
                 self._end(EXIT_STUCK)
                 return

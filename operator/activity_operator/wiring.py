@@ -99,8 +99,8 @@ class _LateProcess:
     def resynced(self) -> None:
         self.process.resynced()
 
-    def take(self, resource: Resource, gone: bool, raw: Raw) -> None:
-        self.process.take(resource, gone, raw)
+    def receive_event(self, resource: Resource, gone: bool, raw: Raw) -> None:
+        self.process.receive_event(resource, gone, raw)
 
     def may_decide(self) -> bool:
         return self.process.may_decide()
@@ -142,7 +142,7 @@ async def build_process(
     )
     components = (make_components or build_components)(services)
     deps = _reconciler_deps(parts, services, components, core or core_functions(settings))
-    watcher = KopfWatch(credentials, late.take, parts.resyncer.request_soon, late.fail)
+    watcher = KopfWatch(credentials, late.receive_event, parts.resyncer.request_soon, late.fail)
     late.process = Process(
         settings=settings,
         metrics=metrics,
@@ -380,7 +380,7 @@ def _health(
         "watch": lambda: parts.freshness.problem,
         "watch-loop": health.watch_loop(lambda: watcher.silence),
         "reconcile": health.progress(parts.queue.oldest, clock),
-        "sweep": health.sweeping(lambda: resyncer.attempted, settings.sweep_seconds, clock),
+        "sweep": health.resync_is_recent(lambda: resyncer.attempted, settings.sweep_seconds, clock),
     }
     ready = {"sweep": lambda: "" if resyncer.covered is not None else "the first sweep is not done"}
     return health.OperatorHealthServer(live, ready, metrics.render, settings.health_host, settings.health_port)

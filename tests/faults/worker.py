@@ -8,9 +8,9 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from activity_worker.config.settings import ReportSettings, WorkerSettings
-from activity_worker.runtime.runner import Handler, InlineRunner
+from activity_worker.runtime.handler_runner import Handler, InlineRunner
 from activity_worker.sources.protocol import Source
-from activity_worker.supervisor.report_state import Orders
+from activity_worker.supervisor.report_state import Instructions
 from activity_worker.supervisor.reporter import Reporter
 from activity_worker.supervisor.supervisor import Supervisor
 
@@ -84,9 +84,9 @@ class PlayedWorker(Supervisor):
         if settings is None:
             return None
 
-        def obey(orders: Orders) -> None:
-            self._obey(orders)
+        def follow(instructions: Instructions) -> None:
+            self._follow(instructions)
 
-        reporter = ClusterReporter(settings, self._reports, self._snapshot, obey, self.metrics)
+        reporter = ClusterReporter(settings, self._reports, self._snapshot, follow, self.metrics)
         reporter.reaches = lambda: self.heard
         return reporter

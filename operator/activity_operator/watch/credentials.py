@@ -16,9 +16,9 @@ from activity_operator.cluster.kube import ApiServerAccess, Credentials, read_ac
 #: in that time.
 RETRY_FIRST_SECONDS = 1.0
 RETRY_CAP_SECONDS = 10.0
-LOOK_SECONDS = 1.0
+READ_AGAIN_SECONDS = 1.0
 #: Seconds after which a new login does not mean that the last credentials were refused.
-GOOD_SECONDS = 60.0
+ACCEPTED_SECONDS = 60.0
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class CredentialsReader:
     async def __call__(self) -> ApiServerAccess:
         """Return the credentials. Raises the loader's exception if no credentials have been read before."""
         loop = asyncio.get_running_loop()
-        if loop.time() - self._given_at >= GOOD_SECONDS:
+        if loop.time() - self._given_at >= ACCEPTED_SECONDS:
             self._refusals = 0
             found = await self._read()
         else:
@@ -52,7 +52,7 @@ class CredentialsReader:
         while (found := await self._read()) == self._given:
             if loop.time() >= ends:
                 return found
-            await asyncio.sleep(min(LOOK_SECONDS, ends - loop.time()))
+            await asyncio.sleep(min(READ_AGAIN_SECONDS, ends - loop.time()))
         self._refusals = 0
         return found
 

@@ -67,7 +67,7 @@ class Freshness:
         if late:
             name = present[late[0]]["metadata"]["name"]
             self._dead[resource] = (
-                f"the watch of {resource.plural} has not told of {len(late)} changes, such as of {name}"
+                f"the watch of {resource.plural} has not delivered {len(late)} changes, such as one of {name}"
             )
         else:
             self._dead.pop(resource, None)

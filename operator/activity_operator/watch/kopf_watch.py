@@ -37,18 +37,18 @@ RETRY_FIRST_SECONDS = 1.0
 RETRY_CAP_SECONDS = 10.0
 
 #: Called on the main loop with each event: the resource, whether the object is deleted, and the object.
-Take = Callable[[Resource, bool, Raw], None]
+OnEvent = Callable[[Resource, bool, Raw], None]
 
 #: The identity for kopf's peering, which is not used.
 IDENTITY = "activity-operator"
 
 #: The callback for a watch's relist, called in kopf's thread. A context variable passes it, since kopf has no hook.
-BEGAN_ANEW: ContextVar[Callable[[], None]] = ContextVar("BEGAN_ANEW")
+ON_RELIST: ContextVar[Callable[[], None]] = ContextVar("ON_RELIST")
 
 log = logging.getLogger(__name__)
 
 
-def _forgiving(watch: Callable[..., Any]) -> Callable[..., AsyncIterator[Any]]:
+def _restarting(watch: Callable[..., Any]) -> Callable[..., AsyncIterator[Any]]:
     """Wrap kopf's watch of one resource so that an error in its stream, or instead of one, ends that stream only.
 
     An API server sends a 500 in a stream while its storage is unavailable. It may answer a WATCH with 410, and also a
@@ -62,18 +62,18 @@ def _forgiving(watch: Callable[..., Any]) -> Callable[..., AsyncIterator[Any]]:
         async with aclosing(watch(**given)) as events:
             try:
                 async for event in events:
-                    if event is watching.Bookmark.LISTED and (relisted := BEGAN_ANEW.get(None)) is not None:
+                    if event is watching.Bookmark.LISTED and (relisted := ON_RELIST.get(None)) is not None:
                         relisted()
                     yield event
             except errors.APIUnauthorizedError:
                 raise
             except (watching.WatchingError, errors.APIClientError) as error:
-                log.warning("a watch of %s ended and begins anew: %s", given.get("resource"), error)
+                log.warning("a watch of %s ended and starts again: %s", given.get("resource"), error)
 
     return continuous_watch
 
 
-watching.continuous_watch = _forgiving(watching.continuous_watch)
+watching.continuous_watch = _restarting(watching.continuous_watch)
 
 
 class NoDiffBase(kopf.DiffBaseStorage):
@@ -108,10 +108,10 @@ class KopfWatch:
     """
 
     def __init__(
-        self, load: Credentials, take: Take, relisted: Callable[[], None], ended: Callable[[str], None]
+        self, load: Credentials, on_event: OnEvent, relisted: Callable[[], None], ended: Callable[[str], None]
     ) -> None:
         self._credentials = CredentialsReader(load)
-        self._take = take
+        self._on_event = on_event
         self._relisted = relisted
         self._ended = ended
         self._main = asyncio.get_running_loop()
@@ -154,7 +154,7 @@ class KopfWatch:
     async def _watch(self) -> None:
         beat = asyncio.create_task(self._keep_beating())
         self._loop = asyncio.get_running_loop()
-        BEGAN_ANEW.set(self._listed)
+        ON_RELIST.set(self._listed)
         if self._stop.is_set():
             self._stop_kopf.set()
         operator = asyncio.create_task(
@@ -202,7 +202,7 @@ class KopfWatch:
         async def hand_over(event: Any, **_: Any) -> None:
             if self._stop.is_set():
                 return
-            self._main.call_soon_threadsafe(self._take, resource, event["type"] == "DELETED", dict(event["object"]))
+            self._main.call_soon_threadsafe(self._on_event, resource, event["type"] == "DELETED", dict(event["object"]))
 
         return hand_over
 

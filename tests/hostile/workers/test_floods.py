@@ -22,7 +22,7 @@ from activity_worker.contract import TOKEN_AUDIENCE
 from tests.eventually import eventually, eventually_sync
 from tests.faults.lateness import Lateness, measured_lateness
 from tests.hostile.workers.background import Background
-from tests.hostile.workers.flood import Orders
+from tests.hostile.workers.flood import FloodPlan
 from tests.hostile.workers.oracle import check, neighbours
 from tests.hostile.workers.test_tokens import tell
 from tests.hostile.workers.wire import Answer, TlsConnection, request, say
@@ -178,13 +178,13 @@ def test_pipelined_reports_with_unread_answers_do_not_fill_memory(
 
 async def flooded(world: World, threads: int, seconds: float, sources: list[str], requests: list[bytes]) -> Any:
     """Flood from another process; return its answers by status."""
-    orders = Orders(world.address.port, world.address.name, world.authority, sources, threads, seconds, requests)
+    plan = FloodPlan(world.address.port, world.address.name, world.authority, sources, threads, seconds, requests)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.hostile.workers.flood",
         env=dict(os.environ, PYTHONPATH=os.pathsep.join([str(Path(__file__).parents[3]), *filter(None, sys.path)])),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, preexec_fn=die_with_parent,
     )  # fmt: skip
-    output, _ = await process.communicate(orders.to_json())
+    output, _ = await process.communicate(plan.to_json())
     return json.loads(output)
 
 

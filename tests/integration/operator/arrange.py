@@ -85,7 +85,7 @@ async def operator(
         make_components=make_components,
     )
     if watch_over is not None:
-        process.watcher = KopfWatch(watch_over, process.take, process.resyncer.request_soon, process.fail)
+        process.watcher = KopfWatch(watch_over, process.receive_event, process.resyncer.request_soon, process.fail)
     running = asyncio.create_task(process.run())
     try:
         yield Running(process, plain)

@@ -22,7 +22,7 @@ async def test_dead_watch_fails_livez(kube: KubeClient, load: Credentials, names
             code, text = await running.get("/livez")
             return text if code == 503 else ""
 
-        assert "has not told" in await eventually("the health port says dead", dead)
+        assert "has not delivered" in await eventually("the health port says dead", dead)
         assert (await running.get("/readyz"))[0] == 200
         road.mend()
         await eventually("the health port says alive", lambda: alive(running))

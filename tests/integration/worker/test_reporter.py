@@ -13,7 +13,7 @@ from activity_worker.config.settings import ReportSettings
 from activity_worker.contract import Directive, ExitOutput, Reply, WorkerState
 from activity_worker.supervisor import reporter as reporter_module
 from activity_worker.supervisor.metrics import WorkerMetrics
-from activity_worker.supervisor.report_state import Orders, PodIdentity, ReportState, WorkerSnapshot
+from activity_worker.supervisor.report_state import Instructions, PodIdentity, ReportState, WorkerSnapshot
 from activity_worker.supervisor.reporter import Reporter
 
 from .fake_operator import FakeOperator, make_authority
@@ -24,7 +24,7 @@ class Bench:
     """A reporter, the worker's state that it reports, and the directives that it got."""
 
     seen: WorkerSnapshot = field(default_factory=lambda: WorkerSnapshot(WorkerState.STARTING))
-    orders: list[Orders] = field(default_factory=list)
+    instructions: list[Instructions] = field(default_factory=list)
     reporter: Reporter | None = None
 
     def show(self, snapshot: WorkerSnapshot) -> None:
@@ -46,7 +46,7 @@ async def reporting(url: str, token: Path | None = None, ca: Path | None = None)
     bench = Bench()
     settings = ReportSettings(url, token, ca, namespace="shop", pool="resize", pod_name="pod", pod_uid="uid")
     state = ReportState(PodIdentity("shop", "resize", "pod", "uid", "one", slots=2))
-    reporter = Reporter(settings, state, lambda: bench.seen, bench.orders.append, WorkerMetrics("test", 2))
+    reporter = Reporter(settings, state, lambda: bench.seen, bench.instructions.append, WorkerMetrics("test", 2))
     bench.reporter = reporter
     running = asyncio.create_task(reporter.run())
     try:
@@ -75,7 +75,7 @@ async def test_drain_is_applied_and_drained_is_reported_at_once(operator: FakeOp
         bench.show(WorkerSnapshot(WorkerState.DRAINED))
         await operator.report_with(lambda report: report.state is WorkerState.DRAINED)
 
-    assert bench.orders[0].directive is Directive.DRAIN
+    assert bench.instructions[0].directive is Directive.DRAIN
 
 
 async def test_reporter_leaves_a_standby_and_finds_the_leader(operator: FakeOperator) -> None:

@@ -28,7 +28,7 @@ def test_failed_check_is_logged_when_it_begins_changes_and_ends(caplog: pytest.L
         (503, ["/livez fails: watch: 60 s"]),
         (503, []),
         (503, ["/livez fails: watch: 70 s\nsweep: 90 s"]),
-        (200, ["/livez is well again"]),
+        (200, ["/livez succeeds again"]),
         (200, []),
     ]
 

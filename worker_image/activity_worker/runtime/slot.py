@@ -9,6 +9,7 @@ from activity_worker.errors import ActivityError
 from activity_worker.events import EventEmitter
 from activity_worker.runtime.cancellation import CancelReason
 from activity_worker.runtime.counters import TaskCounters
+from activity_worker.runtime.handler_runner import Handler, HandlerRunner, InlineRunner
 from activity_worker.runtime.lifecycle import LifecycleError, SlotStatus, step
 from activity_worker.runtime.options import Polling, TaskOptions
 from activity_worker.runtime.poller import Poller, PollingEndedError
@@ -132,7 +133,7 @@ class Slot:
         Raises the poll's error, and `LifecycleError` after `start`, until the slot has stopped.
         """
         if self._status not in {SlotStatus.READY, SlotStatus.STOPPED}:
-            raise LifecycleError(f"run_once: the worker is {self._status} and polls by itself")
+            raise LifecycleError(f"run_once: the slot is {self._status} and polls by itself; call stop() first")
         await self._runner.start()
         try:
             task = await self.poller.poll_once()
@@ -149,7 +150,9 @@ class Slot:
         the last one may be unknown. Raises `SlotTakenError`.
         """
         if not (self.free or (self._reserved and self._status is not SlotStatus.STOPPED)):
-            raise SlotTakenError(f"worker {self.worker_name}: not free for a task from outside")
+            raise SlotTakenError(
+                f"slot {self.worker_name} is not free: it has a task, an open poll or a reservation, or does not run"
+            )
         self._reserved = False
         try:
             await self._work(task, beat_at_once)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from activity_worker.contract import EXIT_ERROR, EXIT_OK, Counters, ExitOutput, HeldLease
 from activity_worker.events import EventEmitter
 from activity_worker.runtime.counters import TaskCounters
+from activity_worker.runtime.handler_runner import Handler, HandlerRunner, handler_form
 from activity_worker.runtime.lifecycle import SlotStatus, step
 from activity_worker.runtime.options import Polling, TaskOptions
-from activity_worker.runtime.runner import Handler, HandlerRunner, handler_form
 from activity_worker.runtime.slot import MAX_NAME_LENGTH, Slot
 from activity_worker.sources.protocol import Source
 
@@ -25,9 +25,9 @@ _LEFT_BEHIND_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class SlotPoolSnapshot:
-    """What a pool does at one moment, for reports. `free_slots` may take a task from outside.
+    """What the slots do at one moment, for reports. `free_slots` could run a granted lease.
 
-    `poll_trouble` is why polls fail, when those of all slots without a task do.
+    `poll_trouble` is an error of the polls if the polls of all slots without a task fail.
     """
 
     slots: int
@@ -43,9 +43,9 @@ class SlotPoolSnapshot:
 class SlotPool:
     """Runs `slots` slots for one source, which share an emitter and counters.
 
-    Give either `handler` or `runner_factory`, called once for each worker. A worker that stopped with an error is
-    replaced `restart_interval_seconds` (2) later. Names are `name_prefix` (the host's name), a colon and five random
-    letters. The source is the caller's to close.
+    Give either `handler` or `runner_factory`, which is called once for each slot. A slot that stopped with an error is
+    replaced `restart_interval_seconds` (2) later. A slot's name is `name_prefix` (the host's name), a colon and five
+    random letters. The caller closes the source.
     """
 
     def __init__(
@@ -92,22 +92,22 @@ class SlotPool:
 
     @property
     def status(self) -> SlotStatus:
-        """Where it is in its lifecycle."""
+        """The pool's place in its lifecycle."""
         return self._status
 
     @property
     def members(self) -> tuple[Slot, ...]:
-        """The workers that are there, those on their way out included."""
+        """The present slots, with those that are stopping."""
         return tuple(self._slots.values())
 
     @property
     def current_capacity(self) -> int:
-        """How many workers are there and staying."""
+        """The number of present slots that are not stopping."""
         return len(self._slots) - len(self._leaving)
 
     @property
     def desired_capacity(self) -> int:
-        """How many workers there should be. Setting it resizes a running pool; a worker that goes finishes its task."""
+        """The wanted number of slots. Setting it resizes a running pool; a removed slot finishes its task first."""
         return self._desired
 
     @desired_capacity.setter
@@ -116,7 +116,7 @@ class SlotPool:
         self._resize()
 
     async def start(self) -> None:
-        """Start the workers. Raises the first error when none of them could start; the pool is stopped then."""
+        """Start the slots. If none can start, stop the pool and raise the first error."""
         self._status = step(self._status, SlotStatus.STARTING)
         self.exit_output = None
         self._idle_since = asyncio.get_running_loop().time()
@@ -133,16 +133,16 @@ class SlotPool:
         self._resize()
 
     async def stop(self, *, timeout_seconds: float | None = None, abort_polls: bool = False) -> None:
-        """Stop all workers as `Slot.stop` does; returns when they have stopped."""
+        """Stop all slots as `Slot.stop` does; returns when they have stopped."""
         if self._status in {SlotStatus.READY, SlotStatus.STOPPED}:
             return
         if self._status is not SlotStatus.STOPPING:
             self._status = step(self._status, SlotStatus.STOPPING)
         self._cancel_restart()
-        stops = (w.stop(timeout_seconds=timeout_seconds, abort_polls=abort_polls) for w in self.members)
+        stops = (slot.stop(timeout_seconds=timeout_seconds, abort_polls=abort_polls) for slot in self.members)
         await asyncio.gather(*stops)
         for lifetime in list(self._lifetimes.values()):
-            # Done by now, but for a worker whose handler ignored its cancellation and was left behind.
+            # Every slot is done by now, except one whose handler ignored its cancellation and was left behind.
             await asyncio.wait((lifetime,), timeout=_LEFT_BEHIND_SECONDS)
             lifetime.cancel()
         self._lifetimes.clear()
@@ -153,12 +153,12 @@ class SlotPool:
             self._status = step(self._status, SlotStatus.STOPPED)
 
     async def settled(self) -> None:
-        """Wait until no worker is on its way in or out."""
+        """Wait until no slot is starting or stopping."""
         while waiting := [*self._begins, *(self._lifetimes[name] for name in self._leaving)]:
             await asyncio.wait(waiting)
 
     def cordon(self) -> None:
-        """Start no new poll in any worker, present or to come. May be called before `start`."""
+        """Start no new poll in any present or later slot. May be called before `start`."""
         self._cordoned = True
         for slot in self.members:
             slot.cordon()
@@ -172,18 +172,18 @@ class SlotPool:
 
     @property
     def drained(self) -> bool:
-        """Whether it is cordoned and nothing is under way or on its way."""
+        """Whether the pool is cordoned and no slot has a task, an open poll or a reservation."""
         return self._cordoned and all(slot.drained for slot in self._slots.values())
 
     def reserve(self) -> Slot | None:
-        """Return a free worker that will not poll until its `run_task` or `release`; None when none is free."""
+        """Return a free slot that does not poll until its `run_task` or `release`; None if no slot is free."""
         for name, slot in self._slots.items():
             if name not in self._leaving and slot.reserve():
                 return slot
         return None
 
     def snapshot(self, now: float) -> SlotPoolSnapshot:
-        """Return what the pool does; `now` is the event loop's time."""
+        """Return what the slots do; `now` is the event loop's time."""
         members = self.members
         busy = [slot for slot in members if slot.busy]
         runs = [slot.current for slot in busy if slot.current is not None]
@@ -241,7 +241,7 @@ class SlotPool:
 
     @staticmethod
     async def _begin(slot: Slot) -> Exception | None:
-        """Start the worker; its events and its exit output have the failure, too."""
+        """Start a slot and return its error, which is also in its events and its exit output."""
         try:
             await slot.start()
         except Exception as error:  # noqa: BLE001 - a runner may raise anything; the pool tries again
@@ -249,7 +249,7 @@ class SlotPool:
         return None
 
     async def _oversee(self, slot: Slot, begin: "asyncio.Task[Exception | None]") -> None:
-        """See a worker from its start to its end, take it off the list, and see to another one if it crashed."""
+        """Wait for a slot's end and remove it from the pool; replace it if it crashed."""
         await asyncio.wait((begin,))
         output = await slot.wait_stopped()
         self._idle_since = max(self._idle_since, slot.idle_since or 0.0)
@@ -257,7 +257,7 @@ class SlotPool:
         self._leaving.discard(slot.worker_name)
         self._lifetimes.pop(slot.worker_name, None)
         if output.code != EXIT_OK and self._status in {SlotStatus.STARTING, SlotStatus.RUNNING}:
-            _log.warning("worker %s ended (%s); another starts soon", slot.worker_name, output.error)
+            _log.warning("slot %s ended (%s); another starts soon", slot.worker_name, output.error)
             self._restart_later()
 
     def _restart_later(self) -> None:

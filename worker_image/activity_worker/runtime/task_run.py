@@ -23,9 +23,9 @@ from activity_worker.events import EventEmitter, ReceivedTask
 from activity_worker.runtime.cancellation import CANCELLATION_ERRORS, CancellationSignal, CancelReason
 from activity_worker.runtime.counters import TaskCounters
 from activity_worker.runtime.encoding import cause_of, parse_input
+from activity_worker.runtime.handler_runner import HandlerRunner
 from activity_worker.runtime.heartbeat import HeartbeatListener, HeartbeatLoop
 from activity_worker.runtime.options import TaskOptions
-from activity_worker.runtime.runner import HandlerRunner
 from activity_worker.runtime.toolkit import TaskResponseToolkit
 from activity_worker.sources.protocol import Source
 from activity_worker.task import TaskRequest

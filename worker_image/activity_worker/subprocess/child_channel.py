@@ -22,12 +22,12 @@ from activity_worker.subprocess.protocol import CHILD_ORPHANED, FrameDecoder, Fr
 
 _PR_SET_PDEATHSIG = 1
 _READ_BYTES = 65536
-#: How often a child looks for its supervisor where the kernel does not tell it.
+#: How often a child checks that its supervisor lives, on systems whose kernel sends no signal for that.
 _LOOK_SECONDS = 2.0
 
 
 class ChildChannel:
-    """Speaks with the supervisor over `fd`. `on_message` gets tasks, cancellations and the stop, in the event loop."""
+    """Exchanges messages with the supervisor over `fd`; `on_message` gets all but replies, in the event loop."""
 
     def __init__(self, fd: int, on_message: Callable[[Message], object]) -> None:
         os.set_inheritable(fd, False)
@@ -52,8 +52,8 @@ class ChildChannel:
     def send_frame(self, frame: bytes) -> None:
         """Send a message that is encoded already.
 
-        What the socket has no room for waits here: a loop that blocked would not read the replies for which the
-        supervisor has no room either.
+        Bytes for which the socket has no room are kept and sent later. If this call blocked, the loop would not read
+        the supervisor's replies, and both sides could wait for each other.
         """
         try:
             with self._sending:
@@ -84,7 +84,7 @@ class ChildChannel:
             return 0
 
     async def call(self, kind: str, **arguments: object) -> Message:
-        """Ask the supervisor for something and return its reply; raises `FrameError`."""
+        """Send a call to the supervisor and return its reply; raises `FrameError`."""
         number = next(self._numbers)
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._calls[number] = answer
@@ -96,7 +96,7 @@ class ChildChannel:
 
     def _read(self) -> None:
         try:
-            # The socket blocks, for those who send; this one reads what is there.
+            # The socket is a blocking one, for `sendall`; this call reads the bytes that have arrived.
             data = self._socket.recv(_READ_BYTES, socket.MSG_DONTWAIT)
             for message in self._decoder.feed(data):
                 self._dispatch(message)
@@ -117,9 +117,9 @@ class ChildChannel:
 
 
 def die_with_parent(parent: int) -> None:
-    """End this process when the supervisor does, even while a handler holds the event loop."""
+    """End this process together with the supervisor, even while a handler blocks the event loop."""
     if sys.platform.startswith("linux"):
-        # The kernel does it, even while a handler holds the interpreter.
+        # The kernel kills this process even while a handler holds the interpreter.
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     else:
         threading.Thread(target=_look_for, args=(parent,), name="supervisor-watch", daemon=True).start()
@@ -135,7 +135,7 @@ def _look_for(parent: int) -> None:
 
 
 def prefer_for_oom_kill() -> None:
-    """Tell the kernel to take this process, and not the supervisor, when the container is out of memory."""
+    """Make the kernel kill this process, and not the supervisor, when the container is out of memory."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 

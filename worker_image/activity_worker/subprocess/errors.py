@@ -1,7 +1,7 @@
 """PURE: exceptions that cross the pipe between a supervisor and a handler's process, as plain data.
 
-Errors of this project arrive as what they are. A handler's own exceptions arrive as `HandlerRaisedError`, with the name
-and the cause under which they fail the task: their classes live in the child alone.
+Errors of this project arrive in their own class. A handler's exceptions arrive as `HandlerRaisedError`, with the name
+and the cause under which they fail the task, because only the child has their classes.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ def to_wire(error: BaseException) -> EncodedError:
 
 
 def from_wire(wire: EncodedError) -> ActivityError:
-    """Return the exception that the other side's stands for."""
+    """Return the exception that `to_wire` encoded."""
     known = getattr(errors, wire["type"], None) if wire["ours"] else None
     if not isinstance(known, type) or not issubclass(known, ActivityError):
         return HandlerRaisedError(wire["name"], wire["cause"])

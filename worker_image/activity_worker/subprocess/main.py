@@ -1,4 +1,4 @@
-"""What runs in a handler's own process: import the handler once, then run one task after the other.
+"""The child process of a slot: imports the handler once, then runs one task after the other.
 
 `python -m activity_worker.subprocess.main FD module:function SUPERVISOR_PID`, started by `subprocess.process` only.
 """
@@ -18,7 +18,7 @@ from activity_worker.errors import HandlerSignatureError
 from activity_worker.events import EventEmitter
 from activity_worker.runtime.cancellation import CancellationSignal, CancelReason
 from activity_worker.runtime.encoding import parse_input
-from activity_worker.runtime.runner import HandlerForm, InlineRunner, handler_form
+from activity_worker.runtime.handler_runner import HandlerForm, InlineRunner, handler_form
 from activity_worker.runtime.toolkit import TaskResponseToolkit
 from activity_worker.subprocess import errors
 from activity_worker.subprocess.child_channel import ChildChannel, die_with_parent, prefer_for_oom_kill
@@ -28,7 +28,7 @@ from activity_worker.task import TaskRequest
 if TYPE_CHECKING:
     from activity_worker.steps.runner.child_handler import InstanceHandler
 
-#: A handler may say how far it is as often as it likes; the supervisor hears it twice a second at most.
+#: Seconds between two progress messages to the supervisor, however often a handler reports progress.
 PROGRESS_SPACING_SECONDS = 0.5
 _STARTED = encode({"kind": "started"})
 
@@ -63,7 +63,7 @@ def load_handler(name: str) -> Any:
 
 
 def _is_tasks(found: object) -> bool:
-    """Tell whether it is a `Tasks` object; if it is, the module of `Tasks` has been imported."""
+    """Return whether the object is a `Tasks`; only after the import of its module can there be one."""
     module = sys.modules.get("activity_worker.steps.runner.tasks")
     return module is not None and isinstance(found, module.Tasks)
 
@@ -75,22 +75,22 @@ class _ChildWorker:
 
 
 class _ParentTaskChannel:
-    """How a toolkit in this process reaches the task's source: through the supervisor."""
+    """A toolkit's channel to the task's source, which leads through the supervisor."""
 
     def __init__(self, parent: ChildChannel) -> None:
         self._parent = parent
-        self._told_at = 0.0
+        self._sent_at = 0.0
         self.progress: Callable[[], Any] = lambda: None
 
     async def heartbeat(self) -> None:
-        """Have a task heartbeat sent and wait for it."""
+        """Send a task heartbeat and wait for its result."""
         await self._ask("heartbeat", details=_plain(self.progress()))
 
     def heartbeat_soon(self) -> None:
         """Report progress to the supervisor, unless a report has just gone out. From any thread."""
         now = time.monotonic()
-        if now - self._told_at >= PROGRESS_SPACING_SECONDS:
-            self._told_at = now
+        if now - self._sent_at >= PROGRESS_SPACING_SECONDS:
+            self._sent_at = now
             self._parent.send({"kind": "progress", "details": _plain(self.progress())})
 
     async def succeed(self, output: str) -> None:
@@ -108,7 +108,7 @@ class _ParentTaskChannel:
 
 
 class _ReturnChannel(_ParentTaskChannel):
-    """For a handler that returns its output: the runner's answer is its last act, so it goes with the `done`."""
+    """For a handler that returns its output: the output travels with the `done` message."""
 
     output: str | None = None
 
@@ -118,7 +118,7 @@ class _ReturnChannel(_ParentTaskChannel):
 
 
 class _Child:
-    """Runs tasks as messages order it."""
+    """Runs the tasks that the supervisor sends."""
 
     def __init__(self, handler: Any, fd: int) -> None:
         self.parent = ChildChannel(fd, self._take)
@@ -133,7 +133,7 @@ class _Child:
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def serve(self) -> None:
-        """Run tasks until the supervisor says stop, and finish the one under way."""
+        """Run tasks until the supervisor sends `stop`, and finish the present one."""
         await self._runner.start()
         self.parent.start()
         self.parent.send(
@@ -164,7 +164,7 @@ class _Child:
 
     def _take(self, message: Message) -> None:
         if message["kind"] == "run":
-            # One at a time: the supervisor sends the next when this one is done.
+            # The supervisor sends the next task after the end of this one.
             self._current, self._signal = message["id"], CancellationSignal()
             self._signal.set_draining(message.get("draining", False))
             if self._instances is not None:
@@ -187,7 +187,7 @@ class _Child:
         if task is self._task:
             self._current = None
         if task.cancelled() or task.exception() is not None:
-            # What went wrong here, and not in the handler, ends the process: the supervisor starts another.
+            # An error of this module, not of the handler, ends the process: the supervisor starts another one.
             self._end()
 
     def _end(self) -> None:
@@ -196,7 +196,7 @@ class _Child:
 
 
 def _plain(details: Any) -> Any:
-    """Return progress details if they are plain and short; what is not stays in this process."""
+    """Return progress details if they are plain and short, else None: other values stay in this process."""
     return details if isinstance(details, int | float | bool | None) or _is_small(details) else None
 
 

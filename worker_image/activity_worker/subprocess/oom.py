@@ -1,4 +1,4 @@
-"""Whether the kernel has taken processes of this container because its memory was full."""
+"""Counts the processes of this container that the kernel killed because memory was full."""
 
 from pathlib import Path
 from typing import Final
@@ -9,10 +9,10 @@ _COUNTERS: Final = ("memory.events", "memory/memory.oom_control")
 
 
 class OomKillCounter:
-    """The kernel's count of processes killed for want of memory. One may be claimed for each death by SIGKILL.
+    """The kernel's count of OOM kills. The caller claims one kill for each child that died by SIGKILL.
 
-    `root` is where control groups are mounted. Where it does not show the container's own (outside a container, or on
-    another system) nothing is known.
+    `root` is the mount of the control groups. If it does not show the container's own (outside a container, or on
+    another system), the count is not known.
     """
 
     def __init__(self, root: Path = CGROUPS) -> None:
@@ -20,7 +20,7 @@ class OomKillCounter:
         self._claimed = self._count() or 0
 
     def claim(self) -> bool | None:
-        """Claim one kill and return True, False if all kills are claimed; None when nothing is known."""
+        """Claim one kill and return True, False if all kills are claimed; None if the count is not known."""
         count = self._count()
         if count is None:
             return None

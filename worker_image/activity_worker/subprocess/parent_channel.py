@@ -11,12 +11,12 @@ from typing import cast
 
 from activity_worker.subprocess.protocol import FrameDecoder, FrameError, Message, encode
 
-#: Messages read ahead; beyond that a child that floods blocks on its own socket.
+#: Messages that are read ahead; a child that sends more blocks on its own socket.
 READ_AHEAD = 64
 
 
 class ParentChannel(asyncio.Protocol):
-    """Made by the event loop, for one connected socket. `on_end` is called when no message will come any more."""
+    """Made by the event loop, for one connected socket. `on_end` is called when no further message can arrive."""
 
     def __init__(self, on_end: Callable[[], object]) -> None:
         self._on_end = on_end
@@ -32,7 +32,7 @@ class ParentChannel(asyncio.Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether no message will come any more; those that came can still be received."""
+        """Whether no further message can arrive; those that have arrived can still be received."""
         return self._over.done()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -40,7 +40,7 @@ class ParentChannel(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Take what came; nonsense is the end."""
+        """Decode the data; a malformed message ends the channel."""
         if self.ended:
             return
         try:
@@ -54,11 +54,11 @@ class ParentChannel(asyncio.Protocol):
         _wake(self._reader)
 
     def eof_received(self) -> None:
-        """A child that closes its end can do no work any more."""
+        """End the channel: a child that closes its end can do no more work."""
         self.end()
 
     def connection_lost(self, _: Exception | None) -> None:
-        """Nothing goes in or out."""
+        """End the channel and release its senders."""
         self.end()
         self.resume_writing()
         _wake(self._closed)
@@ -68,12 +68,12 @@ class ParentChannel(asyncio.Protocol):
         self._writer = asyncio.get_running_loop().create_future()
 
     def resume_writing(self) -> None:
-        """Let them go on."""
+        """Release the waiting senders."""
         _wake(self._writer)
         self._writer = None
 
     async def send(self, message: Message) -> None:
-        """Send one message; once the other end is gone it goes nowhere. Raises `FrameError`."""
+        """Send one message; after the end of the channel it is dropped. Raises `FrameError`."""
         frame = encode(message)
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(frame)
@@ -101,7 +101,7 @@ class ParentChannel(asyncio.Protocol):
             self._on_end()
 
     async def wait_ended(self) -> None:
-        """Wait until no message will come any more."""
+        """Wait until no further message can arrive."""
         await asyncio.shield(self._over)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""One handler's process as its supervisor sees it: start it, talk to it, see it end, kill all of it.
+"""The supervisor's side of one child process: start it, exchange messages, notice its end, kill it with its children.
 
 A fresh interpreter is executed for each child. Measured on a 2-core machine with Python 3.11, small handler, compiled
 bytecode: ready after 65 ms, 23 MB resident of which 14 MB are its own. A fork server with everything preloaded takes 10
@@ -25,14 +25,14 @@ from activity_worker.subprocess.protocol import CHILD_UNUSABLE, Message
 
 #: How long importing the handler's module may take before the child counts as unusable.
 START_TIMEOUT_SECONDS = 120.0
-#: How long a dead child's last words may take to be read when a grandchild still holds the other end of the socket.
-_LAST_WORDS_SECONDS = 0.5
+#: How long a dead child's last messages are read while a grandchild still holds the other end of the socket.
+_LAST_MESSAGES_SECONDS = 0.5
 #: How long an idle child may take for its exit handlers.
 _STOP_SECONDS = 2.0
 
 
 class HandlerUnusableError(ActivityError):
-    """The handler cannot be imported or started in a process of its own; the message names it and says why."""
+    """The handler cannot be imported or started in a process of its own; the message names it and the reason."""
 
     task_error = "ActivityPool.HandlerUnusable"
     always_fails = True
@@ -51,7 +51,7 @@ class ProcessExit:
     by_runtime: bool = False
 
     def __str__(self) -> str:
-        """Say it for a person."""
+        """Return the end as a clause for messages."""
         if self.returncode >= 0:
             return f"the handler's process exited with code {self.returncode}"
         try:
@@ -63,7 +63,7 @@ class ProcessExit:
         return f"the handler's process was killed by {name}{self._why if name == 'SIGKILL' else ''}"
 
     @property
-    def _why(self) -> str:
+    def _kill_reason(self) -> str:
         match self.out_of_memory:
             case None:
                 return " (out of memory, or killed from outside)"
@@ -78,7 +78,7 @@ class ChildProcess:
 
     def __init__(self, process: asyncio.subprocess.Process, oom_kills: OomKillCounter) -> None:
         self._process = process
-        # A child that sends nonsense or closes its end can do no work any more. Most often it is dead already.
+        # A child that sends a malformed message or closes its end can do no more work. Mostly it is dead already.
         self._channel = ParentChannel(self._kill_all)
         #: The `ready` message of the child.
         self.ready_message: Message = {}
@@ -92,7 +92,7 @@ class ChildProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the child may still take a task, as far as can be seen."""
+        """Whether the child seems able to run a task: its process runs and its socket is open."""
         return self._process.returncode is None and not self._channel.ended
 
     @classmethod
@@ -147,15 +147,15 @@ class ChildProcess:
         self.ready_message = first
 
     async def send(self, message: Message) -> None:
-        """Send one message; a dead child takes it silently, `receive` tells of the death. Raises `FrameError`."""
+        """Send one message. To a dead child this does nothing: `receive` then returns None. Raises `FrameError`."""
         await self._channel.send(message)
 
     async def receive(self) -> Message | None:
-        """Return the next message; None, from then on, when the child is dead or talks nonsense."""
+        """Return the next message; None, from then on, when the child is dead or has sent a malformed message."""
         return await self._channel.receive()
 
     async def ended(self) -> ProcessExit:
-        """Wait for the end of the process and say how it ended."""
+        """Wait for the end of the process and return how it ended."""
         return await asyncio.shield(self._exit)
 
     def kill(self) -> None:
@@ -164,14 +164,14 @@ class ChildProcess:
         self._kill_all()
 
     async def stop(self) -> None:
-        """Let an idle child end by itself, its exit handlers included; kill it when that takes too long."""
+        """Let an idle child run its exit handlers and end; kill it if that takes too long."""
         await self.send({"kind": "stop"})
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), _STOP_SECONDS)
         await self.close()
 
     async def close_when_read(self) -> None:
-        """Close a dead child once its last words have come: they can be received even then."""
+        """Close a dead child after its last messages have arrived; `receive` still returns them."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._channel.wait_ended(), _STOP_SECONDS)
         await self.close()
@@ -186,7 +186,7 @@ class ChildProcess:
         await self._channel.close()
 
     async def _end(self, oom_kills: OomKillCounter) -> ProcessExit:
-        """Look once, when it has ended: a kill for want of memory is counted before the process dies of it."""
+        """Wait for the end and read the count of OOM kills, which the kernel raises before the process ends."""
         code = await self._process.wait()
         killed = code == -signal.SIGKILL
         exit_ = ProcessExit(

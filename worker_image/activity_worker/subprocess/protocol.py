@@ -1,7 +1,7 @@
-"""What a supervisor and a handler's process say to each other: JSON objects, each after its length in four bytes.
+"""The messages between the supervisor and a child: JSON objects, each after its length in four bytes.
 
-JSON and not pickle, so that nothing a handler's process writes can run code in the supervisor. Standard library only
-and quick to import, because every child pays for it.
+JSON instead of pickle, so that a child's message cannot run code in the supervisor. Standard library only, because
+every child imports this module.
 
     supervisor -> child   run {id, token, input, worker, arn, draining?}   cancel {id, reason, detail}
                           drain {id, on}   reply {call, error}   stop {}
@@ -11,8 +11,8 @@ and quick to import, because every child pays for it.
 `capabilities` lists what a handler that is a `Tasks` object can run. `measured` describes each of its calls. `drain`
 tells whether the worker takes no further task, and asks a `Tasks` object to begin no further call.
 
-`output` is the JSON text that a handler's return value became, None for a handler that has answered by a call: a task
-that returns is one message less each way.
+`output` is a handler's return value as JSON text, None for a handler that has answered by a call. A handler that
+returns its output thus costs one message less in each direction.
 """
 
 import json
@@ -22,7 +22,7 @@ from typing import Any, Final
 
 Message = dict[str, Any]
 
-#: Above every limit of a task service, so that an output that is too large is refused by name and not by a broken pipe.
+#: Above every limit of a task service, so that an output that is too large gets the service's error, not a broken pipe.
 MAX_FRAME_BYTES: Final = 32 * 1024 * 1024
 HEADER: Final = struct.Struct(">I")
 
@@ -40,7 +40,7 @@ _decode = json.JSONDecoder().decode
 
 
 def encode(message: Message) -> bytes:
-    """Return one message as it travels; raises `FrameError`."""
+    """Return one message as bytes with its length; raises `FrameError`."""
     body = _encode(message).encode()
     if len(body) > MAX_FRAME_BYTES:
         raise FrameError(f"a message of {len(body)} bytes: the limit is {MAX_FRAME_BYTES}")
@@ -54,7 +54,7 @@ class FrameDecoder:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Message]:
-        """Give the messages that `data` completes, one after the other; raises `FrameError` at the first bad one."""
+        """Yield the messages that `data` completes; raises `FrameError` at the first malformed one."""
         rest = self._rest
         rest += data
         while len(rest) >= HEADER.size:

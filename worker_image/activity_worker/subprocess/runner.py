@@ -1,8 +1,9 @@
-"""Handlers in processes of their own: whatever a handler does there costs its own task and nothing else.
+"""Runs handlers in child processes: a handler that blocks, leaks or crashes harms its own task only.
 
-The supervisor proxies heartbeats, answers and cancellation, so a handler sees the same toolkit as anywhere. A child
-that ended by itself fails its task as `ActivityPool.HandlerExited`; one that is over the hard deadline is killed; one
-that has to stop has `cancel_grace_seconds`, then it is killed. A dead child is replaced at once.
+The supervisor forwards heartbeats, answers and cancellation, so a handler has the same toolkit as in one process. A
+child that ends by itself fails its task as `ActivityPool.HandlerExited`. A child whose task exceeds the hard deadline
+is killed, and so is a child whose handler does not end within `cancel_grace_seconds` after its cancellation. A dead
+child is replaced at once.
 """
 
 import asyncio
@@ -23,10 +24,10 @@ from activity_worker.wire.backoff import pause_after
 
 __all__ = ["HandlerExitedError", "HandlerUnusableError", "ProcessExit", "SubprocessRunner"]
 
-#: The grace of a handler that has to stop: long enough to close a file, short beside any heartbeat timeout.
+#: The grace of a cancelled handler: long enough to close a file, and shorter than any heartbeat time-out.
 CANCEL_GRACE_SECONDS = 5.0
-#: A child that dies sooner than this after it was ready lived short. One such death is answered at once; from the
-#: second in a row on, replacements wait, doubling up to the maximum.
+#: A child that dies sooner than this after it was ready had a short life. It is replaced at once. From the second short
+#: life in a row on, replacements wait, with pauses that double up to the maximum.
 _SHORT_LIFE_SECONDS = 1.0
 _PAUSE_SECONDS = 0.25
 _MAX_PAUSE_SECONDS = 30.0
@@ -37,12 +38,13 @@ log = logging.getLogger(__name__)
 class SubprocessRunner:
     """Runs one slot's handler, `module:function`, in a child process (a `HandlerRunner`).
 
-    `deadline_seconds` kills the child of a task that takes longer (None: never). `on_unusable` is called when a child
-    cannot be replaced, because its module does not import any more: this slot can do no work. `on_death` is called with
-    the ending of each child that dies. Slots of one container share `oom_kills`.
+    A task that takes longer than `deadline_seconds` (None: no limit) costs its child. `on_unusable` is called when a
+    dead child cannot be replaced, because its module cannot be imported any more: the slot can then run no task.
+    `on_death` is called with the end of each child that dies. Slots of one container share `oom_kills`.
 
-    `environment` is added to that of children; `on_capabilities` gets what each says that it can run (None for a plain
-    handler) and may raise `HandlerUnusableError`; `on_measured` gets the notes of what they do.
+    Children get `environment` in addition to this process's. `on_capabilities` gets the capabilities of each child
+    (None for a plain handler) and may raise `HandlerUnusableError`. `on_measured` gets the measurements of a child's
+    calls.
     """
 
     def __init__(
@@ -89,7 +91,7 @@ class SubprocessRunner:
         """Run the handler on one task; raises what it raised, `HandlerExitedError`, or a `TaskCancelledError`."""
         while True:
             with contextlib.suppress(TaskNotStartedError):
-                await self._run_in(await self._living_child(), request, respond)
+                await self._run_in(await self._usable_child(), request, respond)
                 return
 
     async def _living_child(self) -> ChildProcess:
@@ -110,7 +112,7 @@ class SubprocessRunner:
         try:
             await asyncio.shield(serving)
         except asyncio.CancelledError:
-            # Cancelled without a signal, by the end of the program: there is nothing to wait for.
+            # Cancelled without a signal, because the program ends: do not wait for the handler.
             if not respond.signal.cancelled:
                 child.kill()
             await asyncio.gather(serving, return_exceptions=True)
@@ -119,7 +121,7 @@ class SubprocessRunner:
             limits.lift()
 
     async def stop(self) -> None:
-        """End the child: it may run its exit handlers for a moment, then it is killed."""
+        """End the child: it has a moment to run its exit handlers, then it is killed."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
@@ -138,11 +140,11 @@ class SubprocessRunner:
         short_lives = 0
         while self._child is not None:
             child = await self._child
-            born = loop.time()
+            started_at = loop.time()
             exit_ = await child.ended()
             log.warning("%s: %s; starting another", self._handler, exit_)
             self._on_death(exit_)
-            short_lives = short_lives + 1 if loop.time() - born < _SHORT_LIFE_SECONDS else 0
+            short_lives = short_lives + 1 if loop.time() - started_at < _SHORT_LIFE_SECONDS else 0
             self._child = asyncio.create_task(self._replacement(child, _pause_seconds(short_lives)))
             self._replaced.set()
             self._replaced = asyncio.Event()
@@ -171,7 +173,7 @@ class SubprocessRunner:
 
 
 class _Limits:
-    """Kills the child of one task at the deadline, or when it ignores its cancellation."""
+    """Kills the child of one task at the deadline, or when the handler ignores its cancellation."""
 
     def __init__(
         self,
@@ -185,28 +187,28 @@ class _Limits:
         self._session = session
         self._signal = signal
         self._grace_seconds = grace_seconds
-        self._lifted = False
-        self._telling: asyncio.Task[None] | None = None
+        self._ended = False
+        self._cancelling: asyncio.Task[None] | None = None
         self._deadline: asyncio.TimerHandle | None = None
         if deadline_seconds is not None:
-            late = f"the handler ran longer than {deadline_seconds:g} s"
+            detail = f"the handler ran longer than {deadline_seconds:g} s"
             loop = asyncio.get_running_loop()
-            self._deadline = loop.call_later(deadline_seconds, signal.cancel, CancelReason.DEADLINE, late)
-        # Until then it costs no task and no timer: most tasks are never cancelled.
+            self._deadline = loop.call_later(deadline_seconds, signal.cancel, CancelReason.DEADLINE, detail)
+        # No asyncio task and no timer before a cancellation: most tasks are never cancelled.
         signal.on_cancel(self._cancelled)
 
-    def lift(self) -> None:
-        """Do nothing any more."""
-        self._lifted = True
-        for pending in (self._telling, self._deadline):
+    def end(self) -> None:
+        """End the limits: from now on the child is not killed."""
+        self._ended = True
+        for pending in (self._cancelling, self._deadline):
             if pending is not None:
                 pending.cancel()
 
     def _cancelled(self) -> None:
-        if not (self._lifted or self._session.handled):
-            self._telling = asyncio.create_task(self._tell_and_kill())
+        if not (self._ended or self._session.handled):
+            self._cancelling = asyncio.create_task(self._cancel_and_kill())
 
-    async def _tell_and_kill(self) -> None:
+    async def _cancel_and_kill(self) -> None:
         if self._signal.reason is not CancelReason.DEADLINE:
             await self._session.send_cancellation()
             await asyncio.sleep(self._grace_seconds)

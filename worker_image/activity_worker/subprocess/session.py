@@ -16,18 +16,18 @@ _CALLS_AT_A_TIME = 16
 
 
 class HandlerExitedError(ActivityError):
-    """The handler's process ended while it ran a task: the message says by which signal or with which exit code."""
+    """The handler's process ended while it ran a task: the message names the signal or the exit code."""
 
     task_error = "ActivityPool.HandlerExited"
     always_fails = True
 
 
 class TaskNotStartedError(Exception):
-    """The child was dead before it took the task: another child can run it, the handler has not seen it."""
+    """The child died before it began the task. The handler has not seen the task, so another child can run it."""
 
 
 class TaskSession:
-    """What a supervisor and a child say to each other about one task."""
+    """The messages between the supervisor and a child about one task."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class TaskSession:
         self._respond = respond
         self._calls: set[asyncio.Task[None]] = set()
         self._started = False
-        #: Whether the child has done its part: what remains is the service's answer, and nothing to kill it for.
+        #: Whether the handler has ended. Only the service's answer is missing, so the child need not be killed.
         self.handled = False
         self._over = False
         self._noting: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Have the task run.
+        """Run the task in the child.
 
         Raises what the handler raised, `HandlerExitedError`, a `TaskCancelledError`, or `TaskNotStartedError`.
         """
@@ -77,7 +77,7 @@ class TaskSession:
             await self._respond.success_encoded(done["output"])
 
     async def send_cancellation(self) -> None:
-        """Tell the child that the task is cancelled, and why."""
+        """Send the cancellation of the task, with its reason."""
         signal = self._respond.signal
         reason = signal.reason or CancelReason.WORKER_STOPPED
         await self._child.send({"kind": "cancel", "id": self._number, "reason": reason.value, "detail": signal.detail})
@@ -119,7 +119,7 @@ class TaskSession:
                     await self._respond.success_encoded(message["output"])
                 case "fail":
                     await self._respond.failure(message["error"], message["cause"])
-        except Exception as raised:  # noqa: BLE001 - it belongs to the handler, which gets it
+        except Exception as raised:  # noqa: BLE001 - the handler receives it
             error = errors.to_wire(raised)
         await self._child.send({"kind": "reply", "call": message["call"], "error": error})
 

@@ -1,8 +1,8 @@
-"""PURE: which offered leases this worker asks for, which it was granted, and which it has concluded.
+"""PURE: the offered leases that this worker claims, those that it was granted, and those that it has concluded.
 
-The operator offers leases that it took while no worker was there. A worker claims one only for a slot that is free
-right now; it runs the task when the reply grants it, and says so in `released` once the task is concluded, until the
-operator has heard it.
+The operator offers the leases of tasks that arrived while the pool had no worker. A worker claims a lease only for a
+slot that is free right now, and runs the task when a reply grants the lease. Once the task is concluded, the reports
+list the lease in `released` until a reply acknowledges that.
 """
 
 from collections.abc import Iterable
@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 
 from activity_worker.contract import Grant, Reply
 
-#: How long a slot waits for the answer to a claim before it polls instead. Two report time-outs: an operator that is
-#: slower than this is gone, and workers keep working without it.
-CLAIM_PATIENCE_SECONDS = 10.0
-#: How long a worker that leaves waits for that answer: a leader may have written the claim and died before it
-#: could answer; then no other worker gets the task. For as long operators keep such a task alive.
-LEAVE_PATIENCE_SECONDS = 60.0
+#: How long a slot waits for the answer to a claim before it polls instead. Two report time-outs: a slower operator
+#: counts as unreachable, and workers go on without it.
+CLAIM_TIMEOUT_SECONDS = 10.0
+#: How long a stopping worker waits for that answer. A leader may have written the claim and died before it answered;
+#: then no other worker gets the task. Operators keep such a task alive for the same time.
+STOPPING_CLAIM_TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(slots=True)
 class ClaimBook:
-    """What the worker knows of leases that the operator holds for it. Knows no clock: `now` comes in."""
+    """The leases that the operator holds for this worker. `now` is in monotonic seconds."""
 
     offers: tuple[str, ...] = ()
     claims: dict[str, float] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class ClaimBook:
 
     @property
     def unclaimed(self) -> bool:
-        """Whether anything is on offer that was not claimed yet."""
+        """Whether an offered lease is not claimed yet."""
         return any(offer not in self.claims and offer not in self.taken for offer in self.offers)
 
     def claim(self, free_slots: int, now: float) -> None:
@@ -38,15 +38,15 @@ class ClaimBook:
         self.claims.update(dict.fromkeys(wanted[:free_slots], now))
 
     def reserved(self, now: float) -> int:
-        """Return how many slots must not poll, because a claim for them awaits its answer."""
-        return sum(1 for since in self.claims.values() if now - since < CLAIM_PATIENCE_SECONDS)
+        """Return how many slots must not poll because a claim for them waits for its answer."""
+        return sum(1 for since in self.claims.values() if now - since < CLAIM_TIMEOUT_SECONDS)
 
     def awaited(self, now: float) -> bool:
-        """Whether a claim has no answer yet that it may still get: its task may be this worker's already."""
-        return any(now - since < LEAVE_PATIENCE_SECONDS for since in self.claims.values())
+        """Whether a claim may still be answered: the operator may have written this worker as the owner already."""
+        return any(now - since < STOPPING_CLAIM_TIMEOUT_SECONDS for since in self.claims.values())
 
     def answered(self, reply: Reply, asked: Iterable[str]) -> tuple[Grant, ...]:
-        """Take the reply to a report that claimed `asked`; return the grants that are new.
+        """Process the reply to a report that claimed `asked`; return the new grants.
 
         A claim that the reply neither grants nor offers again is over. One that it still offers stays: claiming again
         by the same owner is idempotent.
@@ -63,11 +63,11 @@ class ClaimBook:
         return new
 
     def withdraw(self) -> None:
-        """Take back every claim: who has stopped must not be given what it cannot run. What was granted stays ours."""
+        """Take back every claim, because a stopped worker can run no task. Granted leases stay with this worker."""
         self.offers = ()
         self.claims.clear()
 
     def concluded(self, lease: str) -> None:
-        """Say that the task of `lease` is over here, once or again; those never granted are not the operator's."""
+        """Record that a task is concluded; a lease that was never granted is ignored. A second call changes nothing."""
         if lease in self.taken:
             self.released.add(lease)

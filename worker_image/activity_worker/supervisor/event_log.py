@@ -1,7 +1,6 @@
 """Turns a pool's events into log lines, metrics and the few events that go to the operator.
 
-A line names a task by its lease id, never by token, and says what happened and how long it took; payloads stay out of
-it.
+A line has the task's lease id, what happened, and how long it took; it never has a token or a payload.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class EventRecorder:
-    """Listens to `events` from its making on. `on_change` is called whenever a report would read differently."""
+    """Listens to `events`. `on_change` is called whenever a report would have other contents."""
 
     def __init__(
         self, events: EventEmitter, metrics: WorkerMetrics, *, record: Record, on_change: Callable[[], None]
@@ -61,7 +60,7 @@ class EventRecorder:
     def _polling_error(self, slot: Slot, failure: PollingFailure) -> None:
         self._polled(slot)
         log.warning("poll failed: %s", failure.err, extra=_facts(attempt=failure.attempts, again=failure.retriable))
-        # The first of a row tells the operator; the rest would only push other events out of the buffer.
+        # Only the first failure in a row is reported: the others would push other events out of the buffer.
         if failure.attempts <= 1:
             self._record(EventName.POLLING_ERROR, _short(failure.err))
 
@@ -98,7 +97,7 @@ class EventRecorder:
 
 
 def _short(error: BaseException | None) -> str:
-    """Say an error without what a handler may have put into it."""
+    """Return an error's text without anything that a handler may have put into it."""
     if isinstance(error, SourceError):
         return f"{error.code}: {error.message}" if error.message else error.code
     return type(error).__name__ if error is not None else "unknown"

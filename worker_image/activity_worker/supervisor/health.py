@@ -1,7 +1,7 @@
-"""What kubelet and Prometheus ask over HTTP: `/livez`, `/readyz` and `/metrics`.
+"""Serves `/livez` and `/readyz` for the kubelet and `/metrics` for Prometheus.
 
-The server lives in the supervisor's own loop: a stuck loop cannot answer, so the probe times out, which is what a probe
-is for. A loop that turns but was stuck a moment ago, or whose work has died, says so with 503 and the reason.
+The server runs in the supervisor's own loop, so a stuck loop makes the probe time out. A loop that was stuck a moment
+ago, or whose report loop has died, answers 503 with the reason.
 """
 
 import asyncio
@@ -15,16 +15,16 @@ from activity_worker.contract import WorkerState
 from activity_worker.wire.plain_server import PlainLimits, PlainServer, ThrottledCache
 
 TICK_SECONDS = 1.0
-#: A loop this late is stuck for the purposes of a liveness probe: nothing in the supervisor may take a second.
+#: From this lateness on a loop counts as stuck: nothing in the supervisor may take a second.
 STUCK_AFTER_SECONDS = 5.0
 
 
-#: A draining worker still works: were it unready, a ReplicaSet could not tell it from a drained one.
+#: A draining worker is ready: a ReplicaSet removes unready pods first, and only drained workers may be removed.
 READY = frozenset({WorkerState.RUNNING, WorkerState.DRAINING})
 
 
 class LoopWatch:
-    """Notices when the event loop did not turn: a timer that should fire every second, and how late it was."""
+    """Measures how late the event loop is, with a timer that should fire every second."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -47,7 +47,7 @@ class LoopWatch:
 class WorkerHealthServer:
     """Serves the three paths without authentication.
 
-    `state` is asked at each probe; `problem` returns why the worker is dead, or an empty string. `limits` are
+    `state` is called at each probe; `problem` returns why the worker is dead, or an empty string. `limits` are
     `PlainLimits`' own unless given.
     """
 

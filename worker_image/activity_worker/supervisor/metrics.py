@@ -6,7 +6,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, disable_created_metrics
 
-#: From a no-op to half an hour, the drain's default; doubling steps would say nothing more about an activity.
+#: From a no-op to half an hour, the default drain time-out; finer steps would add series and no information.
 TASK_BUCKETS_SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 1800)
 #: A poll is answered at once or within the service's minute.
 POLL_BUCKETS_SECONDS: Final = (0.05, 0.25, 1, 5, 15, 30, 45, 60, 65)

@@ -1,4 +1,4 @@
-"""PURE: what a worker reports and when. Takes `now` (monotonic seconds) and snapshots, returns reports and orders.
+"""PURE: what a worker reports, and when.
 
 What goes at once: the first report, a change to draining, drained, stopping or stopped, an exit output, claims, and
 what a stopped worker has released. Everything else waits for the interval that the last reply ordered, and changes
@@ -27,7 +27,7 @@ from activity_worker.contract import (
 from activity_worker.supervisor.claims import ClaimBook
 from activity_worker.wire.backoff import pause_after
 
-#: The interval before any reply ordered one, the least pause after a failed report and the greatest.
+#: The interval until a reply orders another one; the shortest and the longest pause after a failed report.
 FIRST_INTERVAL_SECONDS = 1.0
 RETRY_FIRST_SECONDS = 0.5
 RETRY_MAX_SECONDS = 10.0
@@ -41,7 +41,7 @@ _AT_ONCE = frozenset({WorkerState.DRAINING, WorkerState.DRAINED, WorkerState.STO
 
 @dataclass(frozen=True, slots=True)
 class PodIdentity:
-    """Who reports; `incarnation` is new at every container start."""
+    """The identity of the reporting pod; `incarnation` is new at every container start."""
 
     namespace: str
     pool: str
@@ -67,10 +67,10 @@ class WorkerSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
-    """What a reply asks of the worker. `obeyed` is False for a reply of a former leader, which orders nothing."""
+class Instructions:
+    """What a reply orders. `valid` is False for the reply of a former leader, which the worker must ignore."""
 
-    obeyed: bool
+    valid: bool
     directive: Directive = Directive.RUN
     grants: tuple[Grant, ...] = ()
 
@@ -96,14 +96,14 @@ class ReportState:
         self._early_report = False
 
     def is_known(self, snapshot: WorkerSnapshot) -> bool:
-        """Tell whether the leader has answered a report with this state, this exit output and all that is released."""
+        """Return whether the leader has answered a report with this state, exit output and every released lease."""
         last = self._delivered
-        if last is None or self._unsaid(last):
+        if last is None or self._is_unreported(last):
             return False
         return last.state is snapshot.state and last.exit == snapshot.exit
 
     def record(self, name: str, at: float, message: str = "") -> None:
-        """Remember an event (`at`: Unix seconds) until acknowledged; when full, the oldest is dropped and counted."""
+        """Keep an event (`at`: Unix seconds) until it is acknowledged. A full buffer drops its oldest one."""
         self._event_sequence += 1
         self._events.append(LifecycleEvent(self._event_sequence, name, at, message))
         if len(self._events) > MAX_BUFFERED_EVENTS:
@@ -111,7 +111,7 @@ class ReportState:
             self.dropped_events += 1
 
     def due_at(self, snapshot: WorkerSnapshot) -> float:
-        """Return when the next report goes out: a time in the past means now, infinity while one is in flight."""
+        """Return when the next report is due: a time in the past means now, infinity means that one is in flight."""
         if self._in_flight is not None:
             return math.inf
         return max(self._wanted_at(snapshot), self._not_before)
@@ -122,29 +122,29 @@ class ReportState:
             return -math.inf
         if snapshot.exit != last.exit or (snapshot.state != last.state and snapshot.state in _AT_ONCE):
             return -math.inf
-        if snapshot.state is WorkerState.STOPPED and self._unsaid(last):
+        if snapshot.state is WorkerState.STOPPED and self._is_unreported(last):
             return -math.inf
         if self._early_report and _edge(snapshot.busy, last):
             return self._sent_at + min(EDGE_SPACING_SECONDS, self.interval_seconds)
         return self._sent_at + self.interval_seconds
 
-    def _unsaid(self, last: Report) -> bool:
+    def _is_unreported(self, last: Report) -> bool:
         return bool(self.claims.released - set(last.released))
 
     def compose(self, snapshot: WorkerSnapshot, now: float) -> Report:
         """Return the next report and count it as in flight until `answered`, `failed` or `misdirected` is called."""
         self._sequence += 1
-        who = self._identity
+        identity = self._identity
         self._in_flight = Report(
-            namespace=who.namespace,
-            pool=who.pool,
-            pod_name=who.pod_name,
-            pod_uid=who.pod_uid,
-            incarnation=who.incarnation,
+            namespace=identity.namespace,
+            pool=identity.pool,
+            pod_name=identity.pod_name,
+            pod_uid=identity.pod_uid,
+            incarnation=identity.incarnation,
             sequence=self._sequence,
             state=snapshot.state,
-            slots=who.slots,
-            busy=min(snapshot.busy, who.slots),
+            slots=identity.slots,
+            busy=min(snapshot.busy, identity.slots),
             open_polls=snapshot.open_polls,
             idle_seconds=snapshot.idle_seconds,
             leases=snapshot.leases,
@@ -155,17 +155,17 @@ class ReportState:
             released=tuple(sorted(self.claims.released)),
             exit=snapshot.exit,
             poll_trouble=snapshot.poll_trouble,
-            runtime=who.runtime,
+            runtime=identity.runtime,
         )
         self._sent_at = now
         return self._in_flight
 
-    def answered(self, reply: Reply) -> Orders:
-        """Take a leader's reply. One of a lower term orders nothing: the report goes again at the usual interval."""
-        report = self._landed()
+    def answered(self, reply: Reply) -> Instructions:
+        """Process a leader's reply. One of a lower term is ignored: the report is sent again after the interval."""
+        report = self._take_in_flight()
         if reply.term < self.term:
             self._not_before = self._sent_at + self.interval_seconds
-            return Orders(obeyed=False)
+            return Instructions(valid=False)
         self.term = reply.term
         self._failures = self._misdirections = 0
         self.interval_seconds = reply.next_report_seconds
@@ -176,24 +176,24 @@ class ReportState:
         while self._events and self._events[0].sequence <= reply.ack:
             self._events.popleft()
         grants = self.claims.answered(reply, report.claims)
-        return Orders(obeyed=True, directive=reply.directive, grants=grants)
+        return Instructions(valid=True, directive=reply.directive, grants=grants)
 
     def failed(self, now: float) -> None:
-        """Note a report without answer. The next goes after 0.5 s, doubling up to 10 s, never faster than ordered."""
-        self._landed()
+        """Record a report without an answer. The next one follows after 0.5 s; the pause doubles up to 10 s."""
+        self._take_in_flight()
         self._failures += 1
         pause = pause_after(self._failures, first_seconds=RETRY_FIRST_SECONDS, max_seconds=RETRY_MAX_SECONDS)
         self._not_before = now + pause
 
     def misdirected(self, now: float) -> None:
-        """Take note of a 421: the leader is elsewhere, and a new connection may find it at once."""
-        self._landed()
+        """Record an answer 421: another replica leads, and a new connection may reach it at once."""
+        self._take_in_flight()
         self._not_before = now + (MISDIRECTED_PAUSE_SECONDS if self._misdirections else 0.0)
         self._misdirections += 1
         if self._delivered is not None:
             self._sent_at = -math.inf
 
-    def _landed(self) -> Report:
+    def _take_in_flight(self) -> Report:
         if self._in_flight is None:
             raise RuntimeError("no report is in flight: call compose() first")
         report, self._in_flight = self._in_flight, None
@@ -201,5 +201,5 @@ class ReportState:
 
 
 def _edge(busy: int, last: Report) -> bool:
-    """Tell whether the worker became saturated, stopped being so, or became idle since the `last` report."""
+    """Return whether the worker has become saturated, unsaturated or idle since the `last` report."""
     return (busy >= last.slots) != (last.busy >= last.slots) or (busy == 0) != (last.busy == 0)

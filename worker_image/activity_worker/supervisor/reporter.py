@@ -1,7 +1,7 @@
-"""The I/O around `report_state`: sends reports over HTTPS and hands the orders on.
+"""The I/O around `report_state`: sends reports over HTTPS and passes on the instructions of the replies.
 
-The operator may be silent, wrong or gone: nothing here stops a worker from working. Certificates are verified against
-the mounted CA file, which is read again when it changes; the token file is read for every report, because kubelet
+The worker goes on working while the operator is unreachable or answers with errors. Certificates are verified against
+the mounted CA file, which is read again when it changes. The token file is read for every report, because the kubelet
 rotates it.
 """
 
@@ -16,9 +16,10 @@ import aiohttp
 from activity_worker.config.settings import ReportSettings
 from activity_worker.contract import REPORT_PATH, ContractError, Reply, Report
 from activity_worker.supervisor.metrics import WorkerMetrics
-from activity_worker.supervisor.report_state import Orders, ReportState, WorkerSnapshot
+from activity_worker.supervisor.report_state import Instructions, ReportState, WorkerSnapshot
 
-#: For one report, connecting included; more than the operator needs to write a lease's owner, less than a lease bears.
+#: For one report with its connection: longer than the operator takes to write a lease's owner, shorter than a task can
+#: be without a heartbeat.
 REPORT_TIMEOUT_SECONDS = 5.0
 #: How long the last word may take: time for a second try, and within the margin of the pod's grace (90 s, of which an
 #: open poll takes at most 71).
@@ -26,7 +27,7 @@ LAST_REPORT_SECONDS = 10.0
 #: How long a starting worker waits for the operator's first answer before it polls anyway.
 SILENCE_SECONDS = 2.0
 
-#: How long a change waits for others before it is looked at.
+#: How long a change waits for further changes, so that one report carries them all.
 COALESCE_SECONDS = 0.02
 
 _MISDIRECTED = 421
@@ -35,14 +36,14 @@ log = logging.getLogger(__name__)
 
 
 class Reporter:
-    """Sends reports. `snapshot` returns the worker's present state; `on_orders` gets the orders of each reply."""
+    """Sends reports. `snapshot` returns the worker's state; `on_instructions` gets the instructions of each reply."""
 
     def __init__(
         self,
         settings: ReportSettings,
         state: ReportState,
         snapshot: Callable[[], WorkerSnapshot],
-        on_orders: Callable[[Orders], None],
+        on_instructions: Callable[[Instructions], None],
         metrics: WorkerMetrics,
     ) -> None:
         self._url = settings.url if settings.url.endswith(REPORT_PATH) else settings.url + REPORT_PATH
@@ -50,7 +51,7 @@ class Reporter:
         self._trust = _Trust(settings.ca_file)
         self._state = state
         self._snapshot = snapshot
-        self._on_orders = on_orders
+        self._on_instructions = on_instructions
         self._metrics = metrics
         self._session: aiohttp.ClientSession | None = None
         self._wake = asyncio.Event()
@@ -58,7 +59,7 @@ class Reporter:
         self._silent = False
 
     def changed(self) -> None:
-        """Say that a report would read differently now; whether it goes out is the state's decision."""
+        """Signal that a report would have other contents now; `ReportState` decides whether one is sent."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -73,7 +74,7 @@ class Reporter:
                     await self._send(self._state.compose(snapshot, now))
                 else:
                     await _wait(self._wake, delay)
-                    # A busy worker has thousands of changes a second; they are looked at together.
+                    # A busy worker has thousands of changes a second; one look covers many of them.
                     await asyncio.sleep(COALESCE_SECONDS)
         finally:
             await self._disconnect()
@@ -99,7 +100,7 @@ class Reporter:
         except (aiohttp.ClientError, OSError, ContractError, ValueError, TimeoutError) as error:
             self._state.failed(_now())
             self._metrics.reported("failed")
-            self._complain(f"{type(error).__name__}: {error}")
+            self._log_failure(f"{type(error).__name__}: {error}")
             await self._disconnect()
             return
         if reply is None:
@@ -111,7 +112,7 @@ class Reporter:
         if self._silent:
             log.info("the operator answers again")
             self._silent = False
-        self._on_orders(self._state.answered(reply))
+        self._on_instructions(self._state.answered(reply))
         self._delivered.set()
 
     async def _exchange(self, report: Report) -> Reply | None:
@@ -145,8 +146,8 @@ class Reporter:
         if session is not None:
             await session.close()
 
-    def _complain(self, problem: str) -> None:
-        # Once a silence, not once a try: a fleet without operator must not flood the logs.
+    def _log_failure(self, problem: str) -> None:
+        # One warning for each silence, not for each try: a fleet without an operator must not flood the logs.
         log.log(logging.DEBUG if self._silent else logging.WARNING, "no answer to a report: %s", problem)
         self._silent = True
 

@@ -39,16 +39,16 @@ from activity_worker.sources.protocol import Source
 from activity_worker.subprocess.process import HandlerUnusableError, ProcessExit
 from activity_worker.supervisor.event_log import EventRecorder
 from activity_worker.supervisor.granted_leases import GrantedLeases
+from activity_worker.supervisor.handler_runner_factory import HandlerRunnerFactory
 from activity_worker.supervisor.health import WorkerHealthServer
 from activity_worker.supervisor.metrics import WorkerMetrics
-from activity_worker.supervisor.report_state import Orders, PodIdentity, ReportState, WorkerSnapshot
+from activity_worker.supervisor.report_state import Instructions, PodIdentity, ReportState, WorkerSnapshot
 from activity_worker.supervisor.reporter import COALESCE_SECONDS, LAST_REPORT_SECONDS, Reporter
-from activity_worker.supervisor.runner_factory import RunnerFactory
 
-#: Seconds that a cancelled task gets; its child is killed a little sooner.
+#: Seconds that a cancelled task has to end; its child is killed a little sooner.
 TASK_GRACE_SECONDS = 5.0
-#: How often a drain looks again without an event.
-_LOOK_SECONDS = 0.5
+#: Seconds after which the worker checks its state again without an event.
+_CHECK_SECONDS = 0.5
 
 log = logging.getLogger(__name__)
 
@@ -69,12 +69,12 @@ class Supervisor:
         self._state = WorkerState.STARTING
         self._exit: ExitOutput | None = None
         self._stop = asyncio.Event()
-        self._news = asyncio.Event()
+        self._change = asyncio.Event()
         self._problem = ""
         self.metrics = WorkerMetrics(version(), settings.slots)
         self._events = EventEmitter()
         self._reports = ReportState(_identity(settings))
-        self._runner_factory = RunnerFactory(
+        self._handler_runners = HandlerRunnerFactory(
             settings,
             source,
             self.metrics.registry,
@@ -83,14 +83,14 @@ class Supervisor:
         )
         self._slot_pool = SlotPool(
             source,
-            runner_factory=self._runner_factory.create,
+            runner_factory=self._handler_runners.create,
             slots=settings.slots,
             name_prefix=settings.name,
             events=self._events,
             # In a pod, polls are retried for ever: the operator reports the error. On a terminal it ends the worker.
             polling=Polling.forever() if settings.report else Polling(),
             options=TaskOptions(
-                heartbeat_seconds=self._runner_factory.heartbeat_seconds,
+                heartbeat_seconds=self._handler_runners.heartbeat_seconds,
                 deadline_seconds=settings.task_deadline_seconds,
                 cancel_grace_seconds=TASK_GRACE_SECONDS,
             ),
@@ -100,7 +100,7 @@ class Supervisor:
         self._granted_leases = GrantedLeases(
             self._slot_pool,
             self._reports.claims,
-            heartbeat_seconds=self._runner_factory.heartbeat_seconds,
+            heartbeat_seconds=self._handler_runners.heartbeat_seconds,
             on_change=self._changed,
         )
         self._events.on(EventName.WORKER_STOPPED, self._slot_stopped)
@@ -139,7 +139,7 @@ class Supervisor:
         return self._exit.code if self._exit is not None else EXIT_OK
 
     async def _live(self) -> None:
-        # The slots wait for the operator's answer, which may bring the task for which this worker was started.
+        # No slot polls before the operator's first reply: it may offer the task for which this worker was started.
         self._slot_pool.cordon()
         starting = asyncio.create_task(self._slot_pool.start())
         stopping = asyncio.create_task(self._stop.wait())
@@ -163,7 +163,7 @@ class Supervisor:
             self._become(WorkerState.RUNNING)
             self._slot_pool.uncordon()
         while not self._stop.is_set():
-            await self._next_news(None)
+            await self._next_change(None)
             if self._state is WorkerState.DRAINING and self._slot_pool.drained and self._granted_leases.settled:
                 self._become(WorkerState.DRAINED)
 
@@ -174,7 +174,7 @@ class Supervisor:
         self._cordon()
         deadline = _now() + self._settings.drain_timeout_seconds
         while not (self._slot_pool.drained and self._granted_leases.settled) and _now() < deadline:
-            await self._next_news(deadline - _now())
+            await self._next_change(deadline - _now())
         # The service may answer an open poll with a task until the poll ends. Giving up the poll would lose that task.
         while any(slot.poller.open for slot in self._slot_pool.members):
             await self._next_news(_LOOK_SECONDS)
@@ -207,7 +207,7 @@ class Supervisor:
             await reporter.send_last_report(deadline - _now())
 
     async def _report_when_ready(self, reporter: Reporter) -> None:
-        """Report once the handler is imported: the first report proves that. An earlier end is all that is reported."""
+        """Report once the handler is imported. A worker that ends before that reports its end only."""
         await self._ready_to_report.wait()
         try:
             await reporter.run()
@@ -216,25 +216,25 @@ class Supervisor:
             log.exception("the report loop has died")
             raise
 
-    def _obey(self, orders: Orders) -> None:
-        if not orders.obeyed:
+    def _follow(self, instructions: Instructions) -> None:
+        if not instructions.valid:
             return
-        if orders.directive is Directive.DRAIN and self._state in {WorkerState.STARTING, WorkerState.RUNNING}:
-            log.info("the operator asks this worker to drain")
+        if instructions.directive is Directive.DRAIN and self._state in {WorkerState.STARTING, WorkerState.RUNNING}:
+            log.info("the operator ordered this worker to drain")
             self._become(WorkerState.DRAINING)
             self._cordon()
-        elif orders.directive is Directive.RUN and self._state is WorkerState.DRAINING:
-            log.info("the operator takes the drain back")
+        elif instructions.directive is Directive.RUN and self._state is WorkerState.DRAINING:
+            log.info("the operator ended the drain: the worker takes tasks again")
             self._become(WorkerState.RUNNING)
-            self._runner_factory.drain(False)
+            self._handler_runners.drain(False)
             self._slot_pool.uncordon()
         self._granted_leases.cordon(self._state not in {WorkerState.STARTING, WorkerState.RUNNING})
-        self._granted_leases.grant(orders.grants)
+        self._granted_leases.grant(instructions.grants)
 
     def _cordon(self) -> None:
         """Take no new task, and hand back the durable tasks that another worker can continue."""
         self._slot_pool.cordon()
-        self._runner_factory.drain(True)
+        self._handler_runners.drain(True)
 
     def _become(self, state: WorkerState) -> None:
         if self._state is state or not may_step(self._state, state):
@@ -245,7 +245,7 @@ class Supervisor:
         self._changed()
 
     def _give_up(self, error: Exception) -> None:
-        """End with an error: a worker without a usable handler has nothing to do, and the pod should show that."""
+        """End with an error: without a usable handler the worker can run no task, and the pod must show that."""
         message = str(error) if isinstance(error, HandlerUnusableError) else type(error).__name__
         log.error("%s", message, exc_info=None if isinstance(error, HandlerUnusableError) else error)
         self._end_with(ExitOutput(EXIT_ERROR, message))
@@ -268,7 +268,7 @@ class Supervisor:
     def _make_reporter(self, settings: ReportSettings | None) -> Reporter | None:
         if settings is None:
             return None
-        return Reporter(settings, self._reports, self._snapshot, self._obey, self.metrics)
+        return Reporter(settings, self._reports, self._snapshot, self._follow, self.metrics)
 
     def _snapshot(self) -> WorkerSnapshot:
         now = _now()
@@ -282,25 +282,25 @@ class Supervisor:
             leases=(*pool.leases, *waiting),
             counters=pool.counters,
             exit=self._exit if self._state is WorkerState.STOPPED else None,
-            poll_trouble=_trouble(pool.poll_trouble),
+            poll_trouble=_poll_trouble(pool.poll_trouble),
         )
 
     def _record(self, name: str, message: str) -> None:
         self._reports.record(name, time.time(), message)
 
     def _changed(self) -> None:
-        self._news.set()
+        self._change.set()
         if self._reporter is not None:
             self._reporter.changed()
 
-    async def _next_news(self, timeout_seconds: float | None) -> None:
-        # An event comes a moment before the change that it announces is complete, and many come at once.
-        self._news.clear()
+    async def _next_change(self, timeout_seconds: float | None) -> None:
+        # An event comes shortly before the change that it announces is complete, and many come at once.
+        self._change.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(
-                _LOOK_SECONDS if timeout_seconds is None else min(timeout_seconds, _LOOK_SECONDS)
+                _CHECK_SECONDS if timeout_seconds is None else min(timeout_seconds, _CHECK_SECONDS)
             ):
-                await self._news.wait()
+                await self._change.wait()
         await asyncio.sleep(COALESCE_SECONDS)
 
 
@@ -324,7 +324,7 @@ def _identity(settings: WorkerSettings) -> PodIdentity:
     )
 
 
-def _trouble(error: Exception | None) -> PollTrouble | None:
+def _poll_trouble(error: Exception | None) -> PollTrouble | None:
     if error is None:
         return None
     if isinstance(error, SourceError):

@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from activity_operator.watch.credentials import GOOD_SECONDS, RETRY_CAP_SECONDS, RETRY_FIRST_SECONDS, CredentialsReader
+from activity_operator.watch.credentials import (
+    ACCEPTED_SECONDS,
+    RETRY_CAP_SECONDS,
+    RETRY_FIRST_SECONDS,
+    CredentialsReader,
+)
 from tests.unit.activity_operator.virtual_time import VirtualLoop, elapsed
 
 
@@ -81,7 +86,7 @@ async def test_pauses_start_again_with_a_new_token() -> None:
 async def test_login_after_a_long_good_one_is_answered_at_once() -> None:
     login = CredentialsReader(File().load, jitter=lambda: 1.0)
     await login()
-    await asyncio.sleep(GOOD_SECONDS)
+    await asyncio.sleep(ACCEPTED_SECONDS)
     asked_at = elapsed()
 
     assert ((await login()).token, elapsed() - asked_at) == ("first", 0.0)

@@ -103,7 +103,7 @@ async def test_restarted_watch_is_notified_even_if_its_list_is_empty(
     monkeypatch.setattr(watching, "watch_objs", watched)
     settings = kopf_watch.settings()
     settings.watching.reconnect_backoff = 0.0
-    kopf_watch.BEGAN_ANEW.set(lambda: calls.append("listed"))
+    kopf_watch.ON_RELIST.set(lambda: calls.append("listed"))
     watch = watching.infinite_watch(settings=settings, resource=PODS, namespace=None, _iterations=2)
     async with asyncio.timeout(5):
         _ = [raw async for raw in watch]
@@ -117,4 +117,4 @@ async def test_unexpected_error_is_left_to_kopf(monkeypatch: pytest.MonkeyPatch)
         raise RuntimeError("a bug")
 
     with pytest.raises(RuntimeError, match="a bug"):
-        _ = [raw async for raw in kopf_watch._forgiving(broken)(resource=PODS)]
+        _ = [raw async for raw in kopf_watch._restarting(broken)(resource=PODS)]

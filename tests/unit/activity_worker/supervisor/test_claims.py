@@ -1,7 +1,7 @@
 """The claim book: a lease that the operator offers runs here exactly once."""
 
 from activity_worker.contract import Grant, Reply
-from activity_worker.supervisor.claims import CLAIM_PATIENCE_SECONDS, LEAVE_PATIENCE_SECONDS, ClaimBook
+from activity_worker.supervisor.claims import CLAIM_TIMEOUT_SECONDS, STOPPING_CLAIM_TIMEOUT_SECONDS, ClaimBook
 
 
 def reply(**parts: object) -> Reply:
@@ -42,8 +42,8 @@ def test_unanswered_claim_is_awaited_longer_than_its_slot_is_reserved() -> None:
     book = ClaimBook(offers=("a",))
     book.claim(free_slots=1, now=0.0)
 
-    assert (book.reserved(now=CLAIM_PATIENCE_SECONDS), book.awaited(now=CLAIM_PATIENCE_SECONDS)) == (0, True)
-    assert not book.awaited(now=LEAVE_PATIENCE_SECONDS), "the wait for an absent operator is limited"
+    assert (book.reserved(now=CLAIM_TIMEOUT_SECONDS), book.awaited(now=CLAIM_TIMEOUT_SECONDS)) == (0, True)
+    assert not book.awaited(now=STOPPING_CLAIM_TIMEOUT_SECONDS), "the wait for an absent operator is limited"
 
 
 def test_claim_that_is_still_offered_is_claimed_again() -> None:
@@ -66,8 +66,8 @@ def test_slot_is_reserved_for_an_unanswered_claim_for_a_limited_time() -> None:
     book = ClaimBook(offers=("a",))
     book.claim(free_slots=1, now=0.0)
 
-    assert book.reserved(now=CLAIM_PATIENCE_SECONDS - 0.1) == 1
-    assert book.reserved(now=CLAIM_PATIENCE_SECONDS) == 0
+    assert book.reserved(now=CLAIM_TIMEOUT_SECONDS - 0.1) == 1
+    assert book.reserved(now=CLAIM_TIMEOUT_SECONDS) == 0
 
 
 def test_concluded_lease_is_released_until_the_operator_acknowledges() -> None:

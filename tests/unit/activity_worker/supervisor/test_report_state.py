@@ -9,7 +9,7 @@ from activity_worker.supervisor.report_state import (
     EDGE_SPACING_SECONDS,
     MISDIRECTED_PAUSE_SECONDS,
     RETRY_MAX_SECONDS,
-    Orders,
+    Instructions,
     PodIdentity,
     ReportState,
     WorkerSnapshot,
@@ -23,7 +23,7 @@ def state() -> ReportState:
     return ReportState(PodIdentity("shop", "resize", "pod", "uid", "one", slots=2))
 
 
-def exchange(state: ReportState, snapshot: WorkerSnapshot, now: float, **parts: object) -> tuple[Report, Orders]:
+def exchange(state: ReportState, snapshot: WorkerSnapshot, now: float, **parts: object) -> tuple[Report, Instructions]:
     """Compose a report at `now` and process its reply."""
     reply = {"term": 1, "next_report_seconds": 30.0, **parts}
     report = state.compose(snapshot, now)
@@ -119,16 +119,16 @@ def test_reply_of_a_former_leader_is_ignored(state: ReportState) -> None:
     exchange(state, RUNNING, 0.0, term=7)
 
     grant = Grant("a", "token", "{}")
-    _, orders = exchange(state, RUNNING, 30.0, term=6, directive=Directive.DRAIN, granted=(grant,), ack=99)
+    _, instructions = exchange(state, RUNNING, 30.0, term=6, directive=Directive.DRAIN, granted=(grant,), ack=99)
 
-    assert orders == Orders(obeyed=False)
+    assert instructions == Instructions(valid=False)
     assert state.term == 7
 
 
 def test_directive_of_a_reply_is_returned(state: ReportState) -> None:
-    _, orders = exchange(state, RUNNING, 0.0, directive=Directive.DRAIN)
+    _, instructions = exchange(state, RUNNING, 0.0, directive=Directive.DRAIN)
 
-    assert orders == Orders(obeyed=True, directive=Directive.DRAIN)
+    assert instructions == Instructions(valid=True, directive=Directive.DRAIN)
 
 
 def test_offer_for_a_free_slot_is_claimed_at_once(state: ReportState) -> None:
@@ -138,10 +138,10 @@ def test_offer_for_a_free_slot_is_claimed_at_once(state: ReportState) -> None:
     assert state.due_at(free) == -math.inf
 
     grant = Grant("a", "token", "{}")
-    report, orders = exchange(state, free, 0.01, granted=(grant,))
+    report, instructions = exchange(state, free, 0.01, granted=(grant,))
 
     assert report.claims == ("a",)
-    assert orders.grants == (grant,)
+    assert instructions.grants == (grant,)
 
 
 def test_answered_claim_is_not_urgent_again(state: ReportState) -> None:

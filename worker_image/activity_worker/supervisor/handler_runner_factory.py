@@ -1,4 +1,4 @@
-"""Makes the runner of each slot, and connects the handlers' processes with the task source."""
+"""Makes the handler runner of each slot, and connects the handlers' processes with the task source."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 CHILD_GRACE_SECONDS = 4.0
 
 
-class RunnerFactory:
-    """Makes each slot's runner. A `SharedSource` gets the capabilities of each process that starts.
+class HandlerRunnerFactory:
+    """Makes each slot's handler runner. A `SharedSource` gets the capabilities of each process that starts.
 
     Its metrics go into `registry`; `on_unusable` and `on_death` are called as `SubprocessRunner` says.
     """
