@@ -30,7 +30,7 @@ from activity_operator.reports.server import ReportServer
 from activity_operator.reports.worker_registry import WorkerRegistry
 from activity_operator.settings import OperatorSettings
 
-#: What the records of the last polls may take when the polls themselves used up the time-out.
+#: Seconds for the records of the last polls' tasks when the polls have used up the time-out.
 LAST_RECORDS_SECONDS = 10.0
 
 log = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ class PoolSources:
         self._sentinels.forget(key)
 
     def withdraw(self, key: Key, *, deleted: bool) -> None:
-        """Open no more polls; what is held for a deleted pool is failed, since its UID is in the store no more."""
+        """Open no more polls. The leases of a deleted pool are failed, because its UID is no longer in the store."""
         self._sentinels.forget(key)
         self._metrics.order(key, None)
         self._preflight.order(key, None)
@@ -183,12 +183,12 @@ class Components:
         self.ready = False
 
     async def start(self) -> None:
-        """Listen for reports as soon as there is a certificate; until then the process leads without hearing."""
+        """Listen for reports as soon as there is a certificate; until then a leader receives no reports."""
         self._renewing = asyncio.create_task(self._listen())
         self._renewing.add_done_callback(self._listening_ended)
 
     def _listening_ended(self, listening: asyncio.Task[None]) -> None:
-        """Without the report port no worker is heard: end, and let the kubelet or the standby try again."""
+        """End the process if it cannot listen for reports, so that the kubelet or the standby tries again."""
         if not listening.cancelled() and (error := listening.exception()) is not None:
             self._services.fail(f"listening for reports on port {self._services.settings.report_port} failed: {error}")
 
@@ -199,7 +199,7 @@ class Components:
         await self.certificates.run()
 
     def begin_term(self, now: float, expected_workers: int) -> None:
-        """Believe nothing that was said before; leases are read once the store is filled."""
+        """Drop the reports of earlier terms. The leases are read once the store is filled."""
         self.ready = False
         self.reports.begin_term(now, expected_workers)
         self.certificates.forget()
@@ -211,7 +211,7 @@ class Components:
 
     def store_filled(self) -> None:
         """Read the leases that a former leader left, once a term, then let pools be decided on."""
-        # One that was cancelled before it ever ran could not say so itself.
+        # A task that is cancelled before it runs cannot reset `_restoring` itself.
         if not self.ready and (self._restoring is None or self._restoring.done()):
             self._restoring = asyncio.create_task(self._restore())
 
@@ -220,13 +220,13 @@ class Components:
             await self.leases.begin_term()
         except Exception as error:
             # Otherwise this process would lead, decide nothing, and report no error.
-            self._services.fail(f"what a former leader left cannot be taken over: {error!r}")
+            self._services.fail(f"the leases of the former leader cannot be read: {error!r}")
             raise
         self.ready = True
         self._services.enqueue_all()
 
     def end_term(self) -> None:
-        """Open no polls, decide nothing; open polls go on and what they bring is recorded."""
+        """Open no more polls and make no decision. Open polls go on, and the tasks that they return are recorded."""
         self.ready = False
         if self._restoring is not None:
             self._restoring.cancel()
@@ -238,7 +238,7 @@ class Components:
         self.leases.end_term()
 
     async def close_polls(self, timeout_seconds: float) -> None:
-        """Await open polls and the records of what they brought, in one time-out and the last records' few seconds."""
+        """Wait for open polls (`timeout_seconds`) and then for the records of their tasks (`LAST_RECORDS_SECONDS`)."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout_seconds
         still_open = await self.sentinels.stop(timeout_seconds)
@@ -247,7 +247,7 @@ class Components:
             log.error("ending with %d open polls and %d leases that are not recorded", still_open, unrecorded)
 
     async def stop(self) -> None:
-        """Listen no more."""
+        """Stop listening, and close the clients."""
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.gather(self._renewing, return_exceptions=True)

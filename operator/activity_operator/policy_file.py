@@ -37,7 +37,7 @@ class PolicyFile:
             try:
                 self._read(self._path)
             except PolicyError:
-                log.exception("the tenancy policy cannot be used; the last good one stays in force")
+                log.exception("the tenancy policy cannot be used; the last valid one stays in force")
         return self._policy
 
     def _read(self, path: Path) -> None:

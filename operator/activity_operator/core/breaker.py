@@ -122,7 +122,7 @@ def _others_fail(observation: Observation, members: tuple[Member, ...], breaker:
     return _failing(members) > 0 or awaited or _successor_starts(members, breaker)
 
 
-def due_at(situation: Situation, breaker: Breaker) -> float | None:
+def next_decision_at(situation: Situation, breaker: Breaker) -> float | None:
     """Return the Unix time at which the breaker must be decided again, None if it stays closed.
 
     It is the time of the next try, or one second from now in two cases: a report closed the breaker while another pod

@@ -16,8 +16,8 @@ from activity_operator.core import (
     sentinel_plan,
     stabilize,
 )
-from activity_operator.core import breaker as breakers
 from activity_operator.core.blocked_pods import blocked_at
+from activity_operator.core.breaker import GIVE_UP_SECONDS, next_decision_at, replicas_allowed, watch_starts
 from activity_operator.core.decision import (
     Action,
     ApplyRevision,
@@ -44,7 +44,7 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
     """Return what to do about one pool, and why."""
     situation = situation_of(spec, observation)
     proven = _proven(situation, memory)
-    breaker, failed = breakers.watch_starts(situation, memory.breaker)
+    breaker, failed = watch_starts(situation, memory.breaker)
     demand = task_demand(situation, memory.saturation, memory.emptied_at)
     stable = stabilize.stabilized(situation, demand, memory.recommendations, memory.quiet_since)
     waiting_since = growth_guard.waiting_since(situation, demand, memory.waiting_since)
@@ -112,7 +112,7 @@ def _actions(
         victims.extend(plan.victims)
         if name == revision:
             cut = size.limit is Limit.BREAKER
-            allowed = breakers.replicas_allowed(breaker, members, plan.replicas, cut=cut)
+            allowed = replicas_allowed(breaker, members, plan.replicas, cut=cut)
             # The start breaker tries again with one extra pod, which needs room as well.
             most = plan.replicas + max(0, room)
             actions.extend(_current(observation, deployment, revision, min(allowed, most)))
@@ -192,7 +192,7 @@ def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory) -> 
     window = spec.scaling.scale_down.stabilization_window_seconds
     times = [
         stabilize.expires(memory.recommendations, window),
-        breakers.due_at(situation, memory.breaker),
+        next_decision_at(situation, memory.breaker),
         backlog.stale_at(situation),
         *growth_guard.recheck_times(situation, memory.waiting_since),
         *not_ready.recheck_times(situation),
@@ -228,5 +228,5 @@ def _silent_at(situation: Situation, member: Member) -> float | None:
         gives_up_at = given_up_at(spec, observation, member.pod)
         if gives_up_at is None or observation.now < gives_up_at:
             return gives_up_at
-        return max(member.pod.running_since, observation.leader_since) + breakers.GIVE_UP_SECONDS
+        return max(member.pod.running_since, observation.leader_since) + GIVE_UP_SECONDS
     return None

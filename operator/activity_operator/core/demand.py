@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from activity_operator.core.backlog import Backlog, known_backlog
 from activity_operator.core.fleet import Fleet
-from activity_operator.core.saturation import Saturation, is_proven, track_saturation
+from activity_operator.core.saturation import Saturation, is_established, track_saturation
 from activity_operator.core.situation import Situation
 
 
@@ -40,7 +40,7 @@ def task_demand(situation: Situation, saturated: Saturation | None, emptied_at: 
     full = None
     if backlog.tasks is None or not backlog.exact:
         full = track_saturation(fleet, saturated)
-        if full is not None and is_proven(full, fleet, observation.now):
+        if full is not None and is_established(full, fleet, observation.now):
             grown = 2 * len(fleet.working)
             if grown > workers and len(fleet.working) == len(fleet.serving):
                 reason = f"all {len(fleet.working)} workers are busy: doubling"

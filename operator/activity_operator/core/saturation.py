@@ -39,7 +39,7 @@ def track_saturation(fleet: Fleet, before: Saturation | None) -> Saturation | No
     return Saturation(before.since, max([before.joined, *joined]), frozenset(last_reports))
 
 
-def is_proven(full: Saturation, fleet: Fleet, now: float) -> bool:
+def is_established(full: Saturation, fleet: Fleet, now: float) -> bool:
     """Whether saturation has lasted long enough and every worker has reported since it began.
 
     An older report may show a task that has ended. Right after a worker joins, a free slot of another worker may mean
@@ -49,8 +49,11 @@ def is_proven(full: Saturation, fleet: Fleet, now: float) -> bool:
 
 
 def look_again_at(full: Saturation, fleet: Fleet, now: float) -> float | None:
-    """Return the Unix time at which saturation may be proven, None if it is. A report without a change is no event."""
-    if is_proven(full, fleet, now):
+    """Return the Unix time at which saturation may be established, None if it is.
+
+    A report without a change starts no decision, so the decision must be due at a time.
+    """
+    if is_established(full, fleet, now):
         return None
     words = [_last_report(m) + (m.report.interval_seconds if m.report else 0.0) for m in _unheard(full, fleet)]
     due = max([_lasted_at(full, fleet), *(word + LATE_SECONDS for word in words)])

@@ -31,7 +31,10 @@ _HANDLER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w
 
 @dataclass(frozen=True, slots=True)
 class ReportSettings:
-    """Where and as whom a pod reports to the operator. Files are read again at every report, because they rotate."""
+    """The operator's URL, and the pod's identity.
+
+    The token's file is read for every report, the CA's file after each change.
+    """
 
     url: str
     token_file: Path | None
@@ -47,7 +50,7 @@ class WorkerSettings:
     """What one `activity-worker run` does. Times are in seconds.
 
     `task_deadline_seconds` None means no hard deadline; `health_port` None means no health server, 0 any free port;
-    `report` None means that no operator is there (a laptop).
+    `report` None means that the worker runs without an operator, as on a laptop.
     """
 
     source: SourceSettings
@@ -67,7 +70,7 @@ def read_settings(flags: Mapping[str, str | None], env: Mapping[str, str] | None
     read = SettingsReader(flags, os.environ if env is None else env)
     source = read_source(read)
     heartbeat = read.seconds("task-heartbeat-seconds", Env.TASK_HEARTBEAT_SECONDS, DEFAULT_TASK_HEARTBEAT_SECONDS, 0.1)
-    # 0 is how the environment of a pod says "no deadline".
+    # The operator sets 0 in the environment of a pod for "no deadline".
     deadline = read.seconds("task-deadline-seconds", Env.TASK_DEADLINE_SECONDS, None, 0.0) or None
     return WorkerSettings(
         source=source,

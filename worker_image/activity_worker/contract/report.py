@@ -1,4 +1,4 @@
-"""What a worker says: the report and its parts, with their JSON form."""
+"""The report of a worker to the operator, its parts, and their JSON form."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -37,7 +37,7 @@ class ExitOutput:
 
 
 class PollFault(StrEnum):
-    """Why polls fail, sorted by what should be done about it."""
+    """The kinds of poll errors, one for each way to repair them."""
 
     DENIED = "denied"
     MISSING = "missing"
@@ -48,7 +48,7 @@ class PollFault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PollTrouble:
-    """Why a worker's polls fail again and again; `code` and `message` are the source's own words."""
+    """The error of polls that keep failing; `code` and `message` are the source's."""
 
     fault: PollFault
     code: str = ""
@@ -72,7 +72,7 @@ class PollTrouble:
 
 @dataclass(frozen=True, slots=True)
 class LifecycleEvent:
-    """One entry of a worker's own story; never carries a task's payload. `at` is Unix seconds."""
+    """One event in the life of a worker, without any task's payload. `at` is Unix seconds."""
 
     sequence: int
     name: str

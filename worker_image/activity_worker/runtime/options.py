@@ -1,4 +1,4 @@
-"""How tasks are treated."""
+"""The options of a slot: its tasks (`TaskOptions`) and its polls (`Polling`)."""
 
 from dataclasses import dataclass
 from typing import Final, Literal, Self, get_args
@@ -8,11 +8,11 @@ OnError = Literal["fail", "leave"]
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
-    """How a worker treats its tasks.
+    """How a slot runs its tasks.
 
     `heartbeat_seconds`: interval of task heartbeats (10, a third of a HeartbeatSeconds of 30).
     `deadline_seconds`: after it the handler is cancelled and the task failed, whatever it does (None: never).
-    `on_error`: a handler that threw, or forgot to answer, is failed by default; "leave" lets its task time out.
+    `on_error`: "fail" (default) fails the task of a handler that raised or did not answer; "leave" lets it time out.
     `cancel_grace_seconds`: a handler that ignores its cancellation for longer keeps its slot, not its task (5).
     `conclude_for_seconds`: how long an answer that the service cannot take is tried again (3600).
     """
@@ -44,7 +44,7 @@ EMPTY_POLL_SECONDS: Final = 1.0
 class Polling:
     """The retry of polls. After the nth failure in a row: `interval + interval * rate * (n - 1)` seconds.
 
-    `max_attempts` failures in a row end the worker (None: never; then throttling is not counted either). Any poll that
+    `max_attempts` failures in a row end the slot (None: never; then throttling is not counted either). Any poll that
     succeeds, an empty one too, starts the count again. The defaults give 1, 2.2, 3.4, 4.6 s, then the end.
 
     `jitter` is the share of each pause that is random (0: none), so that slots that are throttled together do not poll

@@ -1,10 +1,10 @@
-"""PURE: how a slot's polls go: failures in a row, the pause after one, and when a worker reports trouble."""
+"""PURE: a slot's failed polls in a row, the pause after each, and whether the worker reports poll trouble."""
 
 from activity_worker.errors import ThrottledError, UnreachableError
 from activity_worker.events import PollingFailure
 from activity_worker.runtime.options import Polling
 
-#: Polls in a row that fail, or are throttled, before a worker reports trouble: fewer are everyday.
+#: Failed polls, and throttled polls, in a row from which on a worker reports poll trouble; fewer are ordinary.
 TROUBLE_FAILURES = 2
 TROUBLE_THROTTLES = 5
 #: Seconds for which a poll is open before it counts as accepted; refusals come at once.
@@ -23,12 +23,12 @@ class PollHealth:
         self._error: Exception | None = None
 
     def begin(self, now: float) -> None:
-        """Note that a poll goes out."""
+        """Record that a poll has been sent."""
         self.open = True
         self._began = now
 
     def end(self) -> None:
-        """Note that the poll is over, however it ended."""
+        """Record that the poll has ended, with or without an error."""
         self.open = False
 
     def reset(self) -> None:
@@ -36,7 +36,7 @@ class PollHealth:
         self._failures = self._throttles = 0
 
     def fail(self, error: Exception) -> PollingFailure:
-        """Note that the poll has failed. Return the payload of `polling:error`."""
+        """Record that the poll has failed. Return the payload of `polling:error`."""
         if self._uncounted(error):
             self._throttles += 1
         else:
@@ -50,9 +50,9 @@ class PollHealth:
         return self._polling.sleep_after(self._throttles if uncounted else self._failures, spread)
 
     def trouble(self, now: float) -> Exception | None:
-        """Return why polls fail, as soon as several in a row did; None if the last one succeeded.
+        """Return the error of the last poll if enough polls in a row have failed, else None.
 
-        A service that holds a poll has accepted it.
+        A poll that is open for `ACCEPTED_SECONDS` counts as accepted, because refusals come at once.
         """
         if self._failures < TROUBLE_FAILURES and self._throttles < TROUBLE_THROTTLES:
             return None
@@ -61,5 +61,5 @@ class PollHealth:
         return None if accepted else self._error
 
     def _uncounted(self, error: Exception) -> bool:
-        """Tell whether an error is throttling that does not count: it never ends a slot that polls for ever."""
+        """Return whether an error is throttling, which does not count as a failure if polls are retried for ever."""
         return self._polling.max_attempts is None and isinstance(error, ThrottledError)

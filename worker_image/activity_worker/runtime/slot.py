@@ -13,7 +13,6 @@ from activity_worker.runtime.handler_runner import Handler, HandlerRunner, Inlin
 from activity_worker.runtime.lifecycle import LifecycleError, SlotStatus, step
 from activity_worker.runtime.options import Polling, TaskOptions
 from activity_worker.runtime.poller import Poller, PollingEndedError
-from activity_worker.runtime.runner import Handler, HandlerRunner, InlineRunner
 from activity_worker.runtime.task_run import SlotContext, TaskRun
 from activity_worker.sources.protocol import Source
 
@@ -150,9 +149,7 @@ class Slot:
         the last one may be unknown. Raises `SlotTakenError`.
         """
         if not (self.free or (self._reserved and self._status is not SlotStatus.STOPPED)):
-            raise SlotTakenError(
-                f"slot {self.worker_name} is not free: it has a task, an open poll or a reservation, or does not run"
-            )
+            raise SlotTakenError(f"slot {self.worker_name} has a task, a poll or a reservation, or does not run")
         self._reserved = False
         try:
             await self._work(task, beat_at_once)
@@ -260,7 +257,7 @@ class Slot:
         if error is not None:
             cause = error.__cause__ if isinstance(error, PollingEndedError) else error
             self._emit(EventName.WORKER_ERROR, cause or error)
-            _log.error("worker %s ends: %s", self.worker_name, output.error)
+            _log.error("slot %s ends: %s", self.worker_name, output.error)
         self._begin_stop()
         if self._status is SlotStatus.STOPPING:
             self._end(output)

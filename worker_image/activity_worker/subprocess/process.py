@@ -60,7 +60,7 @@ class ProcessExit:
             name = f"signal {-self.returncode}"
         if self.by_runtime:
             return "the worker killed the handler's process, which was over its deadline or ignored its cancellation"
-        return f"the handler's process was killed by {name}{self._why if name == 'SIGKILL' else ''}"
+        return f"the handler's process was killed by {name}{self._kill_reason if name == 'SIGKILL' else ''}"
 
     @property
     def _kill_reason(self) -> str:
@@ -195,7 +195,7 @@ class ChildProcess:
             by_runtime=killed and self._killed,
         )
         # Its last words may still be on their way, or a grandchild may hold the other end of the socket open.
-        asyncio.get_running_loop().call_later(_LAST_WORDS_SECONDS, self._channel.end)
+        asyncio.get_running_loop().call_later(_LAST_MESSAGES_SECONDS, self._channel.end)
         return exit_
 
     def _kill_all(self) -> None:

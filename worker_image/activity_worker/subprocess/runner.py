@@ -94,7 +94,7 @@ class SubprocessRunner:
                 await self._run_in(await self._usable_child(), request, respond)
                 return
 
-    async def _living_child(self) -> ChildProcess:
+    async def _usable_child(self) -> ChildProcess:
         while True:
             if self._child is None:
                 await self.start()
@@ -118,7 +118,7 @@ class SubprocessRunner:
             await asyncio.gather(serving, return_exceptions=True)
             raise
         finally:
-            limits.lift()
+            limits.end()
 
     async def stop(self) -> None:
         """End the child: it has a moment to run its exit handlers, then it is killed."""

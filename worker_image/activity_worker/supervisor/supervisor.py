@@ -177,7 +177,7 @@ class Supervisor:
             await self._next_change(deadline - _now())
         # The service may answer an open poll with a task until the poll ends. Giving up the poll would lose that task.
         while any(slot.poller.open for slot in self._slot_pool.members):
-            await self._next_news(_LOOK_SECONDS)
+            await self._next_change(_CHECK_SECONDS)
         await self._slot_pool.stop(timeout_seconds=0.0)
         await self._granted_leases.close()
         self._exit = self._exit or ExitOutput(EXIT_OK)

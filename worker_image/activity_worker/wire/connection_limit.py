@@ -1,6 +1,7 @@
-"""Connections that anybody may make: counted by source, and what breaks them or is no HTTP is never worth a traceback.
+"""Limits the connections of a server without authentication, by source address.
 
-The report port and the health ports of operator and worker are made of these.
+The report port and the health ports of operator and worker use it. Broken connections and input that is not HTTP are
+not logged with a traceback.
 """
 
 import asyncio
@@ -16,21 +17,21 @@ from aiohttp.web_protocol import RequestHandler
 
 log = logging.getLogger(__name__)
 
-#: What a connection's end raises, or what comes over it and is no HTTP. A socket's time-out is a TimeoutError.
+#: Errors of a connection that ends or brings input that is not HTTP. A socket's time-out is a TimeoutError.
 _BROKEN = (ConnectionError, TimeoutError, ssl.SSLError, EOFError, web.RequestPayloadError, HttpProcessingError)
 #: Other errors of the network; any other OSError may be a bug.
 _LOST = frozenset({errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH, errno.ENETDOWN, errno.EPROTO})
 
 
 def is_connection_error(error: BaseException) -> bool:
-    """Tell whether an error that was met while a connection was read or written is the connection's, and no bug."""
+    """Return whether an error of reading or writing comes from the connection, and not from a bug."""
     return isinstance(error, _BROKEN) or (isinstance(error, OSError) and error.errno in _LOST)
 
 
 class ConnectionLimiter(web.Server):
     """Keeps the connections that are open, the oldest first, and how many each source address has.
 
-    A subclass makes the protocols (`__call__`) and says who may stay.
+    A subclass makes the protocols (`__call__`) and decides which connections may stay (`may_connect`).
     """
 
     def __init__(self, handler: Any) -> None:
@@ -39,11 +40,11 @@ class ConnectionLimiter(web.Server):
         self.sources: Counter[str] = Counter()
 
     def may_connect(self, newcomer: "LimitedConnection") -> bool:
-        """Say whether a connection that is not counted yet may stay."""
+        """Return whether a connection that is not counted yet may stay."""
         raise NotImplementedError
 
     def refusal(self) -> web.Response:
-        """Return the answer to what is no HTTP; the connection ends with it."""
+        """Return the answer to input that is not HTTP; the connection ends with it."""
         raise NotImplementedError
 
     def enter(self, connection: "LimitedConnection") -> bool:
@@ -67,46 +68,46 @@ class ConnectionLimiter(web.Server):
 class LimitedConnection(RequestHandler):
     """One connection that a `ConnectionLimiter` counts. `source` is the address that it comes from."""
 
-    __slots__ = ("_limiter", "_wire", "source")
+    __slots__ = ("_limiter", "_transport", "source")
 
     def __init__(self, limiter: ConnectionLimiter, **options: Any) -> None:
         quiet: dict[str, Any] = {"access_log": None, "auto_decompress": False}
         super().__init__(limiter, loop=asyncio.get_running_loop(), **quiet, **options)
         self._limiter = limiter
-        self._wire: asyncio.Transport | None = None
+        self._transport: asyncio.Transport | None = None
         self.source = ""
 
     @property
     def asked(self) -> bool:
-        """Whether a whole head of a request has come."""
+        """Whether the head of a request has arrived completely."""
         return self._request_count > 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admit the connection or end it."""
-        line = cast("asyncio.Transport", transport)
+        connected = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.source = str(peer[0]) if peer else "unknown"
         if not self._limiter.enter(self):
             transport.close()
             return
-        self._wire = line
-        super().connection_made(line)
-        self.on_connected(line)
+        self._transport = connected
+        super().connection_made(connected)
+        self.on_connected(connected)
 
     def on_connected(self, transport: asyncio.Transport) -> None:
-        """Do what is to be done with a connection that may stay."""
+        """Called for each connection that may stay; a subclass sets its time-outs here."""
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Count it out."""
+        """Stop counting the connection."""
         self._limiter.leave(self)
-        self._wire = None
+        self._transport = None
         super().connection_lost(exc)
 
     def abort(self) -> None:
-        """End it now, whatever is still to be sent: who does not read would keep it open for ever."""
+        """End the connection at once. A client that does not read its answer could otherwise keep it open for ever."""
         self._limiter.leave(self)
-        if self._wire is not None:
-            self._wire.abort()
+        if self._transport is not None:
+            self._transport.abort()
 
     def handle_error(
         self,
@@ -115,10 +116,9 @@ class LimitedConnection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what is no HTTP in words of our own, end the connection, and log nothing.
+        """Answer input that is not HTTP with `refusal`, end the connection, and log nothing.
 
-        aiohttp logs a traceback with the bytes it could not read: a stranger's words, perhaps with a token among them,
-        as often as they like.
+        aiohttp would log a traceback with the input, which may contain a token, for each such request.
         """
         if status >= 500:
             return super().handle_error(request, status, exc, message)
@@ -127,7 +127,7 @@ class LimitedConnection(RequestHandler):
         return response
 
     def log_exception(self, *args: Any, **options: Any) -> None:
-        """Log a bug with its traceback, and a connection that broke in one line, for those who look for it."""
+        """Log a bug with its traceback, and a broken connection as one line at level DEBUG."""
         error = options.get("exc_info")
         if isinstance(error, BaseException) and is_connection_error(error):
             log.debug("a connection from %s broke: %s", self.source, type(error).__name__)

@@ -1,7 +1,7 @@
-"""A few short pages over plain HTTP without authentication, so a client may take little.
+"""Serves a few short pages over plain HTTP without authentication, with limits for each client.
 
-A connection brings one request and ends with the answer, as those of kubelet do anyway. None can crowd out the others:
-when there are too many, the oldest that has asked nothing yet ends, of the source that has the most.
+A connection carries one request and ends after the answer, as the kubelet's connections do. If there are too many
+connections, the oldest one without a request is ended, of the source address that has the most.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _HEADERS = 64
 
 @dataclass(frozen=True, slots=True)
 class PlainLimits:
-    """What all connections together and one alone may take.
+    """The limits of all connections together, and of one connection.
 
     `connections` is some ten times what kubelet, a few scrapers and a person with a browser have at once.
     `request_bytes` is all that a connection may bring; kubelet brings 150 bytes, Prometheus 400. `head_seconds` is for

@@ -4,7 +4,7 @@ import pytest
 
 from activity_operator.core.fleet import Fleet
 from activity_operator.core.observation import PodFacts, SlotUse, WorkerFacts
-from activity_operator.core.saturation import Saturation, is_proven, look_again_at, track_saturation
+from activity_operator.core.saturation import Saturation, is_established, look_again_at, track_saturation
 from tests.unit.activity_operator.core.builders import NOW, busy, fleet_of, observed, pod, worker
 
 ONE, BOTH = frozenset({"w1"}), frozenset({"w1", "w2"})
@@ -69,17 +69,17 @@ def test_one_task_at_a_time_on_a_new_worker_does_not_prove_saturation() -> None:
     full = Saturation(NOW - 60, NOW - 0.2, BOTH)
     between, at_work = worker("w1", idle_seconds=0.1), busy("w2")
 
-    assert not is_proven(full, fleet_with(between, at_work), NOW)
+    assert not is_established(full, fleet_with(between, at_work), NOW)
     assert look_again_at(full, fleet_with(between, at_work), NOW) == pytest.approx(NOW + 0.8)
-    assert is_proven(full, fleet_with(busy("w1"), at_work), NOW)
-    assert is_proven(Saturation(NOW - 60, NOW - 1.0, BOTH), fleet_with(between, at_work), NOW)
+    assert is_established(full, fleet_with(busy("w1"), at_work), NOW)
+    assert is_established(Saturation(NOW - 60, NOW - 1.0, BOTH), fleet_with(between, at_work), NOW)
 
 
 @pytest.mark.parametrize(("seconds", "proven"), [(0.0, False), (0.99, False), (1.0, True), (60.0, True)])
 def test_saturation_is_proven_after_a_second(seconds: float, proven: bool) -> None:
     fleet, full = fleet_with(busy("w1")), saturation_since(seconds, ONE)
 
-    assert is_proven(full, fleet, NOW) is proven
+    assert is_established(full, fleet, NOW) is proven
     assert look_again_at(full, fleet, NOW) == (None if proven else pytest.approx(NOW - seconds + 1.0))
 
 
@@ -88,10 +88,10 @@ def test_report_from_before_saturation_does_not_prove_it() -> None:
     old = busy("w1", reported_at=NOW - 7.0, interval_seconds=10.0)
     fleet, full = fleet_with(old, busy("w2")), saturation_since(5.0, BOTH)
 
-    assert not is_proven(full, fleet, NOW)
+    assert not is_established(full, fleet, NOW)
     assert look_again_at(full, fleet, NOW) == pytest.approx(NOW + 3.1)
     again = fleet_with(busy("w1", reported_at=NOW - 5.0), busy("w2"))
-    assert is_proven(full, again, NOW)
+    assert is_established(full, again, NOW)
 
 
 def test_late_report_is_awaited_at_half_second_intervals() -> None:
