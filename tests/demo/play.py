@@ -85,7 +85,7 @@ class Run:
             executions=sum(scene.statuses.values()),
             succeeded=scene.succeeded,
             workers_before=before,
-            workers_allowed=scene.most_ready,
+            most_workers=scene.most_ready,
             workers_left=max(len(scene.pods), scene.replicas),
             first_replica_seconds=first,
             interrupted=None,

@@ -28,7 +28,7 @@ class Outcome:
     executions: int
     succeeded: int
     workers_before: int
-    workers_allowed: int
+    most_workers: int
     workers_left: int
     first_replica_seconds: float | None
     interrupted: int | None
@@ -69,8 +69,8 @@ def failures(outcome: Outcome) -> list[str]:
         found.append(f"{plan.EXECUTIONS - outcome.succeeded} of {plan.EXECUTIONS} executions did not succeed")
     if outcome.workers_before:
         found.append(f"the pool had {outcome.workers_before} workers before there was work")
-    if outcome.workers_allowed != plan.MAX_WORKERS:
-        found.append(f"{outcome.workers_allowed} workers were ready at once instead of {plan.MAX_WORKERS}")
+    if outcome.most_workers != plan.MAX_WORKERS:
+        found.append(f"{outcome.most_workers} workers were ready at once instead of {plan.MAX_WORKERS}")
     if outcome.workers_left:
         found.append(f"the pool did not come back to zero: {outcome.workers_left} workers are left")
     if outcome.first_replica_seconds is None:
@@ -89,7 +89,7 @@ def last_line(outcome: Outcome) -> str:
     interrupted = "?" if outcome.interrupted is None else outcome.interrupted
     return (
         f"demo: {outcome.succeeded}/{plan.EXECUTIONS} executions succeeded, workers {outcome.workers_before} -> "
-        f"{outcome.workers_allowed} -> {outcome.workers_left}, first replica after "
+        f"{outcome.most_workers} -> {outcome.workers_left}, first replica after "
         f"{_seconds(outcome.first_replica_seconds)} s, {interrupted} tasks interrupted"
     )
 
