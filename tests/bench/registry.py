@@ -55,6 +55,16 @@ BENCHMARKS = (
         "500 pools at zero: API requests, memory, processor time (local cluster)",
     ),
     Benchmark(
+        "operator-looks",
+        "tests.bench.operator_looks",
+        "processor time of one look at an active pool of 4 to 1,000 pods (no server)",
+    ),
+    Benchmark(
+        "operator-fleet",
+        "tests.bench.operator_fleet",
+        "5,000 pools: the main loop's longest standstill, and the writes after a failed TokenReview (no server)",
+    ),
+    Benchmark(
         "redis-operator",
         "tests.bench.redis_operator",
         "500 pools on the queues of one Redis server: a job, and 20, until replicas are written; what counting costs "

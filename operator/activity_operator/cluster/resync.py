@@ -90,7 +90,9 @@ class Resyncer:
         began = self._clock()
         for resource in KINDS:
             await self._resync_resource(resource)
+            await asyncio.sleep(0)
         self._ownership.prune()
+        await asyncio.sleep(0)
         self.covered = began
         self._done()
 
@@ -107,6 +109,8 @@ class Resyncer:
             )
             self._watch_check.forget(resource)
         self._watch_check.listed(resource, found)
+        # Each step takes tens of milliseconds with thousands of objects; the loop turns in between.
+        await asyncio.sleep(0)
         phantoms = self._store.replace(resource, found, before, version)
         if phantoms:
             log.warning("%d %s vanished without the watch telling", phantoms, resource.plural)
