@@ -12,7 +12,9 @@ from activity_operator.api.spec import PoolSpec
 from activity_operator.cluster.resources import Key
 from activity_operator.core.decision import Decision
 from activity_operator.core.observation import Observation
+from activity_operator.core.task_counts import TaskCounts
 from activity_operator.pool_series import POOL, PoolSeries, numbers
+from activity_operator.task_series import TaskSeries
 
 #: Buckets in seconds; a start from zero should take 0.5 s, so the buckets are dense around it.
 LATENCIES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -31,6 +33,8 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._pools = PoolSeries()
         self.registry.register(self._pools)
+        self._tasks = TaskSeries()
+        self.registry.register(self._tasks)
         self._series: dict[Key, set[tuple[Counter | Histogram, tuple[str, ...]]]] = {}
         self._gauges(version)
         self._counters()
@@ -123,16 +127,23 @@ class Metrics:
     ) -> None:
         """Set a pool's gauges."""
         self._pools.set(key, numbers(spec, observation, decision, status))
+        self._tasks.show(key)
+
+    def worked(self, key: Key, counts: TaskCounts) -> None:
+        """Record what a worker did since its last report."""
+        self._tasks.add(key, counts)
 
     def forget(self, key: Key) -> None:
         """Remove every series of a deleted pool."""
         self._pools.forget(key)
+        self._tasks.forget(key)
         for metric, labels in self._series.pop(key, ()):
             metric.remove(*labels)
 
     def forget_all(self) -> None:
-        """Remove the series of every pool: the next leader exports them."""
+        """Remove the series of every pool: the next leader exports them. The task counts go on in the next term."""
         self._pools.clear()
+        self._tasks.clear()
         self._series.clear()
         for metric in (self._decisions, self._lost, self._latency):
             metric.clear()

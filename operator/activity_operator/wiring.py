@@ -279,6 +279,7 @@ def build_components(
         lambda namespace, pool: services.enqueue((namespace, pool)),
         rate=settings.report_rate,
         node_of=partial(_node_of, services.store),
+        on_counts=services.metrics.worked,
     )
     reports.authenticator = Authenticator(
         kube.create_token_review,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from activity_operator.core.observation import ReportPathFacts, SlotUse, WorkerFacts
+from activity_operator.core.task_counts import TaskCounts, counts_between
 from activity_operator.reports import report_path
 from activity_operator.reports.early_reports import EarlyReports
 from activity_operator.reports.event_ring import EventRing, PoolEvent
@@ -103,7 +104,11 @@ class _RegisteredWorker:
 
 
 class WorkerRegistry:
-    """The workers of all pools. `on_change(namespace, pool)` is called when a report may change the pool's decision."""
+    """The workers of all pools.
+
+    `on_change(namespace, pool)` is called when a report may change the pool's decision, and `on_counts` with what a
+    worker did since its last report, once for each fresh report.
+    """
 
     def __init__(
         self,
@@ -114,6 +119,7 @@ class WorkerRegistry:
         max_workers: int = MAX_WORKERS,
         max_per_namespace: int = MAX_WORKERS_PER_NAMESPACE,
         node_of: Callable[[str], str] = lambda _: "",
+        on_counts: Callable[[Key, TaskCounts], None] = lambda *_: None,
     ) -> None:
         self._on_change = on_change
         self._rate = rate
@@ -121,6 +127,7 @@ class WorkerRegistry:
         self._max_workers = max_workers
         self._max_per_namespace = max_per_namespace
         self._node_of = node_of
+        self._on_counts = on_counts
         self._workers: dict[str, _RegisteredWorker] = {}
         self._pools: dict[Key, dict[str, _RegisteredWorker]] = {}
         self._per_namespace: dict[str, int] = {}
@@ -166,8 +173,10 @@ class WorkerRegistry:
         has_news = self._record_events(worker, report, now)
         before, was_exited = worker.facts, worker.exited
         first = known is None or bool(replaced)
-        use = None if first else _use(worker, report, now)
+        counts = _counts(worker, report, now, known_before=known is not None, replaced=bool(replaced))
+        use = None if first else _use(worker, report, now, counts)
         worker.counters = report.counters
+        self._on_counts(key, counts)
         self._settle_early(worker, now)
         if known is not None and (silence := report_path.silence(before, now)) is not None:
             worker.silence = replace(silence, ended=now)
@@ -354,17 +363,33 @@ def _failed_start(report: Report) -> str:
     return report.exit.error or f"exit code {report.exit.code}"
 
 
-def _use(worker: _RegisteredWorker, report: Report, now: float) -> SlotUse | None:
+def _counts(worker: _RegisteredWorker, report: Report, now: float, *, known_before: bool, replaced: bool) -> TaskCounts:
+    """Return what the worker did since its last report.
+
+    A worker that reported to an earlier leader gives a base line: that leader has counted what it did before. A new
+    container's counters begin at 0, so all of them are new.
+    """
+    if replaced or (not known_before and report.sequence == 1):
+        return counts_between(Counters(), report.counters)
+    if not known_before:
+        return counts_between(report.counters, report.counters)
+    before = worker.facts
+    # Only a running worker takes tasks; the busy slots of any other finish theirs.
+    slots = before.slots if before.state is WorkerState.RUNNING else before.busy
+    return counts_between(worker.counters, report.counters, slots * max(now - before.reported_at, 0.0))
+
+
+def _use(worker: _RegisteredWorker, report: Report, now: float, counts: TaskCounts) -> SlotUse | None:
     """Return what the slots did since the last report; None for a worker that counts nothing."""
-    before, after, seconds = worker.counters, report.counters, now - worker.facts.reported_at
-    busy_seconds = after.busy_seconds - before.busy_seconds
-    if after == Counters() or seconds <= 0 or busy_seconds < 0:
+    seconds = now - worker.facts.reported_at
+    decreased = report.counters.busy_seconds < worker.counters.busy_seconds
+    if report.counters == Counters() or seconds <= 0 or decreased:
         return None
     return SlotUse(
         seconds=seconds,
-        busy_share=min(busy_seconds / (seconds * max(report.slots, 1)), 1.0),
-        received=max(after.received - before.received, 0),
-        empty_polls=max(after.empty_polls - before.empty_polls, 0),
+        busy_share=min(counts.busy_seconds / (seconds * max(report.slots, 1)), 1.0),
+        received=counts.received,
+        empty_polls=counts.empty_polls,
         joined=worker.facts.state is WorkerState.STARTING,
     )
 

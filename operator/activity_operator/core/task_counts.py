@@ -1,0 +1,55 @@
+"""PURE: what the workers of a pool did, from the counters in their reports."""
+
+from dataclasses import dataclass
+
+from activity_worker.contract import Counters
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCounts:
+    """What workers did in some time; sums of it never decrease.
+
+    `received` tasks end as `succeeded` or `failed`, unless the service or the worker gave up on them.
+    `heartbeat_failures` are task heartbeats that were not accepted, `empty_polls` polls without a task. `slot_seconds`
+    is the time for which slots had a task or could take one, and `busy_seconds` the part of it with a task.
+    """
+
+    received: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    heartbeat_failures: int = 0
+    empty_polls: int = 0
+    busy_seconds: float = 0.0
+    slot_seconds: float = 0.0
+
+    def __add__(self, other: "TaskCounts") -> "TaskCounts":
+        """Return the sum of both."""
+        return TaskCounts(
+            received=self.received + other.received,
+            succeeded=self.succeeded + other.succeeded,
+            failed=self.failed + other.failed,
+            heartbeat_failures=self.heartbeat_failures + other.heartbeat_failures,
+            empty_polls=self.empty_polls + other.empty_polls,
+            busy_seconds=self.busy_seconds + other.busy_seconds,
+            slot_seconds=self.slot_seconds + other.slot_seconds,
+        )
+
+
+NO_COUNTS = TaskCounts()
+
+
+def counts_between(before: Counters, after: Counters, slot_seconds: float = 0.0) -> TaskCounts:
+    """Return what one worker did between two reports; `slot_seconds` is the time that its slots had for tasks.
+
+    A counter that has decreased counts as unchanged, so that no sum can ever decrease.
+    """
+    busy_seconds = max(after.busy_seconds - before.busy_seconds, 0.0)
+    return TaskCounts(
+        received=max(after.received - before.received, 0),
+        succeeded=max(after.succeeded - before.succeeded, 0),
+        failed=max(after.failed - before.failed, 0),
+        heartbeat_failures=max(after.task_heartbeat_failures - before.task_heartbeat_failures, 0),
+        empty_polls=max(after.empty_polls - before.empty_polls, 0),
+        busy_seconds=busy_seconds,
+        slot_seconds=max(slot_seconds, busy_seconds),
+    )
