@@ -35,6 +35,7 @@ _COLUMNS = (
     ("Min", "integer", ".spec.minWorkers", "Fewest workers.", 0),
     ("Max", "integer", ".spec.maxWorkers", "Most workers.", 0),
     ("Age", "date", ".metadata.creationTimestamp", "Time since the pool was made.", 0),
+    ("Reason", "string", ".status.lastScaleReason", "Why the wanted size last changed.", 0),
     ("Active", "string", f"{_ACTIVE}.status", "Whether there is work.", 1),
     ("Paused", "boolean", ".spec.paused", "Whether the pool is paused.", 1),
     ("Image", "string", ".spec.handlerImage", "The handler's image.", 1),

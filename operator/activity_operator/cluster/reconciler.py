@@ -10,6 +10,7 @@ from activity_operator import backoff
 from activity_operator.api.spec import PoolSpec, SpecError
 from activity_operator.cluster import fence
 from activity_operator.cluster.apply import REJECTED_SECONDS, Applier, NotLeadingError, Work, must_lead
+from activity_operator.cluster.decision_log import log_decision
 from activity_operator.cluster.delay_queue import DelayQueue
 from activity_operator.cluster.event_publisher import EventPublisher
 from activity_operator.cluster.interfaces import CoreFunctions, Leader, PoolSourcesLike, WorkerReports
@@ -195,7 +196,7 @@ class Reconciler:
         observation = self._note_edits(pool, state, observed.observation)
         decision = self._decide(spec, observation, state)
         state.memory = decision.memory
-        deferred = await self._carry_out(key, pool, state, decision)
+        deferred = await self._carry_out(key, pool, state, observation, decision)
         self._give_orders(key, spec, decision, state.uid)
         later = await self._deps.statuses.update(key, spec, observation, decision, state)
         ends = state.edit_conflicts.ends_in(self._clock())
@@ -250,18 +251,31 @@ class Reconciler:
             state.replicas[found.name] = found.replicas
         return replace(observation, edit_conflict=state.edit_conflicts.message(now))
 
-    async def _carry_out(self, key: Key, pool: Raw, state: PoolState, decision: Decision) -> float | None:
+    async def _carry_out(
+        self, key: Key, pool: Raw, state: PoolState, observation: Observation, decision: Decision
+    ) -> float | None:
         """Apply the decision; return the seconds until a deferred write or a refused manifest may be tried, or None."""
         work = Work(
             key, pool, state.replicas, state.edit_conflicts, last_raise=state.last_raise, rejected=state.rejected
         )
+        complete = False
         try:
             await self._deps.applier.apply(work, decision.actions)
+            complete = True
         finally:
             state.last_raise, state.rejected = work.last_raise, work.rejected
-        if work.scaled:
-            waited = self._clock() - self._deps.queue.asked_at(key, self._clock())
-            self._deps.metrics.scaled(key, work.scaled, decision.size.limit, waited)
+            # The write of replicas stands even if a later action has failed.
+            if work.scaled:
+                waited = self._clock() - self._deps.queue.asked_at(key, self._clock())
+                self._deps.metrics.scaled(key, work.scaled, decision.size.limit, waited)
+            log_decision(
+                key,
+                state,
+                observation,
+                decision,
+                scaled=bool(work.scaled),
+                cordoned=complete and bool(decision.victims),
+            )
         again = [at for at in (work.defer_until, work.rejected and work.rejected.at + REJECTED_SECONDS) if at]
         return max(min(again) - self._clock(), 0.0) if again else None
 

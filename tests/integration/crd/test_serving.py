@@ -106,13 +106,14 @@ def test_status_is_read_back_as_it_was_written(kubectl: Kubectl) -> None:
     assert parse_status(stored["status"]) == status
 
 
-def test_columns_show_sizes_and_wide_columns_the_reason(kubectl: Kubectl) -> None:
+def test_columns_show_sizes_with_the_reason_and_wide_ones_the_source(kubectl: Kubectl) -> None:
     kubectl.apply(pool(minWorkers=1))
     write_status(kubectl, a_full_status(1).as_dict())
 
     header, row = kubectl("get", "apool").out.splitlines()
-    assert " ".join(header.split()) == "NAME READY WORKERS DESIRED BUSY BACKLOG MIN MAX AGE"
+    assert " ".join(header.split()) == "NAME READY WORKERS DESIRED BUSY BACKLOG MIN MAX AGE REASON"
     assert " ".join(row.split()[:8]) == "resize-images True 2 4 1 7 1 5"
+    assert row[header.index("REASON") :].rstrip() == "7 tasks wait"
     wide = kubectl("get", "workers", "-o", "wide").out
     assert "ACTIVE" in wide
     assert MINIMAL["handlerImage"] in wide

@@ -130,7 +130,7 @@ def test_printer_columns_and_their_priority() -> None:
     columns = VERSION["additionalPrinterColumns"]
 
     assert " ".join(column["name"] for column in columns if column["priority"] == 0) == (
-        "Ready Workers Desired Busy Backlog Min Max Age"
+        "Ready Workers Desired Busy Backlog Min Max Age Reason"
     )
     assert (
         " ".join(column["name"] for column in columns if column["priority"] == 1)

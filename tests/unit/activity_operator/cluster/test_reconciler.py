@@ -86,6 +86,7 @@ class Scene:
             forget_all=lambda: self.log.append("all metrics"),
             status_written=lambda: None,
             lost=lambda key, reason: self.log.append(("lost", reason)),
+            scaled=lambda key, by, reason, seconds: self.log.append(("scaled", by)),
         )
         applier = Applier(
             cast("Any", self),
@@ -181,6 +182,31 @@ async def test_writes_come_before_directives_to_workers() -> None:
 
     order = ("order", SentinelOrder(2, 1, counts=True, watched=True))
     assert scene.log == [("prepare", "ns"), "apply", ("directives", {"w": Directive.DRAIN}), order]
+
+
+async def test_written_size_is_logged_even_if_a_later_action_fails(caplog: pytest.LogCaptureFixture) -> None:
+    scene, errors = Scene(), [ApiError(500, "", "oops")]
+
+    async def write_replicas(work: Any, actions: Any) -> None:
+        work.scaled, scene.replicas["p-1"] = 1 - scene.replicas.get("p-1", 0), 1
+        if errors:
+            raise errors.pop()
+
+    scene.apply = write_replicas  # type: ignore[method-assign]
+    scene.reconciler = Reconciler(scene.rooms(), ready=lambda: True, clock=lambda: scene.now)
+    with caplog.at_level("INFO", "activity_operator.cluster.decision_log"):
+        for _ in range(3):
+            await scene.look_after()
+
+    assert [(line["namespace"], line["pool"], line["from"], line["to"]) for line in keys_of(caplog)] == [
+        ("ns", "p", 0, 1)
+    ]
+    assert [entry for entry in scene.log if entry[0] == "scaled"] == [("scaled", 1)]
+
+
+def keys_of(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    """Return the keys of the log lines about decisions."""
+    return [record.__dict__["keys"] for record in caplog.records if "keys" in record.__dict__]
 
 
 async def test_failed_write_sends_no_directives_and_is_retried_with_backoff() -> None:
