@@ -38,7 +38,7 @@ class TaskCounts:
 NO_COUNTS = TaskCounts()
 
 
-def counts_between(before: Counters, after: Counters, slot_seconds: float = 0.0) -> TaskCounts:
+def counts_since(before: Counters, after: Counters, slot_seconds: float = 0.0) -> TaskCounts:
     """Return what one worker did between two reports; `slot_seconds` is the time that its slots had for tasks.
 
     A counter that has decreased counts as unchanged, so that no sum can ever decrease.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from activity_operator.core.observation import ReportPathFacts, SlotUse, WorkerFacts
-from activity_operator.core.task_counts import TaskCounts, counts_between
+from activity_operator.core.task_counts import TaskCounts, counts_since
 from activity_operator.reports import report_path
 from activity_operator.reports.early_reports import EarlyReports
 from activity_operator.reports.event_ring import EventRing, PoolEvent
@@ -370,13 +370,13 @@ def _counts(worker: _RegisteredWorker, report: Report, now: float, *, known_befo
     container's counters begin at 0, so all of them are new.
     """
     if replaced or (not known_before and report.sequence == 1):
-        return counts_between(Counters(), report.counters)
+        return counts_since(Counters(), report.counters)
     if not known_before:
-        return counts_between(report.counters, report.counters)
+        return counts_since(report.counters, report.counters)
     before = worker.facts
     # Only a running worker takes tasks; the busy slots of any other finish theirs.
     slots = before.slots if before.state is WorkerState.RUNNING else before.busy
-    return counts_between(worker.counters, report.counters, slots * max(now - before.reported_at, 0.0))
+    return counts_since(worker.counters, report.counters, slots * max(now - before.reported_at, 0.0))
 
 
 def _use(worker: _RegisteredWorker, report: Report, now: float, counts: TaskCounts) -> SlotUse | None:
