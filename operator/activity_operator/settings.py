@@ -93,6 +93,12 @@ class OperatorSettings:
         low=1,
         high=1000,
     )
+    held_leases: int = _setting(
+        500, "ACTIVITYPOOL_HELD_LEASES", "how many leases are held for all pools together", low=1, high=1000
+    )
+    held_leases_mib: int = _setting(
+        32, "ACTIVITYPOOL_HELD_LEASES_MIB", "MiB of payloads and tokens held for all pools together", low=1, high=256
+    )
     redis_count_seconds: float = _setting(
         0.1, "ACTIVITYPOOL_REDIS_COUNT_SECONDS", "how often the queues of a Redis server are counted", low=0.02, high=60
     )

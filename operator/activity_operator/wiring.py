@@ -8,6 +8,7 @@ from functools import partial
 
 from activity_operator import health
 from activity_operator.backlog.cloudwatch import CloudWatchReader
+from activity_operator.backlog.lease_budget import MEBIBYTE, LeaseBudget
 from activity_operator.backlog.metric_rounds import MetricPoller
 from activity_operator.backlog.preflight import ActivityPreflight
 from activity_operator.backlog.protocol import PollTarget
@@ -348,7 +349,13 @@ def _leases_and_sentinels(services: ClusterServices, stepfunctions: StepFunction
     records = SecretLeaseStore(services.kube, services.settings.namespace, lambda: elector.leading)
     leases = LeaseManager(records, stepfunctions, deps)
     sentinels = Sentinels(
-        stepfunctions, holdings=leases.counts, on_task=receive, on_change=services.enqueue, now=services.now
+        stepfunctions,
+        holdings=leases.counts,
+        totals=leases.totals,
+        budget=LeaseBudget(services.settings.held_leases, services.settings.held_leases_mib * MEBIBYTE),
+        on_task=receive,
+        on_change=services.enqueue,
+        now=services.now,
     )
     return leases, sentinels
 

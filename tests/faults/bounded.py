@@ -11,12 +11,12 @@ SCENARIOS = tuple(scenarios.SCENARIOS)
 
 _CRASHES = {
     "create": ("PATCH deployments",),
-    "burst": ("POST lease-records", "PUT lease-records", "DELETE lease-records"),
+    "burst": ("POST lease-records", "PATCH lease-records", "DELETE lease-records"),
     "claimed": ("PATCH deployments",),
     "scale-in": ("PATCH pods", "PATCH deployments"),
     "rollout": ("PATCH deployments", "DELETE deployments"),
     "delete": ("AWS SendTaskFailure",),
-    "failover": ("PUT lease-records",),
+    "failover": ("PATCH lease-records",),
 }
 _LOST = {
     "create": ("ADDED pods",),
@@ -27,10 +27,10 @@ _LOST = {
 #: Faults of an operator's calls and of a worker's calls.
 _FAILING = (
     ("create", Fault(Kind.ROTATED, "PATCH deployments")),
-    ("burst", Fault(Kind.TWICE, "PUT lease-records")),
+    ("burst", Fault(Kind.TWICE, "PATCH lease-records")),
     ("scale-in", Fault(Kind.LATE_ANSWER, "PATCH pods")),
     ("burst", Fault(Kind.LOST_ANSWER, "POST lease-records")),
-    ("burst", Fault(Kind.THROTTLED, "PUT lease-records")),
+    ("burst", Fault(Kind.THROTTLED, "PATCH lease-records")),
     ("burst", Fault(Kind.HALF_OPEN, "PATCH deployments")),
     ("scale-in", Fault(Kind.UNAUTHORIZED, "PATCH pods")),
 )
@@ -70,7 +70,7 @@ def _jobs() -> tuple[Job, ...]:
     silent = Fault(Kind.STREAM_SILENT, "MODIFIED pods")
     jobs.append(Job("event", "scale-in", (silent,), sweep_seconds=SWEEP_SECONDS))
     jobs += [Job(pairs.PART, name, tuple(faults), sweep_seconds=SWEEP_SECONDS) for name, *faults in _PAIRS]
-    jobs.append(Job("crash, standby", "burst", (Fault(Kind.CRASH_AFTER, "PUT lease-records"),), replicas=2))
+    jobs.append(Job("crash, standby", "burst", (Fault(Kind.CRASH_AFTER, "PATCH lease-records"),), replicas=2))
     return (*jobs, *stale.JOBS)
 
 

@@ -76,6 +76,7 @@ class Reason(StrEnum):
     AT_MAX_WORKERS = "AtMaxWorkers"
     AT_MIN_WORKERS = "AtMinWorkers"
     START_BREAKER_OPEN = "StartBreakerOpen"
+    LEASE_LIMIT_REACHED = "LeaseLimitReached"
     WORKERS_IDLE = "WorkersIdle"
     WORKERS_CRASHING = "WorkersCrashing"
     WORKERS_MUTE = "WorkersMute"

@@ -74,7 +74,7 @@ class DecisionRecord(ApiModel):
     limit: Word = Field(
         default="",
         description="Which rule decided: demand when none bound it, else min, max, pin, paused, held (the window), "
-        "idle, doubt, refused, breaker, crashing, mute or unprepared.",
+        "idle, doubt, leases, refused, breaker, crashing, mute or unprepared.",
     )
     reason: Text = Field(default="", description="The decision in a sentence.")
     victims: Annotated[tuple[Name, ...], Field(max_length=MAX_VICTIMS), _last(MAX_VICTIMS)] = Field(

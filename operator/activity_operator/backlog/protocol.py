@@ -41,16 +41,32 @@ class TimeRange:
 
 @dataclass(frozen=True, slots=True)
 class LeaseCounts:
-    """How many of a pool's leases are unrecorded, recorded and unclaimed (held), and claimed but not reported yet."""
+    """How many of a pool's leases are unrecorded, recorded and unclaimed (held), and claimed but not reported yet.
+
+    `size_bytes` are the payloads and tokens of all of the pool's leases.
+    """
 
     unrecorded: int = 0
     held: int = 0
     claimed: int = 0
+    size_bytes: int = 0
 
     @property
     def total(self) -> int:
-        """The sum of the three."""
+        """The number of these leases."""
         return self.unrecorded + self.held + self.claimed
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTotals:
+    """The leases of all pools that no report shows yet, the number of their pools, and the bytes that count.
+
+    `size_bytes` are the payloads and tokens of all leases held, and those of ended ones whose record etcd still keeps.
+    """
+
+    leases: int = 0
+    size_bytes: int = 0
+    pools: int = 0
 
 
 class SourceProblemError(Exception):

@@ -13,7 +13,15 @@ from dataclasses import dataclass, field, replace
 from activity_operator import backoff
 from activity_operator.backlog import sentinel_polls
 from activity_operator.backlog.failures import Failures, RetryPolicy
-from activity_operator.backlog.protocol import Key, LeaseCounts, PollTarget, SourceProblemError, TaskService
+from activity_operator.backlog.lease_budget import LeaseBudget, budget_message, pool_limit
+from activity_operator.backlog.protocol import (
+    Key,
+    LeaseCounts,
+    LeaseTotals,
+    PollTarget,
+    SourceProblemError,
+    TaskService,
+)
 from activity_operator.core.decision import SentinelOrder
 from activity_operator.core.observation import SourceFacts, SourceProblem
 from activity_worker.contract import LeasedTask
@@ -27,8 +35,13 @@ THROTTLED_FIRST_SECONDS = 1.0
 THROTTLED_CAP_SECONDS = 30.0
 #: Consecutive throttled polls after which the pool's condition shows it; fewer are normal operation.
 THROTTLED_TOLD = 5
+#: Seconds after which a pool that the budget stopped looks for room again, if no lease has changed.
+WITHHELD_SECONDS = 5.0
 #: Seconds that `stop` waits for open polls; the service holds a poll for 60 s.
 STOP_SECONDS = 75.0
+
+#: The budget of leases for all pools, unless the settings say otherwise.
+DEFAULT_BUDGET = LeaseBudget()
 
 #: Callback for the task of a poll: pool, the pool's UID when the poll was opened, target, task. Must not raise.
 OnTask = Callable[[Key, str, PollTarget, LeasedTask], None]
@@ -48,13 +61,18 @@ class _PoolPolls:
     error: SourceProblem | None = None
     heard_at: float = 0.0
     timer: asyncio.TimerHandle | None = None
+    #: The last answered poll brought a task, so more tasks may wait.
+    tasks_wait: bool = False
+    #: The budget stops this pool's polls while more tasks may wait.
+    withheld: bool = False
 
 
 class Sentinels:
     """Opens the polls of all pools at one task service.
 
-    `holdings(key)` returns the pool's lease counts. `on_task` gets the task of a poll before anything else happens.
-    `on_change(key)` is called when the pool's error appears, changes or disappears. `now` is Unix seconds.
+    `holdings(key)` returns the pool's lease counts, `totals` those of all pools; `budget` bounds the latter. `on_task`
+    gets the task of a poll before anything else happens. `on_change(key)` is called when the pool's error appears,
+    changes or disappears, and when the budget begins or ceases to withhold tasks from it. `now` is Unix seconds.
     """
 
     def __init__(
@@ -65,6 +83,8 @@ class Sentinels:
         on_task: OnTask,
         on_change: Callable[[Key], None],
         now: Callable[[], float],
+        totals: Callable[[], LeaseTotals] = LeaseTotals,
+        budget: LeaseBudget = DEFAULT_BUDGET,
         jitter: backoff.Jitter = random.random,
     ) -> None:
         self._service = service
@@ -80,7 +100,15 @@ class Sentinels:
             throttled_cap_seconds=THROTTLED_CAP_SECONDS,
             throttled_shown=THROTTLED_TOLD,
         )
+        self._totals = totals
+        self._budget = budget
         self._pools: dict[Key, _PoolPolls] = {}
+        #: Pools that may open a poll when the budget has room, longest wait first.
+        self._waiting: dict[Key, None] = {}
+        #: Open polls beyond those at rest, of all pools.
+        self._burst_polls = 0
+        self._wake_up: asyncio.Handle | None = None
+        self._later: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
 
@@ -102,12 +130,15 @@ class Sentinels:
         if pool is not None:
             pool.order = SentinelOrder()
             self._disarm(pool)
+            self._waiting.pop(key, None)
 
     def leases_changed(self, key: Key) -> None:
-        """Open another poll if a changed lease left room for it."""
+        """Open another poll if a changed lease left room for it, for this pool or for one that the budget stopped."""
         pool = self._pools.get(key)
         if pool is not None:
             self._fill(pool)
+        if self._waiting and self._wake_up is None:
+            self._wake_up = asyncio.get_running_loop().call_soon(self._fill_waiting)
 
     def facts(self, key: Key) -> SourceFacts:
         """Return the facts that the polls and leases give about the pool's source; unrecorded leases count as held."""
@@ -122,6 +153,7 @@ class Sentinels:
             claimed=holdings.claimed,
             observed_at=pool.heard_at,
             error=pool.error,
+            withheld=budget_message(self._budget) if pool.withheld else "",
         )
 
     def pause(self) -> None:
@@ -143,7 +175,8 @@ class Sentinels:
         pool.order = SentinelOrder()
         fresh = _PoolPolls(pool.key, pool_uid, target, SentinelOrder())
         self._pools[pool.key] = fresh
-        if pool.error is not None:
+        self._waiting.pop(pool.key, None)
+        if pool.error is not None or pool.withheld:
             self._on_change(pool.key)
         return fresh
 
@@ -161,6 +194,7 @@ class Sentinels:
                 pool.timer = loop.call_later(wait, self._fill, pool)
                 return
             pool.polls = replace(pool.polls, open=pool.polls.open + 1, last_opened=now)
+            self._burst_polls += pool.polls.open > sentinel_polls.RESTING_POLLS
             task = loop.create_task(self._poll(pool))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -170,13 +204,43 @@ class Sentinels:
         if pool.polls.open or self._pools.get(pool.key) is not pool:
             return
         del self._pools[pool.key]
-        if pool.error is not None:
+        self._waiting.pop(pool.key, None)
+        if pool.error is not None or pool.withheld:
             self._on_change(pool.key)
 
     def _may_open(self, pool: _PoolPolls) -> bool:
+        self._waiting.pop(pool.key, None)
         if pool.failures and pool.polls.open:
             return False
-        return sentinel_polls.may_open(pool.order, self._holdings(pool.key).total, pool.polls) > 0
+        leases = self._holdings(pool.key)
+        if not sentinel_polls.may_open(pool.order, leases.total, pool.polls):
+            return False
+        allowance = pool_limit(self._budget, self._totals(), leases, self._burst_polls)
+        if sentinel_polls.may_open(pool.order, leases.total, pool.polls, allowance):
+            return True
+        self._waiting[pool.key] = None
+        # Room also appears as time passes, without a change of any lease.
+        if self._later is None:
+            self._later = asyncio.get_running_loop().call_later(WITHHELD_SECONDS, self._fill_later)
+        self._note_withheld(pool, pool.tasks_wait)
+        return False
+
+    def _fill_later(self) -> None:
+        self._later = None
+        self._fill_waiting()
+
+    def _fill_waiting(self) -> None:
+        """Open polls for the pools that the budget stopped, as far as it has room again."""
+        self._wake_up = None
+        for key in tuple(self._waiting):
+            if (pool := self._pools.get(key)) is not None:
+                self._fill(pool)
+
+    def _note_withheld(self, pool: _PoolPolls, withheld: bool) -> None:
+        if pool.withheld != withheld:
+            pool.withheld = withheld
+            if self._pools.get(pool.key) is pool:
+                self._on_change(pool.key)
 
     def _disarm(self, pool: _PoolPolls) -> None:
         if pool.timer is not None:
@@ -189,6 +253,7 @@ class Sentinels:
         try:
             task = await self._service.poll(pool.target)
             if task is not None:
+                pool.tasks_wait = True
                 self._on_task(pool.key, pool.pool_uid, pool.target, task)
             self._succeeded(pool, empty=task is None, took=loop.time() - opened)
         except SourceProblemError as problem:
@@ -197,6 +262,7 @@ class Sentinels:
             log.exception("a poll for %s/%s failed unexpectedly", *pool.key)
             self._failed(pool, SourceProblemError("BackendUnreachable", f"a poll failed: {type(error).__name__}"))
         finally:
+            self._burst_polls -= pool.polls.open > sentinel_polls.RESTING_POLLS
             pool.polls = replace(pool.polls, open=pool.polls.open - 1)
         self._fill(pool)
 
@@ -208,6 +274,8 @@ class Sentinels:
             cycle = max(took, sentinel_polls.LEAST_CYCLE_SECONDS)
             pool.polls = replace(pool.polls, hold_seconds=cycle)
             pool.not_before = asyncio.get_running_loop().time() + cycle - took
+            pool.tasks_wait = False
+            self._note_withheld(pool, False)
         self._note_problem(pool, None)
 
     def _failed(self, pool: _PoolPolls, problem: SourceProblemError) -> None:

@@ -21,16 +21,17 @@ class PollState:
     hold_seconds: float = USUAL_HOLD_SECONDS
 
 
-def may_open(order: SentinelOrder, leases: int, polls: PollState) -> int:
+def may_open(order: SentinelOrder, leases: int, polls: PollState, allowance: int | None = None) -> int:
     """Return how many polls may be opened, without regard to staggering.
 
     Each open poll may return a lease, so `leases` (unrecorded, recorded and claimed) plus open polls stay within
-    `order.take`. There is one exception: a pool without leases opens its resting polls even if `take` is smaller. Both
-    polls may then return a task, but with a single poll the pool may notice a task a minute late.
+    `order.take` and within `allowance`, the pool's part of the budget for all pools (None: no limit). There is one
+    exception: a pool without leases opens its resting polls even if both are smaller. Both polls may then return a
+    task, but with a single poll the pool may notice a task a minute late.
     """
     if order.take <= 0:
         return 0
-    room = order.take - leases - polls.open
+    room = (order.take if allowance is None else min(order.take, allowance)) - leases - polls.open
     if not leases:
         room = max(room, RESTING_POLLS - polls.open)
     return max(0, min(order.polls - polls.open, room))

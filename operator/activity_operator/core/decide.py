@@ -69,7 +69,7 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
         actions=(*emitted, *actions, *deletions),
         directives=_directives(situation, victims),
         victims=tuple(member.pod.name for member in victims),
-        sentinel=sentinel_plan.plan_sentinel(situation, breaker, proven=_serving_revision(situation) in proven),
+        sentinel=sentinel_plan.plan_sentinel(situation, breaker, size, proven=_serving_revision(situation) in proven),
         backlog=demand.backlog,
         look_again_in=_look_again(situation, demand, after),
         situation=situation,

@@ -138,10 +138,11 @@ class ScalingMemory:
 class Limit(StrEnum):
     """The rule that sets a pool's size, as `status.decisions` and the metrics name it.
 
-    `DEMAND` is the work itself. `HELD` is a window or a missing signal that keeps more workers. `MIN`, `MAX`, `PIN` and
-    `PAUSED` come from the spec, `REFUSED` from the tenancy policy. The others stop growth: `BREAKER` after failed
-    starts, `UNPREPARED` while pods lack a volume or a network, `DOUBT` while the report path is degraded, and `IDLE`,
-    `CRASHING` and `MUTE` because of the workers' behaviour.
+    `DEMAND` is the work itself. `HELD` is a window or a missing signal that keeps more workers. `LEASES`: tasks may
+    wait, but the operator may hold no more leases. `MIN`, `MAX`, `PIN` and `PAUSED` come from the spec, `REFUSED` from
+    the tenancy policy. The others stop growth: `BREAKER` after failed starts, `UNPREPARED` while pods lack a volume or
+    a network, `DOUBT` while the report path is degraded, and `IDLE`, `CRASHING` and `MUTE` because of the workers'
+    behaviour.
     """
 
     DEMAND = "demand"
@@ -154,6 +155,7 @@ class Limit(StrEnum):
     BREAKER = "breaker"
     UNPREPARED = "unprepared"
     DOUBT = "doubt"
+    LEASES = "leases"
     IDLE = "idle"
     CRASHING = "crashing"
     MUTE = "mute"

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from activity_operator.api.spec import PoolSpec
+from activity_operator.core import sentinel_plan
 from activity_operator.core.blocked_pods import unprepared_pod
 from activity_operator.core.breaker import replacements, workers_allowed
 from activity_operator.core.decision import Breaker, Limit, Size
@@ -24,11 +25,7 @@ def limited_size(
         return Size(0, Limit.PAUSED, "spec.paused is true: workers finish what they hold and leave")
     if spec.replicas is not None:
         return _pinned(spec, spec.replicas)
-    limit: Limit
-    number, reason = _needed(situation, demand, stable, breaker)
-    limit = Limit.DEMAND
-    if stable.held_by:
-        limit, reason = Limit.HELD, f"{demand.reason}; kept at {number} by {stable.held_by}"
+    number, limit, reason = _needed(situation, demand, stable, breaker)
     if number < spec.min_workers:
         number, limit, reason = spec.min_workers, Limit.MIN, f"{demand.reason}; minWorkers is {spec.min_workers}"
     asked = number
@@ -43,12 +40,17 @@ def limited_size(
     return Size(number, limit, reason)
 
 
-def _needed(situation: Situation, demand: Demand, stable: Stable, breaker: Breaker) -> tuple[int, str]:
-    """Return the workers that the work needs, with those in place of pods that fail to start, and why."""
+def _needed(situation: Situation, demand: Demand, stable: Stable, breaker: Breaker) -> tuple[int, Limit, str]:
+    """Return the workers that the work needs, with those in place of pods that fail to start, the rule and why."""
     more = replacements(situation, breaker) if stable.workers else 0
-    if not more:
-        return stable.workers, demand.reason
-    return stable.workers + more, f"{demand.reason}, and {more} in place of pods that cannot start"
+    number, reason = stable.workers + more, demand.reason
+    if stable.held_by:
+        return number, Limit.HELD, f"{reason}; kept at {number} by {stable.held_by}"
+    if more:
+        reason = f"{reason}, and {more} in place of pods that cannot start"
+    if why := sentinel_plan.withheld(situation):
+        return number, Limit.LEASES, f"{reason}; {why}"
+    return number, Limit.DEMAND, reason
 
 
 def _bounds_of_growth(situation: Situation, breaker: Breaker) -> Iterator[tuple[int, Limit, str]]:

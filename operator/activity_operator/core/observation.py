@@ -193,6 +193,7 @@ class SourceFacts:
     CloudWatch's counts for Step Functions, None before the first read. `observed_at` is when a poll was last answered
     (Unix seconds). `error` is why the source cannot be read. `preflight` is why the activity cannot be used by the
     answer to the operator's question for it.
+    `withheld` is why the operator takes no further task for the pool although it may use one, "" if it takes them.
     """
 
     open_polls: int = 0
@@ -203,6 +204,7 @@ class SourceFacts:
     observed_at: float = 0.0
     error: SourceProblem | None = None
     preflight: SourceProblem | None = None
+    withheld: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,23 +3,29 @@
 from dataclasses import replace
 
 from activity_operator.core import backlog
-from activity_operator.core.decision import Breaker, SentinelOrder
+from activity_operator.core.decision import Breaker, Limit, SentinelOrder, Size
 from activity_operator.core.situation import Situation
 
 #: Open polls at rest. A dropped poll gets no answer for up to a minute, so a second one is open.
 RESTING_POLLS = 2
 #: The most open polls after a task has arrived, to take a burst at once.
 BURST_POLLS = 10
+#: The most leases that the operator holds for one pool. By then its workers start, and their own polls take the rest.
+POOL_LEASES = 100
+
+#: Rules that stop growth: no further worker starts, so no lease is taken for one.
+_GROWTH_STOPS = frozenset({Limit.UNPREPARED, Limit.DOUBT, Limit.IDLE, Limit.CRASHING, Limit.MUTE})
 
 
-def plan_sentinel(situation: Situation, breaker: Breaker, *, proven: bool) -> SentinelOrder:
+def plan_sentinel(situation: Situation, breaker: Breaker, size: Size, *, proven: bool) -> SentinelOrder:
     """Return the number of polls and the most leases to hold. There are no polls while a worker works or none may.
 
     A revision without a report yet gets one poll and one lease: leasing a task starts time limits that the operator
-    cannot see. A proven revision leases as many tasks as the pool can run. It gets two polls for each leased task: a
-    burst needs few rounds, and after a single task few polls compete with the worker's own.
+    cannot see. A proven revision leases a task for each slot that is starting, and one round of polls (BURST_POLLS)
+    beyond them, because each lease of that round starts a slot. It gets two polls for each leased task: a burst needs
+    few rounds, and after a single task few polls compete with the worker's own.
     """
-    order = _planned(situation, breaker, proven=proven)
+    order = _planned(situation, breaker, size, proven=proven)
     return replace(order, preflight=_asks_for_activity(situation))
 
 
@@ -30,10 +36,10 @@ def _asks_for_activity(situation: Situation) -> bool:
     return spec.source_kind == "stepFunctions" and not forbidden
 
 
-def _planned(situation: Situation, breaker: Breaker, *, proven: bool) -> SentinelOrder:
+def _planned(situation: Situation, breaker: Breaker, size: Size, *, proven: bool) -> SentinelOrder:
     spec, observation = situation.spec, situation.observation
     most = spec.max_workers if spec.replicas is None else min(spec.replicas, spec.max_workers)
-    take = most * spec.slots_per_worker if proven else 1
+    take = _most_leases(situation, size, most) if proven else 1
     forbidden = spec.paused or most == 0 or observation.refusal or observation.pool.deleting or breaker.open
     if (
         spec.source_kind != "stepFunctions"
@@ -49,3 +55,21 @@ def _planned(situation: Situation, breaker: Breaker, *, proven: bool) -> Sentine
         return SentinelOrder(0 if taken else 1, 1, watched=backlog.asks_prometheus(situation))
     polls = min(BURST_POLLS, max(RESTING_POLLS, 2 * taken))
     return SentinelOrder(max(0, min(polls, take - taken)), take, watched=backlog.asks_prometheus(situation))
+
+
+def _most_leases(situation: Situation, size: Size, most_workers: int) -> int:
+    """Return the most leases for the workers that start now, for those of the next round, and at least one."""
+    slots = situation.spec.slots_per_worker
+    starting = max(size.desired - len(situation.fleet.stalled), 0) * slots
+    ahead = 0 if size.limit in _GROWTH_STOPS else BURST_POLLS
+    return max(min(starting + ahead, most_workers * slots, POOL_LEASES), 1)
+
+
+def withheld(situation: Situation) -> str:
+    """Return why the operator takes no further task for the pool, "" if no limit of leases stops it."""
+    spec, source = situation.spec, situation.observation.source
+    if situation.fleet.working:
+        return ""
+    if spec.max_workers * spec.slots_per_worker > POOL_LEASES <= source.held + source.claimed:
+        return f"the operator holds the most leases for one pool ({POOL_LEASES}); further tasks wait at the service"
+    return source.withheld

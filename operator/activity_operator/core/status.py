@@ -163,6 +163,7 @@ def _scaling_limited(observation: Observation, decision: Decision) -> ConditionS
         Limit.BREAKER: Reason.START_BREAKER_OPEN,
         Limit.UNPREPARED: Reason.WORKERS_NOT_READY,
         Limit.DOUBT: Reason.REPORTS_MISSING,
+        Limit.LEASES: Reason.LEASE_LIMIT_REACHED,
         **events.GROWTH_STOP_REASONS,
     }
     reason = reasons.get(decision.size.limit)

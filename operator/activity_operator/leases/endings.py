@@ -11,7 +11,7 @@ from activity_operator.leases.background import BackgroundTasks
 from activity_operator.leases.dependencies import LeaseManagerDeps
 from activity_operator.leases.heartbeats import TaskHeartbeats
 from activity_operator.leases.model import TaskLease
-from activity_operator.leases.rules import CAUSES, Disposition, disposition_of, with_pool_presence
+from activity_operator.leases.rules import CAUSES, Disposition, LeaseEntry, disposition_of, with_pool_presence
 from activity_operator.leases.store import RETRY_CAP_SECONDS, RETRY_FIRST_SECONDS, RecordRemovals
 from activity_operator.leases.table import LeaseTable
 
@@ -56,16 +56,18 @@ class LeaseEndings:
             self._background.spawn(self._removals.remove(stored))
         return True
 
-    def forget(self, lease: str) -> bool:
-        """Drop a lease from memory and keep its record; return whether it was held."""
-        if not self._table.drop(lease):
-            return False
-        self._heartbeats.stop(lease)
-        return True
+    def forget(self, lease: str) -> None:
+        """Drop a lease from memory and keep its record."""
+        if self._table.drop(lease):
+            self._heartbeats.stop(lease)
 
     def end(self, lease: TaskLease, reason: str = "", message: str = "") -> None:
         """End a lease: forget it, remove its record in the background, and publish an Event if there is a reason."""
-        if self.forget(lease.id):
+        entry = self._table.get(lease.id)
+        if entry is not None:
+            self.forget(lease.id)
+            if entry.lease.recorded:
+                self._table.add_history(entry.lease)
             self._ended[lease.id] = None
             if len(self._ended) > REMEMBERED_ENDINGS:
                 self._ended.popitem(last=False)
@@ -122,9 +124,13 @@ class LeaseEndings:
             if what is Disposition.OWNER_GONE:
                 self.owner_gone(lease)
             elif what is not Disposition.KEEP:
-                self._table.put(replace(entry, closing=True))
-                self._deps.on_change(lease.pool.key)
-                self._background.spawn(self._fail(lease, what))
+                self.fail(entry, what)
+
+    def fail(self, entry: LeaseEntry, why: Disposition) -> None:
+        """Fail the task of a lease without an owner, in the background; from now on no worker can claim it."""
+        self._table.put(replace(entry, closing=True))
+        self._deps.on_change(entry.lease.pool.key)
+        self._background.spawn(self._fail(entry.lease, why))
 
     def _may_fail(self, lease: str) -> bool:
         """Whether this process may still fail the lease. If it no longer leads, workers may claim the lease again."""
@@ -155,11 +161,14 @@ class LeaseEndings:
                 outcome = f"a waiting task should have been failed with {error}, but was over already ({over})"
                 break
             except SourceProblemError as problem:
-                failures += 1
-                if self._deps.now() >= deadline:
-                    outcome = f"a waiting task could not be failed with {error}: {problem.message}"
-                    break
-                await asyncio.sleep(capped(failures, RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS))
+                trouble = problem.message
+            except Exception as odd:  # noqa: BLE001 - the task must not be kept alive for ever; the text may name data
+                trouble = f"unexpected {type(odd).__name__}"
+            failures += 1
+            if self._deps.now() >= deadline:
+                outcome = f"a waiting task could not be failed with {error}: {trouble}"
+                break
+            await asyncio.sleep(capped(failures, RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS))
         entry = self._table.get(lease.id)
         if entry is not None:
             self.end(entry.lease, "LeaseFailed", outcome)

@@ -1,25 +1,11 @@
 """The handover of leases to workers: offer, claim, grant, release.
 
-The operator may be killed at every await. This table shows what each moment leaves and what repairs it:
-
-killed …                          left behind       repaired by
---------------------------------  ----------------  ------------------------------------------------------------
-while a poll is open              nothing of ours   the service's HeartbeatSeconds, then Retry
-task received, not recorded       nothing of ours   the service's HeartbeatSeconds, then Retry
-recorded, no task heartbeat yet   record, no owner  the next leader lists it, heartbeats at once, offers it
-offered, not claimed              record, no owner  the next leader; a claim of the old offer is as good as any
-claim sent to the API, no answer  either            the worker repeats its claim; the owner is written once
-owner written, reply not sent     record, owner     the next leader heartbeats; the worker repeats its claim: granted
-granted, reply sent               record, owner     nothing to repair: the worker heartbeats and concludes
-`released` came, record there     record, owner     the worker repeats it until echoed; else the sweep, pod gone
-record removed, echo not sent     nothing           the worker repeats it; an unknown lease is echoed
-task over, record there           record, no owner  the next leader's first heartbeat gets the same answer
-pool deleted, task not failed     record, no owner  the next leader's sweep fails it
-task failed, record there         record, no owner  the next leader fails it again, gets "over", removes it
-owner's pod gone, record there    record, owner     the next leader's sweep
+The operator may be killed at every await. `operator/ARCHITECTURE.md` has a table of what each moment leaves behind and
+what repairs it, with a test for each row.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -28,9 +14,11 @@ from typing import Any
 from activity_operator.backlog.protocol import Key
 from activity_operator.leases.manager import LeaseManager
 from activity_operator.leases.model import LeaseOwner, TaskLease
-from activity_operator.leases.rules import ClaimDecision, LeaseEntry, choose_offers, decide_claim, is_lost, is_shown
+from activity_operator.leases.rules import ClaimDecision, choose_offers, decide_claim, is_lost, is_shown
 from activity_operator.leases.store import LeaseRecordConflictError, LeaseStoreUnavailableError
 from activity_worker.contract import Grant, Report
+
+log = logging.getLogger(__name__)
 
 #: Seconds that a reply waits for the API server. After that the worker gets "not yet" and claims again: a reply that
 #: waits longer would time out, and the worker would miss its directive as well.
@@ -66,7 +54,8 @@ class LeaseHandover:
 
     def waiting(self, key: Key) -> bool:
         """Whether a lease of the pool is unclaimed, so that workers should report often."""
-        return any(entry.is_unclaimed for entry in self._table.of(key))
+        counts = self._table.counts(key)
+        return counts.unrecorded + counts.held > 0
 
     async def answer(self, report: Report, now: float, *, cordoned: bool) -> LeaseAnswers:
         """Record what the report shows of the worker's leases, and answer its claims and releases.
@@ -74,7 +63,7 @@ class LeaseHandover:
         A `cordoned` worker gets no offers; its earlier claims are still answered. `now` is in Unix seconds.
         """
         key = (report.namespace, report.pool)
-        if not (report.claims or report.released) and not any(self._table.of(key)):
+        if not (report.claims or report.released) and not self._table.has_leases(key):
             return LeaseAnswers()
         self._apply_report(key, report, now)
         owner = LeaseOwner(report.pod_uid, report.incarnation)
@@ -91,11 +80,11 @@ class LeaseHandover:
         )
 
     def _apply_report(self, key: Key, report: Report, now: float) -> None:
-        for entry in self._table.of(key):
+        for entry in self._table.owned_by(key, report.pod_uid):
             if is_lost(entry, report, now):
                 self._manager.endings.owner_gone(entry.lease)
-            elif not entry.confirmed and entry.lease.owner is not None and entry.lease.owner.pod_uid == report.pod_uid:
-                self._table.put(replace(entry, confirmed=is_shown(entry.lease.id, report)))
+            elif not entry.confirmed and is_shown(entry.lease.id, report):
+                self._manager.confirm(entry)
 
     async def _each(
         self, leases: Iterable[str], ask: Callable[[str], Coroutine[Any, Any, ClaimOutcome]]
@@ -104,7 +93,7 @@ class LeaseHandover:
         tasks = {lease: self._manager.spawn(ask(lease)) for lease in dict.fromkeys(leases)}
         if tasks:
             await asyncio.wait(tasks.values(), timeout=PATIENCE_SECONDS)
-        return {lease: task.result() if task.done() else ClaimOutcome.UNCLEAR for lease, task in tasks.items()}
+        return {lease: _outcome(lease, task) for lease, task in tasks.items()}
 
     async def _release(self, lease_id: str, owner: LeaseOwner) -> ClaimOutcome:
         """Remove the record of a lease that its owner has concluded; YES if the worker need not repeat the release."""
@@ -169,10 +158,26 @@ class LeaseHandover:
     def _offer(self, key: Key, report: Report, now: float, cordoned: bool, unclear: tuple[str, ...]) -> tuple[str, ...]:
         if self._table.policy(key).paused:
             return ()
-        entries: list[LeaseEntry] = list(self._table.of(key))
-        chosen = choose_offers(entries, report, now, cordoned=cordoned, unclear=unclear)
+        chosen = choose_offers(
+            self._table.waiting(key),
+            self._table.owned_by(key, report.pod_uid),
+            report,
+            now,
+            cordoned=cordoned,
+            unclear=unclear,
+        )
         for lease_id in chosen.now:
             entry = self._table.get(lease_id)
             if entry is not None and entry.offered_to != report.pod_uid:
                 self._table.put(replace(entry, offered_to=report.pod_uid, offered_at=now))
         return (*chosen.now, *chosen.ahead)
+
+
+def _outcome(lease: str, task: asyncio.Task[ClaimOutcome]) -> ClaimOutcome:
+    """Return the task's result. An unexpected error is unclear as well: the worker claims or releases again."""
+    if not task.done() or task.cancelled():
+        return ClaimOutcome.UNCLEAR
+    if (error := task.exception()) is not None:
+        log.warning("lease %s: a claim or release failed: %s", lease, type(error).__name__)
+        return ClaimOutcome.UNCLEAR
+    return task.result()

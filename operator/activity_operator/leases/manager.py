@@ -5,11 +5,12 @@ change of leaders. `handover.py` gives leases to workers.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from activity_operator.backlog.protocol import Key, LeaseCounts, PollTarget, TaskOverError, TaskService
+from activity_operator.backlog.protocol import Key, LeaseCounts, LeaseTotals, PollTarget, TaskOverError, TaskService
 from activity_operator.leases.background import BackgroundTasks
 from activity_operator.leases.dependencies import LeaseManagerDeps
 from activity_operator.leases.endings import LeaseEndings
@@ -24,6 +25,8 @@ from activity_worker.contract import LeasedTask, lease_id
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
 #: Seconds between two checks whether leases still have a pool and an owner, while there are leases.
 LEASE_CHECK_SECONDS = 2.0
 #: Seconds that background tasks get when the process ends. The next leader removes the records that are left.
@@ -35,7 +38,7 @@ class LeaseManager:
 
     def __init__(self, store: LeaseStore, service: TaskService, deps: LeaseManagerDeps) -> None:
         self.store = store
-        self.table = LeaseTable()
+        self.table = LeaseTable(deps.now)
         self._deps = deps
         self._background = BackgroundTasks()
         removals = RecordRemovals(store)
@@ -57,6 +60,10 @@ class LeaseManager:
     def counts(self, key: Key) -> LeaseCounts:
         """Return how many of the pool's leases are unrecorded, held, and claimed without a report that shows them."""
         return self.table.counts(key)
+
+    def totals(self) -> LeaseTotals:
+        """Return how many leases all pools have together."""
+        return self.table.totals()
 
     def set_policy(self, key: Key, policy: LeasePolicy | None) -> None:
         """Set a pool's lease policy; None removes it. A pool without a policy has the defaults."""
@@ -88,6 +95,11 @@ class LeaseManager:
         if (entry := self.table.get(stored.id)) is not None:
             self.table.put(replace(entry, lease=stored, owner_since=self._deps.now()))
             self._deps.on_change(stored.pool.key)
+
+    def confirm(self, entry: LeaseEntry) -> None:
+        """Note that a report of the owner shows the lease: the owner has its grant and keeps the task alive."""
+        self.table.put(replace(entry, confirmed=True))
+        self._deps.on_change(entry.lease.pool.key)
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run `work` to its end in a background task, even if the caller stops waiting for it."""
@@ -121,7 +133,7 @@ class LeaseManager:
 
     def _add(self, entry: LeaseEntry, *, beat_now: bool) -> None:
         self.table.add(entry)
-        self._heartbeats.start(entry.lease, at_once=beat_now)
+        self._heartbeats.start(entry.lease.id, at_once=beat_now)
         if self._checks is None:
             self._checks = asyncio.get_running_loop().create_task(self._check_while_held())
 
@@ -140,5 +152,8 @@ class LeaseManager:
         while len(self.table):
             await asyncio.sleep(LEASE_CHECK_SECONDS)
             if self.leading and self._deps.leads():
-                self.check_all()
+                try:
+                    self.check_all()
+                except Exception:
+                    log.exception("the leases cannot be checked now")
         self._checks = None

@@ -1,13 +1,12 @@
 """PURE: which lease is offered to which worker, which claim is granted, and when the operator gives a lease up."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from itertools import islice
 
 from activity_operator.backlog.protocol import Key
 from activity_operator.leases.model import LeaseOwner, TaskLease
-from activity_worker.contract import ERROR_DELETED, ERROR_NO_WORKER, Report, WorkerState
+from activity_worker.contract import ERROR_DELETED, ERROR_NO_WORKER, ERROR_NOT_RECORDED, Report, WorkerState
 
 #: Seconds for which an offer is exclusive to one worker, so that workers that start together do not all claim the same
 #: lease. A worker with a free slot claims at once, so after this time another worker gets the offer.
@@ -85,6 +84,7 @@ class Disposition(Enum):
     KEEP = auto()
     FAIL_DELETED = auto()
     FAIL_NO_WORKER = auto()
+    FAIL_NOT_RECORDED = auto()
     OWNER_GONE = auto()
 
 
@@ -94,6 +94,10 @@ CAUSES = {
     Disposition.FAIL_NO_WORKER: (
         ERROR_NO_WORKER,
         "No worker of ActivityPool {pool} took this task within activation.holdSeconds.",
+    ),
+    Disposition.FAIL_NOT_RECORDED: (
+        ERROR_NOT_RECORDED,
+        "The operator could not record this task of ActivityPool {pool}: its input must fit into a Secret of 1 MiB.",
     ),
 }
 
@@ -116,29 +120,39 @@ class Offers:
 
 
 def choose_offers(
-    entries: Sequence[LeaseEntry], report: Report, now: float, *, cordoned: bool, unclear: Collection[str] = ()
+    waiting: Iterable[LeaseEntry],
+    owned: Iterable[LeaseEntry],
+    report: Report,
+    now: float,
+    *,
+    cordoned: bool,
+    unclear: Collection[str] = (),
 ) -> Offers:
     """Return the leases of the pool to offer in the reply, oldest first, at most one for each slot of the worker.
 
-    `unclear` are claims of this worker without an answer yet. Each of them takes a free slot, and so does a granted
-    lease that no report shows yet. Leases beyond the free slots are offered ahead, to all workers: a slot that becomes
-    free claims one at once, instead of polling for up to a minute. The first claim wins.
+    `waiting` are the recorded leases without an owner, oldest first; only as many are read as are needed. `owned` are
+    the leases of the worker's pod. `unclear` are claims of this worker without an answer yet. Each of them takes a free
+    slot, and so does a granted lease that no report shows yet. Leases beyond the free slots are offered ahead, to all
+    workers: a slot that becomes free claims one at once, instead of polling for up to a minute. The first claim wins.
     """
     if cordoned or report.state not in _TAKES_LEASES:
         return Offers()
     owner = LeaseOwner(report.pod_uid, report.incarnation)
-    shown = {lease.id for lease in report.leases}
-    owned = [entry for entry in entries if entry.lease.owner == owner]
-    underway = sum(entry.lease.id not in shown and entry.lease.id not in report.released for entry in owned)
+    shown = {lease.id for lease in report.leases} | set(report.released)
+    underway = sum(entry.lease.owner == owner and entry.lease.id not in shown for entry in owned)
     free = max(report.slots - report.busy - underway - len(unclear), 0)
-    waiting = [
-        entry for entry in entries if entry.is_unclaimed and entry.lease.recorded and entry.lease.id not in unclear
-    ]
-    waiting.sort(key=lambda entry: (entry.lease.received_at, entry.lease.id))
-    offered_now = [entry for entry in waiting if _may_be_offered(entry, report.pod_uid, now)][:free]
-    at_once = tuple(entry.lease.id for entry in offered_now)
-    later = (entry.lease.id for entry in waiting if entry.lease.id not in at_once)
-    return Offers(at_once, tuple(islice(later, report.slots - len(at_once))))
+    at_once: list[str] = []
+    later: list[str] = []
+    for entry in waiting:
+        if entry.lease.id in unclear:
+            continue
+        if len(at_once) < free and _may_be_offered(entry, report.pod_uid, now):
+            at_once.append(entry.lease.id)
+        elif len(later) < report.slots:
+            later.append(entry.lease.id)
+        if len(at_once) == free and len(at_once) + len(later) >= report.slots:
+            break
+    return Offers(tuple(at_once), tuple(later[: max(report.slots - len(at_once), 0)]))
 
 
 def _may_be_offered(entry: LeaseEntry, pod_uid: str, now: float) -> bool:

@@ -3,14 +3,19 @@
 import base64
 import json
 from binascii import Error as Base64Error
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from activity_operator.backlog.protocol import PollTarget
 from activity_operator.cluster.kube import ApiError, KubeError
 from activity_operator.cluster.resources import SECRETS, Raw, Raws, Resource
-from activity_operator.leases.model import LeaseOwner, PoolRef, TaskLease
-from activity_operator.leases.store import LeaseRecordConflictError, LeaseStoreUnavailableError
+from activity_operator.leases.model import LeaseOwner, PoolRef, TaskLease, decoded, encoded
+from activity_operator.leases.store import (
+    LeaseRecordConflictError,
+    LeaseRecordRefusedError,
+    LeaseStoreUnavailableError,
+)
 from activity_worker.contract import GROUP
 
 SECRET_TYPE = f"{GROUP}/lease"
@@ -19,6 +24,8 @@ LABEL_RECORD = f"{GROUP}/record"
 LABEL_NAMESPACE = f"{GROUP}/pool-namespace"
 LABEL_NAME = f"{GROUP}/pool-name"
 LABEL_UID = f"{GROUP}/pool-uid"
+#: Answers that no further try can change: malformed, too large for a request, too large for a Secret (1 MiB).
+_REFUSED = frozenset({400, 413, 422})
 SELECTOR = f"{LABEL_RECORD}=lease"
 
 T = TypeVar("T")
@@ -39,10 +46,8 @@ class Secrets(Protocol):
         """Create one object."""
         ...
 
-    async def replace(
-        self, resource: Resource, namespace: str, name: str, body: Raw, timeout: float | None = None
-    ) -> Raw:
-        """Replace one object."""
+    async def merge_patch(self, resource: Resource, namespace: str, name: str, body: Raw) -> Raw:
+        """Change fields of one object."""
         ...
 
     async def delete(self, resource: Resource, namespace: str, name: str, uid: str, resource_version: str = "") -> None:
@@ -63,10 +68,16 @@ class SecretLeaseStore:
         self._leads = leads
 
     async def create(self, lease: TaskLease) -> TaskLease:
-        """Record the lease and return it as recorded. If a record exists already, return that one."""
+        """Record the lease and return it as recorded. If a record exists already, return that one.
+
+        Raises `LeaseRecordRefusedError` if no further try can succeed.
+        """
         try:
-            return _lease(await _reachable(self._kube.create(SECRETS, self._namespace, _secret(lease))))
+            stored = await _reachable(self._kube.create(SECRETS, self._namespace, _secret(lease)))
+            return _with_identity(lease, stored)
         except ApiError as error:
+            if error.status in _REFUSED:
+                raise LeaseRecordRefusedError(f"{error.status} {error.reason}") from error
             if not error.conflict:
                 raise _unavailable(error) from error
         found = await self.read(lease.id)
@@ -75,14 +86,16 @@ class SecretLeaseStore:
         return found
 
     async def claim(self, lease: TaskLease, owner: LeaseOwner) -> TaskLease:
-        """Write the owner if the record is unchanged and this process still leads."""
+        """Write the owner if the record is unchanged and this process still leads. The payload is not sent again."""
         if not self._leads():
             raise LeaseStoreUnavailableError("this process leads no more")
-        body = _secret(lease, owner)
-        body["metadata"] |= {"uid": lease.record_uid, "resourceVersion": lease.record_version}
-        name = body["metadata"]["name"]
+        body = {
+            "metadata": {"uid": lease.record_uid, "resourceVersion": lease.record_version},
+            "data": _encoded({"owner": json.dumps({"podUid": owner.pod_uid, "incarnation": owner.incarnation})}),
+        }
         try:
-            return _lease(await _reachable(self._kube.replace(SECRETS, self._namespace, name, body)))
+            stored = await _reachable(self._kube.merge_patch(SECRETS, self._namespace, NAME_PREFIX + lease.id, body))
+            return replace(_with_identity(lease, stored), owner=owner)
         except ApiError as error:
             if error.conflict or error.missing:
                 raise LeaseRecordConflictError(lease.id) from error
@@ -132,7 +145,7 @@ def lease_of(raw: Raw) -> TaskLease | None:
         return None
     try:
         return _lease(raw)
-    except (KeyError, ValueError, Base64Error):
+    except (AttributeError, KeyError, TypeError, ValueError, Base64Error):
         return None
 
 
@@ -149,7 +162,17 @@ def _unavailable(error: ApiError) -> LeaseStoreUnavailableError:
     return LeaseStoreUnavailableError(str(error))
 
 
-def _secret(lease: TaskLease, owner: LeaseOwner | None = None) -> Raw:
+def _with_identity(lease: TaskLease, stored: Raw) -> TaskLease:
+    """Return the lease with the identity of its record. The payload in the answer is not decoded: it is in memory."""
+    meta = stored["metadata"]
+    return replace(lease, record_uid=meta["uid"], record_version=meta["resourceVersion"])
+
+
+def _encoded(data: Mapping[str, str]) -> dict[str, str]:
+    return {key: base64.b64encode(encoded(value)).decode() for key, value in data.items()}
+
+
+def _secret(lease: TaskLease) -> Raw:
     data = {
         "token": lease.token,
         "input": lease.input,
@@ -157,8 +180,6 @@ def _secret(lease: TaskLease, owner: LeaseOwner | None = None) -> Raw:
         "pool": json.dumps({"namespace": lease.pool.namespace, "name": lease.pool.name, "uid": lease.pool.uid}),
         "target": json.dumps(lease.target.to_data()),
     }
-    if owner is not None:
-        data["owner"] = json.dumps({"podUid": owner.pod_uid, "incarnation": owner.incarnation})
     labels = {
         LABEL_RECORD: "lease",
         LABEL_NAMESPACE: lease.pool.namespace,
@@ -170,13 +191,13 @@ def _secret(lease: TaskLease, owner: LeaseOwner | None = None) -> Raw:
         "kind": "Secret",
         "metadata": {"name": NAME_PREFIX + lease.id, "labels": labels},
         "type": SECRET_TYPE,
-        "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
+        "data": _encoded(data),
     }
 
 
 def _lease(raw: Raw) -> TaskLease:
-    """Return the lease in a Secret; raises KeyError or ValueError if the Secret is no lease record."""
-    data = {key: base64.b64decode(value).decode() for key, value in raw["data"].items()}
+    """Return the lease in a Secret; raises one of the errors that `lease_of` catches if it is no lease record."""
+    data = {key: decoded(base64.b64decode(value)) for key, value in raw["data"].items()}
     pool: dict[str, Any] = json.loads(data["pool"])
     owner: dict[str, Any] | None = json.loads(data["owner"]) if "owner" in data else None
     meta = raw["metadata"]

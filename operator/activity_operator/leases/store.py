@@ -12,6 +12,10 @@ class LeaseStoreUnavailableError(Exception):
     """The API server gave no usable answer, so the write may or may not have happened. Try again."""
 
 
+class LeaseRecordRefusedError(Exception):
+    """The API server refuses this record for good, for example because it is too large. Nothing was written."""
+
+
 class LeaseRecordConflictError(Exception):
     """Another process has changed or removed the record since it was last read."""
 
@@ -20,7 +24,10 @@ class LeaseStore(Protocol):
     """Where leases are recorded. Every call may raise `LeaseStoreUnavailableError`."""
 
     async def create(self, lease: TaskLease) -> TaskLease:
-        """Record the lease and return it as recorded. If a record exists already, return that one."""
+        """Record the lease and return it as recorded. If a record exists already, return that one.
+
+        Raises `LeaseRecordRefusedError` if no further try can succeed.
+        """
         ...
 
     async def claim(self, lease: TaskLease, owner: LeaseOwner) -> TaskLease:
@@ -69,6 +76,9 @@ class RecordRemovals:
                 except LeaseStoreUnavailableError as error:
                     failures += 1
                     log.warning("the record of lease %s cannot be removed yet: %s", lease.id, error)
+                except Exception as error:  # noqa: BLE001 - the record must not stay for ever; the text may name data
+                    failures += 1
+                    log.warning("the record of lease %s cannot be removed yet: %s", lease.id, type(error).__name__)
                 await asyncio.sleep(capped(failures, RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS))
         finally:
             self._under_way.discard(lease.id)

@@ -76,7 +76,10 @@ class RecordListing:
         while True:
             young = self._now() - began < HANDOVER_SECONDS
             await asyncio.sleep(LISTING_FIRST_SECONDS if young else LISTING_SECONDS)
-            await self._list()
+            try:
+                await self._list()
+            except Exception:
+                log.exception("lease records cannot be listed")
 
 
 class KeepAlive:

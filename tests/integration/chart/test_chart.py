@@ -145,7 +145,8 @@ def test_role_grants_exactly_the_operators_calls(objects: Objects) -> None:
 
 def test_leases_and_secrets_are_granted_in_the_own_namespace_only(objects: Objects, settings: OperatorSettings) -> None:
     leases = {(resources.LEASES.group, "leases", verb, settings.lease_name) for verb in ("get", "update")}
-    secrets = {(resources.SECRETS.group, "secrets", verb, "") for verb in ("get", "list", "create", "update", "delete")}
+    verbs = ("get", "list", "create", "update", "patch", "delete")
+    secrets = {(resources.SECRETS.group, "secrets", verb, "") for verb in verbs}
 
     expected = leases | secrets | {(resources.LEASES.group, "leases", "create", "")}
     assert granted(objects, "Role") == expected

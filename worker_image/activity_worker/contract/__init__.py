@@ -8,6 +8,7 @@ from activity_worker.contract.fields import ContractError
 from activity_worker.contract.names import (
     ERROR_DELETED,
     ERROR_NO_WORKER,
+    ERROR_NOT_RECORDED,
     ERROR_WORKER_STOPPED,
     EXIT_ERROR,
     EXIT_OK,
@@ -45,6 +46,7 @@ from activity_worker.contract.task import LeasedTask
 
 __all__ = [
     "ERROR_DELETED",
+    "ERROR_NOT_RECORDED",
     "ERROR_NO_WORKER",
     "ERROR_WORKER_STOPPED",
     "EXIT_ERROR",

@@ -30,6 +30,7 @@ EXIT_POLLING = 10
 ERROR_WORKER_STOPPED = "ActivityPool.WorkerStopped"
 ERROR_DELETED = "ActivityPool.Deleted"
 ERROR_NO_WORKER = "ActivityPool.NoWorker"
+ERROR_NOT_RECORDED = "ActivityPool.NotRecorded"
 
 
 class Env(StrEnum):

@@ -2,7 +2,9 @@
 
 import asyncio
 
+from activity_operator.backlog.protocol import LeaseTotals
 from activity_operator.leases.model import LeaseOwner
+from activity_operator.leases.table import HISTORY_SECONDS
 from activity_worker.contract import HeldLease
 from tests.unit.activity_operator.leases.world import POOL, Operator, World
 from tests.unit.activity_operator.reports.builders import other, report
@@ -52,6 +54,17 @@ async def test_lease_is_offered_claimed_granted_and_released(world: World, opera
     assert (await operator.answer(report(sequence=4, released=(lease,)))).released == (lease,)
     assert not world.records.kept
     assert len(operator.manager) == 0
+
+
+async def test_bytes_of_a_released_lease_count_while_etcd_keeps_its_history(operator: Operator) -> None:
+    (lease,) = await operator.hold("t1")
+    size = operator.manager.totals().size_bytes
+    await operator.answer(report(claims=(lease,)))
+    await operator.answer(report(sequence=2, released=(lease,)))
+
+    assert operator.manager.totals() == LeaseTotals(0, size, 0)
+    await asyncio.sleep(HISTORY_SECONDS)
+    assert operator.manager.totals() == LeaseTotals()
 
 
 async def test_repeated_claim_of_the_owner_is_granted_again(world: World, operator: Operator) -> None:

@@ -1,17 +1,28 @@
-"""The operator is killed at each await of the handover, and the next leader finishes it (table in `handover.py`)."""
+"""The operator is killed at each await of the handover, and the next leader finishes it.
+
+`operator/ARCHITECTURE.md` has the table of these moments.
+"""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
+from activity_operator.backlog.protocol import Key, PollTarget
+from activity_operator.backlog.sentinel import Sentinels
+from activity_operator.core.decision import SentinelOrder
 from activity_operator.leases.rules import GRANT_SECONDS, LeasePolicy
-from activity_worker.contract import ERROR_DELETED, HeldLease, lease_id
-from tests.unit.activity_operator.leases.world import POOL, Operator, World
+from activity_operator.leases.store import LeaseRecordRefusedError
+from activity_worker.contract import ERROR_DELETED, HeldLease, LeasedTask, lease_id
+from tests.unit.activity_operator.backlog.fakes import Polls
+from tests.unit.activity_operator.leases.world import POOL, TARGET, Operator, World
 from tests.unit.activity_operator.reports.builders import report
 from tests.unit.activity_operator.virtual_time import settle, wall
 
 LEASE = lease_id("t1")
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture
@@ -39,6 +50,44 @@ async def finish(world: World, operator: Operator, sequence: int) -> None:
     await operator.answer(report(sequence=sequence + 1, busy=1, leases=(HeldLease(LEASE, 1.0),)))
     assert (await operator.answer(report(sequence=sequence + 2, released=(LEASE,)))).released == (LEASE,)
     assert not world.records.kept
+
+
+def test_architectures_table_names_every_test_of_a_killed_operator() -> None:
+    page = (ROOT / "operator/ARCHITECTURE.md").read_text(encoding="utf-8").partition("### When the operator dies")[2]
+    named = set(re.findall(r"\| `(\w+)` \|$", page.partition("\n## ")[0], re.MULTILINE))
+    here = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
+
+    assert len(named) == 12
+    assert named <= here
+
+
+async def test_killed_during_a_poll_leaves_no_lease(world: World) -> None:
+    first = await Operator.leading(world)
+
+    def receive(_key: Key, _uid: str, _target: PollTarget, task: LeasedTask) -> None:
+        first.receive(task.token)
+
+    sentinels = Sentinels(
+        Polls(), holdings=first.manager.counts, on_task=receive, on_change=lambda _key: None, now=wall
+    )
+    sentinels.order(POOL.key, SentinelOrder(polls=2, take=2), TARGET)
+    second = await kill_and_replace(world, "", first)
+
+    assert not world.records.kept
+    assert len(second.manager) == 0
+
+
+async def test_killed_before_a_task_without_a_record_is_failed_leaves_no_lease(world: World) -> None:
+    world.records.broken, world.service.unreachable = LeaseRecordRefusedError("413"), True
+    first = await Operator.leading(world)
+    first.receive("t1")
+    second = await kill_and_replace(world, "", first)
+
+    assert not world.records.kept
+    assert len(second.manager) == 0
+    beats = len(world.service.beats.get("t1", ()))
+    await asyncio.sleep(60.0)
+    assert len(world.service.beats.get("t1", ())) == beats
 
 
 async def test_killed_before_the_record_leaves_no_lease(world: World) -> None:

@@ -23,7 +23,8 @@ async def test_claimed_lease_is_never_offered_again(operator: Operator) -> None:
 
 
 def choose(operator: Operator, of: Report, **options: Any) -> Offers:
-    return choose_offers(tuple(operator.manager.table.of(KEY)), of, wall(), cordoned=False, **options)
+    table = operator.manager.table
+    return choose_offers(table.waiting(KEY), table.owned_by(KEY, of.pod_uid), of, wall(), cordoned=False, **options)
 
 
 async def test_offer_is_exclusive_for_a_while_and_then_goes_to_another_worker(operator: Operator) -> None:
@@ -78,3 +79,16 @@ async def test_starting_worker_is_offered_leases_before_its_first_poll(operator:
     (lease,) = await operator.hold("t1")
 
     assert (await operator.answer(report(state=WorkerState.STARTING))).offers == (lease,)
+
+
+async def test_lease_goes_to_the_worker_that_is_free_first(operator: Operator) -> None:
+    """A starting worker has the exclusive offer, and a busy one concludes its task before the other claims."""
+    (lease,) = await operator.hold("t1")
+    assert (await operator.answer(report(state=WorkerState.STARTING))).offers == (lease,)
+    assert (await operator.answer(other(busy=1))).offers == (lease,)
+
+    concluded = await operator.answer(other(sequence=2, claims=(lease,)))
+    started = await operator.answer(report(sequence=2, claims=(lease,)))
+
+    assert [grant.id for grant in concluded.granted] == [lease]
+    assert started.refused == (lease,)

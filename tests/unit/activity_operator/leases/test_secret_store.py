@@ -2,6 +2,8 @@
 
 import base64
 import copy
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from activity_operator.cluster.kube import ApiError, ApiUnreachableError
 from activity_operator.cluster.resources import Raw, Raws, Resource
 from activity_operator.leases.model import LeaseOwner, PoolRef, TaskLease
 from activity_operator.leases.secret_store import SecretLeaseStore, lease_of
-from activity_operator.leases.store import LeaseRecordConflictError, LeaseStoreUnavailableError
+from activity_operator.leases.store import LeaseRecordConflictError, LeaseRecordRefusedError, LeaseStoreUnavailableError
 
 LEASE = TaskLease(
     id="a" * 32,
@@ -29,6 +31,7 @@ class Api:
 
     def __init__(self) -> None:
         self.objects: dict[str, Raw] = {}
+        self.patches: list[Raw] = []
         self.version = 0
         self.broken: Exception | None = None
         self.lose_answer = False
@@ -62,14 +65,14 @@ class Api:
             raise ApiError(409, "AlreadyExists", "")
         return self._store(body, f"uid-{self.version}")
 
-    async def replace(
-        self, resource: Resource, namespace: str, name: str, body: Raw, timeout: float | None = None
-    ) -> Raw:
+    async def merge_patch(self, resource: Resource, namespace: str, name: str, body: Raw) -> Raw:
         self._check()
+        self.patches.append(body)
         before = await self.get(resource, namespace, name)
-        if before["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
+        known = {key: before["metadata"][key] for key in ("uid", "resourceVersion")}
+        if body["metadata"] != known:
             raise ApiError(409, "Conflict", "")
-        return self._store(body, before["metadata"]["uid"])
+        return self._store({**before, "data": before["data"] | body["data"]}, before["metadata"]["uid"])
 
     async def delete(self, resource: Resource, namespace: str, name: str, uid: str, resource_version: str = "") -> None:
         self._check()
@@ -105,6 +108,16 @@ async def test_second_create_returns_the_record_with_its_owner(records: SecretLe
     await records.claim(await records.create(LEASE), OWNER)
 
     assert (await records.create(LEASE)).owner == OWNER
+
+
+async def test_claim_writes_the_owner_without_the_payload(api: Api, records: SecretLeaseStore) -> None:
+    large = replace(LEASE, input="x" * 262_144)
+
+    claimed = await records.claim(await records.create(large), OWNER)
+
+    assert len(json.dumps(api.patches)) < 300
+    assert await records.list() == (claimed,)
+    assert claimed.input == large.input
 
 
 async def test_create_with_a_lost_answer_is_found_by_the_retry(api: Api, records: SecretLeaseStore) -> None:
@@ -175,6 +188,23 @@ async def test_object_that_replaced_a_record_is_not_deleted(api: Api, records: S
     assert name in api.objects
 
 
+@pytest.mark.parametrize("status", [400, 413, 422])
+async def test_record_that_the_api_server_refuses_for_good_is_no_outage(
+    api: Api, records: SecretLeaseStore, status: int
+) -> None:
+    api.broken = ApiError(status, "Invalid", "data: Too long")
+
+    with pytest.raises(LeaseRecordRefusedError, match=f"{status} Invalid"):
+        await records.create(LEASE)
+
+
+async def test_payload_with_a_lone_surrogate_is_read_back(records: SecretLeaseStore) -> None:
+    stored = await records.create(replace(LEASE, input='{"name": "\ud800"}'))
+
+    assert await records.list() == (stored,)
+    assert stored.input == '{"name": "\ud800"}'
+
+
 @pytest.mark.parametrize("error", [ApiUnreachableError("no answer"), ApiError(500, "InternalError", "etcd")])
 async def test_api_server_errors_are_raised_as_unavailable_records(
     api: Api, records: SecretLeaseStore, error: Exception
@@ -197,6 +227,9 @@ async def test_api_server_errors_are_raised_as_unavailable_records(
 async def test_secrets_that_are_not_records_are_skipped(api: Api, records: SecretLeaseStore) -> None:
     await records.create(LEASE)
     api.objects["foreign"] = {"type": "Opaque", "metadata": {"name": "foreign"}, "data": {}}
+    encoded = {key: base64.b64encode(b"[]").decode() for key in ("token", "input", "receivedAt", "pool", "target")}
+    api.objects["odd"] = {"type": "activitypools.dev/lease", "metadata": {"name": "lease-o"}, "data": encoded}
+    api.objects["empty"] = {"type": "activitypools.dev/lease", "metadata": {"name": "lease-e"}, "data": None}
     api.objects["broken"] = {"type": "activitypools.dev/lease", "metadata": {"name": "lease-b"}, "data": {"token": "!"}}
 
     assert len(await records.list()) == 1

@@ -80,6 +80,22 @@ async def test_refused_heartbeat_ends_heartbeats_and_keeps_the_lease(world: Worl
     assert (await operator.answer(report())).offers == (lease,)
 
 
+async def test_heartbeats_of_many_leases_are_spread_after_a_change_of_leader(world: World, operator: Operator) -> None:
+    await asyncio.gather(*(operator.hold(f"t{number}") for number in range(1000)))
+    await operator.kill()
+    world.service.beats.clear()
+    began = wall()
+    await Operator.leading(world)
+    await asyncio.sleep(20.0)
+
+    times = sorted(time for beats in world.service.beats.values() for time in beats)
+    assert max(later - sooner for sooner, later in zip(times, times[200:], strict=False)) >= 0.99
+    assert min(later - sooner for sooner, later in zip(times, times[201:], strict=False)) >= 0.99
+    assert max(beats[0] for beats in world.service.beats.values()) - began <= 5.1
+    gaps = [later - sooner for beats in world.service.beats.values() for sooner, later in pairwise(beats)]
+    assert max(gaps) <= 2 * WAITING_HEARTBEAT_SECONDS
+
+
 async def test_failed_heartbeat_is_retried_before_the_next_one_is_due(world: World, operator: Operator) -> None:
     await operator.hold("t1")
     world.service.unreachable = True

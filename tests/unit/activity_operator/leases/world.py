@@ -22,7 +22,8 @@ class Records:
     """Lease records that outlive operators. `down` refuses all calls; the next call at `stop_at` hangs.
 
     `unanswered` stores new records without answering; `undeletable` refuses only deletions. The next `conflicts` claims
-    meet a conflict although the record is unchanged, as behind a webhook.
+    meet a conflict although the record is unchanged, as behind a webhook. While `broken` is set, each new record raises
+    it, after it was stored if `stored_anyway`; `unreadable` makes reading one raise.
     """
 
     def __init__(self) -> None:
@@ -32,6 +33,9 @@ class Records:
         self.stop_at = ""
         self.version = 0
         self.conflicts = 0
+        self.broken: Exception | None = None
+        self.unreadable: Exception | None = None
+        self.stored_anyway = False
 
     async def _moment(self, where: str) -> None:
         await asyncio.sleep(0.01)
@@ -49,6 +53,10 @@ class Records:
     async def create(self, lease: TaskLease) -> TaskLease:
         self.calls["create"] += 1
         await self._moment("before create")
+        if self.broken is not None:
+            if self.stored_anyway:
+                self._store(lease)
+            raise self.broken
         stored = self.kept.get(lease.id) or self._store(lease)
         await self._moment("after create")
         if self.unanswered:
@@ -69,6 +77,8 @@ class Records:
 
     async def read(self, lease_id: str) -> TaskLease | None:
         await self._moment("before read")
+        if self.unreadable is not None:
+            raise self.unreadable
         return self.kept.get(lease_id)
 
     async def delete(self, lease: TaskLease) -> None:
@@ -93,9 +103,12 @@ class Service:
         self.failed: dict[str, tuple[str, str]] = {}
         self.over: set[str] = set()
         self.refuses_heartbeats = False
+        self.odd: Exception | None = None
         self.unreachable = False
 
     def _answer(self, token: str) -> None:
+        if self.odd is not None:
+            raise self.odd
         if self.unreachable:
             raise SourceProblemError("BackendUnreachable", "no answer")
         if token in self.over or token in self.failed:
@@ -152,9 +165,9 @@ class Operator:
         await operator.manager.begin_term()
         return operator
 
-    def receive(self, token: str) -> str:
+    def receive(self, token: str, payload: str = "") -> str:
         """Receive a task as from a poll; return the ID of its lease."""
-        self.manager.receive(POOL, TARGET, LeasedTask(token, f"input of {token}"))
+        self.manager.receive(POOL, TARGET, LeasedTask(token, payload or f"input of {token}"))
         return lease_id(token)
 
     async def hold(self, *tokens: str) -> list[str]:

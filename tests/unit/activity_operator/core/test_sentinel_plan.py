@@ -1,0 +1,90 @@
+"""How many leases the sentinel may take: for the slots that start now, and never more than 100 for a pool."""
+
+from dataclasses import replace
+
+import pytest
+
+from activity_operator.core.decide import decide
+from activity_operator.core.decision import Breaker, Limit, ScalingMemory, SentinelOrder, Size
+from activity_operator.core.observation import SourceFacts
+from activity_operator.core.sentinel_plan import BURST_POLLS, POOL_LEASES, plan_sentinel
+from activity_operator.core.situation import situation_of
+from activity_operator.core.status import pool_status
+from tests.unit.activity_operator.core.builders import observed, pool
+from tests.unit.activity_operator.core.world import World, pool_spec
+
+FULL = "the operator holds leases up to its limit for all pools"
+
+
+def plan(desired: int, limit: Limit = Limit.DEMAND, held: int = 0, **changes: object) -> SentinelOrder:
+    seen = replace(observed(), source=SourceFacts(held=held))
+    return plan_sentinel(situation_of(pool(**changes), seen), Breaker(), Size(desired, limit, ""), proven=True)
+
+
+def test_leases_stay_within_the_starting_slots_and_one_round_of_polls() -> None:
+    assert plan(0, maxWorkers=500).take == BURST_POLLS
+    assert plan(4, maxWorkers=500, slotsPerWorker=5).take == 20 + BURST_POLLS
+
+
+def test_pool_takes_at_most_100_leases_however_large_it_may_become() -> None:
+    nearly_full = plan(1000, held=99, maxWorkers=1000, slotsPerWorker=100)
+    assert (nearly_full.polls, nearly_full.take) == (1, POOL_LEASES)
+    assert plan(1000, held=100, maxWorkers=1000, slotsPerWorker=100).polls == 0
+
+
+@pytest.mark.parametrize("limit", [Limit.UNPREPARED, Limit.DOUBT, Limit.IDLE, Limit.CRASHING, Limit.MUTE])
+def test_stopped_growth_takes_leases_for_present_workers_only(limit: Limit) -> None:
+    assert plan(3, limit, maxWorkers=500).take == 3
+    assert plan(0, limit, maxWorkers=500).take == 1
+
+
+def test_burst_of_500_tasks_is_taken_in_ten_rounds_of_polls_up_to_100() -> None:
+    world = World(pool_spec(maxWorkers=500), proven=True)
+    held = rounds = 0
+    while order := world.settle().sentinel.polls:
+        held, rounds = held + order, rounds + 1
+        world.know(SourceFacts(held=held))
+
+    assert (held, world.replicas) == (100, 100)
+    assert rounds <= 13
+
+
+def test_pool_with_100_leases_says_that_further_tasks_wait_at_the_service() -> None:
+    world = World(pool_spec(maxWorkers=500), proven=True)
+    world.know(SourceFacts(held=100))
+
+    size = world.settle().size
+
+    assert (size.desired, size.limit) == (100, Limit.LEASES)
+    assert "most leases for one pool (100); further tasks wait at the service" in size.reason
+
+
+def test_pool_at_its_own_maximum_does_not_name_the_lease_limit() -> None:
+    world = World(pool_spec(maxWorkers=100), proven=True)
+    world.know(SourceFacts(held=100))
+
+    assert world.settle().size.limit is Limit.DEMAND
+
+
+def test_budget_of_all_pools_is_named_until_a_worker_works() -> None:
+    world = World(pool_spec(), proven=True)
+    world.know(SourceFacts(held=2, withheld=FULL))
+
+    decision = world.settle()
+    assert (decision.size.desired, decision.size.limit) == (2, Limit.LEASES)
+    assert decision.size.reason == f"0 running, 2 held; {FULL}"
+
+    world.run(30.0)
+    assert world.serving()
+    assert world.settle().size.limit is not Limit.LEASES
+
+
+def test_status_names_the_budget_of_all_pools_as_the_limit_of_the_size() -> None:
+    observation = observed(source=SourceFacts(held=2, withheld=FULL))
+    decision = decide(pool(), observation, ScalingMemory())
+    status = pool_status(pool(), observation, decision, None, ())
+
+    limited = next(each for each in status["conditions"] if each["type"] == "ScalingLimited")
+    assert (limited["status"], limited["reason"]) == ("True", "LeaseLimitReached")
+    assert limited["message"] == f"0 running, 2 held; {FULL}"
+    assert status["decisions"][-1]["limit"] == "leases"
