@@ -1,6 +1,7 @@
 """Handlers that misbehave: each fails its own attempt, and affects no worker, no other task and no heartbeat."""
 
 import json
+from collections import Counter
 
 import pytest
 
@@ -62,7 +63,8 @@ def test_heartbeats_continue_and_a_flood_stays_in_the_log(stage: Stage, namespac
     steady.assert_nothing_lost()
     for view in steady.since(0):
         assert not any(name.startswith("task") for name in _names(view))
-        assert len(view.lifecycle) < 8
+        lives = Counter(event["worker"] for event in view.lifecycle)
+        assert max(lives.values(), default=0) < 8, lives
         assert len(json.dumps(view.status)) < 16_384
     about = [event["involvedObject"] for event in steady.now.moment.of_kind("Event")]
     assert sum(item["kind"] == "ActivityPool" for item in about) < 8

@@ -131,7 +131,10 @@ def _wait_reported(pool: Pool, expected: Counter[tuple[int | None, str]], since:
 def _ends(view: PoolView) -> Counter[tuple[int | None, str]]:
     """Return how often the lifecycle events have each exit code and message of a stopped worker."""
     ends = [event for event in view.lifecycle if event["name"] == "worker:stopped"]
-    return Counter({(end.get("exit", {}).get("code"), end["message"]): end["count"] for end in ends})
+    found: Counter[tuple[int | None, str]] = Counter()
+    for end in ends:
+        found[end.get("exit", {}).get("code"), end["message"]] += end["count"]
+    return found
 
 
 def _restarts(view: PoolView, pods: Collection[str]) -> dict[str, int | None]:

@@ -92,13 +92,13 @@ class ExitRecord(ApiModel):
 
 
 class EventRecord(ApiModel):
-    """One event in the life of a worker; equal ones in a row are counted, not repeated."""
+    """One event in the life of a worker; equal ones of the same worker are counted, not repeated."""
 
     at: Time = Field(description="When it happened last.")
     name: Word = Field(description="Such as worker:running, worker:stopped, OOMKilled or Unschedulable.")
     worker: Name = Field(default="", description="The worker's pod.")
     message: Text = Field(default="", description="What happened, in a sentence.")
-    count: Int32 = Field(default=1, ge=1, description="How often in a row.")
+    count: Int32 = Field(default=1, ge=1, description="How often it happened to this worker.")
     exit: ExitRecord | None = Field(default=None, description="How the worker ended, if it did.")
 
 
@@ -135,7 +135,7 @@ class PoolStatus(ApiModel):
     events: Annotated[tuple[EventRecord, ...], Field(max_length=MAX_EVENTS), _last(MAX_EVENTS)] = Field(
         default=(),
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
-        description="The last 20 events of workers' lives, oldest first.",
+        description="Up to 20 events of workers' lives, oldest first. The last event of each worker stays longest.",
     )
 
     def as_dict(self) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class PoolEventLike(Protocol):
 
     @property
     def count(self) -> int:
-        """How often the event occurred."""
+        """How often the event occurred to its pod."""
         ...
 
     @property
@@ -58,7 +58,7 @@ class PoolEventLike(Protocol):
 
     @property
     def pod(self) -> str:
-        """Name of the pod to which it last occurred."""
+        """Name of the pod to which it occurred."""
         ...
 
     @property

@@ -1,7 +1,7 @@
 """The ring of lifecycle events in the status: the events that workers report, and those that only the cluster shows."""
 
 import signal
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from activity_operator.api.status import MAX_EVENTS, EventRecord
@@ -10,6 +10,8 @@ from activity_worker.contract import OOM_KILLED, EventName, WorkerState
 
 #: Reasons for which a container waits although nothing is wrong.
 _ORDINARY = frozenset({"", "ContainerCreating", "PodInitializing"})
+#: Steps of an ordinary life that the worker's next event overtakes.
+PASSING = frozenset({EventName.WORKER_STARTING, EventName.WORKER_RUNNING, EventName.WORKER_STOPPING})
 #: A process killed by a signal ends with this exit code plus the signal's number.
 _SIGNALLED = 128
 
@@ -94,17 +96,36 @@ def _signal_name(number: int) -> str:
 
 
 def merge_events(inherited: Iterable[EventRecord], ours: Iterable[EventRecord]) -> tuple[EventRecord, ...]:
-    """Return the last 20 events by time; equal events become one with their total count.
+    """Return at most 20 events by time; equal events of a worker become one with their total count.
 
     `inherited` is the status's ring at the start of this leader's term, `ours` are the events since then.
     """
-    ring: dict[tuple[str, str, int | None], EventRecord] = {}
+    ring: dict[tuple[str, str, str, int | None], EventRecord] = {}
     for record in (*inherited, *ours):
-        key = (record.name, record.message, record.exit.code if record.exit else None)
-        old = ring.get(key)
+        key = (record.worker, record.name, record.message, record.exit.code if record.exit else None)
+        old = ring.pop(key, None)
         if old is None:
             ring[key] = record
             continue
         newer = record if record.at >= old.at else old
         ring[key] = newer.model_copy(update={"count": old.count + record.count})
-    return tuple(sorted(ring.values(), key=lambda record: record.at)[-MAX_EVENTS:])
+    events = sorted(ring.values(), key=lambda record: record.at)
+    while len(events) > MAX_EVENTS:
+        del events[least_telling([(record.worker, record.name, record.message) for record in events])]
+    return tuple(events)
+
+
+def least_telling(events: Sequence[tuple[str, str, str]]) -> int:
+    """Return the index of the event to drop from a full ring; `events` are (pod, name, message), the oldest first.
+
+    The first choice is a step of a worker's life that a later event of the same worker has overtaken, so that the last
+    event of each worker stays. The second is an event that others of its name and message follow, so that a rare event
+    outlives the usual ones. The last is the oldest event.
+    """
+    last_of_pod = {pod: index for index, (pod, _, _) in enumerate(events)}
+    last_of_kind = {(name, message): index for index, (_, name, message) in enumerate(events)}
+    for index, (pod, name, _) in enumerate(events):
+        if name in PASSING and last_of_pod[pod] > index:
+            return index
+    repeated = (index for index, (_, name, message) in enumerate(events) if last_of_kind[name, message] > index)
+    return next(repeated, 0)

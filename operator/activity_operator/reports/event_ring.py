@@ -1,11 +1,12 @@
-"""The ring of a pool's lifecycle events: short, with a count for equal events."""
+"""The ring of a pool's lifecycle events: short, by worker, with a count for equal events of a worker."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from activity_operator.core.lifecycle_ring import least_telling
 from activity_worker.contract import MAX_MESSAGE_LENGTH, OOM_KILLED, EventName, ExitOutput, LifecycleEvent
 
-#: How many different entries a pool keeps.
+#: Most entries that a pool keeps.
 RING_SIZE = 20
 #: The workers' events that appear in the pool's status. The operator only acknowledges the others; workers count them.
 TOLD = frozenset(
@@ -23,7 +24,7 @@ TOLD = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PoolEvent:
-    """One entry: the event, its count, the times of the first and the last one (Unix seconds), and the last one's pod.
+    """One entry: a worker's event, how often it occurred, and the times of the first and the last one (Unix seconds).
 
     `exit_code` is only set for `worker:stopped`, and None if it is not known.
     """
@@ -38,29 +39,34 @@ class PoolEvent:
 
 
 class EventRing:
-    """The last `RING_SIZE` different entries of one pool, the most recent one at the end."""
+    """At most `RING_SIZE` entries of one pool, the most recent one at the end."""
 
     def __init__(self) -> None:
-        self._entries: dict[tuple[str, str, int | None], PoolEvent] = {}
+        self._entries: dict[tuple[str, str, str, int | None], PoolEvent] = {}
 
     def __iter__(self) -> Iterator[PoolEvent]:
         return iter(self._entries.values())
 
     def add(self, name: str, message: str, at: float, pod: str, exit_code: int | None = None) -> bool:
-        """Add the event, or raise the count of an equal one. Return whether the entry is new."""
+        """Add the event, or raise the count of an equal one of the pod.
+
+        Return whether it is news for the pool: no worker has had such an event yet.
+        """
         message = message[:MAX_MESSAGE_LENGTH]
-        key = (name, message, exit_code)
-        before = self._entries.pop(key, None)
-        if before is None:
-            self._entries[key] = PoolEvent(name, message, 1, at, at, pod, exit_code)
-            if len(self._entries) > RING_SIZE:
-                del self._entries[next(iter(self._entries))]
-            return True
-        self._entries[key] = replace(before, count=before.count + 1, at=max(at, before.at), pod=pod)
-        return False
+        kind = (name, message, exit_code)
+        is_news = all((entry.name, entry.message, entry.exit_code) != kind for entry in self)
+        before = self._entries.pop((pod, *kind), None)
+        if before is not None:
+            self._entries[pod, *kind] = replace(before, count=before.count + 1, at=max(at, before.at))
+            return False
+        self._entries[pod, *kind] = PoolEvent(name, message, 1, at, at, pod, exit_code)
+        if len(self._entries) > RING_SIZE:
+            keys = list(self._entries)
+            del self._entries[keys[least_telling([(pod, name, message) for pod, name, message, _ in keys])]]
+        return is_news
 
     def add_reported(self, event: LifecycleEvent, pod: str, end: ExitOutput | None, now: float) -> bool:
-        """Add a worker's event if `TOLD` has it; a time after `now` becomes `now`. Return whether the entry is new."""
+        """Add a worker's event if `TOLD` has it; a time after `now` becomes `now`. Return whether it is news."""
         if event.name not in TOLD:
             return False
         stopped = event.name == EventName.WORKER_STOPPED and end is not None

@@ -304,15 +304,15 @@ class WorkerRegistry:
             raise RegistryFullError(f"the operator remembers {self._max_per_namespace} workers a namespace at most")
 
     def _record_events(self, worker: _RegisteredWorker, report: Report, now: float) -> bool:
-        """Store the report's new events; return whether one of them is a new entry of the pool's ring."""
+        """Store the report's new events; return whether one of them is news for the pool."""
         worker.sequence = report.sequence
         new = [event for event in report.events if event.sequence > worker.acked]
         if not new:
             return False
         worker.acked = max(event.sequence for event in new)
         ring = self._rings.setdefault(worker.key, EventRing())
-        new_entries = [ring.add_reported(event, worker.pod_name, report.exit, now) for event in new]
-        return any(new_entries)
+        news = [ring.add_reported(event, worker.pod_name, report.exit, now) for event in new]
+        return any(news)
 
     def _settle_early(self, worker: _RegisteredWorker, now: float) -> None:
         """Take the worker's grant back unless it has just used it, by a report before its interval ended."""

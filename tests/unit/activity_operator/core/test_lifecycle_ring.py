@@ -136,6 +136,58 @@ def test_different_exit_codes_are_different_events() -> None:
     assert len(merge_events([], [good, bad])) == 2
 
 
+LIFE = ("worker:starting", "worker:running", "worker:stopping", "worker:stopped")
+
+
+def lives(workers: int) -> list[EventRecord]:
+    """Return the events of workers that start together, run together, and end one second after the other."""
+    return [
+        record(name, 100 * step + number, worker=f"p-{number:02}")
+        for step, name in enumerate(LIFE)
+        for number in range(workers)
+    ]
+
+
+def test_equal_events_of_two_workers_are_two_entries() -> None:
+    ring = merge_events([record("worker:running", 10, worker="p-1")], [record("worker:running", 20, worker="p-2")])
+
+    assert [(item.worker, item.count) for item in ring] == [("p-1", 1), ("p-2", 1)]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4])
+def test_lives_of_twelve_workers_read_as_twelve(steps: int) -> None:
+    events = lives(12)[: 12 * steps]
+
+    last = {item.worker: (item.name, item.at) for item in merge_events([], events)}
+
+    assert last == {item.worker: (item.name, item.at) for item in events[-12:]}
+
+
+def test_full_ring_is_the_same_in_every_split_between_leaders() -> None:
+    events = lives(12)
+
+    for taken in range(0, len(events), 7):
+        ring = merge_events(merge_events([], events[:taken]), events[taken:])
+        assert {item.worker for item in ring if item.name == "worker:stopped"} == {f"p-{n:02}" for n in range(12)}
+
+
+def test_rare_event_outlives_the_usual_ones() -> None:
+    killed = record("OOMKilled", 1, worker="p-x")
+
+    ring = merge_events([killed], [record("worker:running", 10 + number, worker=f"p-{number}") for number in range(30)])
+
+    assert ring[0] == killed
+    assert [item.worker for item in ring[1:]] == [f"p-{number}" for number in range(11, 30)]
+
+
+def test_status_of_a_full_ring_is_small() -> None:
+    ring = merge_events(
+        [], [record("polling:error", n, worker="p" * 253, message=(str(n) + "m" * 256)[:256]) for n in range(99)]
+    )
+
+    assert sum(len(item.model_dump_json()) for item in ring) < 16_384
+
+
 def test_only_the_last_twenty_are_kept() -> None:
     ring = merge_events([], [record(f"e{number}", number) for number in range(30)])
 

@@ -139,6 +139,31 @@ def test_repeated_events_are_counted_not_repeated(registry: WorkerRegistry, chan
     assert len(changes.keys) == 1
 
 
+def test_lives_of_twelve_workers_are_kept_as_twelve(registry: WorkerRegistry) -> None:
+    life = ("worker:starting", "worker:running", "worker:stopping", "worker:stopped")
+    for step, name in enumerate(life, 1):
+        for number in range(12):
+            pod = {"pod_uid": f"uid-{number}", "pod_name": f"resize-{number}"}
+            registry.record(report(sequence=step, events=(event(step, name, at=100.0 + step),), **pod), 200.0)
+
+    entries = registry.events(*POOL)
+    assert len(entries) == 20
+    assert [(entry.pod, entry.name, entry.at, entry.count) for entry in entries[-12:]] == [
+        (f"resize-{number}", "worker:stopped", 104.0, 1) for number in range(12)
+    ]
+
+
+def test_equal_events_of_further_workers_do_not_wake_the_pool(registry: WorkerRegistry, changes: Changes) -> None:
+    """The calls of `on_change` are those of each worker's first report, and one for the first event of its kind."""
+    for number in range(50):
+        pod = {"pod_uid": f"uid-{number}", "pod_name": f"resize-{number}"}
+        registry.record(report(**pod), 100.0)
+        registry.record(report(sequence=2, events=(event(1, "polling:error", "denied"),), **pod), 100.0)
+
+    assert len(changes.keys) == 51
+    assert len(registry.events(*POOL)) == 20
+
+
 def test_flood_of_different_events_keeps_the_last_twenty(registry: WorkerRegistry) -> None:
     for number in range(1, 101):
         registry.record(
