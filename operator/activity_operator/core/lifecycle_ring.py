@@ -111,11 +111,11 @@ def merge_events(inherited: Iterable[EventRecord], ours: Iterable[EventRecord]) 
         ring[key] = newer.model_copy(update={"count": old.count + record.count})
     events = sorted(ring.values(), key=lambda record: record.at)
     while len(events) > MAX_EVENTS:
-        del events[least_telling([(record.worker, record.name, record.message) for record in events])]
+        del events[event_to_drop([(record.worker, record.name, record.message) for record in events])]
     return tuple(events)
 
 
-def least_telling(events: Sequence[tuple[str, str, str]]) -> int:
+def event_to_drop(events: Sequence[tuple[str, str, str]]) -> int:
     """Return the index of the event to drop from a full ring; `events` are (pod, name, message), the oldest first.
 
     The first choice is a step of a worker's life that a later event of the same worker has overtaken, so that the last

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from activity_operator.core.lifecycle_ring import least_telling
+from activity_operator.core.lifecycle_ring import event_to_drop
 from activity_worker.contract import MAX_MESSAGE_LENGTH, OOM_KILLED, EventName, ExitOutput, LifecycleEvent
 
 #: Most entries that a pool keeps.
@@ -62,7 +62,7 @@ class EventRing:
         self._entries[pod, *kind] = PoolEvent(name, message, 1, at, at, pod, exit_code)
         if len(self._entries) > RING_SIZE:
             keys = list(self._entries)
-            del self._entries[keys[least_telling([(pod, name, message) for pod, name, message, _ in keys])]]
+            del self._entries[keys[event_to_drop([(pod, name, message) for pod, name, message, _ in keys])]]
         return is_news
 
     def add_reported(self, event: LifecycleEvent, pod: str, end: ExitOutput | None, now: float) -> bool:
