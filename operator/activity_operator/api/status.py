@@ -15,6 +15,7 @@ from activity_operator.api.times import from_rfc3339, to_rfc3339
 MAX_DECISIONS = 10
 MAX_EVENTS = 20
 MAX_VICTIMS = 20
+MAX_WORKERS_NAMED = 20
 MAX_TEXT_LENGTH = 256
 MAX_WORD_LENGTH = 64
 
@@ -102,6 +103,19 @@ class EventRecord(ApiModel):
     exit: ExitRecord | None = Field(default=None, description="How the worker ended, if it did.")
 
 
+class WorkerRecord(ApiModel):
+    """One worker that cannot do its work."""
+
+    worker: Name = Field(description="The worker's pod.")
+    revision: Word = Field(default="", description="The template revision of the pod.")
+    state: Word = Field(
+        description="Unschedulable, Waiting (its container does not start), FailedStart (it ended before its first "
+        "task), Mute (it does not report to this leader), Silent (its reports stopped) or CannotPoll."
+    )
+    since: Time = Field(description="When the operator first saw it in this state.")
+    reason: Text = Field(default="", description="Why, in a few words.")
+
+
 class PoolStatus(ApiModel):
     """What the operator saw, decided and did."""
 
@@ -136,6 +150,12 @@ class PoolStatus(ApiModel):
         default=(),
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
         description="Up to 20 events of workers' lives, oldest first. The last event of each worker stays longest.",
+    )
+
+    workers: Annotated[tuple[WorkerRecord, ...], Field(max_length=MAX_WORKERS_NAMED), _last(MAX_WORKERS_NAMED)] = Field(
+        default=(),
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+        description="Workers that cannot do their work, at most 20, those of the longest time first.",
     )
 
     def as_dict(self) -> dict[str, Any]:

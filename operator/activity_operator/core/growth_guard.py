@@ -51,7 +51,7 @@ def growth_stop(situation: Situation, since: float | None) -> GrowthStop | None:
     """Return why more workers would not help, None if they may. `since` is when tasks began to wait, Unix seconds."""
     observation, fleet = situation.observation, situation.fleet
     crashing = [member for member in fleet.members if _crashes(observation, member)]
-    mute = [member for member in fleet.serving if _mute_at(observation, member) <= observation.now]
+    mute = [member for member in fleet.serving if first_report_due_at(observation, member) <= observation.now]
     idle = [m for m in fleet.working if m not in crashing and _is_idle(m)] if _waited(observation, since) else []
     useful = [member for member in fleet.working if member not in crashing and _is_useful(member)]
     if len(crashing) + len(mute) + len(idle) <= len(useful):
@@ -76,7 +76,7 @@ def recheck_times(situation: Situation, since: float | None) -> Iterator[float]:
         yield from (observation.now + USEFUL_SECONDS - m.idle_for for m in fleet.working if not m.busy)
     for member in fleet.members:
         if member.report is None:
-            at = _mute_at(observation, member)
+            at = first_report_due_at(observation, member)
             if at != float("inf"):
                 yield at
         elif member.pod.running_since and _ended_before(member):
@@ -96,7 +96,7 @@ def _is_useful(member: Member) -> bool:
     return member.busy > 0 or member.idle_for < USEFUL_SECONDS
 
 
-def _mute_at(observation: Observation, member: Member) -> float:
+def first_report_due_at(observation: Observation, member: Member) -> float:
     """Return the Unix time from which a ready pod without a report counts as mute, infinity for every other pod."""
     if member.report is not None or member.failed_start or not member.pod.ready:
         return float("inf")

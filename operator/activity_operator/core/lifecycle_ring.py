@@ -9,7 +9,7 @@ from activity_operator.core.observation import PodFacts, WorkerFacts
 from activity_worker.contract import OOM_KILLED, EventName, WorkerState
 
 #: Reasons for which a container waits although nothing is wrong.
-_ORDINARY = frozenset({"", "ContainerCreating", "PodInitializing"})
+ORDINARY_WAITS = frozenset({"", "ContainerCreating", "PodInitializing"})
 #: Steps of an ordinary life that the worker's next event overtakes.
 PASSING = frozenset({EventName.WORKER_STARTING, EventName.WORKER_RUNNING, EventName.WORKER_STOPPING})
 #: A process killed by a signal ends with this exit code plus the signal's number.
@@ -64,7 +64,7 @@ def vanished_pods(
 
 
 def _pod_events(pod: PodFacts, old: PodFacts | None) -> Iterable[PodEvent]:
-    if pod.waiting_reason not in _ORDINARY and (old is None or old.waiting_reason != pod.waiting_reason):
+    if pod.waiting_reason not in ORDINARY_WAITS and (old is None or old.waiting_reason != pod.waiting_reason):
         yield PodEvent(pod.waiting_reason, pod.waiting_message, pod.name)
     if pod.unschedulable and not (old is not None and old.unschedulable):
         yield PodEvent("Unschedulable", pod.unschedulable, pod.name)

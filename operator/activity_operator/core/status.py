@@ -9,6 +9,7 @@ from activity_operator.api.spec import PoolSpec
 from activity_operator.api.status import MAX_DECISIONS, DecisionRecord, EventRecord, PoolStatus, parse_status
 from activity_operator.core import events
 from activity_operator.core.decision import Decision, Limit
+from activity_operator.core.failing_workers import failing_workers
 from activity_operator.core.fleet import Fleet
 from activity_operator.core.manifests import selector
 from activity_operator.core.not_ready import not_ready_reasons
@@ -63,6 +64,7 @@ def pool_status(
         proven_revision=revision if revision in decision.memory.proven else before.proven_revision,
         decisions=ring,
         events=tuple(lifecycle_events),
+        workers=failing_workers(situation, before, now),
     ).as_dict()
 
 

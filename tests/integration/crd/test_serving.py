@@ -8,7 +8,7 @@ import pytest
 
 from activity_operator.api.conditions import Condition, ConditionType, Reason, merge
 from activity_operator.api.spec import parse_spec
-from activity_operator.api.status import DecisionRecord, EventRecord, ExitRecord, PoolStatus, parse_status
+from activity_operator.api.status import DecisionRecord, EventRecord, ExitRecord, PoolStatus, WorkerRecord, parse_status
 from tests.integration.crd.arrange import MINIMAL, Kubectl, pool
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -31,6 +31,8 @@ def a_full_status(generation: int) -> PoolStatus:
         proven_revision="5d8f",
         decisions=(DecisionRecord(at=NOON, desired=4, limit="max", victims=("a", "b")),) * 12,
         events=(EventRecord(at=NOON, name="worker:stopped", message="m" * 999, exit=ExitRecord(code=10, error="E")),)
+        * 30,
+        workers=(WorkerRecord(worker="resize-images-a", revision="a", state="Waiting", since=NOON, reason="r" * 999),)
         * 30,
     )
 

@@ -126,7 +126,7 @@ class Operator:
             cast("Any", elector), cast("Any", None), self.publisher, self.delays, self.all_pools,
         )  # fmt: skip
         settings = OperatorSettings()
-        metrics = Metrics("1.0")
+        self.metrics = metrics = Metrics("1.0")
         services = ClusterServices(
             settings=settings,
             kube=kube,

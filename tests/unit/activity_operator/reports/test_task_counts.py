@@ -8,6 +8,7 @@ from activity_operator.core.task_counts import NO_COUNTS, TaskCounts
 from activity_operator.reports.worker_registry import WorkerRegistry
 from activity_worker.contract import Counters, WorkerState
 from tests.unit.activity_operator.reports.builders import other, report
+from tests.unit.activity_operator.reports.many_pools import Operator
 
 POOL = ("media", "resize")
 FEW = Counters(received=6, succeeded=3, failed=1, task_heartbeat_failures=2, empty_polls=5, busy_seconds=4.0)
@@ -110,3 +111,13 @@ def test_free_slots_count_only_while_a_worker_runs(registry: Totals, state: Work
     registry.record(report(sequence=2, state=state, busy=1, counters=Counters(busy_seconds=10.0)), 110.0)
 
     assert (registry.total.busy_seconds, registry.total.slot_seconds) == (10.0, slot_seconds)
+
+
+async def test_wired_operator_exports_what_a_worker_reports() -> None:
+    async with Operator(1).running() as operator:
+        said = report(namespace="team", pool="pool-0", pod_uid="uid-x", sequence=1, counters=FEW)
+        operator.components.reports.record(said, 0.0)
+        text = operator.metrics.render().decode()
+
+    assert 'activitypool_tasks_total{activitypool="pool-0",namespace="team",outcome="failed"} 1.0' in text
+    assert 'activitypool_tasks_total{activitypool="pool-0",namespace="team",outcome="succeeded"} 3.0' in text
