@@ -1,4 +1,7 @@
-"""The `activity-operator` program: reads the settings, builds the components, and runs until SIGTERM or SIGINT."""
+"""The `activity-operator` program: reads the settings, builds the components, and runs until SIGTERM or SIGINT.
+
+`activity-operator simulate` simulates a pool instead, without a cluster.
+"""
 
 import asyncio
 import logging
@@ -14,6 +17,7 @@ from activity_operator.core.tenancy import PolicyError
 from activity_operator.metrics import Metrics
 from activity_operator.policy_file import PolicyFile
 from activity_operator.settings import OperatorSettings, OperatorSettingsError
+from activity_operator.simulate import command
 from activity_operator.wiring import build_process
 
 EXIT_USAGE = 2
@@ -34,6 +38,8 @@ async def run(settings: OperatorSettings, policy: PolicyFile) -> int:
 
 def main() -> None:
     """Run the program: parse flags and environment, set up logging, and exit with the operator's code."""
+    if sys.argv[1:2] == ["simulate"]:
+        command.main()
     try:
         settings = OperatorSettings.read(sys.argv[1:], os.environ)
         policy = PolicyFile(settings.tenancy_file, clock)

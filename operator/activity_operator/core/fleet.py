@@ -50,7 +50,7 @@ class Member:
         """Whether the worker reported that it has no task and polls no more. This state is terminal."""
         return self.report is not None and self.report.state in {WorkerState.DRAINED, WorkerState.STOPPED}
 
-    @property
+    @cached_property
     def serving(self) -> bool:
         """Whether the pod counts as capacity: neither leaving nor stalled. A pod without a report counts as well."""
         leaving = (
@@ -58,7 +58,7 @@ class Member:
         )
         return not (leaving or self.stalled)
 
-    @property
+    @cached_property
     def working(self) -> bool:
         """Whether the worker serves and has reported the state running."""
         return self.serving and self.report is not None and self.report.state is WorkerState.RUNNING
