@@ -2,7 +2,7 @@
 
 import pytest
 
-from activity_operator.reports.worker_registry import plan_intervals
+from activity_operator.reports.intervals import plan_intervals
 
 
 def test_small_fleet_reports_every_second() -> None:
@@ -11,13 +11,13 @@ def test_small_fleet_reports_every_second() -> None:
 
 @pytest.mark.parametrize("workers", [1, 199, 200, 201, 5_000, 20_000])
 @pytest.mark.parametrize("hurried", [0, 1, 150, 5_000])
-@pytest.mark.parametrize("dice", [0.0, 1.0])
-def test_fleet_stays_under_the_rate_for_any_jitter(workers: int, hurried: int, dice: float) -> None:
+@pytest.mark.parametrize("jitter", [0.0, 1.0])
+def test_fleet_stays_under_the_rate_for_any_jitter(workers: int, hurried: int, jitter: float) -> None:
     hurried = min(hurried, workers)
     intervals = plan_intervals(workers, hurried, rate=200.0)
 
-    calm = (workers - hurried) / intervals.order(hurried=False, jitter=dice)
-    pressed = hurried / intervals.order(hurried=True, jitter=dice)
+    calm = (workers - hurried) / intervals.order(hurried=False, jitter=jitter)
+    pressed = hurried / intervals.order(hurried=True, jitter=jitter)
 
     assert round(calm + pressed, 6) <= 200.0
 
