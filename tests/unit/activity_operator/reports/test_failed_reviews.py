@@ -4,9 +4,17 @@ import asyncio
 
 import pytest
 
+from activity_operator import wiring
 from activity_operator.api.conditions import Reason
 from activity_operator.reports.authentication import ReviewUnavailableError
 from tests.unit.activity_operator.reports.many_pools import Operator, bearer
+from tests.unit.activity_operator.virtual_time import elapsed
+
+
+@pytest.fixture(autouse=True)
+def virtual_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the budget of status writes the loop's clock."""
+    monkeypatch.setattr(wiring, "clock", elapsed)
 
 
 async def test_one_failed_review_writes_no_status_and_no_event() -> None:
