@@ -35,6 +35,9 @@ SHOWN_FAILURES = 3
 RETRY_FIRST_SECONDS = 0.5
 CONFLICT_SECONDS = 0.1
 RETRY_CAP_SECONDS = 60.0
+#: Least seconds to the next reconciliation. The rest of a wait may be smaller than the clock's resolution, and a timer
+#: may fire a little early: the pool would be reconciled again and again until the time has come.
+SOONEST_SECONDS = 0.001
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +139,7 @@ class Reconciler:
             except Exception as error:  # noqa: BLE001 - this pool is tried again, and the other pools go on
                 result, wait = self._failed(key, error)
                 await self._report_failure(key, error)
-        self._deps.delay_queue.set(key, None if wait is None else self._clock() + wait)
+        self._deps.delay_queue.set(key, None if wait is None else self._clock() + max(wait, SOONEST_SECONDS))
         self._deps.metrics.reconciled(result, self._clock() - began)
 
     def _failed(self, key: Key, error: Exception) -> tuple[str, float]:

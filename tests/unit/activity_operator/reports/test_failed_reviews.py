@@ -6,6 +6,7 @@ import pytest
 
 from activity_operator import wiring
 from activity_operator.api.conditions import Reason
+from activity_operator.cluster.reconciler import Reconciler
 from activity_operator.reports.authentication import ReviewUnavailableError
 from tests.unit.activity_operator.reports.many_pools import Operator, bearer
 from tests.unit.activity_operator.virtual_time import elapsed
@@ -26,6 +27,23 @@ async def test_one_failed_review_writes_no_status_and_no_event() -> None:
         await asyncio.sleep(15.0)
 
         assert (len(operator.api.statuses), len(operator.api.events)) == (0, 0)
+
+
+async def test_pools_at_rest_are_seldom_reconciled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of a wait may be smaller than the clock's resolution: it must not be reconciled away."""
+    reconciled: list[object] = []
+    reconcile = Reconciler.reconcile
+
+    async def count(self: Reconciler, key: tuple[str, str]) -> None:
+        reconciled.append(key)
+        if len(reconciled) > 10_000:
+            await asyncio.sleep(1.0)  # else the virtual time would stand still for ever
+        await reconcile(self, key)
+
+    monkeypatch.setattr(Reconciler, "reconcile", count)
+    async with Operator(60).running():
+        await asyncio.sleep(20.0)
+        assert len(reconciled) < 60 * 20
 
 
 async def test_failing_reviews_concern_only_pools_whose_workers_are_unheard() -> None:
