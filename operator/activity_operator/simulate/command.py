@@ -17,6 +17,8 @@ from activity_operator.simulate.table import Budgets, Outcome, as_json, as_text,
 from activity_operator.simulate.traces import TRACES, Trace, generate_trace
 
 EXIT_OK, EXIT_BUDGET, EXIT_USAGE = 0, 1, 2
+#: Above the largest number that an option takes.
+LARGEST = 1e9
 #: Characters of the progress bar.
 BAR = 30
 
@@ -53,6 +55,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=1, help="seed of the trace and of the pods' starts (default 1)")
     add("--pod-start", type=_positive, default=3.0, help="median seconds from a pod's creation to its first poll (3)")
     add(
+        "--first-poll", type=_seconds, default=0.0,
+        help="seconds after which Step Functions answers the first poll of each of the pool's slots (0)",
+    )  # fmt: skip
+    add(
         "--policy", action="append", choices=POLICIES, help="only this policy, may be repeated (default: all)"
     )  # fmt: skip
     add("--max-p99", type=_positive, help="exit with 1 if 1 %% of the pool's tasks wait for longer, in seconds")
@@ -63,9 +69,19 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < 1e9:
+    value = _seconds(text)
+    if not value:
         raise argparse.ArgumentTypeError(f"{text} must be above 0")
+    return value
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < LARGEST:
+        raise argparse.ArgumentTypeError(f"{text} must be a number of at least 0 and below {LARGEST:.0f}")
     return value
 
 
@@ -74,8 +90,9 @@ def _simulate(asked: argparse.Namespace, errors: TextIO) -> tuple[list[Outcome],
     check_spec(spec)
     traces = [_trace(name, asked) for name in asked.trace]
     policies = asked.policy or POLICIES
+    conditions = Conditions(asked.pod_start, asked.seed, asked.first_poll)
     bar = _ProgressBar(errors, len(traces) * len(policies))
-    outcomes = [_outcome(spec, trace, policies, Conditions(asked.pod_start, asked.seed), bar) for trace in traces]
+    outcomes = [_outcome(spec, trace, policies, conditions, bar) for trace in traces]
     bar.clear()
     return outcomes, spec.slots_per_worker
 

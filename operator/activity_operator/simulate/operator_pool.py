@@ -48,7 +48,13 @@ class OperatorPool(WorkerPool):
     workers: dict[int, OperatorWorker]  # type: ignore[assignment]
 
     def __init__(
-        self, timeline: Timeline, random_source: random.Random, spec: PoolSpec, *, start_seconds: float
+        self,
+        timeline: Timeline,
+        random_source: random.Random,
+        spec: PoolSpec,
+        *,
+        start_seconds: float,
+        first_poll_seconds: float = 0.0,
     ) -> None:
         self.counted = spec.source_kind != "stepFunctions"
         super().__init__(
@@ -59,6 +65,7 @@ class OperatorPool(WorkerPool):
             poll_seconds=COUNTED_POLL_SECONDS if self.counted else LONG_POLL_SECONDS,
         )
         self.spec = spec
+        self.first_poll_seconds = 0.0 if self.counted else first_poll_seconds
         self.hold_seconds = BLOCK_SECONDS if self.counted else HOLD_SECONDS
         self.revision = revision_of(spec)
         self.held: deque[Task] = deque()

@@ -30,10 +30,14 @@ Progress = Callable[[float], None]
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """The conditions of a run: the median seconds of a pod's start, and the seed of all random numbers."""
+    """The conditions of a run: the median seconds of a pod's start, and the seed of all random numbers.
+
+    `first_poll_seconds`: how late Step Functions answers the first poll of each of the pool's slots.
+    """
 
     start_seconds: float = 3.0
     seed: int = 1
+    first_poll_seconds: float = 0.0
 
 
 def check_spec(spec: PoolSpec) -> None:
@@ -83,7 +87,13 @@ def simulate(
 def _pool(policy: str, spec: PoolSpec, timeline: Timeline, conditions: Conditions) -> WorkerPool:
     random_source = random.Random(f"{policy}/{conditions.seed}")  # noqa: S311 - a model, no secret
     if policy == OperatorPool.name:
-        return OperatorPool(timeline, random_source, spec, start_seconds=conditions.start_seconds)
+        return OperatorPool(
+            timeline,
+            random_source,
+            spec,
+            start_seconds=conditions.start_seconds,
+            first_poll_seconds=conditions.first_poll_seconds,
+        )
     bounds = Bounds(spec.min_workers, spec.max_workers, spec.slots_per_worker, conditions.start_seconds)
     for peer in PEERS:
         if peer.name == policy:

@@ -20,10 +20,14 @@ class Task:
 
 @dataclass(slots=True, eq=False)
 class Poll:
-    """One open poll: `receive` gets its task. `index` is its place among the open polls, -1 if it has a task."""
+    """One open poll: `receive` gets its task, but not before `not_before` (seconds).
+
+    `index` is its place among the open polls, -1 if it has a task.
+    """
 
     opened: float
     receive: "Callable[[Poll, Task], None]"
+    not_before: float = 0.0
     index: int = -1
 
 
@@ -71,4 +75,5 @@ class TaskSource:
         return True
 
     def _deliver(self, poll: Poll, task: Task) -> None:
-        self._timeline.after(self._seconds, lambda: poll.receive(poll, task))
+        at = max(self._timeline.now + self._seconds, poll.not_before)
+        self._timeline.at(at, lambda: poll.receive(poll, task))

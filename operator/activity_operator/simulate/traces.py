@@ -127,6 +127,13 @@ def growth(random_source: random.Random, seconds: float) -> Tasks:
     yield from sorted((TraceTask(120 + random_source.random(), 60.0) for _ in range(195)), key=lambda task: task.at)
 
 
+def backlog(random_source: random.Random, seconds: float) -> Tasks:
+    """Yield one task that runs through, and after a minute 8,000 of 5 s: more than 64 workers do in 10 minutes."""
+    del random_source
+    yield TraceTask(0.0, seconds)
+    yield from (TraceTask(60.0, 5.0) for _ in range(8000))
+
+
 #: The traces by name: the generator and the length in seconds.
 TRACES: dict[str, tuple[Generator, float]] = {
     "steady": (steady, 0.75 * HOUR_SECONDS),
@@ -141,6 +148,7 @@ TRACES: dict[str, tuple[Generator, float]] = {
     "ramp": (ramp, 0.5 * HOUR_SECONDS),
     "spikes": (spikes, HOUR_SECONDS),
     "growth": (growth, 600.0),
+    "backlog": (backlog, 600.0),
 }
 
 

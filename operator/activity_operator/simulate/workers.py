@@ -43,6 +43,7 @@ class Worker:
         self.tasks: list[Task] = []
         self.polls: list[Poll] = []
         self.received = 0
+        self._first_polls = pool.slots
         #: Since when a free slot has waited for a task.
         self.idle_since = 0.0
         self._busy_seconds = 0.0
@@ -77,6 +78,9 @@ class Worker:
         pool = self.pool
         while self.accepts and self.free_slots > 0:
             poll = Poll(pool.timeline.now, self.receive)
+            if self._first_polls:
+                self._first_polls -= 1
+                poll.not_before = poll.opened + pool.first_poll_seconds
             self.polls.append(poll)
             pool.source.open(poll)
 
@@ -120,6 +124,8 @@ class WorkerPool:
 
     #: How a table names the policy of the pool.
     name = ""
+    #: Least seconds from the first poll of each slot to its answer.
+    first_poll_seconds = 0.0
 
     def __init__(
         self, timeline: Timeline, random_source: random.Random, *, slots: int, start_seconds: float, poll_seconds: float

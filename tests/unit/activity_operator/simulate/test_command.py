@@ -126,6 +126,24 @@ def test_unknown_trace_and_missing_files_end_with_2(pool: str, tmp_path: Path) -
     assert "p.html: cannot be written" in page.errors
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--pod-start", "0", "argument --pod-start: 0 must be above 0"),
+        ("--max-p99", "fast", "argument --max-p99: fast must be a number of at least 0"),
+        ("--first-poll", "-1", "argument --first-poll: -1 must be a number of at least 0"),
+    ],
+)
+def test_wrong_option_ends_with_2_and_is_named(
+    pool: str, option: str, value: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(pool, "--trace", "trickle", option, value)
+
+    assert ended.value.code == command.EXIT_USAGE
+    assert message in capsys.readouterr().err
+
+
 def test_terminal_shows_a_progress_bar_and_a_file_none(pool: str) -> None:
     arguments = (pool, "--trace", "trickle", "--minutes", "5", "--policy", "keda", "--policy", "oracle")
     ran = run(*arguments, errors=Terminal())

@@ -117,6 +117,22 @@ def test_min_and_max_workers_of_the_manifest_hold() -> None:
     assert sizes[-1] == 2
 
 
+def test_late_first_poll_delays_the_first_task_of_a_slot_and_no_other() -> None:
+    spec = spec_of("stepFunctions", minWorkers=1, maxWorkers=1, activation={"mode": "None"})
+    pool = OperatorPool(Timeline(START), random.Random(1), spec, start_seconds=3.0, first_poll_seconds=20.0)
+    pool.begin()
+    first, second = Task(START, 5.0), Task(START, 5.0)
+    for task in (first, second):
+        pool.arrive(task)
+    pool.timeline.run_until(START + 60)
+
+    assert first.started is not None
+    assert second.started is not None
+    assert first.ended is not None
+    assert 20.0 < first.started - START < 30.0
+    assert second.started - first.ended < 0.1
+
+
 def test_same_seed_gives_the_same_result_and_another_seed_another() -> None:
     spec, trace = spec_of("stepFunctions"), generate_trace("onoff", 1, seconds=300)
 
