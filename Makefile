@@ -46,7 +46,7 @@ lint: env ## Style, types, layers, waits in tests, names, prose and sizes
 	@$(BIN)/python -m tests.scripts.check_prose
 
 unit: env ## The tests without I/O
-	@$(BIN)/pytest tests/unit
+	@$(BIN)/pytest tests/unit -n auto --dist worksteal
 
 prepare: env ## Install and build all that the suites and the demo need; what is there is only looked up
 	@$(BIN)/python -m tests.prepare

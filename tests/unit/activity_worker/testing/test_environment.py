@@ -58,7 +58,7 @@ async def test_handler_can_be_cancelled() -> None:
         await asyncio.sleep(1)
 
     environment = ActivityEnvironment()
-    environment.cancel_soon(5)
+    environment.cancel_soon(0.05)
     with pytest.raises(TaskCancelledError, match="the test cancelled it"):
         await environment.run(handler)
     with pytest.raises(RuntimeError, match="no handler runs"):
