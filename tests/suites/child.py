@@ -22,7 +22,9 @@ class Child:
         self.output = folder / f"{job.name.replace(' ', '-')}.log"
         self._report = folder / f"{job.name}.xml"
         self._began = time.monotonic()
-        report = (f"--junitxml={self._report}",) if job.is_suite else ()
+        # pytest's cache names the failed tests to a second run of the same suite.
+        cache = folder / f"{job.name}.cache"
+        report = (f"--junitxml={self._report}", "-o", f"cache_dir={cache}") if job.is_suite else ()
         with self.output.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, *job.arguments, *report],

@@ -93,7 +93,7 @@ def _job(suite: Suite, ports: range) -> Job:
         environment["KEEP"] = "1"
     return Job(
         suite.name,
-        ("-m", "pytest", "-p", "no:cacheprovider", *suite.arguments),
+        ("-m", "pytest", *suite.arguments),
         cluster=suite.cluster,
         weight=suite.weight,
         environment=environment,
