@@ -42,7 +42,7 @@ from activity_worker.contract.report import (
     PollTrouble,
     Report,
 )
-from activity_worker.contract.task import LeasedTask
+from activity_worker.contract.task import LeasedTask, ScheduledActivity
 
 __all__ = [
     "ERROR_DELETED",
@@ -79,6 +79,7 @@ __all__ = [
     "PollTrouble",
     "Reply",
     "Report",
+    "ScheduledActivity",
     "WorkerState",
     "lease_id",
 ]

@@ -5,28 +5,41 @@ from typing import Any, Self
 
 from activity_worker.contract import fields
 from activity_worker.contract.names import PROTOCOL_VERSION, Directive
+from activity_worker.contract.task import LeasedTask, ScheduledActivity
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A lease whose owner is now the worker: it runs the task and heartbeats from here on."""
+    """A lease whose owner is now the worker: it runs the task and heartbeats from here on.
+
+    `activity` is there for a task of Amazon SWF. The JSON form of another task's lease has no such field, as before.
+    """
 
     id: str
     task_token: str = field(repr=False)
     input: str = field(repr=False)
+    activity: ScheduledActivity | None = None
+
+    @property
+    def task(self) -> LeasedTask:
+        """The task itself."""
+        return LeasedTask(self.task_token, self.input, self.activity)
 
     def to_wire(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {"id": self.id, "taskToken": self.task_token, "input": self.input}
+        lease: dict[str, Any] = {"id": self.id, "taskToken": self.task_token, "input": self.input}
+        return lease if self.activity is None else lease | {"activity": self.activity.to_wire()}
 
     @classmethod
     def from_wire(cls, data: Any) -> Self:
         """Read the JSON form; raises `ContractError`."""
         body = fields.record(data, "granted")
+        activity = body.get("activity")
         return cls(
             id=fields.text(body, "id", 64),
             task_token=fields.text(body, "taskToken", 2048),
             input=fields.text(body, "input", 1 << 20),
+            activity=None if activity is None else ScheduledActivity.from_wire(activity),
         )
 
 

@@ -1,11 +1,59 @@
 """A task that a source has handed out."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, Self
+
+from activity_worker.contract import fields
+
+#: Longest of the texts below, in characters: the limits of Amazon SWF.
+_MAX_ID_LENGTH = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledActivity:
+    """What an Amazon SWF task is about: its activity type (`name`, `version`), and the execution that scheduled it.
+
+    `id` is the decider's name for the task, unique within its workflow execution (`workflow_id`, `run_id`).
+    """
+
+    name: str
+    version: str
+    id: str = ""
+    workflow_id: str = ""
+    run_id: str = ""
+
+    def to_wire(self) -> dict[str, str]:
+        """Return the JSON form."""
+        return {
+            "name": self.name,
+            "version": self.version,
+            "id": self.id,
+            "workflowId": self.workflow_id,
+            "runId": self.run_id,
+        }
+
+    @classmethod
+    def from_wire(cls, data: Any) -> Self:
+        """Read the JSON form; raises `ContractError`."""
+        body: Mapping[str, Any] = fields.record(data, "activity")
+        return cls(
+            name=fields.text(body, "name", _MAX_ID_LENGTH),
+            version=fields.text(body, "version", _MAX_ID_LENGTH),
+            id=fields.text(body, "id", _MAX_ID_LENGTH),
+            workflow_id=fields.text(body, "workflowId", _MAX_ID_LENGTH),
+            run_id=fields.text(body, "runId", _MAX_ID_LENGTH),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class LeasedTask:
-    """One leased task: the service's token, and its input as JSON text. Neither shows in a repr or a log."""
+    """One leased task: the service's token, and its input. Neither shows in a repr or a log.
+
+    `activity` is what an Amazon SWF task says besides. Tasks of other sources have none: their source is the activity,
+    and their input is JSON text. The input of an SWF task is any text.
+    """
 
     token: str = field(repr=False)
     input: str = field(repr=False)
+    activity: ScheduledActivity | None = None

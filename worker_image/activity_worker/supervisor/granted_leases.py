@@ -65,8 +65,8 @@ class GrantedLeases:
     def grant(self, grants: Iterable[Grant]) -> None:
         """Take over granted leases, whose heartbeats this worker sends from now on. Then claim offers."""
         for grant in grants:
-            task = LeasedTask(token=grant.task_token, input=grant.input)
-            self._waiting[grant.id] = _WaitingLease(task, _now(), self._keep_alive(grant.id, task.token))
+            heartbeat = self._keep_alive(grant.id, grant.task_token)
+            self._waiting[grant.id] = _WaitingLease(grant.task, _now(), heartbeat)
         self._fill()
 
     def held(self, now: float) -> tuple[HeldLease, ...]:

@@ -8,11 +8,12 @@ import json
 import time
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
-from typing import Any, cast
+from typing import Any, Self, cast
 
-from activity_worker.wire.credentials import CredentialsProvider
-from activity_worker.wire.endpoint import AwsEndpoint
+from activity_worker.wire.credentials import CredentialsProvider, chain
+from activity_worker.wire.endpoint import AwsEndpoint, resolve
 from activity_worker.wire.errors import SKEWED, SPENT_CREDENTIALS, WireError
+from activity_worker.wire.session import new_session
 from activity_worker.wire.signing import Signer
 from activity_worker.wire.transport import HttpResponse, Transport
 
@@ -49,6 +50,31 @@ class AwsJsonCaller:
         )
         self._now = now
         self._offset_seconds = 0.0
+
+    @classmethod
+    def open(
+        cls,
+        service: str,
+        *,
+        target_prefix: str,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        profile: str | None = None,
+        role_arn: str | None = None,
+        external_id: str | None = None,
+        session: Any = None,
+    ) -> Self:
+        """Return a caller of `service` (botocore's name); no connection is made and no credentials are looked up.
+
+        What is not given comes from the environment or the profile as in every AWS SDK. `role_arn` is assumed (with
+        `external_id`) by whatever credentials the chain finds. `session` is a botocore session to use instead of a new
+        one. Blocks for about 0.1 s.
+        """
+        # A session keeps every model that it has loaded (8 MB here): what only names the endpoint goes with its own.
+        endpoint = resolve(session or new_session(profile), service, region=region, endpoint_url=endpoint_url)
+        session = session or new_session(profile)
+        load = chain(session, region=endpoint.region, role_arn=role_arn, external_id=external_id)
+        return cls(endpoint, CredentialsProvider(load), target_prefix=target_prefix)
 
     async def call(
         self, operation: str, parameters: dict[str, Any], *, timeout_seconds: float, private: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ own (FIPS and dual-stack settings and other partitions included).
 """
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -17,8 +18,12 @@ from activity_worker.wire.session import create_client
 
 #: The code of the error for a region that is none.
 UNKNOWN_REGION: Final = "UnknownRegion"
-#: For each service an operation without parameters.
-_HARMLESS: Final = {"stepfunctions": "list_activities", "cloudwatch": "list_metrics"}
+#: For each service an operation that reads, and its parameters.
+_HARMLESS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
+    "stepfunctions": ("list_activities", {}),
+    "cloudwatch": ("list_metrics", {}),
+    "swf": ("list_domains", {"registrationStatus": "REGISTERED"}),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +93,9 @@ def _called_url(client: Any, service: str) -> str:
 
     client.meta.events.register("before-send", stop)
     meta: str = client.meta.endpoint_url
+    operation, parameters = _HARMLESS[service]
     try:
-        getattr(client, _HARMLESS[service])()
+        getattr(client, operation)(**parameters)
     except _Sending as sending:
         called = urlsplit(sending.url)
         return meta if called.netloc == urlsplit(meta).netloc else f"{called.scheme}://{called.netloc}"

@@ -10,9 +10,6 @@ from typing import Any, Self
 
 from activity_worker.contract import LeasedTask
 from activity_worker.wire.aws import AwsJsonCaller
-from activity_worker.wire.credentials import CredentialsProvider, chain
-from activity_worker.wire.endpoint import resolve
-from activity_worker.wire.session import new_session
 
 #: The service's limits: characters of a worker's name, bytes of an output, characters of an error's name and cause.
 MAX_WORKER_NAME_LENGTH = 80
@@ -64,11 +61,16 @@ class StepFunctionsClient:
         one. `read_timeout_seconds` is for polls, at least 65. `max_connections` bounds the open polls (0: unbounded);
         other calls never wait for a connection. Blocks for about 0.1 s.
         """
-        # A session keeps every model that it has loaded (8 MB here): what only names the endpoint goes with its own.
-        endpoint = resolve(session or new_session(profile), "stepfunctions", region=region, endpoint_url=endpoint_url)
-        session = session or new_session(profile)
-        load = chain(session, region=endpoint.region, role_arn=role_arn, external_id=external_id)
-        caller = AwsJsonCaller(endpoint, CredentialsProvider(load), target_prefix="AWSStepFunctions")
+        caller = AwsJsonCaller.open(
+            "stepfunctions",
+            target_prefix="AWSStepFunctions",
+            region=region,
+            endpoint_url=endpoint_url,
+            profile=profile,
+            role_arn=role_arn,
+            external_id=external_id,
+            session=session,
+        )
         return cls(caller, read_timeout_seconds=read_timeout_seconds, max_connections=max_connections)
 
     @property
