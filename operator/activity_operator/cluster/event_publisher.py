@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from activity_operator.api.text import printable
+from activity_operator.cluster import fence
+from activity_operator.cluster.apply import NotLeadingError
 from activity_operator.cluster.kube import ApiError, KubeClient, KubeError
 from activity_operator.cluster.resources import EVENTS, POOLS, Raw
 from activity_operator.core.decision import EmitEvent
@@ -84,9 +86,16 @@ class EventPublisher:
             if not self._allowed():
                 continue
             try:
-                await self.post(pool, event)
+                with fence.checked_before_send(self._must_lead):
+                    await self.post(pool, event)
             except KubeError as error:
                 log.warning("event %s was not posted: %s", event.reason, error)
+            except NotLeadingError:
+                log.info("event %s was not posted: the Lease was lost meanwhile", event.reason)
+
+    def _must_lead(self) -> None:
+        if not self._allowed():
+            raise NotLeadingError
 
     async def post(self, pool: Raw, event: EmitEvent) -> None:
         """Post an Event, or count it in the series of an equal one; raises `KubeError`."""

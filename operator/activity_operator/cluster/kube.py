@@ -305,6 +305,7 @@ class KubeClient:
             data = await answer.read()
             status = answer.status
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            fence.raise_refusal()
             detail = str(error) or f"{type(error).__name__} after {seconds:g} s at most"
             raise ApiUnreachableError(f"{method} {path}: no answer: {detail}") from error
         finally:

@@ -72,7 +72,7 @@ class LeaseRecorder:
             return
         entry = self._table.get(lease.id)
         if entry is None:
-            await self._removals.remove(stored)
+            await self._removals.withdraw(stored)
             return
         self._table.put(replace(entry, lease=stored))
         if self._table.leading:

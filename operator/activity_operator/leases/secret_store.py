@@ -3,15 +3,18 @@
 import base64
 import json
 from binascii import Error as Base64Error
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from activity_operator.backlog.protocol import PollTarget
+from activity_operator.cluster import fence
 from activity_operator.cluster.kube import ApiError, KubeError
 from activity_operator.cluster.resources import SECRETS, Raw, Raws, Resource
 from activity_operator.leases.model import LeaseOwner, PoolRef, TaskLease, decoded, encoded
 from activity_operator.leases.store import (
+    FormerLeaderError,
     LeaseRecordConflictError,
     LeaseRecordRefusedError,
     LeaseStoreUnavailableError,
@@ -58,8 +61,8 @@ class Secrets(Protocol):
 class SecretLeaseStore:
     """A `LeaseStore` over the Kubernetes API. `namespace` is the operator's own.
 
-    `leads` is called right before an owner is written (default: True): the process may have lost its leadership since
-    it received the claim, for example while it was suspended.
+    `leads` is called right before an owner is written or a record is removed (default: True): the process may have lost
+    its leadership since it received the claim, for example while it was suspended.
     """
 
     def __init__(self, kube: Secrets, namespace: str, leads: Callable[[], bool] = lambda: True) -> None:
@@ -87,14 +90,15 @@ class SecretLeaseStore:
 
     async def claim(self, lease: TaskLease, owner: LeaseOwner) -> TaskLease:
         """Write the owner if the record is unchanged and this process still leads. The payload is not sent again."""
-        if not self._leads():
-            raise LeaseStoreUnavailableError("this process leads no more")
         body = {
             "metadata": {"uid": lease.record_uid, "resourceVersion": lease.record_version},
             "data": _encoded({"owner": json.dumps({"podUid": owner.pod_uid, "incarnation": owner.incarnation})}),
         }
         try:
-            stored = await _reachable(self._kube.merge_patch(SECRETS, self._namespace, NAME_PREFIX + lease.id, body))
+            with self._only_as_leader():
+                stored = await _reachable(
+                    self._kube.merge_patch(SECRETS, self._namespace, NAME_PREFIX + lease.id, body)
+                )
             return replace(_with_identity(lease, stored), owner=owner)
         except ApiError as error:
             if error.conflict or error.missing:
@@ -111,24 +115,45 @@ class SecretLeaseStore:
             raise _unavailable(error) from error
 
     async def delete(self, lease: TaskLease) -> None:
-        """Remove the record. A Secret of the same name with another UID is left alone."""
+        """Remove the record if this process still leads. A Secret of the same name with another UID is left alone."""
+        with self._only_as_leader():
+            await self._delete(lease)
+
+    async def withdraw(self, lease: TaskLease) -> None:
+        """Remove the record if it is as this process created it: no owner, and the same resourceVersion."""
+        if lease.owner is None:
+            await self._delete(lease, lease.record_version)
+
+    async def _delete(self, lease: TaskLease, version: str = "") -> None:
         name = NAME_PREFIX + lease.id
         try:
-            await _reachable(self._kube.delete(SECRETS, self._namespace, name, uid=lease.record_uid))
+            await _reachable(self._kube.delete(SECRETS, self._namespace, name, lease.record_uid, version))
         except ApiError as error:
-            if error.missing or (error.conflict and not await self._is(name, lease.record_uid)):
+            if error.missing or (error.conflict and not await self._is(name, lease.record_uid, version)):
                 return
             raise _unavailable(error) from error
 
-    async def _is(self, name: str, uid: str) -> bool:
-        """Whether the Secret of that name has this UID. A conflict (409) may also come from a webhook."""
+    async def _is(self, name: str, uid: str, version: str) -> bool:
+        """Whether the Secret of that name has this UID and version. A conflict (409) may also come from a webhook."""
         try:
             found = await _reachable(self._kube.get(SECRETS, self._namespace, name))
         except ApiError as error:
             if error.missing:
                 return False
             raise _unavailable(error) from error
-        return bool(found["metadata"]["uid"] == uid)
+        meta = found["metadata"]
+        return bool(meta["uid"] == uid and version in ("", meta["resourceVersion"]))
+
+    @contextmanager
+    def _only_as_leader(self) -> Iterator[None]:
+        """Raise `FormerLeaderError` if this process leads no more, at the latest before the call's first byte."""
+        self._must_lead()
+        with fence.checked_before_send(self._must_lead):
+            yield
+
+    def _must_lead(self) -> None:
+        if not self._leads():
+            raise FormerLeaderError("this process leads no more")
 
     async def list(self) -> tuple[TaskLease, ...]:
         """Return every recorded lease, without Secrets that have our label and are no lease record."""

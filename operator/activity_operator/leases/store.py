@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from activity_operator.backoff import capped
@@ -10,6 +11,10 @@ from activity_operator.leases.model import LeaseOwner, TaskLease
 
 class LeaseStoreUnavailableError(Exception):
     """The API server gave no usable answer, so the write may or may not have happened. Try again."""
+
+
+class FormerLeaderError(LeaseStoreUnavailableError):
+    """This process leads no more, so nothing was sent. The next leader lists the record."""
 
 
 class LeaseRecordRefusedError(Exception):
@@ -31,7 +36,10 @@ class LeaseStore(Protocol):
         ...
 
     async def claim(self, lease: TaskLease, owner: LeaseOwner) -> TaskLease:
-        """Write the owner if the record is unchanged; raises `LeaseRecordConflictError` if it is not."""
+        """Write the owner if the record is unchanged; raises `LeaseRecordConflictError` if it is not.
+
+        Raises `FormerLeaderError` if this process leads no more.
+        """
         ...
 
     async def read(self, lease_id: str) -> TaskLease | None:
@@ -39,7 +47,14 @@ class LeaseStore(Protocol):
         ...
 
     async def delete(self, lease: TaskLease) -> None:
-        """Remove the record. A missing record is no error."""
+        """Remove the record. A missing record is no error. Raises `FormerLeaderError` if this process leads no more."""
+        ...
+
+    async def withdraw(self, lease: TaskLease) -> None:
+        """Remove a record that this process has created, unless it has an owner or was written again since.
+
+        A process that does not lead may do so, too.
+        """
         ...
 
     async def list(self) -> tuple[TaskLease, ...]:
@@ -55,7 +70,10 @@ log = logging.getLogger(__name__)
 
 
 class RecordRemovals:
-    """Removes records of leases. A removal that fails is tried again until it succeeds or its task is cancelled."""
+    """Removes records of leases. A removal that fails is tried again until it succeeds or its task is cancelled.
+
+    A former leader gives it up: the next leader lists the record, and its first heartbeat tells that the task is over.
+    """
 
     def __init__(self, store: LeaseStore) -> None:
         self._store = store
@@ -66,13 +84,23 @@ class RecordRemovals:
         return lease in self._under_way
 
     async def remove(self, lease: TaskLease) -> None:
-        """Remove a lease's record, with retries until it succeeds."""
+        """Remove a lease's record, with retries until it succeeds or this process leads no more."""
+        await self._until_done(lease, lambda: self._store.delete(lease))
+
+    async def withdraw(self, lease: TaskLease) -> None:
+        """Remove a record that this process has created for a lease that has ended meanwhile, with retries."""
+        await self._until_done(lease, lambda: self._store.withdraw(lease))
+
+    async def _until_done(self, lease: TaskLease, remove: Callable[[], Awaitable[None]]) -> None:
         failures = 0
         self._under_way.add(lease.id)
         try:
             while True:
                 try:
-                    return await self._store.delete(lease)
+                    return await remove()
+                except FormerLeaderError:
+                    log.info("the record of lease %s is left to the next leader", lease.id)
+                    return None
                 except LeaseStoreUnavailableError as error:
                     failures += 1
                     log.warning("the record of lease %s cannot be removed yet: %s", lease.id, error)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any, cast
 
 from activity_operator.cluster import fence
@@ -49,7 +50,9 @@ class PodClient:
 
     async def merge_patch(self, kind: object, namespace: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
         await self._stop(at=self.stops_before_leave == name)
-        await fence._ask(ANY, ANY, ANY)
+        request = SimpleNamespace()
+        await fence._begin(ANY, request, ANY)
+        await fence._ask(ANY, request, ANY)
         await self._stop(at=self.stops_after_leave == name)
         self.pods.writes += 1
         wanted = body["metadata"].get("resourceVersion")

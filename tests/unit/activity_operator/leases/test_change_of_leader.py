@@ -160,3 +160,24 @@ async def test_listings_do_not_multiply_attempts_to_delete_a_record(world: World
     world.records.undeletable = False
     await asyncio.sleep(30.0)
     assert not world.records.kept
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["the same process leads next", "another process leads next"])
+async def test_removal_that_the_end_of_a_term_stops_is_the_next_leaders(
+    world: World, operator: Operator, same: bool
+) -> None:
+    (lease,) = await operator.hold("t1")
+    await operator.answer(report(claims=(lease,)))
+    world.records.unled = True
+    world.service.over.add("t1")
+    world.pods.discard("uid-a")
+    await asyncio.sleep(60.0)
+    assert world.records.calls["delete"]
+    assert world.records.kept
+
+    operator.manager.end_term()
+    world.records.unled = False
+    next_leader = operator if same else Operator(world)
+    await next_leader.manager.begin_term()
+    await asyncio.sleep(LISTING_SECONDS)
+    assert not world.records.kept

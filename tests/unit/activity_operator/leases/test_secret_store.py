@@ -13,7 +13,12 @@ from activity_operator.cluster.kube import ApiError, ApiUnreachableError
 from activity_operator.cluster.resources import Raw, Raws, Resource
 from activity_operator.leases.model import LeaseOwner, PoolRef, TaskLease
 from activity_operator.leases.secret_store import SecretLeaseStore, lease_of
-from activity_operator.leases.store import LeaseRecordConflictError, LeaseRecordRefusedError, LeaseStoreUnavailableError
+from activity_operator.leases.store import (
+    FormerLeaderError,
+    LeaseRecordConflictError,
+    LeaseRecordRefusedError,
+    LeaseStoreUnavailableError,
+)
 
 LEASE = TaskLease(
     id="a" * 32,
@@ -76,7 +81,8 @@ class Api:
 
     async def delete(self, resource: Resource, namespace: str, name: str, uid: str, resource_version: str = "") -> None:
         self._check()
-        if name in self.objects and self.objects[name]["metadata"]["uid"] != uid:
+        found = self.objects.get(name, {}).get("metadata", {})
+        if found and (found["uid"] != uid or resource_version not in ("", found["resourceVersion"])):
             raise ApiError(409, "Conflict", "")
         self.objects.pop(name, None)
 
@@ -150,6 +156,25 @@ async def test_former_leader_writes_no_owner(api: Api) -> None:
         await records.claim(stored, OWNER)
 
     assert (await records.list())[0].owner is None
+
+
+async def test_former_leader_removes_no_record_but_its_own(api: Api) -> None:
+    """The worker of a claimed lease, or the next leader, still needs the record."""
+    leads = True
+    records = SecretLeaseStore(api, "activitypool-system", lambda: leads)
+    stored = await records.create(LEASE)
+    claimed = await records.claim(stored, OWNER)
+    leads = False
+
+    with pytest.raises(FormerLeaderError):
+        await records.delete(claimed)
+    await records.withdraw(claimed)
+    await records.withdraw(stored)
+    assert await records.list() == (claimed,)
+
+    other = await records.create(replace(LEASE, id="b" * 32))
+    await records.withdraw(other)
+    assert await records.list() == (claimed,)
 
 
 async def test_claim_on_a_deleted_record_conflicts(records: SecretLeaseStore) -> None:

@@ -10,7 +10,7 @@ from activity_operator.leases.dependencies import LeaseManagerDeps
 from activity_operator.leases.handover import LeaseAnswers, LeaseHandover
 from activity_operator.leases.manager import LeaseManager
 from activity_operator.leases.model import LeaseOwner, PoolRef, TaskLease
-from activity_operator.leases.store import LeaseRecordConflictError, LeaseStoreUnavailableError
+from activity_operator.leases.store import FormerLeaderError, LeaseRecordConflictError, LeaseStoreUnavailableError
 from activity_worker.contract import LeasedTask, Report, lease_id
 from tests.unit.activity_operator.virtual_time import settle, wall
 
@@ -21,15 +21,16 @@ POOL = PoolRef("media", "resize", "pool-1")
 class Records:
     """Lease records that outlive operators. `down` refuses all calls; the next call at `stop_at` hangs.
 
-    `unanswered` stores new records without answering; `undeletable` refuses only deletions. The next `conflicts` claims
-    meet a conflict although the record is unchanged, as behind a webhook. While `broken` is set, each new record raises
-    it, after it was stored if `stored_anyway`; `unreadable` makes reading one raise.
+    `unanswered` stores new records without answering; `undeletable` refuses only deletions, `unled` refuses them as a
+    former leader's. The next `conflicts` claims meet a conflict although the record is unchanged, as behind a webhook.
+    While `broken` is set, each new record raises it, after it was stored if `stored_anyway`; `unreadable` makes reading
+    one raise.
     """
 
     def __init__(self) -> None:
         self.kept: dict[str, TaskLease] = {}
         self.calls: Counter[str] = Counter()
-        self.down = self.unanswered = self.undeletable = False
+        self.down = self.unanswered = self.undeletable = self.unled = False
         self.stop_at = ""
         self.version = 0
         self.conflicts = 0
@@ -84,10 +85,17 @@ class Records:
     async def delete(self, lease: TaskLease) -> None:
         self.calls["delete"] += 1
         await self._moment("before delete")
+        if self.unled:
+            raise FormerLeaderError
         if self.undeletable:
             raise LeaseStoreUnavailableError("a webhook does not answer")
         self.kept.pop(lease.id, None)
         await self._moment("after delete")
+
+    async def withdraw(self, lease: TaskLease) -> None:
+        self.calls["withdraw"] += 1
+        if self.kept.get(lease.id) == lease and lease.owner is None:
+            self.kept.pop(lease.id)
 
     async def list(self) -> tuple[TaskLease, ...]:
         self.calls["list"] += 1
