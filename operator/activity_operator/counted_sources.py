@@ -134,7 +134,7 @@ class CountedSources:
             return
         if url:
             # A correction of the Secret would only be found by reading it again.
-            self._secrets.doubt(key, _SOURCE)
+            self._secrets.source_failed(key, _SOURCE)
         for one in (kind, _RUNNING_JOBS):
             if one in self._pollers:
                 self._pollers[one].order(key, None)
@@ -213,9 +213,9 @@ class CountedSources:
             self._on_change(key)
             return
         if self._pollers[kind].latest(key)[1] is None:
-            self._secrets.trust(key, use)
+            self._secrets.source_works(key, use)
         else:
-            self._secrets.doubt(key, use)
+            self._secrets.source_failed(key, use)
         self._on_change(key)
 
     def _interval(self, kind: SourceKind) -> float:

@@ -71,7 +71,7 @@ async def stand() -> AsyncIterator[Stand]:
             try:
                 with step("namespaces for the operator and its pools"):
                     await _clear(api)
-                    kubeconfig = await _furnish(api, Path(name))
+                    kubeconfig = await _set_up(api, Path(name))
                 yield Stand(cluster, api, kubeconfig, Path(name))
             finally:
                 with step("putting the cluster back"):
@@ -120,7 +120,7 @@ async def _bring_crd(api: ApiServer) -> bool:
     return True
 
 
-async def _furnish(api: ApiServer, folder: Path) -> Path:
+async def _set_up(api: ApiServer, folder: Path) -> Path:
     """Make the namespaces and the operator's identity; return its kubeconfig."""
     for name in (SYSTEM, POOLS_NAMESPACE):
         await api.create(NAMESPACES, "", {"metadata": {"name": name}})

@@ -118,7 +118,7 @@ def terms(writes: Iterable[Write], system: str, lease: str) -> list[Term]:
     return [Term(one.holder.rpartition("_")[0], one, after) for one, after in zip_longest(turns, turns[1:])]
 
 
-def trespasses(writes: Sequence[Write], system: str, lease: str, replicas: Iterable[str]) -> list[str]:
+def former_leader_writes(writes: Sequence[Write], system: str, lease: str, replicas: Iterable[str]) -> list[str]:
     """Return one sentence for each write that took effect while another replica held the Lease.
 
     Only writes of replicas to pools, Deployments, pods and lease records count. Two are allowed: to create a record,

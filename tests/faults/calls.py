@@ -23,7 +23,7 @@ class Call:
     watches: str = ""
 
     @property
-    def deed(self) -> bool:
+    def writes(self) -> bool:
         """Whether a crash around the call can leave work half done, as with every write and call to the service."""
         return not self.reads
 

@@ -65,7 +65,7 @@ async def play(prepared: ElectionCluster, scenario: Election) -> Run:
     async with election_stage(prepared.cluster, fork_server, number, scenario.task_seconds, **scenario.timing) as scene:
         began, measured, wrong = time.monotonic(), "", []
         try:
-            await scene.furnish(scenario.workers)
+            await scene.set_up_pools(scenario.workers)
             began = time.monotonic()
             measured = await scenario.act(scene) or ""
             await scene.settled()

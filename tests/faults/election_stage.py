@@ -63,7 +63,7 @@ class ElectionStage:
     #: The pods of both pools before the scenario's fault, by UID.
     before: dict[str, str] = field(default_factory=dict)
 
-    async def furnish(self, workers: int) -> None:
+    async def set_up_pools(self, workers: int) -> None:
         """Make one worker busy and others free; the leader holds the lease of a task whose worker does not start."""
         stage = self.stage
         await leads(stage)

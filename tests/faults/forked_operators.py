@@ -38,7 +38,7 @@ HASTE: dict[str, dict[str, float]] = {
 }
 
 
-def hasten() -> None:
+def shorten_intervals() -> None:
     """Shorten the constants. Raises AttributeError when one does not exist any more."""
     for name, constants in HASTE.items():
         module = importlib.import_module(name)
@@ -49,7 +49,7 @@ def hasten() -> None:
 
 def main() -> None:
     """Fork an operator for each line until the input ends."""
-    hasten()
+    shorten_intervals()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:
         asked = json.loads(line)

@@ -131,7 +131,7 @@ class Proxy:
             if target
             else calls.kube_call(request.method, request.path, request.query, body)
         )
-        fault = (self.plan.call if call.deed or call.watches else self.plan.read)(call.name)
+        fault = (self.plan.call if call.writes or call.watches else self.plan.read)(call.name)
         if fault is not None and fault.kind is Kind.ROTATED:
             self.refuse_from_now_on(request.headers.get("Authorization", ""))
         if self.refuses(request.headers.get("Authorization", "")):

@@ -111,7 +111,7 @@ def _silences_a_poll(fault: Fault) -> bool:
 def complaints(set_up: Stage) -> list[str]:
     """Return what must not happen in any run: an operator that ended by itself, errors of the node, a second writer."""
     ended = [f"{replica.name} ended by itself" for replica in set_up.replicas if replica.ended]
-    return [*ended, *set_up.kubelet.troubles, *set_up.trespasses()]
+    return [*ended, *set_up.kubelet.troubles, *set_up.former_leader_writes()]
 
 
 async def _converge(set_up: Stage, expected: State | None, way: list[str]) -> tuple[State, str]:
@@ -145,7 +145,7 @@ def judged(stage: Stage, name: str, wrong: list[str], seconds: float, *, ends: i
     """
     outcomes = stage.outcomes()
     ended = sum(replica.ended for replica in stage.replicas)
-    wrong = [*wrong, *stage.kubelet.troubles, *stage.trespasses()]
+    wrong = [*wrong, *stage.kubelet.troubles, *stage.former_leader_writes()]
     wrong += [f"execution {one} ended as {how}" for one, how in outcomes.items() if how != "SUCCEEDED"]
     if ended != ends:
         wrong.append(f"{ended} processes ended by themselves, not {ends}")

@@ -150,10 +150,10 @@ class Stage:
         lease = await self.api.call("GET", LEASES.path(self.system, LEASE)) or {}
         return int(lease["spec"].get("leaseTransitions") or 0)
 
-    def trespasses(self) -> list[str]:
+    def former_leader_writes(self) -> list[str]:
         """Return each write, by the audit log, that took effect while its replica did not hold the Lease."""
         writes = audit.writers(self.cluster.folder, (self.namespace, self.system))
-        return audit.trespasses(writes, self.system, LEASE, REPLICAS)
+        return audit.former_leader_writes(writes, self.system, LEASE, REPLICAS)
 
     def replica(self, name: str) -> Replica:
         """Return a replica by name."""
@@ -222,7 +222,7 @@ async def stage_of(
         await stack.enter_async_context(made.fake)
         for activity in made.activities:
             made.fake.create_activity(activity)
-        await _furnish(made)
+        await _set_up(made)
         kubelet = made.kubelet
         made.service = kubelet.service = await _proxy(stack, made, WORKER, made.fake.url, caller=WORKER)
         playing = asyncio.create_task(kubelet.run())
@@ -241,7 +241,7 @@ async def _ended(task: "asyncio.Task[None]") -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def _furnish(made: Stage) -> None:
+async def _set_up(made: Stage) -> None:
     """Make the namespaces, the ServiceAccounts of the pods, and the replicas' own pods."""
     for name in (made.namespace, made.system):
         await made.api.make_namespace(name)

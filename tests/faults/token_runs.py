@@ -43,7 +43,7 @@ class TokenStage:
     road: Road
     accounts: dict[str, Account] = field(default_factory=dict)
 
-    async def furnish(self) -> None:
+    async def set_up_pools(self) -> None:
         """Have a worker run a task from the operator's poll, and have the operator hold another task for a pod."""
         made = self.stage
         await leads(made)
@@ -185,7 +185,7 @@ async def play(name: str) -> Played:
     ):
         began, wrong, measured = time.monotonic(), [], ""
         try:
-            await scene.furnish()
+            await scene.set_up_pools()
             began = time.monotonic()
             measured = await scenario.act(scene)
             await scene.conclude()

@@ -61,7 +61,7 @@ class Hostile:
 
     async def report(self, port: int, seconds: float, luck: float) -> str:
         """Send reports to a replica's own port; return the number of answers by status, "" if there was none."""
-        await self._furnish()
+        await self._set_up()
         answers: Counter[int] = Counter()
         async with asyncio.timeout(seconds + 2 * ANSWER_SECONDS), asyncio.TaskGroup() as group:
             for number in range(SENDERS):
@@ -73,7 +73,7 @@ class Hostile:
 
     async def make_pools(self, seconds: float, luck: float) -> str:
         """Make some pools, delete them after `seconds`."""
-        await self._furnish()
+        await self._set_up()
         world, first = self._world, int(luck * len(self._pools))
         chosen = [self._pools[(first + number) % len(self._pools)] for number in range(AT_A_TIME)]
         accepted = 0
@@ -89,7 +89,7 @@ class Hostile:
             await world.api.call("DELETE", POOLS.path(HERE))
         return f"{accepted} of {len(chosen)} pools"
 
-    async def _furnish(self) -> None:
+    async def _set_up(self) -> None:
         if self._token:
             return
         api = self._world.api

@@ -89,7 +89,7 @@ class Soak:
             await self._until("all pools are at rest", self._at_rest, REST_SECONDS)
             writes = await self._quiet_writes()
         found = self._found(writes)
-        return replace(found, troubles=(*found.troubles, *await asyncio.to_thread(self.world.trespasses)))
+        return replace(found, troubles=(*found.troubles, *await asyncio.to_thread(self.world.former_leader_writes)))
 
     async def _load(self, pool: Pool) -> None:
         generator = random.Random(f"{self.seed} {pool.name}")

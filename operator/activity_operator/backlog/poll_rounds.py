@@ -21,7 +21,7 @@ from activity_operator.core.observation import BacklogCount, SourceProblem
 Item = str
 
 #: Minimum seconds between two change notifications per pool. The first change after that time is announced at once.
-TELL_SECONDS = 0.25
+ANNOUNCE_SECONDS = 0.25
 #: Seconds that a round waits for more pools to join.
 GATHER_SECONDS = 0.02
 #: Minimum wait between two rounds as a share of the interval, so that a slow server gets a pause.
@@ -162,7 +162,7 @@ class BacklogPoller(RoundReader[SourceEndpoint, _CountedPool]):
     def wait_seconds(self, place: SourceEndpoint, pools: Sequence[_CountedPool], took: float) -> float:
         """Return the rest of the interval, or less if a change still waits for its notification."""
         rest = max(place.interval_seconds - took, place.interval_seconds * LEAST_REST)
-        return min(rest, TELL_SECONDS) if any(pool.unannounced for pool in pools) else rest
+        return min(rest, ANNOUNCE_SECONDS) if any(pool.unannounced for pool in pools) else rest
 
     async def wait(self, place: SourceEndpoint, seconds: float) -> None:
         """Wait `seconds`, or less if the server announces a task."""
@@ -180,7 +180,7 @@ class BacklogPoller(RoundReader[SourceEndpoint, _CountedPool]):
         first = pool.tasks is None or pool.error is not None
         pool.unannounced = pool.unannounced or first or count != pool.tasks
         pool.tasks, pool.error = count, None
-        if pool.unannounced and (first or now - pool.announced_at >= TELL_SECONDS):
+        if pool.unannounced and (first or now - pool.announced_at >= ANNOUNCE_SECONDS):
             self._rounds.changed(pool)
 
     def _announce(self, pool: _CountedPool) -> None:

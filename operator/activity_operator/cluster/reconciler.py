@@ -167,8 +167,8 @@ class Reconciler:
     async def _report_failure(self, key: Key, error: Exception) -> None:
         """Write a repeated failure into the pool's status, except a conflict or an unreachable API server."""
         state, pool = self._states[key], self._deps.store.pool(key)
-        passes = isinstance(error, ApiUnreachableError) or (isinstance(error, ApiError) and error.conflict)
-        if passes or pool is None or state.failures < SHOWN_FAILURES:
+        transient = isinstance(error, ApiUnreachableError) or (isinstance(error, ApiError) and error.conflict)
+        if transient or pool is None or state.failures < SHOWN_FAILURES:
             return
         try:
             await self._deps.statuses.fail(key, pool, state, error)

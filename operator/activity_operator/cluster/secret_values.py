@@ -97,7 +97,7 @@ class SecretValues:
         self._refs[user] = ref
         return watched.found
 
-    def doubt(self, key: Key, use: str) -> None:
+    def source_failed(self, key: Key, use: str) -> None:
         """Read the value again soon, then with back-off until it is trusted, because the pool's source fails."""
         if (ref := self._refs.get((key, use))) is not None:
             watched = self._watches[ref]
@@ -105,7 +105,7 @@ class SecretValues:
                 watched.asked.set()
             watched.doubts.add((key, use))
 
-    def trust(self, key: Key, use: str) -> None:
+    def source_works(self, key: Key, use: str) -> None:
         """Withdraw the doubt, because the pool's source works."""
         if (ref := self._refs.get((key, use))) is not None:
             self._watches[ref].doubts.discard((key, use))

@@ -96,9 +96,9 @@ def _actions(
     observation, fleet, revision = situation.observation, situation.fleet, situation.revision
     if observation.pool.deleting:
         return (), ()
-    share = rollout.split_by_revision(situation, max(0, size.desired - len(fleet.stalled)), proven)
+    split = rollout.split_by_revision(situation, max(0, size.desired - len(fleet.stalled)), proven)
     unseen = sum(max(0, d.replicas - len(fleet.of(d.revision))) for d in observation.deployments)
-    room = situation.spec.max_workers + share.surge - len(fleet.members) - unseen
+    room = situation.spec.max_workers + split.surge - len(fleet.members) - unseen
     actions: list[Action] = []
     victims: list[Member] = []
     known = {d.revision: d for d in observation.deployments if not d.deleting}
@@ -106,7 +106,7 @@ def _actions(
         deployment = known.get(name)
         members = fleet.of(name)
         replicas = deployment.replicas if deployment else 0
-        plan = scale_plan.plan_scale(members, replicas, share.wanted.get(name, 0), room)
+        plan = scale_plan.plan_scale(members, replicas, split.wanted.get(name, 0), room)
         room -= max(0, plan.replicas - replicas)
         actions.extend(plan.costs)
         victims.extend(plan.victims)
@@ -115,13 +115,13 @@ def _actions(
             allowed = replicas_allowed(breaker, members, plan.replicas, cut=cut)
             # The start breaker tries again with one extra pod, which needs room as well.
             most = plan.replicas + max(0, room)
-            actions.extend(_current(observation, deployment, revision, min(allowed, most)))
+            actions.extend(_current_revision_write(observation, deployment, revision, min(allowed, most)))
         elif deployment is not None:
-            actions.extend(_former(observation, deployment, plan.replicas))
+            actions.extend(_older_revision_write(observation, deployment, plan.replicas))
     return tuple(actions), tuple(victims)
 
 
-def _current(
+def _current_revision_write(
     observation: Observation, deployment: DeploymentFacts | None, revision: str, replicas: int
 ) -> Iterable[Action]:
     """Return the write for the spec's own revision.
@@ -145,7 +145,7 @@ def _current(
     return scale_plan.replicas_write(deployment, replicas)
 
 
-def _former(observation: Observation, deployment: DeploymentFacts, replicas: int) -> Iterable[Action]:
+def _older_revision_write(observation: Observation, deployment: DeploymentFacts, replicas: int) -> Iterable[Action]:
     """Return the write for an older revision: lower replicas, or delete the Deployment once its last pod is gone."""
     if _at_zero(observation, deployment):
         return (DeleteDeployment(deployment.name, deployment.uid),)

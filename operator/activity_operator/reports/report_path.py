@@ -113,8 +113,8 @@ _WORDS = {
 
 def silence(worker: WorkerFacts, until: float) -> Silence | None:
     """Return the worker's silence at the time `until`, None if its last report was recent or the worker had stopped."""
-    patience = max(STALLED_INTERVALS * worker.interval_seconds, LEAST_SILENCE_SECONDS)
-    if worker.state is WorkerState.STOPPED or until - worker.reported_at < patience:
+    limit_seconds = max(STALLED_INTERVALS * worker.interval_seconds, LEAST_SILENCE_SECONDS)
+    if worker.state is WorkerState.STOPPED or until - worker.reported_at < limit_seconds:
         return None
     return Silence(worker.reported_at, worker.interval_seconds)
 
@@ -134,10 +134,10 @@ def find_outages(workers: Sequence[PlacedWorker]) -> tuple[Outage, ...]:
 
 def new_term_problem(now: float, leader_since: float, interval_seconds: float, expected_workers: int) -> str:
     """Return a sentence within two report intervals of a new term, if any worker is expected to report, else ""."""
-    patience = max(TERM_INTERVALS * interval_seconds, LEAST_TERM_SECONDS)
-    if not expected_workers or now - leader_since >= patience:
+    limit_seconds = max(TERM_INTERVALS * interval_seconds, LEAST_TERM_SECONDS)
+    if not expected_workers or now - leader_since >= limit_seconds:
         return ""
-    return f"this replica has led for less than {patience:.0f} s, so workers may not have found it yet"
+    return f"this replica has led for less than {limit_seconds:.0f} s, so workers may not have found it yet"
 
 
 def _everywhere(workers: Sequence[PlacedWorker]) -> Iterator[Outage]:

@@ -59,7 +59,7 @@ class TokenAuthenticator(Protocol):
         ...
 
 
-class ReportAnswerer(Protocol):
+class ReportHandlerLike(Protocol):
     """Answers the report of an authenticated worker."""
 
     async def answer(self, report: Report) -> Reply:
@@ -88,7 +88,7 @@ class ReportServer:
     def __init__(
         self,
         authenticator: TokenAuthenticator,
-        handler: ReportAnswerer,
+        handler: ReportHandlerLike,
         *,
         leading: Callable[[], bool],
         member: Callable[[str], Key | None],

@@ -23,13 +23,13 @@ MAX_WORKERS_PER_NAMESPACE = 10_000
 #: Number of a pod's earlier incarnations to remember, so that their late reports are ignored.
 REMEMBERED_INCARNATIONS = 4
 
-_ORDER_OPEN = {
+_STATES_TO_CHANGE = {
     Directive.DRAIN: frozenset({WorkerState.STARTING, WorkerState.RUNNING}),
     Directive.RUN: frozenset({WorkerState.DRAINING}),
     Directive.KEEP: frozenset(),
 }
 #: Share of its interval before which a worker's report counts as early.
-EARLY = 0.9
+EARLY_SHARE = 0.9
 
 
 class RegistryFullError(Exception):
@@ -282,14 +282,14 @@ class WorkerRegistry:
 
     def _settle_early(self, worker: _RegisteredWorker, now: float) -> None:
         """Take the worker's grant back unless it has just used it, by a report before its interval ended."""
-        if worker.early and now - worker.facts.reported_at >= EARLY * worker.facts.interval_seconds:
+        if worker.early and now - worker.facts.reported_at >= EARLY_SHARE * worker.facts.interval_seconds:
             self._early_reports.give_back(worker.key, now)
         worker.early = False
 
     def _answer(self, worker: _RegisteredWorker, *, fresh: bool, hurry: bool, replaced: str = "") -> Receipt:
         pod_uid = worker.facts.pod_uid
         directive = self.directive(worker.key, pod_uid)
-        waits = hurry or worker.facts.state in _ORDER_OPEN[directive]
+        waits = hurry or worker.facts.state in _STATES_TO_CHANGE[directive]
         if waits:
             self._hurried.add(pod_uid)
         else:

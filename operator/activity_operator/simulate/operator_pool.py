@@ -29,8 +29,8 @@ from activity_operator.simulate.workers import WorkerPool
 DECISION_SECONDS = 0.25
 #: Seconds from a change to the decision, and from a change of the backlog to the operator's next count.
 REACTION_SECONDS, COUNT_SECONDS = 0.02, 0.1
-#: Least seconds between two changes of the count that reach a decision (`poll_rounds.TELL_SECONDS`).
-TELL_SECONDS = 0.25
+#: Least seconds between two changes of the count that reach a decision (`poll_rounds.ANNOUNCE_SECONDS`).
+ANNOUNCE_SECONDS = 0.25
 #: Seconds of a worker's poll of a source with a count (`redis_keys.BLOCK_SECONDS`), and from such a poll to its task.
 BLOCK_SECONDS, COUNTED_POLL_SECONDS = 3.0, 0.002
 #: Seconds from a poll of Step Functions to a task that waits: measured from a cluster in the same region.
@@ -109,7 +109,7 @@ class OperatorPool(WorkerPool):
     def _count_changes(self) -> None:
         """Count the waiting tasks a moment later, and not too often."""
         if self.counted and self._count_due < self.timeline.now:
-            self._count_due = max(self.timeline.now + COUNT_SECONDS, self._told_at + TELL_SECONDS)
+            self._count_due = max(self.timeline.now + COUNT_SECONDS, self._told_at + ANNOUNCE_SECONDS)
             self.timeline.at(self._count_due, self._count_now)
 
     def _count_now(self) -> None:

@@ -164,7 +164,7 @@ async def world() -> AsyncIterator[World]:
         fake = StepFunctionsFake(settings=FakeSettings(poll_hold_seconds=2.0))
         await stack.enter_async_context(fake)
         made = World(here, fake)
-        await _furnish(made)
+        await _set_up(made)
         await _start_operator(stack, made)
         tenant, neighbour = await _workers(made, TENANT, MIN_WORKERS), await _workers(made, NEIGHBOUR, 1)
         made.attackers, mate = tenant[:-1], tenant[-1]
@@ -186,7 +186,7 @@ async def _ended(task: "asyncio.Task[None]") -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def _furnish(made: World) -> None:
+async def _set_up(made: World) -> None:
     for namespace in (SYSTEM, TENANT, NEIGHBOUR):
         await made.api.make_namespace(namespace)
     for namespace, name, low in ((TENANT, TENANT, MIN_WORKERS), (NEIGHBOUR, NEIGHBOUR, 1), (NEIGHBOUR, SPARE, 0)):

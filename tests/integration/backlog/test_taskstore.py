@@ -10,7 +10,7 @@ from statistics import median
 import pytest
 from sqlalchemy import text
 
-from activity_operator.backlog.poll_rounds import TELL_SECONDS, SourceEndpoint
+from activity_operator.backlog.poll_rounds import ANNOUNCE_SECONDS, SourceEndpoint
 from activity_operator.backlog.taskstore import LEAST_SECONDS, TaskStoreReader, item
 from activity_worker.wire.taskstore_due import CHANNEL, MOST_DUE
 from tests.eventually import eventually
@@ -82,7 +82,7 @@ async def test_new_instance_is_counted_at_once(url: str) -> None:
     async with opened(url) as store, watched(url) as count:
         await count.until(0)
         for number in range(1, 12):
-            await asyncio.sleep(LEAST_SECONDS + TELL_SECONDS)
+            await asyncio.sleep(LEAST_SECONDS + ANNOUNCE_SECONDS)
             began = time.monotonic()
             await put(store)
             await count.until(number)

@@ -10,7 +10,7 @@ from enum import StrEnum
 import hiredis
 
 
-class Fate(StrEnum):
+class Interruption(StrEnum):
     """What happens at the chosen command. `after`: the server has run it, and its answer is lost."""
 
     CUT_BEFORE = "the connections are cut before"
@@ -21,11 +21,11 @@ class Fate(StrEnum):
 
     @property
     def after(self) -> bool:
-        return self in {Fate.CUT_AFTER, Fate.KILLED_AFTER}
+        return self in {Interruption.CUT_AFTER, Interruption.KILLED_AFTER}
 
     @property
     def kills(self) -> bool:
-        return self in {Fate.KILLED_BEFORE, Fate.KILLED_AFTER}
+        return self in {Interruption.KILLED_BEFORE, Interruption.KILLED_AFTER}
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Proxy:
     """
 
     port: int
-    fate: Fate | None = None
+    fate: Interruption | None = None
     at: int = -1
     commands: list[str] = field(default_factory=list)
     #: Set when the first command of a name comes.
@@ -82,7 +82,7 @@ class Proxy:
                 self.commands.append(name)
                 self.heard[name].set()
                 fate = self.fate if number == self.at and not self.struck.is_set() else None
-                if fate is Fate.HELD_BEFORE:
+                if fate is Interruption.HELD_BEFORE:
                     self.struck.set()
                     await self.release.wait()
                 elif fate is not None and not fate.after:
@@ -95,7 +95,7 @@ class Proxy:
                     return
                 writer.write(answer)
 
-    def _strike(self, fate: Fate) -> None:
+    def _strike(self, fate: Interruption) -> None:
         self.struck.set()
         self.dead = fate.kills
         self.cut()
@@ -120,7 +120,7 @@ async def _answer(there: asyncio.StreamReader) -> bytes:
 
 
 @asynccontextmanager
-async def proxy(port: int, fate: Fate | None = None, at: int = -1) -> AsyncIterator[Proxy]:
+async def proxy(port: int, fate: Interruption | None = None, at: int = -1) -> AsyncIterator[Proxy]:
     """Yield a proxy before the server at `port`."""
     way = Proxy(port, fate, at)
     server = await asyncio.start_server(way.serve, "127.0.0.1", 0)

@@ -12,7 +12,7 @@ from activity_worker.errors import SourceError
 from activity_worker.runtime.task_run import conclude
 from activity_worker.sources.redis import RedisSource
 from activity_worker.wire.redis_connection import RedisClient, open_client
-from tests.integration.redis.proxy import Fate, Proxy, proxy
+from tests.integration.redis.proxy import Interruption, Proxy, proxy
 from tests.integration.redis.queue import create, let_locks_expire, monitor, recover, source, whereabouts
 from tests.servers.redis import RedisServer, redis_server
 
@@ -113,7 +113,7 @@ async def test_job_of_a_worker_killed_at_any_command_ends_once(
 ) -> None:
     commands = await _clean_run(server, client, end, atomic=atomic)
     for at, command in enumerate(commands):
-        for fate in (Fate.KILLED_BEFORE, Fate.KILLED_AFTER):
+        for fate in (Interruption.KILLED_BEFORE, Interruption.KILLED_AFTER):
             where = f"{fate} {command} ({at})"
             await _fresh(client)
             async with proxy(server.port, fate, at) as way, working(way.url, atomic=atomic) as first:
@@ -137,7 +137,7 @@ async def test_job_that_a_killed_worker_waited_for_ends_once(
     at = struck = 0
     while struck or not at:
         struck = 0
-        for fate in (Fate.KILLED_BEFORE, Fate.KILLED_AFTER):
+        for fate in (Interruption.KILLED_BEFORE, Interruption.KILLED_AFTER):
             async with proxy(server.port) as way, working(way.url, atomic=atomic) as first:
                 await _empty_poll(client, first)
                 way.fate, way.at = fate, len(way.commands) + at
@@ -158,7 +158,7 @@ async def test_atomic_worker_cut_off_behind_an_empty_poll_ends_its_job(
 ) -> None:
     lost = []
     for at in range(3):
-        for fate in (Fate.CUT_BEFORE, Fate.CUT_AFTER):
+        for fate in (Interruption.CUT_BEFORE, Interruption.CUT_AFTER):
             async with proxy(server.port) as way, working(way.url, atomic=True) as worker:
                 await _empty_poll(client, worker)
                 way.fate, way.at = fate, len(way.commands) + at
@@ -172,7 +172,7 @@ async def test_atomic_worker_cut_off_behind_an_empty_poll_ends_its_job(
             else:
                 assert (await whereabouts(client)).ended_once
 
-    assert lost == [("BLMOVE", Fate.CUT_AFTER)]
+    assert lost == [("BLMOVE", Interruption.CUT_AFTER)]
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -182,7 +182,7 @@ async def test_worker_cut_off_at_any_command_still_ends_its_job(
     """No monitor runs and no lock expires: the worker is alive and repeats unanswered calls."""
     commands = await _clean_run(server, client, end, atomic=atomic)
     for at, command in enumerate(commands):
-        for fate in (Fate.CUT_BEFORE, Fate.CUT_AFTER):
+        for fate in (Interruption.CUT_BEFORE, Interruption.CUT_AFTER):
             where = f"{fate} {command} ({at})"
             await _fresh(client)
             async with proxy(server.port, fate, at) as way, working(way.url, atomic=atomic) as worker:
@@ -206,7 +206,7 @@ async def test_worker_stopped_before_it_got_its_lease_gives_the_job_back(
     await _clean_run(server, client, "succeed", atomic=atomic)
     await client.call("FLUSHALL")
     await create(client)
-    fate, at = (Fate.CUT_AFTER, 0) if atomic else (Fate.CUT_BEFORE, 1)
+    fate, at = (Interruption.CUT_AFTER, 0) if atomic else (Interruption.CUT_BEFORE, 1)
     async with proxy(server.port, fate, at) as way, working(way.url, atomic=atomic) as worker:
         assert await work(worker, "succeed", "first") == "refused"
         assert (await whereabouts(client)).processing == 1
@@ -221,7 +221,7 @@ async def test_job_ends_once_when_the_server_is_killed_at_any_command(atomic: bo
         asking = open_client(own.url)
         commands = await _clean_run(own, asking, "succeed", atomic=atomic)
         for at, command in enumerate(commands):
-            for fate in (Fate.CUT_BEFORE, Fate.CUT_AFTER):
+            for fate in (Interruption.CUT_BEFORE, Interruption.CUT_AFTER):
                 where = f"{fate} {command} ({at})"
                 await _fresh(asking)
                 async with proxy(own.port, fate, at) as way, working(way.url, atomic=atomic) as worker:
@@ -231,7 +231,7 @@ async def test_job_ends_once_when_the_server_is_killed_at_any_command(atomic: bo
                     await asyncio.to_thread(own.start)
                     became = await at_work
                     if became == "nothing":
-                        assert (command, fate) == ("BLMOVE", Fate.CUT_AFTER), where
+                        assert (command, fate) == ("BLMOVE", Interruption.CUT_AFTER), where
                         await monitor(asking)
                 found = await whereabouts(asking)
                 assert found.ended_once, f"{where}: {found}, {became}"

@@ -11,7 +11,7 @@ from activity_worker.errors import LeaseLostError
 from activity_worker.sources.redis import RedisSource
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient, open_client
-from tests.integration.redis.proxy import Fate, proxy
+from tests.integration.redis.proxy import Interruption, proxy
 from tests.integration.redis.queue import QUEUE, create, let_locks_expire, monitor, recover, source, whereabouts
 from tests.integration.redis.test_kills import work
 from tests.servers.redis import RedisServer
@@ -94,7 +94,7 @@ async def _held(
         if behind_empty_poll:
             assert await first.lease("first") is None
         await create(client)
-        way.fate, way.at = Fate.HELD_BEFORE, len(way.commands) + at
+        way.fate, way.at = Interruption.HELD_BEFORE, len(way.commands) + at
         at_work = asyncio.create_task(work(first, "succeed", "first"))
         striking = asyncio.create_task(way.struck.wait())
         await asyncio.wait({at_work, striking}, return_when=asyncio.FIRST_COMPLETED)

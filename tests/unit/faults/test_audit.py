@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.faults.audit import trespasses, writers
+from tests.faults.audit import former_leader_writes, writers
 from tests.servers.control_plane import audit_log
 
 REPLICAS = ("operator-a", "operator-b")
@@ -42,7 +42,7 @@ A_THEN_B = (
 def said(folder: Path, *events: dict[str, Any]) -> list[str]:
     """Return what is said of these entries after those of the Lease."""
     audit_log(folder).write_text("".join(json.dumps(one) + "\n" for one in (*A_THEN_B, *events)))
-    return trespasses(writers(folder, ("pools", "system")), "system", "the-lease", REPLICAS)
+    return former_leader_writes(writers(folder, ("pools", "system")), "system", "the-lease", REPLICAS)
 
 
 def test_the_holders_writes_are_theirs_by_the_order_of_versions(tmp_path: Path) -> None:

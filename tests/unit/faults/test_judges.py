@@ -26,7 +26,7 @@ def stage(*tasks: Any, ends: Sequence[float] = (), **known: Any) -> Any:
     replica = SimpleNamespace(name="operator-a", ended=0, ends=list(ends))
     counted = {
         "ran": Counter(), "recorded": set(), "handed": {}, "executions": {"e1": "arn"}, "replicas": [replica],
-        "interrupted": [], "troubles": [], "trespasses": list, **known,
+        "interrupted": [], "troubles": [], "former_leader_writes": list, **known,
     }  # fmt: skip
     kubelet = SimpleNamespace(interrupted=counted.pop("interrupted"), troubles=counted.pop("troubles"))
     return SimpleNamespace(
@@ -109,7 +109,7 @@ def test_ended_operator_silent_node_and_second_writer_are_reported() -> None:
     quiet = stage()
     assert complaints(quiet) == []
 
-    loud = stage(troubles=["the node is deaf"], trespasses=lambda: ["patch pods p took effect while …"])
+    loud = stage(troubles=["the node is deaf"], former_leader_writes=lambda: ["patch pods p took effect while …"])
     loud.replicas[0].ended = 1
     assert complaints(loud) == ["operator-a ended by itself", "the node is deaf", "patch pods p took effect while …"]
 

@@ -16,7 +16,7 @@ class CancelReason(StrEnum):
     LEASE_LOST = "lease-lost"
     #: The task's hard deadline has passed; the task is failed.
     DEADLINE = "deadline"
-    #: The worker stops and its patience is over; the task is failed, for the state machine's Retry.
+    #: The worker stops and its drain time-out is over; the task is failed, for the state machine's Retry.
     WORKER_STOPPED = "worker-stopped"
 
 

@@ -54,15 +54,15 @@ class TaskRun:
     """One task in its slot. It is the channel of its own toolkit."""
 
     __slots__ = (
+        "_cancellations",
+        "_conclusion_failed",
         "_context",
         "_deadline",
         "_errored",
-        "_gave_up",
         "_grace",
         "_host",
         "_loop",
         "_lost",
-        "_thrown",
         "_unreadable",
         "beats",
         "ended",
@@ -99,8 +99,8 @@ class TaskRun:
         self._grace: asyncio.TimerHandle | None = None
         self._host: asyncio.Task[object] | None = None
         self._lost: SourceError | None = None
-        self._thrown = 0
-        self._gave_up = False
+        self._cancellations = 0
+        self._conclusion_failed = False
         self._errored = False
 
     async def execute(self, *, beat_at_once: bool = False) -> None:
@@ -130,7 +130,7 @@ class TaskRun:
         """Tell the handler to end, by the signal and, where it can be, by cancelling it. The first reason stands."""
         if self.signal.cancel(reason, detail):
             # Later, because the handler itself may be what is running now.
-            self._loop.call_soon(self._throw)
+            self._loop.call_soon(self._cancel_handler)
 
     async def heartbeat(self) -> None:
         """Send a task heartbeat now; after a response it no longer matters what the service says."""
@@ -191,13 +191,13 @@ class TaskRun:
             error = raised
         finally:
             self._host = None
-            for _ in range(self._thrown):
+            for _ in range(self._cancellations):
                 host.uncancel()
         if host.cancelling() > outer:
             raise error if isinstance(error, asyncio.CancelledError) else asyncio.CancelledError
-        return self._judge(error)
+        return self._error_to_report(error)
 
-    def _judge(self, error: BaseException | None) -> BaseException | None:
+    def _error_to_report(self, error: BaseException | None) -> BaseException | None:
         answered = self.respond.response is not None
         if self.signal.reason is not None and (error is not None or not answered):
             return self._cancellation(error)
@@ -238,26 +238,26 @@ class TaskRun:
             self._context.events.emit(EventName.TASK_ERRORED, self.received, error)
 
     async def _conclude(self, send: Callable[[], Awaitable[None]]) -> None:
-        patience = 0.0 if self._gave_up else self._context.options.conclude_for_seconds
+        limit_seconds = 0.0 if self._conclusion_failed else self._context.options.conclude_for_seconds
         try:
-            await conclude(send, lost=lambda: self._lost, for_seconds=patience)
+            await conclude(send, lost=lambda: self._lost, for_seconds=limit_seconds)
         except (LeaseLostError, InvalidTokenError) as error:
             self._lost = error
             raise
         except SourceError as error:
-            # An output that never arrived gets one try as a failure, not the same patience again.
-            self._gave_up = error.retryable
+            # An output that never arrived gets one try as a failure, not the whole limit again.
+            self._conclusion_failed = error.retryable
             raise
         finally:
             if self.signal.cancelled:
-                self._loop.call_soon(self._throw)
+                self._loop.call_soon(self._cancel_handler)
         self.beats.stop()
 
-    def _throw(self) -> None:
+    def _cancel_handler(self) -> None:
         """Cancel the handler, once, and not while an answer is under way: that one still counts."""
-        if self._host is None or self._thrown or self.respond.answering:
+        if self._host is None or self._cancellations or self.respond.answering:
             return
-        self._thrown = 1
+        self._cancellations = 1
         self._host.cancel(self.signal.detail)
         self._grace = self._loop.call_later(self._context.options.cancel_grace_seconds, self._ignored)
 

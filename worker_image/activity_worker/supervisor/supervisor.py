@@ -133,12 +133,12 @@ class Supervisor:
             if self._settings.health_port is not None:
                 await self._health.start(self._settings.health_port)
             async with self._reporting():
-                await self._live()
+                await self._run_slots()
         finally:
             await self._health.stop()
         return self._exit.code if self._exit is not None else EXIT_OK
 
-    async def _live(self) -> None:
+    async def _run_slots(self) -> None:
         # No slot polls before the operator's first reply: it may offer the task for which this worker was started.
         self._slot_pool.cordon()
         starting = asyncio.create_task(self._slot_pool.start())
@@ -148,13 +148,13 @@ class Supervisor:
         try:
             if starting.done():
                 starting.result()
-                await self._work()
+                await self._take_tasks()
         except Exception as error:  # noqa: BLE001 - every error is reported, and tasks are finished
             self._give_up(error)
         await self._drain_and_stop()
         await asyncio.gather(starting, return_exceptions=True)
 
-    async def _work(self) -> None:
+    async def _take_tasks(self) -> None:
         log.info("worker ready", extra={"facts": {"handler": self._settings.handler, "slots": self._settings.slots}})
         if self._reporter is not None:
             self._ready_to_report.set()

@@ -154,13 +154,13 @@ async def test_deleted_secret_is_reported_as_missing(scene: Scene) -> None:
 async def test_doubted_value_is_read_at_once_and_until_it_is_trusted(scene: Scene) -> None:
     await scene.found()
     await asyncio.sleep(100)
-    scene.values.doubt(KEY, "source")
+    scene.values.source_failed(KEY, "source")
     await settle()
     assert len(scene.reads) == 2
 
     await asyncio.sleep(70)
     assert scene.gaps() == [100.0, 1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0]
-    scene.values.trust(KEY, "source")
+    scene.values.source_works(KEY, "source")
     await asyncio.sleep(700)
     assert scene.gaps()[9:] == [300.0, 300.0]
     scene.values.pause()
@@ -168,7 +168,7 @@ async def test_doubted_value_is_read_at_once_and_until_it_is_trusted(scene: Scen
 
 async def test_late_correction_of_a_doubted_value_is_found_within_30_seconds(scene: Scene) -> None:
     await scene.found()
-    scene.values.doubt(KEY, "source")
+    scene.values.source_failed(KEY, "source")
     await asyncio.sleep(3600)
     scene.set_secret("redis://:right@shop")
     await asyncio.sleep(30)
@@ -186,7 +186,7 @@ async def test_500_doubts_at_once_cause_at_most_one_read_a_second(scene: Scene) 
         scene.values.follow(key, "source", SHOP)
     await asyncio.sleep(100)
     for key in keys:
-        scene.values.doubt(key, "source")
+        scene.values.source_failed(key, "source")
     await asyncio.sleep(0.9)
 
     assert len(scene.reads) == 2
@@ -196,7 +196,7 @@ async def test_500_doubts_at_once_cause_at_most_one_read_a_second(scene: Scene) 
 async def test_repeated_doubts_cause_no_more_reads(scene: Scene) -> None:
     await scene.found()
     for _ in range(600):
-        scene.values.doubt(KEY, "source")
+        scene.values.source_failed(KEY, "source")
         await asyncio.sleep(0.1)
 
     assert len(scene.reads) < 10
@@ -206,10 +206,10 @@ async def test_repeated_doubts_cause_no_more_reads(scene: Scene) -> None:
 async def test_doubt_ends_when_its_pool_leaves(scene: Scene) -> None:
     await scene.found()
     await scene.found(OTHER)
-    scene.values.doubt(OTHER, "source")
+    scene.values.source_failed(OTHER, "source")
     await asyncio.sleep(5)
     scene.values.follow(OTHER, "source", None)
-    scene.values.doubt(OTHER, "source")
+    scene.values.source_failed(OTHER, "source")
     await asyncio.sleep(60)
     scene.reads.clear()
     await asyncio.sleep(230)
