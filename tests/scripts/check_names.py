@@ -23,9 +23,7 @@ FIX = "use a plain word, or explain this one in docs/glossary.md; ordinary words
 #: (path, word) of names that still wait for a better word. An entry that no name needs is an error.
 EXCEPTIONS = frozenset(
     {
-        ("operator/activity_operator/cluster/secret_values.py", "doubt"),
         ("operator/activity_operator/core/fleet.py", "unheard"),
-        ("operator/activity_operator/reports/server.py", "answerer"),
         ("worker_image/activity_worker/flows/job.py", "judge"),
     }
 )
