@@ -1,10 +1,13 @@
 """Background tasks that run to their end, even if their caller stops waiting for them."""
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 class BackgroundTasks:
@@ -17,8 +20,14 @@ class BackgroundTasks:
         """Run `work` to its end in a task."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        """Forget the task, and log its error, for which often nobody waits. The error's text may name a payload."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s failed: %s", getattr(task.get_coro(), "__qualname__", "a task"), type(error).__name__)
 
     async def stop(self, timeout_seconds: float) -> None:
         """Wait for the tasks, and cancel those that still run after `timeout_seconds`."""

@@ -5,7 +5,6 @@ what repairs it, with a test for each row.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -17,8 +16,6 @@ from activity_operator.leases.model import LeaseOwner, TaskLease
 from activity_operator.leases.rules import ClaimDecision, choose_offers, decide_claim, is_lost, is_shown
 from activity_operator.leases.store import LeaseRecordConflictError, LeaseStoreUnavailableError
 from activity_worker.contract import Grant, Report
-
-log = logging.getLogger(__name__)
 
 #: Seconds that a reply waits for the API server. After that the worker gets "not yet" and claims again: a reply that
 #: waits longer would time out, and the worker would miss its directive as well.
@@ -93,7 +90,7 @@ class LeaseHandover:
         tasks = {lease: self._manager.spawn(ask(lease)) for lease in dict.fromkeys(leases)}
         if tasks:
             await asyncio.wait(tasks.values(), timeout=PATIENCE_SECONDS)
-        return {lease: _outcome(lease, task) for lease, task in tasks.items()}
+        return {lease: _outcome(task) for lease, task in tasks.items()}
 
     async def _release(self, lease_id: str, owner: LeaseOwner) -> ClaimOutcome:
         """Remove the record of a lease that its owner has concluded; YES if the worker need not repeat the release."""
@@ -173,11 +170,8 @@ class LeaseHandover:
         return (*chosen.now, *chosen.ahead)
 
 
-def _outcome(lease: str, task: asyncio.Task[ClaimOutcome]) -> ClaimOutcome:
+def _outcome(task: asyncio.Task[ClaimOutcome]) -> ClaimOutcome:
     """Return the task's result. An unexpected error is unclear as well: the worker claims or releases again."""
-    if not task.done() or task.cancelled():
-        return ClaimOutcome.UNCLEAR
-    if (error := task.exception()) is not None:
-        log.warning("lease %s: a claim or release failed: %s", lease, type(error).__name__)
+    if not task.done() or task.cancelled() or task.exception() is not None:
         return ClaimOutcome.UNCLEAR
     return task.result()
