@@ -16,7 +16,7 @@ class Fault(StrEnum):
     THROTTLE = "throttle"
     """Refused with ThrottlingException; nothing is done."""
     DENY = "deny"
-    """Refused with AccessDeniedException; nothing is done."""
+    """Refused in the service's words for a missing permission; nothing is done."""
     BAD_SIGNATURE = "bad-signature"
     """Refused with InvalidSignatureException; nothing is done."""
     SERVER_ERROR = "server-error"
@@ -27,9 +27,12 @@ class Fault(StrEnum):
     """Never answered and nothing is done, until the faults are cleared or the fake ends."""
 
 
-_REFUSALS = {
+#: A refusal: its code, its words and the HTTP status.
+Refusal = tuple[str, str, int]
+
+ACCESS_DENIED: Refusal = ("AccessDeniedException", "User is not authorized to perform this action", 400)
+_REFUSALS: dict[Fault, Refusal] = {
     Fault.THROTTLE: ("ThrottlingException", "Rate exceeded", 400),
-    Fault.DENY: ("AccessDeniedException", "User is not authorized to perform this action", 400),
     Fault.BAD_SIGNATURE: ("InvalidSignatureException", "The request signature does not match", 403),
     Fault.SERVER_ERROR: ("InternalFailure", "The request processing has failed because of an unknown error", 500),
 }
@@ -50,10 +53,11 @@ class _Bucket:
 
 
 class FakeFaults:
-    """The faults in force. `seen` counts how often each struck, by `operation:fault`."""
+    """The faults in force. `seen` counts how often each struck, by `operation:fault`. `denied` is how DENY refuses."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], *, denied: Refusal = ACCESS_DENIED) -> None:
         self._now = now
+        self._refusals = _REFUSALS | {Fault.DENY: denied}
         self._injected: dict[str, list[_Injected]] = {}
         self._buckets: dict[str, _Bucket] = {}
         self.seen: Counter[str] = Counter()
@@ -81,8 +85,8 @@ class FakeFaults:
         if fault is None:
             return None
         self.seen[f"{operation}:{fault}"] += 1
-        if fault in _REFUSALS:
-            raise FakeServiceError(*_REFUSALS[fault])
+        if fault in self._refusals:
+            raise FakeServiceError(*self._refusals[fault])
         return fault
 
     def _next(self, operation: str) -> Fault | None:
