@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,9 +27,13 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.control_plane import NODE, Identities
 from tests.cluster.processes import Daemon
 from tests.cluster.progress import say, step
-from tests.cluster.shell import ClusterError, run, succeeds, wait_until
+from tests.cluster.shell import ClusterError, succeeds, wait_until
 
 BOOT_SECONDS = 90.0
+#: A daemon that dies during the boot is started again, as by any init system: containerd answers before its CRI does,
+#: and the kubelet ends without a CRI. So often, and with so many seconds between two starts.
+RESTARTS = 10
+RESTART_SECONDS = 2.0
 DAEMONS = (
     "etcd",
     "containerd",
@@ -39,6 +44,26 @@ DAEMONS = (
     "kube-proxy",
     "coredns",
 )
+
+
+class Restarts:
+    """Starts daemons again that died, RESTARTS times each, with RESTART_SECONDS between two starts."""
+
+    def __init__(self, daemons: Iterable[Daemon], clock: Callable[[], float] = time.monotonic) -> None:
+        self._daemons = {daemon.name: daemon for daemon in daemons}
+        self._clock = clock
+        self._starts: dict[str, list[float]] = {}
+
+    def again(self, name: str) -> bool:
+        """Start the dead daemon as soon as it may be; return whether there is hope for it."""
+        starts = self._starts.setdefault(name, [])
+        if name not in self._daemons or len(starts) == RESTARTS:
+            return False
+        if not starts or self._clock() >= starts[-1] + RESTART_SECONDS:
+            starts.append(self._clock())
+            say(f"{name} died: starting it again")
+            processes.start(self._daemons[name])
+        return True
 
 
 def up() -> Cluster:
@@ -110,29 +135,37 @@ def _boot(binaries: Mapping[str, Path], cluster: Cluster) -> None:
         images.prepare_store(pause, forget_containers=fresh)
         _until(lambda: control_plane.is_ready(who), "kube-apiserver is ready")
     with _explained("kube-controller-manager", "kubelet", "kube-proxy", "coredns"), step("controllers, node, DNS"):
-        _start_the_rest(binaries, who, cluster)
-        _wait_until_well(cluster)
+        _wait_until_well(cluster, _start_the_rest(binaries, who, cluster))
 
 
-def _start_the_rest(binaries: Mapping[str, Path], who: Identities, cluster: Cluster) -> None:
-    _start(control_plane.controller_manager(binaries, who), control_plane.scheduler(binaries))
-    _start(node.kubelet(binaries, who), node.kube_proxy(binaries))
+def _start_the_rest(binaries: Mapping[str, Path], who: Identities, cluster: Cluster) -> Restarts:
+    """Start the daemons that need the API server; return what starts them again."""
+    daemons = [
+        control_plane.controller_manager(binaries, who),
+        control_plane.scheduler(binaries),
+        node.kubelet(binaries, who),
+        node.kube_proxy(binaries),
+    ]
+    _start(*daemons)
     # After it is ready, the API server refuses a given ClusterIP for a moment: its allocator does not know the range
     # yet.
     apply = _kubectl(cluster, "apply", "--server-side", "--force-conflicts", "-f", "-")
-    _until(lambda: succeeds(apply, stdin=dns.MANIFEST), "the DNS Service can be made")
-    _start(dns.coredns(binaries))
+    _until(lambda: succeeds(apply, stdin=dns.MANIFEST), "the DNS Service can be made", Restarts(daemons))
+    daemons.append(dns.coredns(binaries))
+    _start(daemons[-1])
+    return Restarts(daemons)
 
 
-def _wait_until_well(cluster: Cluster) -> None:
-    _until(lambda: succeeds(_kubectl(cluster, "get", "node", NODE)), f"node {NODE} exists")
-    run(_kubectl(cluster, "wait", "--for=condition=Ready", f"node/{NODE}", "--timeout=60s"))
+def _wait_until_well(cluster: Cluster, restarts: Restarts | None = None) -> None:
+    _until(lambda: succeeds(_kubectl(cluster, "get", "node", NODE)), f"node {NODE} exists", restarts)
+    wait = _kubectl(cluster, "wait", "--for=condition=Ready", f"node/{NODE}", "--timeout=1s")
+    _until(lambda: succeeds(wait), f"node {NODE} is ready", restarts)
     account = _kubectl(cluster, "get", "serviceaccount", "default", "--namespace", "default")
-    _until(lambda: succeeds(account), "the default ServiceAccount exists")
+    _until(lambda: succeeds(account), "the default ServiceAccount exists", restarts)
     # After a crash the node's condition is outdated, so the kubelet itself is asked.
-    _until(lambda: _answers("http://127.0.0.1:10248/healthz"), "the kubelet is healthy")
-    _until(lambda: _answers("http://127.0.0.1:18181/ready"), "CoreDNS is ready")
-    _until(lambda: _answers(f"http://{network.HOST}:10256/healthz"), "kube-proxy is healthy")
+    _until(lambda: _answers("http://127.0.0.1:10248/healthz"), "the kubelet is healthy", restarts)
+    _until(lambda: _answers("http://127.0.0.1:18181/ready"), "CoreDNS is ready", restarts)
+    _until(lambda: _answers(f"http://{network.HOST}:10256/healthz"), "kube-proxy is healthy", restarts)
 
 
 def _start(*daemons: Daemon) -> None:
@@ -174,11 +207,14 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _until(holds: Callable[[], bool], what: str) -> None:
-    """Wait for `holds`; stop early when a recorded daemon has died."""
+def _until(holds: Callable[[], bool], what: str, restarts: Restarts | None = None) -> None:
+    """Wait for `holds`; stop early when a recorded daemon has died that `restarts` does not start again."""
 
     def holds_or_hopeless() -> bool:
-        if dead := [name for name in DAEMONS if processes.died(name)]:
+        dead = [name for name in DAEMONS if processes.died(name)]
+        if dead and restarts is not None:
+            dead = [name for name in dead if not restarts.again(name)]
+        if dead:
             raise ClusterError(f"waiting until {what}: {', '.join(dead)} died")
         return holds()
 

@@ -59,15 +59,17 @@ async def test_no_polls_are_ordered_during_an_outage(
     async with operator(
         namespace, road.over(load), lease_duration_seconds=60.0, lease_renew_deadline_seconds=50.0
     ) as running:
+        orders = running.outside.sources.orders
+
+        def ordered() -> SentinelOrder:
+            # An operator that stops polling forgets its order until the next decision.
+            return orders.get((namespace, "p"), SentinelOrder(0, 0))
+
         running.core.sentinel = SentinelOrder(2, 1)
         await kube.create(POOLS, namespace, pool("p"))
-        await eventually(
-            "two polls are ordered", lambda: running.outside.sources.orders.get((namespace, "p")) == SentinelOrder(2, 1)
-        )
+        await eventually("two polls are ordered", lambda: ordered() == SentinelOrder(2, 1))
         road.refuse()
-        await eventually("no poll is ordered", lambda: running.outside.sources.orders[namespace, "p"].polls == 0)
+        await eventually("no poll is ordered", lambda: ordered().polls == 0)
         assert running.process.elector.leading
         road.mend()
-        await eventually(
-            "two polls are ordered again", lambda: running.outside.sources.orders[namespace, "p"].polls == 2
-        )
+        await eventually("two polls are ordered again", lambda: ordered().polls == 2)

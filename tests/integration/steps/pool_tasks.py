@@ -99,7 +99,7 @@ def fail_once(_: dict[str, Any]) -> None:
 
 
 def refuse(_: dict[str, Any]) -> None:
-    raise FinalError("SoldOut", "the last one has gone, and card 4711 is not charged")
+    raise FinalError("SoldOut", "the last one has gone, and card ruby-moon is not charged")
 
 
 METHODS = {

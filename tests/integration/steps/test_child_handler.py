@@ -46,7 +46,7 @@ class Place:
 
     async def taken(self, runner: str = "pod:a-1") -> TaskRequest:
         """Create an instance and claim it like a supervisor."""
-        await self.tasks.new(self.store, "t", {"card": "4711"})
+        await self.tasks.new(self.store, "t", {"card": "ruby-moon"})
         held = await self.tasks.runner(self.store, RunnerOptions(runner)).take(runner)
         assert held is not None
         claim = InstanceClaim(held.instance.id, runner, held.revision, 60.0)
@@ -72,7 +72,7 @@ async def test_claimed_instance_runs_to_its_end_and_reports_every_call(place: Pl
     assert place.calls == ["first", "second"]
     reported = [(note["task"], note["sub_step"], note["outcome"], note["completed"]) for note in place.notes]
     assert reported == [("t", "method", "returned", ""), ("t", "method", "returned", "succeeded")]
-    assert "4711" not in repr(place.notes)
+    assert "ruby-moon" not in repr(place.notes)
 
 
 async def test_claim_that_another_runner_has_taken_over_makes_no_call(place: Place) -> None:
@@ -148,21 +148,21 @@ async def test_cancelled_handler_waits_for_the_function_in_its_thread(place: Pla
 
 async def test_failed_instance_fails_its_task_with_the_errors_code(place: Place) -> None:
     async def first(_: dict[str, Any]) -> None:
-        raise FinalError("SoldOut", "card 4711")
+        raise FinalError("SoldOut", "card ruby-moon")
 
     place.give("first", first)
     request = await place.taken()
     with pytest.raises(TaskFailed) as caught:
         await place.handler.handle(request)
 
-    assert (caught.value.error, "4711" in caught.value.cause) == ("SoldOut", False)
+    assert (caught.value.error, "ruby-moon" in caught.value.cause) == ("SoldOut", False)
 
 
 async def test_outcome_that_cannot_be_saved_is_reported_without_content(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def record(*_: Any) -> Any:
-        raise OperationalError("UPDATE ...", {"data": "4711"}, Exception("4711"))
+        raise OperationalError("UPDATE ...", {"data": "ruby-moon"}, Exception("ruby-moon"))
 
     monkeypatch.setattr(TaskStore, "record", record)
     monkeypatch.setattr(runner_module, "AGAIN_SECONDS", 100.0)
@@ -170,5 +170,5 @@ async def test_outcome_that_cannot_be_saved_is_reported_without_content(
     with pytest.raises(UnreachableError) as caught:
         await place.handler.handle(request)
 
-    assert "4711" not in str(caught.value)
+    assert "ruby-moon" not in str(caught.value)
     assert caught.value.__cause__ is None

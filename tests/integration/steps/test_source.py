@@ -72,7 +72,7 @@ def test_source_can_be_shared_by_handler_processes() -> None:
 async def test_lease_is_a_due_instance_that_is_saved_as_running(
     source: TaskStoreSource, store: TaskStore, tasks: Tasks
 ) -> None:
-    name = await tasks.new(store, "t", {"card": "4711"})
+    name = await tasks.new(store, "t", {"card": "ruby-moon"})
     task = await leased(source)
 
     held = await store.get(name)
@@ -80,7 +80,7 @@ async def test_lease_is_a_due_instance_that_is_saved_as_running(
     assert held.instance.next_run_time == 1000.0 + LEASE
     assert claim_of(task) == InstanceClaim(name, held.runner, held.revision, LEASE)
     assert held.runner.startswith("pod:a-")
-    assert "4711" not in task.token + task.input
+    assert "ruby-moon" not in task.token + task.input
     assert await source.lease("pod:b") is None
 
 

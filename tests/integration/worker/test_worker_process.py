@@ -70,7 +70,7 @@ def gate(tmp_path: Path) -> Gate:
 async def test_worker_without_a_cluster_runs_a_handler_and_logs_it(fake: StepFunctionsFake) -> None:
     arn = fake.create_activity("work")
     (good,) = fake.schedule(arn, '{"n": 21}')
-    (bad,) = fake.schedule(arn, '{"secret": "4711"}')
+    (bad,) = fake.schedule(arn, '{"secret": "ruby-moon"}')
     async with worker(*run_of(fake, "doubles", "--log-format", "text")) as running:
         await fake.until(lambda: good.state == "succeeded" and bad.state == "failed")
         await running.line_with("task failed as KeyError")
@@ -80,7 +80,7 @@ async def test_worker_without_a_cluster_runs_a_handler_and_logs_it(fake: StepFun
     assert json.loads(good.output)["doubled"] == 42
     assert await running.line_with("task succeeded")
     assert "seconds=" in await running.line_with("task succeeded")
-    assert [line for line in running.lines if "4711" in line or good.token in line] == []
+    assert [line for line in running.lines if "ruby-moon" in line or good.token in line] == []
 
 
 async def test_heartbeats_continue_while_the_handler_holds_the_interpreter(fake: StepFunctionsFake) -> None:

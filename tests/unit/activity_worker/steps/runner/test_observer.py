@@ -22,7 +22,7 @@ FAILED, REFUSED = Raised(record_of(StepError("x"))), Raised(record_of(FinalError
 
 def started(*steps: Any) -> tuple[Definition, Instance]:
     definition = parse({"name": "t", "steps": list(steps)})
-    made = create_instance(definition, {"card": "4711"}, now=100.0)
+    made = create_instance(definition, {"card": "ruby-moon"}, now=100.0)
     return definition, transitions.taken(definition, made, 100.0, 60.0, canceled=False)
 
 

@@ -25,7 +25,7 @@ class ServerError(Exception):
 def wrapped(error: Exception) -> Exception:
     wrapper = Exception("the driver's wrapper")
     wrapper.__cause__ = error
-    return ProgrammingError("SELECT :secret", {"secret": "4711"}, wrapper)
+    return ProgrammingError("SELECT :secret", {"secret": "ruby-moon"}, wrapper)
 
 
 @pytest.mark.parametrize(
@@ -38,10 +38,10 @@ def wrapped(error: Exception) -> Exception:
         (wrapped(ServerError("53300")), PollFault.THROTTLED, "ServerError: words"),
         (wrapped(ServerError("57P03")), PollFault.UNREACHABLE, "ServerError: words"),
         (wrapped(ServerError("08006")), PollFault.UNREACHABLE, "ServerError: words"),
-        (wrapped(ServerError("22P02", "invalid: 4711")), PollFault.UNREACHABLE, "ServerError"),
+        (wrapped(ServerError("22P02", "invalid: ruby-moon")), PollFault.UNREACHABLE, "ServerError"),
         (ConnectionRefusedError(111, "refused"), PollFault.UNREACHABLE, "ConnectionRefusedError: [Errno 111] refused"),
         (
-            OperationalError("SELECT :x", {"x": "4711"}, sqlite3.OperationalError("database is locked")),
+            OperationalError("SELECT :x", {"x": "ruby-moon"}, sqlite3.OperationalError("database is locked")),
             PollFault.UNREACHABLE,
             "OperationalError: database is locked",
         ),
@@ -56,7 +56,7 @@ def test_errors_are_classified_and_do_not_show_parameters(raised: Exception, fau
 
     assert (caught.value.fault, f"{caught.value.code}: {caught.value.message}".removesuffix(": ")) == (fault, words)
     assert isinstance(caught.value, LeaseLostError) == isinstance(raised, task_store.InstanceLeaseLostError)
-    assert "4711" not in f"{caught.value} {caught.value.__cause__}"
+    assert "ruby-moon" not in f"{caught.value} {caught.value.__cause__}"
 
 
 WHERE = "(ACTIVITY_STORE_URL; in a pool, its Secret in spec.source.taskStore), and start the worker again"
