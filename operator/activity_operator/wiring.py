@@ -57,7 +57,7 @@ from activity_operator.reports.server import Limits, ReportServer
 from activity_operator.settings import OperatorSettings
 from activity_operator.watch.freshness import Freshness
 from activity_operator.watch.kopf_watch import KopfWatch
-from activity_worker.contract import LeasedTask
+from activity_worker.contract import LABEL_REVISION, LeasedTask
 
 
 def core_functions(settings: OperatorSettings) -> CoreFunctions:
@@ -281,6 +281,7 @@ def build_components(
         rate=settings.report_rate,
         node_of=partial(_node_of, services.store),
         on_counts=services.metrics.worked,
+        revision_of=partial(_revision_of, services.store),
     )
     reports.authenticator = Authenticator(
         kube.create_token_review,
@@ -324,6 +325,12 @@ def _node_of(store: Store, pod_uid: str) -> str:
     """Return the name of the pod's node, "" for an unknown pod."""
     pod = store.by_uid(PODS, pod_uid)
     return "" if pod is None else str(pod["spec"]["nodeName"])
+
+
+def _revision_of(store: Store, pod_uid: str) -> str:
+    """Return the template revision of the pod, "" for an unknown pod."""
+    pod = store.by_uid(PODS, pod_uid)
+    return "" if pod is None else str((pod["metadata"].get("labels") or {}).get(LABEL_REVISION, ""))
 
 
 def _leases_and_sentinels(services: ClusterServices, stepfunctions: StepFunctions) -> tuple[LeaseManager, Sentinels]:

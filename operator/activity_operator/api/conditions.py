@@ -77,6 +77,7 @@ class Reason(StrEnum):
     AT_MIN_WORKERS = "AtMinWorkers"
     START_BREAKER_OPEN = "StartBreakerOpen"
     LEASE_LIMIT_REACHED = "LeaseLimitReached"
+    BELOW_ACTIVATION_THRESHOLD = "BelowActivationThreshold"
     WORKERS_IDLE = "WorkersIdle"
     WORKERS_CRASHING = "WorkersCrashing"
     WORKERS_MUTE = "WorkersMute"

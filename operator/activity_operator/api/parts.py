@@ -6,6 +6,7 @@ from pydantic import Field
 
 from activity_operator.api import rules
 from activity_operator.api.model import ApiModel, Int32
+from activity_operator.api.scaling_options import Throughput
 from activity_operator.api.sources import PrometheusSpec
 
 DAY_SECONDS = 86_400
@@ -42,6 +43,23 @@ class Scaling(ApiModel):
         "ready for the next task.",
     )
     scale_down: ScaleDown = Field(default_factory=ScaleDown, description="How slowly the pool shrinks.")
+    activation_threshold: Int32 = Field(
+        default=0,
+        ge=0,
+        description="Tasks that may wait while the pool is at zero: it starts when more wait (default 0). Needs a "
+        "count of the tasks.",
+    )
+    idle_workers: Int32 = Field(
+        default=0,
+        ge=0,
+        le=1000,
+        description="Workers beyond those that the tasks need, as a reserve for the next tasks (default 0), also "
+        "when there is no task.",
+    )
+    throughput: Throughput | None = Field(
+        default=None,
+        description="A least size for the rate at which tasks have come. Unset (default): none.",
+    )
     prometheus: PrometheusSpec | None = Field(
         default=None,
         description="A Prometheus query for the number of waiting tasks, beside what the source tells itself: the pool "

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from activity_operator.api import rules
+from activity_operator.api import rules, scaling_rules
 from activity_operator.api.arn import ActivityArn, arn_problems, parse_activity_arn
 from activity_operator.api.errors import SpecError
 from activity_operator.api.model import ApiModel, Int32
@@ -22,6 +22,7 @@ from activity_operator.api.parts import (
     TaskHeartbeatSpec,
 )
 from activity_operator.api.pod_template import POD_TEMPLATE_SCHEMA, check_pod_template
+from activity_operator.api.scaling_options import Throughput
 from activity_operator.api.sources import (
     ActivityArnText,
     PrometheusSpec,
@@ -51,6 +52,7 @@ __all__ = [
     "StepFunctionsSourceSpec",
     "TaskHeartbeatSpec",
     "TaskStoreSourceSpec",
+    "Throughput",
     "parse_spec",
 ]
 
@@ -58,7 +60,7 @@ __all__ = [
 class PoolSpec(ApiModel):
     """What the pool works on, with which image, and how many workers it may have."""
 
-    model_config = ConfigDict(json_schema_extra=rules.attach(rules.SPEC))
+    model_config = ConfigDict(json_schema_extra=rules.attach((*rules.SPEC, *scaling_rules.SPEC)))
 
     activity_arn: ActivityArnText | None = Field(
         default=None,
@@ -258,3 +260,11 @@ def _check_sizes(spec: PoolSpec) -> None:
         raise SpecError("minWorkers", spec.min_workers, fix)
     if spec.activation.mode == "None" and spec.min_workers == 0:
         raise SpecError("minWorkers", 0, "must be at least 1 with activation.mode None")
+    threshold, idle = spec.scaling.activation_threshold, spec.scaling.idle_workers
+    if threshold and spec.source_kind == "stepFunctions" and spec.activation.mode != "CloudWatch":
+        raise SpecError("scaling.activationThreshold", threshold, scaling_rules.NEEDS_COUNT)
+    if threshold and (spec.min_workers or idle):
+        raise SpecError("scaling.activationThreshold", threshold, scaling_rules.NEEDS_ZERO)
+    if idle > spec.max_workers:
+        fix = f"is greater than maxWorkers {spec.max_workers}; lower it or raise maxWorkers"
+        raise SpecError("scaling.idleWorkers", idle, fix)

@@ -74,8 +74,8 @@ class DecisionRecord(ApiModel):
     desired: Int32 = Field(description="Workers decided on.")
     limit: Word = Field(
         default="",
-        description="Which rule decided: demand when none bound it, else min, max, pin, paused, held (the window), "
-        "idle, doubt, leases, refused, breaker, crashing, mute or unprepared.",
+        description="Which rule decided: demand when none bound it, else reserve, throughput, activation, min, max, "
+        "pin, paused, held (the window), idle, doubt, leases, refused, breaker, crashing, mute or unprepared.",
     )
     reason: Text = Field(default="", description="The decision in a sentence.")
     victims: Annotated[tuple[Name, ...], Field(max_length=MAX_VICTIMS), _last(MAX_VICTIMS)] = Field(

@@ -9,6 +9,7 @@ from activity_operator.api.status import EventRecord
 from activity_operator.cluster.resources import Key, Raw, Resource
 from activity_operator.core.decision import Decision, ScalingMemory, SentinelOrder
 from activity_operator.core.observation import Observation, PoolFacts, ReportPathFacts, SourceFacts, WorkerFacts
+from activity_operator.core.task_window import TaskWindow
 from activity_worker.contract import Directive
 
 #: (spec, observation, memory) -> the decision about one pool.
@@ -76,6 +77,10 @@ class WorkerReportsView(Protocol):
 
     def report_path(self, namespace: str, pool: str, now: float, deadline_seconds: float) -> ReportPathFacts:
         """Return whether the pool's report path may be broken; `deadline_seconds` is `stalled.deadlineSeconds`."""
+        ...
+
+    def tasks(self, namespace: str, pool: str, now: float) -> TaskWindow:
+        """Return what the pool's workers did in the last minutes."""
         ...
 
     @property

@@ -68,6 +68,7 @@ class Observer:
             sharing_pools=self.sharing(key, spec.identity(key[0])),
             rejected="" if state.rejected is None else state.rejected.message,
             authentication_problem=self.reports.authentication_problem,
+            tasks=self.reports.tasks(*key, now),
             rejected_reason="" if state.rejected is None else state.rejected.reason,
         )
         return ObserverResult(observation, changes, parsed)

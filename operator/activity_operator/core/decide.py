@@ -15,6 +15,7 @@ from activity_operator.core import (
     scale_plan,
     sentinel_plan,
     stabilize,
+    throughput,
 )
 from activity_operator.core.blocked_pods import blocked_at
 from activity_operator.core.breaker import GIVE_UP_SECONDS, next_decision_at, replicas_allowed, watch_starts
@@ -31,6 +32,7 @@ from activity_operator.core.decision import (
     Size,
 )
 from activity_operator.core.demand import Demand, task_demand
+from activity_operator.core.demand_floors import raised
 from activity_operator.core.fleet import IDLE_GRACE_SECONDS, Member, given_up_at, stalled_after
 from activity_operator.core.observation import DeploymentFacts, Observation
 from activity_operator.core.situation import Situation, situation_of
@@ -45,7 +47,7 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
     situation = situation_of(spec, observation)
     proven = _proven(situation, memory)
     breaker, failed = watch_starts(situation, memory.breaker)
-    demand = task_demand(situation, memory.saturation, memory.emptied_at)
+    demand = raised(situation, task_demand(situation, memory.saturation, memory.emptied_at))
     stable = stabilize.stabilized(situation, demand, memory.recommendations, memory.quiet_since)
     waiting_since = growth_guard.waiting_since(situation, demand, memory.waiting_since)
     growth_stop = growth_guard.growth_stop(situation, waiting_since)
@@ -194,6 +196,7 @@ def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory) -> 
         stabilize.expires(memory.recommendations, window),
         next_decision_at(situation, memory.breaker),
         backlog.stale_at(situation),
+        throughput.changes_at(situation),
         *growth_guard.recheck_times(situation, memory.waiting_since),
         *not_ready.recheck_times(situation),
     ]

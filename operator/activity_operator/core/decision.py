@@ -138,14 +138,18 @@ class ScalingMemory:
 class Limit(StrEnum):
     """The rule that sets a pool's size, as `status.decisions` and the metrics name it.
 
-    `DEMAND` is the work itself. `HELD` is a window or a missing signal that keeps more workers. `LEASES`: tasks may
-    wait, but the operator may hold no more leases. `MIN`, `MAX`, `PIN` and `PAUSED` come from the spec, `REFUSED` from
-    the tenancy policy. The others stop growth: `BREAKER` after failed starts, `UNPREPARED` while pods lack a volume or
-    a network, `DOUBT` while the report path is degraded, and `IDLE`, `CRASHING` and `MUTE` because of the workers'
-    behaviour.
+    `DEMAND` is the work itself. `RESERVE` (`scaling.idleWorkers`) and `THROUGHPUT` raise it. `ACTIVATION` keeps a pool
+    at zero although a few tasks wait. `HELD` is a window or a missing signal that keeps more workers. `LEASES`: tasks
+    may wait, but the operator may hold no more leases. `MIN`, `MAX`, `PIN` and `PAUSED` come from the spec, `REFUSED`
+    from the tenancy policy. The others stop growth: `BREAKER` after failed starts, `UNPREPARED` while pods lack a
+    volume or a network, `DOUBT` while the report path is degraded, and `IDLE`, `CRASHING` and `MUTE` because of the
+    workers' behaviour.
     """
 
     DEMAND = "demand"
+    RESERVE = "reserve"
+    THROUGHPUT = "throughput"
+    ACTIVATION = "activation"
     HELD = "held"
     MIN = "min"
     MAX = "max"

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field
 
 from activity_operator.core.backlog import Backlog, known_backlog
+from activity_operator.core.decision import Limit
 from activity_operator.core.fleet import Fleet
 from activity_operator.core.saturation import Saturation, is_established, track_saturation
 from activity_operator.core.situation import Situation
@@ -11,13 +12,17 @@ from activity_operator.core.situation import Situation
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """How many workers the work needs, and the reason as a sentence. `tasks` are all known tasks."""
+    """How many workers the work needs, and the reason as a sentence. `tasks` are all known tasks.
+
+    `limit` is the rule that raised the number, `Limit.DEMAND` if none did.
+    """
 
     workers: int
     tasks: int
     reason: str
     saturation: Saturation | None = None
     backlog: Backlog = field(default_factory=Backlog)
+    limit: Limit = Limit.DEMAND
 
 
 def task_demand(situation: Situation, saturated: Saturation | None, emptied_at: float = 0.0) -> Demand:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from activity_operator.api.spec import PoolSpec
-from activity_operator.core import sentinel_plan
+from activity_operator.core import activation, sentinel_plan
 from activity_operator.core.blocked_pods import unprepared_pod
 from activity_operator.core.breaker import replacements, workers_allowed
 from activity_operator.core.decision import Breaker, Limit, Size
@@ -42,6 +42,8 @@ def limited_size(
 
 def _needed(situation: Situation, demand: Demand, stable: Stable, breaker: Breaker) -> tuple[int, Limit, str]:
     """Return the workers that the work needs, with those in place of pods that fail to start, the rule and why."""
+    if stable.workers and (why := activation.start_waits(situation, demand)):
+        return 0, Limit.ACTIVATION, f"{demand.reason}; {why}"
     more = replacements(situation, breaker) if stable.workers else 0
     number, reason = stable.workers + more, demand.reason
     if stable.held_by:
@@ -50,7 +52,7 @@ def _needed(situation: Situation, demand: Demand, stable: Stable, breaker: Break
         reason = f"{reason}, and {more} in place of pods that cannot start"
     if why := sentinel_plan.withheld(situation):
         return number, Limit.LEASES, f"{reason}; {why}"
-    return number, Limit.DEMAND, reason
+    return number, demand.limit, reason
 
 
 def _bounds_of_growth(situation: Situation, breaker: Breaker) -> Iterator[tuple[int, Limit, str]]:

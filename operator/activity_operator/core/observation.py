@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from activity_operator.core.task_window import TaskWindow
 from activity_worker.contract import PollTrouble, WorkerState
 
 
@@ -217,7 +218,7 @@ class Observation:
     `sharing_pools`: other pools on the same source, as namespace/name. `rejected`: the API server's message if it
     refused the current revision's Deployment; `rejected_reason` is its condition reason. `authentication_problem`: why
     reports cannot be authenticated (TokenReview fails). `edit_conflict`: which other field managers keep changing the
-    pool's Deployments. Each text is "" if there is no such problem.
+    pool's Deployments. Each text is "" if there is no such problem. `tasks`: what the workers did in the last minutes.
     """
 
     now: float
@@ -235,3 +236,4 @@ class Observation:
     rejected_reason: str = ""
     authentication_problem: str = ""
     edit_conflict: str = ""
+    tasks: TaskWindow = ()

@@ -166,6 +166,7 @@ def _scaling_limited(observation: Observation, decision: Decision) -> ConditionS
         Limit.UNPREPARED: Reason.WORKERS_NOT_READY,
         Limit.DOUBT: Reason.REPORTS_MISSING,
         Limit.LEASES: Reason.LEASE_LIMIT_REACHED,
+        Limit.ACTIVATION: Reason.BELOW_ACTIVATION_THRESHOLD,
         **events.GROWTH_STOP_REASONS,
     }
     reason = reasons.get(decision.size.limit)

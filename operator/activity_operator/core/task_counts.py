@@ -22,6 +22,11 @@ class TaskCounts:
     busy_seconds: float = 0.0
     slot_seconds: float = 0.0
 
+    @property
+    def any_task(self) -> bool:
+        """Whether a task was received, run or concluded, or a task heartbeat failed."""
+        return bool(self.received or self.succeeded or self.failed or self.heartbeat_failures or self.busy_seconds)
+
     def __add__(self, other: "TaskCounts") -> "TaskCounts":
         """Return the sum of both."""
         return TaskCounts(

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field, replace
 
 from activity_operator.core.observation import ReportPathFacts, SlotUse, WorkerFacts
 from activity_operator.core.task_counts import TaskCounts, counts_since
+from activity_operator.core.task_window import TaskWindow
 from activity_operator.reports import report_path
 from activity_operator.reports.early_reports import EarlyReports
 from activity_operator.reports.event_ring import EventRing, PoolEvent
 from activity_operator.reports.intervals import DEFAULT_RATE, FASTEST_SECONDS, plan_intervals
+from activity_operator.reports.task_windows import TaskWindows
 from activity_worker.contract import Counters, Directive, Report, WorkerState
 
 Key = tuple[str, str]
@@ -73,7 +75,7 @@ class WorkerRegistry:
     """The workers of all pools.
 
     `on_change(namespace, pool)` is called when a report may change the pool's decision, and `on_counts` with what a
-    worker did since its last report, once for each fresh report.
+    worker did since its last report, once for each fresh report. `node_of` and `revision_of` get a pod's UID.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class WorkerRegistry:
         max_per_namespace: int = MAX_WORKERS_PER_NAMESPACE,
         node_of: Callable[[str], str] = lambda _: "",
         on_counts: Callable[[Key, TaskCounts], None] = lambda *_: None,
+        revision_of: Callable[[str], str] = lambda _: "",
     ) -> None:
         self._on_change = on_change
         self._rate = rate
@@ -94,6 +97,8 @@ class WorkerRegistry:
         self._max_per_namespace = max_per_namespace
         self._node_of = node_of
         self._on_counts = on_counts
+        self._revision_of = revision_of
+        self._tasks = TaskWindows()
         self._workers: dict[str, _RegisteredWorker] = {}
         self._pools: dict[Key, dict[str, _RegisteredWorker]] = {}
         self._per_namespace: dict[str, int] = {}
@@ -122,6 +127,7 @@ class WorkerRegistry:
         """
         for known in (self._workers, self._pools, self._per_namespace, self._hurried, self._rings, self._directives):
             known.clear()
+        self._tasks.clear()
         self._leader_since, self._expected = now, expected_workers
         self._outages, self._outages_at = (), float("-inf")
 
@@ -143,6 +149,7 @@ class WorkerRegistry:
         use = None if first else _use(worker, report, now, counts)
         worker.counters = report.counters
         self._on_counts(key, counts)
+        self._tasks.add(key, self._revision_of(report.pod_uid), counts, now)
         self._settle_early(worker, now)
         if known is not None and (silence := report_path.silence(before, now)) is not None:
             worker.silence = replace(silence, ended=now)
@@ -164,6 +171,10 @@ class WorkerRegistry:
     def workers(self, namespace: str, pool: str) -> tuple[WorkerFacts, ...]:
         """Return the last report of each worker of the pool."""
         return tuple(worker.facts for worker in self._pools.get((namespace, pool), {}).values())
+
+    def tasks(self, namespace: str, pool: str, now: float) -> TaskWindow:
+        """Return what the pool's workers did in the last minutes."""
+        return self._tasks.window((namespace, pool), now)
 
     def events(self, namespace: str, pool: str) -> tuple[PoolEvent, ...]:
         """Return the pool's lifecycle events, oldest first."""
@@ -217,6 +228,7 @@ class WorkerRegistry:
 
     def forget_pool(self, namespace: str, pool: str) -> None:
         """Drop the events and directives of a pool that is gone; its workers are dropped with their pods."""
+        self._tasks.forget((namespace, pool))
         self._rings.pop((namespace, pool), None)
         self._directives.pop((namespace, pool), None)
 

@@ -138,6 +138,7 @@ class OperatorPool(WorkerPool):
             source=source,
             report_path_problem=path.problem,
             excused_workers=path.excused,
+            tasks=self.registry.tasks(*KEY, now),
         )
 
     def _decide(self) -> None:

@@ -62,6 +62,31 @@ def test_valid_arn_is_accepted_in_both_forms(cluster_kubectl: Kubectl, text: str
         ({"scaling": {"targetUtilization": 0}}, "spec.scaling.targetUtilization", "must be from 0.01 to 1"),
         ({"scaling": {"targetUtilization": 0.001}}, "spec.scaling.targetUtilization", "must be from 0.01 to 1"),
         ({"scaling": {"targetUtilization": 1.5}}, "spec.scaling.targetUtilization", "less than or equal to 1"),
+        (
+            {"scaling": {"activationThreshold": 5}},
+            "spec.scaling.activationThreshold",
+            "scaling.activationThreshold 5 needs a count of the waiting tasks",
+        ),
+        (
+            {"scaling": {"activationThreshold": 5}, "activation": {"mode": "CloudWatch"}, "minWorkers": 1},
+            "spec.scaling.activationThreshold",
+            "has no effect with minWorkers 1",
+        ),
+        (
+            {"scaling": {"activationThreshold": 5, "idleWorkers": 2}, "activation": {"mode": "CloudWatch"}},
+            "spec.scaling.activationThreshold",
+            "has no effect with scaling.idleWorkers 2",
+        ),
+        (
+            {"scaling": {"idleWorkers": 6}},
+            "spec.scaling.idleWorkers",
+            "scaling.idleWorkers 6 is greater than maxWorkers 5",
+        ),
+        (
+            {"scaling": {"throughput": {"secondsPerTask": 0.0001}}},
+            "spec.scaling.throughput.secondsPerTask",
+            "must be at least 0.001",
+        ),
         ({"aws": {"region": "US East"}}, "spec.aws.region", "'US East' is not a region; write one such as us-east-1"),
         ({"aws": {"endpointUrl": "states:443"}}, "spec.aws.endpointUrl", "must be an http or https URL"),
         ({"aws": {"endpointUrl": "https://me:secret@a"}}, "spec.aws.endpointUrl", "without credentials"),

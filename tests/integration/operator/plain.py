@@ -21,6 +21,7 @@ from activity_operator.core.decision import (
 )
 from activity_operator.core.manifests import GENERATION
 from activity_operator.core.observation import Observation, PoolFacts, ReportPathFacts, SourceFacts, WorkerFacts
+from activity_operator.core.task_window import TaskWindow
 from activity_worker.contract import LABEL_POOL, LABEL_REVISION, Directive
 
 
@@ -126,6 +127,9 @@ class PlainReports:
 
     def set_directives(self, namespace: str, pool: str, directives: Mapping[str, Directive]) -> None:
         """Do nothing."""
+
+    def tasks(self, namespace: str, pool: str, now: float) -> TaskWindow:
+        return ()
 
     def report_path(self, namespace: str, pool: str, now: float, deadline_seconds: float) -> ReportPathFacts:
         return ReportPathFacts()

@@ -179,3 +179,14 @@ def test_mode_cloudwatch_may_go_to_zero() -> None:
 
 def test_long_invalid_value_is_shortened_in_the_message() -> None:
     assert len(str(refusal(handlerImage="x" * 10_000))) < 300
+
+
+def test_activation_threshold_without_a_count_or_above_zero_is_refused() -> None:
+    assert refusal(scaling={"activationThreshold": 5}).field == "scaling.activationThreshold"
+    counted = {"activation": {"mode": "CloudWatch"}, "scaling": {"activationThreshold": 5}}
+    assert "has no effect above zero" in str(refusal(**counted, minWorkers=1))
+    parse_spec({**MINIMAL, **counted})
+
+
+def test_reserve_above_max_workers_is_refused() -> None:
+    assert "is greater than maxWorkers 5" in str(refusal(scaling={"idleWorkers": 6}))

@@ -109,6 +109,7 @@ class Term:
             leader_since=self.since,
             report_path_problem=path.problem,
             excused_workers=path.excused,
+            tasks=self.registry.tasks(*KEY, now),
         )
 
     def look(self) -> tuple[Observation, ScalingMemory, Decision, bool]:
