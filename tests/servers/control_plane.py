@@ -7,6 +7,7 @@ The controllers are the real ones. There is no kubelet and no scheduler: pods st
 import functools
 import http.client
 import json
+import shutil
 import ssl
 import subprocess
 import tempfile
@@ -24,6 +25,8 @@ from tests.servers.parent import die_with_parent
 from tests.servers.ports import free_port
 
 START_SECONDS = 120.0
+#: Seconds for a server to end by itself: the API server first ends its watches.
+STOP_SECONDS = 5.0
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 #: The user of the controllers, beside those that a test names.
 _CONTROLLERS, _THEIR_TOKEN = "controllers", "token-of-controllers"
@@ -41,6 +44,7 @@ class ControlPlane:
     trust: ssl.SSLContext
     folder: Path
     _stack: ExitStack = field(repr=False)
+    _servers: "Servers" = field(repr=False)
 
     @property
     def ca_file(self) -> Path:
@@ -89,6 +93,24 @@ class ControlPlane:
         except OSError:
             return False
 
+    def save(self) -> Path:
+        """Back up etcd's data, and return the copy. The servers are away meanwhile; they run again, but may not answer.
+
+        etcd is stopped first, so that the copy is of one moment.
+        """
+        copy = Path(tempfile.mkdtemp(prefix="backup-", dir=self.folder)) / "etcd"
+        self._servers.stop()
+        shutil.copytree(self.folder / "etcd", copy)
+        self._servers.start()
+        return copy
+
+    def restore(self, copy: Path) -> None:
+        """Put a backup in place of etcd's data, so that resourceVersions go back. The servers run again."""
+        self._servers.stop()
+        shutil.rmtree(self.folder / "etcd")
+        shutil.copytree(copy, self.folder / "etcd")
+        self._servers.start()
+
     def send(self, method: str, path: str, body: object = None, *, seconds: float = 30.0) -> tuple[int, str]:
         """Call the API server as an administrator; return the status and the body of its answer.
 
@@ -107,6 +129,31 @@ class ControlPlane:
             calling.close()
 
 
+class Servers:
+    """etcd and the API server of a control plane, which a test may stop and start again."""
+
+    def __init__(self, stack: ExitStack, folder: Path, etcd: Sequence[str], api_server: Sequence[str]) -> None:
+        self._stack = stack
+        self._folder = folder
+        self._commands = {"etcd": etcd, "apiserver": api_server}
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> None:
+        """Start both, and return at once."""
+        self._running = [_start(self._stack, self._folder, name, argv) for name, argv in self._commands.items()]
+
+    def stop(self) -> None:
+        """Stop both, the API server first, and wait until they have ended."""
+        for process in reversed(self._running):
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._running = []
+
+
 @contextmanager
 def control_plane(users: Mapping[str, str], *, audit_policy: str = "") -> Iterator[ControlPlane]:
     """Start etcd and the API server, and yield at once; processes and data are removed at the end.
@@ -117,10 +164,10 @@ def control_plane(users: Mapping[str, str], *, audit_policy: str = "") -> Iterat
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ap-plane-")))
         url = f"https://127.0.0.1:{free_port()}"
-        _start(stack, folder, "etcd", _etcd(folder))
         audit = _audit(folder, audit_policy) if audit_policy else []
-        _start(stack, folder, "apiserver", [*_api_server(folder, url, users), *audit])
-        yield ControlPlane(url, ssl.create_default_context(cafile=str(folder / "ca.crt")), folder, stack)
+        servers = Servers(stack, folder, _etcd(folder), [*_api_server(folder, url, users), *audit])
+        servers.start()
+        yield ControlPlane(url, ssl.create_default_context(cafile=str(folder / "ca.crt")), folder, stack, servers)
 
 
 def audit_log(folder: Path) -> Path:
@@ -145,12 +192,13 @@ def kubeconfig(path: Path, url: str, user: str, token: str, ca_file: Path | None
     return draft.replace(path)
 
 
-def _start(stack: ExitStack, folder: Path, name: str, argv: Sequence[str]) -> None:
-    log = stack.enter_context((folder / f"{name}.log").open("wb"))
+def _start(stack: ExitStack, folder: Path, name: str, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+    log = stack.enter_context((folder / f"{name}.log").open("ab"))
     # PLW1509: between fork and exec the function makes one system call, which cannot block on another thread's lock.
     process = subprocess.Popen(argv, stdout=log, stderr=log, preexec_fn=die_with_parent)  # noqa: PLW1509
     stack.callback(process.wait)
     stack.callback(process.kill)
+    return process
 
 
 @functools.cache
