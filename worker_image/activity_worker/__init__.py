@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from activity_worker import activity
-    from activity_worker.activity import TaskRequest, TaskResponse, TaskResponseToolkit
+    from activity_worker.activity import Activities, Context, TaskRequest, TaskResponse, TaskResponseToolkit
     from activity_worker.contract import EventName, ExitOutput, LeasedTask
     from activity_worker.errors import (
+        InputInvalidError,
         InvalidTaskInputError,
         NoResponseSentError,
         ResponseAlreadySentError,
@@ -35,13 +36,16 @@ if TYPE_CHECKING:
     WorkerStatus = SlotStatus
 
 __all__ = [
+    "Activities",
     "ActivityConsumer",
     "ActivityWorker",
     "CancelReason",
     "CancellationSignal",
+    "Context",
     "EventEmitter",
     "EventName",
     "ExitOutput",
+    "InputInvalidError",
     "InvalidTaskInputError",
     "LeasedTask",
     "MemorySource",
@@ -64,9 +68,15 @@ __all__ = [
 ]
 
 _NAMES_BY_MODULE = {
-    "activity": ("TaskRequest", "TaskResponse", "TaskResponseToolkit"),
+    "activity": ("Activities", "Context", "TaskRequest", "TaskResponse", "TaskResponseToolkit"),
     "contract": ("EventName", "ExitOutput", "LeasedTask"),
-    "errors": ("InvalidTaskInputError", "NoResponseSentError", "ResponseAlreadySentError", "TaskFailed"),
+    "errors": (
+        "InputInvalidError",
+        "InvalidTaskInputError",
+        "NoResponseSentError",
+        "ResponseAlreadySentError",
+        "TaskFailed",
+    ),
     "events": ("EventEmitter",),
     "runtime.cancellation": ("CancelReason", "CancellationSignal"),
     "runtime.consumer": ("ActivityConsumer",),

@@ -1,7 +1,8 @@
-"""What a handler sees: the request, the toolkit to answer with, and functions about the task that it runs.
+"""What a handler sees: its registry, the context, the request, the toolkit, and functions about the task that it runs.
 
-    async def handler(request): return {"size": len(request.input["text"])}
-    async def handler(request, respond): await respond.success({"size": 3})
+    async def handle(job: Resize, ctx: Context) -> Resized: ...
+    async def handle(request: TaskRequest): return {"size": len(request.input["text"])}
+    async def handle(request, respond): await respond.success({"size": 3})
 
 `info()`, `heartbeat()`, `cancelled()` and `draining()` are about the task that the calling handler runs, in coroutines
 and threads.
@@ -9,16 +10,20 @@ and threads.
 
 from typing import Any
 
+from activity_worker.handlers.registry import Activities, Activity
 from activity_worker.runtime.blocking import BlockingToolkit
 from activity_worker.runtime.cancellation import CancellationSignal, CancelReason
-from activity_worker.runtime.context import current_context
+from activity_worker.runtime.context import Context, current_context
 from activity_worker.runtime.toolkit import Progress, TaskChannel, TaskResponseToolkit
 from activity_worker.task import TaskRequest, TaskResponse, WorkerIdentity
 
 __all__ = [
+    "Activities",
+    "Activity",
     "BlockingToolkit",
     "CancelReason",
     "CancellationSignal",
+    "Context",
     "Progress",
     "TaskChannel",
     "TaskRequest",
@@ -39,12 +44,12 @@ def info() -> TaskRequest:
 
 def heartbeat(details: Any = None) -> None:
     """Say that the task makes progress, without waiting; many calls become few heartbeats."""
-    current_context().heartbeat_soon(details)
+    current_context().heartbeat(details)
 
 
 def cancelled() -> bool:
     """Tell whether the task that runs here should end."""
-    return current_context().signal.cancelled
+    return current_context().cancelled()
 
 
 def draining() -> bool:
@@ -53,4 +58,4 @@ def draining() -> bool:
     The task may go on, until the pool's `drain.timeoutSeconds` has passed. A long handler may save its state and end
     early instead. False again if the operator takes the drain back.
     """
-    return current_context().signal.draining
+    return current_context().draining()

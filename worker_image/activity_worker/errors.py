@@ -20,7 +20,7 @@ class ActivityError(Exception):
 
 
 class NoResponseSentError(ActivityError):
-    """A two-parameter handler returned without `respond.success` or `respond.failure`."""
+    """A handler with the toolkit returned without `respond.success` or `respond.failure`."""
 
     def __init__(self, message: str = "No response sent after handling") -> None:
         super().__init__(message)
@@ -40,8 +40,25 @@ class InvalidTaskInputError(ActivityError):
         super().__init__(message)
 
 
+class InputInvalidError(ActivityError):
+    """The task's input does not fit the handler's annotation; the handler is not called.
+
+    The message has each problem's path and rule, and never a value of the input.
+    """
+
+    task_error = "ActivityPool.InputInvalid"
+    always_fails = True
+
+
+class UnknownActivityError(ActivityError):
+    """The worker's registry has no handler for the task's activity."""
+
+    task_error = "ActivityPool.UnknownActivity"
+    always_fails = True
+
+
 class HandlerSignatureError(ActivityError, TypeError):
-    """The handler cannot be called with `(request)` or `(request, respond)`."""
+    """The handler has none of the known forms; the message says what is wrong and shows the forms."""
 
 
 class CapabilitiesError(ActivityError):

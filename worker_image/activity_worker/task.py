@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from activity_worker.contract import LeasedTask, lease_id
 
@@ -25,9 +25,17 @@ class WorkerIdentity(Protocol):
 class TaskRequest:
     """What a handler is asked to do. `input` is the parsed JSON, None when it could not be parsed."""
 
+    #: What a handler's parameter with this annotation gets.
+    __activity_role__: ClassVar[str] = "request"
+
     worker: WorkerIdentity = field(repr=False)
     task: LeasedTask
     input: Any = field(repr=False)
+
+    @property
+    def input_text(self) -> str | None:
+        """The input as JSON text, None if only the parsed form is `input`."""
+        return self.task.input
 
     @property
     def lease_id(self) -> str:

@@ -51,7 +51,7 @@ def fails_by_name(request: TaskRequest) -> None:
 
 
 def returns_a_set(request: TaskRequest) -> Any:
-    return {1, 2}
+    return {1, object()}
 
 
 def counts(request: TaskRequest) -> int:

@@ -5,7 +5,7 @@ import contextvars
 import queue
 import threading
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from activity_worker.runtime.cancellation import CancellationSignal, CancelReason
 
@@ -110,6 +110,9 @@ class BlockingSignal:
 
 class BlockingToolkit:
     """The toolkit for a plain function: the same calls, each returning when it is done."""
+
+    #: What a handler's parameter with this annotation gets.
+    __activity_role__: ClassVar[str] = "toolkit"
 
     def __init__(self, respond: "TaskResponseToolkit") -> None:
         self._respond = respond

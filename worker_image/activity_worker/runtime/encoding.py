@@ -9,6 +9,7 @@ import traceback
 from typing import Any, Final, NoReturn
 
 from activity_worker.errors import InvalidTaskInputError, OutputNotJsonError, OutputTooLargeError, TaskFailed
+from activity_worker.handlers.outputs import plain, plain_keys
 
 MAX_OUTPUT_BYTES: Final = 262_144
 MAX_ERROR_BYTES: Final = 256
@@ -23,7 +24,7 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=plain).encode
 _decode = json.JSONDecoder(parse_constant=_refuse).decode
 
 
@@ -38,7 +39,11 @@ def parse_input(text: str) -> Any:
 def encode_output(value: Any) -> str:
     """Return the output as JSON text; raises `OutputNotJsonError` or `OutputTooLargeError`."""
     try:
-        text = _encode(value)
+        try:
+            text = _encode(value)
+        except TypeError:
+            # A key that is no text, perhaps: the encoder has no hook for keys.
+            text = _encode(plain_keys(value))
     except (TypeError, ValueError, RecursionError) as error:
         raise OutputNotJsonError(f"the output of type {type(value).__name__} is not JSON: {error}") from error
     return check_output(text)

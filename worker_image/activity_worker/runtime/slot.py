@@ -7,6 +7,7 @@ import socket
 from activity_worker.contract import EXIT_ERROR, EXIT_OK, EXIT_POLLING, EventName, ExitOutput, LeasedTask
 from activity_worker.errors import ActivityError
 from activity_worker.events import EventEmitter
+from activity_worker.handlers.registry import Activities
 from activity_worker.runtime.cancellation import CancelReason
 from activity_worker.runtime.counters import TaskCounters
 from activity_worker.runtime.handler_runner import Handler, HandlerRunner, InlineRunner
@@ -29,14 +30,15 @@ class SlotTakenError(ActivityError):
 class Slot:
     """Polls `source` and runs `handler` (or what `runner` runs), one poll or one task at a time.
 
-    The caller closes the source. `EventEmitter`, `TaskOptions` and `Polling` have the defaults of `events`, `options`
-    and `polling`; the default of `worker_name` is the host's name. Raises `HandlerSignatureError` and `ValueError`.
+    `handler` is a function or a registry. The caller closes the source. The defaults of `events`, `options` and
+    `polling` are `EventEmitter`, `TaskOptions` and `Polling`; the default of `worker_name` is the host's name. Raises
+    `HandlerSignatureError` and `ValueError`.
     """
 
     def __init__(
         self,
         source: Source,
-        handler: Handler | None = None,
+        handler: Activities | Handler | None = None,
         *,
         runner: HandlerRunner | None = None,
         worker_name: str | None = None,

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 from activity_worker.contract import EXIT_ERROR, EXIT_OK, Counters, ExitOutput, HeldLease
 from activity_worker.events import EventEmitter
+from activity_worker.handlers.registry import Activities, HandlerTable
 from activity_worker.runtime.counters import TaskCounters
-from activity_worker.runtime.handler_runner import Handler, HandlerRunner, handler_form
+from activity_worker.runtime.handler_runner import Handler, HandlerRunner
 from activity_worker.runtime.lifecycle import SlotStatus, step
 from activity_worker.runtime.options import Polling, TaskOptions
 from activity_worker.runtime.slot import MAX_NAME_LENGTH, Slot
@@ -43,15 +44,15 @@ class SlotPoolSnapshot:
 class SlotPool:
     """Runs `slots` slots for one source, which share an emitter and counters.
 
-    Give either `handler` or `runner_factory`, which is called once for each slot. A slot that stopped with an error is
-    replaced `restart_interval_seconds` (2) later. A slot's name is `name_prefix` (the host's name), a colon and five
-    random letters. The caller closes the source.
+    Give either `handler`, a function or a registry, or `runner_factory`, which is called once for each slot. A slot
+    that stopped with an error is replaced `restart_interval_seconds` (2) later. A slot's name is `name_prefix` (the
+    host's name), a colon and five random letters. The caller closes the source.
     """
 
     def __init__(
         self,
         source: Source,
-        handler: Handler | None = None,
+        handler: Activities | Handler | None = None,
         *,
         runner_factory: Callable[[], HandlerRunner] | None = None,
         slots: int = 1,
@@ -65,7 +66,7 @@ class SlotPool:
         if (handler is None) == (runner_factory is None):
             raise ValueError("handler, runner_factory: give exactly one of them")
         if handler is not None:
-            handler_form(handler)
+            HandlerTable(handler)
         if not restart_interval_seconds > 0:
             raise ValueError(f"restart_interval_seconds: {restart_interval_seconds}: must be above 0")
         self.events = events or EventEmitter()

@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from activity_worker.contract import EventName
 from activity_worker.errors import ResponseAlreadySentError
@@ -44,6 +44,8 @@ class TaskChannel(Protocol):
 class TaskResponseToolkit:
     """With it a handler sends task heartbeats and answers, once. `response` is set only after the service took it."""
 
+    #: What a handler's parameter with this annotation gets.
+    __activity_role__: ClassVar[str] = "toolkit"
     __slots__ = ("_answering", "_channel", "_request", "events", "progress", "response", "signal")
 
     def __init__(

@@ -4,21 +4,20 @@
 """
 
 import asyncio
-import importlib
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from activity_worker.contract import Env, LeasedTask
-from activity_worker.errors import HandlerSignatureError
+from activity_worker.contract import Env, LeasedTask, ScheduledActivity
+from activity_worker.errors import UnknownActivityError
 from activity_worker.events import EventEmitter
+from activity_worker.handlers.loader import HandlerLoadError, is_tasks, load_handler
 from activity_worker.runtime.cancellation import CancellationSignal, CancelReason
 from activity_worker.runtime.encoding import parse_input
-from activity_worker.runtime.handler_runner import HandlerForm, InlineRunner, handler_form
+from activity_worker.runtime.handler_runner import InlineRunner
 from activity_worker.runtime.toolkit import TaskResponseToolkit
 from activity_worker.subprocess import errors
 from activity_worker.subprocess.child_channel import ChildChannel, die_with_parent, prefer_for_oom_kill
@@ -31,41 +30,6 @@ if TYPE_CHECKING:
 #: Seconds between two progress messages to the supervisor, however often a handler reports progress.
 PROGRESS_SPACING_SECONDS = 0.5
 _STARTED = encode({"kind": "started"})
-
-
-class HandlerLoadError(Exception):
-    """The handler cannot be loaded; the message names it and the reason."""
-
-
-def load_handler(name: str) -> Any:
-    """Import `module:function`, or `module:tasks`, and check its signature; raises `HandlerLoadError`."""
-    module_name, _, path = name.partition(":")
-    try:
-        found: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise HandlerLoadError(f"{name}: importing it failed: no module named {error.name!r}") from error
-        places = ", ".join(place or str(Path.cwd()) for place in sys.path[:2])
-        raise HandlerLoadError(f"{name}: no module named {error.name!r} in {places}; is the file there?") from error
-    except BaseException as error:
-        raise HandlerLoadError(f"{name}: importing it failed: {type(error).__name__}: {error}") from error
-    for part in path.split("."):
-        if not hasattr(found, part):
-            raise HandlerLoadError(f"{name}: the module {module_name!r} has no {path!r}")
-        found = getattr(found, part)
-    if _is_tasks(found):
-        return found
-    try:
-        handler_form(found)
-    except HandlerSignatureError as error:
-        raise HandlerLoadError(f"{name}: {error}") from error
-    return found
-
-
-def _is_tasks(found: object) -> bool:
-    """Return whether the object is a `Tasks`; only after the import of its module can there be one."""
-    module = sys.modules.get("activity_worker.steps.runner.tasks")
-    return module is not None and isinstance(found, module.Tasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +86,10 @@ class _Child:
 
     def __init__(self, handler: Any, fd: int) -> None:
         self.parent = ChildChannel(fd, self._take)
-        self._instances = _instance_handler(handler, self.parent) if _is_tasks(handler) else None
+        self._instances = _instance_handler(handler, self.parent) if is_tasks(handler) else None
         if self._instances is not None:
             handler = self._instances.handle
         self._runner = InlineRunner(handler)
-        self._returns = handler_form(handler) is HandlerForm.RETURNS
         self._current: int | None = None
         self._signal = CancellationSignal()
         self._task: asyncio.Task[None] | None = None
@@ -149,9 +112,10 @@ class _Child:
 
     async def _run(self, message: Message) -> None:
         self.parent.send_frame(_STARTED)
-        task = LeasedTask(token=message["token"], input=message["input"])
+        scheduled = message.get("activity")
+        task = LeasedTask(message["token"], message["input"], scheduled and ScheduledActivity.from_wire(scheduled))
         request = TaskRequest(_ChildWorker(message["worker"], message["arn"]), task, parse_input(task.input))
-        channel = _ReturnChannel(self.parent) if self._returns else _ParentTaskChannel(self.parent)
+        channel = _ParentTaskChannel(self.parent) if self._responds(request) else _ReturnChannel(self.parent)
         respond = TaskResponseToolkit(request, channel, events=EventEmitter(), signal=self._signal)
         channel.progress = lambda: respond.progress.details if respond.progress else None
         error = None
@@ -161,6 +125,13 @@ class _Child:
             error = errors.to_wire(raised)
         output = channel.output if isinstance(channel, _ReturnChannel) and error is None else None
         self.parent.send({"kind": "done", "id": message["id"], "error": error, "output": output})
+
+    def _responds(self, request: TaskRequest) -> bool:
+        try:
+            return self._runner.find(request).signature.responds
+        except UnknownActivityError:
+            # The runner finds none either, which fails the task.
+            return False
 
     def _take(self, message: Message) -> None:
         if message["kind"] == "run":

@@ -59,6 +59,8 @@ class TaskSession:
         order: Message = {"kind": "run", "id": self._number, "token": request.task.token, "input": request.task.input}
         if self._respond.signal.draining:
             order["draining"] = True
+        if request.task.activity is not None:
+            order["activity"] = request.task.activity.to_wire()
         self._respond.signal.on_draining(self._draining_changed)
         await self._child.send(order | {"worker": request.worker.worker_name, "arn": request.worker.activity_arn})
         done = await self._listen()

@@ -6,6 +6,7 @@ from typing import Any
 
 from activity_worker.contract import EventName
 from activity_worker.events import EventEmitter, ReceivedTask
+from activity_worker.handlers.registry import Activities
 from activity_worker.runtime.cancellation import CancelReason
 from activity_worker.runtime.handler_runner import Handler
 from activity_worker.runtime.options import TaskOptions
@@ -32,7 +33,7 @@ class ActivityEnvironment:
         self._worker: Slot | None = None
         self._seen = 0
 
-    async def run(self, handler: Handler, value: Any = None) -> Any:
+    async def run(self, handler: Activities | Handler, value: Any = None) -> Any:
         """Run `handler` with `value` as its input; returns its output, or raises what went wrong in it.
 
         A failure that the handler itself reported is in `response`; None is returned then.

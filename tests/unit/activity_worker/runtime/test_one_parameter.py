@@ -77,7 +77,7 @@ async def test_error_and_cause_are_trimmed_to_the_limits_of_the_service() -> Non
         (object(), "ActivityPool.OutputNotJson"),
         (float("nan"), "ActivityPool.OutputNotJson"),
         ("\ud800", "ActivityPool.OutputNotJson"),
-        ({1, 2}, "ActivityPool.OutputNotJson"),
+        ({1, object()}, "ActivityPool.OutputNotJson"),
     ],
 )
 async def test_output_that_cannot_be_sent_is_a_named_failure(output: Any, error: str, on_error: str) -> None:
