@@ -12,6 +12,8 @@ from tests.cluster.lifecycle import image_key_of
 ROOT = Path(__file__).parents[2]
 #: Later versions of the handler's image, good and bad, each a folder of tests/e2e/versions.
 HANDLER_VERSIONS = ("2", "3", "crashing")
+#: The folders of `examples` that have an image.
+EXAMPLES = ("flows", "orders", "resize", "wordcount")
 
 
 def everything() -> list[Recipe]:
@@ -21,8 +23,7 @@ def everything() -> list[Recipe]:
         operator(),
         handler(),
         *(handler_version(version) for version in HANDLER_VERSIONS),
-        orders(),
-        resize(),
+        *map(example, EXAMPLES),
         next_operator(),
         *(emulator(name) for name in get_args(EmulatorName)),
         probe(),
@@ -52,14 +53,9 @@ def handler_version(version: str) -> Recipe:
     return Recipe(f"e2e-handler-{version}:dev", folder / "Dockerfile", folder, arguments)
 
 
-def orders() -> Recipe:
-    """The example of durable tasks; its tag changes with the worker's image."""
-    return _on_worker("e2e-orders", ROOT / "examples" / "orders")
-
-
-def resize() -> Recipe:
-    """The example of an activity's handler; its tag changes with the worker's image."""
-    return _on_worker("e2e-resize", ROOT / "examples" / "resize")
+def example(name: str) -> Recipe:
+    """An example's image, one of EXAMPLES; its tag changes with the worker's image."""
+    return _on_worker(f"e2e-{name}", ROOT / "examples" / name)
 
 
 def next_operator() -> Recipe:

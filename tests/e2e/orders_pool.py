@@ -158,7 +158,7 @@ def _example() -> Any:
 @contextmanager
 def an_orders_pool(stage: Stage, namespace: str, name: str) -> Iterator[OrdersPool]:
     """Yield a shop whose databases on this machine are reachable for pods, and whose image is in the cluster."""
-    image = find_image(catalogue.orders())
+    image = find_image(catalogue.example("orders"))
     load_image(image)
     password = secrets.token_urlsafe(12)
     with postgres_server(durable=False, logins=LOGINS, also=stage.cluster.host_ip) as server:

@@ -1,34 +1,66 @@
-"""The example of an activity's handler, deployed from its own files; `test_task_store.py` deploys the orders."""
+"""The examples, each deployed from its own files; `test_task_store.py` deploys the orders."""
 
+import asyncio
+import importlib.util
 from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import yaml
 
+from activity_worker.flows import Flow, FlowDefinition
 from tests.cluster import catalogue, find_image, load_image
+from tests.e2e.jobs import PASSWORD
 from tests.e2e.pool import Pool
+from tests.e2e.secret_pool import SecretPool
 from tests.e2e.stage import CREDENTIALS, RESOURCES, ROOT, SHORT, Stage
+from tests.servers.redis import RedisServer, redis_server
 
+EXAMPLES = ROOT / "examples"
 IMAGE = b"P6 4 2 255\n" + bytes(range(24))
 SMALL = b"P6 2 1 255\n" + bytes([0, 1, 2, 6, 7, 8])
 
 
-def test_resize_scales_an_image_in_a_pool_of_its_own_manifest(stage: Stage, namespace: str) -> None:
-    image = find_image(catalogue.resize())
+def documents(path: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((EXAMPLES / path).read_text(encoding="utf-8")))
+
+
+def image_of(example: str) -> str:
+    image = find_image(catalogue.example(example))
     load_image(image)
-    manifest = yaml.safe_load((ROOT / "examples" / "resize" / "pool.yaml").read_text(encoding="utf-8"))
-    pool = Pool(stage, namespace, manifest["metadata"]["name"], stage.machine(f"resize-{namespace}"))
+    return image.tag
+
+
+def small_container(manifest: dict[str, Any], *environment: dict[str, str]) -> None:
+    """Give the worker's container these variables and the requests of a test, beside what the manifest says."""
+    spec = manifest["spec"].setdefault("podTemplate", {}).setdefault("spec", {})
+    (container,) = spec.setdefault("containers", [{"name": "worker"}])
+    container |= {"env": [*container.get("env", []), *environment], "resources": RESOURCES}
+
+
+def activity_pool(stage: Stage, namespace: str, example: str) -> Pool:
+    """Apply the example's documents; only what depends on the cluster differs: ARN, image, endpoint, windows."""
+    *others, manifest = documents(f"{example}/pool.yaml")
+    for other in others:
+        other["metadata"]["namespace"] = namespace
+        stage.apply(other)
+    pool = Pool(stage, namespace, manifest["metadata"]["name"], stage.machine(f"{example}-{namespace}"))
     manifest["metadata"]["namespace"] = namespace
     manifest["spec"] |= {
         "activityArn": pool.tasks.activity,
-        "handlerImage": image.tag,
+        "handlerImage": image_of(example),
         "aws": {"endpointUrl": stage.emulator.in_cluster_url},
         "scaling": SHORT,
-        "podTemplate": {
-            "spec": {"containers": [{"name": "worker", "env": CREDENTIALS, "resources": RESOURCES}]},
-        },
     }
+    small_container(manifest, *CREDENTIALS)
     pool.apply_manifest(manifest)
     pool.wait_until("Ready", "True", "ScaledToZero")
+    return pool
+
+
+def test_resize_scales_an_image_in_a_pool_of_its_own_manifest(stage: Stage, namespace: str) -> None:
+    pool = activity_pool(stage, namespace, "resize")
 
     (execution,) = pool.executions.start(image=b64encode(IMAGE).decode(), width=2)
     pool.wait_done()
@@ -37,3 +69,62 @@ def test_resize_scales_an_image_in_a_pool_of_its_own_manifest(stage: Stage, name
     assert (b64decode(output["image"]), output["width"], output["height"]) == (SMALL, 2, 1)
     pool.assert_nothing_lost()
     pool.wait_until("Ready", "True", "ScaledToZero")
+
+
+def test_wordcount_counts_a_text_that_its_manifest_mounts(stage: Stage, namespace: str) -> None:
+    pool = activity_pool(stage, namespace, "wordcount")
+
+    (execution,) = pool.executions.start(path="/texts/spring.txt")
+    pool.wait_done()
+
+    assert pool.tasks.output(execution) == {"lines": 3, "words": 13}
+    pool.assert_nothing_lost()
+
+
+def test_shop_sends_an_order_through_a_pool_for_each_queue(stage: Stage, namespace: str) -> None:
+    image = image_of("flows")
+    with shop_server(stage) as server:
+        pools = [
+            SecretPool(stage, namespace, manifest["metadata"]["name"], secret="shop-redis")
+            for manifest in documents("flows/pools.yaml")
+        ]
+        pools[0].put_url(f"redis://:{PASSWORD}@{stage.cluster.host_ip}:{server.port}/0")
+        pools[0].let_operator_read()
+        for pool, manifest in zip(pools, documents("flows/pools.yaml"), strict=True):
+            manifest["metadata"]["namespace"] = namespace
+            manifest["spec"] |= {"handlerImage": image, "scaling": SHORT}
+            small_container(manifest)
+            pool.apply_manifest(manifest)
+        for pool in pools:
+            pool.wait_until("Ready", "True", "ScaledToZero")
+
+        fields = asyncio.run(_send_an_order(server))
+
+        assert fields["parcels"] == 2
+        assert all(pool.peak() >= 1 for pool in pools)
+        for pool in pools:
+            pool.wait_zero()
+
+
+@contextmanager
+def shop_server(stage: Stage) -> Iterator[RedisServer]:
+    """Start a Redis server that pods reach."""
+    with redis_server(password=PASSWORD, config={"bind": f"127.0.0.1 {stage.cluster.host_ip}"}) as server:
+        yield server
+
+
+async def _send_an_order(server: RedisServer) -> dict[str, Any]:
+    async with Flow.open(_shop(), server.url) as flow:
+        order = await flow.create({"customer": 62, "items": ["pen", "paper"]})
+        return dict((await flow.wait(order, timeout_seconds=300)).fields)
+
+
+def _shop() -> FlowDefinition:
+    """Return the flow of `examples/flows/shop.py`."""
+    spec = importlib.util.spec_from_file_location("shop", EXAMPLES / "flows" / "shop.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    definition: FlowDefinition = module.SHOP
+    return definition

@@ -59,8 +59,17 @@ async def test_wordcount_fails_by_name_without_a_text(tmp_path: Path) -> None:
     assert environment.response.error == "WordCount.NoSuchText"
 
 
-@pytest.mark.parametrize(("example", "most"), [("resize", 50), ("orders", 10)])
-def test_pool_manifest_is_valid(example: str, most: int) -> None:
-    manifest = yaml.safe_load((EXAMPLES / example / "pool.yaml").read_text())
+@pytest.mark.parametrize(
+    ("path", "most"),
+    [
+        ("resize/pool.yaml", [50]),
+        ("wordcount/pool.yaml", [5]),
+        ("orders/pool.yaml", [10]),
+        ("flows/pools.yaml", [5, 5, 20, 5]),
+    ],
+)
+def test_pool_manifests_are_valid(path: str, most: list[int]) -> None:
+    documents = yaml.safe_load_all((EXAMPLES / path).read_text())
+    pools = [document["spec"] for document in documents if document["kind"] == "ActivityPool"]
 
-    assert PoolSpec.model_validate(manifest["spec"]).max_workers == most
+    assert [PoolSpec.model_validate(spec).max_workers for spec in pools] == most
