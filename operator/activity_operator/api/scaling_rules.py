@@ -15,7 +15,7 @@ _COUNTED = (
     "has(self.source.taskStore)))"
 )
 NEEDS_COUNT = (
-    "needs a count of the waiting tasks: the operator's polls would take the tasks that are to wait. Set "
+    "needs a count of the waiting tasks: polls of the operator would take the tasks that are to wait. Set "
     "activation.mode CloudWatch, or remove it"
 )
 NEEDS_ZERO = "has no effect above zero: set minWorkers to 0, or remove it"
