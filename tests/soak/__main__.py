@@ -19,7 +19,7 @@ from tests.faults import clock_wall
 from tests.faults.fault_cluster import fault_cluster
 from tests.faults.replicas import fork_server
 from tests.servers.control_plane import audit_log
-from tests.soak import table
+from tests.soak import memory_trace, table
 from tests.soak.leaking_operators import LEAKS, VARIABLE
 from tests.soak.soak import Soak, soak
 from tests.soak.verdict import Findings, judge
@@ -37,7 +37,13 @@ async def run(options: argparse.Namespace, kept: Path) -> int:
     _log_workers(kept / "workers.log")
     tell(f"soak of {options.minutes:g} minutes, --seed {options.seed}")
     # No call may leave this machine, whatever role or service a generated pool names.
-    environment = {VARIABLE: options.leak, "AWS_ENDPOINT_URL": "http://127.0.0.1:1", **clock_wall.environment()}
+    traced = {memory_trace.VARIABLE: str(kept)} if options.trace_memory else {}
+    environment = {
+        VARIABLE: options.leak,
+        **traced,
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+        **clock_wall.environment(),
+    }
     async with (
         fault_cluster() as here,
         fork_server(here.folder, "tests.soak.leaking_operators", **environment) as operators,
@@ -45,6 +51,8 @@ async def run(options: argparse.Namespace, kept: Path) -> int:
         began = time.monotonic()
         async with soak(here, operators, options.minutes, options.seed, tell) as run:
             found = await run.play()
+            if options.trace_memory:
+                found = dataclasses.replace(found, growth=(), must_judge_growth=False)
             verdict = judge(found)
             _report(run, found)
             _keep(run, found, kept)
@@ -133,12 +141,15 @@ def main() -> None:
         "--leak", type=_leak, default="", metavar="KIND:MUCH",
         help="have the operators leak so much a minute, to see the judge find it: memory:MB, files:N or lag:MS",
     )  # fmt: skip
+    parser.add_argument(
+        "--trace-memory", action="store_true", help="write what each operator keeps to files, and judge no growth"
+    )
     options = parser.parse_args()
     if options.seed is None:
         options.seed = random.SystemRandom().randrange(10**6)
     kept = Path(tempfile.mkdtemp(prefix="ap-soak-"))
     code = asyncio.run(run(options, kept))
-    if code:
+    if code or options.trace_memory:
         print(f"logs, faults and samples: {kept}")
     else:
         shutil.rmtree(kept)

@@ -1,4 +1,4 @@
-"""Operators that leak on purpose, if `SOAK_LEAK` asks for it; otherwise as in `tests.faults.forked_operators`.
+"""Operators that leak on purpose (`SOAK_LEAK`) or trace their memory; otherwise as in `tests.faults.forked_operators`.
 
 `python -m tests.soak.leaking_operators` is the process that operators are forked from.
 
@@ -11,6 +11,7 @@ import importlib
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 from activity_operator import __main__ as operator
@@ -18,6 +19,7 @@ from activity_operator.policy_file import PolicyFile
 from activity_operator.settings import OperatorSettings
 from tests.faults import forked_operators
 from tests.faults.forked_election_operators import _block
+from tests.soak import memory_trace
 
 VARIABLE = "SOAK_LEAK"
 #: Modules that an operator imports when the first pool needs them. They are imported before, so that they do not count
@@ -28,13 +30,18 @@ _kept: list[Any] = []
 _run = operator.run
 
 
-async def _leaking(settings: OperatorSettings, policy: PolicyFile) -> int:
-    kind, _, much = os.environ[VARIABLE].partition(":")
-    leak = asyncio.create_task(_leak(kind, float(much) / 60.0))
+async def _with_extras(settings: OperatorSettings, policy: PolicyFile) -> int:
+    extras = []
+    if leak := os.environ.get(VARIABLE):
+        kind, _, much = leak.partition(":")
+        extras.append(asyncio.create_task(_leak(kind, float(much) / 60.0)))
+    if folder := os.environ.get(memory_trace.VARIABLE):
+        extras.append(asyncio.create_task(memory_trace.report_growth(Path(folder))))
     try:
         return await _run(settings, policy)
     finally:
-        leak.cancel()
+        for extra in extras:
+            extra.cancel()
 
 
 async def _leak(kind: str, a_second: float) -> None:
@@ -57,8 +64,7 @@ def main() -> None:
         importlib.import_module(module)
     # The forked operators inherit the handler.
     signal.signal(signal.SIGUSR1, _block)
-    if os.environ.get(VARIABLE):
-        operator.run = _leaking
+    operator.run = _with_extras
     forked_operators.main()
 
 

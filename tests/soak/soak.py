@@ -35,9 +35,10 @@ LONG_MINUTES = 8.0
 #: Seconds for all executions to end: one may wait for a heartbeat time-out, behind others.
 FINISH_SECONDS = 240.0
 REST_SECONDS = 120.0
-#: Seconds at rest until timed work is done too (a status that counts ended executions), and seconds in which writes are
-#: counted.
-SETTLE_SECONDS = 15.0
+#: Seconds after the last change until timed work is done too: a status that counts ended executions, and a new leader's
+#: first summary of tasks, which it writes a minute after its first reports.
+SETTLE_SECONDS = 75.0
+#: Seconds in which writes are counted.
 QUIET_SECONDS = 60.0
 SHORT_QUIET_SECONDS = 20.0
 QUIET_TRIES = 4
