@@ -20,7 +20,7 @@ for process in pathlib.Path("/proc").iterdir():
             killed += 1
 sys.exit(killed == 0)
 """
-_SUPERVISOR, _HANDLER = "bin/activity-worker", "activity_worker.subprocess.main"
+_SUPERVISOR, _HANDLER = "bin/activity-worker", "subprocess/bootstrap.py"
 
 
 def kill_handler(pool: BasePool, pod: str) -> None:
@@ -53,4 +53,4 @@ def evict(pool: BasePool, pod: str) -> None:
 
 
 def _kill(pool: BasePool, pod: str, wanted: str, other: str) -> None:
-    pool.kubectl("exec", pod, "-c", "worker", "--", "python", "-c", _KILL, wanted, other)
+    pool.kubectl("exec", pod, "-c", "worker", "--", "python", "-I", "-c", _KILL, wanted, other)

@@ -14,6 +14,7 @@ from tests.cluster.locks import alone
 from tests.cluster.progress import say
 from tests.cluster.shell import ClusterError
 from tests.conformance.emulators import EMULATORS, NoPythonError, environment_of
+from tests.integration.worker.user_environment import USER_LIBRARIES
 from tests.packages import Program
 from tests.prepare import apt, docker, environments, go, images, queues
 from tests.prepare.retries import retried
@@ -37,7 +38,7 @@ def build_binaries() -> None:
 
 
 def make_environments() -> None:
-    """Make the emulators' environments.
+    """Make the environments of the emulators and of a user's old libraries.
 
     Without a fitting Python, CI fails; elsewhere that emulator's tests are skipped.
     """
@@ -50,6 +51,7 @@ def make_environments() -> None:
             say(f"LEFT OUT: {recipe.name} {reason}; its tests in tests/conformance are skipped")
         else:
             environments.make(environment)
+    environments.make(USER_LIBRARIES)
 
 
 def install_peers() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from activity_worker.config.logging import set_up_logs
 from activity_worker.config.reader import SettingsError
-from activity_worker.config.settings import DEFAULT_HANDLER, LOG_FORMATS, read_settings
+from activity_worker.config.settings import DEFAULT_HANDLER, HANDLER_PYTHON, LOG_FORMATS, read_settings
 from activity_worker.config.sources import ATOMIC, DIALECT
 from activity_worker.contract import EXIT_ERROR, EXIT_USAGE, Env
 
@@ -34,6 +34,7 @@ _TASK_STORE = (
 )
 _WORKER = (
     ("slots", "N", f"tasks at a time, a process each; default 1 (environment: {Env.SLOTS})"),
+    ("handler-python", "PATH", f"interpreter of the handler's environment; default: this one (env.: {HANDLER_PYTHON})"),
     ("name", "NAME", f"prefix of the worker names that Step Functions shows (environment: {Env.POD_NAME})"),
     ("task-heartbeat-seconds", "SECONDS", f"between task heartbeats; default 10 (env.: {Env.TASK_HEARTBEAT_SECONDS})"),
     ("task-deadline-seconds", "SECONDS", f"kill a handler after it; default never (env.: {Env.TASK_DEADLINE_SECONDS})"),

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +69,20 @@ class WorkerProcess:
 
 
 @contextlib.asynccontextmanager
-async def worker(*arguments: str, env: dict[str, str] | None = None) -> AsyncIterator[WorkerProcess]:
-    """Start `activity-worker` with these arguments, in an environment without AWS settings of the user."""
+async def worker(
+    *arguments: str, env: dict[str, str] | None = None, python: Sequence[str] = (), folder: Path = ROOT
+) -> AsyncIterator[WorkerProcess]:
+    """Start `activity-worker` with these arguments, in an environment without AWS settings of the user.
+
+    `python` are options of its interpreter, `folder` is its working directory.
+    """
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "ACTIVITY_", "POD_"))}
     clean |= {"PYTHONPATH": str(ROOT), "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"} | (env or {})
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "activity_worker", *arguments, stderr=asyncio.subprocess.PIPE, env=clean, cwd=ROOT
+        *(sys.executable, *python, "-m", "activity_worker", *arguments),
+        stderr=asyncio.subprocess.PIPE,
+        env=clean,
+        cwd=folder,
     )
     running = WorkerProcess(process)
     try:

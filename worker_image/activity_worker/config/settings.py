@@ -6,6 +6,7 @@ In a pod the operator sets the environment (`contract.Env`); on a laptop flags d
 
 import os
 import re
+import shutil
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from activity_worker.contract import Env
 __all__ = ["ReportSettings", "SettingsError", "WorkerSettings", "read_settings"]
 
 DEFAULT_HANDLER = "handler:handle"
+#: The interpreter of the handler's environment. The image sets it; the operator does not.
+HANDLER_PYTHON = "ACTIVITY_HANDLER_PYTHON"
 DEFAULT_SLOTS = 1
 DEFAULT_TASK_HEARTBEAT_SECONDS = 10.0
 DEFAULT_DRAIN_TIMEOUT_SECONDS = 1800.0
@@ -50,11 +53,13 @@ class WorkerSettings:
     """What one `activity-worker run` does. Times are in seconds.
 
     `task_deadline_seconds` None means no hard deadline; `health_port` None means no health server, 0 any free port;
-    `report` None means that the worker runs without an operator, as on a laptop.
+    `report` None means that the worker runs without an operator, as on a laptop. `handler_python` is the interpreter of
+    the handler's environment; empty: the worker's own.
     """
 
     source: SourceSettings
     handler: str = DEFAULT_HANDLER
+    handler_python: str = ""
     slots: int = DEFAULT_SLOTS
     name: str = "activity-worker"
     task_heartbeat_seconds: float = DEFAULT_TASK_HEARTBEAT_SECONDS
@@ -77,6 +82,7 @@ def read_settings(flags: Mapping[str, str | None], env: Mapping[str, str] | None
         handler=read.matching(
             "handler", Env.HANDLER, _HANDLER, "module:function, such as handler:handle", DEFAULT_HANDLER
         ),
+        handler_python=_read_python(read),
         slots=read.count("slots", Env.SLOTS, DEFAULT_SLOTS, 1, MAX_SLOTS) or DEFAULT_SLOTS,
         name=(read.text("name", Env.POD_NAME) or socket.gethostname() or "activity-worker")[:MAX_NAME_LENGTH],
         task_heartbeat_seconds=longest_heartbeat(source, heartbeat or DEFAULT_TASK_HEARTBEAT_SECONDS),
@@ -89,6 +95,13 @@ def read_settings(flags: Mapping[str, str | None], env: Mapping[str, str] | None
         log_format=read.choice("log-format", "auto", LOG_FORMATS),
         report=_read_report(read),
     )
+
+
+def _read_python(read: SettingsReader) -> str:
+    value, origin = read.find("handler-python", HANDLER_PYTHON)
+    if value is not None and shutil.which(value) is None:
+        raise SettingsError(f"{origin}={value!r}: expected a Python interpreter, such as /opt/handler/bin/python3")
+    return value or ""
 
 
 def _read_report(read: SettingsReader) -> ReportSettings | None:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from activity_worker.config.reader import SettingsError, SettingsReader
@@ -17,6 +17,7 @@ DIALECT, ATOMIC = "dialect", "atomic"
 
 # AWS accounts have 12 digits; Step Functions Local names one with 10 (arn:aws:states:local:0123456789:activity:NAME).
 _ARN = re.compile(r"arn:aws[a-z-]*:states:(?P<region>[a-z0-9-]+):[0-9]{10,12}:activity:[^\s:]{1,80}")
+_DEFAULT_REGION = "AWS_DEFAULT_REGION"
 _NAME = re.compile(r"\S{1,200}")
 _SOURCES = (
     ("activity-arn", Env.ACTIVITY_ARN),
@@ -83,6 +84,19 @@ def read_source(read: SettingsReader) -> SourceSettings:
             return _task_store(read)
         case _:
             return _step_functions(read)
+
+
+def aws_environment(source: SourceSettings, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with which boto3 in a handler finds the worker's region and profile.
+
+    boto3 reads `AWS_DEFAULT_REGION` and no `AWS_REGION`. A default region that `env` has stays as it is.
+    """
+    of_source = source if isinstance(source, StepFunctionsSettings) else None
+    region = (of_source and of_source.region) or env.get(Env.REGION) or env.get(_DEFAULT_REGION)
+    found = {Env.REGION.value: region, _DEFAULT_REGION: env.get(_DEFAULT_REGION) or region} if region else {}
+    if of_source is not None and of_source.profile:
+        found["AWS_PROFILE"] = of_source.profile
+    return found
 
 
 def longest_task(source: SourceSettings, deadline_seconds: float | None) -> float | None:

@@ -1,6 +1,8 @@
 """The child process of a slot: imports the handler once, then runs one task after the other.
 
-`python -m activity_worker.subprocess.main FD module:function SUPERVISOR_PID`, started by `subprocess.process` only.
+`subprocess.process` starts it through `bootstrap.py`, with the interpreter of the handler's environment. That
+environment may lack the supervisor's libraries or have other releases of them, so what this module imports at its top
+needs the standard library alone.
 """
 
 import asyncio
@@ -210,7 +212,3 @@ def main() -> int:
         return CHILD_UNUSABLE
     asyncio.run(_serve(fd, handler))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

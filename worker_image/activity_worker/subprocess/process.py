@@ -15,6 +15,7 @@ import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
@@ -29,6 +30,7 @@ START_TIMEOUT_SECONDS = 120.0
 _LAST_MESSAGES_SECONDS = 0.5
 #: How long an idle child may take for its exit handlers.
 _STOP_SECONDS = 2.0
+_BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
 
 
 class HandlerUnusableError(ActivityError):
@@ -102,28 +104,32 @@ class ChildProcess:
         oom_kills: OomKillCounter,
         start_timeout_seconds: float = START_TIMEOUT_SECONDS,
         environment: Mapping[str, str] = MappingProxyType({}),
+        python: str = "",
     ) -> Self:
         """Start a process that has imported `handler` (`module:function`); raises `HandlerUnusableError`.
 
-        `environment` is added to that of this process.
+        `environment` is added to that of this process. `python` is the interpreter of the handler's environment, by
+        default this process's own.
         """
         ours, theirs = socket.socketpair()
         with theirs:
             fd = theirs.fileno()
-            command = [sys.executable, "-m", "activity_worker.subprocess.main", str(fd), handler, str(os.getpid())]
+            child_environment = {**_environment(), **environment}
+            command = [python or sys.executable, "-P", "-u", str(_BOOTSTRAP), str(fd), handler, str(os.getpid())]
             try:
                 # A session of its own: Ctrl-C in a terminal reaches the supervisor only, and `kill` reaches what the
                 # handler has started as well.
                 process = await asyncio.create_subprocess_exec(
                     *command,
+                    child_environment.pop("PYTHONPATH", ""),
                     stdin=asyncio.subprocess.DEVNULL,
                     pass_fds=(fd,),
                     start_new_session=True,
-                    env={**_environment(), **environment},
+                    env=child_environment,
                 )
             except OSError as error:
                 ours.close()
-                raise HandlerUnusableError(f"{handler}: no process could be started: {error}") from error
+                raise HandlerUnusableError(f"{handler}: {command[0]} could not be started: {error.strerror}") from error
         child = cls(process, oom_kills)
         try:
             await asyncio.get_running_loop().create_unix_connection(lambda: child._channel, sock=ours)
@@ -204,5 +210,5 @@ class ChildProcess:
 
 
 def _environment() -> dict[str, str]:
-    # A handler's prints belong in the log when they happen, not when a buffer is full or lost with the process.
+    # The prints of a handler and of what it starts belong in the log when they happen, not when a buffer is full.
     return {"PYTHONUNBUFFERED": "1", **os.environ}

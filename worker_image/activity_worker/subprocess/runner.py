@@ -44,7 +44,7 @@ class SubprocessRunner:
 
     Children get `environment` in addition to this process's. `on_capabilities` gets the capabilities of each child
     (None for a plain handler) and may raise `HandlerUnusableError`. `on_measured` gets the measurements of a child's
-    calls.
+    calls. `python` is the interpreter of the handler's environment, by default this process's own.
     """
 
     def __init__(
@@ -59,8 +59,10 @@ class SubprocessRunner:
         environment: Mapping[str, str] = MappingProxyType({}),
         on_capabilities: Callable[[Message | None], object] = lambda _: None,
         on_measured: Callable[[Message], object] = lambda _: None,
+        python: str = "",
     ) -> None:
         self._handler = handler
+        self._python = python
         self._environment = environment
         self._on_capabilities = on_capabilities
         self._on_measured = on_measured
@@ -163,7 +165,9 @@ class SubprocessRunner:
             await closing
 
     async def _spawn(self) -> ChildProcess:
-        child = await ChildProcess.spawn(self._handler, self._oom_kills, environment=self._environment)
+        child = await ChildProcess.spawn(
+            self._handler, self._oom_kills, environment=self._environment, python=self._python
+        )
         try:
             self._on_capabilities(child.ready_message.get("capabilities"))
         except HandlerUnusableError:

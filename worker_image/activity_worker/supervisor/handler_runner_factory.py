@@ -1,9 +1,11 @@
 """Makes the handler runner of each slot, and connects the handlers' processes with the task source."""
 
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from activity_worker.config.settings import WorkerSettings
+from activity_worker.config.sources import aws_environment
 from activity_worker.errors import CapabilitiesError
 from activity_worker.sources.protocol import SharedSource, Source
 from activity_worker.subprocess.oom import OomKillCounter
@@ -37,9 +39,12 @@ class HandlerRunnerFactory:
         self._on_unusable = on_unusable
         self._on_death = on_death
         self._oom_kills = OomKillCounter()
+        self._python = settings.handler_python
+        self._environment = aws_environment(settings.source, os.environ)
         self.heartbeat_seconds = settings.task_heartbeat_seconds
         if self._shared is not None:
             self.heartbeat_seconds = min(self.heartbeat_seconds, self._shared.max_heartbeat_seconds)
+            self._environment |= self._shared.environment
             self._shared.register(registry)
 
     def create(self) -> SubprocessRunner:
@@ -50,7 +55,8 @@ class HandlerRunnerFactory:
             on_unusable=self._on_unusable,
             on_death=self._on_death,
             oom_kills=self._oom_kills,
-            environment=self._shared.environment if self._shared is not None else {},
+            environment=self._environment,
+            python=self._python,
             on_capabilities=self._take_capabilities,
             on_measured=self._measured,
         )

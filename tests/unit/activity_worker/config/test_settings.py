@@ -4,7 +4,7 @@ import pytest
 
 from activity_worker.config.reader import SettingsError
 from activity_worker.config.settings import read_settings
-from activity_worker.config.sources import RedisSettings, StepFunctionsSettings, TaskStoreSettings
+from activity_worker.config.sources import RedisSettings, StepFunctionsSettings, TaskStoreSettings, aws_environment
 from activity_worker.contract import Env
 
 ARN = "arn:aws:states:eu-west-1:123456789012:activity:resize"
@@ -155,3 +155,23 @@ def test_error_of_an_invalid_value_names_its_origin_and_the_fix(
         read_settings(flags, env)
 
     assert [word for word in fragments if word not in str(caught.value)] == []
+
+
+@pytest.mark.parametrize(
+    ("env", "found"),
+    [
+        ({}, {"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "eu-west-1"}),
+        ({"AWS_DEFAULT_REGION": "us-west-2"}, {"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "us-west-2"}),
+    ],
+)
+def test_handler_gets_the_region_of_the_activity(env: dict[str, str], found: dict[str, str]) -> None:
+    source = StepFunctionsSettings("arn:aws:states:eu-west-1:123456789012:activity:a", region="eu-west-1")
+
+    assert aws_environment(source, env) == found
+
+
+def test_handler_of_a_queue_gets_the_region_that_the_worker_has() -> None:
+    source = RedisSettings(url="redis://x", flow="f", queue="q")
+
+    assert aws_environment(source, {"AWS_REGION": "eu-west-1"})["AWS_DEFAULT_REGION"] == "eu-west-1"
+    assert aws_environment(source, {}) == {}

@@ -1,0 +1,3 @@
+"""A file of the user with the name of a module that the runtime imports."""
+
+raise RuntimeError("imported by its name: json")
