@@ -27,7 +27,7 @@ CLUSTER = (
     Program("containerd", "containerd"),
     Program("ctr", "containerd"),
     Program("runc", "runc"),
-    Program("bridge", "containernetworking-plugins", ("/usr/lib/cni",)),
+    Program("loopback", "containernetworking-plugins", ("/usr/lib/cni",)),  # iproute2 has a `bridge`, too
     Program("buildah", "buildah"),
     Program("netavark", "netavark", ("/usr/lib/podman",)),  # from Debian 13 on buildah does nothing without it
     Program("debootstrap", "debootstrap"),
