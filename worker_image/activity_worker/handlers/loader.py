@@ -1,6 +1,7 @@
 """From `module:attribute` to what a worker runs: a registry of handlers, a plain function, or a `Tasks` object."""
 
 import importlib
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -27,7 +28,7 @@ def load_handler(name: str) -> Any:
             raise HandlerLoadError(
                 f"{name}: importing it failed: no module named {error.name!r}{_place(error)}"
             ) from error
-        places = ", ".join(place or str(Path.cwd()) for place in sys.path[:2])
+        places = ", ".join(_folders())
         raise HandlerLoadError(f"{name}: no module named {error.name!r} in {places}; is the file there?") from error
     except BaseException as error:
         raise HandlerLoadError(
@@ -35,7 +36,8 @@ def load_handler(name: str) -> Any:
         ) from error
     for part in path.split("."):
         if not hasattr(found, part):
-            raise HandlerLoadError(f"{name}: the module {module_name!r} has no {path!r}")
+            hint = "; its name is that of Python's own module: rename the file" * (module_name in sys.stdlib_module_names)
+            raise HandlerLoadError(f"{name}: the module {module_name!r} has no {path!r}{hint}")
         found = getattr(found, part)
     if is_tasks(found):
         return found
@@ -50,6 +52,12 @@ def is_tasks(found: object) -> bool:
     """Return whether the object is a `Tasks`; only after the import of its module can there be one."""
     module = sys.modules.get("activity_worker.steps.runner.tasks")
     return module is not None and isinstance(found, module.Tasks)
+
+
+def _folders() -> list[str]:
+    """Return where a user's modules are looked for."""
+    python_path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return list(dict.fromkeys([str(Path.cwd()), *filter(None, python_path)]))
 
 
 def _place(error: BaseException) -> str:
