@@ -101,7 +101,7 @@ def swell(_: Work) -> str:
 
 def babble(_: Work) -> Any:
     """Return a value that JSON cannot express."""
-    return {"when": {1, 2, 3}}
+    return {"when": object()}
 
 
 MISDEEDS: dict[str, Callable[[Work], Any]] = {

@@ -21,7 +21,7 @@ FAILURES = {
     "vanish": ("ActivityPool.HandlerExited", "exited with code 7"),
     "hang": ("ActivityPool.DeadlineExceeded", "longer than 15 s"),
     "swell": ("ActivityPool.OutputTooLarge", "the limit is 262144"),
-    "babble": ("ActivityPool.OutputNotJson", "Object of type set is not JSON serializable"),
+    "babble": ("ActivityPool.OutputNotJson", "object is not a JSON type"),
 }
 LIMITED = {"name": "worker", "env": CREDENTIALS, "resources": {**RESOURCES, "limits": {"memory": "160Mi"}}}
 
