@@ -36,7 +36,8 @@ def load_handler(name: str) -> Any:
         ) from error
     for part in path.split("."):
         if not hasattr(found, part):
-            hint = "; its name is that of Python's own module: rename the file" * (module_name in sys.stdlib_module_names)
+            taken = module_name in sys.stdlib_module_names
+            hint = ", which is a module of Python's own: rename the file" if taken else ""
             raise HandlerLoadError(f"{name}: the module {module_name!r} has no {path!r}{hint}")
         found = getattr(found, part)
     if is_tasks(found):
