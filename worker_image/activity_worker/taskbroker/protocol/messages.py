@@ -1,0 +1,44 @@
+"""The protocol's message classes.
+
+They live in a pool of descriptors of their own: a process may import the published `sentry_protos` as well, whose names
+are the same, and the default pool refuses two files with the same names.
+"""
+
+from importlib.resources import files
+from typing import Any, Final
+
+from google.protobuf import timestamp_pb2
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+
+from activity_worker.taskbroker.protocol.proto_parser import parse_proto
+
+PACKAGE: Final = "sentry_protos.taskbroker.v1"
+CONSUMER_SERVICE: Final = f"{PACKAGE}.ConsumerService"
+
+_POOL: Final = DescriptorPool()
+
+
+def _load() -> None:
+    timestamp = FileDescriptorProto()
+    timestamp_pb2.DESCRIPTOR.CopyToProto(timestamp)
+    _POOL.Add(timestamp)
+    text = files(__package__).joinpath("taskbroker.proto").read_text(encoding="utf-8")
+    _POOL.Add(parse_proto("activity_worker/taskbroker.proto", text))
+
+
+def _message(name: str) -> Any:
+    return GetMessageClass(_POOL.FindMessageTypeByName(f"{PACKAGE}.{name}"))
+
+
+_load()
+
+RetryStateMessage: Final = _message("RetryState")
+TaskActivation: Final = _message("TaskActivation")
+GetTaskRequest: Final = _message("GetTaskRequest")
+GetTaskResponse: Final = _message("GetTaskResponse")
+SetTaskStatusRequest: Final = _message("SetTaskStatusRequest")
+SetTaskStatusResponse: Final = _message("SetTaskStatusResponse")
+SetBatchActivationStatusRequest: Final = _message("SetBatchActivationStatusRequest")
+SetBatchActivationStatusResponse: Final = _message("SetBatchActivationStatusResponse")
