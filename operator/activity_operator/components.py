@@ -12,6 +12,8 @@ from activity_operator.backlog.preflight import ActivityPreflight
 from activity_operator.backlog.protocol import PollTarget
 from activity_operator.backlog.sentinel import Sentinels
 from activity_operator.backlog.stepfunctions import StepFunctions
+from activity_operator.backlog.swf import Swf
+from activity_operator.backlog.task_list_rounds import TaskListPoller
 from activity_operator.cluster.election import Elector
 from activity_operator.cluster.kube import KubeClient
 from activity_operator.cluster.ownership import Ownership
@@ -68,6 +70,7 @@ class PoolSources:
         metrics: MetricPoller,
         preflight: ActivityPreflight,
         counted_sources: CountedSources,
+        task_lists: TaskListPoller,
         leases: LeaseManager,
         cluster_name: str,
     ) -> None:
@@ -75,6 +78,7 @@ class PoolSources:
         self._preflight = preflight
         self._metrics = metrics
         self._counted_sources = counted_sources
+        self._task_lists = task_lists
         self._leases = leases
         self._cluster_name = cluster_name
 
@@ -87,12 +91,14 @@ class PoolSources:
         )
         self._leases.set_policy(key, policy)
         self._counted_sources.order(key, order, spec)
+        target = self.target(key, spec)
+        counts_list = spec.swf is not None and order.counts
+        self._task_lists.order(key, target if counts_list else None, order.pace)
         if spec.source_kind != "stepFunctions":
             self._sentinels.forget(key)
             self._metrics.order(key, None)
-            self._preflight.order(key, None)
+            self._preflight.order(key, target if order.preflight else None)
             return
-        target = self.target(key, spec)
         self._sentinels.order(key, order, target, pool_uid)
         self._preflight.order(key, target if order.preflight else None)
         metric_target = replace(target, endpoint_url=spec.aws.cloud_watch_endpoint_url or "")
@@ -103,10 +109,12 @@ class PoolSources:
         role = spec.aws.role_arn or ""
         return PollTarget(
             arn=spec.arn,
-            region=spec.region,
+            region=spec.region if spec.arn or spec.swf is not None else "",
             endpoint_url=spec.aws.endpoint_url or "",
             role_arn=role,
             external_id=f"{self._cluster_name}/{key[0]}" if role else "",
+            domain="" if spec.swf is None else spec.swf.domain,
+            task_list="" if spec.swf is None else spec.swf.task_list,
         )
 
     def facts(self, key: Key) -> SourceFacts:
@@ -114,6 +122,11 @@ class PoolSources:
         polled = self._sentinels.facts(key)
         metrics, metrics_error = self._metrics.latest(key)
         counts, error = self._counted_sources.latest(key)
+        listed, list_error = self._task_lists.latest(key)
+        if listed is not None:
+            counts = (listed, *counts)
+            polled = replace(polled, observed_at=max(polled.observed_at, self._task_lists.answered_at(key)))
+        error = list_error or error
         preflight = self._preflight.problem(key)
         if metrics is None and not counts and metrics_error is None and error is None and preflight is None:
             return polled
@@ -130,6 +143,7 @@ class PoolSources:
         self._metrics.order(key, None)
         self._preflight.order(key, None)
         self._counted_sources.withdraw(key)
+        self._task_lists.order(key, None)
         if deleted:
             self._leases.set_policy(key, None)
             self._leases.check_all()
@@ -161,7 +175,9 @@ class Components:
         metrics: MetricPoller,
         preflight: ActivityPreflight,
         counted_sources: CountedSources,
+        task_lists: TaskListPoller,
         stepfunctions: StepFunctions,
+        swf: Swf,
         cloudwatch: CloudWatchReader,
     ) -> None:
         self._services = services
@@ -173,10 +189,12 @@ class Components:
         self.metrics = metrics
         self.preflight = preflight
         self.counted_sources = counted_sources
+        self.task_lists = task_lists
         self._stepfunctions = stepfunctions
+        self._swf = swf
         self._cloudwatch = cloudwatch
         self.sources = PoolSources(
-            sentinels, metrics, preflight, counted_sources, leases, services.settings.cluster_name
+            sentinels, metrics, preflight, counted_sources, task_lists, leases, services.settings.cluster_name
         )
         self._restoring: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
@@ -237,6 +255,7 @@ class Components:
         self.metrics.pause()
         self.preflight.pause()
         self.counted_sources.pause()
+        self.task_lists.pause()
         self.leases.end_term()
 
     async def close_polls(self, timeout_seconds: float) -> None:
@@ -257,5 +276,7 @@ class Components:
         await self.metrics.stop()
         await self.preflight.stop()
         await self.counted_sources.stop()
+        await self.task_lists.stop()
         await self._stepfunctions.close()
+        await self._swf.close()
         await self._cloudwatch.close()

@@ -22,6 +22,8 @@ from activity_operator.core.decision import SentinelOrder
 from activity_operator.core.observation import BacklogCount, SourceProblem
 from activity_operator.core.tenancy import TenancyPolicy
 
+#: Sources with a URL; the others are reached through AWS.
+_WITH_URL = frozenset({"redis", "taskStore"})
 _PROMETHEUS = "prometheus"
 #: The other use of a Secret's value, besides the token for Prometheus: the source's URL.
 _SOURCE = "source"
@@ -65,7 +67,7 @@ class CountedSources:
 
     def order(self, key: Key, order: SentinelOrder, spec: PoolSpec) -> None:
         """Count for the pool exactly what its order requests. Cheap if nothing changed."""
-        counted = spec.source_kind != "stepFunctions" and order.counts
+        counted = spec.source_kind in _WITH_URL and order.counts
         if counted:
             self._where[key] = messages.url_location(spec)
         if counts_running(spec):

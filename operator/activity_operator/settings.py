@@ -102,6 +102,16 @@ class OperatorSettings:
     redis_count_seconds: float = _setting(
         0.1, "ACTIVITYPOOL_REDIS_COUNT_SECONDS", "how often the queues of a Redis server are counted", low=0.02, high=60
     )
+    swf_counts_per_second: float = _setting(
+        5.0,
+        "ACTIVITYPOOL_SWF_COUNTS_PER_SECOND",
+        "calls of CountPendingActivityTasks a second in an account and a region; Amazon SWF allows 6 to all programs",
+        low=0.1,
+        high=1000,
+    )
+    swf_count_seconds: float = _setting(
+        0.35, "ACTIVITYPOOL_SWF_COUNT_SECONDS", "how often one task list of Amazon SWF is counted", low=0.1, high=60
+    )
     tenancy_file: str = _setting("", "ACTIVITYPOOL_TENANCY_FILE", "the tenancy policy, YAML; without it the default")
     cluster_name: str = _setting(
         "cluster", "ACTIVITYPOOL_CLUSTER_NAME", "first half of the external id with which roles are assumed"

@@ -10,10 +10,12 @@ from activity_operator import health
 from activity_operator.backlog.cloudwatch import CloudWatchReader
 from activity_operator.backlog.lease_budget import MEBIBYTE, LeaseBudget
 from activity_operator.backlog.metric_rounds import MetricPoller
-from activity_operator.backlog.preflight import ActivityPreflight
+from activity_operator.backlog.preflight import ActivityPreflight, ActivityServices
 from activity_operator.backlog.protocol import PollTarget
 from activity_operator.backlog.sentinel import Sentinels
 from activity_operator.backlog.stepfunctions import StepFunctions
+from activity_operator.backlog.swf import Swf
+from activity_operator.backlog.task_list_rounds import CountQuota, TaskListPoller
 from activity_operator.clock import SlewedClock, clock
 from activity_operator.cluster.all_pools import AllPools
 from activity_operator.cluster.apply import Applier
@@ -268,14 +270,20 @@ def _status_updates(
 
 
 def build_components(
-    services: ClusterServices, stepfunctions: StepFunctions | None = None, cloudwatch: CloudWatchReader | None = None
+    services: ClusterServices,
+    stepfunctions: StepFunctions | None = None,
+    cloudwatch: CloudWatchReader | None = None,
+    swf: Swf | None = None,
 ) -> Components:
-    """Build the reports, polls, counts and leases. The metrics count the calls to Step Functions and CloudWatch."""
+    """Build the reports, polls, counts and leases. The metrics count the calls to the services of AWS."""
     settings, kube, elector = services.settings, services.kube, services.elector
     stepfunctions = stepfunctions or StepFunctions(settings.pod_name or "process")
     cloudwatch = cloudwatch or CloudWatchReader()
     stepfunctions.observed = partial(services.metrics.called, "stepfunctions")
     cloudwatch.observed = partial(services.metrics.called, "cloudwatch")
+    swf = swf or Swf()
+    swf.observed = partial(services.metrics.called, "swf")
+    task_lists = TaskListPoller(swf, on_change=services.enqueue, now=services.now, quota=_count_quota(settings))
     reports = AuthenticatedRegistry(
         lambda namespace, pool: services.enqueue((namespace, pool)),
         rate=settings.report_rate,
@@ -309,13 +317,15 @@ def build_components(
         sentinels=sentinels,
         metrics=MetricPoller(cloudwatch, on_change=services.enqueue, now=services.now, wall=time.time),
         preflight=ActivityPreflight(
-            stepfunctions,
-            polled_at=lambda key: sentinels.facts(key).observed_at,
+            ActivityServices(stepfunctions, swf),
+            polled_at=lambda key: max(sentinels.facts(key).observed_at, task_lists.answered_at(key)),
             on_change=services.enqueue,
             now=services.now,
         ),
         counted_sources=_counted_sources(services),
+        task_lists=task_lists,
         stepfunctions=stepfunctions,
+        swf=swf,
         cloudwatch=cloudwatch,
     )
     return components
@@ -376,6 +386,10 @@ def _counted_sources(services: ClusterServices) -> CountedSources:
         now=services.now,
         redis_seconds=services.settings.redis_count_seconds,
     )
+
+
+def _count_quota(settings: OperatorSettings) -> CountQuota:
+    return CountQuota(settings.swf_counts_per_second, settings.swf_count_seconds)
 
 
 def _timing(settings: OperatorSettings) -> Timing:

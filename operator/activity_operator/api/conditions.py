@@ -47,6 +47,7 @@ class Reason(StrEnum):
     PENDING = "Pending"
     INVALID_SPEC = "InvalidSpec"
     ACTIVITY_NOT_FOUND = "ActivityNotFound"
+    DOMAIN_NOT_FOUND = "DomainNotFound"
     ACCESS_DENIED = "AccessDenied"
     WRONG_ACCOUNT = "WrongAccount"
     WRONG_REGION = "WrongRegion"

@@ -141,13 +141,13 @@ class Aws(ApiModel):
         default=None,
         max_length=64,
         json_schema_extra=rules.attach(rules.REGION),
-        description="Region of the API calls. Unset (default): the region in the ARN.",
+        description="Region of the API calls. Unset (default): the region in the ARN. Required for source.swf.",
     )
     endpoint_url: str | None = Field(
         default=None,
         max_length=512,
         json_schema_extra=rules.attach(rules.ENDPOINT_URL),
-        description="URL of the Step Functions endpoint, for emulators and private endpoints. Unset (default): "
+        description="URL of the Step Functions or SWF endpoint, for emulators and private endpoints. Unset (default): "
         "the public one of the region. The administrator's tenancy policy must allow it.",
     )
     cloud_watch_endpoint_url: str | None = Field(

@@ -123,7 +123,7 @@ ACTIVITY_ARN = (
 )
 
 #: The members of `source`, by their names in YAML. Further sources are added here and in `spec.Source`.
-SOURCE_MEMBERS = ("stepFunctions", "redis", "taskStore")
+SOURCE_MEMBERS = ("stepFunctions", "swf", "redis", "taskStore")
 _MEMBER_COUNT = f"[{', '.join(f'has(self.{member})' for member in SOURCE_MEMBERS)}].filter(given, given).size()"
 SOURCE = (Rule(f"{_MEMBER_COUNT} == 1", f"source needs exactly one member of: {', '.join(SOURCE_MEMBERS)}"),)
 
@@ -134,6 +134,16 @@ def _effective_arn(spec: str) -> str:
         f"(has({spec}.activityArn) ? {spec}.activityArn : "
         f"has({spec}.source) && has({in_source}) ? {in_source}.activityArn : '')"
     )
+
+
+def _is_swf(spec: str) -> str:
+    return f"(has({spec}.source) && has({spec}.source.swf))"
+
+
+def _task_list(spec: str) -> str:
+    """Return CEL for the domain and the task list as one text; names have no slash. It is '' for another source."""
+    swf = f"{spec}.source.swf"
+    return f"({_is_swf(spec)} ? {swf}.domain + '/' + {swf}.taskList : '')"
 
 
 SPEC = (
@@ -163,9 +173,27 @@ SPEC = (
         field=".activation.mode",
     ),
     Rule(
-        f"{_effective_arn('self')} != '' || !has(self.aws) || !(has(self.aws.region) || has(self.aws.endpointUrl) || "
-        "has(self.aws.cloudWatchEndpointUrl) || has(self.aws.roleArn))",
-        "aws is for Step Functions activities; this source does not use it: remove it",
+        f"{_effective_arn('self')} != '' || {_is_swf('self')} || !has(self.aws) || !(has(self.aws.region) || "
+        "has(self.aws.endpointUrl) || has(self.aws.cloudWatchEndpointUrl) || has(self.aws.roleArn))",
+        "aws is for Step Functions activities and Amazon SWF; this source does not use it: remove it",
+    ),
+    Rule(
+        f"!{_is_swf('self')} || has(self.aws) && has(self.aws.region)",
+        "source.swf needs aws.region: write the domain's region, such as us-east-1",
+        field=".aws",
+    ),
+    Rule(
+        f"!{_is_swf('self')} || !has(self.aws) || !has(self.aws.cloudWatchEndpointUrl)",
+        "aws.cloudWatchEndpointUrl is for Step Functions activities; source.swf does not use it: remove it",
+        field=".aws",
+    ),
+    Rule(
+        f"{_task_list('self')} == {_task_list('oldSelf')}",
+        "domain and task list of a pool cannot be changed; make a new pool for another task list",
+        f"{_task_list('oldSelf')} == '' ? 'this source cannot be changed to a task list of Amazon SWF; make a new pool "
+        "for it' : 'domain and task list cannot be changed (they are ' + "
+        f"{_task_list('oldSelf')} + '); make a new pool for another source'",
+        ".source",
     ),
     Rule(
         f"{_effective_arn('self')} != '' || !has(self.activation.holdSeconds)",

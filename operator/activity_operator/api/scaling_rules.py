@@ -1,6 +1,6 @@
 """The CEL rules of the optional rules of a pool's size, and their messages."""
 
-from activity_operator.api.rules import Rule
+from activity_operator.api.rules import Rule, literal
 
 #: `minimum` is not enough: the API server rounds it down to 0 when the value is a whole number such as 0.
 SECONDS_PER_TASK = (
@@ -11,7 +11,7 @@ SECONDS_PER_TASK = (
 )
 _THRESHOLD = "self.scaling.activationThreshold"
 _COUNTED = (
-    "self.activation.mode == 'CloudWatch' || (has(self.source) && (has(self.source.redis) || "
+    "self.activation.mode == 'CloudWatch' || (has(self.source) && (has(self.source.swf) || has(self.source.redis) || "
     "has(self.source.taskStore)))"
 )
 NEEDS_COUNT = (
@@ -24,7 +24,7 @@ SPEC = (
     Rule(
         f"{_THRESHOLD} == 0 || {_COUNTED}",
         f"scaling.activationThreshold {NEEDS_COUNT}",
-        f"'scaling.activationThreshold %d {NEEDS_COUNT}'.format([{_THRESHOLD}])",
+        f"{literal(f'scaling.activationThreshold %d {NEEDS_COUNT}')}.format([{_THRESHOLD}])",
         ".scaling.activationThreshold",
     ),
     Rule(

@@ -40,7 +40,7 @@ _COLUMNS = (
     ("Paused", "boolean", ".spec.paused", "Whether the pool is paused.", 1),
     ("Image", "string", ".spec.handlerImage", "The handler's image.", 1),
     ("ARN", "string", ".spec.activityArn", "The activity.", 1),
-    ("Source", "string", ".spec.source.*['activityArn','queue','tasks']", "What spec.source names.", 1),
+    ("Source", "string", ".spec.source.*['activityArn','taskList','queue','tasks']", "What spec.source names.", 1),
     ("Message", "string", f"{_READY}.message", "Why the pool is ready, or is not.", 1),
 )
 

@@ -22,8 +22,19 @@ _STORE_URL = rf"^postgres(ql)?://([^:@/?#]+@)?{_HOST}(:{PORT})?/[^/?#]+(\?[^#]*)
 #: Characters that a name must not have. A colon is allowed: a child's queue is named PARENT:CHILD.
 _NO_NAME = literal(r"[\s,\x00-\x1f\x7f-\x9f]")
 _CONTROL = literal(CONTROL)
+#: What a name of a domain or a task list must not have.
+_NO_SWF_NAME = r"[:/|\x00-\x1f\x7f-\x9f]|^\s|\s$"
 _NAME_FIX = "has a space, a comma or a control character; write it without"
 
+#: Amazon SWF's rule for names of domains and task lists.
+_SWF_NAME_FIX = "is no name in Amazon SWF; it has no :, /, |, control character or outer space, and is not arn"
+SWF_NAME = (
+    Rule(
+        f"!self.matches({literal(_NO_SWF_NAME)}) && self != 'arn'",
+        _SWF_NAME_FIX,
+        printable("self", "", f" {_SWF_NAME_FIX}"),
+    ),
+)
 REDIS = (
     Rule(
         "has(self.urlSecretRef) != has(self.address)",

@@ -36,6 +36,29 @@ class StepFunctionsSourceSpec(ApiModel):
     )
 
 
+class SwfSourceSpec(ApiModel):
+    """Activity tasks of one task list of an Amazon SWF domain."""
+
+    domain: str = Field(
+        min_length=1,
+        max_length=256,
+        json_schema_extra=rules.attach(source_rules.SWF_NAME),
+        description="Name of the domain, in spec.aws.region. Cannot be changed: make a new pool instead.",
+    )
+    task_list: str = Field(
+        min_length=1,
+        max_length=256,
+        json_schema_extra=rules.attach(source_rules.SWF_NAME),
+        description="Name of the task list whose activity tasks the workers take. Cannot be changed: make a new pool "
+        "instead.",
+    )
+    register_activity_types: bool = Field(
+        default=False,
+        description="true: a worker registers the activity types that its handlers name when it starts (default "
+        "false). The workers need swf:RegisterActivityType then.",
+    )
+
+
 class RedisSourceSpec(ApiModel):
     """Jobs of one queue of a flow, on a Redis server."""
 
@@ -138,6 +161,7 @@ class SourceSpec(ApiModel):
     step_functions: StepFunctionsSourceSpec | None = Field(
         default=None, description="Tasks of an AWS Step Functions activity; the long form of activityArn."
     )
+    swf: SwfSourceSpec | None = Field(default=None, description="Activity tasks of a task list of Amazon SWF.")
     redis: RedisSourceSpec | None = Field(default=None, description="Jobs of a queue on a Redis server.")
     task_store: TaskStoreSourceSpec | None = Field(
         default=None, description="Durable multi-step tasks in a PostgreSQL database."
@@ -171,4 +195,4 @@ class PrometheusSpec(ApiModel):
     )
 
 
-SourceKind = Literal["stepFunctions", "redis", "taskStore"]
+SourceKind = Literal["stepFunctions", "swf", "redis", "taskStore"]

@@ -31,6 +31,7 @@ from activity_operator.api.sources import (
     SourceKind,
     SourceSpec,
     StepFunctionsSourceSpec,
+    SwfSourceSpec,
     TaskStoreSourceSpec,
 )
 
@@ -50,6 +51,7 @@ __all__ = [
     "SpecError",
     "Stalled",
     "StepFunctionsSourceSpec",
+    "SwfSourceSpec",
     "TaskHeartbeatSpec",
     "TaskStoreSourceSpec",
     "Throughput",
@@ -122,7 +124,10 @@ class PoolSpec(ApiModel):
     )
     drain: Drain = Field(default_factory=Drain, description="How a worker leaves.")
     activation: Activation = Field(default_factory=Activation, description="How work is noticed while no worker runs.")
-    aws: Aws = Field(default_factory=Aws, description="How AWS is reached. Unset (default): as the ARN says.")
+    aws: Aws = Field(
+        default_factory=Aws,
+        description="How AWS is reached. Unset (default): as the ARN says. Amazon SWF needs aws.region.",
+    )
     service_account_name: str | None = Field(
         default=None,
         max_length=253,
@@ -159,8 +164,13 @@ class PoolSpec(ApiModel):
 
     @property
     def region(self) -> str:
-        """The region of the API calls: `aws.region`, else the ARN's."""
+        """The region of the API calls: `aws.region`, else the ARN's. Amazon SWF has no ARN and needs `aws.region`."""
         return self.aws.region or self.activity.region
+
+    @property
+    def swf(self) -> SwfSourceSpec | None:
+        """The task list of Amazon SWF, None if the source is another one."""
+        return None if self.source is None else self.source.swf
 
     @property
     def redis(self) -> RedisSourceSpec | None:
@@ -175,6 +185,8 @@ class PoolSpec(ApiModel):
     @property
     def source_kind(self) -> SourceKind:
         """The member of `source` that is set; stepFunctions for `activityArn`."""
+        if self.swf is not None:
+            return "swf"
         if self.redis is not None:
             return "redis"
         return "taskStore" if self.task_store is not None else "stepFunctions"
@@ -184,6 +196,9 @@ class PoolSpec(ApiModel):
 
         A Secret's name stands for the server in its URL, so the text then has the `namespace` as well.
         """
+        if self.swf is not None:
+            place = f"{self.region} at {self.aws.endpoint_url}" if self.aws.endpoint_url else self.region
+            return f"task list {self.swf.task_list} of domain {self.swf.domain} in {place}"
         if self.redis is not None:
             server = self.redis.address or _in(namespace, self.redis.url_secret_ref)
             return f"queue {self.redis.queue} of flow {self.redis.flow} on {server}"
@@ -235,7 +250,8 @@ def _check_source(spec: PoolSpec) -> None:
     if spec.activity_arn is None and spec.source is None:
         raise SpecError("activityArn", None, "is not set, and neither is source; set exactly one of them")
     if spec.source is not None:
-        given = [member for member in (spec.source.step_functions, spec.redis, spec.task_store) if member is not None]
+        members = (spec.source.step_functions, spec.swf, spec.redis, spec.task_store)
+        given = [member for member in members if member is not None]
         if len(given) != 1:
             raise SpecError("source", "", f"needs exactly one member of: {', '.join(rules.SOURCE_MEMBERS)}")
     if spec.source_kind != "stepFunctions":
@@ -246,6 +262,8 @@ def _check_source(spec: PoolSpec) -> None:
 
 
 def _check_counted(spec: PoolSpec) -> None:
+    if spec.swf is not None and not spec.aws.region:
+        raise SpecError("aws.region", None, "is required for source.swf; write the domain's region, such as us-east-1")
     if spec.redis is not None and (spec.redis.url_secret_ref is None) == (spec.redis.address is None):
         raise SpecError("source.redis", "", "needs exactly one of urlSecretRef and address")
     if spec.task_store is not None and (spec.task_store.url_secret_ref is None) == (spec.task_store.url is None):

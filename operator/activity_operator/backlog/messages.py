@@ -23,7 +23,8 @@ def unreachable(server: str, words: str) -> SourceProblemError:
 def unknown_region(target: PollTarget) -> SourceProblemError:
     """Return the source problem for a region that no partition of AWS has."""
     region = place_of(target).region
-    text = f"'{region}' is no region of AWS: correct spec.aws.region, or the region in activityArn"
+    or_arn = ", or the region in activityArn" if target.arn else ""
+    text = f"'{region}' is no region of AWS: correct spec.aws.region{or_arn}"
     return SourceProblemError("WrongRegion", text)
 
 
@@ -57,4 +58,4 @@ def shown_place(target: PollTarget) -> str:
 
 def place_of(target: PollTarget) -> PollTarget:
     """Return the target without its activity: it is equal for all pools whose calls can share a client."""
-    return replace(target, arn="", region=target.region or region_of(target.arn))
+    return replace(target, arn="", domain="", task_list="", region=target.region or region_of(target.arn))

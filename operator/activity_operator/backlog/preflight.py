@@ -1,5 +1,7 @@
 """The preflight: asks whether a pool's activity exists and the operator may use it, in every activation mode.
 
+For a task list of Amazon SWF it asks for the domain, because a task list exists as soon as it is named.
+
 Polls answer the same question, so a pool whose polls were answered within the last hour is not asked for. In mode
 CloudWatch and None the operator does not poll, and while workers work it does not poll in mode Sentinel either; then an
 activity that was deleted is found here. The question takes no task, so it can be cancelled at any time.
@@ -14,6 +16,7 @@ from typing import Protocol
 
 from activity_operator import backoff
 from activity_operator.backlog import messages
+from activity_operator.backlog.call_budget import CallBudget
 from activity_operator.backlog.failures import Failures, RetryPolicy
 from activity_operator.backlog.protocol import Key, PollTarget, SourceProblemError
 from activity_operator.backlog.rounds import RoundPool, RoundReader, Rounds
@@ -27,8 +30,9 @@ RETRY_FIRST_SECONDS = 15.0
 RETRY_CAP_SECONDS = 300.0
 #: Calls without an answer, in a row, from which the pool shows it.
 UNREACHABLE_SHOWN = 3
-#: Step Functions allows a bucket of 200 calls of DescribeActivity in an account and a region, refilled by 1 a second;
-#: people and other tools use it, too. 5,000 pools that start together are asked for within three hours, new ones first.
+#: Step Functions allows a bucket of 200 calls of DescribeActivity in an account and a region, refilled by 1 a second,
+#: and Amazon SWF one of 200 calls of DescribeDomain, refilled by 6; people and other tools use it, too. 5,000 pools
+#: that start together are asked for within three hours, new ones first.
 BURST_CALLS = 20
 CALLS_PER_SECOND = 0.5
 #: Minimum seconds between two calls at one place, and seconds that a round waits for more pools to join.
@@ -41,11 +45,23 @@ _NEVER = float("-inf")
 
 
 class ActivityService(Protocol):
-    """The service that knows activities."""
+    """The service that knows activities, and the one that knows domains."""
 
     async def describe(self, target: PollTarget) -> None:
         """Return if the activity exists and the operator may use it; else raise SourceProblemError."""
         ...
+
+
+class ActivityServices:
+    """Asks Amazon SWF for a target with a domain, and Step Functions for another one."""
+
+    def __init__(self, stepfunctions: ActivityService, swf: ActivityService) -> None:
+        self._stepfunctions = stepfunctions
+        self._swf = swf
+
+    async def describe(self, target: PollTarget) -> None:
+        """Return if the activity or the domain exists and the operator may use it; else raise SourceProblemError."""
+        await (self._swf if target.domain else self._stepfunctions).describe(target)
 
 
 @dataclass(slots=True)
@@ -56,24 +72,6 @@ class _CheckedPool(RoundPool):
     due: float = _NEVER
     asked: float = _NEVER
     failures: Failures = field(default_factory=Failures)
-
-
-@dataclass(slots=True)
-class _Budget:
-    """The calls that may be made now at one place; `at` is the event loop's time at which `calls` was right."""
-
-    calls: float = float(BURST_CALLS)
-    at: float = _NEVER
-
-    def refill(self, now: float) -> None:
-        """Add the calls that have become free since."""
-        if self.at != _NEVER:
-            self.calls = min(float(BURST_CALLS), self.calls + (now - self.at) * CALLS_PER_SECOND)
-        self.at = now
-
-    def wait_seconds(self) -> float:
-        """Return the seconds until a call is free."""
-        return max(0.0, (1.0 - self.calls) / CALLS_PER_SECOND)
 
 
 class ActivityPreflight(RoundReader[PollTarget, _CheckedPool]):
@@ -97,7 +95,7 @@ class ActivityPreflight(RoundReader[PollTarget, _CheckedPool]):
         self._now = now
         self._jitter = jitter
         self._retry = RetryPolicy(RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS, unreachable_shown=UNREACHABLE_SHOWN)
-        self._budgets: dict[PollTarget, _Budget] = {}
+        self._budgets: dict[PollTarget, CallBudget] = {}
         self._rounds = Rounds[PollTarget, _CheckedPool](
             self,
             gather_seconds=GATHER_SECONDS,
@@ -167,11 +165,11 @@ class ActivityPreflight(RoundReader[PollTarget, _CheckedPool]):
 
     async def close(self, place: PollTarget) -> None:
         """Keep the budget: the quota is still used up when pools come back. Forget it once it is full."""
-        if self._budget(place).calls >= BURST_CALLS:
+        if self._budget(place).full:
             self._budgets.pop(place, None)
 
-    def _budget(self, place: PollTarget) -> _Budget:
-        budget = self._budgets.setdefault(place, _Budget())
+    def _budget(self, place: PollTarget) -> CallBudget:
+        budget = self._budgets.setdefault(place, CallBudget(BURST_CALLS, CALLS_PER_SECOND))
         budget.refill(asyncio.get_running_loop().time())
         return budget
 

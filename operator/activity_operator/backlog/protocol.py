@@ -8,21 +8,28 @@ from activity_operator.core.observation import MetricPeriod, SourceProblem
 from activity_worker.contract import LeasedTask
 
 Key = tuple[str, str]
+#: Fields that the lease record of another source leaves out, as before.
+_SWF_ONLY = frozenset({"domain", "task_list"})
 
 
 @dataclass(frozen=True, slots=True)
 class PollTarget:
-    """A pool's activity, and the region, endpoint and role for its calls. "" means the process's own default."""
+    """A pool's activity, and the region, endpoint and role for its calls. "" means the process's own default.
+
+    `domain` and `task_list` are those of Amazon SWF, which has no activities; `arn` is "" then.
+    """
 
     arn: str
     region: str = ""
     endpoint_url: str = ""
     role_arn: str = ""
     external_id: str = ""
+    domain: str = ""
+    task_list: str = ""
 
     def to_data(self) -> dict[str, str]:
         """Return the target as a lease record stores it."""
-        return asdict(self)
+        return {name: text for name, text in asdict(self).items() if text or name not in _SWF_ONLY}
 
     @classmethod
     def from_data(cls, data: Mapping[str, object]) -> Self:

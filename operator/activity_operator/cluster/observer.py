@@ -91,7 +91,10 @@ class Observer:
             aws.cloud_watch_endpoint_url or "",
             "" if watcher is None else watcher.server_url,
         )
-        return self.policy().refusal(namespace, spec.arn, aws.role_arn or "", *endpoints, arn_field=spec.arn_field)
+        domain = "" if spec.swf is None else spec.swf.domain
+        return self.policy().refusal(
+            namespace, spec.arn, aws.role_arn or "", *endpoints, arn_field=spec.arn_field, swf_domain=domain
+        )
 
 
 def _present(workers: tuple[WorkerFacts, ...], gone: frozenset[str]) -> tuple[WorkerFacts, ...]:

@@ -7,10 +7,12 @@ relies on is missing, the backlog is unknown, and an unknown backlog never count
 from dataclasses import dataclass
 
 from activity_operator.core import backlog_estimate
+from activity_operator.core.fleet import Member
 from activity_operator.core.observation import BacklogCount, Observation
 from activity_operator.core.situation import Situation
 
-#: Seconds after which an exact count is stale. Exact counts are read several times a second.
+#: Seconds after which an exact count is stale. Exact counts are read several times a second; a source that allows few
+#: counts names the age itself.
 EXACT_STALE_SECONDS = 30.0
 #: Seconds after which a lower bound is stale. It is read at least once a minute, so five reads have failed by then.
 BOUND_STALE_SECONDS = 300.0
@@ -56,6 +58,7 @@ def known_backlog(situation: Situation, emptied_at: float) -> Backlog:
     """Return the backlog. `emptied_at` is the last known empty moment; idle workers and the status add later ones."""
     observation = situation.observation
     exact, unknown = _exact(situation)
+    truncated = any(one.truncated for one in observation.source.counts)
     emptied_at = backlog_estimate.last_emptied_at(situation, emptied_at)
     bounds = [found for found in (_bound(situation), _estimate(situation, emptied_at)) if found is not None]
     unknown = unknown or next((why for _, why in bounds if why), "")
@@ -64,7 +67,7 @@ def known_backlog(situation: Situation, emptied_at: float) -> Backlog:
         return Backlog(least, exact=not (bounds or unknown), unknown=unknown, emptied_at=emptied_at)
     # A lower bound may include tasks that have been leased since.
     more = (least or 0) - situation.fleet.inflight - observation.source.held - observation.source.claimed
-    return Backlog(max(exact, more), unknown=unknown, emptied_at=emptied_at)
+    return Backlog(max(exact, more), exact=not truncated, unknown=unknown, emptied_at=emptied_at)
 
 
 def stale_at(situation: Situation) -> float | None:
@@ -80,19 +83,19 @@ def stale_at(situation: Situation) -> float | None:
         else [counted.observed_at + backlog_estimate.STALE_SECONDS]
     )
     if observation.source.error is not None:
-        times += [one.observed_at + _limit(exact=one.exact) for one in observation.source.counts]
+        times += [one.observed_at + _stale_seconds(one) for one in observation.source.counts]
     return min((at for at in times if at > observation.now), default=max(times, default=None))
 
 
 def _exact(situation: Situation) -> tuple[int | None, str]:
     """Return the source's own count, and why it is missing if the pool relies on it."""
-    tasks, why = _fresh_count(situation.observation, exact=True)
+    tasks, why = _fresh_count(situation, exact=True)
     return tasks, why if situation.spec.source_kind != "stepFunctions" and counts_source(situation) else ""
 
 
 def _bound(situation: Situation) -> tuple[int | None, str] | None:
     """Return Prometheus' count and why it is missing, or None if the pool has no Prometheus query."""
-    return _fresh_count(situation.observation, exact=False) if asks_prometheus(situation) else None
+    return _fresh_count(situation, exact=False) if asks_prometheus(situation) else None
 
 
 def _estimate(situation: Situation, emptied_at: float) -> tuple[int | None, str] | None:
@@ -113,13 +116,13 @@ def _estimate(situation: Situation, emptied_at: float) -> tuple[int | None, str]
     return tasks, _NOT_NOW if observation.source.error is not None else ""
 
 
-def _fresh_count(observation: Observation, *, exact: bool) -> tuple[int | None, str]:
+def _fresh_count(situation: Situation, *, exact: bool) -> tuple[int | None, str]:
     """Return the highest fresh count of this kind, or None and the reason why there is none."""
-    since = observation.now - _limit(exact=exact)
+    observation = situation.observation
     fresh = (
-        _waiting_tasks(one, observation)
+        _waiting_tasks(one, situation)
         for one in observation.source.counts
-        if one.exact is exact and one.observed_at > since
+        if one.exact is exact and observation.now - one.observed_at < _stale_seconds(one)
     )
     tasks = max(fresh, default=None)
     return tasks, "" if tasks is not None else _missing(observation, exact=exact)
@@ -128,8 +131,9 @@ def _fresh_count(observation: Observation, *, exact: bool) -> tuple[int | None, 
 def _missing(observation: Observation, *, exact: bool) -> str:
     """Return why there is no fresh count."""
     subject = "the backlog" if exact else "Prometheus' count of the backlog"
-    if any(one.exact is exact for one in observation.source.counts):
-        return f"{subject} was last read {_limit(exact=exact):.0f} s ago or earlier"
+    ages = [_stale_seconds(one) for one in observation.source.counts if one.exact is exact]
+    if ages:
+        return f"{subject} was last read {max(ages):.0f} s ago or earlier"
     return (_NOT_NOW if observation.source.error is not None else _NOT_YET).replace("the backlog", subject)
 
 
@@ -142,11 +146,33 @@ def unreported_running(observation: Observation) -> int:
     return max((_unreported(count, observation) for count in observation.source.counts), default=0)
 
 
-def _waiting_tasks(count: BacklogCount, observation: Observation) -> int:
+def _waiting_tasks(count: BacklogCount, situation: Situation) -> int:
     """Return the tasks that wait. A running task that no worker reports was a dead worker's and waits again."""
     if count.with_running:
-        return max(count.tasks - _busy(observation), 0)
-    return count.tasks + _unreported(count, observation)
+        return max(count.tasks - _busy(situation.observation), 0)
+    if count.stale_seconds:
+        return _still_waiting(count, situation)
+    return count.tasks + _unreported(count, situation.observation)
+
+
+def _still_waiting(count: BacklogCount, situation: Situation) -> int:
+    """Return how many tasks of a count that may be seconds old still wait.
+
+    A truncated count says that tasks wait. A slot that has polled in vain since the count would have taken one of them,
+    so no more tasks wait than there are such slots: they hold the pool, and start no worker.
+    """
+    tasks = max(count.tasks, 1) if count.truncated else count.tasks
+    idle = [
+        m
+        for m in situation.fleet.working
+        if backlog_estimate.polls_without_task(m) and _idle_since(m) > count.observed_at
+    ]
+    return min(tasks, sum(member.slots - member.busy for member in idle)) if idle else tasks
+
+
+def _idle_since(member: Member) -> float:
+    """Return the time of the member's last report, Unix seconds."""
+    return 0.0 if member.report is None else member.report.reported_at
 
 
 def _unreported(count: BacklogCount, observation: Observation) -> int:
@@ -157,5 +183,5 @@ def _busy(observation: Observation) -> int:
     return sum(worker.busy for worker in observation.workers)
 
 
-def _limit(*, exact: bool) -> float:
-    return EXACT_STALE_SECONDS if exact else BOUND_STALE_SECONDS
+def _stale_seconds(count: BacklogCount) -> float:
+    return count.stale_seconds or (EXACT_STALE_SECONDS if count.exact else BOUND_STALE_SECONDS)

@@ -28,14 +28,14 @@ def last_emptied_at(situation: Situation, before: float) -> float:
     idle = [
         member.report.reported_at
         for member in situation.fleet.working
-        if _polls_in_vain(member) and member.report is not None
+        if polls_without_task(member) and member.report is not None
     ]
     return max(before, situation.observation.pool.emptied_at, *idle)
 
 
 def worker_is_idle(fleet: Fleet) -> bool:
     """Whether a worker that can poll is idle."""
-    return any(_polls_in_vain(member) for member in fleet.working)
+    return any(polls_without_task(member) for member in fleet.working)
 
 
 def estimated_backlog(flows: Sequence[MetricPeriod], emptied_at: float) -> int:
@@ -51,6 +51,6 @@ def estimated_backlog(flows: Sequence[MetricPeriod], emptied_at: float) -> int:
     return tasks
 
 
-def _polls_in_vain(member: Member) -> bool:
+def polls_without_task(member: Member) -> bool:
     """Whether a free slot polls and gets no task. The slot would have leased a waiting task and reported it."""
     return member.idle and member.report is not None and member.report.poll_trouble is None

@@ -77,12 +77,25 @@ class EmitEvent:
 Action = ApplyRevision | SetReplicas | DeleteDeployment | SetDeletionCost | DeletePod | EmitEvent
 
 
+class CountPace(StrEnum):
+    """How much a pool needs the next count.
+
+    `FAST`: workers work or start, and no free slot would take a task. `STEADY`: there is no worker, so that the next
+    count shows the first task. `SLOW`: a free slot takes the next task by itself, or the pool may not grow.
+    """
+
+    FAST = "fast"
+    STEADY = "steady"
+    SLOW = "slow"
+
+
 @dataclass(frozen=True, slots=True)
 class SentinelOrder:
     """How many polls the operator keeps open for the pool (`polls`), and how many leases it may hold in all (`take`).
 
     `counts`: the operator reads the number of waiting tasks, from the source or from CloudWatch, without leasing any.
     `watched`: the operator also asks Prometheus for the number. `preflight`: it asks whether the activity exists.
+    `pace` is how much the pool needs the next count, for a source that allows few.
     """
 
     polls: int = 0
@@ -90,6 +103,7 @@ class SentinelOrder:
     counts: bool = False
     watched: bool = False
     preflight: bool = False
+    pace: CountPace = CountPace.STEADY
 
 
 @dataclass(frozen=True, slots=True)

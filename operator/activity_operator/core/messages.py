@@ -4,7 +4,9 @@ from activity_operator.api.spec import PoolSpec
 
 
 def source_name(spec: PoolSpec) -> str:
-    """Return the source's name: a Redis queue and its server, or the task store."""
+    """Return the source's name: a task list, a Redis queue and its server, or the task store."""
+    if spec.swf is not None:
+        return f"the task list {spec.swf.task_list} of domain {spec.swf.domain}"
     if spec.redis is not None:
         server = f" at {spec.redis.address}" if spec.redis.address is not None else ""
         return f"the queue {spec.redis.queue} on the Redis server{server}"

@@ -14,7 +14,9 @@ class BacklogCount:
     `exact`: the source itself has just counted its unleased tasks. Otherwise the number is a lower bound that may be
     minutes old, and some of its tasks may be running. `with_running`: the number includes leased tasks, also those of
     dead workers. `running`: leased tasks that the number leaves out, also those of dead workers and of other programs;
-    0 if they are not counted.
+    0 if they are not counted. `truncated`: the source itself says that more tasks wait than the number.
+    `stale_seconds`: the count's age at which it is stale, 0 for the usual one; more than 0 for a count that may be
+    seconds old, because the source allows few counts.
     """
 
     tasks: int
@@ -22,6 +24,8 @@ class BacklogCount:
     observed_at: float
     with_running: bool = False
     running: int = 0
+    truncated: bool = False
+    stale_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ def poll_error(situation: Situation, *, counted: bool = False) -> tuple[Reason, 
 
 def _reason_and_message(spec: PoolSpec, pod: str, error: PollTrouble, counted: bool) -> tuple[Reason, str]:
     words = f"{error.code}: {error.message}" if error.message else error.code
+    if spec.swf is not None:
+        return _task_list_error(spec, spec.swf.domain, pod, error.fault, words)
     if spec.source_kind != "stepFunctions":
         return _counted_source_error(spec, pod, error.fault, words, counted)
     place = f"{spec.region} at {spec.aws.endpoint_url}" if spec.aws.endpoint_url else spec.region
@@ -42,6 +44,28 @@ def _reason_and_message(spec: PoolSpec, pod: str, error: PollTrouble, counted: b
         case PollFault.THROTTLED:
             text = f"the polls of worker {pod} are throttled in {place}: ask for a higher quota, or lower maxWorkers x "
             return Reason.THROTTLED, f"{text}slotsPerWorker there ({words})"
+        case _:
+            text = f"worker {pod} cannot poll {place}: check spec.aws.endpointUrl, spec.aws.region and the network's "
+            return Reason.BACKEND_UNREACHABLE, f"{text}rules for the workers ({words})"
+
+
+def _task_list_error(spec: PoolSpec, domain: str, pod: str, fault: PollFault, words: str) -> tuple[Reason, str]:
+    """Return reason and message for a task list of Amazon SWF."""
+    place = f"{spec.region} at {spec.aws.endpoint_url}" if spec.aws.endpoint_url else spec.region
+    source = messages.source_name(spec)
+    match fault:
+        case PollFault.DENIED:
+            identity = f"the workers' identity (ServiceAccount {spec.service_account_name or 'default'})"
+            text = f"worker {pod} may not poll {source}: allow swf:PollForActivityTask to {identity}, or correct its "
+            return Reason.ACCESS_DENIED, f"{text}credentials ({words})"
+        case PollFault.MISSING:
+            text = (
+                f"worker {pod} polls in vain: the domain {domain} does not exist in {place}: register it, or correct "
+            )
+            return Reason.DOMAIN_NOT_FOUND, f"{text}spec.source.swf.domain or spec.aws.region ({words})"
+        case PollFault.THROTTLED:
+            text = f"the polls of worker {pod} are throttled in {place}: ask for a higher quota, or lower maxWorkers x "
+            return Reason.THROTTLED, f"{text}slotsPerWorker; a task list has at most 1,000 open polls ({words})"
         case _:
             text = f"worker {pod} cannot poll {place}: check spec.aws.endpointUrl, spec.aws.region and the network's "
             return Reason.BACKEND_UNREACHABLE, f"{text}rules for the workers ({words})"

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from activity_operator.core import backlog
+from activity_operator.core.count_pace import count_pace
 from activity_operator.core.decision import Breaker, Limit, SentinelOrder, Size
 from activity_operator.core.situation import Situation
 
@@ -26,14 +27,15 @@ def plan_sentinel(situation: Situation, breaker: Breaker, size: Size, *, proven:
     few rounds, and after a single task few polls compete with the worker's own.
     """
     order = _planned(situation, breaker, size, proven=proven)
-    return replace(order, preflight=_asks_for_activity(situation))
+    pace = count_pace(situation, size) if situation.spec.source_kind == "swf" else order.pace
+    return replace(order, preflight=_asks_for_activity(situation), pace=pace)
 
 
 def _asks_for_activity(situation: Situation) -> bool:
-    """Return whether the operator asks for the activity: not for a pool that is paused, refused or deleted."""
+    """Return whether the operator asks for the activity or the domain: not for a paused, refused or deleted pool."""
     spec, observation = situation.spec, situation.observation
     forbidden = spec.paused or observation.refusal or observation.pool.deleting
-    return spec.source_kind == "stepFunctions" and not forbidden
+    return spec.source_kind in {"stepFunctions", "swf"} and not forbidden
 
 
 def _planned(situation: Situation, breaker: Breaker, size: Size, *, proven: bool) -> SentinelOrder:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from activity_operator.api.sources import RedisSourceSpec, SecretKeyRef, TaskStoreSourceSpec
+from activity_operator.api.sources import RedisSourceSpec, SecretKeyRef, SwfSourceSpec, TaskStoreSourceSpec
 from activity_operator.api.spec import PoolSpec
 from activity_worker.contract import Env
 
@@ -12,6 +12,8 @@ Variable = dict[str, Any]
 
 def source_environment(spec: PoolSpec) -> list[Variable]:
     """Return the source's environment variables for the worker container."""
+    if spec.swf is not None:
+        return _swf(spec, spec.swf)
     if spec.redis is not None:
         return _redis(spec.redis)
     if spec.task_store is not None:
@@ -33,6 +35,17 @@ def source_parts(spec: PoolSpec) -> dict[str, Any]:
 def literal(text: str) -> str:
     """Return the value escaped for a pod spec: Kubernetes would replace `$(NAME)` by the value of that variable."""
     return text.replace("$", "$$")
+
+
+def _swf(spec: PoolSpec, source: SwfSourceSpec) -> list[Variable]:
+    plain = {
+        Env.SWF_DOMAIN: source.domain,
+        Env.SWF_TASK_LIST: source.task_list,
+        Env.SWF_REGISTER: "true" if source.register_activity_types else None,
+        Env.REGION: spec.region,
+        Env.SWF_ENDPOINT_URL: spec.aws.endpoint_url,
+    }
+    return _given(plain)
 
 
 def _redis(source: RedisSourceSpec) -> list[Variable]:

@@ -19,6 +19,7 @@ from activity_operator.core.situation import Situation, situation_of
 #: Reasons that persist until a person acts.
 _NEEDS_A_PERSON = {
     Reason.ACTIVITY_NOT_FOUND,
+    Reason.DOMAIN_NOT_FOUND,
     Reason.ACCESS_DENIED,
     Reason.WRONG_ACCOUNT,
     Reason.WRONG_REGION,

@@ -1,7 +1,7 @@
-"""The administrator's tenancy policy: which namespaces may use which activities, roles and endpoints.
+"""The administrator's tenancy policy: which namespaces may use which activities, domains, roles and endpoints.
 
-Without a policy every namespace may name any activity ARN (the operator's own AWS rights still decide), but no role and
-no endpoint: with those a tenant could use the operator's credentials or its access to the network.
+Without a policy every namespace may name any activity ARN or domain (the operator's own AWS rights still decide), but
+no role and no endpoint: with those a tenant could use the operator's credentials or its access to the network.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any
 #: Scheme, host and port: everything before the path, query or fragment. Some URL parsers read a backslash as a slash.
 _HOST = re.compile(r"[^:/?#\\]*://[^/?#\\]*")
 
-_FIELDS = ("namespaces", "activityArns", "roleArns", "endpointUrls", "sourceHosts")
+_FIELDS = ("namespaces", "activityArns", "roleArns", "endpointUrls", "sourceHosts", "swfDomains")
 
 
 class PolicyError(ValueError):
@@ -33,6 +33,7 @@ class TenancyRule:
     role_arns: tuple[str, ...] = ()
     endpoint_urls: tuple[str, ...] = ()
     source_hosts: tuple[str, ...] = ("*",)
+    swf_domains: tuple[str, ...] = ("*",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class TenancyPolicy:
         cloudwatch_endpoint_url: str = "",
         prometheus_url: str = "",
         arn_field: str = "activityArn",
+        swf_domain: str = "",
     ) -> str:
         """Return why the pool may not run, as a sentence that names the fix, or "" if it may.
 
@@ -61,6 +63,7 @@ class TenancyPolicy:
         endpoints = [glob for rule in rules for glob in rule.endpoint_urls]
         asked = (
             (arn_field, arn, [glob for rule in rules for glob in rule.activity_arns]),
+            ("source.swf.domain", swf_domain, [glob for rule in rules for glob in rule.swf_domains]),
             ("aws.roleArn", role_arn, [glob for rule in rules for glob in rule.role_arns]),
             ("aws.endpointUrl", endpoint_url, endpoints),
             ("aws.cloudWatchEndpointUrl", cloudwatch_endpoint_url, endpoints),
@@ -74,7 +77,7 @@ class TenancyPolicy:
                     "use an allowed one or ask the administrator"
                 )
         urls = (endpoint_url, cloudwatch_endpoint_url, prometheus_url)
-        if any(_allows(rule, arn, role_arn, urls) for rule in rules):
+        if any(_allows(rule, arn, swf_domain, role_arn, urls) for rule in rules):
             return ""
         together = " and ".join(f"spec.{field} '{value}'" for field, value, _ in asked if value)
         return (
@@ -112,8 +115,8 @@ def named_host_refusal(host: str, globs: Sequence[str]) -> str:
     )
 
 
-def _allows(rule: TenancyRule, arn: str, role_arn: str, endpoint_urls: Sequence[str]) -> bool:
-    asked = ((arn, rule.activity_arns), (role_arn, rule.role_arns))
+def _allows(rule: TenancyRule, arn: str, swf_domain: str, role_arn: str, endpoint_urls: Sequence[str]) -> bool:
+    asked = ((arn, rule.activity_arns), (swf_domain, rule.swf_domains), (role_arn, rule.role_arns))
     return all(not value or _matches(value, globs) for value, globs in asked) and all(
         not url or _leads_to(url, rule.endpoint_urls) for url in endpoint_urls
     )
@@ -164,6 +167,7 @@ def _rule(raw: Any, where: str) -> TenancyRule:
         role_arns=_globs(raw, "roleArns", where, ()),
         endpoint_urls=_globs(raw, "endpointUrls", where, ()),
         source_hosts=_globs(raw, "sourceHosts", where, ("*",)),
+        swf_domains=_globs(raw, "swfDomains", where, ("*",)),
     )
 
 

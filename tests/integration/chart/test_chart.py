@@ -179,6 +179,7 @@ def test_redis_interval_reaches_the_operator(helm: Helm, settings: OperatorSetti
     slower = OperatorSettings.read([], environment(helm.objects({"redisCountSeconds": 2.5})))
 
     assert (settings.redis_count_seconds, slower.redis_count_seconds) == (0.1, 2.5)
+    assert (settings.swf_counts_per_second, settings.swf_count_seconds) == (5.0, 0.35)
 
 
 def test_rate_of_status_writes_reaches_the_operator(helm: Helm, settings: OperatorSettings) -> None:
@@ -269,6 +270,8 @@ def test_image_has_the_charts_version_unless_a_tag_is_given(helm: Helm, objects:
         ({"secretNamespaces": ["team-*"]}, "secretNamespaces"),
         ({"secretNamespaces": "team-a"}, "secretNamespaces"),
         ({"redisCountSeconds": 0}, "redisCountSeconds"),
+        ({"swfCountsPerSecond": 0}, "swfCountsPerSecond"),
+        ({"swfCountSeconds": 0.01}, "swfCountSeconds"),
         ({"statusRate": 0}, "statusRate"),
     ],
 )

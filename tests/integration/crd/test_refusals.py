@@ -12,13 +12,14 @@ OTHER_ARN = GOOD_ARN.replace("resize-images", "another")
 IN_SOURCE = {"stepFunctions": {"activityArn": GOOD_ARN}}
 URL_SECRET = {"name": "server", "key": "url"}
 REDIS = {"address": "redis:6379", "flow": "images", "queue": "resize"}
+SWF = {"domain": "shop", "taskList": "invoices"}
 STORE = {"urlSecretRef": URL_SECRET}
 PROMETHEUS = {"serverUrl": "http://prometheus.monitoring:9090", "query": "sum(waiting) or vector(0)"}
 
 
 def counted(**changes: Any) -> dict[str, Any]:
     """Return a pool with the given source and these changes to its spec."""
-    source = {name: changes.pop(name) for name in ("redis", "taskStore", "stepFunctions") if name in changes}
+    source = {name: changes.pop(name) for name in ("swf", "redis", "taskStore", "stepFunctions") if name in changes}
     return pool(activityArn=None, source=source, **changes)
 
 
@@ -125,7 +126,28 @@ IN_SECRET = "a URL with a password belongs into a Secret (urlSecretRef)"
         (
             {"redis": REDIS, "taskStore": STORE},
             "spec.source",
-            "source needs exactly one member of: stepFunctions, redis, taskStore",
+            "source needs exactly one member of: stepFunctions, swf, redis, taskStore",
+        ),
+        ({"swf": SWF}, "spec.aws", "source.swf needs aws.region: write the domain's region, such as us-east-1"),
+        ({"swf": SWF, "aws": {"endpointUrl": "http://a"}}, "spec.aws", "source.swf needs aws.region"),
+        (
+            {"swf": SWF, "aws": {"region": "eu-west-1", "cloudWatchEndpointUrl": "http://a"}},
+            "spec.aws",
+            "aws.cloudWatchEndpointUrl is for Step Functions activities; source.swf does not use it: remove it",
+        ),
+        ({"swf": {"domain": "shop"}, "aws": {"region": "eu-west-1"}}, "spec.source.swf.taskList", "Required value"),
+        (
+            {"swf": {**SWF, "domain": "a:b"}, "aws": {"region": "eu-west-1"}},
+            "spec.source.swf.domain",
+            "'a:b' is no name in Amazon SWF; it has no :, /, |, control character or outer space, and is not arn",
+        ),
+        ({"swf": {**SWF, "taskList": "arn"}, "aws": {"region": "eu-west-1"}}, "spec.source.swf.taskList", "'arn' is"),
+        ({"swf": {**SWF, "taskList": "a "}, "aws": {"region": "eu-west-1"}}, "spec.source.swf.taskList", "'a ' is no"),
+        ({"swf": {**SWF, "taskList": "a\u0085"}, "aws": {"region": "eu-west-1"}}, "spec.source.swf.taskList", "is no"),
+        (
+            {"swf": SWF, "aws": {"region": "eu-west-1"}, "activation": {"mode": "CloudWatch"}},
+            "spec.activation.mode",
+            "counts a Step Functions activity's tasks; this source is counted by itself: remove activation.mode",
         ),
         ({"redis": {"flow": "f", "queue": "q"}}, "spec.source.redis", "neither urlSecretRef nor address is set; set"),
         (
@@ -175,7 +197,7 @@ IN_SECRET = "a URL with a password belongs into a Secret (urlSecretRef)"
         (
             {"taskStore": STORE, "aws": {"roleArn": "arn:aws:iam::123456789012:role/a"}},
             "spec",
-            "aws is for Step Functions activities; this source does not use it: remove it",
+            "aws is for Step Functions activities and Amazon SWF; this source does not use it: remove it",
         ),
         (
             {"taskStore": STORE, "activation": {"holdSeconds": 5}},
@@ -213,6 +235,11 @@ def test_unusable_counted_source_is_refused_with_field_and_fix(
         {"redis": {"flow": "images", "queue": "a:b", "urlSecretRef": URL_SECRET, "conclude": "Atomic"}},
         {"redis": REDIS, "minWorkers": 1, "activation": {"mode": "None"}},
         {"redis": REDIS, "aws": {}},
+        {"swf": SWF, "aws": {"region": "eu-west-1"}},
+        {
+            "swf": {"domain": "867530901", "taskList": "ChargeCreditCard v0.1,$x", "registerActivityTypes": True},
+            "aws": {"region": "eu-west-1", "endpointUrl": "http://swf", "roleArn": "arn:aws:iam::123456789012:role/a"},
+        },
         {"taskStore": STORE},
         {"taskStore": {"url": "postgresql://tasks@db:5432/tasks"}},
         {"taskStore": {"url": "postgresql://db.shop.svc/tasks?sslmode=require&application_name=pool"}},
@@ -292,6 +319,25 @@ def test_source_cannot_change_between_activity_and_counted(kubectl: Kubectl, sou
     kubectl.apply({**pool(activityArn=None, source=source), "metadata": {"name": "counted"}})
     refused = kubectl.dry_run({**pool(), "metadata": {"name": "counted"}})
     assert "this source cannot be changed to an activity; make a new pool for it" in refused.err
+
+
+def test_task_list_is_immutable_and_the_message_names_it(kubectl: Kubectl) -> None:
+    where = {"region": "eu-west-1"}
+    kubectl.apply(counted(swf=SWF, aws=where))
+    unchangeable = "domain and task list cannot be changed (they are shop/invoices); make a new pool"
+
+    assert unchangeable in kubectl.dry_run(counted(swf={**SWF, "taskList": "letters"}, aws=where)).err
+    assert unchangeable in kubectl.dry_run(counted(swf={**SWF, "domain": "books"}, aws=where)).err
+    assert unchangeable in kubectl.dry_run(counted(redis=REDIS)).err
+    changed = counted(swf={**SWF, "registerActivityTypes": True}, aws={**where, "endpointUrl": "http://swf"})
+    assert kubectl.apply(changed)["metadata"]["generation"] == 2
+
+
+def test_other_source_cannot_be_changed_to_a_task_list(kubectl: Kubectl) -> None:
+    kubectl.apply(counted(redis=REDIS))
+    refused = kubectl.dry_run(counted(swf=SWF, aws={"region": "eu-west-1"}))
+
+    assert "this source cannot be changed to a task list of Amazon SWF; make a new pool for it" in refused.err
 
 
 def test_queue_and_server_of_a_counted_source_can_be_changed(kubectl: Kubectl) -> None:

@@ -20,6 +20,8 @@ from activity_operator.backlog.cloudwatch import CloudWatchReader
 from activity_operator.backlog.metric_rounds import MetricPoller
 from activity_operator.backlog.preflight import ActivityPreflight
 from activity_operator.backlog.protocol import PollTarget, SourceProblemError
+from activity_operator.backlog.swf import Swf
+from activity_operator.backlog.task_list_rounds import TaskListPoller
 from activity_operator.cluster.secret_values import SecretValues
 from activity_operator.components import PoolSources
 from activity_operator.core.decide import decide
@@ -141,7 +143,8 @@ class CountingOperator(Operator):
             on_change=lambda _key: self.look(),
             now=time.time,
         )
-        self.signals = PoolSources(self.sentinels, self.counts, preflight, counted, self.leases, "test")
+        lists = TaskListPoller(Swf(), on_change=lambda _key: None, now=time.time)
+        self.signals = PoolSources(self.sentinels, self.counts, preflight, counted, lists, self.leases, "test")
         self.memory = ScalingMemory()
         self.pod: PodFacts | None = None
         self.decided: list[Decision] = []

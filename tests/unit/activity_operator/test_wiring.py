@@ -14,7 +14,7 @@ from activity_operator.backlog.cloudwatch import CloudWatchReader
 from activity_operator.backlog.protocol import PollTarget
 from activity_operator.backlog.stepfunctions import StepFunctions
 from activity_operator.components import ClusterServices, PoolSources
-from activity_operator.core.decision import SentinelOrder
+from activity_operator.core.decision import CountPace, SentinelOrder
 from activity_operator.core.observation import ActivityMetrics, BacklogCount, SourceFacts, SourceProblem
 from activity_operator.metrics import Metrics
 from activity_operator.settings import OperatorSettings
@@ -54,11 +54,19 @@ class FakeComponents:
             latest=lambda key: signals,
             withdraw=lambda key: self.ordered.append(SentinelOrder()),
         )
+        self.listed: list[tuple[PollTarget | None, CountPace]] = []
+        self.list_count: tuple[BacklogCount | None, SourceProblem | None] = (None, None)
+        lists = SimpleNamespace(
+            order=lambda key, target, pace=CountPace.STEADY: self.listed.append((target, pace)),
+            latest=lambda key: self.list_count,
+            answered_at=lambda key: 0.0 if self.list_count[0] is None else self.list_count[0].observed_at,
+        )
         parts: dict[str, Any] = {
             "sentinels": sentinels,
             "metrics": counts,
             "preflight": checks,
             "counted_sources": watched,
+            "task_lists": lists,
             "leases": leases,
         }
         self.signals = PoolSources(**parts, cluster_name="kent")
@@ -139,6 +147,47 @@ def test_counted_source_is_not_polled() -> None:
 
     assert (components.ordered, components.polls, components.counted) == ([order], ["forgotten"], [None])
     assert components.signals.facts(KEY) == SourceFacts(counts=(BacklogCount(3, True, 5.0),), error=DENIED)
+
+
+def listed(**aws: str) -> PoolSpec:
+    swf = {"domain": "shop", "taskList": "invoices"}
+    raw = {"source": {"swf": swf}, "handlerImage": "h", "maxWorkers": 1, "aws": {"region": "eu-west-1", **aws}}
+    return PoolSpec.model_validate(raw)
+
+
+def test_task_list_is_counted_at_the_ordered_pace_with_the_pools_role() -> None:
+    components = FakeComponents(SourceFacts(), (None, None))
+    role = "arn:aws:iam::123456789012:role/r"
+    order = SentinelOrder(counts=True, preflight=True, pace=CountPace.FAST)
+    components.signals.order(KEY, order, listed(roleArn=role, endpointUrl="http://swf"), "uid")
+    components.signals.order(KEY, SentinelOrder(), listed(), "uid")
+
+    target = PollTarget("", "eu-west-1", "http://swf", role, "kent/team", "shop", "invoices")
+    assert components.listed == [(target, CountPace.FAST), (None, CountPace.STEADY)]
+    assert components.checked == [target, None]
+    assert (components.polls, components.counted) == (["forgotten"] * 2, [None, None])
+
+
+def test_count_of_a_task_list_is_an_answer_of_the_service() -> None:
+    components = FakeComponents(SourceFacts(), (None, None), preflight=DENIED)
+    count = BacklogCount(3, True, 7.0, stale_seconds=30.0)
+    components.list_count = (count, None)
+
+    assert components.signals.facts(KEY) == SourceFacts(counts=(count,), observed_at=7.0, preflight=DENIED)
+
+
+def test_error_of_a_task_list_is_the_sources_error() -> None:
+    components = FakeComponents(SourceFacts(), (None, None))
+    components.list_count = (None, DENIED)
+
+    assert components.signals.facts(KEY) == SourceFacts(error=DENIED)
+
+
+def test_deleted_pool_is_counted_no_more() -> None:
+    components = FakeComponents(SourceFacts(), (None, None))
+    components.signals.withdraw(KEY, deleted=True)
+
+    assert components.listed == [(None, CountPace.STEADY)]
 
 
 def test_calls_of_each_service_are_counted_under_its_name() -> None:

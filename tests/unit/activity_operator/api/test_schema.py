@@ -99,7 +99,7 @@ def test_optional_group_gets_defaults_only_if_it_is_present() -> None:
     assert "prometheus" not in defaulted({}, SPEC)["scaling"]
     assert "default" not in SPEC["properties"]["source"]
     members = SPEC["properties"]["source"]["properties"]
-    assert ["default" in member for member in members.values()] == [False, False, False]
+    assert ["default" in member for member in members.values()] == [False] * 4
 
     given = {"redis": {"address": "redis:6379", "flow": "images", "queue": "resize"}}
     assert defaulted(given, SPEC["properties"]["source"]) == {

@@ -15,6 +15,7 @@ MINIMAL: dict[str, Any] = {
     "maxWorkers": 5,
 }
 REDIS = {"address": "redis:6379", "flow": "images", "queue": "resize"}
+SWF = {"domain": "shop", "taskList": "invoices"}
 STORE = {"urlSecretRef": {"name": "tasks", "key": "url"}}
 
 
@@ -88,6 +89,25 @@ def test_task_store_counts_all_tasks_unless_some_are_named() -> None:
     assert (spec.task_store.tasks, spec.task_store.lease_seconds) == ([], 60)
 
 
+def test_task_list_of_swf_needs_a_region_and_registers_nothing_by_default() -> None:
+    spec = parse_spec({**MINIMAL, "activityArn": None, "source": {"swf": SWF}, "aws": {"region": "eu-west-1"}})
+
+    assert (spec.source_kind, spec.arn, spec.region, spec.url_secret_ref) == ("swf", "", "eu-west-1", None)
+    assert spec.swf is not None
+    assert (spec.swf.domain, spec.swf.task_list, spec.swf.register_activity_types) == ("shop", "invoices", False)
+
+
+def test_task_lists_are_one_source_only_in_one_domain_and_region() -> None:
+    def identity(region: str = "eu-west-1", **changes: str) -> str:
+        source = {"swf": {**SWF, **changes}}
+        return parse_spec({**MINIMAL, "activityArn": None, "source": source, "aws": {"region": region}}).identity(
+            "team"
+        )
+
+    assert identity() == identity()
+    assert len({identity(), identity("us-east-1"), identity(domain="books"), identity(taskList="letters")}) == 4
+
+
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
@@ -138,6 +158,9 @@ def test_replicas_above_max_workers_are_accepted() -> None:
         ("source.taskStore", {"activityArn": None, "source": {"taskStore": {}}}),
         ("source.taskStore", {"activityArn": None, "source": {"taskStore": {**STORE, "url": "postgresql://db/t"}}}),
         ("activation.mode", {"activityArn": None, "source": {"redis": REDIS}, "activation": {"mode": "CloudWatch"}}),
+        ("aws.region", {"activityArn": None, "source": {"swf": SWF}}),
+        ("source.swf.taskList", {"activityArn": None, "source": {"swf": {"domain": "shop"}}}),
+        ("source", {"activityArn": None, "source": {"swf": SWF, "redis": REDIS}}),
         ("scaling.prometheus.query", {"scaling": {"prometheus": {"serverUrl": "http://prometheus:9090"}}}),
         ("activityArn", {"activityArn": "arn:aws:sqs:us-east-1:123456789012:activity:a"}),
         ("source.stepFunctions.activityArn", {"activityArn": None, "source": {"stepFunctions": {"activityArn": "x"}}}),

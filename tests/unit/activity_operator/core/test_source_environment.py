@@ -46,6 +46,28 @@ def test_redis_worker_gets_all_queue_settings_and_no_aws_ones() -> None:
     }
 
 
+def test_task_list_worker_gets_domain_list_region_and_endpoint() -> None:
+    source = {"swf": {"domain": "shop", "taskList": "invoices"}}
+    where = {"region": "eu-west-1", "endpointUrl": "http://swf"}
+    spec = PoolSpec.model_validate({"source": source, "aws": where, "handlerImage": "i", "maxWorkers": 1})
+
+    assert environment_of(spec) == {
+        "ACTIVITY_SWF_DOMAIN": "shop",
+        "ACTIVITY_SWF_TASK_LIST": "invoices",
+        "AWS_REGION": "eu-west-1",
+        "AWS_ENDPOINT_URL_SWF": "http://swf",
+    }
+
+
+def test_task_list_worker_registers_types_only_if_asked() -> None:
+    source = {"swf": {"domain": "shop", "taskList": "invoices", "registerActivityTypes": True}}
+    where = {"region": "eu-west-1"}
+    spec = PoolSpec.model_validate({"source": source, "aws": where, "handlerImage": "i", "maxWorkers": 1})
+
+    assert environment_of(spec)["ACTIVITY_SWF_REGISTER_ACTIVITY_TYPES"] == "true"
+    assert "AWS_ENDPOINT_URL_SWF" not in environment_of(spec)
+
+
 def test_unset_queue_settings_have_no_variable() -> None:
     names = environment_of(counted(redis=REDIS)).keys()
 

@@ -35,6 +35,22 @@ def test_both_endpoints_must_be_allowed_by_the_rule_that_allows_the_arn() -> Non
     )
 
 
+def test_domains_of_swf_are_limited_by_globs_of_their_own() -> None:
+    policy = TenancyPolicy((TenancyRule(("team-a",), swf_domains=("team-a-*",)), TenancyRule(("team-b",))))
+
+    assert policy.refusal("team-a", "", swf_domain="team-a-shop") == ""
+    assert policy.refusal("team-a", "", swf_domain="shop").startswith(
+        "spec.source.swf.domain 'shop' is not allowed in namespace team-a by the tenancy policy"
+    )
+    assert policy.refusal("team-b", "", swf_domain="shop") == ""
+
+
+def test_role_of_one_rule_does_not_allow_the_domain_of_another() -> None:
+    one, other = TenancyRule(("a",), role_arns=(ROLE,), swf_domains=("one",)), TenancyRule(("a",), swf_domains=("two",))
+
+    assert "together" in TenancyPolicy((one, other)).refusal("a", "", ROLE, swf_domain="two")
+
+
 def test_namespace_without_a_rule_may_use_nothing() -> None:
     policy = TenancyPolicy((TenancyRule(namespaces=("team-a",)),))
 

@@ -1,0 +1,316 @@
+"""Task lists are counted within the quota, the neediest first; errors and throttling keep the last count and show."""
+
+import asyncio
+from itertools import pairwise
+
+from activity_operator.backlog.protocol import Key, PollTarget, SourceProblemError
+from activity_operator.backlog.task_list_rounds import (
+    BURST_COUNTS,
+    CALL_SECONDS,
+    COUNTS_PER_SECOND,
+    FASTEST_SECONDS,
+    CountQuota,
+    TaskListPoller,
+)
+from activity_operator.core.decision import CountPace
+from activity_worker.wire.swf import PendingCount
+from tests.unit.activity_operator.virtual_time import elapsed, wall
+
+DENIED = SourceProblemError("AccessDenied", "allow swf:CountPendingActivityTasks")
+DOWN = SourceProblemError("BackendUnreachable", "no answer")
+BUSY = SourceProblemError("Throttled", "slower", throttled=True)
+QUICK = CountQuota(counts_per_second=1000.0)
+
+
+def target(name: str, region: str = "us-east-1", **more: str) -> PollTarget:
+    return PollTarget("", region=region, domain="shop", task_list=name, **more)
+
+
+def key_of(name: str) -> Key:
+    return ("team", name)
+
+
+class Scene:
+    """A poller over lists in memory. `counts` are by task list; `problems` are raised instead; `everything` by all."""
+
+    def __init__(self, quota: CountQuota | None = None) -> None:
+        self.counts: dict[str, PendingCount] = {}
+        self.problems: dict[str, SourceProblemError] = {}
+        self.everything: SourceProblemError | None = None
+        self.takes = 0.02
+        self.asked: list[tuple[float, str]] = []
+        self.changed: list[str] = []
+        self.poller = TaskListPoller(
+            self, on_change=lambda key: self.changed.append(key[1]), now=wall, quota=quota, jitter=lambda: 1.0
+        )
+
+    async def count(self, target: PollTarget) -> PendingCount:
+        name = target.task_list
+        self.asked.append((elapsed(), name))
+        await asyncio.sleep(self.takes)
+        if (problem := self.everything or self.problems.get(name)) is not None:
+            raise problem
+        return self.counts.get(name, PendingCount(0, False))
+
+    def order(self, *names: str, pace: CountPace = CountPace.STEADY) -> None:
+        for name in names:
+            self.poller.order(key_of(name), target(name), pace)
+
+    def put(self, name: str, tasks: int, *, truncated: bool = False) -> None:
+        self.counts[name] = PendingCount(tasks, truncated)
+
+    def tasks(self, name: str) -> int | None:
+        count, _ = self.poller.latest(key_of(name))
+        return None if count is None else count.tasks
+
+    def reason(self, name: str) -> str:
+        _, problem = self.poller.latest(key_of(name))
+        return "" if problem is None else problem.reason
+
+    def age(self, name: str) -> float:
+        count, _ = self.poller.latest(key_of(name))
+        return float("inf") if count is None else wall() - count.observed_at
+
+    def times(self, *names: str) -> list[float]:
+        return [at for at, name in self.asked if not names or name in names]
+
+
+async def test_new_list_is_counted_at_once_and_then_at_the_fastest_interval() -> None:
+    scene = Scene()
+    scene.put("pack", 3)
+    scene.order("pack")
+    await asyncio.sleep(0.1)
+    assert scene.tasks("pack") == 3
+
+    await asyncio.sleep(3.5)
+
+    assert scene.times()[0] < 0.05
+    assert all(0.3 < later - earlier < 0.45 for earlier, later in pairwise(scene.times()))
+
+
+async def test_changed_count_is_told_once_and_an_unchanged_one_is_not() -> None:
+    scene = Scene()
+    scene.order("pack")
+    await asyncio.sleep(2)
+    assert scene.changed == ["pack"]
+
+    scene.put("pack", 5)
+    await asyncio.sleep(2)
+
+    assert scene.changed == ["pack", "pack"]
+
+
+async def test_truncated_count_is_passed_on_as_such() -> None:
+    scene = Scene()
+    scene.put("pack", 5000, truncated=True)
+    scene.order("pack")
+    await asyncio.sleep(0.2)
+
+    count, _ = scene.poller.latest(key_of("pack"))
+
+    assert count is not None
+    assert (count.tasks, count.truncated, count.exact) == (5000, True, True)
+
+
+async def test_200_lists_stay_within_the_quota_and_none_is_left_out() -> None:
+    scene = Scene()
+    names = [f"list-{number}" for number in range(200)]
+    scene.order(*names)
+    await asyncio.sleep(120)
+
+    assert len(scene.asked) <= BURST_COUNTS + 120 * COUNTS_PER_SECOND
+    assert len(scene.asked) >= 115 * COUNTS_PER_SECOND
+    assert max(scene.age(name) for name in names) < 200 / COUNTS_PER_SECOND + 2
+
+
+async def test_count_is_not_stale_before_it_was_missed_three_times() -> None:
+    scene = Scene()
+    scene.order(*(f"list-{number}" for number in range(200)))
+    await asyncio.sleep(60)
+
+    count, _ = scene.poller.latest(key_of("list-7"))
+
+    assert count is not None
+    assert count.stale_seconds == 3 * 200 / COUNTS_PER_SECOND
+
+
+async def test_throttling_does_not_keep_old_counts_fresh() -> None:
+    scene = Scene()
+    scene.order(*(f"list-{number}" for number in range(200)))
+    await asyncio.sleep(60)
+    scene.everything = BUSY
+    await asyncio.sleep(120)
+
+    count, _ = scene.poller.latest(key_of("list-7"))
+
+    assert count is not None
+    assert count.stale_seconds < 125
+    assert scene.age("list-7") > 115
+
+
+async def test_pool_that_grows_is_counted_more_often_than_pools_at_zero() -> None:
+    scene = Scene()
+    scene.order(*(f"list-{number}" for number in range(40)))
+    await asyncio.sleep(30)
+    scene.order("list-1", pace=CountPace.FAST)
+    scene.put("list-1", 9)
+    await asyncio.sleep(30)
+    scene.asked.clear()
+    await asyncio.sleep(30)
+
+    assert len(scene.times("list-1")) >= 6 * len(scene.times("list-2"))
+
+
+async def test_pool_with_free_slots_leaves_the_quota_to_the_others() -> None:
+    scene = Scene()
+    scene.order(*(f"list-{number}" for number in range(20)), pace=CountPace.SLOW)
+    scene.order("pack")
+    await asyncio.sleep(10)
+    scene.asked.clear()
+    await asyncio.sleep(10)
+
+    assert len(scene.times("pack")) > 9 / (FASTEST_SECONDS + 0.05)
+
+
+async def test_faster_pace_ends_a_long_rest() -> None:
+    scene = Scene()
+    scene.order("pack", pace=CountPace.SLOW)
+    await asyncio.sleep(5)
+    scene.put("pack", 4)
+    scene.order("pack", pace=CountPace.FAST)
+    await asyncio.sleep(0.2)
+
+    assert scene.tasks("pack") == 4
+
+
+async def test_lists_of_other_regions_and_accounts_have_quotas_of_their_own() -> None:
+    scene = Scene()
+    role = "arn:aws:iam::210987654321:role/counter"
+    scene.poller.order(key_of("here"), target("here"))
+    scene.poller.order(key_of("there"), target("there", region="eu-west-1"))
+    scene.poller.order(key_of("other"), target("other", role_arn=role))
+    await asyncio.sleep(10)
+
+    assert all(len(scene.times(name)) > 22 for name in ("here", "there", "other"))
+
+
+async def test_refused_list_shows_it_and_the_others_are_counted() -> None:
+    scene = Scene()
+    scene.problems["locked"] = DENIED
+    scene.order("locked", "open")
+    await asyncio.sleep(2)
+
+    assert (scene.reason("locked"), scene.reason("open")) == ("AccessDenied", "")
+    assert len(scene.times("locked")) < len(scene.times("open"))
+
+    del scene.problems["locked"]
+    await asyncio.sleep(10)
+
+    assert (scene.reason("locked"), scene.tasks("locked")) == ("", 0)
+
+
+async def test_refused_list_is_asked_for_less_and_less() -> None:
+    scene = Scene()
+    scene.problems["locked"] = DENIED
+    scene.order("locked")
+    await asyncio.sleep(600)
+
+    gaps = [round(later - earlier, 3) for earlier, later in pairwise(scene.times())]
+    assert gaps == sorted(gaps)
+    assert 55 < gaps[-1] < 65
+
+
+async def test_missing_answers_show_after_three_and_keep_the_count() -> None:
+    scene = Scene()
+    scene.put("pack", 7)
+    scene.order("pack")
+    await asyncio.sleep(1)
+    scene.everything = DOWN
+    await asyncio.sleep(1.5)
+    assert scene.reason("pack") == ""
+
+    await asyncio.sleep(10)
+
+    assert (scene.reason("pack"), scene.tasks("pack")) == ("BackendUnreachable", 7)
+
+
+async def test_call_without_an_answer_ends_and_names_the_action() -> None:
+    scene = Scene()
+    scene.takes = 3600
+    scene.order("pack")
+    await asyncio.sleep(6 * CALL_SECONDS)
+
+    _, problem = scene.poller.latest(key_of("pack"))
+
+    assert problem is not None
+    assert problem.reason == "BackendUnreachable"
+    assert "swf:CountPendingActivityTasks" in problem.message
+
+
+async def test_throttled_place_slows_down_shows_it_on_all_pools_and_recovers() -> None:
+    scene = Scene()
+    scene.put("a", 2)
+    scene.order("a", "b", "c")
+    await asyncio.sleep(5)
+    scene.everything = BUSY
+    await asyncio.sleep(60)
+    during = [at for at in scene.times() if at > 30]
+
+    assert [scene.reason(name) for name in "abc"] == ["Throttled"] * 3
+    assert scene.tasks("a") == 2
+    assert len(during) < 40
+
+    scene.everything = None
+    await asyncio.sleep(60)
+
+    assert [scene.reason(name) for name in "abc"] == [""] * 3
+    scene.asked.clear()
+    await asyncio.sleep(60)
+    assert len(scene.asked) > 60 * COUNTS_PER_SECOND * 0.8
+
+
+async def test_single_throttled_call_is_not_shown() -> None:
+    scene = Scene()
+    scene.order("a")
+    await asyncio.sleep(2)
+    scene.everything = BUSY
+    await asyncio.sleep(0.5)
+    scene.everything = None
+    await asyncio.sleep(5)
+
+    assert scene.reason("a") == ""
+    assert scene.changed == ["a"]
+
+
+async def test_left_pool_is_counted_no_more_and_keeps_the_quota_used() -> None:
+    scene = Scene()
+    scene.order("pack")
+    await asyncio.sleep(1)
+    scene.poller.order(key_of("pack"), None)
+    await asyncio.sleep(0.1)
+    scene.asked.clear()
+    await asyncio.sleep(5)
+
+    assert scene.asked == []
+    assert scene.tasks("pack") is None
+
+
+async def test_pause_ends_all_counts() -> None:
+    scene = Scene(QUICK)
+    scene.order("a", "b")
+    await asyncio.sleep(1)
+    scene.poller.pause()
+    scene.asked.clear()
+    await asyncio.sleep(5)
+
+    assert scene.asked == []
+    await scene.poller.stop()
+
+
+async def test_last_count_tells_that_the_service_answers() -> None:
+    scene = Scene()
+    scene.order("a")
+    await asyncio.sleep(1)
+
+    assert wall() - scene.poller.answered_at(key_of("a")) < 1
+    assert scene.poller.answered_at(key_of("b")) == 0
