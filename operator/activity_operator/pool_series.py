@@ -33,16 +33,19 @@ class PoolNumbers:
     backlog: int | None
     workers: tuple[int, ...]
     conditions: tuple[tuple[str, str], ...]
+    recommended: int | None = None
 
 
 def numbers(spec: PoolSpec, observation: Observation, decision: Decision, status: Mapping[str, Any]) -> PoolNumbers:
     """Return a pool's numbers from one reconciliation; `status` is the status that it wants."""
+    applied = spec if decision.situation is None else decision.situation.spec
     states: Count[str] = Count(map(attrgetter("state"), observation.workers))
     states["pending"] = max(len(observation.pods) - len(observation.workers), 0)
     return PoolNumbers(
         desired=decision.size.desired,
-        min_workers=spec.min_workers,
-        max_workers=spec.max_workers,
+        min_workers=applied.min_workers,
+        max_workers=applied.max_workers,
+        recommended=None if decision.recommended is None else decision.recommended.desired,
         paused=spec.paused,
         backlog=decision.backlog.tasks,
         workers=tuple(states[state] for state in WORKER_STATES),
@@ -78,8 +81,13 @@ class PoolSeries(Collector):
         )
         yield _family("workers", "Workers by state", _workers(pools), "state")
         yield _family("replicas_desired", "Workers wanted", ((key, n.desired) for key, n in pools))
-        yield _family("replicas_min", "spec.minWorkers", ((key, n.min_workers) for key, n in pools))
-        yield _family("replicas_max", "spec.maxWorkers", ((key, n.max_workers) for key, n in pools))
+        yield _family(
+            "replicas_recommended",
+            "Workers that the operator would set, in scaling.mode Recommend",
+            ((key, n.recommended) for key, n in pools if n.recommended is not None),
+        )
+        yield _family("replicas_min", "minWorkers that applies now", ((key, n.min_workers) for key, n in pools))
+        yield _family("replicas_max", "maxWorkers that applies now", ((key, n.max_workers) for key, n in pools))
         yield _family(
             "backlog_tasks",
             "Tasks waiting, where the source can tell; from counts at least so many",

@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +60,19 @@ def _few_then_many() -> Arrivals:
     return [(float(at), 5.0) for at in (60, 180, 300, 420, 540, 660)] + [(900.0 + at / 10, 20.0) for at in range(40)]
 
 
+#: Ten minutes in the middle of a picture. A trace begins at a fixed date, so the times are dates, too.
+_PEAK = {
+    "name": "peak",
+    "startTime": datetime.fromtimestamp(START + 600, UTC).isoformat(),
+    "endTime": datetime.fromtimestamp(START + 1200, UTC).isoformat(),
+    "minWorkers": 5,
+}
+
 PICTURES = (
     Picture("idleWorkers", {"idleWorkers": 3}, lambda: bursts(5, 300, 20.0, 1700), 1800),
     Picture("throughput", {"throughput": {}}, lambda: bursts(20, 150, 30.0, 1200), 1800),
+    Picture("schedules", {"schedules": [_PEAK]}, lambda: poisson(0.05, 20.0, 1800), 1800),
+    Picture("freeze", {"freeze": "ScaleDown"}, lambda: bursts(5, 600, 20.0, 1700), 1800),
     Picture("activationThreshold", {"activationThreshold": 5}, _few_then_many, 1800),
 )
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from activity_operator.api import rules
 from activity_operator.api.model import ApiModel, Int32
-from activity_operator.api.scaling_options import Throughput
+from activity_operator.api.scaling_options import Schedule, Throughput
 from activity_operator.api.sources import PrometheusSpec
 
 DAY_SECONDS = 86_400
@@ -43,6 +43,23 @@ class Scaling(ApiModel):
         "ready for the next task.",
     )
     scale_down: ScaleDown = Field(default_factory=ScaleDown, description="How slowly the pool shrinks.")
+    mode: Literal["Auto", "Recommend"] = Field(
+        default="Auto",
+        description="Auto (default): the operator sets the size. Recommend: it says in the status which size it would "
+        "set, and writes nothing to Deployments and pods, unless replicas or paused is set.",
+    )
+    freeze: Literal["None", "ScaleUp", "ScaleDown", "Both"] = Field(
+        default="None",
+        description="What the pool must not do: ScaleUp, ScaleDown, or Both. None (default): nothing is frozen. "
+        "minWorkers, maxWorkers, replicas and paused still apply.",
+    )
+    schedules: list[Schedule] = Field(
+        default=[],
+        max_length=20,
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        description="Other minWorkers and maxWorkers at certain times (default none). The first one that is active "
+        "applies.",
+    )
     activation_threshold: Int32 = Field(
         default=0,
         ge=0,

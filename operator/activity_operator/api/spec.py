@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from activity_operator.api import rules, scaling_rules
 from activity_operator.api.arn import ActivityArn, arn_problems, parse_activity_arn
+from activity_operator.api.cron import next_time, time_zone
 from activity_operator.api.errors import SpecError
 from activity_operator.api.model import ApiModel, Int32
 from activity_operator.api.parts import (
@@ -22,7 +23,7 @@ from activity_operator.api.parts import (
     TaskHeartbeatSpec,
 )
 from activity_operator.api.pod_template import POD_TEMPLATE_SCHEMA, check_pod_template
-from activity_operator.api.scaling_options import Throughput
+from activity_operator.api.scaling_options import Schedule, Throughput
 from activity_operator.api.sources import (
     ActivityArnText,
     PrometheusSpec,
@@ -45,6 +46,7 @@ __all__ = [
     "ReportsSpec",
     "ScaleDown",
     "Scaling",
+    "Schedule",
     "SecretKeyRef",
     "SourceKind",
     "SourceSpec",
@@ -232,6 +234,8 @@ def parse_spec(raw: Mapping[str, Any]) -> PoolSpec:
         raise SpecError("handlerImage", spec.handler_image, rules.IMAGE_FIX)
     _check_source(spec)
     _check_sizes(spec)
+    for schedule in spec.scaling.schedules:
+        _check_schedule(spec, schedule)
     check_pod_template(spec.pod_template)
     return spec
 
@@ -286,3 +290,38 @@ def _check_sizes(spec: PoolSpec) -> None:
     if idle > spec.max_workers:
         fix = f"is greater than maxWorkers {spec.max_workers}; lower it or raise maxWorkers"
         raise SpecError("scaling.idleWorkers", idle, fix)
+
+
+def _check_schedule(spec: PoolSpec, schedule: Schedule) -> None:
+    field = f"scaling.schedules[{schedule.name}]"
+    crons, times = (schedule.start_cron, schedule.end_cron), (schedule.start_time, schedule.end_time)
+    if crons.count(None) == 1 or times.count(None) == 1 or (crons[0] is None) == (times[0] is None):
+        raise SpecError(field, "", scaling_rules.NEEDS_TIMES)
+    if times[0] is not None and times[1] is not None and times[0] >= times[1]:
+        raise SpecError(f"{field}.endTime", times[1].isoformat(), "must be after startTime")
+    sizes = [size for size in (schedule.min_workers, schedule.max_workers) if size is not None]
+    if not sizes:
+        raise SpecError(field, "", scaling_rules.NEEDS_LIMIT)
+    if max(sizes) > spec.max_workers:
+        raise SpecError(field, max(sizes), scaling_rules.ABOVE_MAX)
+    if sizes[0] > sizes[-1]:
+        raise SpecError(f"{field}.minWorkers", sizes[0], f"is greater than maxWorkers {sizes[-1]} of the schedule")
+    if spec.activation.mode == "None" and min(sizes) == 0:
+        raise SpecError(field, 0, "must be at least 1 worker with activation.mode None")
+    try:
+        time_zone(schedule.time_zone)
+    except ValueError as error:
+        raise SpecError(f"{field}.timeZone", schedule.time_zone, str(error)) from error
+    for name, cron in zip(("startCron", "endCron"), crons, strict=True):
+        _check_cron(f"{field}.{name}", cron, schedule.time_zone)
+
+
+def _check_cron(field: str, cron: str | None, zone: str) -> None:
+    if cron is None:
+        return
+    try:
+        first = next_time(cron, zone, 0.0)
+    except ValueError as error:
+        raise SpecError(field, cron, str(error)) from error
+    if first is None:
+        raise SpecError(field, cron, "is a time that never comes; correct its day or month")

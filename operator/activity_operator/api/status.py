@@ -74,8 +74,9 @@ class DecisionRecord(ApiModel):
     desired: Int32 = Field(description="Workers decided on.")
     limit: Word = Field(
         default="",
-        description="Which rule decided: demand when none bound it, else reserve, throughput, activation, min, max, "
-        "pin, paused, held (the window), idle, doubt, leases, refused, breaker, crashing, mute or unprepared.",
+        description="Which rule decided: demand when none bound it, else reserve, throughput, activation, freeze, "
+        "schedule, min, max, pin, paused, held (the window), idle, doubt, leases, refused, breaker, crashing, mute or "
+        "unprepared.",
     )
     reason: Text = Field(default="", description="The decision in a sentence.")
     victims: Annotated[tuple[Name, ...], Field(max_length=MAX_VICTIMS), _last(MAX_VICTIMS)] = Field(
@@ -116,6 +117,13 @@ class WorkerRecord(ApiModel):
     reason: Text = Field(default="", description="Why, in a few words.")
 
 
+class ScheduleStatus(ApiModel):
+    """Which schedule applies, and until when."""
+
+    active: Name = Field(default="", description="Name of the schedule that applies; empty when none does.")
+    next_change: Time | None = Field(default=None, description="When a schedule next begins or ends.")
+
+
 class PoolStatus(ApiModel):
     """What the operator saw, decided and did."""
 
@@ -126,6 +134,12 @@ class PoolStatus(ApiModel):
     replicas: Int32 = Field(default=0, description="Worker pods that exist.")
     ready_replicas: Int32 = Field(default=0, description="Workers that are ready.")
     desired_replicas: Int32 = Field(default=0, description="Workers wanted.")
+    recommended_replicas: Int32 | None = Field(
+        default=None, description="Workers that the operator would set; present with scaling.mode Recommend."
+    )
+    schedule: ScheduleStatus | None = Field(
+        default=None, description="Which schedule applies; present when the pool has schedules."
+    )
     busy_workers: Int32 = Field(default=0, description="Workers with at least one task.")
     backlog: Int32 | None = Field(
         default=None,

@@ -58,6 +58,8 @@ def _without(node: Schema, key: str) -> Schema:
 
 def _with_group_defaults(node: Schema) -> Schema:
     node = _without(node, _UNSET)
+    if "items" in node:
+        node = {**node, "items": _with_group_defaults(node["items"])}
     if "properties" not in node:
         return node
     unset = {name for name, child in node["properties"].items() if _UNSET in child}

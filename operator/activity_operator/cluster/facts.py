@@ -43,6 +43,7 @@ def pool_facts(raw: Raw) -> PoolFacts:
         deleting="deletionTimestamp" in meta,
         proven_revision=str((raw.get("status") or {}).get("provenRevision", "")),
         emptied_at=_emptied_at(raw.get("status") or {}),
+        desired=int((raw.get("status") or {}).get("desiredReplicas") or 0),
     )
 
 

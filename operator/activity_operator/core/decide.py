@@ -1,6 +1,7 @@
 """PURE: decides about one pool: takes one observation, returns one decision. The observation holds the time."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core import (
@@ -10,6 +11,7 @@ from activity_operator.core import (
     limits,
     manifests,
     not_ready,
+    recommendation,
     rollout,
     saturation,
     scale_plan,
@@ -51,10 +53,17 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
     stable = stabilize.stabilized(situation, demand, memory.recommendations, memory.quiet_since)
     waiting_since = growth_guard.waiting_since(situation, demand, memory.waiting_since)
     growth_stop = growth_guard.growth_stop(situation, waiting_since)
-    size = limits.limited_size(situation, demand, stable, breaker, growth_stop)
-    actions, victims = _actions(situation, size, proven, breaker)
-    emitted, announced = events.new_events(situation, size, breaker, memory.announced)
-    deletions = _deletions(situation, failed)
+    size = limits.limited_size(situation, demand, stable, breaker, growth_stop, memory.size)
+    recommended = None
+    if recommendation.has_recommendation(situation):
+        unpinned = replace(situation, spec=situation.spec.model_copy(update={"replicas": None}))
+        recommended = limits.limited_size(unpinned, demand, stable, breaker, growth_stop, memory.size)
+    writes_nothing = recommended is not None and recommendation.leaves_pods(situation)
+    if writes_nothing and recommended is not None:
+        size = recommendation.present_size(situation, recommended)
+    actions, victims = ((), ()) if writes_nothing else _actions(situation, size, proven, breaker)
+    emitted, announced = events.new_events(situation, size, breaker, memory.announced, recommended)
+    deletions = () if writes_nothing else _deletions(situation, failed)
     after = ScalingMemory(
         stable.recommendations,
         stable.quiet_since,
@@ -64,6 +73,7 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
         announced,
         demand.backlog.emptied_at,
         waiting_since,
+        (recommended or size).desired,
     )
     return Decision(
         size=size,
@@ -74,6 +84,7 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
         sentinel=sentinel_plan.plan_sentinel(situation, breaker, size, proven=_serving_revision(situation) in proven),
         backlog=demand.backlog,
         look_again_in=_look_again(situation, demand, after),
+        recommended=recommended,
         situation=situation,
     )
 
@@ -197,6 +208,7 @@ def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory) -> 
         next_decision_at(situation, memory.breaker),
         backlog.stale_at(situation),
         throughput.changes_at(situation),
+        situation.schedule.changes_at,
         *growth_guard.recheck_times(situation, memory.waiting_since),
         *not_ready.recheck_times(situation),
     ]

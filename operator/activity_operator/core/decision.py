@@ -135,7 +135,8 @@ class ScalingMemory:
 
     `recommendations` are (Unix seconds, workers), oldest first, within the stabilization window. `quiet_since` is when
     the pool last ran out of work, `saturation` since when every slot has been busy, `emptied_at` when the backlog was
-    last certainly empty (0: not known), `waiting_since` when tasks began to wait. `proven` are the revisions of which a
+    last certainly empty (0: not known), `waiting_since` when tasks began to wait. `size` is the size decided last, None
+    before the first decision. `proven` are the revisions of which a
     worker has reported. `announced` are the Events already published, by topic.
     """
 
@@ -147,13 +148,15 @@ class ScalingMemory:
     announced: Mapping[str, str] = field(default_factory=dict)
     emptied_at: float = 0.0
     waiting_since: float | None = None
+    size: int | None = None
 
 
 class Limit(StrEnum):
     """The rule that sets a pool's size, as `status.decisions` and the metrics name it.
 
     `DEMAND` is the work itself. `RESERVE` (`scaling.idleWorkers`) and `THROUGHPUT` raise it. `ACTIVATION` keeps a pool
-    at zero although a few tasks wait. `HELD` is a window or a missing signal that keeps more workers. `LEASES`: tasks
+    at zero although a few tasks wait. `FREEZE` and `RECOMMEND` keep the size as it is. `SCHEDULE` is minWorkers or
+    maxWorkers of a schedule. `HELD` is a window or a missing signal that keeps more workers. `LEASES`: tasks
     may wait, but the operator may hold no more leases. `MIN`, `MAX`, `PIN` and `PAUSED` come from the spec, `REFUSED`
     from the tenancy policy. The others stop growth: `BREAKER` after failed starts, `UNPREPARED` while pods lack a
     volume or a network, `DOUBT` while the report path is degraded, and `IDLE`, `CRASHING` and `MUTE` because of the
@@ -165,6 +168,9 @@ class Limit(StrEnum):
     THROUGHPUT = "throughput"
     ACTIVATION = "activation"
     HELD = "held"
+    FREEZE = "freeze"
+    RECOMMEND = "recommend"
+    SCHEDULE = "schedule"
     MIN = "min"
     MAX = "max"
     PIN = "pin"
@@ -193,7 +199,8 @@ class Decision:
     """The decision about one pool.
 
     `directives` are by pod UID, `victims` are the names of the pods to cordon, `backlog` is the backlog that the
-    decision used. `look_again_in` is in seconds, None if only an event can change the decision. `situation` is what was
+    decision used. `recommended` is the size that the operator would set with `scaling.mode: Auto`, None in that mode.
+    `look_again_in` is in seconds, None if only an event can change the decision. `situation` is what was
     decided on: the status is built from it, so that pods and reports are joined once.
     """
 
@@ -205,4 +212,5 @@ class Decision:
     sentinel: SentinelOrder = field(default_factory=SentinelOrder)
     backlog: Backlog = field(default_factory=Backlog)
     look_again_in: float | None = None
+    recommended: Size | None = None
     situation: Situation | None = None

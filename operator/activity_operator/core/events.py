@@ -27,7 +27,11 @@ def reports_missing_in_new_term(observation: Observation) -> bool:
 
 
 def new_events(
-    situation: Situation, size: Size, breaker: Breaker, announced: Mapping[str, str]
+    situation: Situation,
+    size: Size,
+    breaker: Breaker,
+    announced: Mapping[str, str],
+    recommended: Size | None = None,
 ) -> tuple[tuple[EmitEvent, ...], Mapping[str, str]]:
     """Return the Events to publish, and the new `announced`: topic to the key of its last Event."""
     topics = {topic: (key, event) for topic, key, event in _topics(situation, breaker)}
@@ -44,6 +48,11 @@ def new_events(
                 "Normal", "ScaledUp" if grew else "ScaledDown", f"{before} -> {size.desired} workers: {size.reason}"
             )
         )
+    if recommended is not None:
+        known["recommended"] = str(recommended.desired)
+        if announced.get("recommended") not in {None, known["recommended"]}:
+            text = f"would set {recommended.desired} workers: {recommended.reason}"
+            events.append(EmitEvent("Normal", "SizeRecommended", text))
     return tuple(events), known
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from activity_operator.api.spec import PoolSpec
-from activity_operator.core import activation, sentinel_plan
+from activity_operator.core import activation, freeze, sentinel_plan
 from activity_operator.core.blocked_pods import unprepared_pod
 from activity_operator.core.breaker import replacements, workers_allowed
 from activity_operator.core.decision import Breaker, Limit, Size
@@ -14,9 +14,14 @@ from activity_operator.core.stabilize import Stable
 
 
 def limited_size(
-    situation: Situation, demand: Demand, stable: Stable, breaker: Breaker, growth_stop: GrowthStop | None = None
+    situation: Situation,
+    demand: Demand,
+    stable: Stable,
+    breaker: Breaker,
+    growth_stop: GrowthStop | None = None,
+    last: int | None = None,
 ) -> Size:
-    """Return how many workers may serve, the rule that set the number, and why."""
+    """Return how many workers may serve, the rule that set the number, and why. `last` is the size decided last."""
     spec, observation = situation.spec, situation.observation
     present = situation.fleet.present
     if observation.refusal:
@@ -26,11 +31,16 @@ def limited_size(
     if spec.replicas is not None:
         return _pinned(spec, spec.replicas)
     number, limit, reason = _needed(situation, demand, stable, breaker)
+    number, frozen = freeze.size_with_freeze(situation, number, last)
+    if frozen:
+        limit, reason = Limit.FREEZE, f"{demand.reason}; {frozen}"
     if number < spec.min_workers:
-        number, limit, reason = spec.min_workers, Limit.MIN, f"{demand.reason}; minWorkers is {spec.min_workers}"
+        limit, field = _bound(situation, Limit.MIN)
+        number, reason = spec.min_workers, f"{demand.reason}; {field} is {spec.min_workers}"
     asked = number
     if number > spec.max_workers:
-        limit, reason = Limit.MAX, f"{demand.reason} would need {number} workers; maxWorkers is {spec.max_workers}"
+        limit, field = _bound(situation, Limit.MAX)
+        reason = f"{demand.reason} would need {number} workers; {field} is {spec.max_workers}"
         number = spec.max_workers
     for most, name, why in _bounds_of_growth(situation, breaker):
         if number > most:
@@ -38,6 +48,15 @@ def limited_size(
     if growth_stop is not None and asked > (most := max(present, WITNESSES, spec.min_workers)):
         return Size(min(number, most), growth_stop.limit, f"growth stopped: {growth_stop.reason}")
     return Size(number, limit, reason)
+
+
+def _bound(situation: Situation, limit: Limit) -> tuple[Limit, str]:
+    """Return the rule behind minWorkers or maxWorkers, and its name for people: the field, or that of a schedule."""
+    schedule = situation.schedule
+    field, scheduled = (
+        ("minWorkers", schedule.min_workers) if limit is Limit.MIN else ("maxWorkers", schedule.max_workers)
+    )
+    return (limit, field) if scheduled is None else (Limit.SCHEDULE, f"{field} of schedule {schedule.name}")
 
 
 def _needed(situation: Situation, demand: Demand, stable: Stable, breaker: Breaker) -> tuple[int, Limit, str]:

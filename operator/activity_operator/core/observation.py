@@ -32,9 +32,9 @@ class BacklogCount:
 class PoolFacts:
     """The ActivityPool's identity.
 
-    `generation` is metadata.generation; `deleting` says that it has a deletionTimestamp. Two values come from the
+    `generation` is metadata.generation; `deleting` says that it has a deletionTimestamp. Three values come from the
     status: `proven_revision` is the last template revision of which a worker has reported, `emptied_at` a moment at
-    which the backlog was empty (Unix seconds, 0 if the status has none).
+    which the backlog was empty (Unix seconds, 0 if the status has none), `desired` the size decided last.
     """
 
     namespace: str
@@ -44,6 +44,7 @@ class PoolFacts:
     deleting: bool = False
     proven_revision: str = ""
     emptied_at: float = 0.0
+    desired: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from activity_operator.core import backlog
+from activity_operator.core import backlog, freeze
 from activity_operator.core.count_pace import count_pace
 from activity_operator.core.decision import Breaker, Limit, SentinelOrder, Size
 from activity_operator.core.situation import Situation
@@ -43,6 +43,7 @@ def _planned(situation: Situation, breaker: Breaker, size: Size, *, proven: bool
     most = spec.max_workers if spec.replicas is None else min(spec.replicas, spec.max_workers)
     take = _most_leases(situation, size, most) if proven else 1
     forbidden = spec.paused or most == 0 or observation.refusal or observation.pool.deleting or breaker.open
+    forbidden = forbidden or (not size.desired and _may_not_grow(situation, size))
     if (
         spec.source_kind != "stepFunctions"
         or spec.activation.mode != "Sentinel"
@@ -63,8 +64,13 @@ def _most_leases(situation: Situation, size: Size, most_workers: int) -> int:
     """Return the most leases for the workers that start now, for those of the next round, and at least one."""
     slots = situation.spec.slots_per_worker
     starting = max(size.desired - len(situation.fleet.stalled), 0) * slots
-    ahead = 0 if size.limit in _GROWTH_STOPS else BURST_POLLS
+    ahead = 0 if size.limit in _GROWTH_STOPS or _may_not_grow(situation, size) else BURST_POLLS
     return max(min(starting + ahead, most_workers * slots, POOL_LEASES), 1)
+
+
+def _may_not_grow(situation: Situation, size: Size) -> bool:
+    """Return whether the spec forbids growth: a lease beyond the present workers would wait for a pod in vain."""
+    return freeze.stops_growth(situation.spec) or size.limit is Limit.RECOMMEND
 
 
 def withheld(situation: Situation) -> str:

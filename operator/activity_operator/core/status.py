@@ -6,7 +6,14 @@ from typing import Any
 
 from activity_operator.api.conditions import Condition, ConditionType, Reason, Status, merge
 from activity_operator.api.spec import PoolSpec
-from activity_operator.api.status import MAX_DECISIONS, DecisionRecord, EventRecord, PoolStatus, parse_status
+from activity_operator.api.status import (
+    MAX_DECISIONS,
+    DecisionRecord,
+    EventRecord,
+    PoolStatus,
+    ScheduleStatus,
+    parse_status,
+)
 from activity_operator.core import events
 from activity_operator.core.decision import Decision, Limit
 from activity_operator.core.failing_workers import failing_workers
@@ -57,11 +64,13 @@ def pool_status(
         replicas=len(fleet.members),
         ready_replicas=sum(1 for member in fleet.members if member.pod.ready),
         desired_replicas=decision.size.desired,
+        recommended_replicas=None if decision.recommended is None else decision.recommended.desired,
+        schedule=_schedule(situation),
         busy_workers=busy,
         backlog=decision.backlog.tasks,
         selector=selector(observation.pool),
         last_scale_time=now if scaled else before.last_scale_time,
-        last_scale_reason=decision.size.reason if scaled else before.last_scale_reason,
+        last_scale_reason=ring[-1].reason if scaled else before.last_scale_reason,
         proven_revision=revision if revision in decision.memory.proven else before.proven_revision,
         decisions=ring,
         events=tuple(lifecycle_events),
@@ -79,7 +88,17 @@ def urgent_part(
     situation = decision.situation or situation_of(spec, observation)
     busy = _busy(situation.fleet, int((previous or {}).get("busyWorkers") or 0))
     states = tuple((kind, *state[:2]) for kind, state in _states(situation, decision, busy).items())
-    return (observation.pool.generation, decision.size.desired, *states)
+    recommended = None if decision.recommended is None else decision.recommended.desired
+    return (observation.pool.generation, decision.size.desired, recommended, *states)
+
+
+def _schedule(situation: Situation) -> ScheduleStatus | None:
+    """Return which schedule applies and when that changes; None for a pool without schedules."""
+    schedule = situation.schedule
+    if not situation.spec.scaling.schedules:
+        return None
+    changes_at = None if schedule.changes_at is None else datetime.fromtimestamp(schedule.changes_at, UTC)
+    return ScheduleStatus(active=schedule.name, next_change=changes_at)
 
 
 def _busy(fleet: Fleet, before: int) -> int:
@@ -93,7 +112,10 @@ def _ring(situation: Situation, decision: Decision, before: PoolStatus, now: dat
     """Return the decisions plus this one if it changed the size or chose victims, else the same tuple object."""
     observation, fleet = situation.observation, situation.fleet
     last = before.decisions[-1].desired if before.decisions else 0
-    if decision.size.desired == last and not decision.victims:
+    size, reason = decision.size, decision.size.reason
+    if decision.recommended is not None and size.limit is Limit.RECOMMEND:
+        size, reason = decision.recommended, f"recommended: {decision.recommended.reason}"
+    if size.desired == last and not decision.victims:
         return before.decisions
     record = DecisionRecord(
         at=now,
@@ -101,9 +123,9 @@ def _ring(situation: Situation, decision: Decision, before: PoolStatus, now: dat
         inflight=fleet.running_tasks,
         held=observation.source.held + observation.source.claimed,
         workers=len(fleet.members),
-        desired=decision.size.desired,
-        limit=str(decision.size.limit),
-        reason=decision.size.reason,
+        desired=size.desired,
+        limit=str(size.limit),
+        reason=reason,
         victims=decision.victims,
     )
     return (*before.decisions, record)[-MAX_DECISIONS:]
@@ -144,6 +166,9 @@ def _ready(situation: Situation, decision: Decision) -> ConditionState:
     """Return the Ready condition of a pool without a fault."""
     if situation.spec.paused:
         return "True", Reason.PAUSED, decision.size.reason
+    if not situation.observation.deployments and decision.size.limit is Limit.RECOMMEND:
+        text = "scaling.mode Recommend makes no Deployment: set replicas, or mode Auto, to have workers"
+        return "Unknown", Reason.PENDING, text
     if not situation.observation.deployments:
         return "Unknown", Reason.PENDING, "the first Deployment is being made"
     if decision.size.desired == 0:
@@ -167,6 +192,9 @@ def _scaling_limited(observation: Observation, decision: Decision) -> ConditionS
         Limit.UNPREPARED: Reason.WORKERS_NOT_READY,
         Limit.DOUBT: Reason.REPORTS_MISSING,
         Limit.LEASES: Reason.LEASE_LIMIT_REACHED,
+        Limit.SCHEDULE: Reason.SCHEDULE_APPLIES,
+        Limit.FREEZE: Reason.FROZEN,
+        Limit.RECOMMEND: Reason.RECOMMENDED_ONLY,
         Limit.ACTIVATION: Reason.BELOW_ACTIVATION_THRESHOLD,
         **events.GROWTH_STOP_REASONS,
     }

@@ -46,6 +46,10 @@ def check_spec(spec: PoolSpec) -> None:
         raise SimulationError("spec.activation.mode CloudWatch is not simulated; use Sentinel for the simulation")
     if spec.scaling.prometheus is not None:
         raise SimulationError("spec.scaling.prometheus is not simulated: a trace has no query; leave the field out")
+    if spec.scaling.schedules:
+        raise SimulationError("spec.scaling.schedules is not simulated: a trace has no date; set minWorkers instead")
+    if spec.scaling.mode == "Recommend":
+        raise SimulationError("spec.scaling.mode Recommend starts no worker; use Auto for the simulation")
 
 
 def simulate(

@@ -16,6 +16,9 @@ SWF = {"domain": "shop", "taskList": "invoices"}
 STORE = {"urlSecretRef": URL_SECRET}
 PROMETHEUS = {"serverUrl": "http://prometheus.monitoring:9090", "query": "sum(waiting) or vector(0)"}
 
+DAY = {"name": "day", "startCron": "0 8 * * 1-5", "endCron": "0 18 * * 1-5", "minWorkers": 1}
+ONCE = {"name": "sale", "startTime": "2026-11-27T00:00:00Z", "endTime": "2026-11-28T00:00:00Z", "minWorkers": 1}
+
 
 def counted(**changes: Any) -> dict[str, Any]:
     """Return a pool with the given source and these changes to its spec."""
@@ -88,6 +91,53 @@ def test_valid_arn_is_accepted_in_both_forms(cluster_kubectl: Kubectl, text: str
             "spec.scaling.throughput.secondsPerTask",
             "must be at least 0.001",
         ),
+        (
+            {"scaling": {"schedules": [{"name": "day", "startCron": "0 8 * * *", "minWorkers": 1}]}},
+            "spec.scaling.schedules",
+            "schedule day needs either startCron and endCron, or startTime and endTime",
+        ),
+        (
+            {"scaling": {"schedules": [{**DAY, "minWorkers": None}]}},
+            "spec.scaling.schedules",
+            "schedule day needs minWorkers, maxWorkers or both",
+        ),
+        (
+            {"scaling": {"schedules": [{**DAY, "minWorkers": 9}]}},
+            "spec.scaling.schedules",
+            "schedule day has more workers than the pool's maxWorkers",
+        ),
+        (
+            {"scaling": {"schedules": [{**DAY, "minWorkers": 3, "maxWorkers": 2}]}},
+            "spec.scaling.schedules[0].minWorkers",
+            "minWorkers 3 of schedule day is greater than its maxWorkers 2",
+        ),
+        (
+            {"scaling": {"schedules": [{**DAY, "startCron": "08:00"}]}},
+            "spec.scaling.schedules[0].startCron",
+            "'08:00' is no cron expression of five fields; write one such as 0 8 * * 1-5",
+        ),
+        (
+            {"scaling": {"schedules": [{**DAY, "timeZone": "Europe/Berlin or so"}]}},
+            "spec.scaling.schedules[0].timeZone",
+            "'Europe/Berlin or so' is no time zone",
+        ),
+        (
+            {"scaling": {"schedules": [ONCE | {"endTime": "2026-11-26T00:00:00Z"}]}},
+            "spec.scaling.schedules[0].endTime",
+            "endTime of schedule sale must be after its startTime",
+        ),
+        (
+            {"scaling": {"schedules": [DAY, DAY]}},
+            "spec.scaling.schedules[1]",
+            "Duplicate value",
+        ),
+        (
+            {"scaling": {"schedules": [{**DAY, "minWorkers": 0}]}, "activation": {"mode": "None"}, "minWorkers": 1},
+            "spec.scaling.schedules",
+            "activation.mode None needs at least 1 worker in every schedule",
+        ),
+        ({"scaling": {"freeze": "Up"}}, "spec.scaling.freeze", '"None", "ScaleUp", "ScaleDown", "Both"'),
+        ({"scaling": {"mode": "Off"}}, "spec.scaling.mode", '"Auto", "Recommend"'),
         ({"aws": {"region": "US East"}}, "spec.aws.region", "'US East' is not a region; write one such as us-east-1"),
         ({"aws": {"endpointUrl": "states:443"}}, "spec.aws.endpointUrl", "must be an http or https URL"),
         ({"aws": {"endpointUrl": "https://me:secret@a"}}, "spec.aws.endpointUrl", "without credentials"),

@@ -62,11 +62,12 @@ def test_without_a_path_the_crd_is_printed(capsys: pytest.CaptureFixture[str]) -
     assert yaml.safe_load(capsys.readouterr().out) == crd()
 
 
-def test_file_is_marked_as_generated_and_below_64_kib() -> None:
+def test_file_is_marked_as_generated_and_fits_into_an_annotation() -> None:
+    """`kubectl apply` keeps the whole file in an annotation, of 256 KiB at most: a third of that is enough."""
     text = CRD_FILE.read_bytes()
 
     assert text.startswith(b"# Generated, do not edit")
-    assert len(text) < 64 * 1024
+    assert len(text) < 85 * 1024
 
 
 @pytest.mark.parametrize("path", sorted(path for path in NODES if not path.endswith("[]")))

@@ -213,3 +213,45 @@ def test_activation_threshold_without_a_count_or_above_zero_is_refused() -> None
 
 def test_reserve_above_max_workers_is_refused() -> None:
     assert "is greater than maxWorkers 5" in str(refusal(scaling={"idleWorkers": 6}))
+
+
+DAY = {"name": "day", "startCron": "0 8 * * 1-5", "endCron": "0 18 * * 1-5", "minWorkers": 2}
+ONCE = {"name": "sale", "startTime": "2026-11-27T00:00:00Z", "endTime": "2026-11-28T00:00:00Z", "maxWorkers": 2}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "sentence"),
+    [
+        ({**DAY, "endCron": None}, "scaling.schedules[day]: needs either startCron and endCron, or startTime and"),
+        ({**DAY, **ONCE}, "needs either startCron and endCron, or startTime and endTime"),
+        ({**ONCE, "endTime": "2026-11-26T00:00:00Z"}, "schedules[sale].endTime '2026-11-26T00:00:00+00:00' must be"),
+        ({**DAY, "minWorkers": None}, "scaling.schedules[day]: needs minWorkers, maxWorkers or both"),
+        ({**DAY, "minWorkers": 6}, "[day] '6' has more workers than the pool's maxWorkers"),
+        (
+            {**DAY, "minWorkers": 3, "maxWorkers": 2},
+            "[day].minWorkers '3' is greater than maxWorkers 2 of the schedule",
+        ),
+        ({**DAY, "timeZone": "Mars/Base"}, "[day].timeZone 'Mars/Base' is no time zone of the IANA database"),
+        ({**DAY, "startCron": "61 * * * *"}, "[day].startCron '61 * * * *' is no cron expression (Bad minute)"),
+        ({**DAY, "startCron": "0 0 8 * * *"}, "[day].startCron '0 0 8 * * *' is no cron expression of five fields"),
+        ({**DAY, "endCron": "0 0 31 2 *"}, "[day].endCron '0 0 31 2 *'"),
+    ],
+)
+def test_unusable_schedule_is_refused_with_field_value_and_fix(schedule: dict[str, Any], sentence: str) -> None:
+    given = {name: value for name, value in schedule.items() if value is not None}
+
+    assert sentence in str(refusal(scaling={"schedules": [given]}))
+
+
+def test_schedules_by_cron_and_by_date_are_accepted() -> None:
+    first, second = parse_spec({**MINIMAL, "scaling": {"schedules": [DAY, ONCE]}}).scaling.schedules
+
+    assert (first.time_zone, first.min_workers, first.max_workers) == ("UTC", 2, None)
+    assert second.start_time is not None
+    assert second.start_time.isoformat() == "2026-11-27T00:00:00+00:00"
+
+
+def test_schedule_without_workers_needs_something_that_notices_work() -> None:
+    refused = refusal(activation={"mode": "None"}, minWorkers=1, scaling={"schedules": [{**DAY, "minWorkers": 0}]})
+
+    assert "must be at least 1 worker with activation.mode None" in str(refused)
