@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from activity_worker.config.logging import set_up_logs
+from activity_worker.config.logging import LOG_FAILURES, LOG_FORMATS, LOG_LEVELS, set_up_logs
 from activity_worker.config.reader import SettingsError
-from activity_worker.config.settings import DEFAULT_HANDLER, HANDLER_PYTHON, LOG_FORMATS, read_settings
+from activity_worker.config.settings import DEFAULT_HANDLER, HANDLER_PYTHON, read_settings
 from activity_worker.config.sources import ATOMIC, DIALECT
 from activity_worker.contract import EXIT_ERROR, EXIT_USAGE, Env
 
@@ -40,7 +40,9 @@ _WORKER = (
     ("task-deadline-seconds", "SECONDS", f"kill a handler after it; default never (env.: {Env.TASK_DEADLINE_SECONDS})"),
     ("drain-timeout-seconds", "SECONDS", f"to finish after SIGTERM; default 1800 (env.: {Env.DRAIN_TIMEOUT_SECONDS})"),
     ("health-port", "PORT", f"for /livez /readyz /metrics; default none (environment: {Env.HEALTH_PORT})"),
-    ("log-format", "FORMAT", f"{', '.join(LOG_FORMATS)}; auto is text on a terminal, else json"),
+    ("log-level", "LEVEL", f"{', '.join(LOG_LEVELS)}; default info (environment: {Env.LOG_LEVEL})"),
+    ("log-format", "FORMAT", f"{', '.join(LOG_FORMATS)}; auto is text on a terminal, else json ({Env.LOG_FORMAT})"),
+    ("log-failures", "HOW", f"{', '.join(LOG_FAILURES)}: how much a failed task's line says ({Env.LOG_FAILURES})"),
 )
 _GROUPS = (
     ("tasks of a Step Functions activity", _STEP_FUNCTIONS),
@@ -113,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SettingsError as error:
         print(f"activity-worker: {error}", file=sys.stderr)  # noqa: T201 - before logs are set up
         return EXIT_USAGE
-    set_up_logs(settings.log_format)
+    set_up_logs(settings.logging.format, level=settings.logging.level, keys=settings.log_keys)
     try:
         return run_until_stopped(settings)
     except SettingsError as error:

@@ -21,6 +21,13 @@ class WorkerIdentity(Protocol):
         ...
 
 
+def activity_name(polled: str) -> str:
+    """Return the name in an activity's ARN, the queue in a Redis list's key, else the source's name as it is."""
+    if polled.startswith("arn:"):
+        return polled.rpartition(":")[2]
+    return polled.removeprefix("queue:").removesuffix(":waiting")
+
+
 @dataclass(frozen=True, slots=True)
 class TaskRequest:
     """What a handler is asked to do. `input` is the parsed JSON, None when it could not be parsed."""
@@ -36,6 +43,11 @@ class TaskRequest:
     def input_text(self) -> str | None:
         """The input as JSON text, None if only the parsed form is `input`."""
         return self.task.input
+
+    @property
+    def activity(self) -> str:
+        """The name of the task's activity: an activity of Step Functions, a type of Amazon SWF, or a queue."""
+        return activity_name(self.worker.activity_arn) if self.task.activity is None else self.task.activity.name
 
     @property
     def lease_id(self) -> str:

@@ -132,6 +132,25 @@ class Drain(ApiModel):
     )
 
 
+class Logging(ApiModel):
+    """What the workers log."""
+
+    level: Literal["Debug", "Info", "Warning", "Error"] = Field(
+        default="Info",
+        description="Least level of the log lines of the workers and of their handlers (default Info).",
+    )
+    format: Literal["Json", "Text"] = Field(
+        default="Json",
+        description="Json (default): an object a line, with keys such as lease, pool and slot. Text: for people.",
+    )
+    failures: Literal["Traceback", "Message", "Name"] = Field(
+        default="Traceback",
+        description="How much the line of a failed task says. Traceback (default): the error's name, its message and "
+        "the handler's traceback. Message: name and message. Name: the name alone, for handlers whose messages have "
+        "data. The cause that the service gets stays whole.",
+    )
+
+
 class Activation(ApiModel):
     """How work is noticed while no worker runs."""
 

@@ -16,6 +16,7 @@ from activity_operator.api.parts import (
     Activation,
     Aws,
     Drain,
+    Logging,
     ReportsSpec,
     ScaleDown,
     Scaling,
@@ -40,6 +41,7 @@ __all__ = [
     "Activation",
     "Aws",
     "Drain",
+    "Logging",
     "PoolSpec",
     "PrometheusSpec",
     "RedisSourceSpec",
@@ -125,6 +127,9 @@ class PoolSpec(ApiModel):
         "deadline besides the state machine's own TimeoutSeconds.",
     )
     drain: Drain = Field(default_factory=Drain, description="How a worker leaves.")
+    logging: Logging = Field(
+        default_factory=Logging, description="What the workers log. A change replaces them, worker by worker."
+    )
     activation: Activation = Field(default_factory=Activation, description="How work is noticed while no worker runs.")
     aws: Aws = Field(
         default_factory=Aws,

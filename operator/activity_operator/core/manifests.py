@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from activity_operator.api.pod_own import HEALTH_PORT_NAME, REPORT_DIR, TMP_DIR, VOLUME_PREFIX, WORKER_CONTAINER
-from activity_operator.api.spec import PoolSpec
+from activity_operator.api.spec import Logging, PoolSpec
 from activity_operator.core.observation import PoolFacts
 from activity_operator.core.source_environment import literal, source_environment, source_parts
 from activity_worker.contract import LABEL_POOL, LABEL_REVISION, TOKEN_AUDIENCE, Env
@@ -91,6 +91,9 @@ def revision_of(spec: PoolSpec) -> str:
         "account": spec.service_account_name,
         "template": spec.pod_template,
     }
+    if spec.logging != Logging():
+        # Defaults are left out: the revisions of pools that are older than this field keep their names.
+        parts["logging"] = spec.logging.model_dump(exclude_defaults=True)
     if spec.source_kind != "stepFunctions":
         # Only for the other sources: the revisions of existing Step Functions pools must keep their names.
         parts["source"] = source_parts(spec)
@@ -207,6 +210,17 @@ def _probe(path: str, **timing: int) -> dict[str, Any]:
     return {"httpGet": {"path": path, "port": HEALTH_PORT_NAME}, **timing}
 
 
+def _logging(logging: Logging) -> Mapping[Env, str]:
+    """Return the variables that differ from the worker's own defaults: more of them would be another pod template."""
+    default = Logging()
+    values = {
+        Env.LOG_LEVEL: (logging.level, default.level),
+        Env.LOG_FORMAT: (logging.format, default.format),
+        Env.LOG_FAILURES: (logging.failures, default.failures),
+    }
+    return {name: value.lower() for name, (value, usual) in values.items() if value != usual}
+
+
 def _environment(spec: PoolSpec, pool: PoolFacts, settings: RenderSettings) -> list[dict[str, Any]]:
     plain: Mapping[Env, Any] = {
         Env.TASK_HEARTBEAT_SECONDS: spec.task_heartbeat.interval_seconds,
@@ -217,6 +231,7 @@ def _environment(spec: PoolSpec, pool: PoolFacts, settings: RenderSettings) -> l
         Env.REPORT_TOKEN_FILE: f"{REPORT_DIR}/token",
         Env.REPORT_CA_FILE: f"{REPORT_DIR}/ca.crt",
         Env.HEALTH_PORT: HEALTH_PORT,
+        **_logging(spec.logging),
     }
     fields = {
         Env.POD_NAMESPACE: "metadata.namespace",

@@ -2,12 +2,14 @@
 
 import asyncio
 import ctypes
+import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +148,42 @@ def _say(request: TaskRequest) -> None:
     """Tell the test that the handler is running."""
     if "started" in request.input:
         Path(request.input["started"]).write_text(str(os.getpid()))
+
+
+def logs_and_prints(request: TaskRequest) -> None:
+    log = logging.getLogger("shop")
+    log.info("resized %s", "a.png", extra={"bucket": "photos", "lease": "mine"})
+    log.debug("not at this level")
+    print("printed", 1, sep="-", end="\nand more")
+    print("to standard error", file=sys.stderr)
+    warnings.warn("old and gone", stacklevel=1)
+    thread = threading.Thread(target=_fails_in_a_thread, name="side")
+    thread.start()
+    thread.join()
+
+
+def _fails_in_a_thread() -> None:
+    raise OSError("the side failed")
+
+
+def _finds_nothing() -> None:
+    raise KeyError("missing part")
+
+
+def raises_from(request: TaskRequest) -> None:
+    try:
+        _finds_nothing()
+    except KeyError as error:
+        raise ValueError("no such picture") from error
+
+
+def answers_and_throws(request: TaskRequest, respond: Any) -> None:
+    respond.success("done")
+    raise RuntimeError("after the answer")
+
+
+async def throws_when_cancelled(request: TaskRequest) -> None:
+    try:
+        await asyncio.sleep(3600)
+    except asyncio.CancelledError:
+        raise RuntimeError("could not clean up") from None

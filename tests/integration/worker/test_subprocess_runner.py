@@ -22,7 +22,7 @@ from activity_worker.errors import (
 )
 from activity_worker.events import EventEmitter
 from activity_worker.runtime.cancellation import CancellationSignal, CancelReason
-from activity_worker.runtime.encoding import cause_of
+from activity_worker.runtime.failure import cause_of
 from activity_worker.subprocess.oom import OomKillCounter
 from activity_worker.subprocess.process import HandlerUnusableError, ProcessExit
 from activity_worker.subprocess.runner import SubprocessRunner

@@ -9,9 +9,10 @@ import re
 import shutil
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from activity_worker.config.logging import LOG_FAILURES, LOG_FORMATS, LOG_LEVELS, LogSettings
 from activity_worker.config.reader import SettingsError, SettingsReader
 from activity_worker.config.sources import SourceSettings, longest_heartbeat, longest_task, read_source
 from activity_worker.contract import Env
@@ -27,7 +28,6 @@ DEFAULT_DRAIN_TIMEOUT_SECONDS = 1800.0
 MAX_SLOTS = 1000
 #: The service's own limit on `workerName`; eight characters are kept for the slot's suffix.
 MAX_NAME_LENGTH = 72
-LOG_FORMATS = ("auto", "text", "json")
 
 _HANDLER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -66,8 +66,15 @@ class WorkerSettings:
     task_deadline_seconds: float | None = None
     drain_timeout_seconds: float = DEFAULT_DRAIN_TIMEOUT_SECONDS
     health_port: int | None = None
-    log_format: str = "auto"
+    logging: LogSettings = field(default_factory=LogSettings)
     report: ReportSettings | None = None
+
+    @property
+    def log_keys(self) -> dict[str, str]:
+        """What each log line of a worker in a pool has."""
+        if self.report is None:
+            return {}
+        return {"namespace": self.report.namespace, "pool": self.report.pool, "worker": self.name}
 
 
 def read_settings(flags: Mapping[str, str | None], env: Mapping[str, str] | None = None) -> WorkerSettings:
@@ -92,7 +99,11 @@ def read_settings(flags: Mapping[str, str | None], env: Mapping[str, str] | None
         )
         or 0.0,
         health_port=read.count("health-port", Env.HEALTH_PORT, None, 0, 65535),
-        log_format=read.choice("log-format", "auto", LOG_FORMATS),
+        logging=LogSettings(
+            level=read.choice("log-level", "info", LOG_LEVELS, Env.LOG_LEVEL),
+            format=read.choice("log-format", "auto", LOG_FORMATS, Env.LOG_FORMAT),
+            failures=read.choice("log-failures", "traceback", LOG_FAILURES, Env.LOG_FAILURES),
+        ),
         report=_read_report(read),
     )
 

@@ -66,6 +66,9 @@ class Env(StrEnum):
     REPORT_TOKEN_FILE = "ACTIVITY_REPORT_TOKEN_FILE"  # noqa: S105 - a path's name
     REPORT_CA_FILE = "ACTIVITY_REPORT_CA_FILE"
     HEALTH_PORT = "ACTIVITY_HEALTH_PORT"
+    LOG_LEVEL = "ACTIVITY_LOG_LEVEL"
+    LOG_FORMAT = "ACTIVITY_LOG_FORMAT"
+    LOG_FAILURES = "ACTIVITY_LOG_FAILURES"
 
 
 #: The event of a handler's process that the kernel killed for want of memory; the cluster's word for containers.

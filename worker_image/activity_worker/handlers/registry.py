@@ -17,6 +17,7 @@ from typing import Any, TypeVar, overload
 
 from activity_worker.errors import HandlerSignatureError, UnknownActivityError
 from activity_worker.handlers.signature import Handler, Resources, Role, Signature, read_signature
+from activity_worker.task import activity_name
 
 _Function = TypeVar("_Function", bound=Handler)
 
@@ -149,7 +150,7 @@ class HandlerTable:
     def _search(self, polled: str, name: str, version: str) -> CompiledHandler:
         if self._takes_all:
             return self._handlers[0]
-        own = name or _activity_name(polled)
+        own = name or activity_name(polled)
         if not name:
             for one in self._handlers:
                 if one.activity.arn == polled:
@@ -171,13 +172,6 @@ class HandlerTable:
 
 #: What `HandlerTable.prepare` takes where a handler asks for no resource.
 NO_RESOURCES: Mapping[str, Any] = MappingProxyType({})
-
-
-def _activity_name(polled: str) -> str:
-    """Return the name in an activity's ARN, the queue in a Redis list's key, else the source's name as it is."""
-    if polled.startswith("arn:"):
-        return polled.rpartition(":")[2]
-    return polled.removeprefix("queue:").removesuffix(":waiting")
 
 
 def _only(function: Handler) -> Activity:

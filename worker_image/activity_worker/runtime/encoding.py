@@ -5,19 +5,14 @@ Bytes of UTF-8 are counted throughout, which is right for either reading.
 """
 
 import json
-import traceback
 from typing import Any, Final, NoReturn
 
-from activity_worker.errors import InvalidTaskInputError, OutputNotJsonError, OutputTooLargeError, TaskFailed
+from activity_worker.errors import InvalidTaskInputError, OutputNotJsonError, OutputTooLargeError
 from activity_worker.handlers.outputs import plain, plain_keys
 
 MAX_OUTPUT_BYTES: Final = 262_144
 MAX_ERROR_BYTES: Final = 256
 MAX_CAUSE_BYTES: Final = 32_768
-#: How much of the message of an exception goes before its traceback.
-_MAX_MESSAGE_BYTES: Final = 8_192
-#: Modules whose frames say nothing to the author of a handler.
-_OURS: Final = "activity_worker."
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -45,7 +40,7 @@ def encode_output(value: Any) -> str:
             # A key that is no text, perhaps: the encoder has no hook for keys.
             text = _encode(plain_keys(value))
     except (TypeError, ValueError, RecursionError) as error:
-        raise OutputNotJsonError(f"the output of type {type(value).__name__} is not JSON: {error}") from error
+        raise OutputNotJsonError(f"the output of type {type(value).__name__} is not JSON: {error}") from None
     return check_output(text)
 
 
@@ -87,25 +82,3 @@ def trim(text: str, limit_bytes: int) -> str:
 def trim_error(name: str) -> str:
     """Return an error name that the service takes: its beginning, 256 bytes at most."""
     return name.encode(errors="replace")[:MAX_ERROR_BYTES].decode(errors="ignore")
-
-
-def cause_of(error: BaseException) -> str:
-    """Return what a failed task says of an exception: its message, then its traceback, 32,768 bytes at most.
-
-    The traceback begins in the handler's code, and one that is ours alone is left out. For a
-    `TaskFailed` it is the handler's own cause alone.
-    """
-    if isinstance(error, TaskFailed):
-        return trim(error.cause, MAX_CAUSE_BYTES)
-    try:
-        message = str(error)
-    except Exception:  # noqa: BLE001 - an exception that cannot say what it is still fails its task
-        message = ""
-    head = trim(message or type(error).__name__, _MAX_MESSAGE_BYTES)
-    theirs = error.__traceback__
-    while theirs is not None and theirs.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
-        theirs = theirs.tb_next
-    if theirs is None:
-        return head
-    trace = "".join(traceback.format_tb(theirs, limit=-50))
-    return trim(f"{head}\n\nTraceback (most recent call last):\n{trace}", MAX_CAUSE_BYTES)

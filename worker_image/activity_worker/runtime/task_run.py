@@ -17,12 +17,12 @@ from activity_worker.errors import (
     OutputRejectedError,
     ResponseAlreadySentError,
     SourceError,
-    error_name,
 )
 from activity_worker.events import EventEmitter, ReceivedTask
 from activity_worker.runtime.cancellation import CANCELLATION_ERRORS, CancellationSignal, CancelReason
 from activity_worker.runtime.counters import TaskCounters
-from activity_worker.runtime.encoding import cause_of, parse_input
+from activity_worker.runtime.encoding import parse_input
+from activity_worker.runtime.failure import FAILURE_LOGGER, failure_of
 from activity_worker.runtime.handler_runner import HandlerRunner
 from activity_worker.runtime.heartbeat import HeartbeatListener, HeartbeatLoop
 from activity_worker.runtime.options import TaskOptions
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from activity_worker.runtime.slot import Slot
 
 _log = logging.getLogger(__name__)
+#: The failures of tasks. A supervisor logs them with more facts, and turns these lines off.
+_failure_log = logging.getLogger(FAILURE_LOGGER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,17 +216,19 @@ class TaskRun:
     async def _settle(self, error: BaseException) -> None:
         """Say that the handling failed, and fail the task unless it is answered, lost, or to be left."""
         self._emit_errored(error)
-        if isinstance(error, Exception):
-            _log.info("task %s: %s", self.request.lease_id, type(error).__name__)
-        else:
-            _log.error(
-                "task %s: the handler raised %s; the worker goes on", self.request.lease_id, type(error).__name__
-            )
+        failure = failure_of(error)
+        _failure_log.warning(
+            "task %s: %s: %s",
+            self.request.lease_id,
+            failure.name,
+            failure.message,
+            extra={"traceback": failure.traceback},
+        )
         leave = self._context.options.on_error == "leave" and not getattr(error, "always_fails", False)
         if leave or self._lost is not None or self.respond.response is not None:
             return
         try:
-            await self.respond.failure(error_name(error), cause_of(error))
+            await self.respond.failure(failure.name, failure.cause)
         except ResponseAlreadySentError:
             pass  # the handler, cancelled and still going, answered in between
         except SourceError as refused:

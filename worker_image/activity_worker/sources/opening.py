@@ -11,6 +11,8 @@ from activity_worker.config.sources import (
     TaskStoreSettings,
 )
 from activity_worker.sources.protocol import Source
+from activity_worker.wire.redis_url import parse_redis_url
+from activity_worker.wire.store_url import is_sqlite, parse_store_url
 
 
 async def open_source(settings: SourceSettings) -> Source:
@@ -20,6 +22,17 @@ async def open_source(settings: SourceSettings) -> Source:
     if isinstance(settings, TaskStoreSettings):
         return _task_store(settings)
     return _redis(settings)
+
+
+def source_facts(settings: SourceSettings, source: object) -> dict[str, str]:
+    """Return what is polled, and where, for the log: without user names, passwords and options of a URL."""
+    if isinstance(settings, StepFunctionsSettings):
+        endpoint = getattr(source, "endpoint_url", "") or settings.endpoint_url
+        return {"activity": settings.activity_arn} | ({"endpoint": endpoint} if endpoint else {})
+    if isinstance(settings, TaskStoreSettings):
+        url = settings.url
+        return {"store": url if is_sqlite(url) else parse_store_url(url).shown}
+    return {"flow": settings.flow, "queue": settings.queue, "redis": parse_redis_url(settings.url).shown}
 
 
 def _step_functions(settings: StepFunctionsSettings) -> Source:

@@ -30,6 +30,11 @@ class StepFunctionsSource:
         self._client = client
         self._owns_client = owns_client
 
+    @property
+    def endpoint_url(self) -> str:
+        """Where the calls go."""
+        return self._client.endpoint_url
+
     async def lease(self, worker_name: str) -> LeasedTask | None:
         """Poll once: up to 60 s on AWS."""
         with translated():

@@ -1,25 +1,31 @@
 """PURE: exceptions that cross the pipe between a supervisor and a handler's process, as plain data.
 
-Errors of this project arrive in their own class. A handler's exceptions arrive as `HandlerRaisedError`, with the name
-and the cause under which they fail the task, because only the child has their classes.
+Errors of this project arrive in their own class. A handler's exceptions arrive as `HandlerRaisedError`, with the name,
+the message and the traceback with which they fail the task, because only the child has their classes.
 """
 
 from typing import Any
 
 from activity_worker import errors
-from activity_worker.errors import ActivityError, SourceError, TaskFailed, error_name
-from activity_worker.runtime.encoding import cause_of
+from activity_worker.errors import ActivityError, SourceError, TaskFailed
+from activity_worker.runtime.failure import Failure, failure_of
 
 EncodedError = dict[str, Any]
 
 
 class HandlerRaisedError(TaskFailed):
-    """A handler in a process of its own raised an exception; `error` is its name, `cause` its message and traceback."""
+    """A handler in a process of its own raised an exception; `failure` is what is said about it."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.name, failure.message)
+        self.failure = failure
 
 
 def to_wire(error: BaseException) -> EncodedError:
     """Return an exception as plain data."""
-    wire: EncodedError = {"type": type(error).__name__, "name": error_name(error), "cause": cause_of(error)}
+    failure = failure_of(error)
+    wire: EncodedError = {"type": type(error).__name__, "name": failure.name, "cause": failure.message}
+    wire["traceback"] = failure.traceback
     wire["ours"] = type(error) is getattr(errors, type(error).__name__, None)
     wire["message"] = str(error.args[0]) if error.args else ""
     if isinstance(error, SourceError):
@@ -31,7 +37,7 @@ def from_wire(wire: EncodedError) -> ActivityError:
     """Return the exception that `to_wire` encoded."""
     known = getattr(errors, wire["type"], None) if wire["ours"] else None
     if not isinstance(known, type) or not issubclass(known, ActivityError):
-        return HandlerRaisedError(wire["name"], wire["cause"])
+        return HandlerRaisedError(Failure(wire["name"], wire["cause"], wire["traceback"]))
     if issubclass(known, SourceError):
         return known(wire["code"], wire["message"], fix=wire["fix"])
     if issubclass(known, TaskFailed):

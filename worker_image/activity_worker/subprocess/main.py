@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from activity_worker.config.logging import set_up_handler_logs
+from activity_worker.config.printed import capture_printed, finish_lines
 from activity_worker.contract import Env, LeasedTask, ScheduledActivity
 from activity_worker.errors import UnknownActivityError
 from activity_worker.events import EventEmitter
@@ -24,6 +26,7 @@ from activity_worker.runtime.toolkit import TaskResponseToolkit
 from activity_worker.subprocess import errors
 from activity_worker.subprocess.child_channel import ChildChannel, die_with_parent, prefer_for_oom_kill
 from activity_worker.subprocess.protocol import CHILD_UNUSABLE, Message, encode
+from activity_worker.subprocess.task_keys import TaskKeys
 from activity_worker.task import TaskRequest
 
 if TYPE_CHECKING:
@@ -86,7 +89,8 @@ class _ReturnChannel(_ParentTaskChannel):
 class _Child:
     """Runs the tasks that the supervisor sends."""
 
-    def __init__(self, handler: Any, fd: int) -> None:
+    def __init__(self, handler: Any, fd: int, keys: TaskKeys) -> None:
+        self._keys = keys
         self.parent = ChildChannel(fd, self._take)
         self._instances = _instance_handler(handler, self.parent) if is_tasks(handler) else None
         if self._instances is not None:
@@ -117,6 +121,7 @@ class _Child:
         scheduled = message.get("activity")
         task = LeasedTask(message["token"], message["input"], scheduled and ScheduledActivity.from_wire(scheduled))
         request = TaskRequest(_ChildWorker(message["worker"], message["arn"]), task, parse_input(task.input))
+        self._keys.begin(request)
         channel = _ParentTaskChannel(self.parent) if self._responds(request) else _ReturnChannel(self.parent)
         respond = TaskResponseToolkit(request, channel, events=EventEmitter(), signal=self._signal)
         channel.progress = lambda: respond.progress.details if respond.progress else None
@@ -125,6 +130,8 @@ class _Child:
             await self._runner.run(request, respond)
         except BaseException as raised:  # noqa: BLE001 - a handler's SystemExit is its task's failure
             error = errors.to_wire(raised)
+        finish_lines()
+        self._keys.end()
         output = channel.output if isinstance(channel, _ReturnChannel) and error is None else None
         self.parent.send({"kind": "done", "id": message["id"], "error": error, "output": output})
 
@@ -196,8 +203,8 @@ def _instance_handler(tasks: Any, parent: ChildChannel) -> "InstanceHandler":
     return InstanceHandler(tasks, os.environ.get(Env.STORE_URL, ""), send_call)
 
 
-async def _serve(fd: int, handler: Any) -> None:
-    await _Child(handler, fd).serve()
+async def _serve(fd: int, handler: Any, keys: TaskKeys) -> None:
+    await _Child(handler, fd, keys).serve()
 
 
 def main() -> int:
@@ -205,10 +212,13 @@ def main() -> int:
     fd, name, supervisor = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     die_with_parent(supervisor)
     prefer_for_oom_kill()
+    keys = TaskKeys(os.environ)
+    set_up_handler_logs(keys)
+    capture_printed()
     try:
         handler = load_handler(name)
     except HandlerLoadError as error:
         ChildChannel(fd, lambda _: None).send({"kind": "unusable", "message": str(error)})
         return CHILD_UNUSABLE
-    asyncio.run(_serve(fd, handler))
+    asyncio.run(_serve(fd, handler, keys))
     return 0

@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 from activity_worker.runtime.cancellation import CancellationSignal, CancelReason
 from activity_worker.runtime.toolkit import TaskResponseToolkit
+from activity_worker.subprocess.errors import HandlerRaisedError
 from activity_worker.subprocess.oom import OomKillCounter
 from activity_worker.subprocess.process import ChildProcess, HandlerUnusableError, ProcessExit
 from activity_worker.subprocess.protocol import Message
@@ -117,7 +118,10 @@ class SubprocessRunner:
             # Cancelled without a signal, because the program ends: do not wait for the handler.
             if not respond.signal.cancelled:
                 child.kill()
-            await asyncio.gather(serving, return_exceptions=True)
+            (outcome,) = await asyncio.gather(serving, return_exceptions=True)
+            if respond.signal.cancelled and isinstance(outcome, HandlerRaisedError):
+                # What a cancelled handler raised belongs in the log. The slot knows that the task is cancelled.
+                raise outcome from None
             raise
         finally:
             limits.end()

@@ -1,6 +1,7 @@
 """Turns a pool's events into log lines, metrics and the few events that go to the operator.
 
-A line has the task's lease id, what happened, and how long it took; it never has a token or a payload.
+A line has the task's lease id, what happened, and how long it took. The line of a failure has the error's name, message
+and traceback, or less of it. No line has a token or a payload.
 """
 
 import asyncio
@@ -9,8 +10,9 @@ import time
 from collections.abc import Callable
 
 from activity_worker.contract import EventName, lease_id
-from activity_worker.errors import LeaseLostError, SourceError, TaskCancelledError, error_name
+from activity_worker.errors import LeaseLostError, ResponseAlreadySentError, SourceError, TaskCancelledError
 from activity_worker.events import EventEmitter, PollingFailure, ReceivedTask
+from activity_worker.runtime.failure import FAILURE_LOGGER, Failure, failure_of
 from activity_worker.runtime.slot import Slot
 from activity_worker.supervisor.metrics import WorkerMetrics
 from activity_worker.task import TaskRequest, TaskResponse
@@ -22,11 +24,23 @@ log = logging.getLogger(__name__)
 
 
 class EventRecorder:
-    """Listens to `events`. `on_change` is called whenever a report would have other contents."""
+    """Listens to `events`. `on_change` is called whenever a report would have other contents.
+
+    `failures`, one of `LOG_FAILURES`, is how much the line of a failed task says.
+    """
 
     def __init__(
-        self, events: EventEmitter, metrics: WorkerMetrics, *, record: Record, on_change: Callable[[], None]
+        self,
+        events: EventEmitter,
+        metrics: WorkerMetrics,
+        *,
+        record: Record,
+        on_change: Callable[[], None],
+        failures: str = "traceback",
     ) -> None:
+        # The lines below say more than the slots' own ones.
+        logging.getLogger(FAILURE_LOGGER).disabled = True
+        self._failures = failures
         self._metrics = metrics
         self._record = record
         self._on_change = on_change
@@ -70,7 +84,7 @@ class EventRecorder:
 
     @staticmethod
     def _task_start(request: TaskRequest) -> None:
-        log.info("task started", extra=_facts(lease=request.lease_id[:8], slot=_slot(request)))
+        log.info("task started", extra={"facts": _task_facts(request)})
 
     def _task_errored(self, received: ReceivedTask, error: BaseException) -> None:
         self._errors[lease_id(received.task.token)] = error
@@ -79,21 +93,47 @@ class EventRecorder:
         lease = request.lease_id
         seconds = _now() - self._received.pop(lease, _now())
         error = self._errors.pop(lease, None)
-        facts = _facts(lease=lease[:8], slot=_slot(request), seconds=round(seconds, 3))
+        facts = {**_task_facts(request), "seconds": round(seconds, 3)}
         if response is not None and response.result == "success":
             self._metrics.task_ended("succeeded", seconds)
-            log.info("task succeeded", extra=facts)
+            log.info("task succeeded", extra={"facts": facts})
         elif response is not None:
             self._metrics.task_ended("failed", seconds)
-            log.warning("task failed as %s", response.error or "an error without a name", extra=facts)
+            self._log_failure("task failed as", _failure(error, response), facts)
         elif isinstance(error, LeaseLostError) or type(error) is TaskCancelledError:
             self._metrics.task_ended("lost", seconds)
-            log.warning("task lost: the service gave up on it (%s)", _short(error), extra=facts)
+            log.warning("task lost: the service gave up on it (%s)", _short(error), extra={"facts": facts})
         else:
             self._metrics.task_ended("unconcluded", seconds)
-            why = f": {error_name(error)}" if error is not None else ""
-            log.warning("task left without an answer%s", why, extra=facts)
+            failure = failure_of(error) if error is not None else Failure("an error without a name", "")
+            self._log_failure("task left without an answer:", failure, facts)
+        if isinstance(error, TaskCancelledError):
+            self._log_late_error(error.__cause__, facts)
+        elif response is not None and response.result == "success":
+            self._log_late_error(error, facts)
         self._on_change()
+
+    def _log_failure(self, what: str, failure: Failure, facts: dict[str, object]) -> None:
+        says = failure.message and self._failures != "name" and failure.message != failure.name
+        trace = failure.traceback if self._failures == "traceback" else ""
+        message = f"{failure.name}: {failure.message}" if says else failure.name
+        log.warning("%s %s", what, message, extra={"facts": {**facts, "error": failure.name}, "traceback": trace})
+
+    def _log_late_error(self, error: BaseException | None, facts: dict[str, object]) -> None:
+        """Log what a handler raised after the end of its task was decided: it changes nothing, and must not be lost."""
+        if error is not None and not isinstance(error, SourceError | asyncio.CancelledError):
+            self._log_failure("the handler raised after its task had ended:", failure_of(error), facts)
+
+
+def _failure(error: BaseException | None, response: TaskResponse) -> Failure:
+    """Return what a failed task's line says: of an exception, else of the handler's own answer."""
+    if error is None or isinstance(error, ResponseAlreadySentError):
+        return Failure(response.error or "an error without a name", response.cause)
+    return failure_of(error)
+
+
+def _task_facts(request: TaskRequest) -> dict[str, object]:
+    return {"lease": request.lease_id, "task": request.activity, "slot": _slot(request)}
 
 
 def _short(error: BaseException | None) -> str:

@@ -40,7 +40,7 @@ class HandlerRunnerFactory:
         self._on_death = on_death
         self._oom_kills = OomKillCounter()
         self._python = settings.handler_python
-        self._environment = aws_environment(settings.source, os.environ)
+        self._environment = aws_environment(settings.source, os.environ) | settings.logging.environment()
         self.heartbeat_seconds = settings.task_heartbeat_seconds
         if self._shared is not None:
             self.heartbeat_seconds = min(self.heartbeat_seconds, self._shared.max_heartbeat_seconds)

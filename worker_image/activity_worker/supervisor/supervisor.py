@@ -34,7 +34,7 @@ from activity_worker.runtime.lifecycle import may_step, step
 from activity_worker.runtime.options import Polling, TaskOptions
 from activity_worker.runtime.slot import Slot
 from activity_worker.runtime.slot_pool import SlotPool
-from activity_worker.sources.opening import open_source
+from activity_worker.sources.opening import open_source, source_facts
 from activity_worker.sources.protocol import Source
 from activity_worker.subprocess.process import HandlerUnusableError, ProcessExit
 from activity_worker.supervisor.event_log import EventRecorder
@@ -66,6 +66,7 @@ class Supervisor:
 
     def __init__(self, settings: WorkerSettings, source: Source) -> None:
         self._settings = settings
+        self._source_facts = source_facts(settings.source, source)
         self._state = WorkerState.STARTING
         self._exit: ExitOutput | None = None
         self._stop = asyncio.Event()
@@ -96,7 +97,13 @@ class Supervisor:
             ),
         )
         self._slot_pool.counters.on_heartbeat_failure = self.metrics.heartbeat_refused
-        self._event_recorder = EventRecorder(self._events, self.metrics, record=self._record, on_change=self._changed)
+        self._event_recorder = EventRecorder(
+            self._events,
+            self.metrics,
+            record=self._record,
+            on_change=self._changed,
+            failures=settings.logging.failures,
+        )
         self._granted_leases = GrantedLeases(
             self._slot_pool,
             self._reports.claims,
@@ -155,7 +162,8 @@ class Supervisor:
         await asyncio.gather(starting, return_exceptions=True)
 
     async def _take_tasks(self) -> None:
-        log.info("worker ready", extra={"facts": {"handler": self._settings.handler, "slots": self._settings.slots}})
+        facts = {"handler": self._settings.handler, "slots": self._settings.slots, **self._source_facts}
+        log.info("worker ready", extra={"facts": facts})
         if self._reporter is not None:
             self._ready_to_report.set()
             await self._reporter.first_answer()

@@ -2,8 +2,11 @@
 
 import inspect
 
+from activity_operator.api.spec import PoolSpec
 from activity_operator.core.breaker import RETRY_DELAYS_SECONDS
 from activity_operator.core.manifests import GRACE_MARGIN_SECONDS, RenderSettings, deployment, revision_of
+from activity_worker.config.logging import LogSettings
+from activity_worker.config.settings import read_settings
 from activity_worker.contract import TOKEN_AUDIENCE
 from activity_worker.supervisor.reporter import LAST_REPORT_SECONDS
 from activity_worker.wire.grace_timeout import GRACE_SECONDS
@@ -30,6 +33,30 @@ FULL = pool(
 def test_revision_names_of_activity_pools_stay_as_in_the_first_version() -> None:
     assert revision_of(pool()) == "685d8867"
     assert revision_of(FULL) == "c16376d9"
+
+
+def test_logging_that_differs_from_the_default_reaches_the_worker() -> None:
+    usual = pool(logging={"level": "Info", "format": "Json"})
+    changed = pool(logging={"level": "Debug", "format": "Text", "failures": "Name"})
+
+    assert _log_variables(usual) == {}
+    assert _log_variables(changed) == {
+        "ACTIVITY_LOG_LEVEL": "debug",
+        "ACTIVITY_LOG_FORMAT": "text",
+        "ACTIVITY_LOG_FAILURES": "name",
+    }
+    settings = read_settings(
+        {"activity-arn": "arn:aws:states:us-east-1:123456789012:activity:q"}, _log_variables(changed)
+    )
+    assert settings.logging == LogSettings("debug", "text", "name")
+    assert revision_of(usual) == revision_of(pool())
+    assert revision_of(changed) != revision_of(pool())
+
+
+def _log_variables(spec: PoolSpec) -> dict[str, str]:
+    rendered = deployment(spec, POOL, RenderSettings("https://reports"), "r1", 1)
+    variables = rendered["spec"]["template"]["spec"]["containers"][0]["env"]
+    return {one["name"]: one["value"] for one in variables if one["name"].startswith("ACTIVITY_LOG_")}
 
 
 def test_environment_variables_keep_the_order_of_the_first_version() -> None:

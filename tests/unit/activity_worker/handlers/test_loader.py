@@ -55,6 +55,6 @@ def test_what_cannot_be_loaded_says_where_and_why(folder: Path, text: str, name:
         load_handler(name)
 
 
-def test_module_that_is_not_there_names_the_places(folder: Path) -> None:
-    with pytest.raises(HandlerLoadError, match=f"no module named 'absent_app' in .*{folder.name}.*is the file there"):
+def test_module_that_is_not_there_names_the_places() -> None:
+    with pytest.raises(HandlerLoadError, match=r"no module named 'absent_app' in .+; is the file there"):
         load_handler("absent_app:handle")

@@ -1,0 +1,92 @@
+"""PURE: what is said about an exception of a handler: its name, its message, and a traceback of the user's code."""
+
+import os
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from activity_worker import errors
+from activity_worker.errors import TaskFailed, error_name
+from activity_worker.runtime.encoding import MAX_CAUSE_BYTES, trim
+
+#: How much of the message of an exception goes before its traceback.
+_MAX_MESSAGE_BYTES: Final = 8_192
+#: The last frames of a traceback that are kept.
+_MAX_FRAMES: Final = 50
+#: The logger of failed tasks in a slot.
+FAILURE_LOGGER: Final = "activity_worker.runtime.failure"
+_OURS: Final = str(Path(errors.__file__).parent) + os.sep
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """`name` is the error name of the failed task. `traceback` is empty where none of it is the user's code."""
+
+    name: str
+    message: str
+    traceback: str = ""
+
+    @property
+    def cause(self) -> str:
+        """The cause that the service gets: the message, then the traceback, 32,768 bytes at most."""
+        return trim(f"{self.message}\n\n{self.traceback}" if self.traceback else self.message, MAX_CAUSE_BYTES)
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return what is said about `error`.
+
+    The traceback begins in the handler's code, also where the exception was raised from another one, which comes first.
+    A `TaskFailed` has the handler's own cause as its message and no traceback.
+    """
+    kept = getattr(error, "failure", None)
+    if isinstance(kept, Failure):
+        return kept
+    if isinstance(error, TaskFailed):
+        return Failure(error.error, trim(error.cause, MAX_CAUSE_BYTES))
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001 - an exception that cannot say what it is still fails its task
+        message = ""
+    return Failure(error_name(error), trim(message or type(error).__name__, _MAX_MESSAGE_BYTES), _traceback(error))
+
+
+def cause_of(error: BaseException) -> str:
+    """Return the cause with which `error` fails its task."""
+    return failure_of(error).cause
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        told = traceback.TracebackException.from_exception(error, limit=-_MAX_FRAMES)
+        if not _strip(told):
+            return ""
+        lines, last = list(told.format()), list(told.format_exception_only())
+    except Exception:  # noqa: BLE001 - an exception whose parts cannot be shown still fails its task
+        return ""
+    # The message is there already.
+    if last and lines[-len(last) :] == last and told.exceptions is None:
+        lines = lines[: -len(last)]
+    return trim("".join(lines), MAX_CAUSE_BYTES)
+
+
+def _strip(told: traceback.TracebackException) -> bool:
+    """Take the runtime's frames off the beginning of each traceback in the chain; tell whether any frame is left."""
+    left = False
+    for part in _chain(told):
+        theirs = next((at for at, frame in enumerate(part.stack) if not frame.filename.startswith(_OURS)), None)
+        kept = part.stack[theirs:] if theirs is not None else []
+        part.stack[:] = kept
+        left = left or bool(kept)
+    return left
+
+
+def _chain(told: traceback.TracebackException) -> list[traceback.TracebackException]:
+    found, waiting = [], [told]
+    while waiting:
+        part = waiting.pop()
+        found.append(part)
+        waiting += [
+            other for other in (part.__cause__, part.__context__, *(part.exceptions or ())) if other is not None
+        ]
+    return found
