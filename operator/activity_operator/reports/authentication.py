@@ -75,7 +75,10 @@ class _Accepted:
 
 
 class _Expiring(Generic[K, V]):
-    """A bounded mapping with an expiry time for each entry; when it is full, the oldest entry is dropped."""
+    """A bounded mapping with an expiry time for each entry; when it is full, the oldest entry is dropped.
+
+    Each new entry removes the oldest ones that have expired. Otherwise the tokens of pods that are gone would fill it.
+    """
 
     def __init__(self, limit: int) -> None:
         self._entries: OrderedDict[K, tuple[float, V]] = OrderedDict()
@@ -94,11 +97,13 @@ class _Expiring(Generic[K, V]):
             return None
         return value
 
-    def put(self, key: K, value: V, until: float) -> None:
+    def put(self, key: K, value: V, until: float, now: float) -> None:
         self._entries.pop(key, None)
         self._entries[key] = (until, value)
-        if len(self._entries) > self._limit:
+        while len(self._entries) > self._limit or next(iter(self._entries.values()))[0] <= now:
             self._entries.popitem(last=False)
+            if not self._entries:
+                return
 
     def update(self, key: K, value: V) -> None:
         """Replace the value of a present key, which keeps its expiry time."""
@@ -186,11 +191,11 @@ class Authenticator:
             identity = read_review(status)
         except RefusedError as error:
             self._accepted.drop(digest)
-            self._refused.put(digest, str(error), now + REFUSED_SECONDS)
+            self._refused.put(digest, str(error), now + REFUSED_SECONDS, now)
             raise
         seconds = max(ACCEPTED_SECONDS, ACCEPTED_INTERVALS * self._interval())
         until = _believed_until(now, expires, seconds + UNREVIEWED_SECONDS)
-        self._accepted.put(digest, _Accepted(identity, _believed_until(now, expires, seconds)), until)
+        self._accepted.put(digest, _Accepted(identity, _believed_until(now, expires, seconds)), until, now)
         return identity
 
 

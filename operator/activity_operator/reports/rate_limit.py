@@ -18,7 +18,10 @@ MAX_PODS = 20_000
 
 
 class TokenBuckets:
-    """A token bucket for each name. `now` is in seconds and never goes back."""
+    """A token bucket for each name. `now` is in seconds and never goes back.
+
+    A bucket that is full again says nothing, so it is forgotten: pods come and go, each with a name of its own.
+    """
 
     def __init__(self, *, at_once: float, per_second: float, most: int) -> None:
         self._at_once = at_once
@@ -43,8 +46,12 @@ class TokenBuckets:
 
     def _put(self, name: Hashable, left: float, now: float) -> None:
         self._left[name] = (left, now)
-        if len(self._left) > self._most:
+        while len(self._left) > self._most or self._is_oldest_full(now):
             self._left.popitem(last=False)
+
+    def _is_oldest_full(self, now: float) -> bool:
+        left, at = next(iter(self._left.values()), (0.0, now))
+        return left + (now - at) * self._per_second >= self._at_once
 
 
 class ByteLimit:

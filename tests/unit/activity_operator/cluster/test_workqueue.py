@@ -169,3 +169,14 @@ async def test_pools_at_rest_leave_nothing_behind() -> None:
         pool.move(LEAST_SECONDS)
 
     assert len(pool.queue._again) == 1
+
+
+async def test_pools_at_rest_leave_nothing_behind_beside_a_busy_one() -> None:
+    pool = BusyPool()
+    for number in range(100):
+        for key in (("ns", "busy"), ("ns", f"p{number}")):
+            pool.queue.add(key)
+            await pool.reconcile()
+        pool.move(LEAST_SECONDS)
+
+    assert len(pool.queue._again) <= 2

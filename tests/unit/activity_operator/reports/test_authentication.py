@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from activity_operator.reports.authentication import (
+    ACCEPTED_SECONDS,
     EXTRA_POD_NAME,
     EXTRA_POD_UID,
     MAX_REVIEWS,
+    REFUSED_SECONDS,
     REVIEW_PATIENCE_SECONDS,
+    UNREVIEWED_SECONDS,
     Authenticator,
     RefusedError,
     ReviewUnavailableError,
@@ -287,4 +290,21 @@ async def test_flood_of_different_tokens_is_bounded(authenticator: Authenticator
     assert reviews.most_at_once == MAX_REVIEWS
     assert len(reviews.asked) == 2000
     assert sum(isinstance(answer, ReviewUnavailableError) for answer in answers) == 3000
-    assert len(authenticator._refused) == 2000
+    assert 0 < len(authenticator._refused) <= 2000
+
+
+async def test_tokens_of_pods_that_are_gone_are_forgotten(authenticator: Authenticator, reviews: Reviews) -> None:
+    """Pods come and go, each with a token of its own. Only the tokens that are still believed stay in memory."""
+    lasts = ACCEPTED_SECONDS + UNREVIEWED_SECONDS
+    kept = []
+    for number in range(400):
+        await authenticator.identify(bearer(f"pod-{number}"))
+        reviews.status = {"authenticated": False}
+        with pytest.raises(RefusedError):
+            await authenticator.identify(bearer(f"stranger-{number}"))
+        reviews.status = accepted()
+        await asyncio.sleep(10.0)
+        kept.append((len(authenticator._accepted), len(authenticator._refused)))
+
+    assert max(accepted for accepted, _ in kept) <= lasts / 10.0 + 1
+    assert max(refused for _, refused in kept) <= REFUSED_SECONDS / 10.0 + 1

@@ -44,3 +44,12 @@ def test_oldest_pod_is_forgotten_above_the_maximum() -> None:
 
     assert len(allowances._buckets._left) == 2
     assert not allowances.take("c", 2_000, 0.0)
+
+
+def test_pods_that_are_gone_leave_no_bucket_behind() -> None:
+    limit = ByteLimit()
+    for number in range(1_000):
+        limit.take(f"pod-{number}", MAX_REPORT_BYTES, now=float(number))
+
+    refilled_after = MAX_REPORT_BYTES / PER_SECOND
+    assert len(limit._buckets._left) <= refilled_after + 1
