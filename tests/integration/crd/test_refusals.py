@@ -93,18 +93,18 @@ def test_valid_arn_is_accepted_in_both_forms(cluster_kubectl: Kubectl, text: str
         ),
         (
             {"scaling": {"schedules": [{"name": "day", "startCron": "0 8 * * *", "minWorkers": 1}]}},
-            "spec.scaling.schedules",
+            "spec.scaling.schedules[0]",
             "schedule day needs either startCron and endCron, or startTime and endTime",
         ),
         (
             {"scaling": {"schedules": [{**DAY, "minWorkers": None}]}},
-            "spec.scaling.schedules",
+            "spec.scaling.schedules[0]",
             "schedule day needs minWorkers, maxWorkers or both",
         ),
         (
             {"scaling": {"schedules": [{**DAY, "minWorkers": 9}]}},
             "spec.scaling.schedules",
-            "schedule day has more workers than the pool's maxWorkers",
+            "a schedule has more workers than the pool's maxWorkers",
         ),
         (
             {"scaling": {"schedules": [{**DAY, "minWorkers": 3, "maxWorkers": 2}]}},
