@@ -28,6 +28,7 @@ SUITES = (
     Suite("steps", ("tests/integration/steps", "-n", "2", "--dist", "worksteal")),
     # Each test has servers of its own, and mostly waits for them.
     Suite("redis", ("tests/integration/redis", "tests/integration/flows", "-n", "4", "--dist", "worksteal")),
+    Suite("broker", ("tests/integration/broker",)),
     Suite("backlog", ("tests/integration/backlog", "-n", "4", "--dist", "worksteal")),
     Suite("processes", ("tests/integration/worker", "tests/integration/reports")),
     Suite("hostile", ("tests/hostile",)),

@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeVar
 
 from sqlalchemy import Connection
 
+from activity_worker.database.engine import Transactions
 from activity_worker.steps import RunnerOptions, TaskStore
 from activity_worker.steps.runner.tasks import Tasks
-from activity_worker.steps.store.database import Transactions
 
 T = TypeVar("T")
 Moment = Literal["before", "within", "after"]

@@ -9,11 +9,11 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, Delete, Table, delete, insert, select, text
 from sqlalchemy.exc import ProgrammingError
 
+from activity_worker.database import engine as database
 from activity_worker.steps.model import transitions
 from activity_worker.steps.model.definition import Definition
 from activity_worker.steps.model.definition_parser import parse
 from activity_worker.steps.model.instance import ErrorRecord, Instance, Outcome, Raised, Returned, create_instance
-from activity_worker.steps.store import database
 from activity_worker.steps.store import task_store as store_module
 from activity_worker.steps.store.rows import ClaimedInstance, StoredInstance, status_record
 from activity_worker.steps.store.task_store import InstanceLeaseLostError, TaskStore, UnknownInstanceError

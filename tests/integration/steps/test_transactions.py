@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, event, text
 
-from activity_worker.steps.store.database import SingleWriterTransactions
+from activity_worker.database.engine import SingleWriterTransactions
 
 
 class Numbers:

@@ -62,7 +62,8 @@ class DictStore:
                     self._apply(step, row, now)
 
     def _apply(self, step: UpkeepStep, row: Inflight, now: float) -> None:
-        change = advance(step, row, now, max_attempts=MAX_ATTEMPTS, new_id=next(self.ids))
+        new_id = "" if step is UpkeepStep.REMOVE_COMPLETE else next(self.ids)
+        change = advance(step, row, now, max_attempts=MAX_ATTEMPTS, new_id=new_id)
         if change.after is None:
             del self.rows[row.id]
         else:

@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from activity_worker.config.logging import set_up_logs
 from activity_worker.config.reader import UsageError
 from activity_worker.contract import EXIT_ERROR, EXIT_USAGE
+from activity_worker.database.engine import file_of
 from activity_worker.steps.cli import json_output, text
 from activity_worker.steps.cli.parser import STORE
 from activity_worker.steps.cli.runner_process import PortError, serve
@@ -25,7 +26,6 @@ from activity_worker.steps.model.transitions import CannotRetryError, InstanceCo
 from activity_worker.steps.runner import tasks
 from activity_worker.steps.runner.runner import RunnerOptions
 from activity_worker.steps.runner.tasks import InstanceConflictError, Tasks, UnknownTaskError
-from activity_worker.steps.store.database import file_of
 from activity_worker.steps.store.db_errors import describe_error
 from activity_worker.steps.store.task_store import TaskStore, UnknownInstanceError
 from activity_worker.wire.store_url import StoreUrlError

@@ -14,11 +14,11 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, ins
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from activity_worker.database.engine import Transactions, connect, reading_engine, transactions_of
 from activity_worker.steps.model import transitions
 from activity_worker.steps.model.definition import Definition
 from activity_worker.steps.model.definition_parser import DefinitionError, parse
 from activity_worker.steps.model.instance import Instance
-from activity_worker.steps.store.database import Transactions, connect, reading_engine, transactions_of
 from activity_worker.steps.store.rows import (
     ClaimedInstance,
     Revision,
@@ -74,7 +74,7 @@ class TaskStore:
     @classmethod
     async def open(cls, url: str, *, migrate: bool = True) -> Self:
         """Return the store at a URL, its tables up to date. Raises StoreUrlError and the database's errors."""
-        return cls(await connect(url, migrate=migrate))
+        return cls(await connect(url, _upgrade if migrate else None))
 
     async def close(self) -> None:
         """Give the connections back."""
@@ -309,6 +309,13 @@ class TaskStore:
         if definition_id not in self._definitions:
             self._definitions[definition_id] = _stored_definition(connection, definition_id)
         return self._definitions[definition_id]
+
+
+def _upgrade(connection: Connection) -> None:
+    # Handlers' processes do without: 12 MB and 0.3 s less for each.
+    from activity_worker.steps.store.migrations import upgrade  # noqa: PLC0415
+
+    upgrade(connection)
 
 
 def _stored_definition(connection: Connection, definition_id: str) -> Definition:

@@ -123,6 +123,16 @@ _EVENT_OF_OUTCOME: Final = {
 }
 
 
+def event_of(outcome: Outcome) -> ActivationEvent:
+    """Return the event that a worker's report is."""
+    return _EVENT_OF_OUTCOME[outcome]
+
+
+def kept_retry_delay(seconds: int | None) -> int | None:
+    """Return the delay that a worker asks for, bounded: its task has run already, so the value is not refused."""
+    return None if seconds is None else min(seconds, MAX_SPAN_SECONDS)
+
+
 def report(
     inflight: Inflight, outcome: Outcome, *, max_attempts: int | None = None, retry_delay: int | None = None
 ) -> Inflight | None:
@@ -131,7 +141,7 @@ def report(
     A report counts until another one has come, also after the deadline; one about a task that no worker has had does
     not. `max_attempts` and `retry_delay` count with a retry.
     """
-    state = next_state(inflight.state, _EVENT_OF_OUTCOME[outcome])
+    state = next_state(inflight.state, event_of(outcome))
     if state is None or inflight.attempts == 0:
         return None
     retries = outcome is Outcome.RETRY
@@ -141,7 +151,7 @@ def report(
         deadline=None,
         failure=FailureReason.REPORTED if outcome is Outcome.FAILURE else None,
         retry_max_attempts=max_attempts if retries else None,
-        retry_delay=retry_delay if retries else None,
+        retry_delay=kept_retry_delay(retry_delay) if retries else None,
     )
 
 

@@ -7,10 +7,10 @@ from types import MappingProxyType
 from typing import Final
 
 from activity_worker.taskbroker.lifecycle.inflight import (
-    MAX_SPAN_SECONDS,
     FailureReason,
     Inflight,
     admit,
+    kept_retry_delay,
     state_after,
 )
 from activity_worker.taskbroker.lifecycle.states import ActivationEvent, ActivationState
@@ -130,8 +130,7 @@ def _retried(inflight: Inflight, now: float, new_id: str) -> Inflight:
     if delay is None and message.retry_state.HasField("delay_on_retry"):
         delay = message.retry_state.delay_on_retry
     if delay:
-        # The worker has asked for it already, so a wrong value is bounded here and not refused.
-        message.delay = min(delay, MAX_SPAN_SECONDS)
+        message.delay = kept_retry_delay(delay)
     set_received_at(message, now)
     return admit(message.SerializeToString(), now)
 

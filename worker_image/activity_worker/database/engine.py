@@ -1,4 +1,4 @@
-"""Opening a task store's database, SQLite or PostgreSQL, with its tables brought up to date; and its transactions."""
+"""Opening a store's database, SQLite or PostgreSQL, with its tables brought up to date; and its transactions."""
 
 import asyncio
 import contextlib
@@ -20,6 +20,8 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry
 from activity_worker.wire.store_url import StoreUrlError, is_sqlite, parse_store_url
 
 T = TypeVar("T")
+#: Brings the tables of a store up to date.
+Upgrade = Callable[[Connection], None]
 _Answer = tuple[Any, BaseException | None]
 #: The most pieces of work in one transaction of SQLite: enough to share the disk's time, short for other processes.
 MOST_TOGETHER: Final = 64
@@ -152,17 +154,17 @@ READS = "activitypool_reads"
 _MIGRATION_LOCK = 0x61637470
 
 
-async def connect(url: str, *, migrate: bool = True) -> AsyncEngine:
-    """Return an engine whose tables are as this version needs them.
+async def connect(url: str, upgrade: Upgrade | None = None) -> AsyncEngine:
+    """Return an engine, with tables that `upgrade` has brought up to date (None: the tables stay as they are).
 
     `url` is `sqlite:///file.db`, `sqlite://` (memory, gone with the process) or `postgresql://user:password@host/name`,
     which may have libpq's options, such as `?sslmode=verify-full&sslrootcert=ca.crt`.
     Raises StoreUrlError, and SQLAlchemy's errors when the database does not answer.
     """
     engine = _engine(url)
-    if migrate:
+    if upgrade is not None:
         try:
-            await _upgrade(engine)
+            await _upgrade(engine, upgrade)
         except BaseException:
             # The caller does not have the engine yet, so it cannot dispose of it.
             await engine.dispose()
@@ -192,10 +194,7 @@ def reading_engine(engine: AsyncEngine) -> AsyncEngine:
     return engine.execution_options(**options)
 
 
-async def _upgrade(engine: AsyncEngine) -> None:
-    # Handlers' processes do without: 12 MB and 0.3 s less for each.
-    from activity_worker.steps.store.migrations import upgrade  # noqa: PLC0415
-
+async def _upgrade(engine: AsyncEngine, upgrade: Upgrade) -> None:
     # What a URI names may be memory that is shared, and is gone with its last connection.
     if _is_file(engine) and not str(engine.url.database).startswith("file:"):
         await asyncio.to_thread(_upgrade_file, engine, upgrade)
@@ -206,7 +205,7 @@ async def _upgrade(engine: AsyncEngine) -> None:
         await connection.run_sync(upgrade)
 
 
-def _upgrade_file(engine: AsyncEngine, upgrade: Callable[[Connection], None]) -> None:
+def _upgrade_file(engine: AsyncEngine, upgrade: Upgrade) -> None:
     """Not through the asynchronous driver: it tells a loop that may be closed by then that a file cannot be opened."""
     writer = _writer(engine)
     try:

@@ -1,0 +1,275 @@
+"""The contract of a broker's store, on both databases."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, text
+from sqlalchemy.dialects import sqlite
+
+from activity_worker.taskbroker.lifecycle.inflight import FailureReason, Outcome, admit, give_out
+from activity_worker.taskbroker.lifecycle.inflight import report as reported
+from activity_worker.taskbroker.lifecycle.states import ActivationState
+from activity_worker.taskbroker.lifecycle.upkeep import UpkeepStep
+from activity_worker.taskbroker.protocol.activation import OnAttemptsExceeded, RetryState, parse_activation
+from activity_worker.taskbroker.store import broker_store, dead_letters, statements
+from activity_worker.taskbroker.store.broker_store import BrokerStore, QueueDepth
+from activity_worker.taskbroker.store.dead_letters import TaskInFlightError, UnknownDeadLetterError
+from activity_worker.taskbroker.store.migrations import VERSION_TABLE
+from activity_worker.taskbroker.store.statements import Report, TaskFilter
+from activity_worker.taskbroker.store.tables import METADATA
+from tests.clock import Clock
+from tests.integration.broker.conftest import POLICY
+from tests.unit.activity_worker.taskbroker.activations import NOW, activation_bytes
+
+ANY = TaskFilter()
+KEPT = RetryState(0, 3, OnAttemptsExceeded.DEADLETTER)
+
+
+async def add(store: BrokerStore, *ids: str, **fields: Any) -> int:
+    """Add activations with these ids; return how many are new."""
+    return await store.add([admit(activation_bytes(one, **fields), store.clock()) for one in ids])
+
+
+async def taken(store: BrokerStore, wanted: TaskFilter = ANY) -> str | None:
+    """Return the id of the activation that is given out."""
+    data = await store.take(wanted)
+    return None if data is None else parse_activation(data).id
+
+
+async def upkeep(store: BrokerStore) -> list[int]:
+    """Do all steps; return how many activations each one moved."""
+    return [await store.upkeep(step) for step in UpkeepStep]
+
+
+async def test_activation_is_kept_as_it_was_admitted(store: BrokerStore) -> None:
+    admitted = admit(activation_bytes(application="shop", expires=60, delay=5, retry=KEPT), NOW)
+    assert await store.add([admitted]) == 1
+    assert await store.get("one") == admitted
+    assert await store.get("two") is None
+
+
+async def test_same_id_again_changes_nothing(store: BrokerStore) -> None:
+    assert await add(store, "one", "two") == 2
+    assert await taken(store) == "one"
+    before = await store.get("one")
+    assert await add(store, "two", "one", "three", "three", delay=7) == 1
+    assert await store.get("one") == before
+
+
+async def test_many_activations_are_added_at_once(store: BrokerStore) -> None:
+    assert await add(store, *(f"task-{number}" for number in range(2500))) == 2500
+    assert await taken(store) == "task-0"
+
+
+async def test_giving_out_writes_what_the_pure_function_says(store: BrokerStore, clock: Clock) -> None:
+    admitted = admit(activation_bytes(processing_deadline_duration=30), NOW)
+    await store.add([admitted])
+    clock.now += 7
+    assert await store.take(ANY) == admitted.data
+    assert await store.get("one") == give_out(admitted, NOW + 7, POLICY.grace_seconds)
+
+
+async def test_longest_due_is_given_out_first(store: BrokerStore, clock: Clock) -> None:
+    await add(store, "delayed", delay=5)
+    await add(store, "first", "second")
+    clock.now += 10
+    await add(store, "late")
+    await upkeep(store)
+    assert [await taken(store) for _ in range(5)] == ["first", "second", "delayed", "late", None]
+
+
+async def test_expired_task_is_not_given_out_before_upkeep_sees_it(store: BrokerStore, clock: Clock) -> None:
+    await add(store, "expired", expires=5)
+    await add(store, "good")
+    clock.now += 5
+    assert await taken(store) == "good"
+    assert await taken(store) is None
+
+
+async def test_worker_gets_tasks_of_its_namespace_and_application_only(store: BrokerStore) -> None:
+    await store.add([admit(activation_bytes("mail"), NOW)])
+    await store.add([admit(activation_bytes("shop-mail", application="shop"), NOW)])
+    await store.add([admit(activation_bytes("shop-image", application="shop", namespace="image"), NOW)])
+    assert await taken(store, TaskFilter("image", "none")) is None
+    assert await taken(store, TaskFilter(None, "shop")) == "shop-mail"
+    assert await taken(store, TaskFilter("mail", None)) == "mail"
+    assert await taken(store, TaskFilter("image", "shop")) == "shop-image"
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+async def test_report_writes_what_the_pure_function_says(store: BrokerStore, outcome: Outcome) -> None:
+    await add(store, "one")
+    await taken(store)
+    before = await store.get("one")
+    assert before is not None
+    report = Report("one", outcome, max_attempts=2**32 - 1, retry_delay=2**64 - 1)
+    assert await store.report([report]) == (1, None)
+    after = reported(before, outcome, max_attempts=report.max_attempts, retry_delay=report.retry_delay)
+    assert await store.get("one") == after
+    assert await store.report([report]) == (0, None)
+
+
+async def test_reports_without_effect(store: BrokerStore) -> None:
+    await add(store, "new")
+    assert await store.report([Report("new", Outcome.COMPLETE), Report("unknown", Outcome.COMPLETE)]) == (0, None)
+
+
+async def test_report_and_next_task_are_one_transaction(store: BrokerStore) -> None:
+    await add(store, "one", "two")
+    await taken(store)
+    changed, data = await store.report([Report("one", Outcome.COMPLETE)], ANY)
+    assert (changed, parse_activation(data or b"").id) == (1, "two")
+    assert await store.report([Report("two", Outcome.COMPLETE)], ANY) == (1, None)
+
+
+async def test_batch_of_reports(store: BrokerStore) -> None:
+    await add(store, "one", "two", "three")
+    for _ in range(2):
+        await taken(store)
+    assert await store.report([Report(one, Outcome.COMPLETE) for one in ("two", "one", "three")]) == (2, None)
+
+
+async def test_upkeep_moves_each_task_by_the_step_for_it(store: BrokerStore, clock: Clock) -> None:
+    await add(store, "retried", "lost", "failed", "kept", "done", retry=KEPT)
+    for _ in range(5):
+        await taken(store)
+    await add(store, "expired", expires=5)
+    await add(store, "delayed", delay=5)
+    reports = {"retried": Outcome.RETRY, "failed": Outcome.FAILURE, "kept": Outcome.FAILURE, "done": Outcome.COMPLETE}
+    await store.report([Report(one, outcome) for one, outcome in reports.items()])
+    clock.now += 20
+    # A retry, a deadline, an expiry and a delay; three failures, of which one expired; five that are over.
+    assert await upkeep(store) == [1, 1, 1, 1, 3, 5]
+    states = {depth.state: depth.count for depth in await store.depths()}
+    assert states == {ActivationState.PENDING: 3}
+    assert await upkeep(store) == [0] * 6
+
+
+async def test_upkeep_goes_through_more_than_one_batch(store: BrokerStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_store, "BATCH", 2)
+    await add(store, *"abcde", delay=1)
+    store.clock = Clock(NOW + 1)
+    assert await upkeep(store) == [0, 0, 0, 5, 0, 0]
+
+
+async def test_lost_worker_costs_attempts_and_no_retry(store: BrokerStore, clock: Clock) -> None:
+    await add(store, "one", retry=KEPT)
+    for attempt in range(POLICY.max_attempts):
+        assert await taken(store) == "one"
+        clock.now += 13
+        moved = await upkeep(store)
+        assert moved[1] == 1, f"attempt {attempt}"
+    assert await taken(store) is None
+    (stored,) = await dead_letters.list_dead_letters(store)
+    assert (stored.letter.reason, stored.letter.attempts) == (FailureReason.DEADLINE, POLICY.max_attempts)
+
+
+async def test_depths_by_application_namespace_and_state(store: BrokerStore, clock: Clock) -> None:
+    await add(store, "one", "two")
+    clock.now += 9
+    await add(store, "three", application="shop")
+    await taken(store)
+    assert sorted(await store.depths(), key=lambda depth: (depth.application, depth.state)) == [
+        QueueDepth("", "mail", ActivationState.PENDING, 1, NOW),
+        QueueDepth("", "mail", ActivationState.PROCESSING, 1, NOW),
+        QueueDepth("shop", "mail", ActivationState.PENDING, 1, NOW + 9),
+    ]
+
+
+async def dead(store: BrokerStore, *ids: str) -> None:
+    """Make dead letters."""
+    await add(store, *ids, retry=replace(KEPT, attempts=2), expires=60)
+    for one in ids:
+        assert await taken(store) == one
+    await store.report([Report(one, Outcome.FAILURE) for one in ids])
+    await upkeep(store)
+
+
+async def test_dead_letter_is_requeued_once(store: BrokerStore, clock: Clock) -> None:
+    await dead(store, "one")
+    (stored,) = await dead_letters.list_dead_letters(store)
+    clock.now += 1000
+    assert await dead_letters.requeue_dead_letter(store, stored.number) == "one"
+    assert await dead_letters.list_dead_letters(store) == []
+    again = await store.get("one")
+    assert again is not None
+    assert (again.state, again.attempts, again.expires_at) == (ActivationState.PENDING, 0, NOW + 1060)
+    with pytest.raises(UnknownDeadLetterError, match=f"no dead letter {stored.number}"):
+        await dead_letters.requeue_dead_letter(store, stored.number)
+
+
+async def test_dead_letter_waits_while_its_task_is_in_flight_again(store: BrokerStore) -> None:
+    await dead(store, "one")
+    await add(store, "one")
+    (stored,) = await dead_letters.list_dead_letters(store)
+    with pytest.raises(TaskInFlightError, match="task one is in flight"):
+        await dead_letters.requeue_dead_letter(store, stored.number)
+    assert await dead_letters.get_dead_letter(store, stored.number) == stored.letter
+
+
+async def test_dead_letters_are_listed_and_purged(store: BrokerStore, clock: Clock) -> None:
+    await dead(store, "one", "two")
+    clock.now += 10
+    await dead(store, "three")
+    listed = await dead_letters.list_dead_letters(store, namespace="mail")
+    assert [stored.letter.id for stored in listed] == ["three", "two", "one"]
+    assert await dead_letters.list_dead_letters(store, namespace="other") == []
+    assert await dead_letters.purge_dead_letters(store, numbers=[listed[1].number]) == 1
+    assert await dead_letters.purge_dead_letters(store, before=NOW + 10) == 1
+    assert [stored.letter.id for stored in await dead_letters.list_dead_letters(store)] == ["three"]
+    with pytest.raises(UnknownDeadLetterError):
+        await dead_letters.get_dead_letter(store, listed[2].number)
+
+
+async def test_two_brokers_give_out_each_task_once(url: str, clock: Clock) -> None:
+    stores = [await BrokerStore.open(url, POLICY, clock=clock) for _ in range(2)]
+    try:
+        ids = {f"task-{number}" for number in range(200)}
+        await add(stores[0], *ids)
+        given = await asyncio.gather(*(taken(stores[number % 2]) for number in range(202)))
+        assert sorted(filter(None, given)) == sorted(ids)
+        clock.now += 13
+        # Both see to all lost tasks at once; each is moved by one of them.
+        moved = await asyncio.gather(*(store.upkeep(UpkeepStep.PASS_DEADLINES) for store in stores))
+        assert sum(moved) == 200
+    finally:
+        for store in stores:
+            await store.close()
+
+
+async def test_tables_are_those_of_the_migrations(store: BrokerStore) -> None:
+    def differences(connection: Connection) -> list[Any]:
+        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+        found: list[Any] = compare_metadata(context, METADATA)
+        return found
+
+    async with store.engine.connect() as connection:
+        assert await connection.run_sync(differences) == []
+
+
+async def test_frequent_statements_use_the_partial_indexes(store: BrokerStore, url: str) -> None:
+    if not url.startswith("sqlite"):
+        pytest.skip("PostgreSQL's planner reads a small table whole, whatever its indexes")
+    expected: dict[UpkeepStep | tuple[bool, bool], str] = {
+        (False, False): "activitypool_activations_pending",
+        (True, True): "activitypool_activations_pending_of",
+        UpkeepStep.APPEND_RETRIES: "activitypool_activations_moving",
+        UpkeepStep.PASS_DEADLINES: "activitypool_activations_moving",
+        UpkeepStep.EXPIRE: "activitypool_activations_expiring",
+        UpkeepStep.END_DELAYS: "activitypool_activations_delayed",
+        UpkeepStep.HANDLE_FAILURES: "activitypool_activations_moving",
+        UpkeepStep.REMOVE_COMPLETE: "activitypool_activations_moving",
+    }
+    values = {"now": NOW, "grace": 3.0, "batch": 1, "wanted_namespace": "mail", "wanted_application": "shop"}
+    for key, index in expected.items():
+        statement = statements.DUE_IN[key] if isinstance(key, UpkeepStep) else statements.GIVE_OUT[key]
+        compiled = statement.compile(dialect=sqlite.dialect(paramstyle="named"))
+        async with store.engine.connect() as connection:
+            plan = await connection.execute(text(f"EXPLAIN QUERY PLAN {compiled}"), {**compiled.params, **values})
+            lines = [row.detail for row in plan]
+        assert any(f"INDEX {index} " in f"{line} " for line in lines), (key, lines)
+        assert not any("TEMP B-TREE" in line for line in lines), (key, lines)

@@ -1,0 +1,1 @@
+"""Where a broker keeps its activations and dead letters: SQLite or PostgreSQL."""
