@@ -42,6 +42,14 @@ class Scaling(ApiModel):
         description="Share of all slots that tasks should fill, 0.01 to 1 (default 1.0). Lower keeps idle workers "
         "ready for the next task.",
     )
+    target_wait_seconds: Int32 | None = Field(
+        default=None,
+        ge=0,
+        le=3600,
+        description="Seconds that a task may wait for a slot that becomes free, beyond the start of a pod. Many short "
+        "tasks share the slots that they start. 0: a slot for each task. Unset (default): the measured start of a "
+        "pod, at most 10.",
+    )
     scale_down: ScaleDown = Field(default_factory=ScaleDown, description="How slowly the pool shrinks.")
     mode: Literal["Auto", "Recommend"] = Field(
         default="Auto",

@@ -152,9 +152,17 @@ class Sentinels:
             held=held,
             claimed=holdings.claimed,
             observed_at=pool.heard_at,
+            oldest_poll_at=self._opened_at(pool),
+            at_once=pool.polls.at_once,
             error=pool.error,
             withheld=budget_message(self._budget) if pool.withheld else "",
         )
+
+    def _opened_at(self, pool: _PoolPolls) -> float:
+        """Return when the oldest open poll was opened, Unix seconds, 0 without an open poll."""
+        if not pool.polls.opened:
+            return 0.0
+        return self._now() - (asyncio.get_running_loop().time() - pool.polls.opened[0])
 
     def pause(self) -> None:
         """Open no more polls for any pool, because this process is no longer the leader; open polls go on."""
@@ -193,9 +201,9 @@ class Sentinels:
             if wait > 0:
                 pool.timer = loop.call_later(wait, self._fill, pool)
                 return
-            pool.polls = replace(pool.polls, open=pool.polls.open + 1, last_opened=now)
+            pool.polls = sentinel_polls.with_poll(pool.polls, now)
             self._burst_polls += pool.polls.open > sentinel_polls.RESTING_POLLS
-            task = loop.create_task(self._poll(pool))
+            task = loop.create_task(self._poll(pool, now))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -247,9 +255,9 @@ class Sentinels:
             pool.timer.cancel()
             pool.timer = None
 
-    async def _poll(self, pool: _PoolPolls) -> None:
+    async def _poll(self, pool: _PoolPolls, opened: float) -> None:
         loop = asyncio.get_running_loop()
-        opened = loop.time()
+        task: LeasedTask | None = None
         try:
             task = await self._service.poll(pool.target)
             if task is not None:
@@ -263,7 +271,7 @@ class Sentinels:
             self._failed(pool, SourceProblemError("BackendUnreachable", f"a poll failed: {type(error).__name__}"))
         finally:
             self._burst_polls -= pool.polls.open > sentinel_polls.RESTING_POLLS
-            pool.polls = replace(pool.polls, open=pool.polls.open - 1)
+            pool.polls = sentinel_polls.with_answer(pool.polls, opened, loop.time(), task=task is not None)
         self._fill(pool)
 
     def _succeeded(self, pool: _PoolPolls, *, empty: bool, took: float) -> None:

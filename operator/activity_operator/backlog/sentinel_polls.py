@@ -1,6 +1,6 @@
-"""PURE: how many polls a pool may open now, and when it may open the next one."""
+"""PURE: how many polls a pool may open now, when it may open the next one, and what the answers prove."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from activity_operator.core.decision import SentinelOrder
 
@@ -10,15 +10,40 @@ RESTING_POLLS = 2
 USUAL_HOLD_SECONDS = 60.0
 #: Minimum seconds from one empty poll to the next, because some services answer at once instead of holding the poll.
 LEAST_CYCLE_SECONDS = 1.0
+#: Seconds within which a poll gets a task that waits: several round trips to a service in the same region.
+AT_ONCE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class PollState:
-    """A pool's polls: how many are open, when the last one was opened, and how long the service holds an empty one."""
+    """A pool's polls: when each open one was opened, and how long the service holds an empty one.
 
-    open: int = 0
+    `opened` are the times of the open polls, oldest first. `at_once` counts the answers in a row that brought a task
+    at once.
+    """
+
+    opened: tuple[float, ...] = ()
     last_opened: float = float("-inf")
     hold_seconds: float = USUAL_HOLD_SECONDS
+    at_once: int = 0
+
+    @property
+    def open(self) -> int:
+        """How many polls are open."""
+        return len(self.opened)
+
+
+def with_poll(polls: PollState, now: float) -> PollState:
+    """Return the state after a poll was opened."""
+    return replace(polls, opened=(*polls.opened, now), last_opened=now)
+
+
+def with_answer(polls: PollState, opened: float, now: float, *, task: bool) -> PollState:
+    """Return the state after the poll that was opened at `opened` has ended, with a task or without."""
+    left = list(polls.opened)
+    left.remove(opened)
+    at_once = polls.at_once + 1 if task and now - opened < AT_ONCE_SECONDS else 0
+    return replace(polls, opened=tuple(left), at_once=at_once)
 
 
 def may_open(order: SentinelOrder, leases: int, polls: PollState, allowance: int | None = None) -> int:

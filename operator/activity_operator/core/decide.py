@@ -6,11 +6,13 @@ from dataclasses import replace
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core import (
     backlog,
+    estimates,
     events,
     growth_guard,
     limits,
     manifests,
     not_ready,
+    probing,
     recommendation,
     rollout,
     saturation,
@@ -49,7 +51,8 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
     situation = situation_of(spec, observation)
     proven = _proven(situation, memory)
     breaker, failed = watch_starts(situation, memory.breaker)
-    demand = raised(situation, task_demand(situation, memory.saturation, memory.emptied_at))
+    measured = estimates.estimated(situation, memory.estimates)
+    demand = raised(situation, task_demand(situation, memory.saturation, memory.emptied_at, measured))
     stable = stabilize.stabilized(situation, demand, memory.recommendations, memory.quiet_since)
     waiting_since = growth_guard.waiting_since(situation, demand, memory.waiting_since)
     growth_stop = growth_guard.growth_stop(situation, waiting_since)
@@ -74,6 +77,7 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
         demand.backlog.emptied_at,
         waiting_since,
         (recommended or size).desired,
+        measured,
     )
     return Decision(
         size=size,
@@ -81,7 +85,9 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
         actions=(*emitted, *actions, *deletions),
         directives=_directives(situation, victims),
         victims=tuple(member.pod.name for member in victims),
-        sentinel=sentinel_plan.plan_sentinel(situation, breaker, size, proven=_serving_revision(situation) in proven),
+        sentinel=sentinel_plan.plan_sentinel(
+            situation, breaker, size, after, proven=_serving_revision(situation) in proven
+        ),
         backlog=demand.backlog,
         look_again_in=_look_again(situation, demand, after),
         recommended=recommended,
@@ -211,12 +217,13 @@ def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory) -> 
         situation.schedule.changes_at,
         *growth_guard.recheck_times(situation, memory.waiting_since),
         *not_ready.recheck_times(situation),
+        *probing.recheck_times(situation, memory.saturation),
     ]
     if memory.quiet_since is not None and fleet.serving:
         times.append(memory.quiet_since + spec.scaling.scale_down.zero_after_seconds)
     if fleet.serving and observation.now - observation.leader_since < window:
         times.append(observation.leader_since + window)
-    if demand.saturation is not None:
+    if demand.saturation is not None and not probing.counts_by_polls(situation):
         times.append(saturation.look_again_at(demand.saturation, fleet, observation.now))
     if (observation.report_path_problem and fleet.members) or any(member.excused for member in fleet.stalled):
         times.append(observation.now + REPORT_PATH_RECHECK_SECONDS)

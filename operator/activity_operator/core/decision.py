@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from activity_operator.core.backlog import Backlog
+from activity_operator.core.estimates import NO_ESTIMATES, Estimates
 from activity_operator.core.saturation import Saturation
 from activity_operator.core.situation import Situation
 from activity_worker.contract import Directive
@@ -136,8 +137,8 @@ class ScalingMemory:
     `recommendations` are (Unix seconds, workers), oldest first, within the stabilization window. `quiet_since` is when
     the pool last ran out of work, `saturation` since when every slot has been busy, `emptied_at` when the backlog was
     last certainly empty (0: not known), `waiting_since` when tasks began to wait. `size` is the size decided last, None
-    before the first decision. `proven` are the revisions of which a
-    worker has reported. `announced` are the Events already published, by topic.
+    before the first decision. `proven` are the revisions of which a worker has reported. `announced` are the Events
+    already published, by topic. `estimates` are measured times.
     """
 
     recommendations: tuple[tuple[float, int], ...] = ()
@@ -149,6 +150,7 @@ class ScalingMemory:
     emptied_at: float = 0.0
     waiting_since: float | None = None
     size: int | None = None
+    estimates: Estimates = NO_ESTIMATES
 
 
 class Limit(StrEnum):

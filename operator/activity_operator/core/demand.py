@@ -3,10 +3,13 @@
 import math
 from dataclasses import dataclass, field
 
+from activity_operator.core import target_wait
 from activity_operator.core.backlog import Backlog, known_backlog
 from activity_operator.core.decision import Limit
+from activity_operator.core.estimates import NO_ESTIMATES, Estimates
 from activity_operator.core.fleet import Fleet
-from activity_operator.core.saturation import Saturation, is_established, track_saturation
+from activity_operator.core.probing import counts_by_polls, unreachable_slots
+from activity_operator.core.saturation import Saturation, is_established, next_step, track_saturation
 from activity_operator.core.situation import Situation
 
 
@@ -25,13 +28,16 @@ class Demand:
     limit: Limit = Limit.DEMAND
 
 
-def task_demand(situation: Situation, saturated: Saturation | None, emptied_at: float = 0.0) -> Demand:
+def task_demand(
+    situation: Situation, saturated: Saturation | None, emptied_at: float = 0.0, estimates: Estimates = NO_ESTIMATES
+) -> Demand:
     """Return the workers for all tasks: in flight, held as leases, in the backlog. Saturation may add workers.
 
-    Without an exact count, a backlog shows only in the slots: every slot is busy. So while tasks run, one slot is kept
-    free, and an idle slot proves that no task waits. When every slot stays busy, the pool doubles; it doubles again
-    only after the new workers have reported. A lower bound of the backlog can only raise the demand: it is minutes old,
-    so the tasks that it counted may already be running.
+    A task that waits needs a slot of its own unless a slot becomes free for it within the target wait. Without an exact
+    count, the operator's polls count the tasks while every worker is busy. Where the operator may not poll, a backlog
+    shows only in the slots: while tasks run, one slot is kept free, and an idle slot proves that no task waits. When
+    every slot stays busy, the pool grows in steps. A lower bound of the backlog can only raise the demand: it is
+    minutes old, so the tasks that it counted may already be running.
     """
     spec, observation, fleet = situation.spec, situation.observation, situation.fleet
     held = observation.source.held + observation.source.claimed
@@ -40,20 +46,16 @@ def task_demand(situation: Situation, saturated: Saturation | None, emptied_at: 
     if not backlog.exact:
         tasks = max(fleet.inflight + held, backlog.tasks or 0)
     per_worker = spec.slots_per_worker * spec.scaling.target_utilization
-    workers = math.ceil(round((tasks + _unreachable_slots(situation)) / per_worker, 9))
+    workers = math.ceil(round(_slots(situation, tasks, estimates) / per_worker, 9))
     reason = _sentence(fleet, held, backlog)
     full = None
     if backlog.tasks is None or not backlog.exact:
         full = track_saturation(fleet, saturated)
-        if full is not None and is_established(full, fleet, observation.now):
-            grown = 2 * len(fleet.working)
-            if grown > workers and len(fleet.working) == len(fleet.serving):
-                reason = f"all {len(fleet.working)} workers are busy: doubling"
-                workers = grown
-            else:
-                workers = max(workers, len(fleet.serving))
-        elif fleet.inflight:
-            workers = max(workers, fleet.inflight // spec.slots_per_worker + 1)
+        if not counts_by_polls(situation):
+            full, by_slots = _grown_by_slots(situation, full)
+            if full is not None and by_slots > max(workers, len(fleet.serving)):
+                reason = f"all {len(fleet.polling)} workers are busy: {full.step} more"
+            workers = max(workers, by_slots)
     # A worker that has not reported to the new leader stays, but adds no demand.
     workers = max(workers, min(workers + fleet.unheard, len(fleet.serving)))
     workers += len(fleet.stalled) - fleet.silent_ready
@@ -61,19 +63,26 @@ def task_demand(situation: Situation, saturated: Saturation | None, emptied_at: 
     return Demand(workers, tasks, reason, full, backlog)
 
 
-def _unreachable_slots(situation: Situation) -> int:
-    """Return how many free slots cannot take a held lease because their poll is open, for up to a minute.
+def _slots(situation: Situation, tasks: int, estimates: Estimates) -> int:
+    """Return the slots for these tasks.
 
-    The sentinel's last polls stay open after the first worker has started. A lease from such a poll needs a worker
-    without open polls, so the demand rises by one slot for each.
+    A held lease cannot be given to a slot with an open poll, for up to a minute. So such slots come on top, unless busy
+    slots become free in time. They take new tasks meanwhile.
     """
-    observation = situation.observation
-    if not observation.source.held:
-        return 0
-    polling = sum(
-        min(m.slots - m.busy, m.report.open_polls) for m in situation.fleet.working if m.idle and m.report is not None
-    )
-    return max(0, polling - observation.source.claimed)
+    spec, source, fleet = situation.spec, situation.observation.source, situation.fleet
+    running = fleet.inflight + source.claimed
+    polling = max(unreachable_slots(fleet.members) - source.claimed, 0) if source.held else 0
+    late = target_wait.late_tasks(spec, estimates, tasks - running, fleet.inflight, polling)
+    return running + (math.ceil(late / target_wait.tasks_for_slot(spec, estimates)) + polling if late else 0)
+
+
+def _grown_by_slots(situation: Situation, full: Saturation | None) -> tuple[Saturation | None, int]:
+    """Return the workers where only the slots show a backlog: one free slot, or the next step while all stay busy."""
+    spec, now, fleet = situation.spec, situation.observation.now, situation.fleet
+    if full is not None and is_established(full, fleet, now):
+        full = next_step(full, fleet, now)
+        return full, max(full.asked, len(fleet.serving))
+    return full, fleet.inflight // spec.slots_per_worker + 1 if fleet.inflight else 0
 
 
 def _sentence(fleet: Fleet, held: int, backlog: Backlog) -> str:

@@ -17,6 +17,8 @@ START_DEADLINE_SECONDS = 60.0
 CORDON_COST, DRAINED_COST = -1000, -2000
 #: Seconds without a task after which a free slot is idle; a shorter gap lies between two tasks of a backlog.
 IDLE_GRACE_SECONDS = 0.5
+#: Seconds without a task after which a worker whose polls have had no answer yet shows that no task waits.
+JOINER_SECONDS = 5.0
 #: Share of its slots' time above which a worker counts as saturated, however long its free slots waited for tasks.
 SATURATED_SHARE = 0.9
 
@@ -63,6 +65,11 @@ class Member:
         """Whether the worker serves and has reported the state running."""
         return self.serving and self.report is not None and self.report.state is WorkerState.RUNNING
 
+    @cached_property
+    def polling(self) -> bool:
+        """Whether the worker is working, and its polls do not fail."""
+        return self.working and self.report is not None and self.report.poll_trouble is None
+
     @property
     def busy(self) -> int:
         """Slots with a task, by the last report."""
@@ -85,16 +92,33 @@ class Member:
         The counters since the report before it tell more than its moment: a worker of short tasks often reports in the
         gap between two of them. Between reports, no news is no proof that the gap has lasted.
         """
-        if self.report is None or self.report.use is None:
-            return self.idle
+        if self.report is None:
+            return False
         use = self.report.use
-        if self.busy < self.slots and self.report.idle_seconds >= IDLE_GRACE_SECONDS:
-            return True
-        if use.joined:
+        if self.busy < self.slots and (self.idle if use is None else self.report.idle_seconds >= IDLE_GRACE_SECONDS):
+            return self._seeks_tasks
+        if use is None or use.joined:
             return False
         if use.empty_polls:
             return True
         return use.busy_share <= SATURATED_SHARE and use.free_seconds(self.slots) >= IDLE_GRACE_SECONDS
+
+    @property
+    def witness(self) -> bool:
+        """Whether the worker shows whether tasks wait.
+
+        A worker whose polls fail shows nothing, and neither does a free slot without a poll, or one whose first poll
+        has just been opened: it may be answered late.
+        """
+        return self.polling and (self.busy >= self.slots or not self.idle or self._seeks_tasks)
+
+    @property
+    def _seeks_tasks(self) -> bool:
+        """Whether the free slots poll, and a poll of the worker has been answered or has been open for long enough."""
+        if self.report is None:
+            return False
+        polls = self.report.open_polls or (self.report.use is not None and self.report.use.empty_polls)
+        return bool(polls) and (self.report.answers > 0 or self.idle_for >= JOINER_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -112,6 +136,16 @@ class Fleet:
     def working(self) -> tuple[Member, ...]:
         """Members that serve and have reported the state running."""
         return tuple(member for member in self.members if member.working)
+
+    @cached_property
+    def polling(self) -> tuple[Member, ...]:
+        """Working members whose polls do not fail."""
+        return tuple(member for member in self.members if member.polling)
+
+    @cached_property
+    def witnesses(self) -> tuple[Member, ...]:
+        """Members that show whether tasks wait."""
+        return tuple(member for member in self.members if member.witness)
 
     @cached_property
     def stalled(self) -> tuple[Member, ...]:

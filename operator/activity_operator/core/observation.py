@@ -131,6 +131,8 @@ class WorkerFacts:
 
     `failed_start` is why this incarnation ended before its first task, "" if it did not. `poll_trouble` is why the
     worker cannot poll for its free slots. `use` is None after a worker's first report.
+    `running_seconds` is the sum of the ages of its tasks. The others are totals since its container started:
+    `busy_seconds` of its slots with a task, `ended` tasks, and `answers` to its polls, with a task or without.
     """
 
     pod_uid: str
@@ -146,6 +148,10 @@ class WorkerFacts:
     failed_start: str = ""
     poll_trouble: PollTrouble | None = None
     use: SlotUse | None = None
+    running_seconds: float = 0.0
+    busy_seconds: float = 0.0
+    ended: int = 0
+    answers: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +203,9 @@ class SourceFacts:
     `held` leases are recorded and unclaimed; `claimed` leases belong to a worker whose reports do not show them yet.
     `counts` are the counts of waiting tasks, at most one of them exact; empty if the pool has no count. `metrics` are
     CloudWatch's counts for Step Functions, None before the first read. `observed_at` is when a poll was last answered
-    (Unix seconds). `error` is why the source cannot be read. `preflight` is why the activity cannot be used by the
-    answer to the operator's question for it.
+    (Unix seconds), `oldest_poll_at` when the oldest open poll was opened (0 without one), and `at_once` how many
+    answers in a row brought a task at once. `error` is why the source cannot be read. `preflight` is why the activity
+    cannot be used by the answer to the operator's question for it.
     `withheld` is why the operator takes no further task for the pool although it may use one, "" if it takes them.
     """
 
@@ -208,6 +215,8 @@ class SourceFacts:
     counts: tuple[BacklogCount, ...] = ()
     metrics: ActivityMetrics | None = None
     observed_at: float = 0.0
+    oldest_poll_at: float = 0.0
+    at_once: int = 0
     error: SourceProblem | None = None
     preflight: SourceProblem | None = None
     withheld: str = ""

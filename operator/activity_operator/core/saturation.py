@@ -1,6 +1,6 @@
-"""Whether every slot of the pool stays busy: the only sign of a backlog if there is no count."""
+"""Whether every slot of the pool stays busy: a sign of a backlog if there is no count."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from activity_operator.core.fleet import Fleet, Member
 
@@ -10,18 +10,24 @@ SATURATED_SECONDS = 1.0
 LATE_SECONDS = 0.1
 #: Seconds between two decisions while a report is late. After a few of them the worker is stalled.
 LOOK_SECONDS = 0.5
+#: Seconds after which a step of growth is no longer waited for, if most workers of the pool have come.
+STEP_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Saturation:
     """`since`: from when no worker has had an idle slot; `joined`: when the last of the `members` (pod UIDs) joined.
 
-    Both are Unix seconds of reports, not of decisions.
+    Both are Unix seconds of reports, not of decisions. `step` is the number of workers that the pool grew by last, to
+    `asked` workers at `asked_at`; 0 before the first step.
     """
 
     since: float
     joined: float
     members: frozenset[str]
+    step: int = 0
+    asked: int = 0
+    asked_at: float = 0.0
 
 
 def track_saturation(fleet: Fleet, before: Saturation | None) -> Saturation | None:
@@ -29,14 +35,15 @@ def track_saturation(fleet: Fleet, before: Saturation | None) -> Saturation | No
 
     Tasks in flight are no condition: a pool with one worker has none between two tasks of a backlog.
     """
-    if not fleet.working or any(member.shows_no_backlog for member in fleet.working):
+    witnesses = fleet.witnesses
+    if not witnesses or any(member.shows_no_backlog for member in witnesses):
         return None
-    last_reports = {member.pod.uid: _last_report(member) for member in fleet.working}
+    last_reports = {member.pod.uid: _last_report(member) for member in witnesses}
     if before is None:
         began = max(last_reports.values())
         return Saturation(began, began, frozenset(last_reports))
     joined = [at for uid, at in last_reports.items() if uid not in before.members]
-    return Saturation(before.since, max([before.joined, *joined]), frozenset(last_reports))
+    return replace(before, joined=max([before.joined, *joined]), members=frozenset(last_reports))
 
 
 def is_established(full: Saturation, fleet: Fleet, now: float) -> bool:
@@ -48,25 +55,47 @@ def is_established(full: Saturation, fleet: Fleet, now: float) -> bool:
     return now >= _lasted_at(full, fleet) and not _unheard(full, fleet)
 
 
+def next_step(full: Saturation, fleet: Fleet, now: float) -> Saturation:
+    """Return the saturation after the next step of growth, or as it was if the last step is still awaited.
+
+    The steps are 1, 2, 4 … workers, each beyond the workers that take tasks. So a load that needs one worker more costs
+    one, and an endless backlog gets its workers in few steps. A step is awaited until half of its workers take tasks,
+    and a second has passed since the last one joined, so that one missing pod does not stop growth. After a minute it
+    is not awaited any more if most workers have come.
+    """
+    taking, known = len(fleet.polling), len(fleet.witnesses)
+    if not full.step and known < taking:
+        return full
+    if full.step:
+        come = known >= full.asked - full.step // 2 and now - full.joined >= SATURATED_SECONDS
+        given_up = now - full.asked_at >= STEP_SECONDS and 2 * taking > len(fleet.serving)
+        if not (come or given_up):
+            return full
+    step = min(max(2 * full.step, 1), max(taking, 1))
+    waited = len(fleet.serving) - taking if full.step else 0
+    return replace(full, step=step, asked=taking + min(waited, taking) + step, asked_at=now)
+
+
 def look_again_at(full: Saturation, fleet: Fleet, now: float) -> float | None:
-    """Return the Unix time at which saturation may be established, None if it is.
+    """Return the Unix time at which saturation may be established or the pool may grow on, None if no time is known.
 
     A report without a change starts no decision, so the decision must be due at a time.
     """
     if is_established(full, fleet, now):
-        return None
+        times = [full.joined + SATURATED_SECONDS, full.asked_at + STEP_SECONDS]
+        return min((at for at in times if full.step and at > now), default=None)
     words = [_last_report(m) + (m.report.interval_seconds if m.report else 0.0) for m in _unheard(full, fleet)]
     due = max([_lasted_at(full, fleet), *(word + LATE_SECONDS for word in words)])
     return due if due > now else now + LOOK_SECONDS
 
 
 def _lasted_at(full: Saturation, fleet: Fleet) -> float:
-    all_busy = all(member.busy >= member.slots for member in fleet.working)
+    all_busy = all(member.busy >= member.slots for member in fleet.witnesses)
     return (full.since if all_busy else full.joined) + SATURATED_SECONDS
 
 
 def _unheard(full: Saturation, fleet: Fleet) -> list[Member]:
-    return [member for member in fleet.working if _last_report(member) < full.since]
+    return [member for member in fleet.witnesses if _last_report(member) < full.since]
 
 
 def _last_report(member: Member) -> float:

@@ -1,10 +1,10 @@
-"""The sentinel's order: how many polls the operator keeps open for a pool without a working worker."""
+"""The sentinel's order: how many polls the operator keeps open for a pool: at zero, and while every worker is busy."""
 
 from dataclasses import replace
 
-from activity_operator.core import backlog, freeze
+from activity_operator.core import backlog, freeze, probing, target_wait
 from activity_operator.core.count_pace import count_pace
-from activity_operator.core.decision import Breaker, Limit, SentinelOrder, Size
+from activity_operator.core.decision import Breaker, Limit, ScalingMemory, SentinelOrder, Size
 from activity_operator.core.situation import Situation
 
 #: Open polls at rest. A dropped poll gets no answer for up to a minute, so a second one is open.
@@ -12,21 +12,24 @@ RESTING_POLLS = 2
 #: The most open polls after a task has arrived, to take a burst at once.
 BURST_POLLS = 10
 #: The most leases that the operator holds for one pool. By then its workers start, and their own polls take the rest.
-POOL_LEASES = 100
+POOL_LEASES = 200
 
 #: Rules that stop growth: no further worker starts, so no lease is taken for one.
 _GROWTH_STOPS = frozenset({Limit.UNPREPARED, Limit.DOUBT, Limit.IDLE, Limit.CRASHING, Limit.MUTE})
 
 
-def plan_sentinel(situation: Situation, breaker: Breaker, size: Size, *, proven: bool) -> SentinelOrder:
-    """Return the number of polls and the most leases to hold. There are no polls while a worker works or none may.
+def plan_sentinel(
+    situation: Situation, breaker: Breaker, size: Size, memory: ScalingMemory, *, proven: bool
+) -> SentinelOrder:
+    """Return the number of polls and the most leases to hold. There are no polls while a worker is idle or none may be.
 
     A revision without a report yet gets one poll and one lease: leasing a task starts time limits that the operator
-    cannot see. A proven revision leases a task for each slot that is starting, and one round of polls (BURST_POLLS)
-    beyond them, because each lease of that round starts a slot. It gets two polls for each leased task: a burst needs
-    few rounds, and after a single task few polls compete with the worker's own.
+    cannot see. A proven revision leases the tasks for which slots are starting, and one round of polls (BURST_POLLS)
+    beyond them, because the leases of that round start slots. It gets two polls for each leased task: a burst needs few
+    rounds, and after a single task few polls compete with the worker's own. Beside workers there are the resting polls
+    while every worker is busy, and more only while polls are answered at once.
     """
-    order = _planned(situation, breaker, size, proven=proven)
+    order = _planned(situation, breaker, size, memory, proven=proven)
     pace = count_pace(situation, size) if situation.spec.source_kind == "swf" else order.pace
     return replace(order, preflight=_asks_for_activity(situation), pace=pace)
 
@@ -38,34 +41,49 @@ def _asks_for_activity(situation: Situation) -> bool:
     return spec.source_kind in {"stepFunctions", "swf"} and not forbidden
 
 
-def _planned(situation: Situation, breaker: Breaker, size: Size, *, proven: bool) -> SentinelOrder:
+def _planned(
+    situation: Situation, breaker: Breaker, size: Size, memory: ScalingMemory, *, proven: bool
+) -> SentinelOrder:
     spec, observation = situation.spec, situation.observation
     most = spec.max_workers if spec.replicas is None else min(spec.replicas, spec.max_workers)
-    take = _most_leases(situation, size, most) if proven else 1
-    forbidden = spec.paused or most == 0 or observation.refusal or observation.pool.deleting or breaker.open
-    forbidden = forbidden or (not size.desired and _may_not_grow(situation, size))
-    if (
-        spec.source_kind != "stepFunctions"
-        or spec.activation.mode != "Sentinel"
-        or forbidden
-        or situation.fleet.working
-    ):
-        return SentinelOrder(
-            0, take, counts=backlog.counts_source(situation), watched=backlog.asks_prometheus(situation)
-        )
+    take = _most_leases(situation, size, most, memory) if proven else 1
+    watched = backlog.asks_prometheus(situation)
+    if not _may_poll(situation, breaker, size, memory) or not most:
+        return SentinelOrder(0, take, counts=backlog.counts_source(situation), watched=watched)
     taken = observation.source.held + observation.source.claimed
     if not proven:
-        return SentinelOrder(0 if taken else 1, 1, watched=backlog.asks_prometheus(situation))
+        return SentinelOrder(0 if taken else 1, 1, watched=watched)
     polls = min(BURST_POLLS, max(RESTING_POLLS, 2 * taken))
-    return SentinelOrder(max(0, min(polls, take - taken)), take, watched=backlog.asks_prometheus(situation))
+    if situation.fleet.working and not probing.tasks_wait(situation):
+        polls = RESTING_POLLS
+    return SentinelOrder(max(0, min(polls, take - taken)), take, watched=watched)
 
 
-def _most_leases(situation: Situation, size: Size, most_workers: int) -> int:
-    """Return the most leases for the workers that start now, for those of the next round, and at least one."""
-    slots = situation.spec.slots_per_worker
-    starting = max(size.desired - len(situation.fleet.stalled), 0) * slots
+def _may_poll(situation: Situation, breaker: Breaker, size: Size, memory: ScalingMemory) -> bool:
+    """Whether the operator polls: the pool is at zero, or every worker is busy and another may start."""
+    spec, observation = situation.spec, situation.observation
+    forbidden = spec.paused or observation.refusal or observation.pool.deleting
+    if spec.source_kind != "stepFunctions" or spec.activation.mode != "Sentinel" or forbidden:
+        return False
+    if not situation.fleet.working:
+        return not breaker.open and (size.desired > 0 or not _may_not_grow(situation, size))
+    grows = size.limit not in _GROWTH_STOPS | {Limit.BREAKER}
+    return grows and probing.probes(situation, memory.saturation)
+
+
+def _most_leases(situation: Situation, size: Size, most_workers: int, memory: ScalingMemory) -> int:
+    """Return the most leases: for the slots that start now, for those of the next round, and at least one at zero.
+
+    A slot that starts takes several tasks within the target wait if they are short. Busy slots need no lease.
+    """
+    spec, fleet = situation.spec, situation.fleet
+    each = target_wait.tasks_for_slot(spec, memory.estimates)
+    taken = situation.observation.source.held + situation.observation.source.claimed
+    slots = max(size.desired - len(fleet.stalled), 0) * spec.slots_per_worker
     ahead = 0 if size.limit in _GROWTH_STOPS or _may_not_grow(situation, size) else BURST_POLLS
-    return max(min(starting + ahead, most_workers * slots, POOL_LEASES), 1)
+    wanted = max((slots - fleet.inflight) * each, taken if ahead else 0) + ahead
+    room = max(most_workers * spec.slots_per_worker - fleet.inflight, 0) * each
+    return max(min(wanted, room, POOL_LEASES), 0 if fleet.working else 1)
 
 
 def _may_not_grow(situation: Situation, size: Size) -> bool:
@@ -76,7 +94,7 @@ def _may_not_grow(situation: Situation, size: Size) -> bool:
 def withheld(situation: Situation) -> str:
     """Return why the operator takes no further task for the pool, "" if no limit of leases stops it."""
     spec, source = situation.spec, situation.observation.source
-    if situation.fleet.working:
+    if situation.fleet.working and not probing.tasks_wait(situation):
         return ""
     if spec.max_workers * spec.slots_per_worker > POOL_LEASES <= source.held + source.claimed:
         return f"the operator holds the most leases for one pool ({POOL_LEASES}); further tasks wait at the service"

@@ -389,4 +389,8 @@ def _facts(
         failed_start=failed_start,
         poll_trouble=report.poll_trouble,
         use=use,
+        running_seconds=sum(lease.age_seconds for lease in report.leases),
+        busy_seconds=report.counters.busy_seconds,
+        ended=report.counters.succeeded + report.counters.failed,
+        answers=report.counters.received + report.counters.empty_polls,
     )

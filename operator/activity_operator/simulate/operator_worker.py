@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from activity_operator.core.observation import PodFacts
 from activity_operator.simulate.tasks import Poll, Task
 from activity_operator.simulate.workers import Worker
-from activity_worker.contract import Counters, Directive, Report, WorkerState
+from activity_worker.contract import Counters, Directive, HeldLease, Report, WorkerState
 
 if TYPE_CHECKING:
     from activity_operator.simulate.operator_pool import OperatorPool
@@ -153,8 +153,12 @@ class OperatorWorker(Worker):
         return Report(
             *KEY, self.facts.name, self.facts.uid, "1", self._sequence, self.state, pool.slots, self.busy,
             open_polls=len(self.polls), idle_seconds=pool.timeline.now - self.idle_since if waits else 0.0,
+            leases=tuple(HeldLease(str(n), self._age(task)) for n, task in enumerate(self.tasks)),
             counters=counters, claims=tuple(f"lease-{number}" for number in range(claims)),
         )  # fmt: skip
+
+    def _age(self, task: Task) -> float:
+        return self.pool.timeline.now - (task.started or self.pool.timeline.now)
 
     def _obey(self, directive: Directive) -> None:
         if directive is Directive.DRAIN and self.state in {WorkerState.STARTING, WorkerState.RUNNING}:

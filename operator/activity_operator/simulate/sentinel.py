@@ -1,9 +1,9 @@
 """PURE: the operator's own polls of a pool without workers, by the product's rules of `sentinel_polls`."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 
-from activity_operator.backlog.sentinel_polls import PollState, may_open, stagger_seconds
+from activity_operator.backlog.sentinel_polls import PollState, may_open, stagger_seconds, with_answer, with_poll
 from activity_operator.core.decision import SentinelOrder
 from activity_operator.simulate.tasks import Poll, Task, TaskSource
 from activity_operator.simulate.timeline import Timeline
@@ -42,22 +42,21 @@ class SentinelPolls:
                     self._timer = now + wait
                     self._timeline.at(self._timer, self.fill)
                 return
-            self.state = replace(self.state, open=self.state.open + 1, last_opened=now)
+            self.state = with_poll(self.state, now)
             poll = Poll(now, self._receive)
             self._source.open(poll)
-            self._timeline.after(HOLD_SECONDS, lambda poll=poll: self._expire(poll))  # type: ignore[misc]
+            self._timeline.after(HOLD_SECONDS, partial(self._expire, poll))
 
     def _receive(self, poll: Poll, task: Task) -> None:
-        del poll
-        self._answer()
+        self._answer(poll, task=True)
         self._on_task(task)
         self.fill()
 
     def _expire(self, poll: Poll) -> None:
         if self._source.close(poll):
-            self._answer()
+            self._answer(poll, task=False)
             self.fill()
 
-    def _answer(self) -> None:
-        self.state = replace(self.state, open=self.state.open - 1)
+    def _answer(self, poll: Poll, *, task: bool) -> None:
+        self.state = with_answer(self.state, poll.opened, self._timeline.now, task=task)
         self.answered_at = self._timeline.now

@@ -61,7 +61,7 @@ def test_spec_cannot_be_changed() -> None:
 
 
 def test_fields_of_a_newer_crd_are_ignored() -> None:
-    assert parse_spec({**MINIMAL, "schedules": [], "scaling": {"targetWaitSeconds": 3}}) == parse_spec(MINIMAL)
+    assert parse_spec({**MINIMAL, "schedules": [], "scaling": {"unknownSeconds": 3}}) == parse_spec(MINIMAL)
 
 
 def test_spec_can_be_written_with_python_names() -> None:

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.observation import ActivityMetrics, BacklogCount, MetricPeriod, SourceFacts, SourceProblem
+from tests.unit.activity_operator.core.term import sentinel_facts
 from tests.unit.activity_operator.core.world import STEP_SECONDS, World, pool_spec
 
 SILENT = SourceProblem("BackendUnreachable", "no answer", 0.0)
@@ -100,7 +101,7 @@ class Load:
         truth, now = self.world.truth, self.world.now
         running = sum(len(pod.process.tasks) for pod in truth.pods.values() if pod.process is not None)
         reported, before = self.lies(len(truth.waiting), now), self.world.term.source
-        source = replace(before, held=len(truth.held), open_polls=len(truth.sentinel_polls), observed_at=now)
+        source = replace(sentinel_facts(truth), metrics=before.metrics, counts=before.counts)
         source = replace(source, error=SILENT if reported is None else None)
         if reported is not None and self.kind == "cloudwatch":
             # CloudWatch does not show the last minutes yet, so a false count concerns the minutes before them.

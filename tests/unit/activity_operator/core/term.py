@@ -33,7 +33,7 @@ from activity_operator.core.observation import (
 )
 from activity_operator.reports.worker_registry import WorkerRegistry
 from activity_worker.contract import ExitOutput, Report, WorkerState
-from tests.unit.activity_operator.core.truth import Pod, Process, Truth
+from tests.unit.activity_operator.core.truth import SENTINEL_POLL_SECONDS, Pod, Process, Truth
 
 #: Seconds from a refused write until the next look.
 AGAIN_SECONDS = 0.5
@@ -94,6 +94,8 @@ class Term:
                 and self.truth.now >= max(pod.process.report_at, pod.process.up_at)
             ):
                 self._hear(pod, pod.process)
+        # A report that shows a lease as running ends its place among the held ones.
+        self._count()
 
     def observe(self) -> Observation:
         """Return the observation of this moment."""
@@ -168,7 +170,7 @@ class Term:
         if self.counted is not None:
             self.source = self.counted()
         elif truth.long_polls:
-            self.source = SourceFacts(open_polls=len(truth.sentinel_polls), held=len(truth.held), observed_at=truth.now)
+            self.source = sentinel_facts(truth)
         elif self.blind:
             error = before.error or SourceProblem("BackendUnreachable", "no answer", truth.now)
             self.source = replace(before, error=error)
@@ -204,7 +206,7 @@ class Term:
     def _poll(self, order: SentinelOrder) -> None:
         truth = self.truth
         free = min(order.polls, order.take - len(truth.held)) - len(truth.sentinel_polls)
-        truth.sentinel_polls += [truth.now + 60.0] * max(0, free)
+        truth.sentinel_polls += [truth.now + SENTINEL_POLL_SECONDS] * max(0, free)
 
     def _apply(self, action: Action) -> None:
         match action:
@@ -272,6 +274,15 @@ class Term:
         else:
             self.deployments[name] = live
         raise ConflictError
+
+
+def sentinel_facts(truth: Truth) -> SourceFacts:
+    """Return what the operator's polls and leases tell of the source."""
+    polls = truth.sentinel_polls
+    opened = min(polls) - SENTINEL_POLL_SECONDS if polls else 0.0
+    return SourceFacts(
+        open_polls=len(polls), held=len(truth.held), observed_at=truth.now, oldest_poll_at=opened, at_once=truth.at_once
+    )
 
 
 def _newer(facts: PodFacts | DeploymentFacts, known: PodFacts | DeploymentFacts | None) -> bool:

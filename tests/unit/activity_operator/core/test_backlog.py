@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from activity_operator.core.backlog import Backlog, asks_prometheus, counts_source, known_backlog, stale_at
-from activity_operator.core.decision import Breaker, Limit, Size
+from activity_operator.core.decision import Breaker, Limit, ScalingMemory, Size
 from activity_operator.core.observation import BacklogCount, Observation, SourceFacts, SourceProblem
 from activity_operator.core.sentinel_plan import plan_sentinel
 from activity_operator.core.situation import situation_of
@@ -113,7 +113,8 @@ def test_source_is_not_counted_when_its_count_is_unused(spec: dict[str, Any], fa
 
 def test_counted_source_is_counted_instead_of_polled() -> None:
     spec = pool(**REDIS, **PROMETHEUS)
-    asked = plan_sentinel(situation_of(spec, observed()), Breaker(), Size(0, Limit.DEMAND, ""), proven=True)
+    nobody = Size(0, Limit.DEMAND, "")
+    asked = plan_sentinel(situation_of(spec, observed()), Breaker(), nobody, ScalingMemory(), proven=True)
 
     assert (asked.polls, asked.counts, asked.watched) == (0, True, True)
     assert asks_prometheus(situation_of(spec, observed()))

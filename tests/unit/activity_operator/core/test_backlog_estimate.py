@@ -164,7 +164,7 @@ def test_saturation_grows_the_pool_even_with_a_low_count() -> None:
 
     full = Saturation(NOW - 5, NOW - 5, frozenset({"w0", "w1", "w2"}))
 
-    assert task_demand(situation_of(SPEC, observation), full).workers == 6
+    assert task_demand(situation_of(SPEC, observation), full).workers == 4
 
 
 @pytest.mark.parametrize(

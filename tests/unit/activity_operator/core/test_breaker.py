@@ -112,7 +112,7 @@ def test_retry_without_demand_closes_breaker_at_the_next_look() -> None:
 
 @pytest.mark.parametrize(("most", "replicas"), [(3, None), (4, 4)])
 def test_retry_after_quota_refusal_stays_within_max_workers(most: int, replicas: int | None) -> None:
-    spec = builders.pool(maxWorkers=most)
+    spec = builders.pool(maxWorkers=most, minWorkers=1, activation={"mode": "None"})
     revision = revision_of(spec)
     leaving = pod("w3", revision=revision, deletion_cost=-1000)
     pods = (pod("w1", revision=revision), pod("w2", revision=revision), leaving)

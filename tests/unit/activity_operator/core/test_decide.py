@@ -79,10 +79,8 @@ def test_max_workers_holds_for_any_backlog() -> None:
 
 
 def test_saturation_doubles_up_to_max_once_per_start() -> None:
-    world = proven_at_zero()
-    world.know(SourceFacts(held=1))
+    world = proven_at_zero(minWorkers=1, activation={"mode": "None"})
     world.settle()
-    world.know(SourceFacts())
     sizes = set()
     for _ in range(60):
         world.run(1)
@@ -93,7 +91,7 @@ def test_saturation_doubles_up_to_max_once_per_start() -> None:
 
 
 def test_one_task_at_a_time_on_the_newest_worker_does_not_double_the_pool() -> None:
-    world = with_workers(1)
+    world = with_workers(1, activation={"mode": "None"})
     sizes = []
     for _ in range(60):
         world.occupy(world.serving()[-1].facts.name)
@@ -130,7 +128,7 @@ def test_pool_without_work_goes_to_zero_without_interrupting_workers() -> None:
     world.truth.arrive(4, seconds=200)
     world.run(150)
 
-    assert len(world.pods) == 5  # four busy workers, and one free slot to detect new work
+    assert len(world.pods) == 4  # the busy ones: the operator's polls detect new work
 
     world.run(250)
     assert len(world.pods) == 1

@@ -4,10 +4,13 @@ import pytest
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.demand import Demand, task_demand
-from activity_operator.core.observation import Observation, SourceFacts, WorkerFacts
+from activity_operator.core.observation import Observation, SourceFacts, SourceProblem, WorkerFacts
 from activity_operator.core.saturation import Saturation
 from activity_operator.core.situation import situation_of
-from tests.unit.activity_operator.core.builders import NOW, busy, counted, observed, pending, pod, pool, worker
+from tests.unit.activity_operator.core.builders import NOW, busy, counted, observed, pod, pool, worker
+
+#: A pool whose source the operator may not poll, so that only the slots show a backlog.
+UNPOLLED = {"minWorkers": 1, "activation": {"mode": "None"}}
 
 
 def demand_of(observation: Observation, spec: PoolSpec | None = None, saturated_since: float | None = None) -> Demand:
@@ -83,7 +86,7 @@ def test_stalled_worker_counts_as_demand_in_addition_to_tasks() -> None:
 
 @pytest.mark.parametrize(
     ("reports", "workers"),
-    [((), 4), ((worker("w1"),), 3), ((busy("w1"), worker("w2")), 4), ((busy("w1"), busy("w2"), busy("w3")), 4)],
+    [((), 4), ((worker("w1"),), 3), ((busy("w1"), worker("w2")), 3), ((busy("w1"), busy("w2"), busy("w3")), 4)],
     ids=["none", "an idle one", "a busy one", "all but one"],
 )
 def test_workers_without_report_to_new_leader_are_kept(reports: tuple[WorkerFacts, ...], workers: int) -> None:
@@ -98,38 +101,55 @@ def test_worker_that_starts_in_this_term_adds_no_demand() -> None:
     assert demand_of(observed(pod("w1", running_since=NOW - 5), leader_since=NOW - 120)).workers == 0
 
 
-def test_without_a_count_one_free_slot_is_kept_while_tasks_run() -> None:
-    assert demand_of(observed(busy("w1"), worker("w2"))).workers == 2
-    assert demand_of(observed(busy("w1", slots=2), worker("w2", slots=2)), pool(slotsPerWorker=2)).workers == 1
+def test_one_task_needs_one_worker_where_the_operator_may_poll() -> None:
+    assert demand_of(observed(busy("w1"), worker("w2"))).workers == 1
+
+
+def test_where_the_operator_may_not_poll_one_slot_is_kept_free() -> None:
+    assert demand_of(observed(busy("w1"), worker("w2")), pool(**UNPOLLED)).workers == 2
+    two_slots = observed(busy("w1", slots=2), worker("w2", slots=2))
+    assert demand_of(two_slots, pool(slotsPerWorker=2, **UNPOLLED)).workers == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        SourceFacts(error=SourceProblem("AccessDenied", "allow states:GetActivityTask", NOW)),
+        SourceFacts(withheld="the operator holds leases up to its limit"),
+    ],
+    ids=["polls fail", "no room for leases"],
+)
+def test_pool_whose_polls_do_not_count_tasks_keeps_one_slot_free(source: SourceFacts) -> None:
+    assert demand_of(observed(busy("w1"), source=source)).workers == 2
 
 
 def test_with_a_count_no_spare_slot_is_kept() -> None:
     assert demand_of(observed(busy("w1"), worker("w2"), source=SourceFacts(counts=counted(0)))).workers == 1
 
 
-@pytest.mark.parametrize(("seconds", "workers"), [(0.0, 4), (0.99, 4), (1.0, 6), (60.0, 6)])
-def test_saturation_doubles_only_after_a_second(seconds: float, workers: int) -> None:
+@pytest.mark.parametrize("seconds", [1.0, 60.0])
+def test_busy_workers_start_no_other_where_the_operator_may_poll(seconds: float) -> None:
+    assert demand_of(observed(busy("w1"), busy("w2"), busy("w3")), saturated_since=NOW - seconds).workers == 3
+
+
+@pytest.mark.parametrize(("seconds", "workers"), [(0.0, 4), (0.99, 4), (1.0, 4), (60.0, 4)])
+def test_first_step_of_blind_growth_is_one_worker(seconds: float, workers: int) -> None:
     observation = observed(busy("w1"), busy("w2"), busy("w3"))
 
-    assert demand_of(observation, saturated_since=NOW - seconds).workers == workers
+    assert demand_of(observation, pool(**UNPOLLED), saturated_since=NOW - seconds).workers == workers
 
 
-def test_saturation_doubles_only_when_all_have_started() -> None:
-    answer = demand_of(observed(busy("w1"), busy("w2"), pending()), saturated_since=NOW - 5)
+def test_step_of_blind_growth_is_named_and_includes_stalled_workers() -> None:
+    some = observed(busy("w1"), busy("w2"), worker("w3", reported_at=NOW - 90))
+    answer = demand_of(some, pool(**UNPOLLED), saturated_since=NOW - 5)
 
-    assert answer.workers == 3
-
-
-def test_doubling_is_named_and_includes_stalled_workers() -> None:
-    answer = demand_of(observed(busy("w1"), busy("w2"), worker("w3", reported_at=NOW - 90)), saturated_since=NOW - 5)
-
-    assert (answer.workers, answer.reason) == (5, "all 2 workers are busy: doubling")
+    assert (answer.workers, answer.reason) == (4, "all 2 workers are busy: 1 more")
 
 
-def test_cordoned_worker_that_finishes_its_task_does_not_double_the_pool() -> None:
+def test_cordoned_worker_that_finishes_its_task_is_not_counted_as_busy() -> None:
     leaving = (pod("w2", deletion_cost=-1000), busy("w2"))
 
-    assert demand_of(observed(busy("w1"), *leaving), saturated_since=NOW - 5).workers == 2
+    assert demand_of(observed(busy("w1"), *leaving), saturated_since=NOW - 5).workers == 1
 
 
 def test_count_outweighs_saturation() -> None:

@@ -50,11 +50,12 @@ def test_reserve_stays_when_there_is_no_task() -> None:
 
 
 def test_free_slot_that_notices_tasks_is_a_part_of_the_reserve() -> None:
-    """On Step Functions one slot stays free while tasks run; a reserve of one asks for nothing more."""
+    """Where the operator may not poll, one slot stays free while tasks run; a reserve of one asks for nothing more."""
     seen = observed(busy("w1"), busy("w2"), worker("w3"))
+    unpolled = {"minWorkers": 1, "activation": {"mode": "None"}}
 
-    assert decide(pool(), seen, ScalingMemory()).size.desired == 3
-    size = decide(pool(scaling={"idleWorkers": 1}), seen, ScalingMemory()).size
+    assert decide(pool(**unpolled), seen, ScalingMemory()).size.desired == 3
+    size = decide(pool(scaling={"idleWorkers": 1}, **unpolled), seen, ScalingMemory()).size
     assert (size.desired, size.limit) == (3, "demand")
 
 

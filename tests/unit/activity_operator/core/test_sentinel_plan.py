@@ -1,4 +1,4 @@
-"""How many leases the sentinel may take: for the slots that start now, and never more than 100 for a pool."""
+"""How many leases the sentinel may take: for the slots that start now, and never more than 200 for a pool."""
 
 from dataclasses import replace
 
@@ -18,7 +18,8 @@ FULL = "the operator holds leases up to its limit for all pools"
 
 def plan(desired: int, limit: Limit = Limit.DEMAND, held: int = 0, **changes: object) -> SentinelOrder:
     seen = replace(observed(), source=SourceFacts(held=held))
-    return plan_sentinel(situation_of(pool(**changes), seen), Breaker(), Size(desired, limit, ""), proven=True)
+    size = Size(desired, limit, "")
+    return plan_sentinel(situation_of(pool(**changes), seen), Breaker(), size, ScalingMemory(), proven=True)
 
 
 def test_leases_stay_within_the_starting_slots_and_one_round_of_polls() -> None:
@@ -26,10 +27,10 @@ def test_leases_stay_within_the_starting_slots_and_one_round_of_polls() -> None:
     assert plan(4, maxWorkers=500, slotsPerWorker=5).take == 20 + BURST_POLLS
 
 
-def test_pool_takes_at_most_100_leases_however_large_it_may_become() -> None:
-    nearly_full = plan(1000, held=99, maxWorkers=1000, slotsPerWorker=100)
+def test_pool_takes_at_most_200_leases_however_large_it_may_become() -> None:
+    nearly_full = plan(1000, held=199, maxWorkers=1000, slotsPerWorker=100)
     assert (nearly_full.polls, nearly_full.take) == (1, POOL_LEASES)
-    assert plan(1000, held=100, maxWorkers=1000, slotsPerWorker=100).polls == 0
+    assert plan(1000, held=200, maxWorkers=1000, slotsPerWorker=100).polls == 0
 
 
 @pytest.mark.parametrize("limit", [Limit.UNPREPARED, Limit.DOUBT, Limit.IDLE, Limit.CRASHING, Limit.MUTE])
@@ -38,30 +39,30 @@ def test_stopped_growth_takes_leases_for_present_workers_only(limit: Limit) -> N
     assert plan(0, limit, maxWorkers=500).take == 1
 
 
-def test_burst_of_500_tasks_is_taken_in_ten_rounds_of_polls_up_to_100() -> None:
+def test_burst_of_500_tasks_is_taken_in_rounds_of_ten_polls_up_to_200() -> None:
     world = World(pool_spec(maxWorkers=500), proven=True)
     held = rounds = 0
     while order := world.settle().sentinel.polls:
         held, rounds = held + order, rounds + 1
         world.know(SourceFacts(held=held))
 
-    assert (held, world.replicas) == (100, 100)
-    assert rounds <= 13
+    assert (held, world.replicas) == (200, 200)
+    assert rounds <= 23
 
 
-def test_pool_with_100_leases_says_that_further_tasks_wait_at_the_service() -> None:
+def test_pool_with_200_leases_says_that_further_tasks_wait_at_the_service() -> None:
     world = World(pool_spec(maxWorkers=500), proven=True)
-    world.know(SourceFacts(held=100))
+    world.know(SourceFacts(held=200))
 
     size = world.settle().size
 
-    assert (size.desired, size.limit) == (100, Limit.LEASES)
-    assert "most leases for one pool (100); further tasks wait at the service" in size.reason
+    assert (size.desired, size.limit) == (200, Limit.LEASES)
+    assert "most leases for one pool (200); further tasks wait at the service" in size.reason
 
 
 def test_pool_at_its_own_maximum_does_not_name_the_lease_limit() -> None:
-    world = World(pool_spec(maxWorkers=100), proven=True)
-    world.know(SourceFacts(held=100))
+    world = World(pool_spec(maxWorkers=200), proven=True)
+    world.know(SourceFacts(held=200))
 
     assert world.settle().size.limit is Limit.DEMAND
 

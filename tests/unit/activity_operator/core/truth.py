@@ -15,6 +15,8 @@ from activity_worker.contract import Directive, PollTrouble, WorkerState
 
 #: Duration of an open poll of Step Functions; polls of the other sources return at once.
 POLL_SECONDS = 60.0
+#: Duration of an open poll of the operator, and within which a task that waits is its answer: one step.
+SENTINEL_POLL_SECONDS, AT_ONCE_SECONDS = 60.0, 1.0
 #: Seconds for which a started worker waits for the operator's first answer before it polls anyway.
 SILENCE_SECONDS = 2.0
 #: Seconds between two readiness probes; between two steps of a node that has an image to pull.
@@ -95,7 +97,7 @@ class Pod:
 
 @dataclass
 class Truth:
-    """The cluster. `on_change(kind, name, facts)` gets every change of an object, with None for a deleted one."""
+    """The cluster. `on_change(kind, name, facts)` gets every change, None if deleted. `most_pods` is a limit."""
 
     on_change: Callable[[str, str, PodFacts | DeploymentFacts | None], None]
     now: float
@@ -113,7 +115,6 @@ class Truth:
     no_quota: bool = False
     #: Cordoned busy workers miss a readiness probe just before a ReplicaSet chooses pods, and no leader sees it.
     probes_fail: bool = False
-    #: Largest number of pods; None for no limit.
     most_pods: int | None = None
     #: Error of all polls, those of the operator included.
     trouble: PollTrouble | None = None
@@ -127,6 +128,7 @@ class Truth:
     waiting: deque[float] = field(default_factory=deque)
     held: deque[float] = field(default_factory=deque)
     sentinel_polls: list[float] = field(default_factory=list)
+    at_once: int = 0
     arrived: int = 0
     done: int = 0
     taken: list[str] = field(default_factory=list)
@@ -335,7 +337,8 @@ class Truth:
                     process.poll_until = 0.0
         self.sentinel_polls = [until for until in self.sentinel_polls if until > self.now]
         while self.waiting and self.sentinel_polls:
-            self.sentinel_polls.pop()
+            opened = self.sentinel_polls.pop() - SENTINEL_POLL_SECONDS
+            self.at_once = self.at_once + 1 if opened >= self.now - AT_ONCE_SECONDS else 0
             self.held.append(self.waiting.popleft())
 
     def _asking(self) -> Iterator[Pod]:

@@ -54,9 +54,9 @@ class Worker:
         """Return what the worker does now."""
         lasted = now - self.changed_at
         counters = Counters(received=self.received, busy_seconds=self.busy_seconds + (lasted if self.busy else 0.0))
-        return WorkerSnapshot(
-            self.phase, busy=int(self.busy), idle_seconds=0.0 if self.busy else lasted, counters=counters
-        )
+        idle = 0.0 if self.busy else lasted
+        polls = int(not self.busy)
+        return WorkerSnapshot(self.phase, busy=int(self.busy), open_polls=polls, idle_seconds=idle, counters=counters)
 
 
 @dataclass
@@ -73,7 +73,8 @@ class ShortTasks:
     reports: int = 0
 
     def __post_init__(self) -> None:
-        self.spec = pool_spec(maxWorkers=self.max_workers, minWorkers=1)
+        # The operator may not poll, so that only the slots show the backlog.
+        self.spec = pool_spec(maxWorkers=self.max_workers, minWorkers=1, activation={"mode": "None"})
         self.revision = revision_of(self.spec)
         self.memory = ScalingMemory()
         self.registry = WorkerRegistry(lambda *key: self._wake(key), jitter=lambda: 0.5)

@@ -1,0 +1,131 @@
+"""What the operator measures of a pool: how long a pod takes to start, how long a task runs, how many tasks run.
+
+A new leader knows none of it and measures anew. The pods' own times tell it how long they took to start.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from activity_operator.core.fleet import Fleet, Member
+from activity_operator.core.observation import Observation
+from activity_operator.core.situation import Situation
+
+#: Seconds of the mean duration of tasks: what workers did so long ago has a third of its weight (1 / e).
+TASK_MEMORY_SECONDS = 60.0
+#: Seconds of the three means of the running tasks.
+FAST_SECONDS, SHORT_SECONDS, LONG_SECONDS = 10.0, 30.0, 120.0
+#: Share of a new pod's time in the measured start.
+START_SHARE = 0.2
+#: Longest measured start: a pod that waits longer waits for a node, and not for its image and its handler.
+LONGEST_START_SECONDS = 120.0
+#: Seconds by which a pod's time of creation is rounded down, on average.
+ROUNDED_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """What is known at `at` (Unix seconds).
+
+    `start_seconds` is the usual time from a pod's creation to its worker's first report, None if no pod has started
+    yet; `started` are the UIDs of the pods that it includes. `busy_seconds` and `ended` are recent work: the slots'
+    time with a task, and tasks that ended; `totals` has both by pod UID, as the last reports told them. `running` tasks
+    ran at `at`; `fast`, `short` and `long` are their means over 10, 30 and 120 s. `mean_age` is theirs, in seconds.
+    """
+
+    at: float = 0.0
+    start_seconds: float | None = None
+    started: frozenset[str] = frozenset()
+    busy_seconds: float = 0.0
+    ended: float = 0.0
+    totals: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+    running: int = 0
+    fast: float = 0.0
+    short: float = 0.0
+    long: float = 0.0
+    mean_age: float = 0.0
+
+    @property
+    def task_seconds(self) -> float | None:
+        """How long a task runs, None if no task has ended: the mean of recent tasks, or the running ones' mean age."""
+        if self.ended < 0.5:
+            return None
+        return max(self.busy_seconds / self.ended, self.mean_age)
+
+    @property
+    def steady(self) -> float:
+        """The tasks that run at a steady load: the smaller of the means over 30 and 120 s."""
+        return min(self.short, self.long)
+
+
+NO_ESTIMATES = Estimates()
+
+
+def estimated(situation: Situation, before: Estimates) -> Estimates:
+    """Return the estimates after this observation."""
+    fleet, now = situation.fleet, situation.observation.now
+    seconds = max(now - before.at, 0.0) if before.at else 0.0
+    busy, ended, totals = _work(fleet, before)
+    kept = math.exp(-seconds / TASK_MEMORY_SECONDS)
+    running = fleet.inflight
+    working = [member.report for member in fleet.working if member.report is not None]
+    return replace(
+        _with_starts(situation, before),
+        at=now,
+        busy_seconds=kept * before.busy_seconds + busy,
+        ended=kept * before.ended + ended,
+        totals=totals,
+        running=running,
+        fast=_mean(before.fast, before.running, seconds / FAST_SECONDS),
+        short=_mean(before.short, before.running, seconds / SHORT_SECONDS),
+        long=_mean(before.long, before.running, seconds / LONG_SECONDS),
+        mean_age=sum(report.running_seconds for report in working) / max(sum(report.busy for report in working), 1),
+    )
+
+
+def _mean(mean: float, value: float, share: float) -> float:
+    """Return an exponential mean after `value` has applied for this share of the mean's time."""
+    return value + (mean - value) * math.exp(-share)
+
+
+def _work(fleet: Fleet, before: Estimates) -> tuple[float, int, Mapping[str, tuple[float, int]]]:
+    """Return the slots' seconds with a task and the tasks that ended since the last observation, and the new totals."""
+    busy, ended = 0.0, 0
+    totals: dict[str, tuple[float, int]] = {}
+    for member in fleet.members:
+        if member.report is None:
+            continue
+        seconds, tasks = member.report.busy_seconds, member.report.ended
+        known = before.totals.get(member.pod.uid)
+        totals[member.pod.uid] = (seconds, tasks)
+        if known is None or tasks < known[1] or seconds < known[0]:
+            # A worker that an earlier leader knew, or a container that was started again, gives a base line.
+            continue
+        busy, ended = busy + seconds - known[0], ended + tasks - known[1]
+    return busy, ended, totals
+
+
+def _with_starts(situation: Situation, before: Estimates) -> Estimates:
+    """Return the estimates with the pods whose worker has reported for the first time."""
+    observation = situation.observation
+    reported = [member for member in situation.fleet.members if member.report is not None]
+    seconds = before.start_seconds
+    for member in reported:
+        if member.pod.uid not in before.started and (took := _start_of(member, observation)) is not None:
+            seconds = took if seconds is None else seconds + START_SHARE * (took - seconds)
+    return replace(before, start_seconds=seconds, started=frozenset(member.pod.uid for member in reported))
+
+
+def _start_of(member: Member, observation: Observation) -> float | None:
+    """Return how long the pod took from its creation to its first report, None if that is not known.
+
+    A pod of an earlier leader's term tells by its condition Ready, if its container has not been started again.
+    """
+    pod = member.pod
+    if pod.created > observation.leader_since:
+        took = observation.now - pod.created - ROUNDED_SECONDS
+    elif pod.ready_since and not pod.restarts:
+        took = pod.ready_since - pod.created
+    else:
+        return None
+    return min(max(took, ROUNDED_SECONDS), LONGEST_START_SECONDS)

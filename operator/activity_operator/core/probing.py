@@ -1,0 +1,75 @@
+"""When the operator polls beside its workers, and what the answers prove.
+
+Step Functions tells no number of waiting tasks. While every worker is busy, a few polls of the operator count them: a
+poll that is answered at once had a task waiting, and becomes a lease for the next free slot. An open poll that stays
+empty proves that no task waits.
+"""
+
+from collections.abc import Iterator
+
+from activity_operator.core import freeze
+from activity_operator.core.fleet import JOINER_SECONDS, Member
+from activity_operator.core.saturation import Saturation
+from activity_operator.core.situation import Situation
+
+#: Seconds for which every worker must have been busy before the operator polls beside them.
+BUSY_SECONDS = 0.5
+#: Seconds after which an open poll proves that no task waits.
+EMPTY_SECONDS = 0.5
+#: Answers at once, one after the other, that outweigh an older poll that is still open: the network may have dropped
+#: that one. At a steady load, new tasks make a few answers look like a backlog.
+CLEAR_ANSWERS = 4
+
+
+def may_probe(situation: Situation) -> bool:
+    """Whether the operator may poll for the pool while workers run: its spec lets the pool grow by what polls bring."""
+    spec, observation = situation.spec, situation.observation
+    fixed = spec.paused or spec.replicas is not None or spec.scaling.mode == "Recommend" or freeze.stops_growth(spec)
+    forbidden = fixed or observation.refusal or observation.pool.deleting
+    return spec.source_kind == "stepFunctions" and spec.activation.mode == "Sentinel" and not forbidden
+
+
+def counts_by_polls(situation: Situation) -> bool:
+    """Whether the operator's polls stand for a count: it may poll, and its polls succeed."""
+    source = situation.observation.source
+    return may_probe(situation) and source.error is None and not source.withheld
+
+
+def tasks_wait(situation: Situation) -> bool:
+    """Whether the operator's polls are answered at once, so that more tasks wait."""
+    source = situation.observation.source
+    return source.at_once >= (CLEAR_ANSWERS if _shows_empty(situation) else 1)
+
+
+def probes(situation: Situation, full: Saturation | None) -> bool:
+    """Whether the operator polls beside the workers now: all have been busy for a moment, or tasks are known to wait.
+
+    `full` says since when every worker has been busy.
+    """
+    if not may_probe(situation):
+        return False
+    return tasks_wait(situation) or (full is not None and situation.observation.now >= full.since + BUSY_SECONDS)
+
+
+def recheck_times(situation: Situation, full: Saturation | None) -> Iterator[float]:
+    """Yield the Unix times at which time alone can change whether the operator polls beside the workers."""
+    source = situation.observation.source
+    if full is not None:
+        yield full.since + BUSY_SECONDS
+    if source.at_once and source.oldest_poll_at:
+        yield source.oldest_poll_at + EMPTY_SECONDS
+    for member in situation.fleet.working:
+        if member.report is not None and not member.report.answers and member.busy < member.slots:
+            yield situation.observation.now + JOINER_SECONDS - member.idle_for
+
+
+def unreachable_slots(members: tuple[Member, ...]) -> int:
+    """Return how many free slots cannot take a held lease because their poll is open, for up to a minute."""
+    return sum(
+        min(m.slots - m.busy, m.report.open_polls) for m in members if m.working and m.idle and m.report is not None
+    )
+
+
+def _shows_empty(situation: Situation) -> bool:
+    opened = situation.observation.source.oldest_poll_at
+    return opened > 0 and situation.observation.now - opened >= EMPTY_SECONDS

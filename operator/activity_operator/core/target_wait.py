@@ -1,0 +1,35 @@
+"""How long a task may wait for a slot that becomes free, and so how many tasks share a slot."""
+
+from activity_operator.api.spec import PoolSpec
+from activity_operator.core.estimates import Estimates
+
+#: Longest default of `scaling.targetWaitSeconds`: with slow pods a wait as long as a start would be too long.
+LONGEST_WAIT_SECONDS = 10.0
+
+
+def target_wait_seconds(spec: PoolSpec, estimates: Estimates) -> float:
+    """Return how long a task may wait for a slot that becomes free, beyond a pod's start; 0 starts pods at once."""
+    if spec.scaling.target_wait_seconds is not None:
+        return float(spec.scaling.target_wait_seconds)
+    return min(estimates.start_seconds or 0.0, LONGEST_WAIT_SECONDS)
+
+
+def tasks_for_slot(spec: PoolSpec, estimates: Estimates) -> int:
+    """Return how many tasks a slot that becomes free takes within the target wait, one after the other: at least 1."""
+    task_seconds = estimates.task_seconds
+    if not task_seconds:
+        return 1
+    return 1 + int(target_wait_seconds(spec, estimates) / task_seconds)
+
+
+def late_tasks(spec: PoolSpec, estimates: Estimates, waiting: int, busy: int, spare: int) -> int:
+    """Return how many of the waiting tasks the present workers cannot begin within the target wait.
+
+    `busy` slots end tasks meanwhile, and new tasks take the `spare` slots, whose polls are open, and then those.
+    """
+    task_seconds = estimates.task_seconds
+    if not task_seconds or waiting <= 0:
+        return max(waiting, 0)
+    share = min(target_wait_seconds(spec, estimates) / task_seconds, 1.0)
+    coming = max(estimates.fast * share - spare, 0.0)
+    return max(waiting - int(max(busy * share - coming, 0.0)), 0)
