@@ -3,6 +3,9 @@
 import dataclasses
 import datetime as dt
 import decimal
+import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pydantic
@@ -51,3 +54,32 @@ def answers(request, respond):  # type: ignore[no-untyped-def]
 
 def wrong(first, second):  # type: ignore[no-untyped-def]
     """Have no known form."""
+
+
+served = Activities()
+
+
+@served.resource
+def journal() -> Iterator[Path]:
+    file = Path(os.environ["JOURNAL"])
+    with file.open("a") as out:
+        out.write("opened ")
+    yield file
+    with file.open("a") as out:
+        out.write("closed")
+
+
+@served.activity(name="work")
+def work(job: Any, journal: Path) -> str:
+    return journal.read_text()
+
+
+unreachable = Activities()
+unreachable.activity(work)
+
+
+@unreachable.resource(name="journal")
+def no_journal() -> Iterator[Path]:
+    if "JOURNAL" not in os.environ:
+        raise ConnectionError("the database does not answer")
+    yield Path()

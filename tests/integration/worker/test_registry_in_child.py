@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from activity_worker.events import EventEmitter
 from activity_worker.runtime.cancellation import CancellationSignal
 from activity_worker.subprocess.process import HandlerUnusableError
 from activity_worker.subprocess.runner import SubprocessRunner
-from activity_worker.testing.stepfunctions import StepFunctionsFake
+from activity_worker.testing.stepfunctions import FakeSettings, StepFunctionsFake
 
 from .process import ROOT, worker
 from .test_subprocess_runner import Channel
@@ -111,3 +112,29 @@ async def test_invalid_input_fails_the_task_with_path_and_rule() -> None:
     assert (task.error, task.conclusions) == ("ActivityPool.InputInvalid", 1)
     assert task.cause.startswith("input.width: Input should be a valid integer")
     assert not any("secret" in text for text in (task.cause, *running.lines))
+
+
+async def test_resources_of_a_worker_open_once_and_close_at_its_stop(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    async with StepFunctionsFake(settings=FakeSettings(poll_hold_seconds=1.0)) as fake:
+        arn = fake.create_activity("work")
+        tasks = fake.schedule(arn, "{}", count=2)
+        arguments = ("run", f"{APP}:served", "--activity-arn", arn, "--endpoint-url", fake.url)
+        async with worker(*arguments, env={"JOURNAL": str(journal)}) as running:
+            await fake.until(lambda: all(task.ended_at is not None for task in tasks))
+            running.process.terminate()
+            assert await running.exit_code() == 0
+
+    assert [json.loads(task.output) for task in tasks] == ["opened "] * 2
+    assert journal.read_text() == "opened closed"
+
+
+async def test_worker_whose_resource_does_not_open_ends_and_says_why() -> None:
+    async with StepFunctionsFake() as fake:
+        arn = fake.create_activity("work")
+        arguments = ("run", f"{APP}:unreachable", "--activity-arn", arn, "--endpoint-url", fake.url)
+        async with worker(*arguments) as running:
+            assert await running.exit_code() == 1
+
+    assert "the resource journal: ConnectionError: the database does not answer" in "".join(running.lines)
+    assert fake.counts.get("call:GetActivityTask", 0) == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from activity_worker.errors import HandlerSignatureError
-from activity_worker.handlers.registry import HandlerTable
+from activity_worker.handlers.table import HandlerTable
 
 
 class HandlerLoadError(Exception):

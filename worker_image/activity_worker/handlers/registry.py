@@ -5,19 +5,22 @@
     @app.activity(name="resize")
     def resize(job: Resize) -> Resized: ...
 
+    @app.resource
+    def database() -> Iterator[Connection]:
+        with connect() as connection:
+            yield connection
+
 One registry serves every source. A task names its activity: on Step Functions by the ARN, on SWF by the type's name and
 version, on a broker by the task's name, on Redis by the queue. A plain function is a registry of one, which takes every
 task.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, TypeVar, overload
 
-from activity_worker.errors import HandlerSignatureError, UnknownActivityError
-from activity_worker.handlers.signature import Handler, Resources, Role, Signature, read_signature
-from activity_worker.task import activity_name
+from activity_worker.handlers.signature import Handler
 
 _Function = TypeVar("_Function", bound=Handler)
 
@@ -41,6 +44,11 @@ class Activities:
 
     def __init__(self) -> None:
         self._activities: list[Activity] = []
+        #: Generators of resources by name, hooks and middleware, in the order in which they were added.
+        self.resources: dict[str, Handler] = {}
+        self.start_hooks: list[Handler] = []
+        self.stop_hooks: list[Handler] = []
+        self.middlewares: list[Handler] = []
 
     @overload
     def activity(self, function: _Function, /) -> _Function: ...
@@ -56,11 +64,59 @@ class Activities:
             return lambda decorated: self._add(decorated, name, version, arn)
         return self._add(function, name, version, arn)
 
+    @overload
+    def resource(self, generator: _Function, /) -> _Function: ...
+    @overload
+    def resource(self, *, name: str) -> Callable[[_Function], _Function]: ...
+
+    def resource(self, generator: Any = None, *, name: str = "") -> Any:
+        """Register a sync or async generator function that yields once: a resource of each slot's process.
+
+        It is opened before the process takes tasks, and closed after its last one. A handler, a hook, a middleware or a
+        later resource gets it as the parameter of its name, or with the annotation of what it yields. Raises
+        `ValueError` for another function, and for a name that is taken.
+        """
+        if generator is None:
+            return lambda decorated: self._add_resource(decorated, name)
+        return self._add_resource(generator, name)
+
+    def on_start(self, function: _Function) -> _Function:
+        """Call a function, sync or async, in each slot's process when its resources are open."""
+        self.start_hooks.append(function)
+        return function
+
+    def on_stop(self, function: _Function) -> _Function:
+        """Call a function, sync or async, in each slot's process before its resources are closed."""
+        self.stop_hooks.append(function)
+        return function
+
+    def middleware(self, generator: _Function) -> _Function:
+        """Run an async generator function around each call; the first one that is added is the outermost.
+
+        It yields once: the call happens there. It gets the output from the `yield`, or what the call raised, which it
+        cannot swallow; raising another exception replaces it. Raises `ValueError` for another function.
+        """
+        if not inspect.isasyncgenfunction(generator):
+            raise ValueError(
+                f"middleware: {generator!r}: expected an async generator function: async def, with a yield"
+            )
+        self.middlewares.append(generator)
+        return generator
+
     def __iter__(self) -> Iterator[Activity]:
         return iter(self._activities)
 
     def __len__(self) -> int:
         return len(self._activities)
+
+    def _add_resource(self, generator: _Function, name: str) -> _Function:
+        if not (inspect.isgeneratorfunction(generator) or inspect.isasyncgenfunction(generator)):
+            raise ValueError(f"resource: {generator!r}: expected a generator function, which yields the resource")
+        known = name or generator.__name__
+        if known in self.resources:
+            raise ValueError(f"resource: name={known!r}: registered already")
+        self.resources[known] = generator
+        return generator
 
     def _add(self, function: _Function, name: str, version: str, arn: str) -> _Function:
         added = Activity(name or getattr(function, "__name__", ""), function, version, arn)
@@ -73,106 +129,3 @@ class Activities:
                 raise ValueError(f"activity: arn={arn!r}: registered already for {known.name!r}")
         self._activities.append(added)
         return function
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledHandler:
-    """A function and how it is called."""
-
-    activity: Activity
-    signature: Signature
-
-    @property
-    def function(self) -> Handler:
-        """The user's function."""
-        return self.activity.function
-
-    def prepare(self, request: Any, respond: Any, context: Any, resources: Mapping[str, Any]) -> Callable[[], Any]:
-        """Return the call with its arguments; raises `InputInvalidError` for an input that does not fit."""
-        positional, keywords = [], {}
-        for argument in self.signature.arguments:
-            match argument.role:
-                case Role.REQUEST:
-                    value = request
-                case Role.INPUT:
-                    convert = argument.convert
-                    value = request.input if convert is None else convert(request.input, request.input_text)
-                case Role.TOOLKIT:
-                    value = respond
-                case Role.CONTEXT:
-                    value = context
-                case Role.RESOURCE:
-                    value = resources[argument.resource]
-            if argument.keyword:
-                keywords[argument.keyword] = value
-            else:
-                positional.append(value)
-        function = self.activity.function
-        return lambda: function(*positional, **keywords)
-
-
-class HandlerTable:
-    """The handlers of a registry, checked and ready to be called; finds the one of each task."""
-
-    def __init__(self, registry: "Activities | Handler") -> None:
-        """Read every signature; raises `HandlerSignatureError`."""
-        self._takes_all = not isinstance(registry, Activities)
-        activities = list(registry) if isinstance(registry, Activities) else [_only(registry)]
-        if not activities:
-            raise HandlerSignatureError("the registry has no activity: add one with @app.activity")
-        known = Resources()
-        self._handlers = [CompiledHandler(one, read_signature(one.function, known)) for one in activities]
-        self._found: dict[tuple[str, str, str], CompiledHandler] = {}
-
-    def __iter__(self) -> Iterator[CompiledHandler]:
-        return iter(self._handlers)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the activities, as `name` or `name@version`."""
-        return tuple(
-            f"{one.activity.name}@{one.activity.version}" if one.activity.version else one.activity.name
-            for one in self._handlers
-        )
-
-    def find(self, polled: str, name: str = "", version: str = "") -> CompiledHandler:
-        """Return the handler of a task; raises `UnknownActivityError`.
-
-        `polled` is the source's name: an activity's ARN, or a queue. `name` and `version` are the task's own, where its
-        source has tasks of several activities.
-        """
-        key = (polled, name, version)
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = self._search(*key)
-        return found
-
-    def _search(self, polled: str, name: str, version: str) -> CompiledHandler:
-        if self._takes_all:
-            return self._handlers[0]
-        own = name or activity_name(polled)
-        if not name:
-            for one in self._handlers:
-                if one.activity.arn == polled:
-                    return one
-        named = [one for one in self._handlers if one.activity.name == own and (name or not one.activity.arn)]
-        for one in named:
-            if one.activity.version == version:
-                return one
-        for one in named:
-            if not one.activity.version:
-                return one
-        only = self._handlers[0].activity
-        if not name and len(self._handlers) == 1 and not only.arn:
-            # The activities of stages and copies have other names: resize-dev, resize-prod.
-            return self._handlers[0]
-        asked = f"{own!r}" + (f", version {version!r}" if version else "")
-        raise UnknownActivityError(f"no handler for the activity {asked}; the registry has {', '.join(self.names)}")
-
-
-#: What `HandlerTable.prepare` takes where a handler asks for no resource.
-NO_RESOURCES: Mapping[str, Any] = MappingProxyType({})
-
-
-def _only(function: Handler) -> Activity:
-    return Activity(getattr(function, "__name__", "handler"), function)

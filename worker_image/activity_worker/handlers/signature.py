@@ -84,16 +84,17 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """The resources that a handler may ask for, by name and by the type that each yields."""
+    """The resources that a function may ask for: the type that each yields by its name, `Any` where it is not known."""
 
-    names: frozenset[str] = frozenset()
-    types: Mapping[Any, str] = field(default_factory=dict)
+    types: Mapping[str, Any] = field(default_factory=dict)
 
     def find(self, name: str, annotation: Any) -> str | None:
-        """Return the name of the resource that a parameter asks for, or None."""
-        if annotation is not Any and isinstance(annotation, type) and annotation in self.types:
-            return self.types[annotation]
-        return name if name in self.names and annotation is Any else None
+        """Return the name of the resource that a parameter asks for, or None: by its name, else by its annotation."""
+        if name in self.types and (annotation is Any or self.types[name] in (Any, annotation)):
+            return name if _role_of_class(annotation) is None else None
+        if annotation is Any:
+            return None
+        return next((known for known, kind in self.types.items() if kind == annotation), None)
 
 
 def read_signature(handler: Any, resources: Resources | None = None, *, name: str = "") -> Signature:
@@ -109,6 +110,7 @@ def read_signature(handler: Any, resources: Resources | None = None, *, name: st
     except (ValueError, TypeError):
         _refuse(where, "its parameters cannot be read; wrap it in a function")
     reader = _Reader(where, _annotations(seen, where), resources or Resources())
+    reader.refusal = FORMS
     arguments = tuple(argument for one in parameters if (argument := reader.argument(one)) is not None)
     if not arguments:
         _refuse(where, "it takes no parameter")
@@ -116,6 +118,28 @@ def read_signature(handler: Any, resources: Resources | None = None, *, name: st
     if roles.count(Role.INPUT) + roles.count(Role.REQUEST) > 1:
         _refuse(where, "it takes the input twice; one parameter is the input, the others need an annotation")
     return Signature(arguments, Role.TOOLKIT in roles, is_async(handler))
+
+
+def read_parameters(function: Any, resources: Resources, roles: frozenset[Role], what: str) -> tuple[Argument, ...]:
+    """Return the arguments of a resource, a hook or a middleware, which may have `roles`.
+
+    Raises `HandlerSignatureError`. `what` says which function it is, for messages.
+    """
+    where = f"{what} {getattr(function, '__qualname__', repr(function))}"
+    reader = _Reader(where, _annotations(function, where), resources, roles)
+    reader.refusal = f"its parameters can be: {', '.join(sorted(roles))}"
+    found = (reader.argument(one) for one in inspect.signature(function).parameters.values())
+    return tuple(argument for argument in found if argument is not None)
+
+
+def yielded_type(function: Any) -> Any:
+    """Return T of a generator that is annotated `-> Iterator[T]`, or of another kind of generator; else `Any`."""
+    try:
+        returned = _annotations(function, "").get("return", Any)
+    except HandlerSignatureError:
+        return Any
+    args = typing.get_args(returned)
+    return args[0] if args and not isinstance(args[0], typing.TypeVar) else Any
 
 
 def is_async(handler: Any) -> bool:
@@ -128,7 +152,15 @@ def is_async(handler: Any) -> bool:
 class _Reader:
     """Reads the parameters of one handler in their order."""
 
-    def __init__(self, where: str, annotations: Mapping[str, Any], resources: Resources) -> None:
+    def __init__(
+        self,
+        where: str,
+        annotations: Mapping[str, Any],
+        resources: Resources,
+        roles: frozenset[Role] = frozenset(Role),
+    ) -> None:
+        self.refusal = ""
+        self._roles = roles
         self._where = where
         self._annotations = annotations
         self._resources = resources
@@ -147,7 +179,9 @@ class _Reader:
         if resource is not None:
             return Argument(Role.RESOURCE, keyword, resource)
         role = self._role(parameter, annotation, optional)
-        if role is None:
+        if role is not None and role not in self._roles and not optional:
+            self._refuse_parameter(parameter, annotation)
+        if role is None or role not in self._roles:
             self._skips = True
             return None
         self._has_input = self._has_input or role in {Role.INPUT, Role.REQUEST}
@@ -161,7 +195,7 @@ class _Reader:
         if annotated is not None:
             return annotated
         name = parameter.name.strip("_").lower()
-        first = not self._has_input and parameter.kind in _POSITIONAL
+        first = not self._has_input and parameter.kind in _POSITIONAL and Role.INPUT in self._roles
         if annotation is not Any:
             if first:
                 return Role.INPUT
@@ -177,7 +211,10 @@ class _Reader:
 
     def _refuse_parameter(self, parameter: inspect.Parameter, annotation: Any) -> NoReturn:
         has = f"annotated with {_text(annotation)}" if annotation is not Any else "without annotation"
-        _refuse(self._where, f"the parameter {parameter.name!r}, {has}, is neither a resource nor of a known form")
+        raise HandlerSignatureError(
+            f"{self._where}: the parameter {parameter.name!r}, {has}, is neither a resource nor of a known form;"
+            f" {self.refusal}"
+        )
 
 
 def _role_of_class(annotation: Any) -> Role | None:

@@ -1,14 +1,17 @@
 """How a handler is run: the protocol of a slot's runner, and the runner that does it in this process."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from activity_worker.handlers.registry import NO_RESOURCES, Activities, CompiledHandler, HandlerTable
+from activity_worker.handlers.registry import Activities
 from activity_worker.handlers.signature import Handler
+from activity_worker.handlers.table import NO_RESOURCES, CompiledHandler, HandlerTable
 from activity_worker.runtime.blocking import BlockingToolkit, HandlerThread
+from activity_worker.runtime.call_chain import call_through
 from activity_worker.runtime.cancellation import CancellationSignal
 from activity_worker.runtime.context import Context, enter, leave
+from activity_worker.runtime.lifespan import Lifespan
 from activity_worker.runtime.toolkit import TaskResponseToolkit
 from activity_worker.task import TaskRequest
 
@@ -43,11 +46,13 @@ class InlineRunner:
         self._table = HandlerTable(handler)
         self._has_plain = any(not one.signature.is_async for one in self._table)
         self._thread: HandlerThread | None = None
+        self._lifespan = Lifespan(self._table, self._where_plain_handlers_run)
 
     async def start(self) -> None:
-        """Start the thread that plain functions need."""
-        if self._has_plain:
+        """Start the thread that plain functions need, and open the resources; raises `ResourceError`."""
+        if self._has_plain and self._thread is None:
             self._thread = HandlerThread()
+        await self._lifespan.open()
 
     def find(self, request: TaskRequest) -> CompiledHandler:
         """Return the handler of a task; raises `UnknownActivityError`."""
@@ -65,18 +70,34 @@ class InlineRunner:
             signature = handler.signature
             blocking = signature.responds and not signature.is_async
             toolkit = BlockingToolkit(respond) if blocking else respond
-            call = handler.prepare(request, toolkit, context, NO_RESOURCES)
-            result = await (call() if signature.is_async else self._run_in_thread(call, respond.signal))
+            resources = self._lifespan.resources
+            if resources is None:
+                resources = await self._open_late()
+
+            async def called() -> Any:
+                call = handler.prepare(request, toolkit, context, resources)
+                return await (call() if signature.is_async else self._run_in_thread(call, respond.signal))
+
+            around = [(one.name, one.call(resources, context)) for one in self._table.middlewares]
+            result = await (call_through(around, called) if around else called())
             if not signature.responds:
                 await respond.success(result)
         finally:
             leave(token)
 
     async def stop(self) -> None:
-        """Let the thread end."""
+        """Close the resources and let the thread end."""
+        await self._lifespan.close()
         if self._thread is not None:
             self._thread.close()
             self._thread = None
+
+    async def _open_late(self) -> Mapping[str, Any]:
+        await self.start()
+        return self._lifespan.resources or NO_RESOURCES
+
+    async def _where_plain_handlers_run(self, function: Callable[[], Any]) -> Any:
+        return await self._run_in_thread(function, CancellationSignal()) if self._has_plain else function()
 
     async def _run_in_thread(self, call: Callable[[], Any], signal: CancellationSignal) -> Any:
         if self._thread is None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from activity_worker.contract import EXIT_ERROR, EXIT_OK, Counters, ExitOutput, HeldLease
 from activity_worker.events import EventEmitter
-from activity_worker.handlers.registry import Activities, HandlerTable
+from activity_worker.handlers.registry import Activities
+from activity_worker.handlers.table import HandlerTable
 from activity_worker.runtime.counters import TaskCounters
 from activity_worker.runtime.handler_runner import Handler, HandlerRunner
 from activity_worker.runtime.lifecycle import SlotStatus, step

@@ -22,6 +22,7 @@ from activity_worker.handlers.loader import HandlerLoadError, is_tasks, load_han
 from activity_worker.runtime.cancellation import CancellationSignal, CancelReason
 from activity_worker.runtime.encoding import parse_input
 from activity_worker.runtime.handler_runner import InlineRunner
+from activity_worker.runtime.lifespan import ResourceError
 from activity_worker.runtime.toolkit import TaskResponseToolkit
 from activity_worker.subprocess import errors
 from activity_worker.subprocess.child_channel import ChildChannel, die_with_parent, prefer_for_oom_kill
@@ -115,6 +116,7 @@ class _Child:
             await self._task
         if self._instances is not None:
             await self._instances.close()
+        await self._runner.stop()
 
     async def _run(self, message: Message) -> None:
         self.parent.send_frame(_STARTED)
@@ -203,8 +205,14 @@ def _instance_handler(tasks: Any, parent: ChildChannel) -> "InstanceHandler":
     return InstanceHandler(tasks, os.environ.get(Env.STORE_URL, ""), send_call)
 
 
-async def _serve(fd: int, handler: Any, keys: TaskKeys) -> None:
-    await _Child(handler, fd, keys).serve()
+async def _serve(fd: int, name: str, handler: Any, keys: TaskKeys) -> int:
+    child = _Child(handler, fd, keys)
+    try:
+        await child.serve()
+    except ResourceError as error:
+        child.parent.send({"kind": "unusable", "message": f"{name}: {error}"})
+        return CHILD_UNUSABLE
+    return 0
 
 
 def main() -> int:
@@ -220,5 +228,4 @@ def main() -> int:
     except HandlerLoadError as error:
         ChildChannel(fd, lambda _: None).send({"kind": "unusable", "message": str(error)})
         return CHILD_UNUSABLE
-    asyncio.run(_serve(fd, handler, keys))
-    return 0
+    return asyncio.run(_serve(fd, name, handler, keys))

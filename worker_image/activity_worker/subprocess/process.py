@@ -28,8 +28,8 @@ from activity_worker.subprocess.protocol import CHILD_UNUSABLE, Message
 START_TIMEOUT_SECONDS = 120.0
 #: How long a dead child's last messages are read while a grandchild still holds the other end of the socket.
 _LAST_MESSAGES_SECONDS = 0.5
-#: How long an idle child may take for its exit handlers.
-_STOP_SECONDS = 2.0
+#: How long an idle child may take to close its resources, and for its exit handlers.
+_STOP_SECONDS = 5.0
 _BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from activity_worker import Activities, TaskRequest
 from activity_worker.errors import HandlerSignatureError, UnknownActivityError
-from activity_worker.handlers.registry import NO_RESOURCES, HandlerTable
+from activity_worker.handlers.table import NO_RESOURCES, HandlerTable
 
 ARN = "arn:aws:states:us-east-1:123456789012:activity:"
 app = Activities()
