@@ -11,10 +11,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import aiohttp
 
-from tests.bench.operator_stand import POOLS_NAMESPACE, SYSTEM, Stand
+from tests.bench.operator_stand import POOLS_NAMESPACE, SYSTEM
 from tests.bench.tls_fake import TlsFake
 from tests.eventually import eventually
 from tests.servers.ports import free_port
@@ -34,6 +35,18 @@ class Usage:
     rss_bytes: int
     peak_rss_bytes: int
     open_files: int
+
+
+class OperatorPlace(Protocol):
+    """Where an operator runs: the kubeconfig of its identity, and a folder for its files."""
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The kubeconfig."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder."""
 
 
 class OperatorProcess:
@@ -73,7 +86,7 @@ class OperatorProcess:
 
 
 @asynccontextmanager
-async def operating(stand: Stand, fake: TlsFake, **settings: str) -> AsyncIterator[OperatorProcess]:
+async def operating(stand: OperatorPlace, fake: TlsFake, **settings: str) -> AsyncIterator[OperatorProcess]:
     """Start the operator with these variables, and wait until it leads. The fake ends with it."""
     port = free_port()
     log = stand.folder / "operator.log"
@@ -106,7 +119,7 @@ async def _end(process: asyncio.subprocess.Process, fake: TlsFake) -> None:
         await process.wait()
 
 
-def _environment(stand: Stand, fake: TlsFake, health_port: int) -> dict[str, str]:
+def _environment(stand: OperatorPlace, fake: TlsFake, health_port: int) -> dict[str, str]:
     """Return the variables of the chart and the image, with this machine's addresses; the rest has defaults."""
     policy = stand.folder / "tenancy.json"  # JSON is valid YAML
     policy.write_text(json.dumps({"rules": [{"namespaces": [POOLS_NAMESPACE], "endpointUrls": [fake.url]}]}))

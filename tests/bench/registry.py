@@ -70,6 +70,12 @@ BENCHMARKS = (
         "500 pools on the queues of one Redis server: a job, and 20, until replicas are written; what counting costs "
         "(local cluster)",
     ),
+    Benchmark(
+        "swf-operator",
+        "tests.bench.swf_operator",
+        "task lists of Amazon SWF within its quota: the oldest of 200 counts, and a task at an empty pool until "
+        "replicas are written, alone and beside 40 pools (an API server of its own)",
+    ),
 )
 
 

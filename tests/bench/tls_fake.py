@@ -1,4 +1,4 @@
-"""The product's Step Functions fake as a process that serves HTTPS, and a client of it."""
+"""A fake of the product, by default that of Step Functions, as a process that serves HTTPS, and a client of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import resource
 import ssl
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from tests.cluster import certificates
 
 ROLE_ARN = "arn:aws:iam::123456789012:role/bench"
 _START_SECONDS = 20.0
+STEP_FUNCTIONS = "activity_worker.testing.stepfunctions"
+SWF = "activity_worker.testing.swf"
 
 
 class TlsFake:
@@ -48,6 +50,13 @@ class TlsFake:
         made = await self.call("CreateStateMachine", name=name, definition=definition, roleArn=ROLE_ARN)
         return str(activity), str(made["stateMachineArn"])
 
+    async def order(self, page: str, **order: Any) -> dict[str, Any]:
+        """POST to one of the fake's own pages, such as `tasks` or `limits`; raises RuntimeError when it refuses."""
+        async with self._session.post(f"{self.url}/_fake/{page}", json=order) as answer:
+            if answer.status != 200:
+                raise RuntimeError(f"{page}: {answer.status} {(await answer.text())[:300]}")
+            return dict(await answer.json())
+
     async def state(self) -> dict[str, Any]:
         """Return the fake's counters, without the tasks."""
         async with self._session.get(f"{self.url}/_fake/state?tasks=0") as answer:
@@ -62,13 +71,18 @@ class TlsFake:
 
 
 @asynccontextmanager
-async def tls_fake(folder: Path, *, hold_seconds: float) -> AsyncIterator[TlsFake]:
-    """Start the fake with a certificate made in `folder`; it holds an empty poll for `hold_seconds`."""
+async def tls_fake(
+    folder: Path, *, hold_seconds: float, module: str = STEP_FUNCTIONS, flags: Sequence[str] = ()
+) -> AsyncIterator[TlsFake]:
+    """Start a fake with a certificate made in `folder`; it holds an empty poll for `hold_seconds`.
+
+    `module` is STEP_FUNCTIONS or SWF, and `flags` are further ones of its own.
+    """
     authority = certificates.authority(folder, "ca")
     own = certificates.issue(authority, folder, "fake", user="fake", addresses=["127.0.0.1"])
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "activity_worker.testing.stepfunctions", "--port", "0",
-        "--poll-hold-seconds", str(hold_seconds), "--tls-certificate", own.certificate, "--tls-key", own.key,
+        sys.executable, "-m", module, "--port", "0",
+        "--poll-hold-seconds", str(hold_seconds), "--tls-certificate", own.certificate, "--tls-key", own.key, *flags,
         stdout=asyncio.subprocess.PIPE, preexec_fn=_many_files,
     )  # fmt: skip
     fake = None
@@ -77,7 +91,7 @@ async def tls_fake(folder: Path, *, hold_seconds: float) -> AsyncIterator[TlsFak
         async with asyncio.timeout(_START_SECONDS):
             line = (await process.stdout.readline()).decode()
         if not line:
-            raise RuntimeError("the Step Functions fake ended before it listened; its output is above")
+            raise RuntimeError(f"{module} ended before it listened; its output is above")
         fake = TlsFake(process, line.split()[-1], authority.certificate_file)
         yield fake
     finally:

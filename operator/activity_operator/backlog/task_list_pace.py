@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from activity_operator.core.decision import CountPace
 
+#: Shortest seconds between two counts of one list, by default.
+FASTEST_SECONDS = 0.35
 #: Seconds between two counts of a list that needs none: workers with free slots take new tasks by themselves.
 SLOW_SECONDS = 15.0
 #: Seconds after a changed count for which a list counts as active: tasks often come soon after others.

@@ -19,7 +19,7 @@ from activity_operator.backlog.call_budget import CallBudget
 from activity_operator.backlog.failures import Failures, RetryPolicy
 from activity_operator.backlog.protocol import Key, PollTarget, SourceProblemError
 from activity_operator.backlog.rounds import RoundPool, RoundReader, Rounds
-from activity_operator.backlog.task_list_pace import ACTIVE_SECONDS, ListNeed, count_intervals
+from activity_operator.backlog.task_list_pace import ACTIVE_SECONDS, FASTEST_SECONDS, ListNeed, count_intervals
 from activity_operator.core.backlog import EXACT_STALE_SECONDS
 from activity_operator.core.decision import CountPace
 from activity_operator.core.observation import BacklogCount, SourceProblem
@@ -29,8 +29,6 @@ from activity_worker.wire.swf import PendingCount
 #: quotas (swf-dg-limits). The rest is left to people and to other programs.
 COUNTS_PER_SECOND = 5.0
 BURST_COUNTS = 25.0
-#: Shortest seconds between two counts of one list.
-FASTEST_SECONDS = 0.35
 #: Missed counts after which a count is stale.
 STALE_COUNTS = 3.0
 #: Most calls at a time, seconds until a call without an answer fails, and least seconds between two reads of a place.

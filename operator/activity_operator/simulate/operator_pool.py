@@ -6,10 +6,13 @@ from collections import deque
 from dataclasses import replace
 
 from activity_operator.api.spec import PoolSpec
+from activity_operator.backlog.task_list_pace import FASTEST_SECONDS, SLOW_SECONDS
+from activity_operator.core.backlog import EXACT_STALE_SECONDS
 from activity_operator.core.decide import decide
 from activity_operator.core.decision import (
     Action,
     ApplyRevision,
+    CountPace,
     DeletePod,
     EmitEvent,
     ScalingMemory,
@@ -29,6 +32,8 @@ from activity_operator.simulate.workers import WorkerPool
 DECISION_SECONDS = 0.25
 #: Seconds from a change to the decision, and from a change of the backlog to the operator's next count.
 REACTION_SECONDS, COUNT_SECONDS = 0.02, 0.1
+#: Seconds between two counts of a task list that is alone in its region, by its pace (`task_list_pace`).
+LIST_SECONDS = {CountPace.FAST: FASTEST_SECONDS, CountPace.STEADY: FASTEST_SECONDS, CountPace.SLOW: SLOW_SECONDS}
 #: Least seconds between two changes of the count that reach a decision (`poll_rounds.ANNOUNCE_SECONDS`).
 ANNOUNCE_SECONDS = 0.25
 #: Seconds of a worker's poll of a source with a count (`redis_keys.BLOCK_SECONDS`), and from such a poll to its task.
@@ -57,16 +62,17 @@ class OperatorPool(WorkerPool):
         first_poll_seconds: float = 0.0,
     ) -> None:
         self.counted = spec.source_kind != "stepFunctions"
+        long_polls = spec.source_kind in {"stepFunctions", "swf"}
         super().__init__(
             timeline,
             random_source,
             slots=spec.slots_per_worker,
             start_seconds=start_seconds,
-            poll_seconds=COUNTED_POLL_SECONDS if self.counted else LONG_POLL_SECONDS,
+            poll_seconds=LONG_POLL_SECONDS if long_polls else COUNTED_POLL_SECONDS,
         )
         self.spec = spec
-        self.first_poll_seconds = 0.0 if self.counted else first_poll_seconds
-        self.hold_seconds = BLOCK_SECONDS if self.counted else HOLD_SECONDS
+        self.first_poll_seconds = first_poll_seconds if long_polls else 0.0
+        self.hold_seconds = HOLD_SECONDS if long_polls else BLOCK_SECONDS
         self.revision = revision_of(spec)
         self.held: deque[Task] = deque()
         #: Leases offered to a worker and not claimed yet; leases claimed and not shown in a report yet.
@@ -78,7 +84,8 @@ class OperatorPool(WorkerPool):
         self._facts = PoolFacts(*KEY, "pool-uid", 1, proven_revision=self.revision)
         self._deployment: DeploymentFacts | None = None
         self._count = 0
-        self._count_due = self._told_at = -math.inf
+        self._count_due = self._told_at = self._counted_at = -math.inf
+        self._pace = CountPace.STEADY
         self._decided_at = -math.inf
         self._due = math.inf
 
@@ -109,10 +116,20 @@ class OperatorPool(WorkerPool):
     def _count_changes(self) -> None:
         """Count the waiting tasks a moment later, and not too often."""
         if self.counted and self._count_due < self.timeline.now:
-            self._count_due = max(self.timeline.now + COUNT_SECONDS, self._told_at + ANNOUNCE_SECONDS)
-            self.timeline.at(self._count_due, self._count_now)
+            self._count_at(max(self.timeline.now + self._count_wait(), self._told_at + ANNOUNCE_SECONDS))
+
+    def _count_wait(self) -> float:
+        """Return the seconds until the next count: of a task list any part of its interval."""
+        if self.spec.swf is None:
+            return COUNT_SECONDS
+        return LIST_SECONDS[self._pace] * self.random.random()
+
+    def _count_at(self, at: float) -> None:
+        self._count_due = at
+        self.timeline.at(at, lambda: self._count_now() if self._count_due == at else None)
 
     def _count_now(self) -> None:
+        self._counted_at = self.timeline.now
         if len(self.source.waiting) != self._count:
             self._count, self._told_at = len(self.source.waiting), self.timeline.now
             self.wake()
@@ -121,7 +138,11 @@ class OperatorPool(WorkerPool):
         now = self.timeline.now
         path = self.registry.report_path(*KEY, now, self.spec.stalled.deadline_seconds)
         running = self.busy() if self.spec.source_kind == "taskStore" else 0
-        count = BacklogCount(self._count + running, True, now, with_running=self.spec.source_kind == "taskStore")
+        if self.spec.swf is None:
+            count = BacklogCount(self._count + running, True, now, with_running=self.spec.source_kind == "taskStore")
+        else:
+            counted_at = max(self._counted_at, now - LIST_SECONDS[self._pace])
+            count = BacklogCount(self._count, True, counted_at, stale_seconds=EXACT_STALE_SECONDS)
         source = SourceFacts(
             open_polls=self.sentinel.state.open,
             held=len(self.held) + self.offered,
@@ -152,6 +173,9 @@ class OperatorPool(WorkerPool):
             self._apply(action)
         self.registry.set_directives(*KEY, decision.directives)
         self.sentinel.order(decision.sentinel)
+        self._pace = decision.sentinel.pace
+        if self.spec.swf is not None and self._count_due > self.timeline.now + LIST_SECONDS[self._pace]:
+            self._count_at(self.timeline.now + self._count_wait())
         if decision.look_again_in is not None:
             self._decide_at(self.timeline.now + max(decision.look_again_in, REACTION_SECONDS))
 

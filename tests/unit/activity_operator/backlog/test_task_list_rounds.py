@@ -4,11 +4,11 @@ import asyncio
 from itertools import pairwise
 
 from activity_operator.backlog.protocol import Key, PollTarget, SourceProblemError
+from activity_operator.backlog.task_list_pace import FASTEST_SECONDS
 from activity_operator.backlog.task_list_rounds import (
     BURST_COUNTS,
     CALL_SECONDS,
     COUNTS_PER_SECOND,
-    FASTEST_SECONDS,
     CountQuota,
     TaskListPoller,
 )
