@@ -14,7 +14,14 @@ from pathlib import Path
 
 from activity_worker.config.logging import LOG_FAILURES, LOG_FORMATS, LOG_LEVELS, LogSettings
 from activity_worker.config.reader import SettingsError, SettingsReader
-from activity_worker.config.sources import SourceSettings, longest_heartbeat, longest_task, read_source
+from activity_worker.config.sources import (
+    SourceSettings,
+    StepFunctionsSettings,
+    aws_environment,
+    longest_heartbeat,
+    longest_task,
+    read_source,
+)
 from activity_worker.contract import Env
 
 __all__ = ["ReportSettings", "SettingsError", "WorkerSettings", "read_settings"]
@@ -29,6 +36,7 @@ MAX_SLOTS = 1000
 #: The service's own limit on `workerName`; eight characters are kept for the slot's suffix.
 MAX_NAME_LENGTH = 72
 
+_ACTIVITY = re.compile(r"[^\s:]{1,80}")
 _HANDLER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
@@ -82,18 +90,14 @@ def read_settings(flags: Mapping[str, str | None], env: Mapping[str, str] | None
     read = SettingsReader(flags, os.environ if env is None else env)
     source = read_source(read)
     heartbeat = read.seconds("task-heartbeat-seconds", Env.TASK_HEARTBEAT_SECONDS, DEFAULT_TASK_HEARTBEAT_SECONDS, 0.1)
-    # The operator sets 0 in the environment of a pod for "no deadline".
-    deadline = read.seconds("task-deadline-seconds", Env.TASK_DEADLINE_SECONDS, None, 0.0) or None
     return WorkerSettings(
         source=source,
-        handler=read.matching(
-            "handler", Env.HANDLER, _HANDLER, "module:function, such as handler:handle", DEFAULT_HANDLER
-        ),
+        handler=_read_handler(read),
         handler_python=_read_python(read),
         slots=read.count("slots", Env.SLOTS, DEFAULT_SLOTS, 1, MAX_SLOTS) or DEFAULT_SLOTS,
         name=(read.text("name", Env.POD_NAME) or socket.gethostname() or "activity-worker")[:MAX_NAME_LENGTH],
         task_heartbeat_seconds=longest_heartbeat(source, heartbeat or DEFAULT_TASK_HEARTBEAT_SECONDS),
-        task_deadline_seconds=longest_task(source, deadline),
+        task_deadline_seconds=longest_task(source, _read_deadline(read)),
         drain_timeout_seconds=read.seconds(
             "drain-timeout-seconds", Env.DRAIN_TIMEOUT_SECONDS, DEFAULT_DRAIN_TIMEOUT_SECONDS, 0.0
         )
@@ -106,6 +110,47 @@ def read_settings(flags: Mapping[str, str | None], env: Mapping[str, str] | None
         ),
         report=_read_report(read),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class CallSettings:
+    """How `invoke` and `dev` run a handler: its interpreter (empty: this one), its variables and its deadline.
+
+    `activity` is the name of the activity that the tasks are of, by which a registry finds its function.
+    """
+
+    handler: str
+    python: str
+    environment: Mapping[str, str]
+    deadline_seconds: float | None
+    activity: str = "dev"
+    logging: LogSettings = field(default_factory=LogSettings)
+
+
+def read_call_settings(flags: Mapping[str, str | None], env: Mapping[str, str] | None = None) -> CallSettings:
+    """Read the settings of a call, which needs no source; raises `SettingsError`."""
+    variables = os.environ if env is None else env
+    read = SettingsReader(flags, variables)
+    region = read.text("region", Env.REGION)
+    # A person reads these lines, on a terminal or not.
+    logs = LogSettings(level=read.choice("log-level", "info", LOG_LEVELS, Env.LOG_LEVEL), format="text")
+    return CallSettings(
+        handler=_read_handler(read),
+        python=_read_python(read),
+        environment=aws_environment(StepFunctionsSettings("", region), variables) | logs.environment(),
+        deadline_seconds=_read_deadline(read),
+        logging=logs,
+        activity=read.matching("activity", "", _ACTIVITY, "an activity's name", "dev"),
+    )
+
+
+def _read_handler(read: SettingsReader) -> str:
+    return read.matching("handler", Env.HANDLER, _HANDLER, "module:function, such as handler:handle", DEFAULT_HANDLER)
+
+
+def _read_deadline(read: SettingsReader) -> float | None:
+    # The operator sets 0 in the environment of a pod for "no deadline".
+    return read.seconds("task-deadline-seconds", Env.TASK_DEADLINE_SECONDS, None, 0.0) or None
 
 
 def _read_python(read: SettingsReader) -> str:

@@ -80,9 +80,18 @@ class SubprocessRunner:
     @property
     def pid(self) -> int | None:
         """The child's process id; None while there is none."""
+        return self._ready.pid if self._ready is not None else None
+
+    @property
+    def _ready(self) -> ChildProcess | None:
         child = self._child
         ready = child is not None and child.done() and not child.cancelled() and child.exception() is None
-        return child.result().pid if child is not None and ready else None
+        return child.result() if child is not None and ready else None
+
+    def kill(self) -> None:
+        """Kill the child and what it has started."""
+        if self._ready is not None:
+            self._ready.kill()
 
     async def start(self) -> None:
         """Start the child and import the handler there; raises `HandlerUnusableError`."""

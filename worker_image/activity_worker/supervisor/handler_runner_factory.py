@@ -38,6 +38,7 @@ class HandlerRunnerFactory:
         self._shared = source if isinstance(source, SharedSource) else None
         self._on_unusable = on_unusable
         self._on_death = on_death
+        self._runners: list[SubprocessRunner] = []
         self._oom_kills = OomKillCounter()
         self._python = settings.handler_python
         self._environment = aws_environment(settings.source, os.environ) | settings.logging.environment()
@@ -49,7 +50,7 @@ class HandlerRunnerFactory:
 
     def create(self) -> SubprocessRunner:
         """Return a runner for a slot."""
-        return SubprocessRunner(
+        runner = SubprocessRunner(
             self._handler,
             cancel_grace_seconds=CHILD_GRACE_SECONDS,
             on_unusable=self._on_unusable,
@@ -60,6 +61,13 @@ class HandlerRunnerFactory:
             on_capabilities=self._take_capabilities,
             on_measured=self._measured,
         )
+        self._runners.append(runner)
+        return runner
+
+    def kill(self) -> None:
+        """Kill every handler's process and what it has started, for a worker that ends at once."""
+        for runner in self._runners:
+            runner.kill()
 
     def drain(self, on: bool) -> None:
         """Start (True) or stop (False) handing shared work back to other workers."""

@@ -2,7 +2,8 @@
 
 This process polls, sends task heartbeats and reports, and serves the probes. Each slot's handler runs in a child
 process. The supervisor starts the children, reports, polls, drains and stops, in this order. A handler that cannot be
-imported ends the worker at its start. The first SIGTERM or SIGINT begins the stop; further ones change nothing.
+imported ends the worker at its start. The first SIGTERM or SIGINT begins the stop. On a terminal a second Ctrl-C ends
+the worker at once; further signals change nothing otherwise.
 """
 
 import asyncio
@@ -13,9 +14,9 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncIterator
-from importlib import metadata
 
-from activity_worker.config.settings import ReportSettings, WorkerSettings
+from activity_worker.config.settings import WorkerSettings
+from activity_worker.config.version import version
 from activity_worker.contract import (
     EXIT_ERROR,
     EXIT_OK,
@@ -41,6 +42,7 @@ from activity_worker.supervisor.event_log import EventRecorder
 from activity_worker.supervisor.granted_leases import GrantedLeases
 from activity_worker.supervisor.handler_runner_factory import HandlerRunnerFactory
 from activity_worker.supervisor.health import WorkerHealthServer
+from activity_worker.supervisor.interrupts import TerminalInterrupts, describe_wait
 from activity_worker.supervisor.metrics import WorkerMetrics
 from activity_worker.supervisor.report_state import Instructions, PodIdentity, ReportState, WorkerSnapshot
 from activity_worker.supervisor.reporter import COALESCE_SECONDS, LAST_REPORT_SECONDS, Reporter
@@ -51,14 +53,6 @@ TASK_GRACE_SECONDS = 5.0
 _CHECK_SECONDS = 0.5
 
 log = logging.getLogger(__name__)
-
-
-def version() -> str:
-    """Return the runtime's version."""
-    try:
-        return metadata.version("activitypool")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 class Supervisor:
@@ -112,7 +106,9 @@ class Supervisor:
         )
         self._events.on(EventName.WORKER_STOPPED, self._slot_stopped)
         self._health = WorkerHealthServer(self.metrics.registry, lambda: self._state, lambda: self._problem)
-        self._reporter = self._make_reporter(settings.report)
+        report, observed = settings.report, (self._reports, self._snapshot, self._follow, self.metrics)
+        self._reporter = None if report is None else Reporter(report, *observed)
+        self.interrupts = TerminalInterrupts(self._slot_pool, self.request_stop, self._handler_runners.kill)
         self.metrics.watch(
             in_progress=lambda: sum(slot.busy for slot in self._slot_pool.members),
             draining=lambda: self._state in {WorkerState.DRAINING, WorkerState.DRAINED, WorkerState.STOPPING},
@@ -130,6 +126,9 @@ class Supervisor:
 
     def request_stop(self) -> None:
         """Drain, then stop. A second call changes nothing."""
+        if not self._stop.is_set():
+            wait = describe_wait(self._slot_pool.members, self._settings.drain_timeout_seconds)
+            log.info("stopping: waiting for %s", wait)
         self._stop.set()
         self._changed()
 
@@ -273,11 +272,6 @@ class Supervisor:
         if ending.out_of_memory:
             self._record(OOM_KILLED, str(ending))
 
-    def _make_reporter(self, settings: ReportSettings | None) -> Reporter | None:
-        if settings is None:
-            return None
-        return Reporter(settings, self._reports, self._snapshot, self._follow, self.metrics)
-
     def _snapshot(self) -> WorkerSnapshot:
         now = _now()
         pool = self._slot_pool.snapshot(now)
@@ -350,8 +344,10 @@ async def supervise(settings: WorkerSettings) -> int:
     try:
         supervisor = Supervisor(settings, source)
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, supervisor.request_stop)
+        loop.add_signal_handler(signal.SIGTERM, supervisor.request_stop)
+        at_terminal = sys.stdin is not None and sys.stdin.isatty()
+        interrupted = supervisor.interrupts.receive if at_terminal else supervisor.request_stop
+        loop.add_signal_handler(signal.SIGINT, interrupted)
         return await supervisor.run()
     finally:
         await source.close()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from activity_worker import activity
 from activity_worker.activity import TaskRequest, TaskResponseToolkit
 from activity_worker.errors import (
     DeniedError,
@@ -19,9 +20,11 @@ from activity_worker.errors import (
     UnreachableError,
 )
 from activity_worker.runtime.cancellation import CancelReason
+from activity_worker.runtime.options import TaskOptions
 from activity_worker.sources.stepfunctions import StepFunctionsSource, translate
 from activity_worker.testing.environment import ActivityEnvironment
 from activity_worker.wire.errors import CredentialsMissingError, EndpointUnreachableError, WireError
+from tests.eventually import eventually_sync
 from tests.unit.activity_worker.runtime.world import double
 
 
@@ -129,3 +132,32 @@ def test_every_exported_name_exists() -> None:
         assert getattr(activity_worker, name) is not None
     with pytest.raises(AttributeError, match="nothing_such"):
         _ = activity_worker.nothing_such
+
+
+def test_plain_test_function_runs_a_handler() -> None:
+    environment = ActivityEnvironment()
+
+    assert environment.run_sync(lambda request: request.input["n"] + 1, {"n": 1}) == 2
+
+
+def test_cancellation_at_a_heartbeat_is_seen_by_a_plain_function() -> None:
+    def handle(_: TaskRequest) -> None:
+        activity.heartbeat({"page": 1})
+        eventually_sync("the handler is cancelled", activity.cancelled)
+
+    environment = ActivityEnvironment(TaskOptions(heartbeat_seconds=0.01))
+    environment.cancel_at_heartbeat()
+
+    with pytest.raises(TaskCancelledError):
+        environment.run_sync(handle)
+    assert environment.cancelled is CancelReason.WORKER_STOPPED
+    assert environment.progress == [{"page": 1}]
+
+
+def test_handler_that_is_not_cancelled_has_no_reason() -> None:
+    environment = ActivityEnvironment()
+    environment.cancel_soon(60.0)
+
+    environment.run_sync(lambda request: None)
+
+    assert environment.cancelled is None

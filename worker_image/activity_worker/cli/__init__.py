@@ -1,0 +1,6 @@
+"""The command line `activity-worker`: `run`, `init`, `invoke`, `dev`, `steps`, `flows` and `--version`."""
+
+from activity_worker.cli.main import main
+from activity_worker.cli.parser import make_parser
+
+__all__ = ["main", "make_parser"]
