@@ -34,6 +34,7 @@ class PoolNumbers:
     workers: tuple[int, ...]
     conditions: tuple[tuple[str, str], ...]
     recommended: int | None = None
+    runtimes: tuple[tuple[str, int], ...] = ()
 
 
 def numbers(spec: PoolSpec, observation: Observation, decision: Decision, status: Mapping[str, Any]) -> PoolNumbers:
@@ -46,6 +47,7 @@ def numbers(spec: PoolSpec, observation: Observation, decision: Decision, status
         min_workers=applied.min_workers,
         max_workers=applied.max_workers,
         recommended=None if decision.recommended is None else decision.recommended.desired,
+        runtimes=tuple(sorted(Count(worker.runtime for worker in observation.workers if worker.runtime).items())),
         paused=spec.paused,
         backlog=decision.backlog.tasks,
         workers=tuple(states[state] for state in WORKER_STATES),
@@ -92,6 +94,12 @@ class PoolSeries(Collector):
             "backlog_tasks",
             "Tasks waiting, where the source can tell; from counts at least so many",
             ((key, n.backlog) for key, n in pools if n.backlog is not None),
+        )
+        yield _family(
+            "runtime_workers",
+            "Workers by the version of the worker's package",
+            (((*key, version), count) for key, n in pools for version, count in n.runtimes),
+            "version",
         )
         yield _family("paused", "1 while the pool is paused", ((key, n.paused) for key, n in pools))
 

@@ -6,13 +6,15 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, Self, cast
 
-from activity_operator.api.text import printable
+from activity_operator.api.text import printable, shortened
 from activity_operator.api.times import from_rfc3339, to_rfc3339
 
 Status = Literal["True", "False", "Unknown"]
 
 #: Lengths that metav1.Condition's schema allows.
 MAX_MESSAGE_LENGTH = 32_768
+#: Most bytes of a message as the operator writes it, so that a whole status stays small.
+MAX_WRITTEN_MESSAGE = 1024
 
 
 class ConditionType(StrEnum):
@@ -34,6 +36,8 @@ class ConditionType(StrEnum):
     PINNED = "Pinned"
     #: A signal is missing or stale, so the pool keeps its size.
     SIGNALS_STALE = "SignalsStale"
+    #: At least half of the tasks failed in the last minutes. Present only while it is true.
+    TASKS_FAILING = "TasksFailing"
 
 
 class Reason(StrEnum):
@@ -91,6 +95,8 @@ class Reason(StrEnum):
     NOT_PAUSED = "NotPaused"
     REPLICAS_SET = "ReplicasSet"
     REPLICAS_UNSET = "ReplicasUnset"
+    # TasksFailing
+    TASKS_FAILING = "TasksFailing"
     # SignalsStale
     REPORTS_MISSING = "ReportsMissing"
     BACKLOG_UNKNOWN = "BacklogUnknown"
@@ -118,7 +124,7 @@ class Condition:
             "type": str(self.type),
             "status": self.status,
             "reason": str(self.reason),
-            "message": printable(self.message)[:MAX_MESSAGE_LENGTH],
+            "message": shortened(printable(self.message), MAX_WRITTEN_MESSAGE),
             "observedGeneration": self.observed_generation,
             "lastTransitionTime": to_rfc3339(self.last_transition_time),
         }

@@ -31,7 +31,7 @@ _COLUMNS = (
     ("Workers", "integer", ".status.readyReplicas", "Workers that are ready.", 0),
     ("Desired", "integer", ".status.desiredReplicas", "Workers wanted.", 0),
     ("Busy", "integer", ".status.busyWorkers", "Workers with at least one task.", 0),
-    ("Backlog", "integer", ".status.backlog", "Tasks waiting; empty when the source cannot tell.", 0),
+    ("Backlog", "string", ".status.waiting", "Tasks waiting; ≥ 12 where only 12 are known.", 0),
     ("Min", "integer", ".spec.minWorkers", "Fewest workers.", 0),
     ("Max", "integer", ".spec.maxWorkers", "Most workers.", 0),
     ("Age", "date", ".metadata.creationTimestamp", "Time since the pool was made.", 0),

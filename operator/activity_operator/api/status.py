@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, W
 
 from activity_operator.api.conditions import CONDITIONS_SCHEMA, Condition
 from activity_operator.api.model import ApiModel, Int32, Int64
-from activity_operator.api.text import printable
+from activity_operator.api.text import printable, shortened
 from activity_operator.api.times import from_rfc3339, to_rfc3339
 
 #: Most entries of the rings and most characters of a text. Longer texts are cut.
@@ -16,16 +16,17 @@ MAX_DECISIONS = 10
 MAX_EVENTS = 20
 MAX_VICTIMS = 20
 MAX_WORKERS_NAMED = 20
+MAX_RUNTIMES = 5
 MAX_TEXT_LENGTH = 256
 MAX_WORD_LENGTH = 64
 
 
 def _clip(length: int) -> BeforeValidator:
-    """Cut a text to the length that the CRD allows, and escape unprintable characters.
+    """Cut a text to `length` bytes of JSON, and escape unprintable characters.
 
     Otherwise one long or malformed message of a worker would make the API server refuse the whole status.
     """
-    return BeforeValidator(lambda text: printable(text)[:length] if isinstance(text, str) else text)
+    return BeforeValidator(lambda text: shortened(printable(text), length) if isinstance(text, str) else text)
 
 
 def _last(count: int) -> BeforeValidator:
@@ -49,7 +50,8 @@ def _write_conditions(conditions: Iterable[Condition]) -> list[dict[str, Any]]:
 
 Text = Annotated[str, _clip(MAX_TEXT_LENGTH), Field(max_length=MAX_TEXT_LENGTH)]
 Word = Annotated[str, _clip(MAX_WORD_LENGTH), Field(max_length=MAX_WORD_LENGTH)]
-Name = Annotated[str, _clip(253), Field(max_length=253)]
+#: A pod of a Deployment has at most 63 characters in its name, as a name in the spec has.
+Name = Annotated[str, _clip(63), Field(max_length=63)]
 Time = Annotated[
     datetime,
     BeforeValidator(lambda raw: from_rfc3339(raw) if isinstance(raw, str) else raw),
@@ -117,6 +119,25 @@ class WorkerRecord(ApiModel):
     reason: Text = Field(default="", description="Why, in a few words.")
 
 
+class TaskSummary(ApiModel):
+    """What the workers did in the ten minutes before `at`, from their reports; new only after a clear change."""
+
+    at: Time = Field(description="When it was summed up.")
+    per_minute: float = Field(default=0.0, description="Tasks a minute that succeeded or failed.")
+    failed_percent: Int32 = Field(default=0, description="Share of these tasks that failed, in percent.")
+    mean_seconds: float | None = Field(default=None, description="Mean time of a task, in seconds.")
+    p95_seconds: float | None = Field(default=None, description="Time within which 95 % of the tasks ended.")
+    heartbeat_failures: Int32 = Field(default=0, description="Task heartbeats that were not accepted.")
+    last_error: Word = Field(default="", description="Name of the last failed task's error.")
+
+
+class RuntimeCount(ApiModel):
+    """How many workers run one version of the worker's package."""
+
+    version: Word = Field(description="Version of the worker's package.")
+    workers: Int32 = Field(description="Workers that report it.")
+
+
 class ScheduleStatus(ApiModel):
     """Which schedule applies, and until when."""
 
@@ -147,6 +168,11 @@ class PoolStatus(ApiModel):
         description="Tasks waiting. Absent when the source cannot tell, as Step Functions cannot; with activation.mode "
         "CloudWatch an estimate, minutes old.",
     )
+    waiting: Word = Field(
+        default="",
+        description="Tasks waiting, as text: 12, or ≥ 12 where only some are known, such as those that the operator "
+        "holds. Empty when none is known.",
+    )
     selector: Annotated[str, Field(max_length=512)] = Field(
         default="", description="Label selector of the workers' pods, for /scale."
     )
@@ -170,6 +196,14 @@ class PoolStatus(ApiModel):
         default=(),
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
         description="Workers that cannot do their work, at most 20, those of the longest time first.",
+    )
+    tasks: TaskSummary | None = Field(
+        default=None, description="What the workers did lately. It stays as it is while no task runs."
+    )
+    runtimes: Annotated[tuple[RuntimeCount, ...], Field(max_length=MAX_RUNTIMES), _last(MAX_RUNTIMES)] = Field(
+        default=(),
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+        description="Versions of the worker's package in the pool, at most 5.",
     )
 
     def as_dict(self) -> dict[str, Any]:

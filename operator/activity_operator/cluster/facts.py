@@ -43,8 +43,14 @@ def pool_facts(raw: Raw) -> PoolFacts:
         deleting="deletionTimestamp" in meta,
         proven_revision=str((raw.get("status") or {}).get("provenRevision", "")),
         emptied_at=_emptied_at(raw.get("status") or {}),
+        tasks_failing=_tasks_failing(raw.get("status") or {}),
         desired=int((raw.get("status") or {}).get("desiredReplicas") or 0),
     )
+
+
+def _tasks_failing(status: Mapping[str, Any]) -> str:
+    conditions = status.get("conditions") or ()
+    return next((str(one.get("message", "")) for one in conditions if one.get("type") == "TasksFailing"), "")
 
 
 def _emptied_at(status: Mapping[str, Any]) -> float:

@@ -8,6 +8,7 @@ from activity_operator.core import (
     backlog,
     estimates,
     events,
+    failing_tasks,
     growth_guard,
     limits,
     manifests,
@@ -65,7 +66,8 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
     if writes_nothing and recommended is not None:
         size = recommendation.present_size(situation, recommended)
     actions, victims = ((), ()) if writes_nothing else _actions(situation, size, proven, breaker)
-    emitted, announced = events.new_events(situation, size, breaker, memory.announced, recommended)
+    failing = failing_tasks.failing(situation, memory.tasks_failing)
+    emitted, announced = events.new_events(situation, size, breaker, memory.announced, recommended, failing)
     deletions = () if writes_nothing else _deletions(situation, failed)
     after = ScalingMemory(
         stable.recommendations,
@@ -78,6 +80,7 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
         waiting_since,
         (recommended or size).desired,
         measured,
+        failing,
     )
     return Decision(
         size=size,
@@ -218,6 +221,7 @@ def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory) -> 
         *growth_guard.recheck_times(situation, memory.waiting_since),
         *not_ready.recheck_times(situation),
         *probing.recheck_times(situation, memory.saturation),
+        *failing_tasks.recheck_times(situation),
     ]
     if memory.quiet_since is not None and fleet.serving:
         times.append(memory.quiet_since + spec.scaling.scale_down.zero_after_seconds)

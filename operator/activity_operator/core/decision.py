@@ -134,11 +134,12 @@ class Breaker:
 class ScalingMemory:
     """What one decision keeps for the next. A new leader starts with an empty memory and waits one window instead.
 
-    `recommendations` are (Unix seconds, workers), oldest first, within the stabilization window. `quiet_since` is when
-    the pool last ran out of work, `saturation` since when every slot has been busy, `emptied_at` when the backlog was
-    last certainly empty (0: not known), `waiting_since` when tasks began to wait. `size` is the size decided last, None
-    before the first decision. `proven` are the revisions of which a worker has reported. `announced` are the Events
-    already published, by topic. `estimates` are measured times.
+    `recommendations` are (Unix seconds, workers), oldest first, within the stabilization window. `quiet_since` is
+    when the pool last ran out of work, `saturation` since when every slot has been busy, `emptied_at` when the
+    backlog was last certainly empty (0: not known), `waiting_since` when tasks began to wait. `size` is the size
+    decided last, None before the first decision. `tasks_failing` is why the tasks count as failing, "" if they do
+    not. `proven` are the revisions of which a worker has reported. `announced` are the Events already published, by
+    topic. `estimates` are measured times.
     """
 
     recommendations: tuple[tuple[float, int], ...] = ()
@@ -151,6 +152,7 @@ class ScalingMemory:
     waiting_since: float | None = None
     size: int | None = None
     estimates: Estimates = NO_ESTIMATES
+    tasks_failing: str = ""
 
 
 class Limit(StrEnum):

@@ -32,11 +32,14 @@ def new_events(
     breaker: Breaker,
     announced: Mapping[str, str],
     recommended: Size | None = None,
+    tasks_failing: str = "",
 ) -> tuple[tuple[EmitEvent, ...], Mapping[str, str]]:
     """Return the Events to publish, and the new `announced`: topic to the key of its last Event."""
     topics = {topic: (key, event) for topic, key, event in _topics(situation, breaker)}
     if (why := GROWTH_STOP_REASONS.get(size.limit)) is not None:
         topics["growth-stop"] = (size.limit, EmitEvent("Warning", str(why), size.reason))
+    if tasks_failing:
+        topics["tasks-failing"] = ("failing", EmitEvent("Warning", str(Reason.TASKS_FAILING), tasks_failing))
     events = [event for topic, (key, event) in topics.items() if announced.get(topic) != key]
     known = {topic: key for topic, (key, _) in topics.items()}
     known["size"] = str(size.desired)

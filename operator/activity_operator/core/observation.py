@@ -32,9 +32,10 @@ class BacklogCount:
 class PoolFacts:
     """The ActivityPool's identity.
 
-    `generation` is metadata.generation; `deleting` says that it has a deletionTimestamp. Three values come from the
+    `generation` is metadata.generation; `deleting` says that it has a deletionTimestamp. Some values come from the
     status: `proven_revision` is the last template revision of which a worker has reported, `emptied_at` a moment at
-    which the backlog was empty (Unix seconds, 0 if the status has none), `desired` the size decided last.
+    which the backlog was empty (Unix seconds, 0 if the status has none), `desired` the size decided last, and
+    `tasks_failing` the message of the condition TasksFailing, "" if it is not there.
     """
 
     namespace: str
@@ -45,6 +46,7 @@ class PoolFacts:
     proven_revision: str = ""
     emptied_at: float = 0.0
     desired: int = 0
+    tasks_failing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,8 @@ class WorkerFacts:
     """One worker's last report. `reported_at` is in Unix seconds; `interval_seconds` is what the last reply ordered.
 
     `failed_start` is why this incarnation ended before its first task, "" if it did not. `poll_trouble` is why the
-    worker cannot poll for its free slots. `use` is None after a worker's first report.
+    worker cannot poll for its free slots. `use` is None after a worker's first report. `runtime` is the version of the
+    worker's package.
     `running_seconds` is the sum of the ages of its tasks. The others are totals since its container started:
     `busy_seconds` of its slots with a task, `ended` tasks, and `answers` to its polls, with a task or without.
     """
@@ -152,6 +155,7 @@ class WorkerFacts:
     busy_seconds: float = 0.0
     ended: int = 0
     answers: int = 1
+    runtime: str = ""
 
 
 @dataclass(frozen=True, slots=True)

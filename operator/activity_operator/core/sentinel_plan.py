@@ -67,7 +67,7 @@ def _may_poll(situation: Situation, breaker: Breaker, size: Size, memory: Scalin
         return False
     if not situation.fleet.working:
         return not breaker.open and (size.desired > 0 or not _may_not_grow(situation, size))
-    grows = size.limit not in _GROWTH_STOPS | {Limit.BREAKER}
+    grows = size.limit not in _GROWTH_STOPS | {Limit.BREAKER} and not _may_not_grow(situation, size)
     return grows and probing.probes(situation, memory.saturation)
 
 

@@ -22,6 +22,7 @@ from activity_operator.core.manifests import selector
 from activity_operator.core.not_ready import not_ready_reasons
 from activity_operator.core.observation import Observation
 from activity_operator.core.situation import Situation, situation_of
+from activity_operator.core.task_summary import runtimes, task_summary
 
 #: Reasons that persist until a person acts.
 _NEEDS_A_PERSON = {
@@ -68,6 +69,7 @@ def pool_status(
         schedule=_schedule(situation),
         busy_workers=busy,
         backlog=decision.backlog.tasks,
+        waiting=_waiting(observation, decision),
         selector=selector(observation.pool),
         last_scale_time=now if scaled else before.last_scale_time,
         last_scale_reason=ring[-1].reason if scaled else before.last_scale_reason,
@@ -75,6 +77,8 @@ def pool_status(
         decisions=ring,
         events=tuple(lifecycle_events),
         workers=failing_workers(situation, before, now),
+        tasks=task_summary(situation, before.tasks, now),
+        runtimes=runtimes(situation, before.runtimes),
     ).as_dict()
 
 
@@ -90,6 +94,15 @@ def urgent_part(
     states = tuple((kind, *state[:2]) for kind, state in _states(situation, decision, busy).items())
     recommended = None if decision.recommended is None else decision.recommended.desired
     return (observation.pool.generation, decision.size.desired, recommended, *states)
+
+
+def _waiting(observation: Observation, decision: Decision) -> str:
+    """Return how many tasks wait, for people; a held task waits as well, for a worker that the pool starts."""
+    backlog, held = decision.backlog, observation.source.held
+    if backlog.tasks is not None and backlog.exact:
+        return str(backlog.tasks + held)
+    known = max(backlog.tasks or 0, held)
+    return f"≥ {known}" if known else ""
 
 
 def _schedule(situation: Situation) -> ScheduleStatus | None:
@@ -159,6 +172,8 @@ def _states(situation: Situation, decision: Decision, busy: int) -> dict[Conditi
         else ("False", Reason.REPLICAS_UNSET, "")
     )
     conditions[ConditionType.SIGNALS_STALE] = _signals_stale(situation, decision)
+    if decision.memory.tasks_failing:
+        conditions[ConditionType.TASKS_FAILING] = ("True", Reason.TASKS_FAILING, decision.memory.tasks_failing)
     return conditions
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from activity_worker.contract import Counters
+from activity_worker.contract.durations import Durations, added, increase
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +13,8 @@ class TaskCounts:
     `received` tasks end as `succeeded` or `failed`, unless the service or the worker gave up on them.
     `heartbeat_failures` are task heartbeats that were not accepted, `empty_polls` polls without a task. `slot_seconds`
     is the time for which slots had a task or could take one, and `busy_seconds` the part of it with a task.
+    `task_seconds` is the time of the concluded tasks whose durations are known, and `durations` how many of them ended
+    within each bound. `last_error` is the name of the last failed task's error.
     """
 
     received: int = 0
@@ -21,6 +24,19 @@ class TaskCounts:
     empty_polls: int = 0
     busy_seconds: float = 0.0
     slot_seconds: float = 0.0
+    task_seconds: float = 0.0
+    durations: Durations = ()
+    last_error: str = ""
+
+    @property
+    def concluded(self) -> int:
+        """Tasks that succeeded or failed."""
+        return self.succeeded + self.failed
+
+    @property
+    def failure_share(self) -> float:
+        """Share of the concluded tasks that failed, 0 without one."""
+        return self.failed / self.concluded if self.concluded else 0.0
 
     @property
     def any_task(self) -> bool:
@@ -37,6 +53,9 @@ class TaskCounts:
             empty_polls=self.empty_polls + other.empty_polls,
             busy_seconds=self.busy_seconds + other.busy_seconds,
             slot_seconds=self.slot_seconds + other.slot_seconds,
+            task_seconds=self.task_seconds + other.task_seconds,
+            durations=added(self.durations, other.durations),
+            last_error=other.last_error or self.last_error,
         )
 
 
@@ -57,4 +76,7 @@ def counts_since(before: Counters, after: Counters, slot_seconds: float = 0.0) -
         empty_polls=max(after.empty_polls - before.empty_polls, 0),
         busy_seconds=busy_seconds,
         slot_seconds=max(slot_seconds, busy_seconds),
+        task_seconds=max(after.task_seconds - before.task_seconds, 0.0),
+        durations=increase(after.durations, before.durations),
+        last_error=after.last_error if after.failed > before.failed else "",
     )

@@ -393,4 +393,5 @@ def _facts(
         busy_seconds=report.counters.busy_seconds,
         ended=report.counters.succeeded + report.counters.failed,
         answers=report.counters.received + report.counters.empty_polls,
+        runtime=report.runtime,
     )

@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry
 from activity_operator import task_series
 from activity_operator.core.task_counts import TaskCounts
 from activity_operator.task_series import TaskSeries
+from activity_worker.contract.durations import PLACES, place_of
 
 KEY = ("media", "resize")
 COUNTS = TaskCounts(
@@ -93,3 +94,22 @@ def test_counts_of_pools_without_series_are_bounded(series: TaskSeries, monkeypa
 
     received = {name: samples(series, ("media", name))["tasks_received_total"] for name in ("a", "b", "c")}
     assert received == {"a": 0, "b": 5, "c": 5}
+
+
+def test_durations_are_a_histogram_of_pools_that_report_them(series: TaskSeries) -> None:
+    durations = [0] * PLACES
+    durations[place_of(0.3)], durations[place_of(45.0)] = 3, 1
+    series.show(KEY)
+    series.add(KEY, TaskCounts(succeeded=4, task_seconds=45.9, durations=tuple(durations)))
+    series.show(("team", "other"))
+
+    found = {
+        tuple(sample.labels.values()): sample.value
+        for family in series.collect()
+        for sample in family.samples
+        if sample.name == "activitypool_task_duration_seconds_bucket"
+    }
+    assert found[*KEY, "0.1"] == 0
+    assert found[*KEY, "0.5"] == found[*KEY, "30"] == 3
+    assert found[*KEY, "60"] == found[*KEY, "+Inf"] == 4
+    assert {labels[:2] for labels in found} == {KEY}

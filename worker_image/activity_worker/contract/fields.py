@@ -49,6 +49,11 @@ def items(data: Mapping[str, Any], key: str, limit: int) -> list[Any]:
     return value
 
 
+def counts(data: Mapping[str, Any], key: str, limit: int) -> tuple[int, ...]:
+    """Return the list of whole numbers at `key`, at most `limit` items long."""
+    return tuple(count({key: item}, key) for item in items(data, key, limit))
+
+
 def record(value: Any, what: str) -> Mapping[str, Any]:
     """Return `value` if it is an object; `what` names it in the error."""
     if not isinstance(value, Mapping):

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from activity_worker.contract import fields
+from activity_worker.contract.durations import PLACES, Durations
 from activity_worker.contract.fields import ContractError
 from activity_worker.contract.names import (
     MAX_BUFFERED_EVENTS,
@@ -13,6 +14,11 @@ from activity_worker.contract.names import (
     PROTOCOL_VERSION,
     WorkerState,
 )
+
+#: Most characters of the name of a task's error.
+MAX_ERROR_LENGTH = 64
+#: Most places of durations that are read; a newer worker may send more than this side knows.
+MAX_DURATIONS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +108,11 @@ class LifecycleEvent:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Totals since the worker's container started."""
+    """Totals since the worker's container started.
+
+    `task_seconds` is the time of the tasks that succeeded or failed, and `durations` how many of them ended within each
+    bound; a worker of an earlier version leaves both out. `last_error` is the name of the last failed task's error.
+    """
 
     received: int = 0
     succeeded: int = 0
@@ -110,6 +120,9 @@ class Counters:
     task_heartbeat_failures: int = 0
     empty_polls: int = 0
     busy_seconds: float = 0.0
+    task_seconds: float = 0.0
+    durations: Durations = ()
+    last_error: str = ""
 
     def to_wire(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -120,6 +133,9 @@ class Counters:
             "taskHeartbeatFailures": self.task_heartbeat_failures,
             "emptyPolls": self.empty_polls,
             "busySeconds": round(self.busy_seconds, 3),
+            "taskSeconds": round(self.task_seconds, 3),
+            "durations": list(self.durations),
+            "lastError": self.last_error[:MAX_ERROR_LENGTH],
         }
 
     @classmethod
@@ -133,6 +149,9 @@ class Counters:
             task_heartbeat_failures=fields.count(body, "taskHeartbeatFailures"),
             empty_polls=fields.count(body, "emptyPolls"),
             busy_seconds=fields.seconds(body, "busySeconds"),
+            task_seconds=fields.seconds(body, "taskSeconds"),
+            durations=fields.counts(body, "durations", MAX_DURATIONS)[:PLACES],
+            last_error=fields.text(body, "lastError", 4096)[:MAX_ERROR_LENGTH],
         )
 
 

@@ -157,13 +157,13 @@ class TaskRun:
             if error.retryable:
                 raise
             raise OutputRejectedError(f"the service refused the output: {error}") from error
-        self._context.counters.succeeded += 1
+        self._context.counters.task_succeeded(self._loop.time() - self.since)
 
     async def fail(self, error: str, cause: str) -> None:
         """Conclude with a failure."""
         source, token = self._context.source, self.task.token
         await self._conclude(lambda: source.fail(token, error, cause))
-        self._context.counters.failed += 1
+        self._context.counters.task_failed(self._loop.time() - self.since, error)
 
     async def _start(self, beat_at_once: bool) -> None:
         options = self._context.options

@@ -1,11 +1,13 @@
 """The status: small, complete in JSON, and with texts short enough for the API server."""
 
+import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from activity_operator.api.conditions import Condition, ConditionType, Reason, merge
+from activity_operator.api.model import ApiModel
 from activity_operator.api.status import DecisionRecord, EventRecord, ExitRecord, PoolStatus, parse_status
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -93,3 +95,38 @@ def test_control_characters_in_worker_messages_are_escaped() -> None:
     written = PoolStatus(events=(EventRecord(at=at, name="worker:error", message="a\nb\x1b[0m\ud800"),)).as_dict()
 
     assert written["events"][0]["message"] == r"a\nb\x1b[0m\ud800"
+
+
+#: Texts that take as much room as a text can: long, and with characters that JSON or UTF-8 makes longer.
+WORST_TEXTS = ("x" * 5000, '"\\' * 2500, "\x1b" * 5000, "ß\u4e2d\U0001f600" * 2000)
+
+
+def worst_value(annotation: Any, text: str) -> Any:
+    """Return a value of the type that takes as much room as its model allows."""
+    if isinstance(annotation, type) and issubclass(annotation, ApiModel):
+        return {
+            info.alias or name: worst_value(info.annotation, text) for name, info in annotation.model_fields.items()
+        }
+    inner = [part for part in getattr(annotation, "__args__", ()) if part is not type(None) and part is not ...]
+    origin = getattr(annotation, "__origin__", None)
+    if origin is tuple:
+        return tuple(worst_value(inner[0], text) for _ in range(200))
+    if inner and origin is not Literal:
+        return worst_value(inner[0], text)
+    return {int: 2**31 - 1, float: 1234567.891, datetime: NOON}.get(annotation, text)
+
+
+@pytest.mark.parametrize("text", WORST_TEXTS, ids=["long", "escaped", "unprintable", "wide"])
+def test_whole_status_stays_below_64_kib_in_the_worst_case(text: str) -> None:
+    raw = {
+        name: worst_value(info.annotation, text)
+        for name, info in PoolStatus.model_fields.items()
+        if name not in {"conditions", "selector"}
+    }
+    every = [Condition(kind, "Unknown", Reason.REPORTS_UNAUTHENTICATED, text, 2**31) for kind in ConditionType]
+    status = PoolStatus(**raw, conditions=merge((), every, NOON), selector="s" * 512)
+
+    found = json.dumps(status.as_dict(), ensure_ascii=False).encode()
+    assert len(status.events) == 20
+    assert len(status.decisions[0].victims) == 20
+    assert 40 * 1024 < len(found) < 64 * 1024

@@ -67,3 +67,20 @@ def test_workers_frozen_against_shrinking_stay_through_quiet_hours() -> None:
     assert load.left == 0
     assert load.sizes[-1] == 4
     assert len(load.world.serving()) == 4
+
+
+def test_busy_pool_frozen_against_growth_takes_no_further_task() -> None:
+    """A busy pool asks the service for waiting tasks because it may grow; a frozen one would hold them in vain."""
+    polls = {}
+    for freeze in ("None", "ScaleUp"):
+        load = load_of("sentinel", scaling={"freeze": freeze})
+        load.world.edit(replicas=2)
+        load.run(30)
+        load.world.edit(replicas=None)
+        load.world.occupy(*load.world.pods)
+        load.run(90)
+        decision = load.world.settle()
+        polls[freeze] = decision.sentinel.polls
+
+    assert polls["None"] > 0
+    assert polls["ScaleUp"] == 0
