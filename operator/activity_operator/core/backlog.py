@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from activity_operator.core import backlog_estimate
 from activity_operator.core.fleet import Member
-from activity_operator.core.observation import BacklogCount, Observation
+from activity_operator.core.observation import BacklogCount, Observation, WorkerFacts
 from activity_operator.core.situation import Situation
 
 #: Seconds after which an exact count is stale. Exact counts are read several times a second; a source that allows few
@@ -158,16 +158,25 @@ def _waiting_tasks(count: BacklogCount, situation: Situation) -> int:
 def _still_waiting(count: BacklogCount, situation: Situation) -> int:
     """Return how many tasks of a count that may be seconds old still wait.
 
-    A truncated count says that tasks wait. A slot that has polled in vain since the count would have taken one of them,
-    so no more tasks wait than there are such slots: they hold the pool, and start no worker.
+    Tasks that workers have taken since are not counted twice. A truncated count says that tasks wait. A slot that has
+    polled in vain since the count would have taken one of them, so no more tasks wait than there are such slots: they
+    hold the pool, and start no worker.
     """
-    tasks = max(count.tasks, 1) if count.truncated else count.tasks
+    taken = sum(_taken_since(worker, count.observed_at) for worker in situation.observation.workers)
+    tasks = max(count.tasks - taken, 1 if count.truncated else 0)
     idle = [
         m
         for m in situation.fleet.working
         if backlog_estimate.polls_without_task(m) and _idle_since(m) > count.observed_at
     ]
     return min(tasks, sum(member.slots - member.busy for member in idle)) if idle else tasks
+
+
+def _taken_since(worker: WorkerFacts, at: float) -> int:
+    """Return how many of the worker's tasks it took after `at` (Unix seconds), by the mean age of its tasks."""
+    if not worker.busy:
+        return 0
+    return worker.busy if worker.running_seconds / worker.busy < worker.reported_at - at else 0
 
 
 def _idle_since(member: Member) -> float:

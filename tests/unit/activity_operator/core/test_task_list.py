@@ -76,8 +76,23 @@ def test_free_slot_of_a_report_before_the_count_does_not() -> None:
     assert backlog(observed(idle, source=source(8, age=5.0)))[0] == 8
 
 
-def test_busy_workers_do_not_shrink_the_count() -> None:
-    assert backlog(observed(busy("w1"), busy("w2"), source=source(8, age=5.0)))[0] == 8
+def test_tasks_that_were_running_at_the_count_do_not_shrink_it() -> None:
+    old = [busy(f"w{number}", running_seconds=30.0) for number in range(2)]
+
+    assert backlog(observed(*old, source=source(8, age=5.0)))[0] == 8
+
+
+def test_tasks_taken_since_the_count_are_not_counted_twice() -> None:
+    new = [busy(f"w{number}", running_seconds=2.0) for number in range(5)]
+    decision = decide(listed(), observed(*new, source=source(8, age=5.0)), ScalingMemory())
+
+    assert (decision.backlog.tasks, decision.size.desired) == (3, 8)
+
+
+def test_truncated_count_stays_one_task_when_more_were_taken() -> None:
+    new = [busy(f"w{number}", running_seconds=0.0) for number in range(5)]
+
+    assert backlog(observed(*new, source=source(3, truncated=True)))[0] == 1
 
 
 def test_unread_list_keeps_the_pool_and_says_so() -> None:
