@@ -3,9 +3,10 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.activity_operator.core.examples import examples
 from tests.unit.activity_operator.core.load import Load
 from tests.unit.activity_operator.core.world import World, pool_spec
 
@@ -80,7 +81,7 @@ def test_silent_source_keeps_a_worker_until_counts_return() -> None:
     assert (load.left, len(load.world.pods)) == (0, 0)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(12)
 @given(
     bursts=st.lists(st.tuples(st.integers(0, 200), st.integers(1, 40)), min_size=1, max_size=6),
     seconds=st.sampled_from([0.5, 3.0, 20.0, 70.0]),

@@ -3,10 +3,11 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from activity_worker.contract import PollFault, PollTrouble
+from tests.unit.activity_operator.core.examples import examples
 from tests.unit.activity_operator.core.load import KINDS, Load, load_of
 
 #: Longer than a window, a stale count and zeroAfterSeconds together.
@@ -96,7 +97,7 @@ def test_huge_count_grows_the_pool_to_max_workers_only(kind: str) -> None:
     assert load.world.truth.taken == []
 
 
-@settings(max_examples=12, deadline=None)
+@examples(6)
 @given(
     kind=st.sampled_from(sorted(KINDS)),
     answers=st.lists(st.sampled_from(["error", "zero", "truth", "half", "huge"]), min_size=1, max_size=4),

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.activity_operator.core.examples import examples
 from tests.unit.activity_operator.core.load import KINDS, load_of, turns
 
 #: Seconds of a simulated run.
@@ -31,7 +32,7 @@ class Swing:
 swings = st.builds(Swing, st.integers(2, 300), st.integers(1, 60), st.booleans())
 
 
-@settings(max_examples=20, deadline=None)
+@examples(8)
 @given(
     kind=st.sampled_from(sorted(KINDS)),
     swing=swings,

@@ -84,9 +84,9 @@ def test_task_that_a_draining_worker_gets_by_its_open_poll_is_finished() -> None
 @pytest.mark.parametrize("slots", [1, 4])
 def test_no_task_is_lost_run_twice_or_interrupted(source: str, slots: int) -> None:
     spec = spec_of(source, slotsPerWorker=slots, scaling=quick(window=10, zero_after=20))
-    trace = generate_trace("onoff", seed=slots, seconds=600)
+    trace = generate_trace("onoff", seed=slots, seconds=240)
     tasks = [Task(START + task.at, task.seconds) for task in trace.tasks]
-    pool = run_tasks(spec, tasks, 1500)
+    pool = run_tasks(spec, tasks, 700)
 
     assert pool.done == len(tasks)
     assert pool.costs.interrupted == 0
@@ -134,7 +134,7 @@ def test_late_first_poll_delays_the_first_task_of_a_slot_and_no_other() -> None:
 
 
 def test_same_seed_gives_the_same_result_and_another_seed_another() -> None:
-    spec, trace = spec_of("stepFunctions"), generate_trace("onoff", 1, seconds=300)
+    spec, trace = spec_of("stepFunctions"), generate_trace("onoff", 1, seconds=90)
 
     first = simulate("activitypool", spec, trace, Conditions(seed=1))
 
