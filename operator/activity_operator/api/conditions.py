@@ -74,6 +74,8 @@ class Reason(StrEnum):
     RECONCILE_FAILED = "ReconcileFailed"
     # Reconciling
     ROLLING_OUT = "RollingOut"
+    # Stalled; other reasons of Stalled are those of Ready
+    ROLLOUT_STOPPED = "RolloutStopped"
     # Active
     TASKS_PRESENT = "TasksPresent"
     NO_TASKS = "NoTasks"

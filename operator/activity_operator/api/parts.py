@@ -159,6 +159,36 @@ class Logging(ApiModel):
     )
 
 
+class Rollout(ApiModel):
+    """When a new revision is stopped because its tasks fail."""
+
+    max_failure_share: float | None = Field(
+        default=None,
+        ge=0.0,
+        le=1.0,
+        description="Share of failed tasks, 0 to 1, above which a new revision is stopped if it also fails more than "
+        "the old one. Unset (default): a new revision is judged by its first report alone.",
+    )
+    canary_tasks: Int32 = Field(
+        default=10,
+        ge=1,
+        le=1000,
+        description="Tasks that the first worker of a new revision concludes before others follow (default 10). "
+        "Needs maxFailureShare.",
+    )
+    canary_seconds: Int32 = Field(
+        default=300,
+        ge=0,
+        le=3600,
+        description="Longest time in seconds for these tasks (default 300): with little work the others follow "
+        "after it.",
+    )
+    on_failure: Literal["Stop", "Rollback"] = Field(
+        default="Stop",
+        description="Stop (default): one worker of a stopped revision stays, for a look at it. Rollback: none stays.",
+    )
+
+
 class Activation(ApiModel):
     """How work is noticed while no worker runs."""
 

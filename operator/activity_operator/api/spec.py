@@ -18,6 +18,7 @@ from activity_operator.api.parts import (
     Drain,
     Logging,
     ReportsSpec,
+    Rollout,
     ScaleDown,
     Scaling,
     Stalled,
@@ -46,6 +47,7 @@ __all__ = [
     "PrometheusSpec",
     "RedisSourceSpec",
     "ReportsSpec",
+    "Rollout",
     "ScaleDown",
     "Scaling",
     "Schedule",
@@ -130,6 +132,7 @@ class PoolSpec(ApiModel):
     logging: Logging = Field(
         default_factory=Logging, description="What the workers log. A change replaces them, worker by worker."
     )
+    rollout: Rollout = Field(default_factory=Rollout, description="When a new revision is stopped.")
     activation: Activation = Field(default_factory=Activation, description="How work is noticed while no worker runs.")
     aws: Aws = Field(
         default_factory=Aws,

@@ -181,6 +181,9 @@ class PoolStatus(ApiModel):
     proven_revision: Word = Field(
         default="", description="The template revision that last had a worker report: it is known to start."
     )
+    stopped_revision: Word = Field(
+        default="", description="The template revision whose rollout was stopped because its tasks fail."
+    )
     decisions: Annotated[tuple[DecisionRecord, ...], Field(max_length=MAX_DECISIONS), _last(MAX_DECISIONS)] = Field(
         default=(),
         json_schema_extra={"x-kubernetes-list-type": "atomic"},

@@ -44,6 +44,7 @@ def pool_facts(raw: Raw) -> PoolFacts:
         proven_revision=str((raw.get("status") or {}).get("provenRevision", "")),
         emptied_at=_emptied_at(raw.get("status") or {}),
         tasks_failing=_tasks_failing(raw.get("status") or {}),
+        stopped_revision=str((raw.get("status") or {}).get("stoppedRevision", "")),
         desired=int((raw.get("status") or {}).get("desiredReplicas") or 0),
     )
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core import (
     backlog,
+    canary_gate,
     estimates,
     events,
     failing_tasks,
@@ -32,6 +33,7 @@ from activity_operator.core.decision import (
     DeleteDeployment,
     DeletePod,
     EmitEvent,
+    GateState,
     Limit,
     ScalingMemory,
     Size,
@@ -65,7 +67,9 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
     writes_nothing = recommended is not None and recommendation.leaves_pods(situation)
     if writes_nothing and recommended is not None:
         size = recommendation.present_size(situation, recommended)
-    actions, victims = ((), ()) if writes_nothing else _actions(situation, size, proven, breaker)
+    stopped = memory.stopped_revision or observation.pool.stopped_revision
+    gate = canary_gate.gate_of(situation, stopped)
+    actions, victims = ((), ()) if writes_nothing else _actions(situation, size, proven, breaker, gate.workers)
     failing = failing_tasks.failing(situation, memory.tasks_failing)
     emitted, announced = events.new_events(situation, size, breaker, memory.announced, recommended, failing)
     deletions = () if writes_nothing else _deletions(situation, failed)
@@ -81,11 +85,12 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
         (recommended or size).desired,
         measured,
         failing,
+        situation.revision if gate.state is GateState.STOPPED else "",
     )
     return Decision(
         size=size,
         memory=after,
-        actions=(*emitted, *actions, *deletions),
+        actions=(*emitted, *canary_gate.stop_event(situation, gate, stopped), *actions, *deletions),
         directives=_directives(situation, victims),
         victims=tuple(member.pod.name for member in victims),
         sentinel=sentinel_plan.plan_sentinel(
@@ -94,6 +99,7 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
         backlog=demand.backlog,
         look_again_in=_look_again(situation, demand, after),
         recommended=recommended,
+        gate=gate,
         situation=situation,
     )
 
@@ -112,13 +118,13 @@ def _serving_revision(situation: Situation) -> str:
 
 
 def _actions(
-    situation: Situation, size: Size, proven: frozenset[str], breaker: Breaker
+    situation: Situation, size: Size, proven: frozenset[str], breaker: Breaker, kept: int | None
 ) -> tuple[tuple[Action, ...], tuple[Member, ...]]:
     """Return the writes for every revision and the workers to cordon. Old revisions come first and make room."""
     observation, fleet, revision = situation.observation, situation.fleet, situation.revision
     if observation.pool.deleting:
         return (), ()
-    split = rollout.split_by_revision(situation, max(0, size.desired - len(fleet.stalled)), proven)
+    split = rollout.split_by_revision(situation, max(0, size.desired - len(fleet.stalled)), proven, kept)
     unseen = sum(max(0, d.replicas - len(fleet.of(d.revision))) for d in observation.deployments)
     room = situation.spec.max_workers + split.surge - len(fleet.members) - unseen
     actions: list[Action] = []
@@ -217,6 +223,7 @@ def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory) -> 
         next_decision_at(situation, memory.breaker),
         backlog.stale_at(situation),
         throughput.changes_at(situation),
+        canary_gate.changes_at(situation),
         situation.schedule.changes_at,
         *growth_guard.recheck_times(situation, memory.waiting_since),
         *not_ready.recheck_times(situation),

@@ -107,6 +107,26 @@ class SentinelOrder:
     pace: CountPace = CountPace.STEADY
 
 
+class GateState(StrEnum):
+    """`OPEN`: the rollout goes on. `JUDGING`: it waits for the canary's tasks. `STOPPED`: their failures stopped it."""
+
+    OPEN = "open"
+    JUDGING = "judging"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The gate of a rollout and the sentence for people, without numbers that change.
+
+    `workers` is the number of workers at which the new revision is kept, None while the gate is open.
+    """
+
+    state: GateState = GateState.OPEN
+    reason: str = ""
+    workers: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Breaker:
     """The start breaker: `trips` failed starts in a row, the last at `opened_at`; closed when `trips` is 0.
@@ -139,7 +159,8 @@ class ScalingMemory:
     backlog was last certainly empty (0: not known), `waiting_since` when tasks began to wait. `size` is the size
     decided last, None before the first decision. `tasks_failing` is why the tasks count as failing, "" if they do
     not. `proven` are the revisions of which a worker has reported. `announced` are the Events already published, by
-    topic. `estimates` are measured times.
+    topic. `estimates` are measured times. `stopped_revision` is the
+    revision whose rollout was stopped, "" if none was.
     """
 
     recommendations: tuple[tuple[float, int], ...] = ()
@@ -153,6 +174,7 @@ class ScalingMemory:
     size: int | None = None
     estimates: Estimates = NO_ESTIMATES
     tasks_failing: str = ""
+    stopped_revision: str = ""
 
 
 class Limit(StrEnum):
@@ -217,4 +239,5 @@ class Decision:
     backlog: Backlog = field(default_factory=Backlog)
     look_again_in: float | None = None
     recommended: Size | None = None
+    gate: Gate = Gate()
     situation: Situation | None = None

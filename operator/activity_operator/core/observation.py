@@ -35,7 +35,8 @@ class PoolFacts:
     `generation` is metadata.generation; `deleting` says that it has a deletionTimestamp. Some values come from the
     status: `proven_revision` is the last template revision of which a worker has reported, `emptied_at` a moment at
     which the backlog was empty (Unix seconds, 0 if the status has none), `desired` the size decided last, and
-    `tasks_failing` the message of the condition TasksFailing, "" if it is not there.
+    `tasks_failing` the message of the condition TasksFailing, "" if it is not there, and `stopped_revision` the
+    revision whose rollout was stopped.
     """
 
     namespace: str
@@ -47,6 +48,7 @@ class PoolFacts:
     emptied_at: float = 0.0
     desired: int = 0
     tasks_failing: str = ""
+    stopped_revision: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,10 @@ class Split:
     surge: int
 
 
-def split_by_revision(situation: Situation, desired: int, proven: frozenset[str]) -> Split:
+def split_by_revision(situation: Situation, desired: int, proven: frozenset[str], kept: int | None = None) -> Split:
     """Return how the size divides over the revisions.
+
+    `kept` is the number of workers at which the gate keeps the new revision; the old one then keeps the whole size.
 
     Until a worker of the new revision has reported, the new revision gets one canary, and the newest old revision with
     workers keeps the whole size, even if the canary never starts. Then the new revision grows as old workers drain.
@@ -31,6 +33,8 @@ def split_by_revision(situation: Situation, desired: int, proven: frozenset[str]
         return Split({revision: desired}, 0)
     if revision not in proven:
         return Split({revision: 1, old.revision: desired}, 1)
+    if kept is not None:
+        return Split({revision: min(kept, desired), old.revision: desired - max(0, kept - 1)}, 1)
     surge = max(1, math.ceil(desired * SURGE))
     leaving = sum(1 for member in fleet.members if member.pod.revision != revision)
     revision_members = [member for member in fleet.serving if member.pod.revision == revision]

@@ -15,7 +15,7 @@ from activity_operator.api.status import (
     parse_status,
 )
 from activity_operator.core import events
-from activity_operator.core.decision import Decision, Limit
+from activity_operator.core.decision import Decision, GateState, Limit
 from activity_operator.core.failing_workers import failing_workers
 from activity_operator.core.fleet import Fleet
 from activity_operator.core.manifests import selector
@@ -74,6 +74,7 @@ def pool_status(
         last_scale_time=now if scaled else before.last_scale_time,
         last_scale_reason=ring[-1].reason if scaled else before.last_scale_reason,
         proven_revision=revision if revision in decision.memory.proven else before.proven_revision,
+        stopped_revision=decision.memory.stopped_revision,
         decisions=ring,
         events=tuple(lifecycle_events),
         workers=failing_workers(situation, before, now),
@@ -158,7 +159,7 @@ def _states(situation: Situation, decision: Decision, busy: int) -> dict[Conditi
     ready = _ready(situation, decision) if fault is None else ("False", fault.reason, fault.message)
     conditions: dict[ConditionType, ConditionState] = {ConditionType.READY: ready}
     if any(m.pod.revision != situation.revision for m in situation.fleet.members) and decision.size.desired:
-        conditions[ConditionType.RECONCILING] = ("True", Reason.ROLLING_OUT, "workers of an older revision still serve")
+        conditions |= _rolling_out(decision)
     if ready[0] == "False" and ready[1] in _NEEDS_A_PERSON:
         conditions[ConditionType.STALLED] = ("True", ready[1], ready[2])
     conditions[ConditionType.ACTIVE] = _active(observation, decision, busy)
@@ -175,6 +176,14 @@ def _states(situation: Situation, decision: Decision, busy: int) -> dict[Conditi
     if decision.memory.tasks_failing:
         conditions[ConditionType.TASKS_FAILING] = ("True", Reason.TASKS_FAILING, decision.memory.tasks_failing)
     return conditions
+
+
+def _rolling_out(decision: Decision) -> dict[ConditionType, ConditionState]:
+    """Return the condition of a rollout: under way, or stopped until a person sets another image."""
+    if decision.gate.state is GateState.STOPPED:
+        return {ConditionType.STALLED: ("True", Reason.ROLLOUT_STOPPED, decision.gate.reason)}
+    text = decision.gate.reason or "workers of an older revision still serve"
+    return {ConditionType.RECONCILING: ("True", Reason.ROLLING_OUT, text)}
 
 
 def _ready(situation: Situation, decision: Decision) -> ConditionState:

@@ -62,6 +62,15 @@ class TaskCounts:
 NO_COUNTS = TaskCounts()
 
 
+def counts_without(all_counts: TaskCounts, part: TaskCounts) -> TaskCounts:
+    """Return the outcomes in `all_counts` without those of `part`, which is one part of it."""
+    return TaskCounts(
+        received=all_counts.received - part.received,
+        succeeded=all_counts.succeeded - part.succeeded,
+        failed=all_counts.failed - part.failed,
+    )
+
+
 def counts_since(before: Counters, after: Counters, slot_seconds: float = 0.0) -> TaskCounts:
     """Return what one worker did between two reports; `slot_seconds` is the time that its slots had for tasks.
 

@@ -25,6 +25,7 @@ def a_full_status(generation: int) -> PoolStatus:
         desired_replicas=4,
         busy_workers=1,
         backlog=7,
+        waiting="7",
         selector="activitypools.dev/pool=resize-images",
         last_scale_time=NOON,
         last_scale_reason="7 tasks wait",

@@ -31,6 +31,7 @@ from activity_operator.core.observation import (
     SourceFacts,
     SourceProblem,
 )
+from activity_operator.core.task_window import TaskWindow
 from activity_operator.reports.worker_registry import WorkerRegistry
 from activity_worker.contract import ExitOutput, Report, WorkerState
 from tests.unit.activity_operator.core.truth import SENTINEL_POLL_SECONDS, Pod, Process, Truth
@@ -51,6 +52,8 @@ class Term:
         self.truth, self.spec, self.generation, self.proven = truth, spec, generation, proven
         #: The operator's version: another one renders another pod template.
         self.version = 1
+        #: The stopped revision in the pool's status, as a former leader left it.
+        self.stopped = ""
         self.since = truth.now
         self.memory = ScalingMemory()
         self.registry = WorkerRegistry(lambda *_: self.wake(), jitter=lambda: 0.5)
@@ -62,6 +65,8 @@ class Term:
         self.source = SourceFacts()
         #: Returns the facts about the source, if a test sets its own.
         self.counted: Callable[[], SourceFacts] | None = None
+        #: Returns what the workers did lately, if a test sets its own.
+        self.tasks: Callable[[float], TaskWindow] | None = None
         self.due: float | None = truth.now
         self.decision: Decision | None = None
         self.events: list[EmitEvent] = []
@@ -103,7 +108,9 @@ class Term:
         path = self.registry.report_path(*KEY, now, self.spec.stalled.deadline_seconds)
         return Observation(
             now=now,
-            pool=PoolFacts(*KEY, "pool-uid", self.generation, proven_revision=self.proven),
+            pool=PoolFacts(
+                *KEY, "pool-uid", self.generation, proven_revision=self.proven, stopped_revision=self.stopped
+            ),
             deployments=tuple(self._compared(found) for found in self.deployments.values()),
             pods=tuple(sorted(self.pods.values(), key=lambda pod: pod.name)),
             workers=self.registry.workers(*KEY),
@@ -111,7 +118,7 @@ class Term:
             leader_since=self.since,
             report_path_problem=path.problem,
             excused_workers=path.excused,
-            tasks=self.registry.tasks(*KEY, now),
+            tasks=self.registry.tasks(*KEY, now) if self.tasks is None else self.tasks(now),
         )
 
     def look(self) -> tuple[Observation, ScalingMemory, Decision, bool]:
