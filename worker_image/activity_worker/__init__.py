@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from activity_worker import activity
     from activity_worker.activity import Activities, Context, TaskRequest, TaskResponse, TaskResponseToolkit
+    from activity_worker.conclusion import Conclusions
     from activity_worker.contract import EventName, ExitOutput, LeasedTask
     from activity_worker.errors import (
+        ConcludeLater,
         InputInvalidError,
         InvalidTaskInputError,
         NoResponseSentError,
         ResponseAlreadySentError,
+        TaskCancelled,
         TaskFailed,
     )
     from activity_worker.events import EventEmitter
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from activity_worker.sources.memory import MemorySource
     from activity_worker.sources.protocol import Source
     from activity_worker.sources.stepfunctions import StepFunctionsSource
+    from activity_worker.sources.swf import SwfSource
 
     ActivityWorker = Slot
     PoolManager = SlotPool
@@ -41,6 +45,8 @@ __all__ = [
     "ActivityWorker",
     "CancelReason",
     "CancellationSignal",
+    "ConcludeLater",
+    "Conclusions",
     "Context",
     "EventEmitter",
     "EventName",
@@ -58,6 +64,8 @@ __all__ = [
     "SlotStatus",
     "Source",
     "StepFunctionsSource",
+    "SwfSource",
+    "TaskCancelled",
     "TaskFailed",
     "TaskOptions",
     "TaskRequest",
@@ -69,12 +77,15 @@ __all__ = [
 
 _NAMES_BY_MODULE = {
     "activity": ("Activities", "Context", "TaskRequest", "TaskResponse", "TaskResponseToolkit"),
+    "conclusion": ("Conclusions",),
     "contract": ("EventName", "ExitOutput", "LeasedTask"),
     "errors": (
+        "ConcludeLater",
         "InputInvalidError",
         "InvalidTaskInputError",
         "NoResponseSentError",
         "ResponseAlreadySentError",
+        "TaskCancelled",
         "TaskFailed",
     ),
     "events": ("EventEmitter",),
@@ -87,6 +98,7 @@ _NAMES_BY_MODULE = {
     "sources.memory": ("MemorySource",),
     "sources.protocol": ("Source",),
     "sources.stepfunctions": ("StepFunctionsSource",),
+    "sources.swf": ("SwfSource",),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
 _ALIASES = {"ActivityWorker": "Slot", "PoolManager": "SlotPool", "WorkerStatus": "SlotStatus"}

@@ -74,6 +74,38 @@ class TaskFailed(ActivityError):  # noqa: N818 - a word that a handler says, not
         self.cause = cause
 
 
+class TaskCancelled(ActivityError):  # noqa: N818 - a word that a handler says, not a mishap
+    """Raise it in a handler whose cancellation is requested, when the work has ended: the task is cancelled.
+
+    `details` is a text for the decider. A coroutine that lets `CancelledError` pass says the same without details.
+    Where nobody has asked for the cancellation, the task fails as `TaskCancelled`.
+    """
+
+    def __init__(self, details: str = "") -> None:
+        super().__init__(details)
+        self.details = details
+
+
+class ConcludeLater(ActivityError):  # noqa: N818 - a word that a handler says, not a mishap
+    """Raise it in a handler that has handed the task's token away: the worker gives no answer and frees the slot.
+
+    Whoever has the token sends the task's heartbeats and concludes it, with `activity_worker.conclusion` or
+    `activity-worker conclude`.
+    """
+
+    always_fails = True
+
+
+class CannotConcludeLaterError(ActivityError):
+    """A handler raised `ConcludeLater` for a task that only this worker can conclude."""
+
+    task_error = "ActivityPool.CannotConcludeLater"
+    always_fails = True
+
+    def __init__(self, message: str = "ConcludeLater: only the worker that has this task can conclude it") -> None:
+        super().__init__(message)
+
+
 class OutputNotJsonError(ActivityError):
     """The output cannot be written as JSON (NaN and infinity included)."""
 
@@ -99,6 +131,17 @@ class TaskCancelledError(ActivityError):
     """The runtime cancelled the handler: the lease is lost, the deadline has passed, or the worker stops."""
 
     always_fails = True
+
+
+class CancellationRequestedError(TaskCancelledError):
+    """The decider has asked for the cancellation of the task, and the handler has ended."""
+
+
+class CancellationNotRequestedError(ActivityError):
+    """A handler confirmed a cancellation for which nobody has asked."""
+
+    def __init__(self, message: str = "the cancellation of the task is not requested") -> None:
+        super().__init__(message)
 
 
 class DeadlineExceededError(TaskCancelledError):

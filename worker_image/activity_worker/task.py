@@ -41,8 +41,8 @@ class TaskRequest:
 
     @property
     def input_text(self) -> str | None:
-        """The input as JSON text, None if only the parsed form is `input`."""
-        return self.task.input
+        """The input as JSON text, None if only the parsed form is `input`: the input of an SWF task is any text."""
+        return self.task.input if self.task.activity is None else None
 
     @property
     def activity(self) -> str:
@@ -57,9 +57,13 @@ class TaskRequest:
 
 @dataclass(frozen=True, slots=True)
 class TaskResponse:
-    """The accepted answer. `output_text` is JSON; `error` and `cause` are as sent, trimmed to its limits."""
+    """The accepted answer. `output_text` is JSON; `error` and `cause` are as sent, trimmed to its limits.
 
-    result: Literal["success", "failure"]
+    The `cause` of a cancelled task is the details of its cancellation. The result `later` is no answer: somebody else,
+    who has the task's token, concludes the task.
+    """
+
+    result: Literal["success", "failure", "cancelled", "later"]
     output_text: str = field(default="null", repr=False)
     error: str = ""
     cause: str = field(default="", repr=False)

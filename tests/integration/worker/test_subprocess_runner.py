@@ -60,6 +60,9 @@ class Channel:
     async def fail(self, error: str, cause: str) -> None:
         self.calls.append(("failure", error, cause))
 
+    async def confirm_cancellation(self, details: str) -> None:
+        self.calls.append(("cancelled", details))
+
 
 class Run:
     """One task for a runner."""

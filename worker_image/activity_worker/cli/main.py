@@ -12,7 +12,14 @@ from activity_worker.config.settings import read_settings
 from activity_worker.contract import EXIT_ERROR, EXIT_USAGE
 
 #: The extra that each command needs.
-_EXTRAS = {"run": "worker", "invoke": "worker", "dev": "worker", "steps": "steps", "flows": "redis"}
+_EXTRAS = {
+    "run": "worker",
+    "invoke": "worker",
+    "dev": "worker",
+    "conclude": "worker",
+    "steps": "steps",
+    "flows": "redis",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,6 +60,10 @@ def _run_command(command: str, args: Mapping[str, Any]) -> int:
             from activity_worker.flows import cli as flows  # noqa: PLC0415
 
             return flows.main(dict(args))
+        case "conclude":
+            from activity_worker.conclusion import cli as conclusion  # noqa: PLC0415
+
+            return conclusion.run(args)
         case "init":
             from activity_worker.cli import init  # noqa: PLC0415
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from activity_worker.cli import extras
+from activity_worker.conclusion.parser import add_conclude
 from activity_worker.config.logging import LOG_FAILURES, LOG_FORMATS, LOG_LEVELS
 from activity_worker.config.settings import DEFAULT_HANDLER, HANDLER_PYTHON
 from activity_worker.config.sources import ATOMIC, DIALECT
@@ -13,8 +14,13 @@ from activity_worker.contract import Env
 _STEP_FUNCTIONS = (
     ("activity-arn", "ARN", f"the activity to poll (environment: {Env.ACTIVITY_ARN})"),
     ("region", "REGION", f"default: the ARN's (environment: {Env.REGION})"),
-    ("endpoint-url", "URL", f"another Step Functions, such as an emulator (environment: {Env.ENDPOINT_URL})"),
+    ("endpoint-url", "URL", f"an emulator, say (environment: {Env.ENDPOINT_URL}, {Env.SWF_ENDPOINT_URL})"),
     ("profile", "NAME", "a profile of the AWS configuration (environment: AWS_PROFILE)"),
+)
+_SWF = (
+    ("swf-domain", "NAME", f"the domain (environment: {Env.SWF_DOMAIN})"),
+    ("swf-task-list", "NAME", f"the task list to poll (environment: {Env.SWF_TASK_LIST})"),
+    ("swf-register-activity-types", "true|false", f"register them at the start; default false ({Env.SWF_REGISTER})"),
 )
 _REDIS = (
     ("redis-url", "URL", f"the server; with a password better as {Env.REDIS_URL} than as a flag"),
@@ -59,6 +65,7 @@ _WORKER = (
 )
 _GROUPS = (
     ("tasks of a Step Functions activity", _STEP_FUNCTIONS),
+    ("activity tasks of Amazon SWF; --region, --endpoint-url and --profile as above", _SWF),
     ("jobs of a Redis queue", _REDIS),
     ("instances of durable multi-step tasks", _TASK_STORE),
     ("the worker", _WORKER),
@@ -76,6 +83,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_steps(commands)
     _add_flows(commands)
+    add_conclude(commands)
     return parser
 
 

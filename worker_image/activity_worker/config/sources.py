@@ -19,8 +19,11 @@ DIALECT, ATOMIC = "dialect", "atomic"
 _ARN = re.compile(r"arn:aws[a-z-]*:states:(?P<region>[a-z0-9-]+):[0-9]{10,12}:activity:[^\s:]{1,80}")
 _DEFAULT_REGION = "AWS_DEFAULT_REGION"
 _NAME = re.compile(r"\S{1,200}")
+# The service takes no colon, slash, bar or control character in these names, nor the word arn alone.
+_SWF_NAME = re.compile(r"(?!arn$)(?!\s)[^:/|\x00-\x1f\x7f-\x9f]{1,256}(?<!\s)")
 _SOURCES = (
     ("activity-arn", Env.ACTIVITY_ARN),
+    ("swf-domain", Env.SWF_DOMAIN),
     ("redis-url", Env.REDIS_URL),
     ("store-url", Env.STORE_URL),
 )
@@ -34,6 +37,21 @@ class StepFunctionsSettings:
     region: str | None = None
     endpoint_url: str | None = None
     profile: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SwfSettings:
+    """A task list in a domain of Amazon SWF.
+
+    `register` has the worker register the activity types of its handlers when it starts.
+    """
+
+    domain: str
+    task_list: str
+    region: str | None = None
+    endpoint_url: str | None = None
+    profile: str | None = None
+    register: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +81,7 @@ class TaskStoreSettings:
     lease_seconds: float = DEFAULT_STORE_LEASE_SECONDS
 
 
-SourceSettings = StepFunctionsSettings | RedisSettings | TaskStoreSettings
+SourceSettings = StepFunctionsSettings | SwfSettings | RedisSettings | TaskStoreSettings
 
 
 def region_of(arn: str) -> str | None:
@@ -78,6 +96,8 @@ def read_source(read: SettingsReader) -> SourceSettings:
     if len(named) > 1:
         raise SettingsError(f"{' and '.join(origin for _, origin in named)} name a source each: keep one of them")
     match [flag for flag, _ in named]:
+        case ["swf-domain"]:
+            return _swf(read)
         case ["redis-url"]:
             return _redis(read)
         case ["store-url"]:
@@ -91,7 +111,7 @@ def aws_environment(source: SourceSettings, env: Mapping[str, str]) -> dict[str,
 
     boto3 reads `AWS_DEFAULT_REGION` and no `AWS_REGION`. A default region that `env` has stays as it is.
     """
-    of_source = source if isinstance(source, StepFunctionsSettings) else None
+    of_source = source if isinstance(source, StepFunctionsSettings | SwfSettings) else None
     region = (of_source and of_source.region) or env.get(Env.REGION) or env.get(_DEFAULT_REGION)
     found = {Env.REGION.value: region, _DEFAULT_REGION: env.get(_DEFAULT_REGION) or region} if region else {}
     if of_source is not None and of_source.profile:
@@ -123,6 +143,18 @@ def _step_functions(read: SettingsReader) -> StepFunctionsSettings:
         region=read.text("region", Env.REGION) or region_of(arn),
         endpoint_url=read.url("endpoint-url", Env.ENDPOINT_URL),
         profile=read.text("profile", "AWS_PROFILE"),
+    )
+
+
+def _swf(read: SettingsReader) -> SwfSettings:
+    expected = "a name of 1 to 256 characters without : / | and without spaces at its ends"
+    return SwfSettings(
+        domain=read.matching("swf-domain", Env.SWF_DOMAIN, _SWF_NAME, expected),
+        task_list=read.matching("swf-task-list", Env.SWF_TASK_LIST, _SWF_NAME, expected),
+        region=read.text("region", Env.REGION),
+        endpoint_url=read.url("endpoint-url", Env.SWF_ENDPOINT_URL),
+        profile=read.text("profile", "AWS_PROFILE"),
+        register=read.choice("swf-register-activity-types", "false", ("true", "false"), Env.SWF_REGISTER) == "true",
     )
 
 

@@ -30,13 +30,14 @@ class Activity:
     """A function and the activity that it handles.
 
     `name` is an activity's name, a task's name or a queue; `version` (SWF) "" takes every version; `arn` takes the
-    tasks of that Step Functions activity, whatever its name.
+    tasks of that Step Functions activity, whatever its name; `default` takes the tasks that no other function takes.
     """
 
     name: str
     function: Handler = field(repr=False)
     version: str = ""
     arn: str = ""
+    default: bool = False
 
 
 class Activities:
@@ -53,16 +54,21 @@ class Activities:
     @overload
     def activity(self, function: _Function, /) -> _Function: ...
     @overload
-    def activity(self, *, name: str = "", version: str = "", arn: str = "") -> Callable[[_Function], _Function]: ...
+    def activity(
+        self, *, name: str = "", version: str = "", arn: str = "", default: bool = False
+    ) -> Callable[[_Function], _Function]: ...
 
-    def activity(self, function: Any = None, *, name: str = "", version: str = "", arn: str = "") -> Any:
+    def activity(
+        self, function: Any = None, *, name: str = "", version: str = "", arn: str = "", default: bool = False
+    ) -> Any:
         """Register a function, which stays as it is; `name` is the function's own unless given.
 
-        Raises `ValueError` for a name and version, or an ARN, that another function has already.
+        Raises `ValueError` for a name and version, or an ARN, that another function has already, and for a second
+        default.
         """
         if function is None:
-            return lambda decorated: self._add(decorated, name, version, arn)
-        return self._add(function, name, version, arn)
+            return lambda decorated: self._add(decorated, name, version, arn, default)
+        return self._add(function, name, version, arn, default)
 
     @overload
     def resource(self, generator: _Function, /) -> _Function: ...
@@ -118,13 +124,15 @@ class Activities:
         self.resources[known] = generator
         return generator
 
-    def _add(self, function: _Function, name: str, version: str, arn: str) -> _Function:
-        added = Activity(name or getattr(function, "__name__", ""), function, version, arn)
+    def _add(self, function: _Function, name: str, version: str, arn: str, default: bool) -> _Function:
+        added = Activity(name or getattr(function, "__name__", ""), function, version, arn, default)
         if not added.name:
             raise ValueError("activity: the function has no name; give one: @app.activity(name=...)")
         for known in self._activities:
             if (known.name, known.version) == (added.name, added.version) and (known.arn == added.arn):
                 raise ValueError(f"activity: name={added.name!r}, version={version!r}: registered already")
+            if default and known.default:
+                raise ValueError(f"activity: default=True: {known.name!r} is the default already")
             if arn and known.arn == arn:
                 raise ValueError(f"activity: arn={arn!r}: registered already for {known.name!r}")
         self._activities.append(added)

@@ -128,6 +128,11 @@ class HandlerTable:
             for one in self._handlers
         )
 
+    @property
+    def named(self) -> tuple[Activity, ...]:
+        """The activities of a registry; none for a plain function, which takes every task."""
+        return () if self._takes_all else tuple(one.activity for one in self._handlers)
+
     def find(self, polled: str, name: str = "", version: str = "") -> CompiledHandler:
         """Return the handler of a task; raises `UnknownActivityError`.
 
@@ -155,12 +160,21 @@ class HandlerTable:
         for one in named:
             if not one.activity.version:
                 return one
-        only = self._handlers[0].activity
-        if not name and len(self._handlers) == 1 and not only.arn:
-            # The activities of stages and copies have other names: resize-dev, resize-prod.
-            return self._handlers[0]
+        fallback = self._fallback(name)
+        if fallback is not None:
+            return fallback
         asked = f"{own!r}" + (f", version {version!r}" if version else "")
         raise UnknownActivityError(f"no handler for the activity {asked}; the registry has {', '.join(self.names)}")
+
+    def _fallback(self, name: str) -> CompiledHandler | None:
+        """Return the handler of a task that no activity of the registry names."""
+        for one in self._handlers:
+            if one.activity.default:
+                return one
+        if not name and len(self._handlers) == 1 and not self._handlers[0].activity.arn:
+            # The activities of stages and copies have other names: resize-dev, resize-prod.
+            return self._handlers[0]
+        return None
 
 
 def _only(function: Handler) -> Activity:

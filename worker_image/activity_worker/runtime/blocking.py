@@ -73,7 +73,8 @@ async def _wait_out(ended: "asyncio.Future[Any]", signal: CancellationSignal) ->
             if not signal.cancelled:
                 raise
             cancelled = error
-    if cancelled is not None:
+    # What a handler that was only asked to end returned or raised counts.
+    if cancelled is not None and signal.must_end:
         raise cancelled
 
 
@@ -140,6 +141,10 @@ class BlockingToolkit:
     def failure(self, error: str = "", cause: str = "") -> None:
         """See `TaskResponseToolkit.failure`."""
         self._wait(self._respond.failure(error, cause))
+
+    def confirm_cancellation(self, details: str = "") -> None:
+        """See `TaskResponseToolkit.confirm_cancellation`."""
+        self._wait(self._respond.confirm_cancellation(details))
 
     def _wait(self, call: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(call, self._loop).result()

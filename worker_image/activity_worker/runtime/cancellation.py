@@ -6,12 +6,19 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from activity_worker.errors import DeadlineExceededError, TaskCancelledError, WorkerStoppedError
+from activity_worker.errors import (
+    CancellationRequestedError,
+    DeadlineExceededError,
+    TaskCancelledError,
+    WorkerStoppedError,
+)
 
 
 class CancelReason(StrEnum):
     """Why a handler is cancelled."""
 
+    #: The decider asks for it (Amazon SWF). The task is still ours, and the handler may finish it in any way.
+    REQUESTED = "requested"
     #: The task timed out or does not exist, by the service's answer: the handler's result cannot count any more.
     LEASE_LOST = "lease-lost"
     #: The task's hard deadline has passed; the task is failed.
@@ -23,6 +30,7 @@ class CancelReason(StrEnum):
 #: The error with which a cancelled task ends.
 CANCELLATION_ERRORS: Final[Mapping[CancelReason, type[TaskCancelledError]]] = MappingProxyType(
     {
+        CancelReason.REQUESTED: CancellationRequestedError,
         CancelReason.LEASE_LOST: TaskCancelledError,
         CancelReason.DEADLINE: DeadlineExceededError,
         CancelReason.WORKER_STOPPED: WorkerStoppedError,
@@ -32,6 +40,8 @@ CANCELLATION_ERRORS: Final[Mapping[CancelReason, type[TaskCancelledError]]] = Ma
 
 class CancellationSignal:
     """Tells a handler to end. `reason` is None until then; `detail` says more in words.
+
+    `REQUESTED` asks the handler to end. Any other reason says that it must end, and takes the place of `REQUESTED`.
 
     `draining` tells that the worker takes no further task: a long handler may save its state and end early.
     `cancelled`, `reason`, `detail` and `draining` may be read from any thread; the rest belongs to the event loop.
@@ -52,6 +62,11 @@ class CancellationSignal:
         """Whether the handler should end."""
         return self.reason is not None
 
+    @property
+    def must_end(self) -> bool:
+        """Whether the handler's result cannot count any more: it is cancelled, and not by a request alone."""
+        return self.reason not in {None, CancelReason.REQUESTED}
+
     async def wait(self) -> CancelReason:
         """Wait for the cancellation and return its reason."""
         if self.reason is None:
@@ -62,10 +77,13 @@ class CancellationSignal:
         return self.reason
 
     def on_cancel(self, callback: Callable[[], object]) -> None:
-        """Call `callback` in the event loop when the cancellation comes; at once if it has."""
+        """Call `callback` in the event loop when the cancellation comes; at once if it has.
+
+        It is called again when another reason takes the place of `REQUESTED`.
+        """
         if self.reason is not None:
             callback()
-        else:
+        if not self.must_end:
             self._callbacks.append(callback)
 
     def on_draining(self, callback: Callable[[], object]) -> None:
@@ -81,8 +99,8 @@ class CancellationSignal:
             callback()
 
     def cancel(self, reason: CancelReason, detail: str = "") -> bool:
-        """Give the signal; the first reason stands. Returns whether this was the first."""
-        if self.reason is not None:
+        """Give the signal; the first reason stands, but for `REQUESTED`. Returns whether this was news."""
+        if self.must_end or self.reason is reason:
             return False
         self.detail = detail
         self.reason = reason

@@ -7,12 +7,16 @@ Bytes of UTF-8 are counted throughout, which is right for either reading.
 import json
 from typing import Any, Final, NoReturn
 
+from activity_worker.contract import LeasedTask
 from activity_worker.errors import InvalidTaskInputError, OutputNotJsonError, OutputTooLargeError
 from activity_worker.handlers.outputs import plain, plain_keys
 
 MAX_OUTPUT_BYTES: Final = 262_144
 MAX_ERROR_BYTES: Final = 256
 MAX_CAUSE_BYTES: Final = 32_768
+#: Of Amazon SWF's RecordActivityTaskHeartbeat, in characters there; and of RespondActivityTaskCanceled.
+MAX_HEARTBEAT_DETAILS_BYTES: Final = 2_048
+MAX_CANCELLATION_DETAILS_BYTES: Final = 32_768
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -29,6 +33,33 @@ def parse_input(text: str) -> Any:
         return _decode(text)
     except (ValueError, RecursionError) as error:
         raise InvalidTaskInputError from error
+
+
+def parse_task_input(task: LeasedTask) -> Any:
+    """Return the value of a leased task's input; raises `InvalidTaskInputError` where the input has to be JSON.
+
+    The input of an SWF task is any text: JSON gives its value, another text is the value itself, and no input is None.
+    """
+    if task.activity is None:
+        return parse_input(task.input)
+    if not task.input:
+        return None
+    try:
+        return parse_input(task.input)
+    except InvalidTaskInputError:
+        return task.input
+
+
+def encode_details(details: Any) -> str:
+    """Return a handler's progress as the text of a heartbeat: a string as it is, None as nothing, the rest as JSON."""
+    if details is None:
+        return ""
+    if isinstance(details, str):
+        return details
+    try:
+        return _encode(details)
+    except (TypeError, ValueError, RecursionError):
+        return str(details)
 
 
 def encode_output(value: Any) -> str:

@@ -48,6 +48,11 @@ class InlineRunner:
         self._thread: HandlerThread | None = None
         self._lifespan = Lifespan(self._table, self._where_plain_handlers_run)
 
+    @property
+    def activities(self) -> list[tuple[str, str]]:
+        """Name and version of the activities in a registry; a plain function has none."""
+        return [(one.name, one.version) for one in self._table.named]
+
     async def start(self) -> None:
         """Start the thread that plain functions need, and open the resources; raises `ResourceError`."""
         if self._has_plain and self._thread is None:

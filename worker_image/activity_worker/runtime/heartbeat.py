@@ -3,12 +3,11 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
 from activity_worker.errors import InvalidTokenError, LeaseLostError, SourceError, UnreachableError
-from activity_worker.sources.protocol import Source
 from activity_worker.wire.backoff import pause_after
 
 _log = logging.getLogger(__name__)
@@ -29,11 +28,19 @@ def first_after(interval_seconds: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatListener:
-    """What happens with a heartbeat: accepted, not accepted (for any reason), or the lease is lost."""
+    """What happens with a heartbeat: accepted, not accepted (for any reason), or the lease is lost.
+
+    `cancel_requested` is called after each accepted heartbeat whose answer asks for the task's cancellation.
+    """
 
     accepted: Callable[[], object]
     failed: Callable[[SourceError], object]
     lost: Callable[[LeaseLostError], object]
+    cancel_requested: Callable[[], object] = lambda: None
+
+
+#: Sends one heartbeat. Returns whether the cancellation of the task is requested, None where a source cannot ask.
+SendHeartbeat = Callable[[], Awaitable[bool | None]]
 
 
 class HeartbeatLoop:
@@ -50,15 +57,13 @@ class HeartbeatLoop:
         "_listener",
         "_loop",
         "_on",
+        "_send_now",
         "_sent",
-        "_source",
         "_timer",
-        "_token",
     )
 
-    def __init__(self, source: Source, token: str, interval_seconds: float, listener: HeartbeatListener) -> None:
-        self._source = source
-        self._token = token
+    def __init__(self, send: SendHeartbeat, interval_seconds: float, listener: HeartbeatListener) -> None:
+        self._send_now = send
         self._interval = interval_seconds
         self._listener = listener
         self._loop = asyncio.get_running_loop()
@@ -118,7 +123,7 @@ class HeartbeatLoop:
     async def _call(self) -> LeaseLostError | None:
         try:
             async with asyncio.timeout(max(self._interval, COALESCE_SECONDS)):
-                await self._source.heartbeat(self._token)
+                requested = await self._send_now()
         except LeaseLostError as error:
             return self._lost(error)
         except InvalidTokenError as error:
@@ -135,6 +140,8 @@ class HeartbeatLoop:
         else:
             self._failures = 0
             self._listener.accepted()
+            if requested:
+                self._listener.cancel_requested()
         return None
 
     def _lost(self, error: LeaseLostError) -> LeaseLostError:

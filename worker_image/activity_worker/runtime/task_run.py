@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Final
 from activity_worker.contract import EventName, HeldLease, LeasedTask
 from activity_worker.errors import (
     ActivityError,
+    CancellationRequestedError,
+    CannotConcludeLaterError,
+    ConcludeLater,
     InvalidTaskInputError,
     InvalidTokenError,
     LeaseLostError,
@@ -17,17 +20,18 @@ from activity_worker.errors import (
     OutputRejectedError,
     ResponseAlreadySentError,
     SourceError,
+    TaskCancelled,
 )
 from activity_worker.events import EventEmitter, ReceivedTask
 from activity_worker.runtime.cancellation import CANCELLATION_ERRORS, CancellationSignal, CancelReason
 from activity_worker.runtime.counters import TaskCounters
-from activity_worker.runtime.encoding import parse_input
+from activity_worker.runtime.encoding import MAX_HEARTBEAT_DETAILS_BYTES, encode_details, parse_task_input, trim
 from activity_worker.runtime.failure import FAILURE_LOGGER, failure_of
 from activity_worker.runtime.handler_runner import HandlerRunner
 from activity_worker.runtime.heartbeat import HeartbeatListener, HeartbeatLoop
 from activity_worker.runtime.options import TaskOptions
 from activity_worker.runtime.toolkit import TaskResponseToolkit
-from activity_worker.sources.protocol import Source
+from activity_worker.sources.protocol import CancellableSource, Source
 from activity_worker.task import TaskRequest
 from activity_worker.wire.backoff import pause_after
 
@@ -52,21 +56,112 @@ class SlotContext:
     background_tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
 
 
+class TaskCalls:
+    """The calls of one task to its source: heartbeats, and the conclusion. It is the channel of the task's toolkit.
+
+    `lost` is set once the lease is lost; `concluding_ended` is called after each conclusion, whether it succeeded or
+    not.
+    """
+
+    __slots__ = ("_conclusion_failed", "_context", "_ended", "_loop", "_since", "_token", "beats", "lost", "respond")
+
+    respond: TaskResponseToolkit
+
+    def __init__(
+        self,
+        context: SlotContext,
+        token: str,
+        listener: HeartbeatListener,
+        concluding_ended: Callable[[], object],
+    ) -> None:
+        self._context = context
+        self._token = token
+        self._ended = concluding_ended
+        self._loop = asyncio.get_running_loop()
+        self._since = self._loop.time()
+        self._conclusion_failed = False
+        self.lost: SourceError | None = None
+        self.beats = HeartbeatLoop(self._send_heartbeat, context.options.heartbeat_seconds, listener)
+
+    async def heartbeat(self) -> None:
+        """Send a task heartbeat now; after a response it no longer matters what the service says."""
+        try:
+            await self.beats.beat()
+        except LeaseLostError:
+            if self.respond.response is None:
+                raise
+
+    def heartbeat_soon(self) -> None:
+        """Send a task heartbeat without waiting; from any thread."""
+        self._loop.call_soon_threadsafe(self.beats.soon)
+
+    async def succeed(self, output: str) -> None:
+        """Conclude with success; an output that the service refuses raises `OutputRejectedError`."""
+        source, token = self._context.source, self._token
+        try:
+            await self._conclude(lambda: source.succeed(token, output))
+        except (LeaseLostError, InvalidTokenError):
+            raise
+        except SourceError as error:
+            if error.retryable:
+                raise
+            raise OutputRejectedError(f"the service refused the output: {error}") from error
+        self._context.counters.task_succeeded(self._loop.time() - self._since)
+
+    async def fail(self, error: str, cause: str) -> None:
+        """Conclude with a failure."""
+        source, token = self._context.source, self._token
+        await self._conclude(lambda: source.fail(token, error, cause))
+        self._context.counters.task_failed(self._loop.time() - self._since, error)
+
+    async def confirm_cancellation(self, details: str) -> None:
+        """Conclude as cancelled."""
+        source, token = self._context.source, self._token
+        assert isinstance(source, CancellableSource)  # noqa: S101 - no other source requests a cancellation
+        await self._conclude(lambda: source.confirm_cancellation(token, details))
+
+    async def _send_heartbeat(self) -> bool | None:
+        source = self._context.source
+        if not isinstance(source, CancellableSource):
+            await source.heartbeat(self._token)
+            return None
+        return await source.heartbeat_with(self._token, trim(self.progress_text(), MAX_HEARTBEAT_DETAILS_BYTES))
+
+    def progress_text(self) -> str:
+        """Return the handler's last progress as the text of a heartbeat."""
+        progress = self.respond.progress
+        return "" if progress is None else encode_details(progress.details)
+
+    async def _conclude(self, send: Callable[[], Awaitable[None]]) -> None:
+        limit_seconds = 0.0 if self._conclusion_failed else self._context.options.conclude_for_seconds
+        try:
+            await conclude(send, lost=lambda: self.lost, for_seconds=limit_seconds)
+        except (LeaseLostError, InvalidTokenError) as error:
+            self.lost = error
+            raise
+        except SourceError as error:
+            # An output that never arrived gets one try as a failure, not the whole limit again.
+            self._conclusion_failed = error.retryable
+            raise
+        finally:
+            self._ended()
+        self.beats.stop()
+
+
 class TaskRun:
-    """One task in its slot. It is the channel of its own toolkit."""
+    """One task in its slot."""
 
     __slots__ = (
+        "_calls",
         "_cancellations",
-        "_conclusion_failed",
         "_context",
         "_deadline",
         "_errored",
+        "_forced",
         "_grace",
         "_host",
         "_loop",
-        "_lost",
         "_unreadable",
-        "beats",
         "ended",
         "received",
         "request",
@@ -83,26 +178,26 @@ class TaskRun:
         self._context = context
         self._loop = asyncio.get_running_loop()
         self.since = self.ended = self._loop.time()
-        self.beats = HeartbeatLoop(
-            context.source,
+        self._calls = TaskCalls(
+            context,
             task.token,
-            context.options.heartbeat_seconds,
-            HeartbeatListener(self._beat_accepted, self._beat_failed, self._beat_lost),
+            HeartbeatListener(self._beat_accepted, self._beat_failed, self._beat_lost, self._cancel_requested),
+            self._concluding_ended,
         )
         self._unreadable: InvalidTaskInputError | None = None
         value = None
         try:
-            value = parse_input(task.input)
+            value = parse_task_input(task)
         except InvalidTaskInputError as error:
             self._unreadable = error
         self.request = TaskRequest(context.slot, task, value)
-        self.respond = TaskResponseToolkit(self.request, self, events=context.events, signal=self.signal)
+        self.respond = TaskResponseToolkit(self.request, self._calls, events=context.events, signal=self.signal)
+        self._calls.respond = self.respond
         self._deadline: asyncio.TimerHandle | None = None
         self._grace: asyncio.TimerHandle | None = None
         self._host: asyncio.Task[object] | None = None
-        self._lost: SourceError | None = None
         self._cancellations = 0
-        self._conclusion_failed = False
+        self._forced = False
         self._errored = False
 
     async def execute(self, *, beat_at_once: bool = False) -> None:
@@ -134,48 +229,19 @@ class TaskRun:
             # Later, because the handler itself may be what is running now.
             self._loop.call_soon(self._cancel_handler)
 
-    async def heartbeat(self) -> None:
-        """Send a task heartbeat now; after a response it no longer matters what the service says."""
-        try:
-            await self.beats.beat()
-        except LeaseLostError:
-            if self.respond.response is None:
-                raise
-
-    def heartbeat_soon(self) -> None:
-        """Send a task heartbeat without waiting; from any thread."""
-        self._loop.call_soon_threadsafe(self.beats.soon)
-
-    async def succeed(self, output: str) -> None:
-        """Conclude with success; an output that the service refuses raises `OutputRejectedError`."""
-        source, token = self._context.source, self.task.token
-        try:
-            await self._conclude(lambda: source.succeed(token, output))
-        except (LeaseLostError, InvalidTokenError):
-            raise
-        except SourceError as error:
-            if error.retryable:
-                raise
-            raise OutputRejectedError(f"the service refused the output: {error}") from error
-        self._context.counters.task_succeeded(self._loop.time() - self.since)
-
-    async def fail(self, error: str, cause: str) -> None:
-        """Conclude with a failure."""
-        source, token = self._context.source, self.task.token
-        await self._conclude(lambda: source.fail(token, error, cause))
-        self._context.counters.task_failed(self._loop.time() - self.since, error)
-
     async def _start(self, beat_at_once: bool) -> None:
         options = self._context.options
         if self._unreadable is not None:
             await self._settle(self._unreadable)
             return
-        self.beats.start(0.0 if beat_at_once else None)
+        self._calls.beats.start(0.0 if beat_at_once else None)
         if options.deadline_seconds is not None:
             self._deadline = self._loop.call_later(options.deadline_seconds, self._deadline_passed)
         self._context.events.emit(EventName.TASK_START, self.request)
         error = await self._handle()
-        if error is not None:
+        if isinstance(error, ConcludeLater) and self.respond.response is None:
+            self.respond.leave_to_others()
+        elif error is not None:
             await self._settle(error)
 
     async def _handle(self) -> BaseException | None:
@@ -201,7 +267,12 @@ class TaskRun:
 
     def _error_to_report(self, error: BaseException | None) -> BaseException | None:
         answered = self.respond.response is not None
-        if self.signal.reason is not None and (error is not None or not answered):
+        if isinstance(error, ConcludeLater):
+            return error if getattr(self._context.source, "tokens_travel", False) else CannotConcludeLaterError()
+        if self.signal.reason is CancelReason.REQUESTED:
+            if isinstance(error, TaskCancelled | asyncio.CancelledError | CancellationRequestedError):
+                return None if answered else self._cancellation(error)
+        elif self.signal.reason is not None and (error is not None or not answered):
             return self._cancellation(error)
         if error is None and not answered:
             return NoResponseSentError()
@@ -217,18 +288,22 @@ class TaskRun:
         """Say that the handling failed, and fail the task unless it is answered, lost, or to be left."""
         self._emit_errored(error)
         failure = failure_of(error)
-        _failure_log.warning(
-            "task %s: %s: %s",
-            self.request.lease_id,
-            failure.name,
-            failure.message,
-            extra={"traceback": failure.traceback},
-        )
+        if not isinstance(error, CancellationRequestedError):
+            _failure_log.warning(
+                "task %s: %s: %s",
+                self.request.lease_id,
+                failure.name,
+                failure.message,
+                extra={"traceback": failure.traceback},
+            )
         leave = self._context.options.on_error == "leave" and not getattr(error, "always_fails", False)
-        if leave or self._lost is not None or self.respond.response is not None:
+        if leave or self._calls.lost is not None or self.respond.response is not None:
             return
         try:
-            await self.respond.failure(failure.name, failure.cause)
+            if isinstance(error, CancellationRequestedError):
+                await self.respond.confirm_cancellation(self._cancellation_details(error))
+            else:
+                await self.respond.failure(failure.name, failure.cause)
         except ResponseAlreadySentError:
             pass  # the handler, cancelled and still going, answered in between
         except SourceError as refused:
@@ -241,28 +316,22 @@ class TaskRun:
             self._errored = True
             self._context.events.emit(EventName.TASK_ERRORED, self.received, error)
 
-    async def _conclude(self, send: Callable[[], Awaitable[None]]) -> None:
-        limit_seconds = 0.0 if self._conclusion_failed else self._context.options.conclude_for_seconds
-        try:
-            await conclude(send, lost=lambda: self._lost, for_seconds=limit_seconds)
-        except (LeaseLostError, InvalidTokenError) as error:
-            self._lost = error
-            raise
-        except SourceError as error:
-            # An output that never arrived gets one try as a failure, not the whole limit again.
-            self._conclusion_failed = error.retryable
-            raise
-        finally:
-            if self.signal.cancelled:
-                self._loop.call_soon(self._cancel_handler)
-        self.beats.stop()
+    def _concluding_ended(self) -> None:
+        if self.signal.cancelled:
+            self._loop.call_soon(self._cancel_handler)
 
     def _cancel_handler(self) -> None:
-        """Cancel the handler, once, and not while an answer is under way: that one still counts."""
-        if self._host is None or self._cancellations or self.respond.answering:
+        """Cancel the handler, once a reason, and not while an answer is under way: that one still counts."""
+        must_end = self.signal.must_end
+        if self._host is None or self._forced or self.respond.answering:
             return
-        self._cancellations = 1
+        if not must_end and (self._cancellations or self.respond.response is not None):
+            return
+        self._cancellations += 1
+        self._forced = must_end
         self._host.cancel(self.signal.detail)
+        if not must_end:
+            return
         self._grace = self._loop.call_later(self._context.options.cancel_grace_seconds, self._ignored)
 
     def _ignored(self) -> None:
@@ -280,12 +349,21 @@ class TaskRun:
     def _beat_failed(self, _: SourceError) -> None:
         self._context.counters.heartbeat_failed()
 
+    def _cancellation_details(self, error: CancellationRequestedError) -> str:
+        """Return what the handler said when it ended, else its last progress."""
+        said = error.__cause__.details if isinstance(error.__cause__, TaskCancelled) else ""
+        return said or self._calls.progress_text()
+
+    def _cancel_requested(self) -> None:
+        if self.respond.response is None:
+            self.cancel(CancelReason.REQUESTED, "the cancellation of the task is requested")
+
     def _beat_lost(self, error: LeaseLostError) -> None:
-        self._lost = error
+        self._calls.lost = error
         self.cancel(CancelReason.LEASE_LOST, str(error))
 
     def _end(self) -> None:
-        self.beats.stop()
+        self._calls.beats.stop()
         for handle in (self._deadline, self._grace):
             if handle is not None:
                 handle.cancel()

@@ -5,16 +5,23 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from activity_worker.contract import EventName
-from activity_worker.errors import ResponseAlreadySentError
+from activity_worker.errors import CancellationNotRequestedError, ResponseAlreadySentError
 from activity_worker.events import EventEmitter
-from activity_worker.runtime.cancellation import CancellationSignal
-from activity_worker.runtime.encoding import MAX_CAUSE_BYTES, check_output, encode_output, trim, trim_error
+from activity_worker.runtime.cancellation import CancellationSignal, CancelReason
+from activity_worker.runtime.encoding import (
+    MAX_CANCELLATION_DETAILS_BYTES,
+    MAX_CAUSE_BYTES,
+    check_output,
+    encode_output,
+    trim,
+    trim_error,
+)
 from activity_worker.task import TaskRequest, TaskResponse
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a handler's last heartbeat. `details` stay in this process; `at` is monotonic seconds."""
+    """The progress of a handler's last heartbeat. `details` is for SWF and for listeners; `at` is monotonic seconds."""
 
     count: int
     at: float
@@ -38,6 +45,10 @@ class TaskChannel(Protocol):
 
     async def fail(self, error: str, cause: str) -> None:
         """Conclude with a failure, trying again where that helps."""
+        ...
+
+    async def confirm_cancellation(self, details: str) -> None:
+        """Conclude the task as cancelled, trying again where that helps."""
         ...
 
 
@@ -74,7 +85,7 @@ class TaskResponseToolkit:
             self.progress = Progress(before.count + 1, time.monotonic(), kept)
 
     async def heartbeat(self, details: Any = None) -> None:
-        """Tell the service that the task is being worked on; `details` are kept here, it has no field for them.
+        """Tell the service that the task is being worked on, and keep `details`, which Amazon SWF gets, too.
 
         Allowed after a response. When the task is no longer ours a coroutine is cancelled here, and a thread gets
         `LeaseLostError`; other trouble is retried in the background.
@@ -117,6 +128,25 @@ class TaskResponseToolkit:
         finally:
             self._answering = False
         self.events.emit(EventName.TASK_FAILURE, self._request, response)
+
+    async def confirm_cancellation(self, details: str = "") -> None:
+        """Conclude the task as cancelled, with `details` for the decider, after its cancellation was requested.
+
+        Raises `CancellationNotRequestedError`, `ResponseAlreadySentError` or the source's error.
+        """
+        if self.signal.reason is not CancelReason.REQUESTED:
+            raise CancellationNotRequestedError
+        self._begin()
+        details = trim(details, MAX_CANCELLATION_DETAILS_BYTES)
+        try:
+            await self._channel.confirm_cancellation(details)
+            self.response = TaskResponse("cancelled", cause=details)
+        finally:
+            self._answering = False
+
+    def leave_to_others(self) -> None:
+        """Record that somebody else, who has the task's token, concludes the task. For the runtime."""
+        self.response = TaskResponse("later")
 
     def _begin(self) -> None:
         if self.response is not None or self._answering:

@@ -9,14 +9,14 @@ from typing import Literal
 from activity_worker.contract import LeasedTask
 from activity_worker.errors import LeaseLostError, SourceError
 
-Call = Literal["lease", "heartbeat", "succeed", "fail"]
+Call = Literal["lease", "heartbeat", "succeed", "fail", "confirm_cancellation"]
 
 
 @dataclass(slots=True)
 class Conclusion:
     """What became of a task: `output` is JSON text."""
 
-    result: Literal["success", "failure"]
+    result: Literal["success", "failure", "cancelled"]
     output: str = field(default="", repr=False)
     error: str = ""
     cause: str = field(default="", repr=False)
@@ -25,8 +25,12 @@ class Conclusion:
 class MemorySource:
     """Tasks in a queue. A poll waits up to `hold_seconds` for one.
 
-    Tasks time out only by `expire(token)`. `refuse(call, error, ...)` makes the next such calls raise.
+    Tasks time out only by `expire(token)`. `request_cancel(token)` asks for a task's cancellation. `details` are those
+    of each task's last heartbeat. `refuse(call, error, ...)` makes the next such calls raise.
     """
+
+    #: Any part of the program that has a task's token may conclude the task.
+    tokens_travel = True
 
     def __init__(self, name: str = "memory", *, hold_seconds: float = 60.0) -> None:
         self.name = name
@@ -35,6 +39,8 @@ class MemorySource:
         self.closed = False
         self.conclusions: dict[str, Conclusion] = {}
         self.heartbeats: list[str] = []
+        self.details: dict[str, str] = {}
+        self._cancellations: set[str] = set()
         self._waiting: deque[LeasedTask] = deque()
         self._pollers: deque[asyncio.Future[None]] = deque()
         self._leased: set[str] = set()
@@ -56,6 +62,10 @@ class MemorySource:
     def expire(self, token: str) -> None:
         """Let a leased task time out: what is said about it from now on is answered `TaskTimedOut`."""
         self._leased.discard(token)
+
+    def request_cancel(self, token: str) -> None:
+        """Ask for the cancellation of a leased task: its next heartbeat tells."""
+        self._cancellations.add(token)
 
     def refuse(self, call: Call, *errors: SourceError) -> None:
         """Make the next calls of this kind raise these errors, in this order."""
@@ -81,8 +91,14 @@ class MemorySource:
 
     async def heartbeat(self, token: str) -> None:
         """Note a heartbeat."""
+        await self.heartbeat_with(token, "")
+
+    async def heartbeat_with(self, token: str, details: str) -> bool:
+        """Note a heartbeat and its details; return whether the task's cancellation is requested."""
         self._answer("heartbeat", token)
         self.heartbeats.append(token)
+        self.details[token] = details
+        return token in self._cancellations
 
     async def succeed(self, token: str, output: str) -> None:
         """Note a success."""
@@ -93,6 +109,11 @@ class MemorySource:
         """Note a failure."""
         self._answer("fail", token)
         self._conclude(token, Conclusion("failure", error=error, cause=cause))
+
+    async def confirm_cancellation(self, token: str, details: str) -> None:
+        """Note a cancellation."""
+        self._answer("confirm_cancellation", token)
+        self._conclude(token, Conclusion("cancelled", cause=details))
 
     async def close(self) -> None:
         """Remember that it was closed."""

@@ -8,6 +8,7 @@ from activity_worker.config.sources import (
     RedisSettings,
     SourceSettings,
     StepFunctionsSettings,
+    SwfSettings,
     TaskStoreSettings,
 )
 from activity_worker.sources.protocol import Source
@@ -19,6 +20,8 @@ async def open_source(settings: SourceSettings) -> Source:
     """Return the source, which is the caller's to close. Raises `SettingsError` when what it needs is not installed."""
     if isinstance(settings, StepFunctionsSettings):
         return _step_functions(settings)
+    if isinstance(settings, SwfSettings):
+        return _swf(settings)
     if isinstance(settings, TaskStoreSettings):
         return _task_store(settings)
     return _redis(settings)
@@ -29,6 +32,10 @@ def source_facts(settings: SourceSettings, source: object) -> dict[str, str]:
     if isinstance(settings, StepFunctionsSettings):
         endpoint = getattr(source, "endpoint_url", "") or settings.endpoint_url
         return {"activity": settings.activity_arn} | ({"endpoint": endpoint} if endpoint else {})
+    if isinstance(settings, SwfSettings):
+        endpoint = getattr(source, "endpoint_url", "") or settings.endpoint_url
+        facts = {"domain": settings.domain, "task_list": settings.task_list}
+        return facts | ({"endpoint": endpoint} if endpoint else {})
     if isinstance(settings, TaskStoreSettings):
         url = settings.url
         return {"store": url if is_sqlite(url) else parse_store_url(url).shown}
@@ -43,6 +50,14 @@ def _step_functions(settings: StepFunctionsSettings) -> Source:
         region=settings.region, endpoint_url=settings.endpoint_url, profile=settings.profile
     )
     return StepFunctionsSource(client, settings.activity_arn, owns_client=True)
+
+
+def _swf(settings: SwfSettings) -> Source:
+    from activity_worker.sources.swf import SwfSource  # noqa: PLC0415
+    from activity_worker.wire.swf import SwfClient  # noqa: PLC0415
+
+    client = SwfClient.open(region=settings.region, endpoint_url=settings.endpoint_url, profile=settings.profile)
+    return SwfSource(client, settings.domain, settings.task_list, owns_client=True)
 
 
 def _task_store(settings: TaskStoreSettings) -> Source:

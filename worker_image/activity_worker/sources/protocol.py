@@ -39,6 +39,19 @@ class Source(Protocol):
 
 
 @runtime_checkable
+class CancellableSource(Source, Protocol):
+    """A source that keeps what a heartbeat says, and that may ask for the cancellation of a task."""
+
+    async def heartbeat_with(self, token: str, details: str) -> bool:
+        """Send a heartbeat with `details`, a text; return whether the cancellation of the task is requested."""
+        ...
+
+    async def confirm_cancellation(self, token: str, details: str) -> None:
+        """Conclude a task as cancelled, after `heartbeat_with` has told that this is requested."""
+        ...
+
+
+@runtime_checkable
 class SharedSource(Source, Protocol):
     """A source that handlers' processes deal with too: leases are taken and kept here, the rest is done there."""
 

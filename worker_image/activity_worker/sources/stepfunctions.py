@@ -25,6 +25,9 @@ _LOST = frozenset({"TaskTimedOut", "TaskDoesNotExist"})
 class StepFunctionsSource:
     """One activity. Many sources may share a client: `close` closes the client only with `owns_client`."""
 
+    #: Any process that has a task's token may conclude the task.
+    tokens_travel = True
+
     def __init__(self, client: "StepFunctionsClient", activity_arn: str, *, owns_client: bool = False) -> None:
         self.name = activity_arn
         self._client = client

@@ -20,7 +20,7 @@ from activity_worker.errors import UnknownActivityError
 from activity_worker.events import EventEmitter
 from activity_worker.handlers.loader import HandlerLoadError, is_tasks, load_handler
 from activity_worker.runtime.cancellation import CancellationSignal, CancelReason
-from activity_worker.runtime.encoding import parse_input
+from activity_worker.runtime.encoding import parse_task_input
 from activity_worker.runtime.handler_runner import InlineRunner
 from activity_worker.runtime.lifespan import ResourceError
 from activity_worker.runtime.toolkit import TaskResponseToolkit
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two progress messages to the supervisor, however often a handler reports progress.
 PROGRESS_SPACING_SECONDS = 0.5
+#: The longest text of progress that leaves this process: what Amazon SWF takes.
+MAX_DETAILS_LENGTH = 2048
 _STARTED = encode({"kind": "started"})
 
 
@@ -70,6 +72,10 @@ class _ParentTaskChannel:
     async def fail(self, error: str, cause: str) -> None:
         """Conclude with a failure."""
         await self._ask("fail", error=error, cause=cause)
+
+    async def confirm_cancellation(self, details: str) -> None:
+        """Conclude as cancelled."""
+        await self._ask("confirm_cancellation", details=details)
 
     async def _ask(self, what: str, **arguments: object) -> None:
         reply = await self._parent.call(what, **arguments)
@@ -107,7 +113,7 @@ class _Child:
         await self._runner.start()
         self.parent.start()
         self.parent.send(
-            {"kind": "ready"}
+            {"kind": "ready", "activities": self._runner.activities}
             if self._instances is None
             else {"kind": "ready", "capabilities": self._instances.capabilities}
         )
@@ -122,7 +128,7 @@ class _Child:
         self.parent.send_frame(_STARTED)
         scheduled = message.get("activity")
         task = LeasedTask(message["token"], message["input"], scheduled and ScheduledActivity.from_wire(scheduled))
-        request = TaskRequest(_ChildWorker(message["worker"], message["arn"]), task, parse_input(task.input))
+        request = TaskRequest(_ChildWorker(message["worker"], message["arn"]), task, parse_task_input(task))
         self._keys.begin(request)
         channel = _ParentTaskChannel(self.parent) if self._responds(request) else _ReturnChannel(self.parent)
         respond = TaskResponseToolkit(request, channel, events=EventEmitter(), signal=self._signal)
@@ -184,7 +190,7 @@ def _plain(details: Any) -> Any:
 
 def _is_small(details: Any) -> bool:
     if isinstance(details, str):
-        return len(details) <= 1000
+        return len(details) <= MAX_DETAILS_LENGTH
     return (
         isinstance(details, dict)
         and len(details) <= 20

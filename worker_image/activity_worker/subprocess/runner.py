@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from activity_worker.runtime.cancellation import CancellationSignal, CancelReason
@@ -44,8 +44,9 @@ class SubprocessRunner:
     `on_death` is called with the end of each child that dies. Slots of one container share `oom_kills`.
 
     Children get `environment` in addition to this process's. `on_capabilities` gets the capabilities of each child
-    (None for a plain handler) and may raise `HandlerUnusableError`. `on_measured` gets the measurements of a child's
-    calls. `python` is the interpreter of the handler's environment, by default this process's own.
+    (None for a handler that is no `Tasks` object) and may raise `HandlerUnusableError`. `on_measured` gets the
+    measurements of a child's calls, `on_activities` name and version of the activities in each child's registry.
+    `python` is the interpreter of the handler's environment, by default this process's own.
     """
 
     def __init__(
@@ -60,9 +61,11 @@ class SubprocessRunner:
         environment: Mapping[str, str] = MappingProxyType({}),
         on_capabilities: Callable[[Message | None], object] = lambda _: None,
         on_measured: Callable[[Message], object] = lambda _: None,
+        on_activities: Callable[[Sequence[tuple[str, str]]], object] = lambda _: None,
         python: str = "",
     ) -> None:
         self._handler = handler
+        self._on_activities = on_activities
         self._python = python
         self._environment = environment
         self._on_capabilities = on_capabilities
@@ -122,18 +125,30 @@ class SubprocessRunner:
         serving = asyncio.create_task(session.run())
         limits = _Limits(child, session, respond.signal, self._deadline_seconds, self._grace_seconds)
         try:
-            await asyncio.shield(serving)
-        except asyncio.CancelledError:
-            # Cancelled without a signal, because the program ends: do not wait for the handler.
-            if not respond.signal.cancelled:
-                child.kill()
-            (outcome,) = await asyncio.gather(serving, return_exceptions=True)
-            if respond.signal.cancelled and isinstance(outcome, HandlerRaisedError):
-                # What a cancelled handler raised belongs in the log. The slot knows that the task is cancelled.
-                raise outcome from None
-            raise
+            await self._served(serving, child, respond.signal)
         finally:
             limits.end()
+
+    @staticmethod
+    async def _served(serving: "asyncio.Task[None]", child: ChildProcess, signal: CancellationSignal) -> None:
+        """Wait for the end of a task in its child, cancelled or not; raise what it raised, or the cancellation."""
+        cancelled: asyncio.CancelledError | None = None
+        while not serving.done():
+            try:
+                await asyncio.wait((serving,))
+            except asyncio.CancelledError as error:
+                cancelled = error
+                # Cancelled without a signal, because the program ends: do not wait for the handler.
+                if not signal.cancelled:
+                    child.kill()
+        # A handler that was only asked to end may have ended in any way.
+        if cancelled is not None and signal.reason is not CancelReason.REQUESTED:
+            outcome = serving.exception()
+            if signal.cancelled and isinstance(outcome, HandlerRaisedError):
+                # What a cancelled handler raised belongs in the log. The slot knows that the task is cancelled.
+                raise outcome from None
+            raise cancelled
+        serving.result()
 
     async def stop(self) -> None:
         """End the child: it has a moment to run its exit handlers, then it is killed."""
@@ -186,6 +201,7 @@ class SubprocessRunner:
         except HandlerUnusableError:
             await child.close()
             raise
+        self._on_activities([(name, version) for name, version in child.ready_message.get("activities", ())])
         return child
 
 
@@ -222,12 +238,17 @@ class _Limits:
                 pending.cancel()
 
     def _cancelled(self) -> None:
-        if not (self._ended or self._session.handled):
-            self._cancelling = asyncio.create_task(self._cancel_and_kill())
+        if self._ended or self._session.handled:
+            return
+        if self._cancelling is not None:
+            self._cancelling.cancel()
+        self._cancelling = asyncio.create_task(self._cancel_and_kill())
 
     async def _cancel_and_kill(self) -> None:
         if self._signal.reason is not CancelReason.DEADLINE:
             await self._session.send_cancellation()
+            if not self._signal.must_end:
+                return
             await asyncio.sleep(self._grace_seconds)
         if not self._session.handled:
             self._child.kill()

@@ -69,7 +69,7 @@ class TaskSession:
         # What the handler has asked for is finished even if the child is dead: a conclusion under way must not be lost.
         while self._calls:
             await asyncio.wait(self._calls)
-        if done is None and not self._started and not self._respond.signal.cancelled:
+        if done is None and not self._started and not self._respond.signal.must_end:
             raise TaskNotStartedError
         if done is None:
             raise await self._cause_of_death()
@@ -119,6 +119,8 @@ class TaskSession:
                     await self._respond.heartbeat(message["details"])
                 case "succeed":
                     await self._respond.success_encoded(message["output"])
+                case "confirm_cancellation":
+                    await self._respond.confirm_cancellation(message["details"])
                 case "fail":
                     await self._respond.failure(message["error"], message["cause"])
         except Exception as raised:  # noqa: BLE001 - the handler receives it
@@ -126,7 +128,8 @@ class TaskSession:
         await self._child.send({"kind": "reply", "call": message["call"], "error": error})
 
     async def _cause_of_death(self) -> ActivityError:
-        return self._cancellation() or HandlerExitedError(str(await self._child.ended()))
+        cancelled = self._cancellation() if self._respond.signal.must_end else None
+        return cancelled or HandlerExitedError(str(await self._child.ended()))
 
     def _cause_of_failure(self, wire: errors.EncodedError) -> ActivityError:
         cancelled = self._cancellation() if wire["type"] == "CancelledError" else None

@@ -8,15 +8,28 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from typing import Final
 
 from activity_worker.contract import EventName, lease_id
-from activity_worker.errors import LeaseLostError, ResponseAlreadySentError, SourceError, TaskCancelledError
+from activity_worker.errors import (
+    CancellationRequestedError,
+    LeaseLostError,
+    ResponseAlreadySentError,
+    SourceError,
+    TaskCancelledError,
+)
 from activity_worker.events import EventEmitter, PollingFailure, ReceivedTask
 from activity_worker.runtime.failure import FAILURE_LOGGER, Failure, failure_of
 from activity_worker.runtime.slot import Slot
 from activity_worker.supervisor.metrics import WorkerMetrics
 from activity_worker.task import TaskRequest, TaskResponse
 
+#: For each result of a response that is no failure: the metrics' outcome, and the log's line.
+_OUTCOMES: Final = {
+    "success": ("succeeded", "task succeeded"),
+    "cancelled": ("cancelled", "task cancelled, as its decider asked"),
+    "later": ("handed_over", "task handed over: whoever has its token concludes it"),
+}
 #: `record(name, message)`: remember an event for the operator.
 Record = Callable[[str, str], None]
 
@@ -94,9 +107,10 @@ class EventRecorder:
         seconds = _now() - self._received.pop(lease, _now())
         error = self._errors.pop(lease, None)
         facts = {**_task_facts(request), "seconds": round(seconds, 3)}
-        if response is not None and response.result == "success":
-            self._metrics.task_ended("succeeded", seconds)
-            log.info("task succeeded", extra={"facts": facts})
+        if response is not None and response.result != "failure":
+            outcome, line = _OUTCOMES[response.result]
+            self._metrics.task_ended(outcome, seconds)
+            log.info(line, extra={"facts": facts})
         elif response is not None:
             self._metrics.task_ended("failed", seconds)
             self._log_failure("task failed as", _failure(error, response), facts)
@@ -107,7 +121,9 @@ class EventRecorder:
             self._metrics.task_ended("unconcluded", seconds)
             failure = failure_of(error) if error is not None else Failure("an error without a name", "")
             self._log_failure("task left without an answer:", failure, facts)
-        if isinstance(error, TaskCancelledError):
+        if isinstance(error, CancellationRequestedError):
+            pass  # what the handler raised then is how it ends its task
+        elif isinstance(error, TaskCancelledError):
             self._log_late_error(error.__cause__, facts)
         elif response is not None and response.result == "success":
             self._log_late_error(error, facts)

@@ -134,7 +134,7 @@ class GrantedLeases:
             await slot.run_task(task)
         except SlotTakenError:
             # The slot stopped meanwhile. Another slot runs the task, or `close` fails it.
-            self.grant([Grant(lease_id(task.token), task.token, task.input)])
+            self.grant([Grant(lease_id(task.token), task.token, task.input, task.activity)])
 
     def _keep_alive(self, lease: str, token: str) -> HeartbeatLoop:
         """Send heartbeats until a slot runs the task or its lease is lost; the operator sends none after the grant."""
@@ -147,7 +147,7 @@ class GrantedLeases:
             log.debug("task %s waits for a slot; its heartbeat failed: %s", lease, error.code)
 
         listener = HeartbeatListener(accepted=lambda: None, failed=failed, lost=lost)
-        heartbeat = HeartbeatLoop(self._pool.source, token, self._heartbeat_seconds, listener)
+        heartbeat = HeartbeatLoop(lambda: self._pool.source.heartbeat(token), self._heartbeat_seconds, listener)
         heartbeat.start(first_after_seconds=0.0)
         return heartbeat
 

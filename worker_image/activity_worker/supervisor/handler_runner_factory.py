@@ -1,7 +1,7 @@
 """Makes the handler runner of each slot, and connects the handlers' processes with the task source."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from activity_worker.config.settings import WorkerSettings
@@ -11,6 +11,7 @@ from activity_worker.sources.protocol import SharedSource, Source
 from activity_worker.subprocess.oom import OomKillCounter
 from activity_worker.subprocess.process import HandlerUnusableError, ProcessExit
 from activity_worker.subprocess.runner import SubprocessRunner
+from activity_worker.supervisor.activity_types import register_activity_types
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -42,6 +43,9 @@ class HandlerRunnerFactory:
         self._oom_kills = OomKillCounter()
         self._python = settings.handler_python
         self._environment = aws_environment(settings.source, os.environ) | settings.logging.environment()
+        self._settings, self._source = settings, source
+        #: Name and version of the activities in the handlers' registry.
+        self._activities: frozenset[tuple[str, str]] = frozenset()
         self.heartbeat_seconds = settings.task_heartbeat_seconds
         if self._shared is not None:
             self.heartbeat_seconds = min(self.heartbeat_seconds, self._shared.max_heartbeat_seconds)
@@ -60,6 +64,7 @@ class HandlerRunnerFactory:
             python=self._python,
             on_capabilities=self._take_capabilities,
             on_measured=self._measured,
+            on_activities=self._take_activities,
         )
         self._runners.append(runner)
         return runner
@@ -68,6 +73,10 @@ class HandlerRunnerFactory:
         """Kill every handler's process and what it has started, for a worker that ends at once."""
         for runner in self._runners:
             runner.kill()
+
+    async def register_activity_types(self) -> None:
+        """Register the activities of the handlers' registry with Amazon SWF, if the settings ask for it."""
+        await register_activity_types(self._settings, self._source, self._activities)
 
     def drain(self, on: bool) -> None:
         """Start (True) or stop (False) handing shared work back to other workers."""
@@ -85,6 +94,9 @@ class HandlerRunnerFactory:
                 self._shared.set_capabilities(capabilities)
             except CapabilitiesError as error:
                 raise HandlerUnusableError(f"{self._handler}: {error}") from error
+
+    def _take_activities(self, activities: Sequence[tuple[str, str]]) -> None:
+        self._activities |= frozenset(activities)
 
     def _measured(self, note: Mapping[str, Any]) -> None:
         if self._shared is not None:

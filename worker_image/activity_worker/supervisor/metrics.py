@@ -8,12 +8,14 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 #: From a no-op to half an hour, the default drain time-out; finer steps would add series and no information.
 TASK_BUCKETS_SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 1800)
+#: How a task can end here. `handed_over`: the handler gave the task's token to somebody else.
+OUTCOMES: Final = ("succeeded", "failed", "cancelled", "handed_over", "lost", "unconcluded")
 #: A poll is answered at once or within the service's minute.
 POLL_BUCKETS_SECONDS: Final = (0.05, 0.25, 1, 5, 15, 30, 45, 60, 65)
 
 
 class WorkerMetrics:
-    """The worker's metrics in a registry of their own. Outcomes are `succeeded`, `failed`, `lost` and `unconcluded`."""
+    """The worker's metrics in a registry of their own. See `OUTCOMES`."""
 
     def __init__(self, version: str, slots: int) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -54,7 +56,7 @@ class WorkerMetrics:
         self._reports = Counter(
             "activity_worker_reports", "Reports to the operator, by result.", ["result"], registry=self.registry
         )
-        for outcome in ("succeeded", "failed", "lost", "unconcluded"):
+        for outcome in OUTCOMES:
             self._tasks.labels(outcome)
         for result in ("accepted", "refused"):
             self._heartbeats.labels(result)
@@ -65,7 +67,7 @@ class WorkerMetrics:
         self._draining.set_function(lambda: 1.0 if draining() else 0.0)
 
     def task_ended(self, outcome: str, seconds: float) -> None:
-        """Count a task and how long it took, by outcome: succeeded, failed, lost, unconcluded."""
+        """Count a task and how long it took, by outcome, one of `OUTCOMES`."""
         self._tasks.labels(outcome).inc()
         self._durations.observe(seconds)
 

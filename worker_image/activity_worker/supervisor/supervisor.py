@@ -154,6 +154,7 @@ class Supervisor:
         try:
             if starting.done():
                 starting.result()
+                await self._handler_runners.register_activity_types()
                 await self._take_tasks()
         except Exception as error:  # noqa: BLE001 - every error is reported, and tasks are finished
             self._give_up(error)

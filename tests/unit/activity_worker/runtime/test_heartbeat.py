@@ -97,11 +97,12 @@ async def test_heartbeat_without_an_answer_does_not_block_the_next() -> None:
     world = World(nap, heartbeat_seconds=10)
     calls: list[float] = []
 
-    async def silent(token: str) -> None:
+    async def silent(token: str, details: str) -> bool:
         calls.append(elapsed())
         await asyncio.sleep(3600)
+        return False
 
-    world.source.heartbeat = silent  # type: ignore[method-assign]
+    world.source.heartbeat_with = silent  # type: ignore[method-assign]
     await world.one("45")
     assert len(calls) >= 3
     assert calls[0] == 10
