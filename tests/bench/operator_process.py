@@ -55,7 +55,7 @@ class OperatorProcess:
     def __init__(self, process: asyncio.subprocess.Process, fake: TlsFake, health_url: str) -> None:
         self._process = process
         self.fake = fake
-        self._health_url = health_url
+        self.health_url = health_url
 
     def usage(self) -> Usage:
         """Read /proc; raises RuntimeError when the operator has ended."""
@@ -72,7 +72,7 @@ class OperatorProcess:
         """Whether it is ready and leads. Raises RuntimeError when the operator has ended."""
         self.usage()
         try:
-            async with aiohttp.ClientSession() as session, session.get(f"{self._health_url}/readyz") as ready:
+            async with aiohttp.ClientSession() as session, session.get(f"{self.health_url}/readyz") as ready:
                 if ready.status != 200:
                     return False
             return "activitypool_leader 1.0" in await self.metrics()
@@ -81,7 +81,7 @@ class OperatorProcess:
 
     async def metrics(self) -> str:
         """Return its metrics page."""
-        async with aiohttp.ClientSession() as session, session.get(f"{self._health_url}/metrics") as answer:
+        async with aiohttp.ClientSession() as session, session.get(f"{self.health_url}/metrics") as answer:
             return await answer.text()
 
 

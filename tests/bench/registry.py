@@ -12,11 +12,15 @@ from tests.bench.table import Row
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """One benchmark: its name on the command line, its module (with `run() -> list[Row]`), and what it measures."""
+    """One benchmark: its name on the command line, its module (with `run() -> list[Row]`), and what it measures.
+
+    One that takes long runs only if it is named.
+    """
 
     name: str
     module: str
     about: str
+    takes_long: bool = False
 
     def load(self) -> Callable[[], Sequence[Row]]:
         """Import the module and return its `run`."""
@@ -65,6 +69,12 @@ BENCHMARKS = (
         "5,000 pools: the main loop's longest standstill, and the writes after a failed TokenReview (no server)",
     ),
     Benchmark(
+        "operator-thousands",
+        "tests.bench.operator_thousands",
+        "5,000 pools on a real API server: time to settle, standstill, writes, memory and processor at rest (10 min)",
+        takes_long=True,
+    ),
+    Benchmark(
         "redis-operator",
         "tests.bench.redis_operator",
         "500 pools on the queues of one Redis server: a job, and 20, until replicas are written; what counting costs "
@@ -80,11 +90,11 @@ BENCHMARKS = (
 
 
 def choose(names: Sequence[str]) -> list[Benchmark]:
-    """Return the named benchmarks in the table's order; all of them without names.
+    """Return the named benchmarks in the table's order; without names all but those that take long.
 
     Raises KeyError with the unknown names.
     """
     known = {benchmark.name for benchmark in BENCHMARKS}
     if unknown := [name for name in names if name not in known]:
         raise KeyError(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(b.name for b in BENCHMARKS)}")
-    return [benchmark for benchmark in BENCHMARKS if not names or benchmark.name in names]
+    return [benchmark for benchmark in BENCHMARKS if (benchmark.name in names if names else not benchmark.takes_long)]
