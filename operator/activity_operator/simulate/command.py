@@ -10,6 +10,7 @@ from activity_operator.api.spec import PoolSpec
 from activity_operator.simulate.csv_trace import read_trace
 from activity_operator.simulate.errors import SimulationError
 from activity_operator.simulate.manifest import read_manifest
+from activity_operator.simulate.metric_trace import read_metric_trace
 from activity_operator.simulate.operator_pool import OperatorPool
 from activity_operator.simulate.page import as_page
 from activity_operator.simulate.run import POLICIES, Conditions, check_spec, simulate
@@ -49,8 +50,10 @@ def _parser() -> argparse.ArgumentParser:
     add("manifest", help="a file with one ActivityPool")
     add(
         "--trace", action="append", required=True, metavar="NAME",
-        help=f"a trace, may be repeated: {', '.join(TRACES)}, or a .csv file of arrival and duration in seconds",
+        help=f"a trace, may be repeated: {', '.join(TRACES)}, a .csv file of arrival and duration in seconds, "
+        "or a .json file with counts from Prometheus or CloudWatch",
     )  # fmt: skip
+    add("--task-seconds", type=_positive, help="mean duration of the tasks of a .json file, in seconds")
     add("--minutes", type=_positive, help="length of a generated trace (default: its usual length)")
     add("--seed", type=int, default=1, help="seed of the trace and of the pods' starts (default 1)")
     add("--pod-start", type=_positive, default=3.0, help="median seconds from a pod's creation to its first poll (3)")
@@ -109,6 +112,8 @@ def _outcome(
 
 
 def _trace(name: str, asked: argparse.Namespace) -> Trace:
+    if name.endswith(".json"):
+        return read_metric_trace(name, _read(name), asked.seed, asked.task_seconds)
     if name.endswith(".csv"):
         return read_trace(name, _read(name).splitlines())
     return generate_trace(name, asked.seed, asked.minutes * 60 if asked.minutes else None)

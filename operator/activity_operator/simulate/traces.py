@@ -158,7 +158,9 @@ def generate_trace(name: str, seed: int, seconds: float | None = None) -> Trace:
     Raises SimulationError for an unknown name.
     """
     if name not in TRACES:
-        raise SimulationError(f"trace {name!r} is unknown; use one of {', '.join(TRACES)}, or a file that ends in .csv")
+        raise SimulationError(
+            f"trace {name!r} is unknown; use one of {', '.join(TRACES)}, or a file that ends in .csv or .json"
+        )
     generator, usual = TRACES[name]
     length = usual if seconds is None else seconds
     # The name is part of the seed, so that two traces of a seed are not the same random numbers.

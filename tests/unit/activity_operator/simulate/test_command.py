@@ -206,3 +206,15 @@ def test_result_compares_worker_seconds_with_the_least_possible() -> None:
     result = result_of("p", [0.0, 2.0], 0, costs, least_seconds=100.0, seconds=1800.0, samples=())
 
     assert (result.ratio, result.reversals_per_hour, result.wait_p99) == (3.0, 4.0, 2.0)
+
+
+def test_json_file_of_counts_is_a_trace(pool: str, tmp_path: Path) -> None:
+    trace = tmp_path / "morning.json"
+    values = [[1_763_800_000.0 + 10 * step, "0.2"] for step in range(12)]
+    trace.write_text(json.dumps({"data": {"resultType": "matrix", "result": [{"values": values}]}}))
+    given = (pool, "--trace", str(trace), "--task-seconds", "2", "--policy", "activitypool")
+
+    ran = run(*given, "--max-p99", "30")
+    assert (ran.code, ran.errors) == (command.EXIT_OK, "")
+    assert "morning.json: 24 tasks" in ran.output
+    assert run(*given, "--max-p99", "0.001").code == command.EXIT_BUDGET
