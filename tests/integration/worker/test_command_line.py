@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from activity_operator.api.spec import PoolSpec
-from activity_worker.contract import EXIT_ERROR, EXIT_OK, EXIT_USAGE
+from activity_worker.contract import EXIT_ERROR, EXIT_OK, EXIT_POLLING, EXIT_USAGE
 from activity_worker.pytest_plugin import step_functions_fake
 from activity_worker.testing import FakeInThread
 from tests.eventually import eventually_sync
@@ -296,3 +296,10 @@ def test_second_interrupt_on_a_terminal_ends_the_worker_at_once(
     assert "ended at once: 1 task is left without an answer" in rest
     assert code == 130
     assert task.state == "started"
+
+
+def test_worker_ends_after_as_many_failed_polls_as_asked(folder: Path) -> None:
+    arn = "arn:aws:states:us-east-1:123456789012:activity:work"
+    words = ("run", "--activity-arn", arn, "--endpoint-url", "http://127.0.0.1:9", "--poll-attempts", "1")
+
+    assert run(folder, *words).returncode == EXIT_POLLING

@@ -32,6 +32,15 @@ HANDLER_PYTHON = "ACTIVITY_HANDLER_PYTHON"
 DEFAULT_SLOTS = 1
 DEFAULT_TASK_HEARTBEAT_SECONDS = 10.0
 DEFAULT_DRAIN_TIMEOUT_SECONDS = 1800.0
+DEFAULT_CANCEL_GRACE_SECONDS = 5.0
+DEFAULT_POLL_MAX_PAUSE_SECONDS = 30.0
+#: Variables that the operator leaves to the user's podTemplate.
+CANCEL_GRACE_SECONDS = "ACTIVITY_CANCEL_GRACE_SECONDS"
+ON_ERROR = "ACTIVITY_ON_ERROR"
+POLL_ATTEMPTS = "ACTIVITY_POLL_ATTEMPTS"
+POLL_MAX_PAUSE_SECONDS = "ACTIVITY_POLL_MAX_PAUSE_SECONDS"
+#: What becomes of the task of a handler that raised: it is failed, or left to its time-out.
+ON_ERROR_CHOICES = ("fail", "leave")
 MAX_SLOTS = 1000
 #: The service's own limit on `workerName`; eight characters are kept for the slot's suffix.
 MAX_NAME_LENGTH = 72
@@ -62,7 +71,8 @@ class WorkerSettings:
 
     `task_deadline_seconds` None means no hard deadline; `health_port` None means no health server, 0 any free port;
     `report` None means that the worker runs without an operator, as on a laptop. `handler_python` is the interpreter of
-    the handler's environment; empty: the worker's own.
+    the handler's environment; empty: the worker's own. `poll_attempts` is how many polls in a row may fail: 0 for any
+    number, None for 5, in a pod for any number.
     """
 
     source: SourceSettings
@@ -76,6 +86,10 @@ class WorkerSettings:
     health_port: int | None = None
     logging: LogSettings = field(default_factory=LogSettings)
     report: ReportSettings | None = None
+    cancel_grace_seconds: float = DEFAULT_CANCEL_GRACE_SECONDS
+    on_error: str = "fail"
+    poll_attempts: int | None = None
+    poll_max_pause_seconds: float = DEFAULT_POLL_MAX_PAUSE_SECONDS
 
     @property
     def log_keys(self) -> dict[str, str]:
@@ -109,6 +123,14 @@ def read_settings(flags: Mapping[str, str | None], env: Mapping[str, str] | None
             failures=read.choice("log-failures", "traceback", LOG_FAILURES, Env.LOG_FAILURES),
         ),
         report=_read_report(read),
+        cancel_grace_seconds=_or_default(
+            read.seconds("cancel-grace-seconds", CANCEL_GRACE_SECONDS, None, 0.0), DEFAULT_CANCEL_GRACE_SECONDS
+        ),
+        on_error=read.choice("on-error", "fail", ON_ERROR_CHOICES, ON_ERROR),
+        poll_attempts=read.count("poll-attempts", POLL_ATTEMPTS, None, 0, 1000),
+        poll_max_pause_seconds=_or_default(
+            read.seconds("poll-max-pause-seconds", POLL_MAX_PAUSE_SECONDS, None, 1.0), DEFAULT_POLL_MAX_PAUSE_SECONDS
+        ),
     )
 
 
@@ -142,6 +164,10 @@ def read_call_settings(flags: Mapping[str, str | None], env: Mapping[str, str] |
         logging=logs,
         activity=read.matching("activity", "", _ACTIVITY, "an activity's name", "dev"),
     )
+
+
+def _or_default(value: float | None, default: float) -> float:
+    return default if value is None else value
 
 
 def _read_handler(read: SettingsReader) -> str:

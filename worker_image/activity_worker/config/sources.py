@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 
 from activity_worker.config.reader import SettingsError, SettingsReader
 from activity_worker.contract import Env
+from activity_worker.wire.redis_keys import BLOCK_SECONDS
 from activity_worker.wire.redis_url import RedisUrlError, parse_redis_url
 from activity_worker.wire.store_url import StoreUrlError, check_store_url
 
 DEFAULT_LOCK_SECONDS = 180
+#: A variable that the operator leaves to the user's podTemplate.
+REDIS_BLOCK_SECONDS = "ACTIVITY_REDIS_BLOCK_SECONDS"
 DEFAULT_STORE_LEASE_SECONDS = 60.0
 #: How a Redis job is concluded: with the published dialect's commands, or all at once by a script on the server.
 DIALECT, ATOMIC = "dialect", "atomic"
@@ -60,7 +63,7 @@ class RedisSettings:
 
     `attributes` are the fields of a job that the handler gets; `next_queue` is where a job goes when its result does
     not say; `lock_seconds` is how long a job is this worker's, `renew_lock` whether that is prolonged while the handler
-    works; `conclude` is `dialect` or `atomic`.
+    works; `conclude` is `dialect` or `atomic`; `block_seconds` is how long a poll waits for a job.
     """
 
     url: str = field(repr=False)
@@ -71,6 +74,7 @@ class RedisSettings:
     lock_seconds: int = DEFAULT_LOCK_SECONDS
     renew_lock: bool = False
     conclude: str = DIALECT
+    block_seconds: float = BLOCK_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +173,7 @@ def _redis(read: SettingsReader) -> RedisSettings:
         or DEFAULT_LOCK_SECONDS,
         renew_lock=read.choice("redis-renew-lock", "false", ("true", "false"), Env.REDIS_RENEW_LOCK) == "true",
         conclude=read.choice("redis-conclude", DIALECT, (DIALECT, ATOMIC), Env.REDIS_CONCLUDE),
+        block_seconds=read.seconds("redis-block-seconds", REDIS_BLOCK_SECONDS, BLOCK_SECONDS, 0.1) or BLOCK_SECONDS,
     )
 
 

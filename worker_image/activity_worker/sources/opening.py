@@ -82,6 +82,7 @@ def _redis(settings: RedisSettings) -> Source:
         next_queue=settings.next_queue,
         lock_seconds=settings.lock_seconds,
         renew_lock=settings.renew_lock,
+        block_seconds=settings.block_seconds,
     )
     try:
         atomic = settings.conclude == ATOMIC

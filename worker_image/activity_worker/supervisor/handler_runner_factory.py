@@ -12,12 +12,10 @@ from activity_worker.subprocess.oom import OomKillCounter
 from activity_worker.subprocess.process import HandlerUnusableError, ProcessExit
 from activity_worker.subprocess.runner import SubprocessRunner
 from activity_worker.supervisor.activity_types import register_activity_types
+from activity_worker.supervisor.options_of_settings import CHILD_GRACE_SHARE
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
-
-#: Seconds that a child which has to stop gets before it is killed.
-CHILD_GRACE_SECONDS = 4.0
 
 
 class HandlerRunnerFactory:
@@ -41,6 +39,7 @@ class HandlerRunnerFactory:
         self._on_death = on_death
         self._runners: list[SubprocessRunner] = []
         self._oom_kills = OomKillCounter()
+        self._grace_seconds = settings.cancel_grace_seconds * CHILD_GRACE_SHARE
         self._python = settings.handler_python
         self._environment = aws_environment(settings.source, os.environ) | settings.logging.environment()
         self._settings, self._source = settings, source
@@ -56,7 +55,7 @@ class HandlerRunnerFactory:
         """Return a runner for a slot."""
         runner = SubprocessRunner(
             self._handler,
-            cancel_grace_seconds=CHILD_GRACE_SECONDS,
+            cancel_grace_seconds=self._grace_seconds,
             on_unusable=self._on_unusable,
             on_death=self._on_death,
             oom_kills=self._oom_kills,

@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 
-from activity_worker.config.settings import WorkerSettings
+from activity_worker.config.settings import ReportSettings, WorkerSettings
 from activity_worker.config.version import version
 from activity_worker.contract import (
     EXIT_ERROR,
@@ -32,7 +32,6 @@ from activity_worker.contract import (
 from activity_worker.errors import SourceError
 from activity_worker.events import EventEmitter
 from activity_worker.runtime.lifecycle import may_step, step
-from activity_worker.runtime.options import Polling, TaskOptions
 from activity_worker.runtime.slot import Slot
 from activity_worker.runtime.slot_pool import SlotPool
 from activity_worker.sources.opening import open_source, source_facts
@@ -44,11 +43,10 @@ from activity_worker.supervisor.handler_runner_factory import HandlerRunnerFacto
 from activity_worker.supervisor.health import WorkerHealthServer
 from activity_worker.supervisor.interrupts import TerminalInterrupts, describe_wait
 from activity_worker.supervisor.metrics import WorkerMetrics
+from activity_worker.supervisor.options_of_settings import polling_of, task_options_of
 from activity_worker.supervisor.report_state import Instructions, PodIdentity, ReportState, WorkerSnapshot
 from activity_worker.supervisor.reporter import COALESCE_SECONDS, LAST_REPORT_SECONDS, Reporter
 
-#: Seconds that a cancelled task has to end; its child is killed a little sooner.
-TASK_GRACE_SECONDS = 5.0
 #: Seconds after which the worker checks its state again without an event.
 _CHECK_SECONDS = 0.5
 
@@ -82,13 +80,8 @@ class Supervisor:
             slots=settings.slots,
             name_prefix=settings.name,
             events=self._events,
-            # In a pod, polls are retried for ever: the operator reports the error. On a terminal it ends the worker.
-            polling=Polling.forever() if settings.report else Polling(),
-            options=TaskOptions(
-                heartbeat_seconds=self._handler_runners.heartbeat_seconds,
-                deadline_seconds=settings.task_deadline_seconds,
-                cancel_grace_seconds=TASK_GRACE_SECONDS,
-            ),
+            polling=polling_of(settings),
+            options=task_options_of(settings, self._handler_runners.heartbeat_seconds),
         )
         self._slot_pool.counters.on_heartbeat_failure = self.metrics.heartbeat_refused
         self._event_recorder = EventRecorder(
@@ -106,8 +99,7 @@ class Supervisor:
         )
         self._events.on(EventName.WORKER_STOPPED, self._slot_stopped)
         self._health = WorkerHealthServer(self.metrics.registry, lambda: self._state, lambda: self._problem)
-        report, observed = settings.report, (self._reports, self._snapshot, self._follow, self.metrics)
-        self._reporter = None if report is None else Reporter(report, *observed)
+        self._reporter = self._make_reporter(settings.report)
         self.interrupts = TerminalInterrupts(self._slot_pool, self.request_stop, self._handler_runners.kill)
         self.metrics.watch(
             in_progress=lambda: sum(slot.busy for slot in self._slot_pool.members),
@@ -272,6 +264,11 @@ class Supervisor:
         # The pod's status shows an OOM kill only if the kernel killed the whole container.
         if ending.out_of_memory:
             self._record(OOM_KILLED, str(ending))
+
+    def _make_reporter(self, settings: ReportSettings | None) -> Reporter | None:
+        if settings is None:
+            return None
+        return Reporter(settings, self._reports, self._snapshot, self._follow, self.metrics)
 
     def _snapshot(self) -> WorkerSnapshot:
         now = _now()

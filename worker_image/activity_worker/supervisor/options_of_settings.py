@@ -1,0 +1,32 @@
+"""PURE: a worker's settings as the options of its slots."""
+
+from dataclasses import replace
+
+from activity_worker.config.settings import WorkerSettings
+from activity_worker.runtime.options import Polling, TaskOptions
+
+#: The share of a cancelled task's grace after which its child is killed, so that its failure is sent within the grace.
+CHILD_GRACE_SHARE = 0.8
+
+
+def polling_of(settings: WorkerSettings) -> Polling:
+    """Return the retry of polls.
+
+    In a pod, polls are retried for ever by default, because the operator reports the error. On a terminal it ends the
+    worker.
+    """
+    polling = Polling.forever() if settings.report else Polling()
+    polling = replace(polling, max_sleep_seconds=settings.poll_max_pause_seconds)
+    if settings.poll_attempts is None:
+        return polling
+    return replace(polling, max_attempts=settings.poll_attempts or None)
+
+
+def task_options_of(settings: WorkerSettings, heartbeat_seconds: float) -> TaskOptions:
+    """Return the options of tasks; `heartbeat_seconds` is what the source allows."""
+    return TaskOptions(
+        heartbeat_seconds=heartbeat_seconds,
+        deadline_seconds=settings.task_deadline_seconds,
+        on_error="leave" if settings.on_error == "leave" else "fail",
+        cancel_grace_seconds=settings.cancel_grace_seconds,
+    )
