@@ -1,6 +1,6 @@
 """What the demo plays: how much work, how many workers, and windows short enough to watch."""
 
-from activity_operator.api.parts import Drain, ScaleDown
+from activity_operator.api.parts import Drain
 
 EXECUTIONS = 40
 MAX_WORKERS = 10
@@ -35,13 +35,11 @@ def spec() -> dict[str, object]:
 
 def introduction() -> str:
     """Return what is going to be shown, and how it differs from a pool with default windows."""
-    usual = ScaleDown()
     return (
         f"{EXECUTIONS} executions of {SHORTEST_SECONDS:.0f} to {LONGEST_SECONDS:.0f} s each, "
         f"a pool of 0 to {MAX_WORKERS} workers with one slot each.\n"
         f"The pool's windows are short, so that it can be watched:\n"
-        f"  scaling.scaleDown: stabilizationWindowSeconds {STABILIZATION_SECONDS} instead of "
-        f"{usual.stabilization_window_seconds}, zeroAfterSeconds {ZERO_AFTER_SECONDS} instead of "
-        f"{usual.zero_after_seconds}\n"
+        f"  scaling.scaleDown: stabilizationWindowSeconds {STABILIZATION_SECONDS}, zeroAfterSeconds "
+        f"{ZERO_AFTER_SECONDS} instead of times by the measured start of a pod\n"
         f"  drain: timeoutSeconds {DRAIN_SECONDS} instead of {Drain().timeout_seconds}"
     )

@@ -15,19 +15,34 @@ DAY_SECONDS = 86_400
 class ScaleDown(ApiModel):
     """How slowly a pool shrinks."""
 
-    stabilization_window_seconds: Int32 = Field(
-        default=60,
+    stabilization_window_seconds: Int32 | None = Field(
+        default=None,
         ge=0,
         le=3600,
-        description="Seconds over which the highest wanted size holds before the pool shrinks to it (default 60), "
-        "so that a short lull costs no workers.",
+        description="Seconds over which the highest wanted size holds before the pool shrinks to it, so that a short "
+        "lull removes no workers. Unset (default): five times the measured start of a pod, 15 to 50; 50 on Step "
+        "Functions, where a worker waits for its poll anyway.",
     )
-    zero_after_seconds: Int32 = Field(
-        default=300,
+    zero_after_seconds: Int32 | None = Field(
+        default=None,
         ge=0,
         le=DAY_SECONDS,
-        description="Seconds without any task, waiting or running, before a pool with minWorkers 0 goes to zero "
-        "(default 300), because starting from zero costs a pod start.",
+        description="Seconds without any task, waiting or running, before a pool with minWorkers 0 goes to zero, "
+        "because starting from zero costs a pod start. Unset (default): twenty times the measured start of a pod, "
+        "50 to 290.",
+    )
+    max_pods_per_minute: Int32 | None = Field(
+        default=None,
+        ge=1,
+        le=1000,
+        description="Most workers by which the size falls within a minute. Unset (default): no limit.",
+    )
+    max_percent: Int32 | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description="Most workers by which the size falls within a minute, as a percentage of the largest size in it, "
+        "and at least one. With maxPodsPerMinute the stricter one applies. Unset (default): no limit.",
     )
 
 

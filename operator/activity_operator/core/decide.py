@@ -20,6 +20,7 @@ from activity_operator.core import (
     saturation,
     scale_plan,
     sentinel_plan,
+    shrinking,
     stabilize,
     throughput,
 )
@@ -51,12 +52,13 @@ REPORT_PATH_RECHECK_SECONDS = 5.0
 
 def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> Decision:
     """Return what to do about one pool, and why."""
-    situation = situation_of(spec, observation)
+    situation = situation_of(spec, observation, memory.estimates.start_seconds)
     proven = _proven(situation, memory)
     breaker, failed = watch_starts(situation, memory.breaker)
     measured = estimates.estimated(situation, memory.estimates)
     demand = raised(situation, task_demand(situation, memory.saturation, memory.emptied_at, measured))
-    stable = stabilize.stabilized(situation, demand, memory.recommendations, memory.quiet_since)
+    held = stabilize.stabilized(situation, demand, memory.recommendations, memory.quiet_since)
+    stable = shrinking.limited(situation, held, memory.estimates, memory.sizes)
     waiting_since = growth_guard.waiting_since(situation, demand, memory.waiting_since)
     growth_stop = growth_guard.growth_stop(situation, waiting_since)
     size = limits.limited_size(situation, demand, stable, breaker, growth_stop, memory.size)
@@ -86,6 +88,7 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
         measured,
         failing,
         situation.revision if gate.state is GateState.STOPPED else "",
+        memory.sizes.followed_by(min(stable.workers, situation.spec.max_workers), observation.now),
     )
     return Decision(
         size=size,
@@ -217,7 +220,7 @@ def _directives(situation: Situation, victims: tuple[Member, ...]) -> dict[str, 
 def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory) -> float | None:
     """Return the seconds until time alone can change the decision, None if only an event can."""
     spec, observation, fleet = situation.spec, situation.observation, situation.fleet
-    window = spec.scaling.scale_down.stabilization_window_seconds
+    window = spec.scaling.scale_down.stabilization_window_seconds or 0
     times = [
         stabilize.expires(memory.recommendations, window),
         next_decision_at(situation, memory.breaker),
@@ -229,9 +232,10 @@ def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory) -> 
         *not_ready.recheck_times(situation),
         *probing.recheck_times(situation, memory.saturation),
         *failing_tasks.recheck_times(situation),
+        *shrinking.recheck_times(situation, memory.estimates, memory.sizes),
     ]
     if memory.quiet_since is not None and fleet.serving:
-        times.append(memory.quiet_since + spec.scaling.scale_down.zero_after_seconds)
+        times.append(memory.quiet_since + (spec.scaling.scale_down.zero_after_seconds or 0))
     if fleet.serving and observation.now - observation.leader_since < window:
         times.append(observation.leader_since + window)
     if demand.saturation is not None and not probing.counts_by_polls(situation):

@@ -9,6 +9,7 @@ from activity_operator.core.backlog import Backlog
 from activity_operator.core.estimates import NO_ESTIMATES, Estimates
 from activity_operator.core.saturation import Saturation
 from activity_operator.core.situation import Situation
+from activity_operator.core.size_history import NO_SIZES, SizeHistory
 from activity_worker.contract import Directive
 
 
@@ -159,7 +160,7 @@ class ScalingMemory:
     backlog was last certainly empty (0: not known), `waiting_since` when tasks began to wait. `size` is the size
     decided last, None before the first decision. `tasks_failing` is why the tasks count as failing, "" if they do
     not. `proven` are the revisions of which a worker has reported. `announced` are the Events already published, by
-    topic. `estimates` are measured times. `stopped_revision` is the
+    topic. `estimates` are measured times, and `sizes` are the sizes of the last minute. `stopped_revision` is the
     revision whose rollout was stopped, "" if none was.
     """
 
@@ -175,6 +176,7 @@ class ScalingMemory:
     estimates: Estimates = NO_ESTIMATES
     tasks_failing: str = ""
     stopped_revision: str = ""
+    sizes: SizeHistory = NO_SIZES
 
 
 class Limit(StrEnum):

@@ -7,13 +7,15 @@ from activity_operator.core import schedules
 from activity_operator.core.fleet import Fleet, join_reports
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import Observation
+from activity_operator.core.windows import with_windows
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
     """The spec, the observation, the pods joined with their reports, and the name of the spec's template revision.
 
-    `minWorkers` and `maxWorkers` of the spec are those that apply now; `schedule` says whether a schedule set them.
+    `minWorkers` and `maxWorkers` of the spec are those that apply now; `schedule` says whether a schedule set them. The
+    times of `scaleDown` are those that apply now; `default_window` says that the spec leaves the window open.
     """
 
     spec: PoolSpec
@@ -21,10 +23,16 @@ class Situation:
     fleet: Fleet
     revision: str
     schedule: schedules.ActiveSchedule = schedules.NO_SCHEDULE
+    default_window: bool = False
 
 
-def situation_of(spec: PoolSpec, observation: Observation) -> Situation:
-    """Return the situation: the pods joined with their reports, and the name of the spec's revision."""
+def situation_of(spec: PoolSpec, observation: Observation, start_seconds: float | None = None) -> Situation:
+    """Return the situation: the pods joined with their reports, and the name of the spec's revision.
+
+    `start_seconds` is the measured start of a pod, None if it is not known. It sets the times that the spec leaves
+    open.
+    """
     schedule = schedules.schedule_at(spec.scaling.schedules, observation.now)
-    applied = schedules.apply(spec, schedule)
-    return Situation(applied, observation, join_reports(spec, observation), revision_of(spec), schedule)
+    applied = schedules.apply(with_windows(spec, start_seconds), schedule)
+    default_window = spec.scaling.scale_down.stabilization_window_seconds is None
+    return Situation(applied, observation, join_reports(spec, observation), revision_of(spec), schedule, default_window)

@@ -29,12 +29,13 @@ def stabilized(situation: Situation, demand: Demand, past: Recommendations, quie
     quiet = None if unknown else _quiet_since(situation, demand, quiet_since)
     # Workers kept because of an unknown backlog enter the window as demand.
     wanted = max(demand.workers, blind)
-    recommendations = _remember(past, observation.now, wanted, spec.scaling.scale_down.stabilization_window_seconds)
+    window = spec.scaling.scale_down.stabilization_window_seconds or 0
+    recommendations = _remember(past, observation.now, wanted, window)
     candidates = [(demand.workers, ""), (blind, f"{unknown}: unknown is not zero")]
     candidates.append((max(number for _, number in recommendations), "the stabilization window"))
     if observation.report_path_problem:
         candidates.append((present, observation.report_path_problem))
-    elif observation.now - observation.leader_since < spec.scaling.scale_down.stabilization_window_seconds:
+    elif observation.now - observation.leader_since < window:
         candidates.append((present, "a new leader waits one stabilization window"))
     if any(not member.never_started for member in fleet.serving) and not _zero_allowed(spec, observation.now, quiet):
         candidates.append((1 + len(fleet.stalled), _zero_reason(situation)))
@@ -91,7 +92,7 @@ def _quiet_since(situation: Situation, demand: Demand, since: float | None) -> f
 
 
 def _zero_allowed(spec: PoolSpec, now: float, quiet_since: float | None) -> bool:
-    return quiet_since is not None and now - quiet_since >= spec.scaling.scale_down.zero_after_seconds
+    return quiet_since is not None and now - quiet_since >= (spec.scaling.scale_down.zero_after_seconds or 0)
 
 
 def _zero_reason(situation: Situation) -> str:

@@ -32,8 +32,8 @@ def test_three_fields_are_required_and_the_others_have_defaults() -> None:
 
     assert (spec.min_workers, spec.slots_per_worker, spec.replicas, spec.paused) == (0, 1, None, False)
     assert spec.scaling.target_utilization == 1.0
-    assert spec.scaling.scale_down.stabilization_window_seconds == 60
-    assert spec.scaling.scale_down.zero_after_seconds == 300
+    assert spec.scaling.scale_down.stabilization_window_seconds is None
+    assert spec.scaling.scale_down.zero_after_seconds is None
     assert spec.reports.timeout_seconds == 60
     assert spec.stalled.deadline_seconds == 300
     assert spec.task_heartbeat.interval_seconds == 10

@@ -15,9 +15,12 @@ POOL = PoolFacts("team", "pool", "pool-uid", 1)
 
 
 def pool(**more: Any) -> PoolSpec:
-    """Return a spec with maxWorkers 10 and the CRD's defaults, changed by `more` (names as in the resource)."""
+    """Return a spec with maxWorkers 10 and windows of 60 and 300 s, changed by `more` (names as in the resource)."""
     arn = "arn:aws:states:eu-west-1:123456789012:activity:a"
-    return PoolSpec.model_validate({"activityArn": arn, "handlerImage": "i", "maxWorkers": 10, **more})
+    scaling = {**window(60), **more.pop("scaling", {})}
+    return PoolSpec.model_validate(
+        {"activityArn": arn, "handlerImage": "i", "maxWorkers": 10, "scaling": scaling, **more}
+    )
 
 
 def window(seconds: int, zero_after: int = 300) -> dict[str, Any]:

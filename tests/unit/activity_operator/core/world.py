@@ -1,5 +1,7 @@
 """One pool over a true cluster (`truth.py`) with one leader (`term.py`), for tests of whole scenarios."""
 
+from typing import Any
+
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.decision import Decision, EmitEvent
 from activity_operator.core.manifests import revision_of
@@ -17,9 +19,12 @@ FOREVER_SECONDS = 1e6
 LOOKS = 40
 
 
-def pool_spec(**changes: object) -> PoolSpec:
-    """Return a spec with the usual defaults and these changes (camelCase)."""
-    return PoolSpec.model_validate({"activityArn": ARN, "handlerImage": "h:1", "maxWorkers": 10, **changes})
+def pool_spec(**changes: Any) -> PoolSpec:
+    """Return a spec with a window of 60 s, 300 s before zero, and these changes (camelCase)."""
+    scaling = {"scaleDown": {"stabilizationWindowSeconds": 60, "zeroAfterSeconds": 300}, **changes.pop("scaling", {})}
+    return PoolSpec.model_validate(
+        {"activityArn": ARN, "handlerImage": "h:1", "maxWorkers": 10, "scaling": scaling, **changes}
+    )
 
 
 class World:

@@ -1,0 +1,50 @@
+"""PURE: how slowly a pool shrinks where the user sets no times: by the measured start of its pods.
+
+A worker of Step Functions that becomes idle opens a poll of 60 s, and cannot leave before its end. So a window there
+ends just before such a poll does: one that ends just after it would cost another minute.
+"""
+
+import math
+
+from activity_operator.api.spec import PoolSpec
+
+#: The window in starts of a pod, and its bounds in seconds: a start that is saved is worth as much idle time.
+WINDOW_STARTS, SHORTEST_WINDOW_SECONDS, LONGEST_WINDOW_SECONDS = 5.0, 15, 50
+#: `zeroAfterSeconds` in starts of a pod, and its bounds in seconds.
+ZERO_STARTS, SHORTEST_ZERO_SECONDS, LONGEST_ZERO_SECONDS = 20.0, 50, 290
+#: Seconds of a poll of Step Functions, and by how much earlier a window ends.
+POLL_SECONDS, BEFORE_POLL_SECONDS = 60, 10
+
+
+def with_windows(spec: PoolSpec, start_seconds: float | None) -> PoolSpec:
+    """Return the spec with the times that it leaves open; `start_seconds` None: no pod of the pool has started yet."""
+    down = spec.scaling.scale_down
+    if down.stabilization_window_seconds is not None and down.zero_after_seconds is not None:
+        return spec
+    window, zero_after = default_windows(spec, start_seconds)
+    changes = {
+        "stabilization_window_seconds": _first(down.stabilization_window_seconds, window),
+        "zero_after_seconds": _first(down.zero_after_seconds, zero_after),
+    }
+    scaling = spec.scaling.model_copy(update={"scale_down": down.model_copy(update=changes)})
+    return spec.model_copy(update={"scaling": scaling})
+
+
+def default_windows(spec: PoolSpec, start_seconds: float | None) -> tuple[int, int]:
+    """Return the stabilization window and the time before zero in seconds; the longest if the start is not known."""
+    if start_seconds is None:
+        return LONGEST_WINDOW_SECONDS, LONGEST_ZERO_SECONDS
+    window = _bounded(WINDOW_STARTS * start_seconds, SHORTEST_WINDOW_SECONDS, LONGEST_WINDOW_SECONDS)
+    zero_after = _bounded(ZERO_STARTS * start_seconds, SHORTEST_ZERO_SECONDS, LONGEST_ZERO_SECONDS)
+    if spec.source_kind != "stepFunctions":
+        return window, zero_after
+    polls = max(round((zero_after + BEFORE_POLL_SECONDS) / POLL_SECONDS), 1)
+    return LONGEST_WINDOW_SECONDS, polls * POLL_SECONDS - BEFORE_POLL_SECONDS
+
+
+def _bounded(seconds: float, least: int, most: int) -> int:
+    return min(max(math.ceil(seconds), least), most)
+
+
+def _first(number: int | None, otherwise: int) -> int:
+    return otherwise if number is None else number

@@ -1,0 +1,137 @@
+"""How slowly a pool shrinks: windows by the start of its pods, a floor, a dead band, and the steps of the spec."""
+
+from typing import Any
+
+import pytest
+
+from activity_operator.api.spec import PoolSpec
+from activity_operator.core.estimates import NO_ESTIMATES, Estimates
+from activity_operator.core.shrinking import limited, recheck_times
+from activity_operator.core.situation import Situation, situation_of
+from activity_operator.core.size_history import NO_SIZES, STEP_SECONDS, SizeHistory
+from activity_operator.core.stabilize import Stable
+from activity_operator.core.windows import default_windows, with_windows
+from tests.unit.activity_operator.core.builders import NOW, busy, observed, pool
+from tests.unit.activity_operator.core.load import load_of
+from tests.unit.activity_operator.core.world import World, pool_spec
+
+REDIS = {"activityArn": None, "source": {"redis": {"address": "redis:6379", "flow": "f", "queue": "q"}}}
+
+
+def open_spec(**scaling: Any) -> PoolSpec:
+    """Return a spec that leaves the windows to the operator."""
+    return pool(scaling={"scaleDown": {}, **scaling}, maxWorkers=500)
+
+
+def situation(spec: PoolSpec, now: float = NOW) -> Situation:
+    return situation_of(spec, observed(busy("w1"), now=now))
+
+
+def size(
+    workers: int, history: SizeHistory, spec: PoolSpec, *, known: Estimates = NO_ESTIMATES, now: float = NOW
+) -> int:
+    """Return the size that the rules allow where the windows allow `workers`."""
+    return limited(situation(spec, now), Stable(workers, "", (), None), known, history).workers
+
+
+@pytest.mark.parametrize(
+    ("start", "window", "zero_after"),
+    [(None, 50, 290), (1.0, 15, 50), (3.0, 15, 60), (6.0, 30, 120), (30.0, 50, 290), (100.0, 50, 290)],
+)
+def test_windows_follow_the_measured_start(start: float | None, window: int, zero_after: int) -> None:
+    assert default_windows(pool(**REDIS), start) == (window, zero_after)
+
+
+@pytest.mark.parametrize("start", [None, 1.0, 2.0, 3.0, 4.5, 6.0, 10.0, 12.0, 30.0])
+def test_windows_of_step_functions_end_before_a_poll_does(start: float | None) -> None:
+    window, zero_after = default_windows(pool(), start)
+
+    assert (window, zero_after % 60) == (50, 50)
+
+
+def test_times_of_the_spec_are_kept() -> None:
+    spec = pool(scaling={"scaleDown": {"stabilizationWindowSeconds": 0}})
+    down = with_windows(spec, 3.0).scaling.scale_down
+
+    assert (down.stabilization_window_seconds, down.zero_after_seconds) == (0, 50)
+
+
+def test_pool_of_slow_pods_shrinks_later_than_one_of_fast_pods() -> None:
+    sizes = {}
+    for seconds in (1.0, 9.0):
+        world = World(PoolSpec.model_validate({**pool_spec(**REDIS).model_dump(by_alias=True), "scaling": {}}))
+        world.truth.import_seconds = seconds
+        world.truth.arrive(4, 5.0)
+        world.run(30.0 + seconds)
+        sizes[seconds] = world.replicas
+
+    assert sizes[1.0] < sizes[9.0] == 4
+
+
+def test_floor_keeps_spare_workers_for_the_load_of_the_last_minutes() -> None:
+    known = Estimates(short=25.0, long=16.0)
+    history = SizeHistory(((NOW - 100, 40),))
+
+    assert size(10, history, open_spec(), known=known) == 24
+    assert size(30, history, open_spec(), known=known) == 30
+
+
+def test_floor_starts_no_worker() -> None:
+    assert size(10, SizeHistory(((NOW - 100, 12),)), open_spec(), known=Estimates(short=25.0, long=16.0)) == 12
+
+
+def test_floor_leaves_small_loads_and_windows_of_the_user_alone() -> None:
+    history = SizeHistory(((NOW - 100, 9),))
+
+    assert size(1, history, open_spec(), known=Estimates(short=2.0, long=2.0)) == 1
+    assert size(1, history, pool(), known=Estimates(short=16.0, long=16.0)) == 1
+
+
+@pytest.mark.parametrize(("workers", "seconds", "kept"), [(19, 59, 20), (18, 59, 20), (17, 59, 17), (19, 60, 19)])
+def test_small_surplus_stays_for_a_minute_after_growth(workers: int, seconds: float, kept: int) -> None:
+    history = SizeHistory(((NOW - seconds, 20),), grown_at=NOW - seconds)
+
+    assert size(workers, history, open_spec()) == kept
+
+
+def test_dead_band_does_not_keep_a_pool_from_zero() -> None:
+    assert size(0, SizeHistory(((NOW - 5, 1),), grown_at=NOW - 5), open_spec()) == 0
+
+
+@pytest.mark.parametrize(
+    ("down", "sizes"),
+    [
+        ({"maxPodsPerMinute": 3}, [10, 7, 7, 4, 1, 0]),
+        ({"maxPercent": 50}, [10, 5, 5, 2, 1, 0]),
+        ({"maxPodsPerMinute": 3, "maxPercent": 90}, [10, 7, 7, 4, 1, 0]),
+    ],
+    ids=["pods", "percent", "the stricter one"],
+)
+def test_steps_bound_what_leaves_within_a_minute(down: dict[str, int], sizes: list[int]) -> None:
+    spec = pool(scaling={"scaleDown": {"stabilizationWindowSeconds": 0, "zeroAfterSeconds": 0, **down}})
+    history = NO_SIZES.followed_by(10, NOW)
+    found = [10]
+    for seconds in (1.0, 30.0, 62.0, 123.0, 184.0):
+        found.append(size(0, history, spec, now=NOW + seconds))
+        history = history.followed_by(found[-1], NOW + seconds)
+
+    assert found == sizes
+
+
+def test_pool_looks_again_when_the_next_step_is_due() -> None:
+    spec = pool(scaling={"scaleDown": {"maxPodsPerMinute": 1}})
+    history = SizeHistory(((NOW - 20, 5), (NOW - 20, 4)))
+
+    assert NOW - 20 + STEP_SECONDS in list(recheck_times(situation(spec), NO_ESTIMATES, history))
+
+
+def test_steps_hold_in_a_whole_pool() -> None:
+    load = load_of("counted", window=5, zero_after=5, maxWorkers=20)
+    load.world.edit(scaling={"scaleDown": {"stabilizationWindowSeconds": 5, "maxPodsPerMinute": 4}})
+    load.arrive(20)
+    load.run(240)
+
+    assert max(load.sizes) == 20
+    minutes = [load.sizes[start + 60] - load.sizes[start] for start in range(len(load.sizes) - 60)]
+    assert min(minutes) >= -4
+    assert load.sizes[-1] < 12
