@@ -18,9 +18,9 @@ from activity_operator.core import (
     recommendation,
     rollout,
     saturation,
+    scale_in,
     scale_plan,
     sentinel_plan,
-    shrinking,
     stabilize,
     throughput,
 )
@@ -56,9 +56,9 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
     proven = _proven(situation, memory)
     breaker, failed = watch_starts(situation, memory.breaker)
     measured = estimates.estimated(situation, memory.estimates)
-    demand = raised(situation, task_demand(situation, memory.saturation, memory.emptied_at, measured))
+    demand = raised(situation, task_demand(situation, memory.saturation, memory.emptied_at, memory.estimates))
     held = stabilize.stabilized(situation, demand, memory.recommendations, memory.quiet_since)
-    stable = shrinking.limited(situation, held, memory.estimates, memory.sizes)
+    stable = scale_in.limited(situation, held, memory.estimates, memory.sizes)
     waiting_since = growth_guard.waiting_since(situation, demand, memory.waiting_since)
     growth_stop = growth_guard.growth_stop(situation, waiting_since)
     size = limits.limited_size(situation, demand, stable, breaker, growth_stop, memory.size)
@@ -232,7 +232,7 @@ def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory) -> 
         *not_ready.recheck_times(situation),
         *probing.recheck_times(situation, memory.saturation),
         *failing_tasks.recheck_times(situation),
-        *shrinking.recheck_times(situation, memory.estimates, memory.sizes),
+        *scale_in.recheck_times(situation, memory.estimates, memory.sizes),
     ]
     if memory.quiet_since is not None and fleet.serving:
         times.append(memory.quiet_since + (spec.scaling.scale_down.zero_after_seconds or 0))

@@ -253,7 +253,7 @@ class Story:
     def _shrinks_on_knowledge(self, observation: Observation, decision: Decision) -> None:
         """No worker is removed while the report path is degraded or the leader's term is young."""
         fleet_seen = join_reports(self.spec, observation)
-        window = self.spec.scaling.scale_down.stabilization_window_seconds
+        window = self.spec.scaling.scale_down.stabilization_window_seconds or 0
         asked = self.spec.paused or self.spec.replicas is not None or fleet_seen.present > self.spec.max_workers
         rollout = any(member.pod.revision != revision_of(self.spec) for member in fleet_seen.members)
         if (

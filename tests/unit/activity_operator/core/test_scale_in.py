@@ -6,7 +6,7 @@ import pytest
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.estimates import NO_ESTIMATES, Estimates
-from activity_operator.core.shrinking import limited, recheck_times
+from activity_operator.core.scale_in import limited, recheck_times
 from activity_operator.core.situation import Situation, situation_of
 from activity_operator.core.size_history import NO_SIZES, STEP_SECONDS, SizeHistory
 from activity_operator.core.stabilize import Stable
