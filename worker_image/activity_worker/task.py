@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Final, Literal, Protocol
 
 from activity_worker.contract import LeasedTask, lease_id
 
@@ -28,9 +28,52 @@ def activity_name(polled: str) -> str:
     return polled.removeprefix("queue:").removesuffix(":waiting")
 
 
+#: The key of an input's object under which a state machine says where the task comes from.
+ORIGIN_KEY: Final = "_activity"
+_MAX_ORIGIN_LENGTH: Final = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a task comes from, as far as its input says so under `_activity`.
+
+    `execution` is the execution's id (an ARN on Step Functions), `name` its name, `state` the state's name. `attempt`
+    counts the state's attempts from 1. `traceparent` and `tracestate` are those of W3C Trace Context.
+    """
+
+    execution: str = ""
+    name: str = ""
+    state: str = ""
+    attempt: int = 1
+    traceparent: str = ""
+    tracestate: str = ""
+
+
+NO_ORIGIN: Final = Origin()
+
+
+def take_origin(value: Any) -> tuple[Any, Origin]:
+    """Return an input without `_activity`, and what that key says. An input without the object stays as it is."""
+    told = value.get(ORIGIN_KEY) if isinstance(value, dict) else None
+    if not isinstance(told, dict):
+        return value, NO_ORIGIN
+    texts = {
+        name: told[name][:_MAX_ORIGIN_LENGTH]
+        for name in ("execution", "name", "state", "traceparent", "tracestate")
+        if isinstance(told.get(name), str)
+    }
+    retries = told.get("retries")
+    attempt = retries + 1 if type(retries) is int and retries >= 0 else 1
+    return {key: item for key, item in value.items() if key != ORIGIN_KEY}, Origin(**texts, attempt=attempt)
+
+
 @dataclass(frozen=True, slots=True)
 class TaskRequest:
-    """What a handler is asked to do. `input` is the parsed JSON, None when it could not be parsed."""
+    """What a handler is asked to do. `input` is the parsed JSON, None when it could not be parsed.
+
+    `origin` is what the input said under `_activity`. `deadline_at` is when the runtime ends the handler, in Unix
+    seconds; None: never.
+    """
 
     #: What a handler's parameter with this annotation gets.
     __activity_role__: ClassVar[str] = "request"
@@ -38,11 +81,18 @@ class TaskRequest:
     worker: WorkerIdentity = field(repr=False)
     task: LeasedTask
     input: Any = field(repr=False)
+    origin: Origin = field(default=NO_ORIGIN, repr=False)
+    deadline_at: float | None = field(default=None, repr=False)
+
+    @property
+    def execution(self) -> str:
+        """The execution that the task belongs to, "" where neither the input nor the source says so."""
+        return self.origin.execution or ("" if self.task.activity is None else self.task.activity.workflow_id)
 
     @property
     def input_text(self) -> str | None:
         """The input as JSON text, None if only the parsed form is `input`: the input of an SWF task is any text."""
-        return self.task.input if self.task.activity is None else None
+        return self.task.input if self.task.activity is None and self.origin is NO_ORIGIN else None
 
     @property
     def activity(self) -> str:

@@ -49,7 +49,7 @@ async def start(request: pytest.FixtureRequest) -> AsyncIterator[Start]:
             servers.append(operator)
         else:
             registry = WorkerMetrics("1.2.3", 1).registry
-            worker = of_worker.WorkerHealthServer(registry, lambda: WorkerState.RUNNING, lambda: "", bounds)
+            worker = of_worker.WorkerHealthServer(registry, lambda: WorkerState.RUNNING, lambda: "", limits=bounds)
             await worker.start(0, "127.0.0.1")
             servers.append(worker)
         return servers[-1]

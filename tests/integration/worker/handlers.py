@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from activity_worker import activity
-from activity_worker.activity import TaskRequest
+from activity_worker.activity import Context, TaskRequest
 from activity_worker.errors import TaskFailed
 
 CALLS = 0
@@ -187,3 +187,10 @@ async def throws_when_cancelled(request: TaskRequest) -> None:
         await asyncio.sleep(3600)
     except asyncio.CancelledError:
         raise RuntimeError("could not clean up") from None
+
+
+def reports_progress(job: dict[str, Any], ctx: Context) -> dict[str, Any]:
+    logging.getLogger("shop").info("at work")
+    ctx.heartbeat({"lines": 7})
+    waits_at_the_gate(ctx.request)
+    return {"execution": ctx.execution, "remaining": ctx.remaining_seconds(), "keys": sorted(job)}

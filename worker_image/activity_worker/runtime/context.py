@@ -4,14 +4,19 @@ A handler gets it as a parameter that is annotated with `Context`. Code further 
 which runners set and `activity_worker.activity` reads.
 """
 
+import time
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Any, ClassVar
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from activity_worker.runtime.cancellation import CancellationSignal
 from activity_worker.task import TaskRequest
 
 if TYPE_CHECKING:
     from activity_worker.runtime.toolkit import TaskResponseToolkit
+
+
+_DAY_MILLISECONDS: Final = 86_400_000
 
 
 class Context:
@@ -38,6 +43,52 @@ class Context:
     def worker(self) -> str:
         """The name under which the slot polls."""
         return self.request.worker.worker_name
+
+    @property
+    def attempt(self) -> int:
+        """The state's attempt, from 1; 1 where the input does not say under `_activity.retries`."""
+        return self.request.origin.attempt
+
+    @property
+    def execution(self) -> str:
+        """The id of the execution that the task belongs to; "" where it is not known."""
+        return self.request.execution
+
+    @property
+    def execution_name(self) -> str:
+        """The execution's name; "" where the input does not say."""
+        return self.request.origin.name
+
+    @property
+    def state(self) -> str:
+        """The state's name; "" where the input does not say."""
+        return self.request.origin.state
+
+    @property
+    def traceparent(self) -> str:
+        """The trace that the task belongs to, as W3C Trace Context writes it; "" where the input does not say."""
+        return self.request.origin.traceparent
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the runtime ends the handler, in UTC; None: never."""
+        at = self.request.deadline_at
+        return None if at is None else datetime.fromtimestamp(at, UTC)
+
+    def remaining_seconds(self) -> float | None:
+        """Return the seconds until the deadline, 0 after it; None without a deadline."""
+        at = self.request.deadline_at
+        return None if at is None else max(at - time.time(), 0.0)
+
+    @property
+    def aws_request_id(self) -> str:
+        """The lease id, under the name that Lambda's context has for a request."""
+        return self.lease
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Return the milliseconds until the deadline, as Lambda's context does; without a deadline those of a day."""
+        remaining = self.remaining_seconds()
+        return _DAY_MILLISECONDS if remaining is None else int(remaining * 1000)
 
     def heartbeat(self, details: Any = None) -> None:
         """Say that the task makes progress, without waiting; many calls become few heartbeats."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -32,7 +33,7 @@ from activity_worker.runtime.heartbeat import HeartbeatListener, HeartbeatLoop
 from activity_worker.runtime.options import TaskOptions
 from activity_worker.runtime.toolkit import TaskResponseToolkit
 from activity_worker.sources.protocol import CancellableSource, Source
-from activity_worker.task import TaskRequest
+from activity_worker.task import NO_ORIGIN, TaskRequest, take_origin
 from activity_worker.wire.backoff import pause_after
 
 if TYPE_CHECKING:
@@ -185,12 +186,14 @@ class TaskRun:
             self._concluding_ended,
         )
         self._unreadable: InvalidTaskInputError | None = None
-        value = None
+        value, origin = None, NO_ORIGIN
         try:
-            value = parse_task_input(task)
+            value, origin = take_origin(parse_task_input(task))
         except InvalidTaskInputError as error:
             self._unreadable = error
-        self.request = TaskRequest(context.slot, task, value)
+        limit = context.options.deadline_seconds
+        deadline_at = None if limit is None else time.time() + limit
+        self.request = TaskRequest(context.slot, task, value, origin, deadline_at)
         self.respond = TaskResponseToolkit(self.request, self._calls, events=context.events, signal=self.signal)
         self._calls.respond = self.respond
         self._deadline: asyncio.TimerHandle | None = None

@@ -28,7 +28,7 @@ from activity_worker.subprocess import errors
 from activity_worker.subprocess.child_channel import ChildChannel, die_with_parent, prefer_for_oom_kill
 from activity_worker.subprocess.protocol import CHILD_UNUSABLE, Message, encode
 from activity_worker.subprocess.task_keys import TaskKeys
-from activity_worker.task import TaskRequest
+from activity_worker.task import TaskRequest, take_origin
 
 if TYPE_CHECKING:
     from activity_worker.steps.runner.child_handler import InstanceHandler
@@ -128,7 +128,9 @@ class _Child:
         self.parent.send_frame(_STARTED)
         scheduled = message.get("activity")
         task = LeasedTask(message["token"], message["input"], scheduled and ScheduledActivity.from_wire(scheduled))
-        request = TaskRequest(_ChildWorker(message["worker"], message["arn"]), task, parse_task_input(task))
+        value, origin = take_origin(parse_task_input(task))
+        identity = _ChildWorker(message["worker"], message["arn"])
+        request = TaskRequest(identity, task, value, origin, message.get("deadline"))
         self._keys.begin(request)
         channel = _ParentTaskChannel(self.parent) if self._responds(request) else _ReturnChannel(self.parent)
         respond = TaskResponseToolkit(request, channel, events=EventEmitter(), signal=self._signal)

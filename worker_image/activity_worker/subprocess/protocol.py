@@ -3,14 +3,15 @@
 JSON instead of pickle, so that a child's message cannot run code in the supervisor. Standard library only, because
 every child imports this module.
 
-    supervisor -> child   run {id, token, input, worker, arn, draining?, activity?} cancel {id, reason, detail}
+    supervisor -> child   run {id, token, input, worker, arn, draining?, activity?, deadline?}
+                          cancel {id, reason, detail}
                           drain {id, on}   reply {call, error}   stop {}
     child -> supervisor   ready {capabilities?, activities?}   unusable {message}   started {}   call {call, what, ...}
                           progress {details}   measured {note}   done {id, error, output}
 
-`activity` is what an Amazon SWF task says about itself. `capabilities` lists what a handler that is a `Tasks` object
-can run. `measured` describes each of its calls. `drain` tells whether the worker takes no further task, and asks a
-`Tasks` object to begin no further call.
+`activity` is what an Amazon SWF task says about itself; `deadline` is in Unix seconds. `capabilities` lists what a
+handler that is a `Tasks` object can run. `measured` describes each of its calls. `drain` tells whether the worker takes
+no further task, and asks a `Tasks` object to begin no further call.
 
 `activities` lists name and version of each activity in a registry.
 

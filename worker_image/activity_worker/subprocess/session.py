@@ -59,6 +59,8 @@ class TaskSession:
         order: Message = {"kind": "run", "id": self._number, "token": request.task.token, "input": request.task.input}
         if self._respond.signal.draining:
             order["draining"] = True
+        if request.deadline_at is not None:
+            order["deadline"] = request.deadline_at
         if request.task.activity is not None:
             order["activity"] = request.task.activity.to_wire()
         self._respond.signal.on_draining(self._draining_changed)

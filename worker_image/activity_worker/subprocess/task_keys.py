@@ -29,4 +29,7 @@ class TaskKeys:
         if request is None:
             return self._worker
         worker, _, slot = request.worker.worker_name.rpartition(":")
-        return {"lease": request.lease_id, "task": request.activity, **self._worker, "worker": worker, "slot": slot}
+        keys = {"lease": request.lease_id, "task": request.activity, **self._worker, "worker": worker, "slot": slot}
+        if request.execution:
+            keys["execution"] = request.execution
+        return keys

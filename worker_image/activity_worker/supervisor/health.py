@@ -1,4 +1,4 @@
-"""Serves `/livez` and `/readyz` for the kubelet and `/metrics` for Prometheus.
+"""Serves `/livez` and `/readyz` for the kubelet, `/metrics` for Prometheus, and `/tasks` for callers in the pod.
 
 The server runs in the supervisor's own loop, so a stuck loop makes the probe time out. A loop that was stuck a moment
 ago, or whose report loop has died, answers 503 with the reason.
@@ -6,13 +6,14 @@ ago, or whose report loop has died, answers 503 with the reason.
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from activity_worker.contract import WorkerState
-from activity_worker.wire.plain_server import PlainLimits, PlainServer, ThrottledCache
+from activity_worker.wire.plain_server import Page, PlainLimits, PlainServer, ThrottledCache
 
 TICK_SECONDS = 1.0
 #: From this lateness on a loop counts as stuck: nothing in the supervisor may take a second.
@@ -45,10 +46,10 @@ class LoopWatch:
 
 
 class WorkerHealthServer:
-    """Serves the three paths without authentication.
+    """Serves the paths without authentication; `/tasks` to callers on the loopback address only.
 
-    `state` is called at each probe; `problem` returns why the worker is dead, or an empty string. `limits` are
-    `PlainLimits`' own unless given.
+    `tasks` returns what that page shows, among it what handlers say about their progress. `state` is called at each
+    probe; `problem` returns why the worker is dead, or an empty string. `limits` are `PlainLimits`' own unless given.
     """
 
     def __init__(
@@ -56,13 +57,17 @@ class WorkerHealthServer:
         registry: CollectorRegistry,
         state: Callable[[], WorkerState],
         problem: Callable[[], str],
+        tasks: Callable[[], list[dict[str, Any]]] | None = None,
         limits: PlainLimits | None = None,
     ) -> None:
         self._registry = registry
         self._state = state
         self._problem = problem
         self._exposition = ThrottledCache(lambda: generate_latest(self._registry))
-        self._server = PlainServer({"/livez": self._livez, "/readyz": self._readyz, "/metrics": self._metrics}, limits)
+        pages: dict[str, Page] = {"/livez": self._livez, "/readyz": self._readyz, "/metrics": self._metrics}
+        if tasks is not None:
+            pages["/tasks"] = lambda: web.json_response(tasks())
+        self._server = PlainServer(pages, limits, local=("/tasks",))
         self._watch: LoopWatch | None = None
         self.port = 0
 

@@ -46,6 +46,7 @@ from activity_worker.supervisor.metrics import WorkerMetrics
 from activity_worker.supervisor.options_of_settings import polling_of, task_options_of
 from activity_worker.supervisor.report_state import Instructions, PodIdentity, ReportState, WorkerSnapshot
 from activity_worker.supervisor.reporter import COALESCE_SECONDS, LAST_REPORT_SECONDS, Reporter
+from activity_worker.supervisor.task_list import running_tasks
 
 #: Seconds after which the worker checks its state again without an event.
 _CHECK_SECONDS = 0.5
@@ -85,11 +86,7 @@ class Supervisor:
         )
         self._slot_pool.counters.on_heartbeat_failure = self.metrics.heartbeat_refused
         self._event_recorder = EventRecorder(
-            self._events,
-            self.metrics,
-            record=self._record,
-            on_change=self._changed,
-            failures=settings.logging.failures,
+            self._events, self.metrics, record=self._record, on_change=self._changed, failures=settings.logging.failures
         )
         self._granted_leases = GrantedLeases(
             self._slot_pool,
@@ -98,7 +95,9 @@ class Supervisor:
             on_change=self._changed,
         )
         self._events.on(EventName.WORKER_STOPPED, self._slot_stopped)
-        self._health = WorkerHealthServer(self.metrics.registry, lambda: self._state, lambda: self._problem)
+        self._health = WorkerHealthServer(
+            self.metrics.registry, lambda: self._state, lambda: self._problem, lambda: running_tasks(self._slot_pool)
+        )
         self._reporter = self._make_reporter(settings.report)
         self.interrupts = TerminalInterrupts(self._slot_pool, self.request_stop, self._handler_runners.kill)
         self.metrics.watch(
@@ -266,9 +265,8 @@ class Supervisor:
             self._record(OOM_KILLED, str(ending))
 
     def _make_reporter(self, settings: ReportSettings | None) -> Reporter | None:
-        if settings is None:
-            return None
-        return Reporter(settings, self._reports, self._snapshot, self._follow, self.metrics)
+        observed = (self._reports, self._snapshot, self._follow, self.metrics)
+        return None if settings is None else Reporter(settings, *observed)
 
     def _snapshot(self) -> WorkerSnapshot:
         now = _now()

@@ -7,7 +7,7 @@ connections, the oldest one without a request is ended, of the source address th
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,11 +43,18 @@ class PlainLimits:
     life_seconds: float = 30.0
 
 
-class PlainServer:
-    """Serves `pages` by their paths, to GET and HEAD."""
+#: Addresses of callers in the same pod: `kubectl exec` and `kubectl port-forward`. Service meshes use others of 127/8.
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
 
-    def __init__(self, pages: Mapping[str, Page], limits: PlainLimits | None = None) -> None:
+
+class PlainServer:
+    """Serves `pages` by their paths, to GET and HEAD; those in `local` to callers on the loopback address only."""
+
+    def __init__(
+        self, pages: Mapping[str, Page], limits: PlainLimits | None = None, *, local: Collection[str] = ()
+    ) -> None:
         self._pages = dict(pages)
+        self._local = frozenset(local)
         self._limits = limits or PlainLimits()
         self._limiter: _PlainLimiter | None = None
         self._listener: asyncio.Server | None = None
@@ -84,6 +91,8 @@ class PlainServer:
         page = self._pages.get(request.path)
         if page is None:
             return web.Response(status=404, text=f"there is {', '.join(self._pages)}\n")
+        if request.path in self._local and request.remote not in _LOOPBACK:
+            return web.Response(status=403, text=f"{request.path} is for callers in this pod only\n")
         if request.method not in {"GET", "HEAD"}:
             return web.Response(status=405, text="only GET\n", headers={"Allow": "GET, HEAD"})
         try:

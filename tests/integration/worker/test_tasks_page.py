@@ -1,0 +1,80 @@
+"""What a running task says about itself: in the log, and at `/tasks` to callers in the pod."""
+
+import json
+import socket
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from activity_worker.contract import lease_id
+from activity_worker.testing.stepfunctions import FakeSettings, StepFunctionsFake
+from activity_worker.wire.plain_server import PlainServer
+from tests.eventually import eventually
+
+from .process import HANDLERS, probe, worker
+
+EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:images:nightly"
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+async def test_running_task_shows_its_execution_and_progress(tmp_path: Path) -> None:
+    gate, port = tmp_path / "gate", free_port()
+    value = {"gate": str(gate), "_activity": {"execution": EXECUTION, "state": "Resize", "retries": 1}}
+    async with StepFunctionsFake(settings=FakeSettings(poll_hold_seconds=1.0)) as fake:
+        arn = fake.create_activity("work")
+        (task,) = fake.schedule(arn, json.dumps(value))
+        flags = ("--health-port", str(port), "--task-deadline-seconds", "600")
+        arguments = ("run", f"{HANDLERS}:reports_progress", "--activity-arn", arn, "--endpoint-url", fake.url, *flags)
+        async with worker(*arguments) as running:
+            await running.line_with("at work")
+
+            async def shown() -> bool:
+                return "heartbeat" in (await probe(port, "/tasks"))[1]
+
+            await eventually("the page has the heartbeat", shown)
+            status, text = await probe(port, "/tasks")
+            gate.touch()
+            await fake.until(lambda: task.ended_at is not None)
+            await running.line_with("task succeeded")
+
+    assert status == 200
+    (entry,) = json.loads(text)
+    assert (entry["lease"], entry["task"], entry["execution"]) == (lease_id(task.token), "work", EXECUTION)
+    assert (entry["state"], entry["attempt"], entry["heartbeat"]["details"]) == ("Resize", 2, {"lines": 7})
+    output = json.loads(task.output)
+    assert (output["execution"], output["keys"]) == (EXECUTION, ["gate"])
+    assert 0 < output["remaining"] <= 600
+    for message in ("task started", "at work", "task succeeded"):
+        assert running.facts(message)[0]["execution"] == EXECUTION
+
+
+def own_address() -> str:
+    """Return an address of this machine that is not the loopback one; "" if it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        try:
+            asking.connect(("192.0.2.1", 9))
+        except OSError:
+            return ""
+        address = str(asking.getsockname()[0])
+    return "" if address.startswith("127.") else address
+
+
+async def test_page_for_the_pod_is_refused_to_other_addresses() -> None:
+    server = PlainServer({"/tasks": lambda: web.json_response([])}, local=("/tasks",))
+    await server.start("0.0.0.0", 0)
+    try:
+        assert (await probe(server.port, "/tasks"))[0] == 200
+        address = own_address()
+        if not address:
+            pytest.skip("this machine has no address but the loopback one")
+        async with aiohttp.ClientSession() as session, session.get(f"http://{address}:{server.port}/tasks") as response:
+            assert (response.status, await response.text()) == (403, "/tasks is for callers in this pod only\n")
+    finally:
+        await server.stop()
