@@ -3,7 +3,7 @@
 import importlib.util
 
 #: A package of each extra, by whose absence the extra is missing.
-_PACKAGES = {"worker": "aiohttp", "redis": "hiredis", "steps": "sqlalchemy"}
+_PACKAGES = {"worker": "aiohttp", "redis": "hiredis", "steps": "sqlalchemy", "taskbroker": "grpc"}
 
 
 def missing(extra: str) -> bool:

@@ -19,6 +19,8 @@ _EXTRAS = {
     "conclude": "worker",
     "steps": "steps",
     "flows": "redis",
+    "broker": "taskbroker",
+    "dead-letters": "taskbroker",
 }
 
 
@@ -60,6 +62,10 @@ def _run_command(command: str, args: Mapping[str, Any]) -> int:
             from activity_worker.flows import cli as flows  # noqa: PLC0415
 
             return flows.main(dict(args))
+        case "broker" | "dead-letters":
+            from activity_worker.taskbroker.cli import main as taskbroker  # noqa: PLC0415
+
+            return taskbroker.main(args)
         case "conclude":
             from activity_worker.conclusion import cli as conclusion  # noqa: PLC0415
 

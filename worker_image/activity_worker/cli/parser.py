@@ -95,6 +95,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_steps(commands)
     _add_flows(commands)
+    _add_broker(commands)
     add_conclude(commands)
     return parser
 
@@ -165,5 +166,16 @@ def _add_flows(commands: Any) -> None:
         commands.add_parser("flows", add_help=False, help=f"flows of Redis queues; {extras.command('redis')}")
         return
     from activity_worker.flows.parser import add_parser  # noqa: PLC0415 - needs the extra
+
+    add_parser(commands)
+
+
+def _add_broker(commands: Any) -> None:
+    """Add `broker` and `dead-letters`: with arguments where their extra is installed, else so that they name it."""
+    if extras.missing("taskbroker"):
+        for name, text in (("broker", "a taskbroker"), ("dead-letters", "failed tasks that a broker keeps")):
+            commands.add_parser(name, add_help=False, help=f"{text}; {extras.command('taskbroker')}")
+        return
+    from activity_worker.taskbroker.cli.parser import add_parser  # noqa: PLC0415 - needs the extra
 
     add_parser(commands)

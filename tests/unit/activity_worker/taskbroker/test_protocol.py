@@ -21,7 +21,6 @@ from activity_worker.taskbroker.protocol.activation import (
 )
 from activity_worker.taskbroker.protocol.proto_parser import ProtoSyntaxError, parse_proto
 
-PROTO = files(protocol).joinpath("taskbroker.proto").read_text(encoding="utf-8")
 HEAD = 'syntax = "proto3"; package a.b;'
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
@@ -52,17 +51,16 @@ ACTIVATIONS = st.builds(
 )
 
 
-def test_parser_describes_the_file_as_protoc_does(tmp_path: Path) -> None:
-    name, out = "activity_worker/taskbroker.proto", tmp_path / "out"
-    source = tmp_path / name
-    source.parent.mkdir()
-    source.write_text(PROTO)
+@pytest.mark.parametrize("name", ["taskbroker.proto", "producer.proto"])
+def test_parser_describes_a_file_as_protoc_does(tmp_path: Path, name: str) -> None:
+    folder, out = files(protocol), tmp_path / "out"
+    source = folder.joinpath(name)
     known = files("grpc_tools").joinpath("_proto")
-    arguments = ["protoc", f"-I{tmp_path}", f"-I{known}", f"--descriptor_set_out={out}", str(source)]
+    arguments = ["protoc", f"-I{folder}", f"-I{known}", f"--descriptor_set_out={out}", str(source)]
     assert protoc.main(arguments) == 0
 
     (theirs,) = FileDescriptorSet.FromString(out.read_bytes()).file
-    assert str(parse_proto(name, PROTO)).splitlines() == str(theirs).splitlines()
+    assert str(parse_proto(name, source.read_text(encoding="utf-8"))).splitlines() == str(theirs).splitlines()
 
 
 @pytest.mark.parametrize(

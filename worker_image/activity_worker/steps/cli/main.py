@@ -16,12 +16,13 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from activity_worker.config.logging import set_up_logs
 from activity_worker.config.reader import UsageError
+from activity_worker.config.spans import parse_seconds
 from activity_worker.contract import EXIT_ERROR, EXIT_USAGE
 from activity_worker.database.engine import file_of
 from activity_worker.steps.cli import json_output, text
 from activity_worker.steps.cli.parser import STORE
 from activity_worker.steps.cli.runner_process import PortError, serve
-from activity_worker.steps.model.definition_parser import DefinitionError, parse_seconds
+from activity_worker.steps.model.definition_parser import DefinitionError
 from activity_worker.steps.model.transitions import CannotRetryError, InstanceCompleteError
 from activity_worker.steps.runner import tasks
 from activity_worker.steps.runner.runner import RunnerOptions

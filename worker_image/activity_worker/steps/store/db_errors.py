@@ -1,7 +1,6 @@
 """A database's errors: as `SourceError`s, which repeat neither SQL nor the URL, and as lines for a person."""
 
 import sqlite3
-import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -9,6 +8,7 @@ from typing import Final
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 
 from activity_worker.contract import Env
+from activity_worker.database.errors import describe_error, driver_error, fix_of
 from activity_worker.errors import (
     DeniedError,
     LeaseLostError,
@@ -32,33 +32,13 @@ _ERROR_BY_CODE: Final[tuple[tuple[str, type[SourceError]], ...]] = (
 )
 #: PostgreSQL's classes of errors for a wrong value and for one that is above a limit, such as 256 MB in jsonb.
 _DATA_CODES: Final = ("22", "54")
+__all__ = ["DataRefusedError", "describe_error", "driver_error", "refused_data", "translate", "translated"]
+
 #: Where a worker's URL comes from. One that runs keeps the URL with which it was started.
 _SETTING: Final = f"{Env.STORE_URL}; in a pool, its Secret in spec.source.taskStore"
 _RESTART: Final = ", and start the worker again"
 #: Longest message that is passed on.
 _MAX_MESSAGE: Final = 200
-#: By the first characters of PostgreSQL's error code. `{url}` is the URL, with the setting that it comes from.
-_FIX_BY_CODE: Final = (
-    ("28", "the server refuses the user or the password: correct them in {url}"),
-    ("3D000", "create the database, or correct its name at the end of {url}"),
-    ("42501", "the URL's user needs more rights: SELECT on the tables activitypool_* is for looking only"),
-    ("25006", "name the primary: this server can be read only"),
-    ("53", "free connections, or allow more of them"),
-    ("57P", "try again when the server is up"),
-)
-#: By what the error says; of SQLite, and of the way to a server.
-_FIX_BY_TEXT: Final = (
-    ("permission denied for schema", "grant the URL's user CREATE on it, or let somebody who may open the store first"),
-    ("unable to open database file", "its folder must be there and writable; sqlite:////F has a path from the root"),
-    ("file is not a database", "correct the path: that file is something else"),
-    ("readonly database", "the file and its folder must be writable, to look as well"),
-    ("database is locked", "another process writes for long; try again"),
-    ("rejected SSL upgrade", "let the server speak TLS, or take sslmode out of {url}"),
-    ("Name or service not known", "correct the name of the host in {url}"),
-    ("Connect call failed", "start the server, or correct host and port in {url}"),
-)
-_FIX_UNTRUSTED: Final = "name the CA that vouches for the server: sslrootcert=FILE in {url}"
-_FIX_NO_ANSWER: Final = "no answer in time: is the server, or a firewall before it, the right one?"
 
 
 class DataRefusedError(ValueError):
@@ -116,37 +96,3 @@ def translate(error: Exception) -> SourceError:
 
 def _words(error: BaseException) -> str:
     return (str(error).splitlines() or [""])[0][:_MAX_MESSAGE]
-
-
-def describe_error(error: Exception, setting: str) -> str:
-    """Return one line for a person at a terminal: the error's name, its text and the fix.
-
-    `error` is SQLAlchemy's or the network's; `setting` names where the URL came from, such as a flag or a variable.
-    """
-    cause = driver_error(error)
-    words = (str(cause).splitlines() or [""])[0]
-    line = ": ".join(filter(None, (type(cause).__name__, words)))
-    return f"{line}; {fix}" if (fix := fix_of(error, setting)) else line
-
-
-def driver_error(error: Exception) -> BaseException:
-    """Unwrap the driver's error from SQLAlchemy's."""
-    cause: BaseException = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    return cause.__cause__ or cause
-
-
-def fix_of(error: Exception, setting: str) -> str:
-    """Return what to do about an error, "" if that is not known. The fix repeats nothing of the error's text."""
-    cause = driver_error(error)
-    return _fix(cause, (str(cause).splitlines() or [""])[0]).replace("{url}", f"the URL ({setting})")
-
-
-def _fix(cause: BaseException, words: str) -> str:
-    code = str(getattr(cause, "sqlstate", None) or "")
-    by_code = next((fix for start, fix in _FIX_BY_CODE if code.startswith(start)), "")
-    by_words = next((fix for part, fix in _FIX_BY_TEXT if part in words), "")
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        return _FIX_UNTRUSTED
-    if isinstance(cause, TimeoutError) and not by_words:
-        return _FIX_NO_ANSWER
-    return by_words or by_code

@@ -1,4 +1,4 @@
-"""The protocol's message classes.
+"""The message classes of the protocol, and of the call for producers.
 
 They live in a pool of descriptors of their own: a process may import the published `sentry_protos` as well, whose names
 are the same, and the default pool refuses two files with the same names.
@@ -16,6 +16,8 @@ from activity_worker.taskbroker.protocol.proto_parser import parse_proto
 
 PACKAGE: Final = "sentry_protos.taskbroker.v1"
 CONSUMER_SERVICE: Final = f"{PACKAGE}.ConsumerService"
+PRODUCER_PACKAGE: Final = "activitypool.taskbroker.v1"
+PRODUCER_SERVICE: Final = f"{PRODUCER_PACKAGE}.ProducerService"
 
 _POOL: Final = DescriptorPool()
 
@@ -24,12 +26,12 @@ def _load() -> None:
     timestamp = FileDescriptorProto()
     timestamp_pb2.DESCRIPTOR.CopyToProto(timestamp)
     _POOL.Add(timestamp)
-    text = files(__package__).joinpath("taskbroker.proto").read_text(encoding="utf-8")
-    _POOL.Add(parse_proto("activity_worker/taskbroker.proto", text))
+    for name in ("taskbroker.proto", "producer.proto"):
+        _POOL.Add(parse_proto(name, files(__package__).joinpath(name).read_text(encoding="utf-8")))
 
 
-def _message(name: str) -> Any:
-    return GetMessageClass(_POOL.FindMessageTypeByName(f"{PACKAGE}.{name}"))
+def _message(name: str, package: str = PACKAGE) -> Any:
+    return GetMessageClass(_POOL.FindMessageTypeByName(f"{package}.{name}"))
 
 
 _load()
@@ -42,3 +44,5 @@ SetTaskStatusRequest: Final = _message("SetTaskStatusRequest")
 SetTaskStatusResponse: Final = _message("SetTaskStatusResponse")
 SetBatchActivationStatusRequest: Final = _message("SetBatchActivationStatusRequest")
 SetBatchActivationStatusResponse: Final = _message("SetBatchActivationStatusResponse")
+EnqueueRequest: Final = _message("EnqueueRequest", PRODUCER_PACKAGE)
+EnqueueResponse: Final = _message("EnqueueResponse", PRODUCER_PACKAGE)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from activity_worker.config.spans import parse_seconds
 from activity_worker.steps.model import paths
-from activity_worker.steps.model.definition_parser import parse_seconds
 from activity_worker.steps.model.paths import MISSING, get, mapped, merge, parse, put
 
 DATA = {"a": {"b": [{"c": 1}, None]}, "x.y": 2, "n": None, "s": "text"}

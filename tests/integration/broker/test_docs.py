@@ -1,0 +1,49 @@
+"""docs/taskbroker.md is correct."""
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from activity_worker import cli
+from activity_worker.taskbroker.cli.broker_process import BrokerOptions, running_broker
+from tests.servers.ports import free_port
+
+DOC = (Path(__file__).parents[3] / "docs" / "taskbroker.md").read_text(encoding="utf-8")
+
+
+async def test_example_enqueues_its_task_once(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", DOC, re.DOTALL)
+    module: dict[str, Any] = {}
+    exec(compile(example, "docs/taskbroker.md", "exec"), module)
+    async with running_broker(f"sqlite:///{tmp_path}/broker.db", BrokerOptions("127.0.0.1:0")) as port:
+        assert [await module["enqueue"](f"localhost:{port}") for _ in range(2)] == [1, 0]
+
+
+def test_every_flag_is_in_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["broker", "--help"])
+    flags = set(re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, re.MULTILINE))
+    assert flags == set(re.findall(r"`(--[a-z-]+)`", DOC.partition("| flag of")[2].partition("\n\n")[0]))
+    defaults = vars(cli.make_parser().parse_args(["broker"]))
+    for flag, documented in re.findall(r"^\| `--([a-z-]+)` \| `?([^|`]+?)`? \|", DOC, re.MULTILINE):
+        value = defaults[flag.replace("-", "_")]
+        known = {"store": "sqlite:///taskbroker.db"}.get(flag, "none" if value is None else value)
+        shown = f"{known:,g}" if isinstance(known, float) else f"{known:,}" if isinstance(known, int) else known
+        assert shown == documented, flag
+
+
+async def test_every_metric_is_in_the_table(tmp_path: Path) -> None:
+    options = BrokerOptions("127.0.0.1:0", health_port=free_port())
+    async with running_broker(f"sqlite:///{tmp_path}/broker.db", options):
+        page = await asyncio.to_thread(read, f"http://127.0.0.1:{options.health_port}/metrics")
+    assert set(re.findall(r"^# TYPE (\w+)", page, re.MULTILINE)) == set(re.findall(r"`(activity_broker_\w+)`", DOC))
+
+
+def read(url: str) -> str:
+    with urlopen(url, timeout=10) as answer:
+        text: str = answer.read().decode()
+    return text

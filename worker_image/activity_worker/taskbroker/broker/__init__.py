@@ -1,0 +1,1 @@
+"""The broker: its calls, its upkeep, its metrics."""

@@ -1,0 +1,89 @@
+"""Upkeep of a store, each second, and the count of what it holds."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from activity_worker.database.errors import driver_error
+from activity_worker.taskbroker.lifecycle.upkeep import UpkeepStep
+from activity_worker.taskbroker.store.broker_store import BrokerStore, QueueDepth
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two rounds.
+UPKEEP_SECONDS: Final = 1.0
+#: Seconds after a start, or after the store came back, in which no deadline passes: workers could not report before.
+DEADLINE_PAUSE_SECONDS: Final = 60.0
+#: A count may take this share of the time: a store of millions is counted less often.
+_COUNT_SHARE: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepListener:
+    """Who is told what a round of upkeep has done."""
+
+    moved: Callable[[UpkeepStep, int], None]
+    counted: Callable[[Sequence[QueueDepth]], None]
+    failed: Callable[[], None]
+
+
+class UpkeepLoop:
+    """Moves the activations of a store on. Several brokers may do so on one store."""
+
+    def __init__(
+        self,
+        store: BrokerStore,
+        listener: UpkeepListener,
+        *,
+        deadline_pause_seconds: float = DEADLINE_PAUSE_SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._listener = listener
+        self._pause = deadline_pause_seconds
+        self._monotonic = monotonic
+        self._deadlines_from = monotonic() + deadline_pause_seconds
+        self._count_from = float("-inf")
+        self._failing = False
+
+    async def run(self) -> None:
+        """Do a round each second until cancelled."""
+        while True:
+            await self.round()
+            await asyncio.sleep(UPKEEP_SECONDS)
+
+    async def round(self) -> None:
+        """Do every step once, and count if it is time; a store that does not answer ends the round."""
+        try:
+            for step in UpkeepStep:
+                if step is UpkeepStep.PASS_DEADLINES and self._monotonic() < self._deadlines_from:
+                    continue
+                self._listener.moved(step, await self._store.upkeep(step))
+            await self._count()
+        except (SQLAlchemyError, OSError) as error:
+            self._listener.failed()
+            self._deadlines_from = self._monotonic() + self._pause
+            if not self._failing:
+                log.warning("upkeep: the store does not answer", extra={"facts": {"error": _name(error)}})
+            self._failing = True
+            return
+        if self._failing:
+            log.info("upkeep: the store answers again")
+        self._failing = False
+
+    async def _count(self) -> None:
+        began = self._monotonic()
+        if began < self._count_from:
+            return
+        self._listener.counted(await self._store.depths())
+        ended = self._monotonic()
+        self._count_from = ended + (ended - began) / _COUNT_SHARE
+
+
+def _name(error: Exception) -> str:
+    return type(driver_error(error)).__name__

@@ -1,0 +1,1 @@
+"""`activity-worker broker` and `activity-worker dead-letters`."""

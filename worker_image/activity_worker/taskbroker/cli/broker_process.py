@@ -1,0 +1,152 @@
+"""A broker as a process: its store, its calls, its upkeep and its probes, until a signal."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health
+from prometheus_client import CollectorRegistry, disable_created_metrics
+
+from activity_worker.contract import WorkerState
+from activity_worker.taskbroker.broker.limits import Admissions, StoreLimits
+from activity_worker.taskbroker.broker.metrics import BrokerMetrics
+from activity_worker.taskbroker.broker.service import BrokerService
+from activity_worker.taskbroker.broker.upkeep_loop import UpkeepListener, UpkeepLoop
+from activity_worker.taskbroker.lifecycle.upkeep import UpkeepStep
+from activity_worker.taskbroker.protocol.channel import MAX_MESSAGE_BYTES
+from activity_worker.taskbroker.store.broker_store import BrokerPolicy, BrokerStore, QueueDepth
+
+log = logging.getLogger(__name__)
+
+#: Seconds for calls under way when the broker stops.
+_STOP_SECONDS = 5.0
+
+
+class PortError(Exception):
+    """An address cannot be listened on; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerOptions:
+    """How a broker runs. `address` is HOST:PORT for gRPC (port 0: a free one); `tls` is a key and a chain in PEM.
+
+    `health_port` is for probes and metrics (None: nowhere).
+    """
+
+    address: str
+    secrets: Sequence[str] = field(default=(), repr=False)
+    tls: tuple[bytes, bytes] | None = field(default=None, repr=False)
+    policy: BrokerPolicy = field(default_factory=BrokerPolicy)
+    limits: StoreLimits = field(default_factory=StoreLimits)
+    deadline_pause_seconds: float = 60.0
+    health_port: int | None = None
+
+
+async def serve_until_signal(url: str, options: BrokerOptions) -> None:
+    """Run a broker until SIGTERM or SIGINT. Raises PortError, StoreUrlError and the database's errors."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    async with running_broker(url, options):
+        await stopped.wait()
+
+
+@contextlib.asynccontextmanager
+async def running_broker(url: str, options: BrokerOptions) -> AsyncIterator[int]:
+    """Run a broker, and yield the port of its calls. It listens when the store is open and upkeep has begun."""
+    disable_created_metrics()  # type: ignore[no-untyped-call]
+    registry = CollectorRegistry()
+    metrics, admissions = BrokerMetrics(registry), Admissions(options.limits)
+    state = WorkerState.STARTING
+    store = await BrokerStore.open(url, options.policy)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(store.close)
+
+        def counted(depths: Sequence[QueueDepth]) -> None:
+            admissions.counted(depths)
+            metrics.counted(depths)
+
+        def moved(step: UpkeepStep, number: int) -> None:
+            metrics.moved.labels(step.name.lower()).inc(number)
+
+        listener = UpkeepListener(moved, counted, metrics.upkeep_failures.inc)
+        upkeep = UpkeepLoop(store, listener, deadline_pause_seconds=options.deadline_pause_seconds)
+        await upkeep.round()
+        task = asyncio.create_task(upkeep.run())
+        stack.push_async_callback(_ended, task)
+        if options.health_port is not None:
+            problem: Callable[[], str] = lambda: "upkeep has ended" if task.done() else ""  # noqa: E731
+            await stack.enter_async_context(_probes(registry, lambda: state, problem, options.health_port))
+        service = BrokerService(store, metrics, admissions, options.secrets)
+        port = await stack.enter_async_context(_listening(service, options))
+        state = WorkerState.RUNNING
+        _log_start(store, port, options)
+        try:
+            yield port
+        finally:
+            state = WorkerState.STOPPING
+    log.info("broker stopped")
+
+
+def _log_start(store: BrokerStore, port: int, options: BrokerOptions) -> None:
+    facts = {"port": port, "store": store.engine.dialect.name}
+    log.info("broker started", extra={"facts": {**facts, "signed": bool(options.secrets), "tls": bool(options.tls)}})
+
+
+@contextlib.asynccontextmanager
+async def _listening(service: BrokerService, options: BrokerOptions) -> AsyncIterator[int]:
+    server = grpc.aio.server(
+        options=[
+            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+            # Otherwise a second broker on the same port would take half of the calls, silently.
+            ("grpc.so_reuseport", 0),
+        ]
+    )
+    server.add_generic_rpc_handlers(tuple(service.handlers()))
+    servicer = health.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    try:
+        if options.tls is None:
+            port = server.add_insecure_port(options.address)
+        else:
+            port = server.add_secure_port(options.address, grpc.ssl_server_credentials([options.tls]))
+    except RuntimeError:
+        message = f"--address {options.address} cannot be listened on: is the port free, and the host this one?"
+        raise PortError(message) from None
+    await server.start()
+    await servicer.set("", health_pb2.HealthCheckResponse.SERVING)
+    try:
+        yield port
+    finally:
+        await servicer.enter_graceful_shutdown()
+        await server.stop(_STOP_SECONDS)
+
+
+@contextlib.asynccontextmanager
+async def _probes(
+    registry: CollectorRegistry, state: Callable[[], WorkerState], problem: Callable[[], str], port: int
+) -> AsyncIterator[None]:
+    from activity_worker.supervisor.health import WorkerHealthServer  # noqa: PLC0415 - aiohttp, where it is asked for
+
+    server = WorkerHealthServer(registry, state, problem)
+    try:
+        try:
+            await server.start(port)
+        except (OSError, OverflowError) as error:
+            raise PortError(f"--health-port {port} cannot be had: {error}") from None
+        yield
+    finally:
+        await server.stop()
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
