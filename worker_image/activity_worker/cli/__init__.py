@@ -1,4 +1,4 @@
-"""The command line `activity-worker`: `run`, `init`, `invoke`, `dev`, `conclude`, `steps`, `flows`, `broker`, `--version`."""
+"""The command line `activity-worker`: the parser of its commands, and `main`, which runs one."""
 
 from activity_worker.cli.main import main
 from activity_worker.cli.parser import make_parser
