@@ -34,6 +34,11 @@ BENCHMARKS = (
         "no-op tasks a second and core, beside boto3 threads and aiobotocore",
     ),
     Benchmark(
+        "swf-throughput",
+        "tests.bench.swf_throughput",
+        "no-op activity tasks of Amazon SWF a second and core, beside boto3 threads",
+    ),
+    Benchmark(
         "worker-heartbeats",
         "tests.bench.worker_heartbeats",
         "1,000 task heartbeats every 10 s beside handlers that hold the interpreter",

@@ -5,15 +5,22 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
+from botocore.credentials import Credentials
+
 from activity_worker.sources.memory import MemorySource
 from activity_worker.sources.protocol import Source
 from activity_worker.sources.redis import RedisSource
 from activity_worker.sources.redis_job import JobLock, RedisQueue
 from activity_worker.sources.stepfunctions import StepFunctionsSource
-from activity_worker.testing import FakeSettings, StepFunctionsFake
+from activity_worker.sources.swf import SwfSource
+from activity_worker.testing import FakeSettings, StepFunctionsFake, SwfFake, SwfFakeSettings
 from activity_worker.wire import redis_keys as keys
+from activity_worker.wire.aws import AwsJsonCaller
+from activity_worker.wire.credentials import CredentialsProvider
+from activity_worker.wire.endpoint import AwsEndpoint
 from activity_worker.wire.redis_connection import open_client
-from tests.conformance.services import Service
+from activity_worker.wire.swf import SwfClient
+from tests.conformance.services import REGION, Service
 from tests.servers.redis import RedisServer
 
 #: Seconds for which an empty poll is held.
@@ -56,11 +63,15 @@ class MemoryStand:
     async def take_away(self, token: str) -> None:
         self.source.expire(token)
 
+    def request_cancel(self, token: str) -> None:
+        """Ask for the cancellation of a task."""
+        self.source.request_cancel(token)
+
     async def outcomes(self) -> dict[int, Outcome]:
         return {
             self._numbers[token]: ("succeeded", json.loads(one.output))
             if one.result == "success"
-            else ("failed", one.cause)
+            else ("cancelled" if one.result == "cancelled" else "failed", one.cause)
             for token, one in self.source.conclusions.items()
         }
 
@@ -89,6 +100,38 @@ class StepFunctionsStand:
             else ("failed", task.cause)
             for task in self._fake.tasks
             if task.conclusions
+        }
+
+
+class SwfStand:
+    """The Amazon SWF fake."""
+
+    def __init__(self, fake: SwfFake, client: SwfClient) -> None:
+        self._fake = fake
+        self.source: Source = SwfSource(client, "shop", "work")
+        # The fake forgets the input of a concluded task.
+        self._numbers: dict[str, int] = {}
+
+    async def put(self, n: int) -> None:
+        (task,) = self._fake.schedule("shop", "work", json.dumps({"n": n}))
+        self._numbers[task.token] = n
+
+    async def take_away(self, token: str) -> None:
+        (task,) = (each for each in self._fake.tasks if each.token == token)
+        self._fake.terminate(task.workflow)
+
+    def request_cancel(self, token: str) -> None:
+        """Ask for the cancellation of a task, as its decider would."""
+        (task,) = (each for each in self._fake.tasks if each.token == token)
+        self._fake.request_cancel(task)
+
+    async def outcomes(self) -> dict[int, Outcome]:
+        return {
+            self._numbers[task.token]: ("succeeded", json.loads(task.result))
+            if task.state == "completed"
+            else ("cancelled" if task.state == "canceled" else "failed", task.details)
+            for task in self._fake.tasks
+            if task.closing_events()
         }
 
 
@@ -137,6 +180,17 @@ async def step_functions(_: RedisServer) -> AsyncIterator[Stand]:
 
 
 @asynccontextmanager
+async def swf(_: RedisServer) -> AsyncIterator[Stand]:
+    """Yield a task list of Amazon SWF."""
+    async with SwfFake(settings=SwfFakeSettings(poll_hold_seconds=HOLD_SECONDS), domains=["shop"]) as fake:
+        endpoint = AwsEndpoint(fake.url, REGION, "swf", "")
+        keeper = CredentialsProvider(lambda: Credentials("test", "test"))
+        client = SwfClient(AwsJsonCaller(endpoint, keeper, target_prefix="SimpleWorkflowService"))
+        yield SwfStand(fake, client)
+        await client.close()
+
+
+@asynccontextmanager
 async def redis(server: RedisServer, *, atomic: bool = False) -> AsyncIterator[Stand]:
     """Yield a queue of an empty server."""
     stand = RedisStand(server.url, atomic=atomic)
@@ -149,6 +203,7 @@ async def redis(server: RedisServer, *, atomic: bool = False) -> AsyncIterator[S
 STANDS: dict[str, Callable[[RedisServer], AbstractAsyncContextManager[Stand]]] = {
     "memory": memory,
     "stepfunctions": step_functions,
+    "swf": swf,
     "redis": redis,
     "redis-atomic": lambda server: redis(server, atomic=True),
 }

@@ -11,7 +11,8 @@ from activity_worker.contract import LeasedTask
 from activity_worker.errors import InvalidTokenError, LeaseLostError, SourceError
 from activity_worker.runtime.options import TaskOptions
 from activity_worker.runtime.slot import Slot
-from tests.conformance.stands import STANDS, Stand
+from activity_worker.sources.protocol import CancellableSource
+from tests.conformance.stands import STANDS, MemoryStand, Stand, SwfStand
 from tests.servers.redis import RedisServer, redis_server
 
 
@@ -176,3 +177,22 @@ async def test_handler_beyond_its_deadline_fails_its_task(stand: Stand) -> None:
     await Slot(stand.source, for_ever, options=TaskOptions(deadline_seconds=0.05)).run_once()
 
     assert (await stand.outcomes())[1][0] == "failed"
+
+
+async def test_requested_cancellation_ends_the_handler_and_its_task(stand: Stand) -> None:
+    if not isinstance(stand, SwfStand | MemoryStand):
+        assert not isinstance(stand.source, CancellableSource)
+        return
+    began: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def patient(request: TaskRequest) -> None:
+        began.set_result(request.task.token)
+        await asyncio.Event().wait()
+
+    await stand.put(1)
+    worker = Slot(stand.source, patient, options=TaskOptions(heartbeat_seconds=0.05))
+    running = asyncio.create_task(worker.run_once())
+    stand.request_cancel(await began)
+
+    await asyncio.wait_for(running, 10)
+    assert (await stand.outcomes())[1][0] == "cancelled"
