@@ -28,7 +28,7 @@ def client(url: str) -> Any:
         region_name="us-east-1",
         aws_access_key_id="test",
         aws_secret_access_key="test",
-        config=Config(retries={"total_max_attempts": 1}, read_timeout=10),
+        config=Config(retries={"total_max_attempts": 1}, read_timeout=60),
     )
 
 
