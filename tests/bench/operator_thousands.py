@@ -36,7 +36,7 @@ POOL_COUNT = 5_000
 #: The operator's resync interval (300 s by default), and the window, which thus has a sweep in it.
 SWEEP_SECONDS = 60.0
 WINDOW_SECONDS = 75.0
-SETTLE_SECONDS = 480.0
+SETTLE_SECONDS = 600.0
 GOAL_MILLISECONDS, GOAL_WRITES = 100.0, 0.0
 #: Seconds until an answer of the operator's health port counts as missing.
 ANSWER_SECONDS = 30.0
@@ -116,11 +116,20 @@ async def _make_pools(api: ApiServer, fake: TlsFake) -> None:
 async def _settled(at: Stand) -> None:
     """Wait until each pool's status was written, and nothing is written any more."""
 
+    made = 0
+
     async def is_settled() -> bool:
+        nonlocal made
         made = request_counts.writes(await request_counts.so_far(at.api), {POOLS.plural}).total()
         return made >= 2 * POOL_COUNT and await quiet(at)
 
-    await eventually("every pool rests", is_settled, seconds=SETTLE_SECONDS, every_seconds=1.0)
+    await eventually(
+        "every pool rests",
+        is_settled,
+        seconds=SETTLE_SECONDS,
+        every_seconds=1.0,
+        details=lambda: f"{made:,} writes of pools, of which {POOL_COUNT:,} made them",
+    )
 
 
 @contextmanager

@@ -194,8 +194,9 @@ class Operator:
         except ReviewUnavailableError:
             return
         one = report(
-            namespace="team", pool=name, pod_uid=identity.pod_uid, pod_name=subject, sequence=self.sequence, slots=1
-        )
+            namespace="team", pool=name, pod_uid=identity.pod_uid, pod_name=subject, sequence=self.sequence, slots=1,
+            idle_seconds=elapsed(),
+        )  # fmt: skip
         self.components.reports.record(one, wall())
 
     def unauthenticated(self) -> set[str]:
