@@ -233,7 +233,16 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(home / "bin" / "python")
 
 
-@pytest.mark.parametrize(("command", "extra"), [("run", "worker"), ("steps", "steps"), ("flows", "redis")])
+@pytest.mark.parametrize(
+    ("command", "extra"),
+    [
+        ("run", "worker"),
+        ("steps", "steps"),
+        ("flows", "redis"),
+        ("broker", "taskbroker"),
+        ("dead-letters", "taskbroker"),
+    ],
+)
 def test_missing_extra_is_named_with_its_installation(
     command: str, extra: str, bare_python: str, tmp_path: Path
 ) -> None:
