@@ -6,7 +6,7 @@ from dataclasses import dataclass
 DEFAULT_RATE = 200.0
 #: Seconds between two reports of a worker in a small fleet.
 FASTEST_SECONDS = 1.0
-#: Share of the rate for hurried workers, that is those with an offer or a directive waiting, while there are any.
+#: Least share of the rate for hurried workers, that is those with an offer or a directive waiting.
 HURRIED_SHARE = 0.5
 #: Share of the interval by which a single reply may lengthen it, so that workers that started together spread out. The
 #: interval is never shorter than planned, so the rate always holds.
@@ -31,7 +31,6 @@ def plan_intervals(workers: int, hurried: int, rate: float = DEFAULT_RATE) -> In
         whole = max(FASTEST_SECONDS, workers / rate)
         return Intervals(whole, FASTEST_SECONDS)
     calm = max(workers - hurried, 0)
-    return Intervals(
-        normal=max(FASTEST_SECONDS, calm / (rate * (1.0 - HURRIED_SHARE)), workers / rate),
-        hurried=max(FASTEST_SECONDS, hurried / (rate * HURRIED_SHARE)),
-    )
+    normal = max(FASTEST_SECONDS, calm / (rate * (1.0 - HURRIED_SHARE)), workers / rate)
+    # The hurried workers get what the others leave: all of the rate if every worker is hurried.
+    return Intervals(normal=normal, hurried=max(FASTEST_SECONDS, hurried / (rate - calm / normal)))

@@ -34,3 +34,8 @@ def test_jitter_only_lengthens_an_interval() -> None:
 
     assert intervals.order(hurried=False, jitter=0.0) == 1.0
     assert 1.0 < intervals.order(hurried=False, jitter=1.0) <= 1.1
+
+
+@pytest.mark.parametrize(("workers", "hurried", "seconds"), [(1000, 1000, 5.0), (1000, 500, 5.0), (1000, 100, 1.0)])
+def test_hurried_workers_get_the_rate_that_nobody_else_uses(workers: int, hurried: int, seconds: float) -> None:
+    assert plan_intervals(workers, hurried, rate=200.0).hurried == pytest.approx(seconds)
