@@ -39,6 +39,11 @@ BENCHMARKS = (
         "no-op activity tasks of Amazon SWF a second and core, beside boto3 threads",
     ),
     Benchmark(
+        "worker-start",
+        "tests.bench.worker_start",
+        "from the start of a worker to its first poll, and its processor time; sizes of the images",
+    ),
+    Benchmark(
         "worker-heartbeats",
         "tests.bench.worker_heartbeats",
         "1,000 task heartbeats every 10 s beside handlers that hold the interpreter",

@@ -35,6 +35,11 @@ def worker() -> Recipe:
     return Recipe("activity-worker:dev", ROOT / "worker_image" / "Dockerfile", ROOT)
 
 
+def slim_worker() -> Recipe:
+    """The worker's base image without the libraries of durable tasks; the benchmarks alone need it."""
+    return Recipe("activity-worker:slim", ROOT / "worker_image" / "Dockerfile", ROOT, {"VARIANT": "-slim"})
+
+
 def operator() -> Recipe:
     """The operator."""
     return Recipe("activity-operator:dev", ROOT / "operator" / "Dockerfile", ROOT)
