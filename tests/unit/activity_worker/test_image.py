@@ -25,7 +25,7 @@ def test_supervisor_keeps_the_models_of_every_service_that_it_calls() -> None:
     kept = set(re.findall(r"! -name ([a-z-]+)", DOCKERFILE))
 
     assert {"sts", "sso", "signin"} <= called
-    assert kept == called | {"stepfunctions", "sso-oidc"}
+    assert kept == called | {"stepfunctions", "sso-oidc", "swf"}
 
 
 @pytest.mark.parametrize("variant", ["", "-slim"])
