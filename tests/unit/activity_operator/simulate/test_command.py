@@ -218,3 +218,22 @@ def test_json_file_of_counts_is_a_trace(pool: str, tmp_path: Path) -> None:
     assert (ran.code, ran.errors) == (command.EXIT_OK, "")
     assert "morning.json: 24 tasks" in ran.output
     assert run(*given, "--max-p99", "0.001").code == command.EXIT_BUDGET
+
+
+@pytest.mark.parametrize(
+    ("scaling", "sentence"),
+    [
+        ("{mode: Recommend}", "spec.scaling.mode Recommend starts no worker; use Auto"),
+        (
+            '{schedules: [{name: day, startCron: "0 8 * * *", endCron: "0 9 * * *", minWorkers: 1}]}',
+            "spec.scaling.schedules is not simulated: a trace has no date; set minWorkers instead",
+        ),
+    ],
+)
+def test_option_that_a_trace_cannot_show_is_refused(tmp_path: Path, scaling: str, sentence: str) -> None:
+    path = tmp_path / "pool.yaml"
+    path.write_text(f"{MANIFEST}  scaling: {scaling}\n")
+
+    ran = run(str(path), "--trace", "trickle")
+    assert ran.code == command.EXIT_USAGE
+    assert sentence in ran.errors
