@@ -11,7 +11,7 @@ from tests.cluster.lifecycle import image_key_of
 
 ROOT = Path(__file__).parents[2]
 #: Later versions of the handler's image, good and bad, each a folder of tests/e2e/versions.
-HANDLER_VERSIONS = ("2", "3", "crashing")
+HANDLER_VERSIONS = ("2", "3", "crashing", "failing")
 #: The folders of `examples` that have an image.
 EXAMPLES = ("flows", "orders", "resize", "wordcount")
 

@@ -53,7 +53,7 @@ def new_events(
         )
     if recommended is not None:
         known["recommended"] = str(recommended.desired)
-        if announced.get("recommended") not in {None, known["recommended"]}:
+        if announced.get("recommended", str(size.desired)) != known["recommended"]:
             text = f"would set {recommended.desired} workers: {recommended.reason}"
             events.append(EmitEvent("Normal", "SizeRecommended", text))
     return tuple(events), known

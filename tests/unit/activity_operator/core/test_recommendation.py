@@ -94,6 +94,15 @@ def test_status_and_event_say_the_recommended_size() -> None:
     assert urgent_part(spec, later, second, before) != urgent_part(spec, later, first, before)
 
 
+def test_first_recommendation_gets_an_event_if_it_differs_from_the_size() -> None:
+    def events(tasks: int) -> list[str]:
+        decision = recommended(seen(tasks, busy("w1"), busy("w2")))
+        return [one.reason for one in decision.actions if isinstance(one, EmitEvent) and "Size" in one.reason]
+
+    assert events(5) == ["SizeRecommended"]
+    assert events(0) == []
+
+
 def test_new_pool_says_that_nothing_makes_its_first_deployment() -> None:
     spec, empty = pool(**REDIS, scaling={"mode": "Recommend"}), observed(source=SourceFacts(counts=counted(1)))
     status = pool_status(spec, empty, decide(spec, empty, ScalingMemory()), None, ())
