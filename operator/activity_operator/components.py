@@ -94,13 +94,14 @@ class PoolSources:
         target = self.target(key, spec)
         counts_list = spec.swf is not None and order.counts
         self._task_lists.order(key, target if counts_list else None, order.pace)
-        if spec.source_kind != "stepFunctions":
+        if spec.source_kind in {"stepFunctions", "swf"}:
+            self._sentinels.order(key, order, target, pool_uid)
+        else:
             self._sentinels.forget(key)
-            self._metrics.order(key, None)
-            self._preflight.order(key, target if order.preflight else None)
-            return
-        self._sentinels.order(key, order, target, pool_uid)
         self._preflight.order(key, target if order.preflight else None)
+        if spec.source_kind != "stepFunctions":
+            self._metrics.order(key, None)
+            return
         metric_target = replace(target, endpoint_url=spec.aws.cloud_watch_endpoint_url or "")
         self._metrics.order(key, metric_target if order.counts else None)
 

@@ -11,11 +11,12 @@ from activity_operator.backlog.cloudwatch import CloudWatchReader
 from activity_operator.backlog.lease_budget import MEBIBYTE, LeaseBudget
 from activity_operator.backlog.metric_rounds import MetricPoller
 from activity_operator.backlog.preflight import ActivityPreflight, ActivityServices
-from activity_operator.backlog.protocol import PollTarget
+from activity_operator.backlog.protocol import PollTarget, TaskService
 from activity_operator.backlog.sentinel import Sentinels
 from activity_operator.backlog.stepfunctions import StepFunctions
 from activity_operator.backlog.swf import Swf
 from activity_operator.backlog.task_list_rounds import CountQuota, TaskListPoller
+from activity_operator.backlog.task_services import TaskServices
 from activity_operator.clock import SlewedClock, clock
 from activity_operator.cluster.all_pools import AllPools
 from activity_operator.cluster.apply import Applier
@@ -281,7 +282,7 @@ def build_components(
     cloudwatch = cloudwatch or CloudWatchReader()
     stepfunctions.observed = partial(services.metrics.called, "stepfunctions")
     cloudwatch.observed = partial(services.metrics.called, "cloudwatch")
-    swf = swf or Swf()
+    swf = swf or Swf(pod_name=settings.pod_name or "process")
     swf.observed = partial(services.metrics.called, "swf")
     task_lists = TaskListPoller(swf, on_change=services.enqueue, now=services.now, quota=_count_quota(settings))
     reports = AuthenticatedRegistry(
@@ -297,7 +298,7 @@ def build_components(
         on_problem=services.spread_all,
         interval=lambda: reports.interval_seconds,
     )
-    leases, sentinels = _leases_and_sentinels(services, stepfunctions)
+    leases, sentinels = _leases_and_sentinels(services, TaskServices(stepfunctions, swf))
     server = ReportServer(
         reports.authenticator,
         ReportHandler(reports, LeaseHandover(leases), term=lambda: elector.term, now=services.now),
@@ -343,7 +344,7 @@ def _revision_of(store: Store, pod_uid: str) -> str:
     return "" if pod is None else str((pod["metadata"].get("labels") or {}).get(LABEL_REVISION, ""))
 
 
-def _leases_and_sentinels(services: ClusterServices, stepfunctions: StepFunctions) -> tuple[LeaseManager, Sentinels]:
+def _leases_and_sentinels(services: ClusterServices, service: TaskService) -> tuple[LeaseManager, Sentinels]:
     """Build both together, since each calls the other: polls bring leases, and leases limit the number of polls."""
     store, elector = services.store, services.elector
 
@@ -364,9 +365,9 @@ def _leases_and_sentinels(services: ClusterServices, stepfunctions: StepFunction
         leads=lambda: elector.leading,
     )
     records = SecretLeaseStore(services.kube, services.settings.namespace, lambda: elector.leading)
-    leases = LeaseManager(records, stepfunctions, deps)
+    leases = LeaseManager(records, service, deps)
     sentinels = Sentinels(
-        stepfunctions,
+        service,
         holdings=leases.counts,
         totals=leases.totals,
         budget=LeaseBudget(services.settings.held_leases, services.settings.held_leases_mib * MEBIBYTE),

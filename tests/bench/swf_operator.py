@@ -116,10 +116,15 @@ async def _arrivals() -> list[Row]:
                 with step(f"{NEIGHBOURS} pools at rest, {BESIDE} arrivals"):
                     await asyncio.gather(*(_make_pool(api, fake, f"rest-{number}") for number in range(NEIGHBOURS)))
                     beside = [await _arrival(api, fake, sizes, f"other-{number}") for number in range(BESIDE)]
+                with step(f"the same with pollAtZero, {ALONE} arrivals"):
+                    polled = [
+                        await _arrival(api, fake, sizes, f"polled-{number}", polled=True) for number in range(ALONE)
+                    ]
                 throttled = (await fake.state())["faults"]
     return [
         _row("a task at an empty pool, alone in its region", alone, GOAL_ARRIVAL_SECONDS, throttled),
         _row(f"the same, beside {NEIGHBOURS} pools at zero", beside, NEIGHBOURS / COUNTS_PER_SECOND + 1.0, throttled),
+        _row(f"the same with pollAtZero, beside {NEIGHBOURS} pools at zero", polled, GOAL_ARRIVAL_SECONDS, throttled),
     ]
 
 
@@ -138,10 +143,10 @@ async def _set_up(api: ApiServer) -> None:
     await eventually("the ActivityPool resource is served", served, seconds=60)
 
 
-async def _make_pool(api: ApiServer, fake: TlsFake, name: str) -> None:
+async def _make_pool(api: ApiServer, fake: TlsFake, name: str, *, polled: bool = False) -> None:
     """Create a pool at zero on a task list of its name, with a proven revision, and wait until it is counted."""
     spec: dict[str, Any] = {
-        "source": {"swf": {"domain": DOMAIN, "taskList": name}},
+        "source": {"swf": {"domain": DOMAIN, "taskList": name, "pollAtZero": polled}},
         "aws": {"region": "us-east-1", "endpointUrl": fake.url},
         "handlerImage": "registry.invalid/handler:1",
         "maxWorkers": 20,
@@ -157,9 +162,9 @@ async def _make_pool(api: ApiServer, fake: TlsFake, name: str) -> None:
     await eventually(f"{name} is counted", counted, seconds=SETTLE_SECONDS, every_seconds=0.5)
 
 
-async def _arrival(api: ApiServer, fake: TlsFake, sizes: Sizes, name: str) -> float:
+async def _arrival(api: ApiServer, fake: TlsFake, sizes: Sizes, name: str, *, polled: bool = False) -> float:
     """Schedule a task at a new pool; return the seconds until a replica was written; clean up."""
-    await _make_pool(api, fake, name)
+    await _make_pool(api, fake, name, polled=polled)
     await asyncio.sleep(PAUSE_SECONDS * (1 + random.random()))
     began = time.perf_counter()
     await fake.order("tasks", domain=DOMAIN, taskList=name)

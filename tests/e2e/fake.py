@@ -95,7 +95,8 @@ def _pod(stage: Stage, namespace: str, name: str) -> dict[str, Any]:
     container = {
         "name": "fake",
         "image": stage.handler,
-        "command": ["python3", "-m", "activity_worker.testing.stepfunctions"],
+        # The runtime's own Python, isolated from the handler's files, some of which have names of our modules.
+        "command": ["/opt/activitypool/bin/python3", "-I", "-m", "activity_worker.testing.stepfunctions"],
         "args": ["--host", "0.0.0.0", "--port", str(PORT), "--poll-hold-seconds", str(HOLD_SECONDS)],
         # Like the workers: a pod without a CPU request gets almost none on a busy node.
         "resources": {"requests": {"cpu": "100m"}},

@@ -196,7 +196,8 @@ SPEC = (
         ".source",
     ),
     Rule(
-        f"{_effective_arn('self')} != '' || !has(self.activation.holdSeconds)",
+        f"{_effective_arn('self')} != '' || ({_is_swf('self')} && self.source.swf.pollAtZero) || "
+        "!has(self.activation.holdSeconds)",
         "activation.holdSeconds is for tasks that the operator holds; it takes none from this source: remove it",
         field=".activation.holdSeconds",
     ),

@@ -58,7 +58,8 @@ _ABOVE = (
 ABOVE_MAX = "has more workers than the pool's maxWorkers, which always holds; lower it or raise maxWorkers"
 _THRESHOLD = "self.scaling.activationThreshold"
 _COUNTED = (
-    "self.activation.mode == 'CloudWatch' || (has(self.source) && (has(self.source.swf) || has(self.source.redis) || "
+    "self.activation.mode == 'CloudWatch' || (has(self.source) && (has(self.source.swf) && "
+    "!self.source.swf.pollAtZero || has(self.source.redis) || "
     "has(self.source.taskStore)))"
 )
 NEEDS_COUNT = (

@@ -57,6 +57,12 @@ class SwfSourceSpec(ApiModel):
         description="true: a worker registers the activity types that its handlers name when it starts (default "
         "false). The workers need swf:RegisterActivityType then.",
     )
+    poll_at_zero: bool = Field(
+        default=False,
+        description="true: while no worker is ready, the operator also polls the task list, and hands what it gets to "
+        "the first worker (default false: it counts and takes no task). A start from zero then does not wait for the "
+        "next count. The operator needs the rights of a worker.",
+    )
 
 
 class RedisSourceSpec(ApiModel):

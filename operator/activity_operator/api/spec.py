@@ -291,7 +291,8 @@ def _check_sizes(spec: PoolSpec) -> None:
     if spec.activation.mode == "None" and spec.min_workers == 0:
         raise SpecError("minWorkers", 0, "must be at least 1 with activation.mode None")
     threshold, idle = spec.scaling.activation_threshold, spec.scaling.idle_workers
-    if threshold and spec.source_kind == "stepFunctions" and spec.activation.mode != "CloudWatch":
+    polled = spec.source_kind == "stepFunctions" and spec.activation.mode != "CloudWatch"
+    if threshold and (polled or (spec.swf is not None and spec.swf.poll_at_zero)):
         raise SpecError("scaling.activationThreshold", threshold, scaling_rules.NEEDS_COUNT)
     if threshold and (spec.min_workers or idle):
         raise SpecError("scaling.activationThreshold", threshold, scaling_rules.NEEDS_ZERO)

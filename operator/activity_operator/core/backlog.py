@@ -158,11 +158,14 @@ def _waiting_tasks(count: BacklogCount, situation: Situation) -> int:
 def _still_waiting(count: BacklogCount, situation: Situation) -> int:
     """Return how many tasks of a count that may be seconds old still wait.
 
-    Tasks that workers have taken since are not counted twice. A truncated count says that tasks wait. A slot that has
-    polled in vain since the count would have taken one of them, so no more tasks wait than there are such slots: they
-    hold the pool, and start no worker.
+    Tasks that workers have taken since, and those that the operator holds, are not counted twice. A truncated count
+    says that tasks wait. A slot that has polled in vain since the count would have taken one of them, so no more tasks
+    wait than there are such slots: they hold the pool, and start no worker.
     """
-    taken = sum(_taken_since(worker, count.observed_at) for worker in situation.observation.workers)
+    source = situation.observation.source
+    # Leases of the operator may be younger than the count.
+    taken = source.held + source.claimed
+    taken += sum(_taken_since(worker, count.observed_at) for worker in situation.observation.workers)
     tasks = max(count.tasks - taken, 1 if count.truncated else 0)
     idle = [
         m

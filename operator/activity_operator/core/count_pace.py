@@ -9,8 +9,11 @@ _FULL = frozenset({Limit.MAX, Limit.PIN, Limit.PAUSED, Limit.REFUSED})
 
 
 def count_pace(situation: Situation, size: Size) -> CountPace:
-    """Return how much the pool needs the next count."""
+    """Return how much the pool needs the next count. At zero an open poll of the operator gets the first task."""
     fleet = situation.fleet
     if size.limit in _FULL or backlog_estimate.worker_is_idle(fleet):
         return CountPace.SLOW
-    return CountPace.FAST if fleet.serving else CountPace.STEADY
+    if fleet.serving:
+        return CountPace.FAST
+    swf = situation.spec.swf
+    return CountPace.SLOW if swf is not None and swf.poll_at_zero else CountPace.STEADY

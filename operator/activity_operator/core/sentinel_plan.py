@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from activity_operator.api.spec import PoolSpec
 from activity_operator.core import backlog, freeze, probing, target_wait
 from activity_operator.core.count_pace import count_pace
 from activity_operator.core.decision import Breaker, Limit, ScalingMemory, SentinelOrder, Size
@@ -51,24 +52,30 @@ def _planned(
     if not _may_poll(situation, breaker, size, memory) or not most:
         return SentinelOrder(0, take, counts=backlog.counts_source(situation), watched=watched)
     taken = observation.source.held + observation.source.claimed
+    counts = backlog.counts_source(situation)
     if not proven:
-        return SentinelOrder(0 if taken else 1, 1, watched=watched)
+        return SentinelOrder(0 if taken else 1, 1, counts=counts, watched=watched)
     polls = min(BURST_POLLS, max(RESTING_POLLS, 2 * taken))
     if situation.fleet.working and not probing.tasks_wait(situation):
         polls = RESTING_POLLS
-    return SentinelOrder(max(0, min(polls, take - taken)), take, watched=watched)
+    return SentinelOrder(max(0, min(polls, take - taken)), take, counts=counts, watched=watched)
 
 
 def _may_poll(situation: Situation, breaker: Breaker, size: Size, memory: ScalingMemory) -> bool:
     """Whether the operator polls: the pool is at zero, or every worker is busy and another may start."""
     spec, observation = situation.spec, situation.observation
     forbidden = spec.paused or observation.refusal or observation.pool.deleting
-    if spec.source_kind != "stepFunctions" or spec.activation.mode != "Sentinel" or forbidden:
+    if not _is_polled(spec) or spec.activation.mode != "Sentinel" or forbidden:
         return False
     if not situation.fleet.working:
         return not breaker.open and (size.desired > 0 or not _may_not_grow(situation, size))
     grows = size.limit not in _GROWTH_STOPS | {Limit.BREAKER} and not _may_not_grow(situation, size)
     return grows and probing.probes(situation, memory.saturation)
+
+
+def _is_polled(spec: PoolSpec) -> bool:
+    """Whether the operator itself may poll the source. A task list is polled at zero only: workers beside it count."""
+    return spec.source_kind == "stepFunctions" or (spec.swf is not None and spec.swf.poll_at_zero)
 
 
 def _most_leases(situation: Situation, size: Size, most_workers: int, memory: ScalingMemory) -> int:

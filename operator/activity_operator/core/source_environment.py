@@ -29,7 +29,7 @@ def source_parts(spec: PoolSpec) -> dict[str, Any]:
     """
     if spec.source is None:
         return {}
-    return spec.source.model_dump(exclude_defaults=True, exclude={"task_store": {"tasks"}})
+    return spec.source.model_dump(exclude_defaults=True, exclude={"task_store": {"tasks"}, "swf": {"poll_at_zero"}})
 
 
 def literal(text: str) -> str:

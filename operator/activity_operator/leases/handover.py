@@ -131,7 +131,9 @@ class LeaseHandover:
         """Return the tokens and inputs of the leases, without those that ended while other claims were written."""
         found = (self._table.get(lease) for lease in leases)
         return tuple(
-            Grant(entry.lease.id, entry.lease.token, entry.lease.input) for entry in found if entry is not None
+            Grant(entry.lease.id, entry.lease.token, entry.lease.input, entry.lease.activity)
+            for entry in found
+            if entry is not None
         )
 
     async def _write_owner(self, lease: TaskLease, owner: LeaseOwner) -> TaskLease:

@@ -75,7 +75,8 @@ class LeaseManager:
 
     def receive(self, pool: PoolRef, target: PollTarget, task: LeasedTask) -> None:
         """Take in a task from a poll: record its lease, offer it once it is recorded, and send its task heartbeats."""
-        lease = TaskLease(lease_id(task.token), pool, target, task.token, task.input, self._deps.now())
+        now = self._deps.now()
+        lease = TaskLease(lease_id(task.token), pool, target, task.token, task.input, now, activity=task.activity)
         if lease.id in self.table:
             return
         self.endings.forget_ending(lease.id)

@@ -1,8 +1,10 @@
 """A lease that the operator took for a pool, its owner, and the identity of its record."""
 
+import json
 from dataclasses import dataclass, field
 
 from activity_operator.backlog.protocol import Key, PollTarget
+from activity_worker.contract import ScheduledActivity
 
 #: Bytes of a lease record in etcd besides payload and token: labels, target, pool, managed fields (measured: 1,450).
 RECORD_BYTES = 1500
@@ -36,7 +38,7 @@ class TaskLease:
 
     `id` is `lease_id(token)`; `received_at` is in Unix seconds. `target` is the service for heartbeats and failures,
     kept here because the pool's spec may be deleted. `record_uid` and `record_version` identify the record, "" before
-    there is one.
+    there is one. `activity` is the task's type and execution on Amazon SWF, None elsewhere.
     """
 
     id: str
@@ -48,11 +50,13 @@ class TaskLease:
     owner: LeaseOwner | None = None
     record_uid: str = ""
     record_version: str = ""
+    activity: ScheduledActivity | None = None
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of the lease's record in etcd: payload, token, and what every record has."""
-        return len(encoded(self.token)) + len(encoded(self.input)) + RECORD_BYTES
+        """The bytes of the lease's record in etcd: payload, token, the task's activity, and what every record has."""
+        activity = 0 if self.activity is None else len(encoded(json.dumps(self.activity.to_wire())))
+        return len(encoded(self.token)) + len(encoded(self.input)) + activity + RECORD_BYTES
 
     @property
     def recorded(self) -> bool:

@@ -19,7 +19,7 @@ from activity_operator.leases.store import (
     LeaseRecordRefusedError,
     LeaseStoreUnavailableError,
 )
-from activity_worker.contract import GROUP
+from activity_worker.contract import GROUP, ScheduledActivity
 
 SECRET_TYPE = f"{GROUP}/lease"
 NAME_PREFIX = "lease-"
@@ -205,6 +205,8 @@ def _secret(lease: TaskLease) -> Raw:
         "pool": json.dumps({"namespace": lease.pool.namespace, "name": lease.pool.name, "uid": lease.pool.uid}),
         "target": json.dumps(lease.target.to_data()),
     }
+    if lease.activity is not None:
+        data["activity"] = json.dumps(lease.activity.to_wire())
     labels = {
         LABEL_RECORD: "lease",
         LABEL_NAMESPACE: lease.pool.namespace,
@@ -225,8 +227,10 @@ def _lease(raw: Raw) -> TaskLease:
     data = {key: decoded(base64.b64decode(value)) for key, value in raw["data"].items()}
     pool: dict[str, Any] = json.loads(data["pool"])
     owner: dict[str, Any] | None = json.loads(data["owner"]) if "owner" in data else None
+    activity = ScheduledActivity.from_wire(json.loads(data["activity"])) if "activity" in data else None
     meta = raw["metadata"]
     return TaskLease(
+        activity=activity,
         id=meta["name"].removeprefix(NAME_PREFIX),
         pool=PoolRef(pool["namespace"], pool["name"], pool["uid"]),
         target=PollTarget.from_data(json.loads(data["target"])),

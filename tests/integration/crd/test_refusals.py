@@ -199,6 +199,16 @@ IN_SECRET = "a URL with a password belongs into a Secret (urlSecretRef)"
             "spec.activation.mode",
             "counts a Step Functions activity's tasks; this source is counted by itself: remove activation.mode",
         ),
+        (
+            {"swf": SWF, "aws": {"region": "eu-west-1"}, "activation": {"holdSeconds": 5}},
+            "spec.activation.holdSeconds",
+            "is for tasks that the operator holds; it takes none from this source: remove it",
+        ),
+        (
+            {"swf": {**SWF, "pollAtZero": True}, "aws": {"region": "eu-west-1"}, "scaling": {"activationThreshold": 5}},
+            "spec.scaling.activationThreshold",
+            "needs a count of the waiting tasks",
+        ),
         ({"redis": {"flow": "f", "queue": "q"}}, "spec.source.redis", "neither urlSecretRef nor address is set; set"),
         (
             {"redis": {**REDIS, "urlSecretRef": URL_SECRET}},
@@ -286,6 +296,8 @@ def test_unusable_counted_source_is_refused_with_field_and_fix(
         {"redis": REDIS, "minWorkers": 1, "activation": {"mode": "None"}},
         {"redis": REDIS, "aws": {}},
         {"swf": SWF, "aws": {"region": "eu-west-1"}},
+        {"swf": SWF, "aws": {"region": "eu-west-1"}, "scaling": {"activationThreshold": 5}},
+        {"swf": {**SWF, "pollAtZero": True}, "aws": {"region": "eu-west-1"}, "activation": {"holdSeconds": 5}},
         {
             "swf": {"domain": "867530901", "taskList": "ChargeCreditCard v0.1,$x", "registerActivityTypes": True},
             "aws": {"region": "eu-west-1", "endpointUrl": "http://swf", "roleArn": "arn:aws:iam::123456789012:role/a"},
@@ -379,7 +391,7 @@ def test_task_list_is_immutable_and_the_message_names_it(kubectl: Kubectl) -> No
     assert unchangeable in kubectl.dry_run(counted(swf={**SWF, "taskList": "letters"}, aws=where)).err
     assert unchangeable in kubectl.dry_run(counted(swf={**SWF, "domain": "books"}, aws=where)).err
     assert unchangeable in kubectl.dry_run(counted(redis=REDIS)).err
-    changed = counted(swf={**SWF, "registerActivityTypes": True}, aws={**where, "endpointUrl": "http://swf"})
+    changed = counted(swf={**SWF, "pollAtZero": True}, aws={**where, "endpointUrl": "http://swf"})
     assert kubectl.apply(changed)["metadata"]["generation"] == 2
 
 

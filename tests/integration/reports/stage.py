@@ -2,13 +2,14 @@
 
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from activity_operator.backlog.protocol import PollTarget
 from activity_operator.backlog.sentinel import Sentinels
 from activity_operator.backlog.stepfunctions import StepFunctions
+from activity_operator.backlog.swf import Swf
 from activity_operator.core.decision import SentinelOrder
 from activity_operator.leases.dependencies import LeaseManagerDeps
 from activity_operator.leases.handover import LeaseHandover
@@ -22,7 +23,7 @@ from activity_operator.reports.handler import ReportHandler
 from activity_operator.reports.server import ReportServer
 from activity_operator.reports.worker_registry import WorkerRegistry
 from activity_worker.contract import Directive, Env, LeasedTask, Reply, Report
-from activity_worker.testing import StepFunctionsFake
+from activity_worker.testing import StepFunctionsFake, SwfFake
 from tests.integration.worker.process import HANDLERS, WorkerProcess, worker
 from tests.servers.ports import free_port
 from tests.unit.activity_operator.leases.world import Records
@@ -40,14 +41,26 @@ class OnePod:
 
 
 class Operator:
-    """The operator's components for reports and leases, without a cluster; it polls until a worker has reported."""
+    """The operator's components for reports and leases, without a cluster; it polls until a worker has reported.
 
-    def __init__(self, fake: StepFunctionsFake, arn: str, records: Records, term: int) -> None:
-        self.target = PollTarget(arn, endpoint_url=fake.url)
+    `target` replaces the activity of Step Functions, and `service` its service.
+    """
+
+    def __init__(
+        self,
+        fake: StepFunctionsFake | SwfFake,
+        arn: str,
+        records: Records,
+        term: int,
+        *,
+        target: PollTarget | None = None,
+        service: StepFunctions | Swf | None = None,
+    ) -> None:
+        self.target = target or PollTarget(arn, endpoint_url=fake.url)
         self.decides = True
         self.reports: list[Report] = []
         self.directive = Directive.RUN
-        self.service = StepFunctions(f"operator-{term}")
+        self.service = service or StepFunctions(f"operator-{term}")
         self.registry = WorkerRegistry(lambda *_: self.look())
         deps = LeaseManagerDeps(
             now=time.time, pool_exists=lambda _uid: True, pod_exists=lambda _uid: True, on_change=lambda _key: None
@@ -89,12 +102,10 @@ class Operator:
         await self.service.close()
 
 
-class Stage:
-    """The fake service, the records, and operators that use one address one after the other."""
+class ReportStage:
+    """The records, and operators that use one address one after the other; a worker reports to it."""
 
-    def __init__(self, fake: StepFunctionsFake, folder: Path) -> None:
-        self.fake = fake
-        self.arn = fake.create_activity("resize")
+    def __init__(self, folder: Path) -> None:
         self.records = Records()
         self.port = free_port()
         self.terms = 0
@@ -105,6 +116,40 @@ class Stage:
         (folder / "token").write_text("secret-token")
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         load(self.context, material.serving, folder)
+
+    @asynccontextmanager
+    async def run(self, operator: Operator) -> AsyncIterator[Operator]:
+        await operator.start(self.port, self.context)
+        try:
+            yield operator
+        finally:
+            await operator.stop()
+
+    @asynccontextmanager
+    async def reporting_worker(self, handler: str, source: Mapping[Env, str]) -> AsyncIterator[WorkerProcess]:
+        """Start a worker with two slots and these variables of its source."""
+        env = {
+            Env.REPORT_URL: f"https://localhost:{self.port}",
+            Env.REPORT_TOKEN_FILE: str(self.folder / "token"),
+            Env.REPORT_CA_FILE: str(self.folder / "ca.crt"),
+            Env.POD_NAMESPACE: "shop",
+            Env.POD_NAME: "resize-abc",
+            Env.POD_UID: "uid-1",
+            Env.POOL: "resize",
+            Env.SLOTS: "2",
+            **source,
+        }
+        async with worker("run", handler, env={key.value: text for key, text in env.items()}) as running:
+            yield running
+
+
+class Stage(ReportStage):
+    """The fake of Step Functions with one activity."""
+
+    def __init__(self, fake: StepFunctionsFake, folder: Path) -> None:
+        super().__init__(folder)
+        self.fake = fake
+        self.arn = fake.create_activity("resize")
 
     def make_operator(self, *, decides: bool = True) -> Operator:
         """Return an operator of the next term; without `decides` it answers reports before its first decision."""
@@ -119,29 +164,9 @@ class Stage:
             yield operator
 
     @asynccontextmanager
-    async def run(self, operator: Operator) -> AsyncIterator[Operator]:
-        await operator.start(self.port, self.context)
-        try:
-            yield operator
-        finally:
-            await operator.stop()
-
-    @asynccontextmanager
     async def worker(self, handler: str) -> AsyncIterator[WorkerProcess]:
-        env = {
-            Env.REPORT_URL: f"https://localhost:{self.port}",
-            Env.REPORT_TOKEN_FILE: str(self.folder / "token"),
-            Env.REPORT_CA_FILE: str(self.folder / "ca.crt"),
-            Env.POD_NAMESPACE: "shop",
-            Env.POD_NAME: "resize-abc",
-            Env.POD_UID: "uid-1",
-            Env.POOL: "resize",
-            Env.ACTIVITY_ARN: self.arn,
-            Env.ENDPOINT_URL: self.fake.url,
-            Env.SLOTS: "2",
-        }
-        arguments = ("run", f"{HANDLERS}:{handler}")
-        async with worker(*arguments, env={key.value: text for key, text in env.items()}) as running:
+        source = {Env.ACTIVITY_ARN: self.arn, Env.ENDPOINT_URL: self.fake.url}
+        async with self.reporting_worker(f"{HANDLERS}:{handler}", source) as running:
             yield running
 
 

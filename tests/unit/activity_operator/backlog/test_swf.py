@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from activity_operator.backlog.protocol import PollTarget, SourceProblemError
+from activity_operator.backlog.protocol import PollTarget, SourceProblemError, TaskOverError
 from activity_operator.backlog.swf import Swf
+from activity_operator.backlog.task_services import TaskServices
+from activity_worker.contract import LeasedTask, ScheduledActivity
 from activity_worker.wire.errors import CredentialsMissingError, EndpointUnreachableError, WireError
 from activity_worker.wire.swf import PendingCount
 
@@ -31,6 +33,15 @@ class FakeClient:
 
     async def describe_domain(self, domain: str) -> Any:
         return await self._answer("describe", domain)
+
+    async def poll_for_activity_task(self, domain: str, task_list: str, identity: str = "") -> Any:
+        return await self._answer("poll", domain, task_list, identity)
+
+    async def record_heartbeat(self, task_token: str, details: str = "") -> Any:
+        return await self._answer("heartbeat", task_token)
+
+    async def respond_failed(self, task_token: str, reason: str = "", details: str = "") -> None:
+        await self._answer("fail", task_token, reason, details)
 
     async def close(self) -> None:
         self.closed = True
@@ -103,6 +114,48 @@ async def test_count_names_domain_and_task_list_and_is_observed() -> None:
     assert await service.count(TARGET) == PendingCount(4, True)
     assert client.calls == [("count", "shop", "invoices")]
     assert seen == [("CountPendingActivityTasks", 200, "ok")]
+
+
+async def test_poll_names_the_operators_pod_and_returns_the_whole_task() -> None:
+    task = LeasedTask("t1", "{}", ScheduledActivity("render-invoice", "1"))
+    client = FakeClient(task)
+
+    assert await Swf(lambda _: client, pod_name="operator-1").poll(TARGET) == task
+    assert client.calls == [("poll", "shop", "invoices", "activitypool-operator/operator-1")]
+
+
+async def test_refused_poll_names_its_own_right() -> None:
+    with pytest.raises(SourceProblemError) as raised:
+        await Swf(lambda _: FakeClient(WireError("OperationNotPermittedFault", "no", 400))).poll(TARGET)
+
+    assert "allow swf:PollForActivityTask on the domain shop" in raised.value.message
+
+
+async def test_heartbeat_and_failure_of_a_closed_task_say_that_it_is_over() -> None:
+    service = Swf(lambda _: FakeClient(WireError("UnknownResourceFault", "Unknown activity", 400)))
+
+    with pytest.raises(TaskOverError):
+        await service.heartbeat(TARGET, "t1")
+    with pytest.raises(TaskOverError):
+        await service.fail(TARGET, "t1", "ActivityPool.Deleted", "gone")
+
+
+async def test_failure_is_cut_to_the_limits_of_the_service() -> None:
+    client = FakeClient()
+    await Swf(lambda _: client).fail(TARGET, "t1", "e" * 300, "c" * 40_000)
+
+    assert client.calls == [("fail", "t1", "e" * 256, "c" * 32_768)]
+
+
+async def test_task_services_call_the_service_of_each_target() -> None:
+    swf, other = FakeClient(), FakeClient()
+    services = TaskServices(Swf(lambda _: other), Swf(lambda _: swf))
+    await services.poll(TARGET)
+    await services.heartbeat(TARGET, "t1")
+    await services.fail(PollTarget("arn:aws:states:eu-west-1:1:activity:a"), "t2", "e", "c")
+
+    assert [call[0] for call in swf.calls] == ["poll", "heartbeat"]
+    assert [call[0] for call in other.calls] == ["fail"]
 
 
 async def test_all_task_lists_of_a_place_share_one_client() -> None:

@@ -10,6 +10,7 @@ from activity_operator.core.backlog import known_backlog
 from activity_operator.core.count_pace import count_pace
 from activity_operator.core.decide import decide
 from activity_operator.core.decision import CountPace, Limit, ScalingMemory, Size
+from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import BacklogCount, Observation, SourceFacts, SourceProblem
 from activity_operator.core.situation import situation_of
 from tests.unit.activity_operator.core.builders import NOW, busy, observed, pending, worker
@@ -111,6 +112,35 @@ def test_throttled_counts_keep_a_pool_at_its_size_after_they_are_stale() -> None
 
     assert decision.size.desired >= 1
     assert decision.backlog.unknown == "the backlog was last read 120 s ago or earlier"
+
+
+POLLED = {"source": {"swf": {**TASK_LIST, "pollAtZero": True}}}
+
+
+def test_task_list_is_polled_at_zero_only_if_its_pool_asks_for_it() -> None:
+    proven = ScalingMemory(proven=frozenset({revision_of(listed())}))
+    asked = decide(listed(**POLLED), observed(source=source(0)), proven).sentinel
+    usual = decide(listed(), observed(source=source(0)), proven).sentinel
+
+    assert (asked.polls, asked.counts, asked.pace) == (2, True, CountPace.SLOW)
+    assert (usual.polls, usual.counts, usual.pace) == (0, True, CountPace.STEADY)
+
+
+def test_task_list_is_not_polled_beside_workers() -> None:
+    order = decide(listed(**POLLED), observed(busy("w1"), busy("w2"), source=source(0)), ScalingMemory()).sentinel
+
+    assert (order.polls, order.counts, order.pace) == (0, True, CountPace.FAST)
+
+
+def test_leases_of_the_operator_are_not_counted_twice() -> None:
+    facts = source(3, age=10.0, held=2)
+    decision = decide(listed(**POLLED), observed(source=facts), ScalingMemory())
+
+    assert (decision.backlog.tasks, decision.size.desired) == (1, 3)
+
+
+def test_polls_at_zero_change_no_pod() -> None:
+    assert revision_of(listed(**POLLED)) == revision_of(listed())
 
 
 SIZE = Size(2, Limit.DEMAND, "")

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from activity_operator.backlog.protocol import LeaseTotals
+from activity_operator.backlog.protocol import LeaseTotals, PollTarget
 from activity_operator.leases.model import LeaseOwner
 from activity_operator.leases.table import HISTORY_SECONDS
-from activity_worker.contract import HeldLease
+from activity_worker.contract import HeldLease, LeasedTask, ScheduledActivity
 from tests.unit.activity_operator.leases.world import POOL, Operator, World
 from tests.unit.activity_operator.reports.builders import other, report
 from tests.unit.activity_operator.virtual_time import settle, wall
@@ -54,6 +54,17 @@ async def test_lease_is_offered_claimed_granted_and_released(world: World, opera
     assert (await operator.answer(report(sequence=4, released=(lease,)))).released == (lease,)
     assert not world.records.kept
     assert len(operator.manager) == 0
+
+
+async def test_grant_names_the_type_and_execution_of_a_task_of_swf(operator: Operator) -> None:
+    activity = ScheduledActivity("render-invoice", "1", "activity-7", "order-7", "run-1")
+    target = PollTarget("", "eu-west-1", domain="shop", task_list="invoices")
+    operator.manager.receive(POOL, target, LeasedTask("t1", "{}", activity))
+    await asyncio.sleep(1)
+    (lease,) = (await operator.answer(report())).offers
+    (grant,) = (await operator.answer(report(sequence=2, claims=(lease,)))).granted
+
+    assert (grant.task_token, grant.activity) == ("t1", activity)
 
 
 async def test_bytes_of_a_released_lease_count_while_etcd_keeps_its_history(operator: Operator) -> None:

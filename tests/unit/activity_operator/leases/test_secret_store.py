@@ -19,6 +19,7 @@ from activity_operator.leases.store import (
     LeaseRecordRefusedError,
     LeaseStoreUnavailableError,
 )
+from activity_worker.contract import ScheduledActivity
 
 LEASE = TaskLease(
     id="a" * 32,
@@ -108,6 +109,17 @@ async def test_lease_is_read_back_as_recorded(api: Api, records: SecretLeaseStor
     assert secret["type"] == "activitypools.dev/lease"
     assert secret["metadata"]["labels"]["activitypools.dev/pool-uid"] == "pool-1"
     assert base64.b64decode(secret["data"]["token"]).decode() == LEASE.token
+
+
+async def test_lease_of_a_task_list_keeps_its_type_and_execution(records: SecretLeaseStore) -> None:
+    activity = ScheduledActivity("render-invoice", "1", "activity-7", "order-7", "run-1")
+    target = PollTarget("", "eu-west-1", domain="shop", task_list="invoices")
+    stored = await records.create(replace(LEASE, activity=activity, target=target))
+
+    (read,) = await records.list()
+
+    assert (read, read.activity, read.target) == (stored, activity, target)
+    assert replace(LEASE, activity=activity).size_bytes > LEASE.size_bytes
 
 
 async def test_second_create_returns_the_record_with_its_owner(records: SecretLeaseStore) -> None:
