@@ -89,7 +89,7 @@ class TaskCancelled(ActivityError):  # noqa: N818 - a word that a handler says, 
 class ConcludeLater(ActivityError):  # noqa: N818 - a word that a handler says, not a mishap
     """Raise it in a handler that has handed the task's token away: the worker gives no answer and frees the slot.
 
-    Whoever has the token sends the task's heartbeats and concludes it, with `activity_worker.conclusion` or
+    The process that has the token sends the task's heartbeats and concludes it, with `activity_worker.conclusion` or
     `activity-worker conclude`.
     """
 

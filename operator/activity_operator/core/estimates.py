@@ -1,6 +1,6 @@
 """What the operator measures of a pool: how long a pod takes to start, how long a task runs, how many tasks run.
 
-A new leader knows none of it and measures anew. The pods' own times tell it how long they took to start.
+A new leader knows none of it and measures again. The pods' own times tell it how long they took to start.
 """
 
 import math

@@ -28,7 +28,7 @@ from activity_worker.task import TaskRequest, TaskResponse
 _OUTCOMES: Final = {
     "success": ("succeeded", "task succeeded"),
     "cancelled": ("cancelled", "task cancelled, as its decider asked"),
-    "later": ("handed_over", "task handed over: whoever has its token concludes it"),
+    "later": ("handed_over", "task handed over: the process that has its token concludes it"),
 }
 #: `record(name, message)`: remember an event for the operator.
 Record = Callable[[str, str], None]
