@@ -89,14 +89,14 @@ async def _one_busy(stage: Stage) -> None:
 
 
 async def _scale_in(stage: Stage) -> None:
-    """Two of three workers leave: one is idle beyond the demand, the other leaves when its task ends."""
+    """The two idle workers of three leave; the busy one stays until its task has ended, and after it."""
     busy = stage.kubelet.busy()
     await stage.change_pool(minWorkers=1)
-    await eventually("two workers are left", lambda: ready(stage, 2))
+    await eventually("one worker is left", lambda: ready(stage, 1))
     assert stage.kubelet.busy() == busy, "the busy worker was disturbed"
     stage.gate.set()
     await _none_runs(stage)
-    await eventually("one worker is left", lambda: ready(stage, 1))
+    await eventually("one worker is ready", lambda: ready(stage, 1))
 
 
 async def _two_workers_one_busy(stage: Stage) -> None:

@@ -1,7 +1,7 @@
 """Concludes tasks from outside a worker, by their tokens: a library, and the command `activity-worker conclude`.
 
-A handler that raises `ConcludeLater` has handed its task's token away. The process that has the token keeps the task alive with
-heartbeats and concludes it:
+A handler that raises `ConcludeLater` has handed its task's token away. The process that has the token keeps the task
+alive with heartbeats and concludes it:
 
     async with Conclusions.of_swf(region="us-east-1") as tasks:
         await tasks.succeed(token, {"approved": True})

@@ -90,17 +90,20 @@ class ActivityEnvironment:
 
     def _note(self, name: EventName, payload: tuple[Any, ...], errors: list[BaseException]) -> None:
         self.events.append(name.value)
+        self._note_progress()
+        if name is EventName.TASK_HEARTBEAT and len(self.progress) == self._cancel_at and self.cancelled is None:
+            self.cancel()
         if name is EventName.TASK_ERRORED:
             received, error = payload
             assert isinstance(received, ReceivedTask)  # noqa: S101 - the event's payload
             errors.append(error)
         elif name is EventName.TASK_DONE:
             self.response = payload[1]
-        elif name is EventName.TASK_HEARTBEAT and self._worker is not None:
-            run = self._worker.current
-            progress = None if run is None else run.respond.progress
-            if progress is not None and progress.count > self._seen:
-                self._seen = progress.count
-                self.progress.append(progress.details)
-                if len(self.progress) == self._cancel_at:
-                    self.cancel()
+
+    def _note_progress(self) -> None:
+        """Note the handler's last details at every event: its last heartbeat may wait behind the task's end."""
+        run = None if self._worker is None else self._worker.current
+        progress = None if run is None else run.respond.progress
+        if progress is not None and progress.count > self._seen:
+            self._seen = progress.count
+            self.progress.append(progress.details)

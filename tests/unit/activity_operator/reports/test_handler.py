@@ -38,7 +38,7 @@ async def test_reply_carries_term_interval_directive_and_acknowledgement(
     registry.set_directives("media", "resize", {"uid-a": Directive.DRAIN})
     reply = await handler.answer(report(events=(event(3),)))
 
-    assert (reply.term, reply.next_report_seconds, reply.directive, reply.ack) == (7, 2.0, Directive.DRAIN, 3)
+    assert (reply.term, reply.next_report_seconds, reply.directive, reply.ack) == (7, 1.0, Directive.DRAIN, 3)
 
 
 async def test_reply_to_a_first_report_offers_waiting_tasks_and_hurries_the_next(
