@@ -1,4 +1,4 @@
-"""The Step Functions fake as a pod in a test's namespace, for faults that no emulator can cause."""
+"""A fake of a task service as a pod in a test's namespace: Step Functions' for faults, Amazon SWF's as the service."""
 
 import json
 import re
@@ -56,7 +56,7 @@ def url(namespace: str, name: str) -> str:
 def fakes(stage: Stage, namespace: str, *names: str) -> Iterator[list[Fake]]:
     """Start fakes in the test's namespace, wait until they answer, and yield them."""
     for name in names:
-        stage.apply(_pod(stage, namespace, name))
+        stage.apply(fake_pod(stage, namespace, name))
         serve(stage, namespace, name, name)
     forwards = []
     try:
@@ -91,13 +91,16 @@ def _are_ready(moment: Moment, names: Sequence[str]) -> bool:
     return all(is_ready(moment.get("Pod", name)) for name in names)
 
 
-def _pod(stage: Stage, namespace: str, name: str) -> dict[str, Any]:
+def fake_pod(
+    stage: Stage, namespace: str, name: str, *, service: str = "stepfunctions", flags: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the pod of a fake: `service` is its module in `activity_worker.testing`, `flags` are further ones."""
     container = {
         "name": "fake",
         "image": stage.handler,
         # The runtime's own Python, isolated from the handler's files, some of which have names of our modules.
-        "command": ["/opt/activitypool/bin/python3", "-I", "-m", "activity_worker.testing.stepfunctions"],
-        "args": ["--host", "0.0.0.0", "--port", str(PORT), "--poll-hold-seconds", str(HOLD_SECONDS)],
+        "command": ["/opt/activitypool/bin/python3", "-I", "-m", f"activity_worker.testing.{service}"],
+        "args": ["--host", "0.0.0.0", "--port", str(PORT), "--poll-hold-seconds", str(HOLD_SECONDS), *flags],
         # Like the workers: a pod without a CPU request gets almost none on a busy node.
         "resources": {"requests": {"cpu": "100m"}},
         "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1},
