@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import yaml
 
 from activity_worker.flows import Flow, FlowDefinition
@@ -16,6 +17,8 @@ from tests.e2e.pool import Pool
 from tests.e2e.secret_pool import SecretPool
 from tests.e2e.stage import CREDENTIALS, RESOURCES, ROOT, SHORT, Stage
 from tests.servers.redis import RedisServer, redis_server
+
+pytestmark = pytest.mark.timeout(1800)
 
 EXAMPLES = ROOT / "examples"
 IMAGE = b"P6 4 2 255\n" + bytes(range(24))

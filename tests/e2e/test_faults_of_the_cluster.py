@@ -64,9 +64,9 @@ def test_pods_that_cannot_start_are_reported_and_running_workers_go_on(stage: St
 
 def test_quota_stops_growth_but_no_worker_until_it_is_raised(stage: Stage, namespace: str) -> None:
     since = term(stage)
-    small = busy_pool(stage, namespace, "small", maxWorkers=3)
+    small = busy_pool(stage, namespace, "small", minWorkers=2, maxWorkers=3)
     workers = busy_pools([small])
-    # While one worker is busy, another one is kept idle. Its start must not close the breaker later.
+    # The second worker is idle. Its start must not close the breaker later.
     small.wait_ready(2)
     _allow(stage, namespace, pods=1, deployments=1)
     small.change(minWorkers=3)

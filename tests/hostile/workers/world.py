@@ -196,6 +196,8 @@ async def _set_up(made: World) -> None:
             "handlerImage": "registry.invalid/handler:1",
             "minWorkers": low,
             "maxWorkers": MAX_WORKERS if low else 1,
+            # The neighbours must not change by themselves while an attack runs.
+            "scaling": {"scaleDown": {"stabilizationWindowSeconds": 3600, "zeroAfterSeconds": 86_400}},
         }
         await made.api.call("POST", POOLS.path(namespace), manifests.pool(name, spec))
 

@@ -75,7 +75,8 @@ class Listed:
         facts = SourceFacts(counts=() if count is None else (count,), error=error)
         names = ("w1", "w2", "w3")
         pods = [pod(name, created=now - 90, ready_since=now - 80, running_since=now - 85) for name in names]
-        workers = [busy(name, reported_at=now) for name in names]
+        # Their tasks are older than every count.
+        workers = [busy(name, reported_at=now, running_seconds=600.0) for name in names]
         return decide(self.spec, observed(*pods, *workers, now=now, source=facts), ScalingMemory())
 
     def conditions(self, decision: Decision) -> dict[str, tuple[str, str]]:

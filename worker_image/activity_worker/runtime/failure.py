@@ -1,6 +1,7 @@
 """PURE: what is said about an exception of a handler: its name, its message, and a traceback of the user's code."""
 
 import os
+import sysconfig
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ _MAX_FRAMES: Final = 50
 #: The logger of failed tasks in a slot.
 FAILURE_LOGGER: Final = "activity_worker.runtime.failure"
 _OURS: Final = str(Path(errors.__file__).parent) + os.sep
+_STDLIB: Final = sysconfig.get_paths()["stdlib"] + os.sep
+#: Folders of installed packages, also of those below the standard library's folder.
+_PACKAGES: Final = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +75,21 @@ def _traceback(error: BaseException) -> str:
 
 
 def _strip(told: traceback.TracebackException) -> bool:
-    """Take the runtime's frames off the beginning of each traceback in the chain; tell whether any frame is left."""
+    """Let each traceback in the chain begin in the user's code or a package; tell whether any frame is left."""
     left = False
     for part in _chain(told):
-        theirs = next((at for at, frame in enumerate(part.stack) if not frame.filename.startswith(_OURS)), None)
+        theirs = next((at for at, frame in enumerate(part.stack) if _is_theirs(frame.filename)), None)
         kept = part.stack[theirs:] if theirs is not None else []
         part.stack[:] = kept
         left = left or bool(kept)
     return left
+
+
+def _is_theirs(filename: str) -> bool:
+    """Tell whether a frame is neither the runtime's nor the standard library's, which the runtime calls, too."""
+    if filename.startswith((_OURS, "<frozen ")):
+        return False
+    return not filename.startswith(_STDLIB) or any(folder in filename for folder in _PACKAGES)
 
 
 def _chain(told: traceback.TracebackException) -> list[traceback.TracebackException]:

@@ -1,8 +1,10 @@
 """What is said about an exception: a message, and a traceback that begins in the user's code."""
 
+import asyncio
+
 import pytest
 
-from activity_worker.errors import OutputTooLargeError, TaskFailed
+from activity_worker.errors import OutputTooLargeError, TaskFailed, WorkerStoppedError
 from activity_worker.runtime.encoding import MAX_CAUSE_BYTES
 from activity_worker.runtime.failure import Failure, failure_of
 from activity_worker.task import TaskRequest
@@ -30,6 +32,21 @@ def raises_meanwhile(request: TaskRequest) -> None:
 
 def raises_group(request: TaskRequest) -> None:
     raise ExceptionGroup("two parts", [KeyError("a"), ValueError("b")])
+
+
+async def test_cause_of_the_runtimes_own_error_has_no_traceback() -> None:
+    """A worker that stops cancels its own wait for the handler: the frames are those of asyncio and ours."""
+    waiting = asyncio.ensure_future(asyncio.wait([asyncio.get_running_loop().create_future()]))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    error = WorkerStoppedError("the worker stopped before the handler had finished")
+    try:
+        await waiting
+    except asyncio.CancelledError as cancelled:
+        # Without this function's own frame, which stands for a user's here.
+        error.__cause__ = cancelled.with_traceback(cancelled.__traceback__ and cancelled.__traceback__.tb_next)
+
+    assert failure_of(error).cause == "the worker stopped before the handler had finished"
 
 
 async def cause(handler: object) -> str:
