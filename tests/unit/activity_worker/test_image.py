@@ -43,3 +43,9 @@ def test_slim_variant_has_no_library_of_durable_tasks() -> None:
 
     assert removed <= set(packages("requirements.lock"))
     assert removed & {*packages("requirements-slim.lock"), *packages("handler-slim.lock")} == set()
+
+
+@pytest.mark.parametrize("lock", ["handler.lock", "handler-slim.lock"])
+def test_handlers_of_parent_queues_find_the_redis_client(lock: str) -> None:
+    """`activity_worker.flows.parent` runs in a handler's process, with the libraries of that environment only."""
+    assert "hiredis" in packages(lock)
