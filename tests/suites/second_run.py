@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from tests.suites.jobs import CLUSTER_DOWN, CLUSTER_UP, Job, Result
 
-#: Failed tests in one run, at most, that run once more. More of them are a fault that a second run would hide.
+#: Different failures in one run, at most, that get a second run. More of them are a fault that it would hide. Tests
+#: that fail with the same text, such as all tests of a fixture that was late, are one failure.
 MOST_FAILURES = 10
 #: pytest's exit code when tests ran and some failed; every other code is a failure of the suite itself.
 TESTS_FAILED = 1
@@ -19,13 +20,13 @@ TESTS_FAILED = 1
 def second_jobs(results: Sequence[Result]) -> list[Job]:
     """Return jobs that run the failed tests once more, one job after the other; [] where a second run cannot help.
 
-    A second run cannot help when nothing failed, when more than `MOST_FAILURES` tests failed, or when a job failed
-    without a failed test.
+    A second run cannot help when nothing failed, when there are more than `MOST_FAILURES` failures, or when a job
+    failed without a failed test.
     """
     failed = [result for result in results if result.code]
     if not all(_may_pass_alone(result) for result in failed):
         return []
-    if not 0 < sum(len(result.outcome.failures) for result in failed) <= MOST_FAILURES:
+    if not 0 < len({failure.text for result in failed for failure in result.outcome.failures}) <= MOST_FAILURES:
         return []
     suites = [_only_failed(result.job) for result in failed]
     on_cluster = [again for again, result in zip(suites, failed, strict=True) if result.job.cluster]

@@ -16,7 +16,7 @@ ON_CLUSTER = replace(SUITE, name="e2e", cluster=True)
 
 
 def result(job: Job, code: int, failed: int = 0) -> Result:
-    failures = tuple(Failure(f"tests.test_a::test_{number}", "text") for number in range(failed))
+    failures = tuple(Failure(f"tests.test_a::test_{number}", f"text {number}") for number in range(failed))
     return Result(job, code, 1.0, 1.0, Outcome(tests=50, failures=failures))
 
 
@@ -31,6 +31,14 @@ def test_second_run_boots_the_cluster_for_its_suites_only() -> None:
     again = second_jobs([result(ON_CLUSTER, 1, failed=1), result(SUITE, 1, failed=1)])
 
     assert [job.name for job in again] == ["redis", CLUSTER_UP.name, "e2e", CLUSTER_DOWN.name]
+
+
+def test_late_fixture_of_many_tests_is_one_failure() -> None:
+    errors = tuple(Failure(f"tests.test_a::test_{number}", "the fixture was late") for number in range(60))
+
+    (again,) = second_jobs([Result(SUITE, 1, 1.0, 1.0, Outcome(tests=60, failures=errors))])
+
+    assert again.name == "redis"
 
 
 @pytest.mark.parametrize(
