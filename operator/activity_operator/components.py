@@ -238,8 +238,8 @@ class Components:
         try:
             await self.leases.begin_term()
         except Exception as error:
-            # Otherwise this process would lead, decide nothing, and report no error. It is logged here, because nobody
-            # awaits this task: asyncio would log the error at some later garbage collection, in the middle of any code.
+            # Otherwise this process would lead, decide nothing, and report no error. The error is logged here, because
+            # this task is not awaited: asyncio would log it at a later garbage collection, within any code.
             log.exception("the leases of the former leader cannot be read")
             self._services.fail(f"the leases of the former leader cannot be read: {error!r}")
             return

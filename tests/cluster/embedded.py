@@ -31,7 +31,7 @@ from tests.cluster.shell import ClusterError, succeeds, wait_until
 
 BOOT_SECONDS = 90.0
 #: A daemon that dies during the boot is started again, as by any init system: containerd answers before its CRI does,
-#: and the kubelet ends without a CRI. So often, and with so many seconds between two starts.
+#: and the kubelet ends without a CRI. RESTARTS bounds the number of starts, RESTART_SECONDS is the pause between two.
 RESTARTS = 10
 RESTART_SECONDS = 2.0
 DAEMONS = (

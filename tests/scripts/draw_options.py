@@ -33,7 +33,7 @@ Arrivals = Sequence[tuple[float, float]]
 
 
 def bursts(number: int, every: int, seconds: float, until: int) -> Arrivals:
-    """Return `number` tasks of `seconds` at once, every so many seconds."""
+    """Return `number` tasks of `seconds` at once, again every `every` seconds until `until`."""
     return [(float(at), seconds) for at in range(60, until, every) for _ in range(number)]
 
 

@@ -11,7 +11,8 @@ from activity_worker.contract.durations import quantile
 
 #: Least seconds between two summaries of a pool.
 SUMMARY_SECONDS = 300
-#: A summary is replaced if a number of it has changed by more than this share, or the failures by so many percent.
+#: A summary is replaced when one of its numbers has changed by more than the share CHANGE, or the percentage of
+#: failures by more than FAILURE_CHANGE.
 CHANGE, FAILURE_CHANGE = 0.25, 5
 
 

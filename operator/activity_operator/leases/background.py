@@ -24,7 +24,7 @@ class BackgroundTasks:
         return task
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        """Forget the task, and log its error, for which often nobody waits. The error's text may name a payload."""
+        """Forget the task, and log its error, as most callers never await it. The error's text may name a payload."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s failed: %s", getattr(task.get_coro(), "__qualname__", "a task"), type(error).__name__)

@@ -72,7 +72,7 @@ EVERY_END = [KEPT, *[Take(), Wait(14), Keep()] * 3, KEPT, Take(), Tell(3, Outcom
 
 @dataclass
 class Pair:
-    """A store and a dict that are told the same."""
+    """A store and a dict that get the same calls."""
 
     store: BrokerStore
     model: DictStore

@@ -81,7 +81,7 @@ class Decider:
 
 
 async def at_least(fake: SwfFake, what: str, number: int) -> None:
-    """Wait until the fake has counted so many."""
+    """Wait until the fake has counted `what` at least `number` times."""
     await fake.until(lambda: fake.counts.get(what, 0) >= number)
 
 

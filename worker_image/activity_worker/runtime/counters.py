@@ -26,12 +26,12 @@ class TaskCounters:
     on_heartbeat_failure: Callable[[], object] = field(default=lambda: None)
 
     def task_succeeded(self, seconds: float) -> None:
-        """Count a task that succeeded after so many seconds."""
+        """Count a task that succeeded `seconds` after its start."""
         self.succeeded += 1
         self._ended(seconds)
 
     def task_failed(self, seconds: float, error: str) -> None:
-        """Count a task that failed after so many seconds, with the error's name."""
+        """Count a task that failed `seconds` after its start, with the error's name."""
         self.failed += 1
         self.last_error = error
         self._ended(seconds)

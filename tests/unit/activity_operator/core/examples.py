@@ -4,7 +4,7 @@ import os
 
 from hypothesis import settings
 
-#: 0 (default, `make unit`): the same examples every time. Else other ones each time, and so many times as many.
+#: 0 (default, `make unit`): the same examples in every run. N: new random examples in each run, N times as many.
 FACTOR = int(os.environ.get("ACTIVITYPOOL_EXAMPLES", "0"))
 
 

@@ -14,7 +14,7 @@ REDIS = {"activityArn": None, "source": {"redis": {"address": "redis:6379", "flo
 
 
 def decided(freeze: str, tasks: int, last: int = 3, **spec: object) -> Decision:
-    """Return the decision of a pool of three workers, for so many waiting tasks beside one that runs."""
+    """Return the decision of a pool of three workers, for this number of waiting tasks beside one that runs."""
     seen = observed(busy("w1"), worker("w2"), worker("w3"), source=SourceFacts(counts=counted(tasks)))
     return decide(pool(**REDIS, **spec, scaling={"freeze": freeze, **window(0)}), seen, ScalingMemory(size=last))
 

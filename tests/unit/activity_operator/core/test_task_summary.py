@@ -16,7 +16,7 @@ BEGIN = 12_000.0
 
 
 def did(number: int, seconds: float = 3.0, failed: int = 0) -> TaskCounts:
-    """Return the counts of so many tasks of one duration."""
+    """Return the counts of a number of tasks, all of one duration."""
     durations = [0] * PLACES
     durations[place_of(seconds)] = number
     return TaskCounts(
