@@ -44,6 +44,14 @@ _TASK_STORE = (
     ("store-url", "URL", f"the task store; with a password better as {Env.STORE_URL} than as a flag"),
     ("store-lease-seconds", "SECONDS", f"an instance is this worker's for; default 60 ({Env.STORE_LEASE_SECONDS})"),
 )
+_TASKBROKER = (
+    ("taskbroker", "HOST:PORT,...", f"the brokers (environment: {Env.TASKBROKER})"),
+    ("taskbroker-application", "NAME", f"tasks of this one; default every one ({Env.TASKBROKER_APPLICATION})"),
+    ("taskbroker-namespace", "NAME", f"tasks of this one; default every one ({Env.TASKBROKER_NAMESPACE})"),
+    ("taskbroker-secrets-file", "FILE", f"a JSON list of secrets; the list itself as {Env.TASKBROKER_SECRETS}"),
+    ("taskbroker-tls", "true|false", f"whether the brokers speak TLS; default: with a CA ({Env.TASKBROKER_TLS})"),
+    ("taskbroker-ca-file", "FILE", f"the brokers' CA in PEM; the PEM itself as {Env.TASKBROKER_CA}"),
+)
 _HANDLER_PYTHON = (
     "handler-python",
     "PATH",
@@ -80,6 +88,7 @@ _GROUPS = (
     ("activity tasks of Amazon SWF; --region, --endpoint-url and --profile as above", _SWF),
     ("jobs of a Redis queue", _REDIS),
     ("instances of durable multi-step tasks", _TASK_STORE),
+    ("tasks of a taskbroker", _TASKBROKER),
     ("the worker", _WORKER),
 )
 

@@ -4,12 +4,14 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from activity_worker.config.reader import SettingsError, SettingsReader
 from activity_worker.contract import Env
 from activity_worker.wire.redis_keys import BLOCK_SECONDS
 from activity_worker.wire.redis_url import RedisUrlError, parse_redis_url
 from activity_worker.wire.store_url import StoreUrlError, check_store_url
+from activity_worker.wire.taskbroker_signature import SecretsError, read_secrets
 
 DEFAULT_LOCK_SECONDS = 180
 #: A variable that the operator leaves to the user's podTemplate.
@@ -29,7 +31,10 @@ _SOURCES = (
     ("swf-domain", Env.SWF_DOMAIN),
     ("redis-url", Env.REDIS_URL),
     ("store-url", Env.STORE_URL),
+    ("taskbroker", Env.TASKBROKER),
 )
+# HOST:PORT; an IPv6 address stands in brackets.
+_BROKER = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +90,23 @@ class TaskStoreSettings:
     lease_seconds: float = DEFAULT_STORE_LEASE_SECONDS
 
 
-SourceSettings = StepFunctionsSettings | SwfSettings | RedisSettings | TaskStoreSettings
+@dataclass(frozen=True, slots=True)
+class TaskbrokerSettings:
+    """Brokers that speak the protocol of taskbroker, each HOST:PORT; tasks come from all of them.
+
+    None asks for the tasks of every application, or of every namespace. The first of `secrets` signs; `secrets` and
+    `ca`, a certificate in PEM (b"": the system's), are in no repr. `tls` says whether the brokers speak TLS.
+    """
+
+    addresses: tuple[str, ...]
+    application: str | None = None
+    namespace: str | None = None
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    tls: bool = False
+    ca: bytes = field(default=b"", repr=False)
+
+
+SourceSettings = StepFunctionsSettings | SwfSettings | RedisSettings | TaskStoreSettings | TaskbrokerSettings
 
 
 def region_of(arn: str) -> str | None:
@@ -106,6 +127,8 @@ def read_source(read: SettingsReader) -> SourceSettings:
             return _redis(read)
         case ["store-url"]:
             return _task_store(read)
+        case ["taskbroker"]:
+            return _taskbroker(read)
         case _:
             return _step_functions(read)
 
@@ -182,6 +205,52 @@ def _task_store(read: SettingsReader) -> TaskStoreSettings:
     return TaskStoreSettings(
         url=_url(read, "store-url", Env.STORE_URL, check_store_url), lease_seconds=lease or DEFAULT_STORE_LEASE_SECONDS
     )
+
+
+def _taskbroker(read: SettingsReader) -> TaskbrokerSettings:
+    ca = _file_or_text(read, "taskbroker-ca-file", Env.TASKBROKER_CA)
+    return TaskbrokerSettings(
+        addresses=_addresses(read),
+        application=read.text("taskbroker-application", Env.TASKBROKER_APPLICATION),
+        namespace=read.text("taskbroker-namespace", Env.TASKBROKER_NAMESPACE),
+        secrets=_secrets(read),
+        # Who names a CA means TLS.
+        tls=read.choice("taskbroker-tls", "true" if ca else "false", ("true", "false"), Env.TASKBROKER_TLS) == "true",
+        ca=ca.encode(),
+    )
+
+
+def _addresses(read: SettingsReader) -> tuple[str, ...]:
+    value, origin = read.find("taskbroker", Env.TASKBROKER)
+    found = tuple((value or "").split(","))
+    for address in found:
+        if not _BROKER.fullmatch(address) or not 1 <= int(address.rpartition(":")[2]) <= 65535:
+            expected = "expected HOST:PORT, or several with commas between them, such as broker-0:50051,broker-1:50051"
+            raise SettingsError(f"{origin}={value!r}: {expected}")
+    if len(set(found)) < len(found):
+        raise SettingsError(f"{origin}={value!r}: a broker is named twice; name each one once")
+    return found
+
+
+def _secrets(read: SettingsReader) -> tuple[str, ...]:
+    """Return the secrets of a JSON list; the error is without them."""
+    text = _file_or_text(read, "taskbroker-secrets-file", Env.TASKBROKER_SECRETS)
+    origin = read.find("taskbroker-secrets-file", Env.TASKBROKER_SECRETS)[1]
+    try:
+        return read_secrets(text)
+    except SecretsError as error:
+        raise SettingsError(f"{origin}: {error}") from None
+
+
+def _file_or_text(read: SettingsReader, flag: str, env: Env) -> str:
+    """Return the text of the file that a flag names, else the text in the variable, "" where there is neither."""
+    value, origin = read.find(flag, env)
+    if value is None or origin == env:
+        return value or ""
+    try:
+        return Path(value).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{origin}={value!r}: the file cannot be read: {type(error).__name__}") from None
 
 
 def _url(read: SettingsReader, flag: str, env: Env, check: Callable[[str], object]) -> str:

@@ -9,6 +9,7 @@ from activity_worker.config.sources import (
     SourceSettings,
     StepFunctionsSettings,
     SwfSettings,
+    TaskbrokerSettings,
     TaskStoreSettings,
 )
 from activity_worker.sources.protocol import Source
@@ -24,6 +25,8 @@ async def open_source(settings: SourceSettings) -> Source:
         return _swf(settings)
     if isinstance(settings, TaskStoreSettings):
         return _task_store(settings)
+    if isinstance(settings, TaskbrokerSettings):
+        raise SettingsError("tasks of a taskbroker are not fetched by this version yet")
     return _redis(settings)
 
 
@@ -39,6 +42,10 @@ def source_facts(settings: SourceSettings, source: object) -> dict[str, str]:
     if isinstance(settings, TaskStoreSettings):
         url = settings.url
         return {"store": url if is_sqlite(url) else parse_store_url(url).shown}
+    if isinstance(settings, TaskbrokerSettings):
+        facts = {"taskbroker": ",".join(settings.addresses)}
+        named = {"application": settings.application, "namespace": settings.namespace}
+        return facts | {key: value for key, value in named.items() if value}
     return {"flow": settings.flow, "queue": settings.queue, "redis": parse_redis_url(settings.url).shown}
 
 

@@ -29,9 +29,9 @@ from activity_worker.taskbroker.protocol.messages import (
     SetTaskStatusRequest,
     SetTaskStatusResponse,
 )
-from activity_worker.taskbroker.protocol.signature import METADATA_KEY, is_signed
 from activity_worker.taskbroker.store.broker_store import BrokerStore
 from activity_worker.taskbroker.store.statements import Report, TaskFilter
+from activity_worker.wire.taskbroker_signature import METADATA_KEY, is_signed
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,6 @@ from activity_worker.taskbroker.broker.limits import StoreLimits
 from activity_worker.taskbroker.cli import letters_output
 from activity_worker.taskbroker.cli.broker_process import BrokerOptions, PortError, serve_until_signal
 from activity_worker.taskbroker.cli.parser import DEFAULT_STORE, SECRETS, STORE
-from activity_worker.taskbroker.protocol.signature import SecretsError, read_secrets
 from activity_worker.taskbroker.store.broker_store import BrokerPolicy, BrokerStore
 from activity_worker.taskbroker.store.dead_letters import (
     StoredDeadLetter,
@@ -34,6 +33,7 @@ from activity_worker.taskbroker.store.dead_letters import (
     requeue_dead_letter,
 )
 from activity_worker.wire.store_url import StoreUrlError
+from activity_worker.wire.taskbroker_signature import SecretsError, read_secrets
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any, Final
 import grpc
 from google.protobuf.message import DecodeError
 
-from activity_worker.taskbroker.protocol.signature import METADATA_KEY, sign
+from activity_worker.wire.taskbroker_signature import METADATA_KEY, sign
 
 #: The most bytes of a message: a batch of tasks, or one task with large arguments.
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024

@@ -2,7 +2,7 @@
 
 import pytest
 
-from activity_worker.taskbroker.protocol.signature import SecretsError, is_signed, read_secrets, sign
+from activity_worker.wire.taskbroker_signature import SecretsError, is_signed, read_secrets, sign
 
 PATH = "/sentry_protos.taskbroker.v1.ConsumerService/GetTask"
 
