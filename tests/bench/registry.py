@@ -85,6 +85,12 @@ BENCHMARKS = (
         takes_long=True,
     ),
     Benchmark(
+        "scaling-goals",
+        "tests.bench.scaling_goals",
+        "waits and worker-seconds in virtual time beside KEDA, KPA and HPA, and which goals they meet (1 h, no server)",
+        takes_long=True,
+    ),
+    Benchmark(
         "redis-operator",
         "tests.bench.redis_operator",
         "500 pools on the queues of one Redis server: a job, and 20, until replicas are written; what counting costs "
