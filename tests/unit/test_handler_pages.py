@@ -37,8 +37,9 @@ def clean_environment() -> dict[str, str]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The handler and the test of handlers.md as files."""
-    handler, test = blocks((DOCS / "handlers.md").read_text(encoding="utf-8"), "python")
+    handler, test, traced = blocks((DOCS / "handlers.md").read_text(encoding="utf-8"), "python")
     (tmp_path / "handler.py").write_text(handler)
+    (tmp_path / "traced.py").write_text(traced)
     (tmp_path / "test_handler.py").write_text(test)
     return tmp_path
 
@@ -53,7 +54,7 @@ def test_the_tests_of_the_page_pass(folder: Path) -> None:
     assert "4 passed" in done.stdout
 
 
-@pytest.mark.parametrize(("word", "found"), [("invoke", '"words": 6'), ("dev", '"words": 2')])
+@pytest.mark.parametrize(("word", "found"), [("invoke '", '"words": 6'), ("dev", '"words": 2')])
 def test_the_commands_of_the_page_print_an_output(folder: Path, word: str, found: str) -> None:
     shell = blocks((DOCS / "handlers.md").read_text(encoding="utf-8"), "sh")
     (command,) = (text for text in shell if f"activity-worker {word}" in text)
@@ -63,6 +64,18 @@ def test_the_commands_of_the_page_print_an_output(folder: Path, word: str, found
     )
 
     assert (done.returncode, found in done.stdout) == (0, True), done.stderr
+
+
+def test_the_command_about_traces_shows_a_span(folder: Path) -> None:
+    shell = blocks((DOCS / "handlers.md").read_text(encoding="utf-8"), "sh")
+    (command,) = (text for text in shell if "OTEL_" in text)
+
+    done = subprocess.run(
+        ["sh", "-ec", command], cwd=folder, env=clean_environment(), capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, '"words": 2' in done.stdout) == (0, True), done.stderr
+    assert '"messaging.destination.name": "dev"' in done.stderr
 
 
 @pytest.mark.parametrize("section", CALLS)

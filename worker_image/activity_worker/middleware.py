@@ -2,6 +2,7 @@
 
     app.middleware(log_calls)
     app.middleware(measure_calls(prometheus_client.REGISTRY))
+    trace_calls(app)
 
 They never see a handler's input; its output reaches them and is not looked at.
 """
@@ -13,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from activity_worker.errors import error_name
 from activity_worker.runtime.context import Context
+from activity_worker.tracing import trace_calls
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
+
+__all__ = ["Middleware", "log_calls", "measure_calls", "trace_calls"]
 
 _log = logging.getLogger(__name__)
 

@@ -72,7 +72,7 @@ class TaskRequest:
     """What a handler is asked to do. `input` is the parsed JSON, None when it could not be parsed.
 
     `origin` is what the input said under `_activity`. `deadline_at` is when the runtime ends the handler, in Unix
-    seconds; None: never.
+    seconds; None: never. `log_keys` are keys that middleware gives the log lines of the task.
     """
 
     #: What a handler's parameter with this annotation gets.
@@ -83,6 +83,7 @@ class TaskRequest:
     input: Any = field(repr=False)
     origin: Origin = field(default=NO_ORIGIN, repr=False)
     deadline_at: float | None = field(default=None, repr=False)
+    log_keys: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def execution(self) -> str:

@@ -41,7 +41,8 @@ class LogSettings:
     def environment(self) -> dict[str, str]:
         """Return the variables with which a handler's process logs in the same way."""
         as_text = _as_text(self.format, sys.stderr)
-        return {Env.LOG_LEVEL: self.level, Env.LOG_FORMAT: "text" if as_text else "json"}
+        log_format = "text" if as_text else "json"
+        return {Env.LOG_LEVEL: self.level, Env.LOG_FORMAT: log_format, Env.LOG_FAILURES: self.failures}
 
 
 class TextFormatter(logging.Formatter):

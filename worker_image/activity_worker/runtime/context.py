@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from activity_worker.runtime.cancellation import CancellationSignal
-from activity_worker.task import TaskRequest
+from activity_worker.task import TaskRequest, TaskResponse
 
 if TYPE_CHECKING:
     from activity_worker.runtime.toolkit import TaskResponseToolkit
@@ -74,6 +74,16 @@ class Context:
         """When the runtime ends the handler, in UTC; None: never."""
         at = self.request.deadline_at
         return None if at is None else datetime.fromtimestamp(at, UTC)
+
+    @property
+    def log_keys(self) -> dict[str, Any]:
+        """Keys that the task's log lines get from now on, also those about its end. Middleware may add some."""
+        return self.request.log_keys
+
+    @property
+    def response(self) -> TaskResponse | None:
+        """The answer that the handler gave with its toolkit and the service took; None before."""
+        return self._respond.response
 
     def remaining_seconds(self) -> float | None:
         """Return the seconds until the deadline, 0 after it; None without a deadline."""

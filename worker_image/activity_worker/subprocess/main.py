@@ -143,7 +143,10 @@ class _Child:
         finish_lines()
         self._keys.end()
         output = channel.output if isinstance(channel, _ReturnChannel) and error is None else None
-        self.parent.send({"kind": "done", "id": message["id"], "error": error, "output": output})
+        done: Message = {"kind": "done", "id": message["id"], "error": error, "output": output}
+        if request.log_keys and _is_small(request.log_keys):
+            done["logKeys"] = request.log_keys
+        self.parent.send(done)
 
     def _responds(self, request: TaskRequest) -> bool:
         try:

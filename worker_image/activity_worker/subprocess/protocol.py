@@ -7,13 +7,15 @@ every child imports this module.
                           cancel {id, reason, detail}
                           drain {id, on}   reply {call, error}   stop {}
     child -> supervisor   ready {capabilities?, activities?}   unusable {message}   started {}   call {call, what, ...}
-                          progress {details}   measured {note}   done {id, error, output}
+                          progress {details}   measured {note}   done {id, error, output, logKeys?}
 
 `activity` is what an Amazon SWF task says about itself; `deadline` is in Unix seconds. `capabilities` lists what a
 handler that is a `Tasks` object can run. `measured` describes each of its calls. `drain` tells whether the worker takes
 no further task, and asks a `Tasks` object to begin no further call.
 
 `activities` lists name and version of each activity in a registry.
+
+`logKeys` are keys for the supervisor's lines about the end of the task, such as the ids of its span.
 
 `output` is a handler's return value as JSON text, None for a handler that has answered by a call. A handler that
 returns its output thus costs one message less in each direction.

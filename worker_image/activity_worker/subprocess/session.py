@@ -68,6 +68,8 @@ class TaskSession:
         done = await self._listen()
         self.handled = done is not None
         self._over = True
+        if done is not None and "logKeys" in done:
+            request.log_keys.update(done["logKeys"])
         # What the handler has asked for is finished even if the child is dead: a conclusion under way must not be lost.
         while self._calls:
             await asyncio.wait(self._calls)

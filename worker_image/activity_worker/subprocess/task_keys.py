@@ -29,7 +29,8 @@ class TaskKeys:
         if request is None:
             return self._worker
         worker, _, slot = request.worker.worker_name.rpartition(":")
-        keys = {"lease": request.lease_id, "task": request.activity, **self._worker, "worker": worker, "slot": slot}
+        keys = {**request.log_keys, "lease": request.lease_id, "task": request.activity, **self._worker}
+        keys |= {"worker": worker, "slot": slot}
         if request.execution:
             keys["execution"] = request.execution
         return keys

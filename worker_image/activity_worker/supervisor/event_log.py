@@ -149,7 +149,8 @@ def _failure(error: BaseException | None, response: TaskResponse) -> Failure:
 
 
 def _task_facts(request: TaskRequest) -> dict[str, object]:
-    facts: dict[str, object] = {"lease": request.lease_id, "task": request.activity, "slot": _slot(request)}
+    facts: dict[str, object] = {**request.log_keys, "lease": request.lease_id, "task": request.activity}
+    facts["slot"] = _slot(request)
     if request.execution:
         facts["execution"] = request.execution
     return facts
