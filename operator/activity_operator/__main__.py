@@ -10,7 +10,7 @@ import signal
 import sys
 from importlib.metadata import version
 
-from activity_operator import logs, open_files
+from activity_operator import garbage_collection, logs, open_files
 from activity_operator.clock import clock
 from activity_operator.cluster.kube import from_kubeconfig, in_cluster
 from activity_operator.core.tenancy import PolicyError
@@ -49,6 +49,7 @@ def main() -> None:
         sys.exit(EXIT_USAGE)
     logs.set_up(settings.log_level, settings.log_format)
     open_files.raise_limit()
+    garbage_collection.freeze_objects()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         sys.exit(runner.run(run(settings, policy)))
 
